@@ -1,0 +1,55 @@
+"""
+What the driver says.
+
+A device source answers for all GPUs or for some, and never raises for one lost GPU: a GPU that did not answer is
+absent from `samples` or has `processes=None`, and a `Fault` says why. Only a source that cannot work at all raises
+`DeviceError`.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from exporter.model import DeviceKey, Fault, GpuSample, GpuUuid, Memory
+
+
+class DeviceError(Exception):
+    """The driver cannot be used at all; the message says what to do. The daemon ends with exit code 1 at start."""
+
+
+class DriverReplacedError(DeviceError):
+    """The driver was exchanged under us: only a new process can load the new library."""
+
+
+@dataclass(frozen=True, slots=True)
+class DevicesSample:
+    """
+    One answer of a device source.
+
+    Attributes:
+        present: every GPU that the driver counts, also those which did not answer (uuid to index).
+        samples: the GPUs that were asked for and answered.
+
+    """
+
+    present: Mapping[GpuUuid, int] = field(default_factory=dict)
+    samples: tuple[GpuSample, ...] = ()
+    faults: tuple[Fault, ...] = ()
+
+
+class DeviceSource(Protocol):
+    """The seam to the driver. Calls are made one at a time; each returns before its deadline, whatever hangs."""
+
+    name: str
+
+    async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:
+        """Read everything about all GPUs, or about those in `only`: memory, process lists, utilization, health."""
+        ...
+
+    async def memory(self, only: Collection[GpuUuid]) -> Mapping[DeviceKey, Memory]:
+        """Read device memory alone: some 12 microseconds a device, where the process lists take milliseconds."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of the driver, within a second even while a call hangs."""
+        ...
