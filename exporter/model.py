@@ -348,7 +348,9 @@ class Usage:
 @dataclass(frozen=True, slots=True)
 class DeviceAccount:
     """
-    The account of one leaf device: attributed + ghost + host + unattributed = used, or all four are None.
+    The account of one leaf device: attributed + ghost + host + unattributed = used.
+
+    Each part is None when something in it was not measured; `unattributed`, being the rest, when anything was not.
 
     Attributes:
         closes: False when the driver's lists and its memory disagree by more than the tolerance.
@@ -390,6 +392,7 @@ class Snapshot:
     Attributes:
         taken_at: Unix time; `monotonic` is the same moment on the clock that nobody sets.
         duration: seconds that the round took.
+        gpus_present: every GPU that the driver counts (uuid to index); `gpus` are those which answered.
         processes: how many entries of the driver's lists went where.
         faults: what could not be asked; the round is complete when none of them says otherwise.
 
@@ -400,6 +403,7 @@ class Snapshot:
     monotonic: float
     node: str
     duration: float = 0.0
+    gpus_present: Mapping[GpuUuid, int] = field(default_factory=dict)
     gpus: tuple[Gpu, ...] = ()
     devices: tuple[Device, ...] = ()
     usages: tuple[Usage, ...] = ()

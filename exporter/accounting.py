@@ -1,0 +1,151 @@
+"""
+The accounts of one GPU: what each container holds of each leaf device, and what nobody explains.
+
+What comes in: one GPU's placed entries and the peaks so far. What goes out: one account per leaf device, one usage per
+container and device, the new peaks.
+
+The law: **the accounts close.** attributed + ghost + host + unattributed = used, for each leaf device, whenever all of
+it was measured. Device memory and process lists are read milliseconds apart, so a remainder below zero by up to
+`TOLERANCE` is taken as 0 and told; beyond that the account does not close, and says so.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from exporter.attribution import Attributed, Placed
+from exporter.model import (
+    Attribution,
+    ContainerId,
+    DeviceAccount,
+    DeviceKey,
+    Memory,
+    ProcessUtilization,
+    Subject,
+    Usage,
+)
+
+TOLERANCE = 64 * 2**20
+"""Bytes by which the lists may exceed the device's use: a few allocations between two reads."""
+
+Peaks = Mapping[tuple[Subject, DeviceKey], int]
+
+COUNTS_AS = {
+    Attribution.CONTAINER: "attributed",
+    Attribution.INHERITED: "attributed",
+    Attribution.GHOST: "ghost",
+    Attribution.HOST: "host",
+}
+"""Everything else is unattributed: a process is there, but no known container stands behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuAccounts:
+    """The accounts of one GPU's leaf devices, and the usages on them."""
+
+    attributed: Attributed
+    accounts: tuple[DeviceAccount, ...] = ()
+    usages: tuple[Usage, ...] = ()
+    capped: int = 0
+    """Containers whose summed SM samples exceeded 100 % and were cut there."""
+    processes: Mapping[Attribution, int] = field(default_factory=dict)
+
+
+def account(attributed: Attributed, peaks: Peaks, allocated: Collection[tuple[Subject, DeviceKey]] = ()) -> GpuAccounts:
+    """
+    Close the accounts of one GPU.
+
+    Args:
+        attributed: the placed entries.
+        peaks: the most that each container was seen with before.
+        allocated: who was handed which leaf device; a container without a process there holds 0, and that is known.
+
+    """
+    placed = attributed.placed
+    by_device: dict[DeviceKey, list[Placed]] = defaultdict(list)
+    counts: dict[Attribution, int] = defaultdict(int)
+    for entry in placed or ():
+        by_device[entry.process.device].append(entry)
+        counts[entry.attribution] += 1
+    accounts, usages, capped = [], [], 0
+    for device, memory, _ in attributed.sample.gpu.leaves():
+        if placed is None:
+            accounts.append(DeviceAccount(device, memory))
+            continue
+        entries = by_device[device]
+        accounts.append(_balance(device, memory, entries))
+        # NVML's statistics are per GPU; under MIG it has none, and nothing could be said of an instance.
+        utilization = attributed.sample.utilization if device.gpu_instance is None else None
+        holders = [subject for subject, held in allocated if held == device]
+        for usage, cut in _usages(device, entries, holders, utilization, peaks):
+            usages.append(usage)
+            capped += cut
+    return GpuAccounts(attributed, tuple(accounts), tuple(usages), capped, dict(counts))
+
+
+def _balance(device: DeviceKey, memory: Memory | None, entries: Sequence[Placed]) -> DeviceAccount:
+    held: dict[str, list[int | None]] = {"attributed": [], "ghost": [], "host": [], "unattributed": []}
+    for entry in entries:
+        held[COUNTS_AS.get(entry.attribution, "unattributed")].append(entry.process.memory)
+    attributed, ghost, host = (total(held[place]) for place in ("attributed", "ghost", "host"))
+    open_entries = total(held["unattributed"])
+    if memory is None or attributed is None or ghost is None or host is None or open_entries is None:
+        return DeviceAccount(device, memory, attributed, ghost, host)
+    rest = memory.used - attributed - ghost - host
+    # The unattributed entries are part of the rest: they must fit into it like everything else.
+    missing = max(0, open_entries - rest)
+    if missing > TOLERANCE:
+        return DeviceAccount(device, memory, attributed, ghost, host, closes=False)
+    return DeviceAccount(device, memory, attributed, ghost, host, unattributed=max(0, rest), clamped=missing)
+
+
+def _usages(
+    device: DeviceKey,
+    entries: Sequence[Placed],
+    holders: Iterable[Subject],
+    utilization: tuple[ProcessUtilization, ...] | None,
+    peaks: Peaks,
+) -> Iterable[tuple[Usage, bool]]:
+    by_subject: dict[Subject, list[Placed]] = {subject: [] for subject in holders}
+    for entry in entries:
+        if entry.subject is not None:
+            by_subject.setdefault(entry.subject, []).append(entry)
+    by_pid = None if utilization is None else {sample.pid: sample for sample in utilization}
+    for subject, members in by_subject.items():
+        used = total(member.process.memory for member in members)
+        peak = max((known for known in (peaks.get((subject, device)), used) if known is not None), default=None)
+        keys = frozenset(member.key for member in members if member.key is not None)
+        # The statistics name processes on all drivers, the lists name threads on some: ask by both numbers.
+        pids = {key.pid for key in keys} | {member.process.pid for member in members}
+        busy = None if by_pid is None else [by_pid[pid] for pid in sorted(pids) if pid in by_pid]
+        raw_sm = None if busy is None else sum(sample.sm for sample in busy)
+        yield (
+            Usage(
+                subject,
+                device,
+                used,
+                peak,
+                sm=None if raw_sm is None else min(1.0, raw_sm),
+                encoder=None if busy is None else min(1.0, sum(sample.encoder for sample in busy)),
+                decoder=None if busy is None else min(1.0, sum(sample.decoder for sample in busy)),
+                processes=keys,
+            ),
+            raw_sm is not None and raw_sm > 1.0,
+        )
+
+
+def total(parts: Iterable[int | None]) -> int | None:
+    """Sum up; one unknown part makes the sum unknown."""
+    result = 0
+    for part in parts:
+        if part is None:
+            return None
+        result += part
+    return result
+
+
+def new_peaks(before: Peaks, usages: Iterable[Usage], known: Collection[ContainerId]) -> Peaks:
+    """Carry the peaks on: of who is seen now, and of containers that still exist while they hold nothing."""
+    kept = {entry: peak for entry, peak in before.items() if entry[0].container_id in known}
+    seen = {(usage.subject, usage.device): usage.memory_peak for usage in usages if usage.memory_peak is not None}
+    return {**kept, **seen}

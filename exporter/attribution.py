@@ -1,0 +1,195 @@
+"""
+Who holds what: the driver's entries, the kernel's owners and Kubernetes' names, put together.
+
+What comes in: one GPU's sample, the host's answer about its pids, the inventory, and what was sighted before. What goes
+out: each entry of the process lists with the place where it counts and the reason, and the new sightings.
+
+The law: **attribute by process, and never by guess.** A number that the driver prints is believed only while the
+process that first stood behind it still lives. Memory of a dead number counts in the container that was sighted with
+it, as long as that container has a living member (a forked child holds the descriptor: pytorch#5736, nvitop#152); what
+nothing explains is a ghost. A contradiction is nobody's.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from exporter.model import (
+    Attribution,
+    Container,
+    ContainerId,
+    DeviceKey,
+    GpuProcess,
+    GpuSample,
+    HostSample,
+    Inventory,
+    Owner,
+    Pod,
+    PodUid,
+    ProcessKey,
+    Subject,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """Who stood behind an entry (device, raw pid) when it was first listed; `key` is None if nobody lived then."""
+
+    key: ProcessKey | None
+    owner: Owner | None
+
+
+Sightings = Mapping[tuple[DeviceKey, int], Sighting]
+"""By leaf device and raw pid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """One entry of the process lists and where it counts. `key` is the living process, None for a dead number."""
+
+    process: GpuProcess
+    attribution: Attribution
+    subject: Subject | None = None
+    key: ProcessKey | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attributed:
+    """One GPU's sample with its entries placed; `placed` is None when the lists could not be read."""
+
+    sample: GpuSample
+    placed: tuple[Placed, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The inventory, indexed by what a cgroup path can say."""
+
+    pods: Mapping[PodUid, Pod] = field(default_factory=dict)
+    containers: Mapping[ContainerId, Container] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, inventory: Inventory) -> "Names":
+        """Index pods by UID and by the hash that stands in a static pod's cgroup, containers by id."""
+        pods = {pod.config_hash: pod for pod in inventory.pods.values() if pod.config_hash}
+        return cls({**pods, **inventory.pods}, {c.id: c for c in inventory.containers if c.id})
+
+    def subject(self, owner: Owner) -> Subject | Attribution:
+        """
+        Name the container of `owner`, or say where else its memory counts.
+
+        The first pair from outside that Kubernetes knows wins: what a workload builds below its own cgroup cannot
+        rename it, and on a nested node (kind) the outer pairs are unknown here. A known pod whose container is not
+        known (gVisor, Kata, or a status that lags behind the start) is named without a container.
+        """
+        if owner.contradictory:
+            return Attribution.CONTRADICTORY
+        for pod_uid, container_id in owner.pairs:
+            container = self.containers.get(container_id) if container_id else None
+            if pod_uid is None:
+                if container is not None and container.pod_uid in self.pods:
+                    return Subject(container.pod_uid, container.name, container.id)
+            elif (pod := self.pods.get(pod_uid)) is not None:
+                if container is not None and container.pod_uid == pod.uid:
+                    return Subject(pod.uid, container.name, container.id)
+                return Subject(pod.uid, "", container_id)
+        in_a_pod = any(pod_uid is not None for pod_uid, _ in owner.pairs)
+        return Attribution.UNKNOWN_CONTAINER if in_a_pod else Attribution.HOST
+
+
+@dataclass(frozen=True, slots=True)
+class Living:
+    """The pods and containers that have at least one living process; None while nobody needed to know."""
+
+    subjects: frozenset[Subject] | None
+
+    @classmethod
+    def of(cls, host: HostSample, names: Names) -> "Living":
+        """Name the owners of the living."""
+        if host.living is None:
+            return cls(None)
+        found = (names.subject(owner) for owner in host.living)
+        return cls(frozenset(subject for subject in found if isinstance(subject, Subject)))
+
+    def explains(self, subject: Subject) -> bool:
+        """Say whether a member of this container (this generation of it) lives."""
+        return self.subjects is not None and subject in self.subjects
+
+
+def attribute(
+    sample: GpuSample, host: HostSample, names: Names, living: Living, before: Sightings
+) -> tuple[Attributed, Sightings]:
+    """
+    Place each entry of one GPU's process lists.
+
+    Args:
+        sample: what the GPU said.
+        host: the kernel's answer about the raw pids of the sample (and of others).
+        names: the inventory, indexed.
+        living: who of the containers has a living process; needed only when `needs_living` says so.
+        before: the sightings of this GPU's last round whose lists could be read.
+
+    Returns:
+        The placed entries, and the sightings to pass in the next time. Entries that are listed no more are forgotten:
+        a number that comes back is somebody new.
+
+    """
+    if sample.processes is None:
+        return Attributed(sample, None), before
+    if not host.pid_domain_proven:
+        return Attributed(sample, tuple(Placed(p, Attribution.UNPROVEN) for p in sample.processes)), {}
+    placed, sightings = [], {}
+    for process in sample.processes:
+        entry = (process.device, process.pid)
+        sighting = before.get(entry) or _sight(process.pid, host)
+        if sighting is not None:
+            sightings[entry] = sighting
+        placed.append(_place(process, sighting, host, names, living))
+    return Attributed(sample, tuple(placed)), sightings
+
+
+def needs_living(samples: Iterable[GpuSample], host: HostSample, before: Sightings) -> bool:
+    """Say whether a dead or reused number is listed whose container was sighted: then the living must be counted."""
+    for sample in samples:
+        for process in sample.processes or ():
+            found = host.processes.get(process.pid)
+            sighting = before.get((process.device, process.pid))
+            owner = sighting.owner if sighting else found.owner if found else None
+            if owner is None or not owner.pairs or process.pid in host.unreadable:
+                continue
+            if found is None or not found.alive or (sighting is not None and sighting.key != found.key):
+                return True
+    return False
+
+
+def _sight(pid: int, host: HostSample) -> Sighting | None:
+    """First sight of an entry. What could not be read is not sighted, so that the next round may still see it."""
+    if pid in host.unreadable:
+        return None
+    found = host.processes.get(pid)
+    if found is None:
+        return Sighting(None, None)
+    if found.alive and found.owner is None:
+        return None
+    return Sighting(found.key if found.alive else None, found.owner)
+
+
+def _place(process: GpuProcess, sighting: Sighting | None, host: HostSample, names: Names, living: Living) -> Placed:
+    found = host.processes.get(process.pid)
+    if sighting is None:
+        return Placed(process, Attribution.UNREADABLE)
+    if process.pid in host.unreadable:
+        # It was sighted before, and is hidden now: whether it is still the same process cannot be said.
+        return Placed(process, Attribution.UNREADABLE)
+    same = found is not None and found.alive and found.key == sighting.key
+    # A process keeps its container, apart from runtimes that move it right after its start: the fresh path counts.
+    owner = (found.owner if found is not None and same else None) or sighting.owner
+    if owner is None:
+        return Placed(process, Attribution.GHOST)
+    named = names.subject(owner)
+    if same and found is not None:
+        if isinstance(named, Attribution):
+            return Placed(process, named, key=found.key)
+        return Placed(process, Attribution.CONTAINER, named, found.key)
+    if isinstance(named, Subject) and living.explains(named):
+        return Placed(process, Attribution.INHERITED, named)
+    return Placed(process, Attribution.GHOST)

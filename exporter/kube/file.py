@@ -1,0 +1,70 @@
+"""
+Names from a file: for nodes without an API server, for tests, and for a look at somebody else's node.
+
+What comes in: a YAML or JSON file with a list of containers, written by whoever knows them (for instance from the
+labels of `crictl ps -o json`). What goes out: the inventory.
+
+The law: a broken file changes nothing. The last good list stays, and a fault says where the file is wrong.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from exporter.model import Container, ContainerId, Fault, Inventory, Pod, PodUid
+
+
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One container: the names, the pod's UID, and the 64 hex characters of its id."""
+
+    namespace: str
+    pod: str
+    pod_uid: str
+    container: str
+    container_id: str
+    workload_kind: str = ""
+    workload: str = ""
+
+
+def parse(text: bytes) -> Inventory:
+    """Decode the list; raises `msgspec.DecodeError` or `msgspec.ValidationError`, which carry the path in the data."""
+    entries = msgspec.yaml.decode(text, type=list[Entry])
+    pods = {
+        PodUid(e.pod_uid): Pod(
+            PodUid(e.pod_uid), e.namespace, e.pod, workload_kind=e.workload_kind, workload=e.workload
+        )
+        for e in entries
+    }
+    containers = tuple(Container(PodUid(e.pod_uid), e.container, ContainerId(e.container_id)) for e in entries)
+    return Inventory(pods=pods, containers=containers, known=True, live=True)
+
+
+class FileInventory:
+    """Reads the file anew whenever it changed (one `stat` a round)."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: tuple[int, int, int] | None = None
+        self._inventory = Inventory()
+
+    def inventory(self) -> Inventory:
+        """Return what the file says, or the last good answer with a fault."""
+        try:
+            stat = self._path.stat()
+            version = (stat.st_mtime_ns, stat.st_ino, stat.st_size)
+            if version != self._seen:
+                self._inventory = parse(self._path.read_bytes())
+                self._seen = version
+        except OSError as error:
+            return self._remembered("names_unreadable", f"cannot read {self._path}: {error.strerror}")
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            return self._remembered(
+                "names_invalid",
+                f"{self._path}: {error}; expected a list of {{namespace, pod, pod_uid, container, container_id}}",
+            )
+        return self._inventory
+
+    def _remembered(self, reason: str, message: str) -> Inventory:
+        fault = Fault("names", reason, message, subject=str(self._path), incomplete=not self._inventory.known)
+        return replace(self._inventory, live=False, faults=(fault,))

@@ -1,0 +1,190 @@
+"""
+One round, and its beat.
+
+What comes in: the three sources. What goes out: a snapshot a round, published as the latest.
+
+The law: rounds follow one another, never side by side. A full round reads everything once an interval. In between,
+devices that several containers share and that are nearly full are looked at faster: their memory alone, some 12
+microseconds a device. When such a look shows that something moved, a round begins early and reads the moved GPUs anew,
+at most once a second, because a process list takes milliseconds and stalls the applications. Exclusive devices are
+never looked at in between.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from exporter.accounting import GpuAccounts, Peaks, account, new_peaks
+from exporter.attribution import Living, Names, Sightings, attribute, needs_living
+from exporter.clock import Clock
+from exporter.devices import DeviceError, DeviceSource
+from exporter.host import HostSource
+from exporter.joining import holders, join
+from exporter.kube import InventorySource
+from exporter.latest import Latest
+from exporter.model import DeviceKey, GpuSample, GpuUuid, HostSample, Inventory, Memory, Sharing, Snapshot
+
+log = structlog.get_logger()
+
+NEARLY_FULL = 0.9
+"""Used share of a device from which on a neighbour's next allocation may fail."""
+MOVED = 2 * 2**20
+"""Bytes: the driver hands out memory in pages of 2 MiB."""
+LISTS_APART = 1.0
+"""Seconds between two reads of the process lists, at the least."""
+HEARTBEAT = 1.0
+"""Seconds after which the beat is renewed while nothing is due."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """How often: seconds between full rounds, and between looks at nearly full shared devices."""
+
+    interval: float = 5.0
+    fast_interval: float = 0.5
+
+
+@dataclass(slots=True)
+class _Held:
+    """What is carried from round to round, per GPU. Lives as long as the GPU answers, or stays away for a while."""
+
+    accounts: dict[GpuUuid, GpuAccounts] = field(default_factory=dict)
+    sightings: dict[GpuUuid, Sightings] = field(default_factory=dict)
+    peaks: dict[GpuUuid, Peaks] = field(default_factory=dict)
+    present: Mapping[GpuUuid, int] = field(default_factory=dict)
+
+
+class Sampler:
+    """Drives the sources. One task calls `run`; nobody else touches them."""
+
+    def __init__(
+        self,
+        *,
+        node: str,
+        devices: DeviceSource,
+        host: HostSource,
+        inventory: InventorySource,
+        beat: Beat,
+        clock: Clock,
+    ) -> None:
+        self.beat = beat
+        self._node = node
+        self._devices = devices
+        self._host = host
+        self._inventory = inventory
+        self._clock = clock
+        self._held = _Held()
+        self._rounds = 0
+
+    async def run(self, latest: Latest) -> None:
+        """Make rounds until cancelled. A failed round is counted and told; a driver that is lost for good raises."""
+        while True:
+            began = self._clock.monotonic()
+            await self._publish(latest, None)
+            while (rest := began + self.beat.interval - self._clock.monotonic()) > 0:
+                latest.beat = self._clock.monotonic()
+                watched = crowded(latest.snapshot)
+                if not watched:
+                    await self._clock.sleep(min(rest, HEARTBEAT))
+                    continue
+                await self._clock.sleep(min(rest, self.beat.fast_interval))
+                if moved := await self._moved(watched):
+                    await self._publish(latest, moved)
+
+    async def round(self, only: Collection[GpuUuid] | None = None) -> Snapshot:
+        """
+        Read the sources once and join their answers.
+
+        `only` names the GPUs to read anew; the others keep what was read of them before (`Device.sampled_at` tells).
+        """
+        began, taken_at = self._clock.monotonic(), self._clock.time()
+        self._rounds += 1
+        answer = await self._devices.sample(only)
+        inventory = self._inventory.inventory()
+        host, names, living = self._ask_host(answer.samples, inventory)
+        if only is None:
+            self._held.accounts = {}
+            self._held.present = answer.present
+        for sample in answer.samples:
+            self._account(sample, host, names, living, inventory)
+        snapshot = join(
+            Snapshot(
+                round=self._rounds,
+                taken_at=taken_at,
+                monotonic=began,
+                node=self._node,
+                gpus_present=self._held.present,
+                sources_up={
+                    "devices": not any(fault.incomplete and not fault.subject for fault in answer.faults),
+                    "host": host.pid_domain_proven,
+                    "names": inventory.live,
+                },
+                pid_domain_proven=host.pid_domain_proven,
+            ),
+            self._held.accounts,
+            inventory,
+            (*answer.faults, *host.faults),
+        )
+        return replace(snapshot, duration=self._clock.monotonic() - began)
+
+    def _ask_host(self, samples: Collection[GpuSample], inventory: Inventory) -> tuple[HostSample, Names, Living]:
+        names = Names.of(inventory)
+        before = {key: value for sightings in self._held.sightings.values() for key, value in sightings.items()}
+        pids = {process.pid for sample in samples for process in sample.processes or ()}
+        host = self._host.sample(pids)
+        if needs_living(samples, host, before):
+            host = self._host.sample(pids, want_living=True)
+        return host, names, Living.of(host, names)
+
+    def _account(self, sample: GpuSample, host: HostSample, names: Names, living: Living, inventory: Inventory) -> None:
+        uuid, held = sample.gpu.uuid, self._held
+        attributed, held.sightings[uuid] = attribute(sample, host, names, living, held.sightings.get(uuid, {}))
+        peaks = held.peaks.get(uuid, {})
+        held.accounts[uuid] = account(attributed, peaks, holders(inventory))
+        held.peaks[uuid] = new_peaks(peaks, held.accounts[uuid].usages, names.containers.keys())
+
+    async def _publish(self, latest: Latest, only: Collection[GpuUuid] | None) -> None:
+        latest.beat = self._clock.monotonic()
+        try:
+            snapshot = await self.round(only)
+        except DeviceError:
+            raise
+        except Exception:
+            # A bug of ours must not end the daemon that keeps neighbours alive: this round is lost, and counted.
+            log.exception("sampling.round_failed", round=self._rounds)
+            latest.tally = latest.tally.after_failure()
+            return
+        latest.beat = self._clock.monotonic()
+        await latest.publish(snapshot, latest.tally.after(snapshot))
+
+    async def _moved(self, watched: Collection[DeviceKey]) -> Collection[GpuUuid]:
+        """Look at the memory of `watched` devices; name the GPUs that are due for a reading of their lists."""
+        now = self._clock.time()
+        memory = await self._devices.memory({key.uuid for key in watched})
+        moved = set()
+        for key in watched:
+            accounts = self._held.accounts.get(key.uuid)
+            if accounts is None or now - accounts.attributed.sample.sampled_at < LISTS_APART:
+                continue
+            known = {account.device: account.memory for account in accounts.accounts}
+            if _differ(known.get(key), memory.get(key)):
+                moved.add(key.uuid)
+        return moved
+
+
+def crowded(snapshot: Snapshot | None) -> frozenset[DeviceKey]:
+    """Name the leaf devices to look at faster: shared by several containers or made to be shared, and nearly full."""
+    found = set()
+    for device in snapshot.devices if snapshot else ():
+        shared = device.sharing in {Sharing.TIME_SLICING, Sharing.MPS, Sharing.DRA} or device.replicas > 1
+        memory = device.account.memory
+        if device.sharing is Sharing.EXCLUSIVE or memory is None or memory.total == 0:
+            continue
+        if (shared or (device.containers or 0) > 1) and memory.used + memory.reserved >= NEARLY_FULL * memory.total:
+            found.add(device.key)
+    return frozenset(found)
+
+
+def _differ(known: Memory | None, seen: Memory | None) -> bool:
+    return known is not None and seen is not None and abs(known.free - seen.free) >= MOVED

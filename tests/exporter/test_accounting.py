@@ -1,0 +1,183 @@
+"""Promises of exporter/accounting.py. Law 2: the accounts close."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.accounting import TOLERANCE, account, new_peaks
+from exporter.attribution import Attributed, Placed
+from exporter.model import (
+    Attribution,
+    ContainerId,
+    DeviceKey,
+    Gpu,
+    GpuInstance,
+    GpuProcess,
+    GpuSample,
+    GpuUuid,
+    Memory,
+    PodUid,
+    ProcessKey,
+    ProcessKind,
+    ProcessUtilization,
+    Subject,
+)
+
+UUID = GpuUuid("GPU-0")
+DEVICE = DeviceKey(UUID)
+A = Subject(PodUid("a"), "main", ContainerId("a" * 64))
+B = Subject(PodUid("b"), "main", ContainerId("b" * 64))
+GIB = 2**30
+
+
+def placed(
+    pid: int,
+    memory: int | None,
+    subject: Subject | None = A,
+    attribution: Attribution = Attribution.CONTAINER,
+    device: DeviceKey = DEVICE,
+) -> Placed:
+    """One entry at its place."""
+    key = ProcessKey(pid, 1) if attribution is Attribution.CONTAINER else None
+    return Placed(GpuProcess(device, pid, frozenset({ProcessKind.COMPUTE}), memory), attribution, subject, key)
+
+
+def attributed(
+    *entries: Placed,
+    memory: Memory | None = Memory(80 * GIB, 79 * GIB),
+    utilization: tuple[ProcessUtilization, ...] | None = None,
+) -> Attributed:
+    """A GPU with MIG off and these entries."""
+    return Attributed(GpuSample(Gpu(UUID, 0, "fake", memory=memory), 0.0, (), utilization), entries)
+
+
+def used(amount: int, reserved: int = 0) -> Memory:
+    """Memory of which `amount` is used."""
+    return Memory(80 * GIB, 80 * GIB - amount - reserved, reserved)
+
+
+parts = st.lists(st.tuples(st.sampled_from(list(Attribution)), st.integers(0, 10 * GIB)), max_size=12)
+
+
+@given(parts=parts, rest=st.integers(0, 10 * GIB), reserved=st.integers(0, GIB))
+def test_law_2_the_accounts_close(parts: list[tuple[Attribution, int]], rest: int, reserved: int) -> None:
+    """Attributed + ghost + host + unattributed = used, whoever holds what."""
+    with_subject = {Attribution.CONTAINER, Attribution.INHERITED}
+    entries = [
+        placed(pid, memory, A if attribution in with_subject else None, attribution)
+        for pid, (attribution, memory) in enumerate(parts)
+    ]
+    total = sum(memory for _, memory in parts) + rest
+    capacity = total + reserved + GIB
+    memory = Memory(capacity, capacity - total - reserved, reserved)
+    result = account(attributed(*entries, memory=memory), {}).accounts[0]
+    assert result.closes
+    assert result.attributed is not None and result.ghost is not None
+    assert result.host is not None and result.unattributed is not None
+    assert result.attributed + result.ghost + result.host + result.unattributed == memory.used
+    assert result.attributed == sum(m for a, m in parts if a in with_subject)
+
+
+def test_lists_slightly_above_the_device_are_taken_as_zero_rest() -> None:
+    """The reads are not atomic: up to 64 MiB too much is no contradiction, and is told."""
+    result = account(attributed(placed(1, GIB + TOLERANCE), memory=used(GIB)), {}).accounts[0]
+    assert (result.closes, result.unattributed, result.clamped) == (True, 0, TOLERANCE)
+
+
+def test_lists_far_above_the_device_do_not_close() -> None:
+    """Beyond the tolerance the account says so, and names no rest."""
+    result = account(attributed(placed(1, GIB + TOLERANCE + 1), memory=used(GIB)), {}).accounts[0]
+    assert (result.closes, result.unattributed) == (False, None)
+
+
+def test_unattributed_entries_must_fit_into_the_rest() -> None:
+    """A process without a container is part of what nobody explains, not an addition to it."""
+    hidden = placed(2, GIB, None, Attribution.UNKNOWN_CONTAINER)
+    result = account(attributed(placed(1, GIB), hidden, memory=used(2 * GIB)), {}).accounts[0]
+    assert (result.closes, result.unattributed) == (True, GIB)
+    result = account(attributed(placed(1, GIB), hidden, memory=used(GIB)), {}).accounts[0]
+    assert not result.closes
+
+
+def test_one_unknown_process_makes_its_container_unknown_and_no_other() -> None:
+    """Not available is not zero: the container's sum is unknown, its neighbour's is not, and nobody invents a rest."""
+    result = account(attributed(placed(1, None), placed(2, 5, A), placed(3, 7, B), memory=used(GIB)), {})
+    assert {usage.subject: usage.memory_used for usage in result.usages} == {A: None, B: 7}
+    assert (result.accounts[0].attributed, result.accounts[0].unattributed) == (None, None)
+    assert result.accounts[0].ghost == 0
+
+
+def test_without_device_memory_the_lists_still_count() -> None:
+    """GB10 has no framebuffer of its own: containers are known, the rest is not."""
+    result = account(attributed(placed(1, 5), memory=None), {})
+    assert result.usages[0].memory_used == 5
+    assert result.accounts[0].attributed == 5
+    assert result.accounts[0].unattributed is None
+
+
+def test_unread_lists_make_everything_but_device_memory_unknown() -> None:
+    """No list, no usage, no account: the device's own memory stays."""
+    sample = attributed().sample
+    result = account(Attributed(sample, None), {})
+    assert result.usages == ()
+    assert (result.accounts[0].memory, result.accounts[0].attributed) == (sample.gpu.memory, None)
+
+
+def test_processes_of_one_container_add_up() -> None:
+    """Several processes, and a dead parent's memory, are one usage."""
+    dead = placed(3, 40, A, Attribution.INHERITED)
+    usage = account(attributed(placed(1, 10), placed(2, 20), dead, memory=used(GIB)), {}).usages[0]
+    assert usage.memory_used == 70
+    assert usage.processes == {ProcessKey(1, 1), ProcessKey(2, 1)}
+
+
+def test_an_allocated_container_without_processes_holds_zero() -> None:
+    """The lists were read and nobody is there: that is known, so it is 0 and not absent."""
+    usage = account(attributed(), {}, allocated={(A, DEVICE)}).usages[0]
+    assert (usage.memory_used, usage.processes) == (0, frozenset())
+
+
+def test_instances_of_one_gpu_have_accounts_of_their_own() -> None:
+    """Under MIG memory is counted per GPU instance, and NVML's per-process statistics say nothing about them."""
+    one, two = DeviceKey(UUID, 1), DeviceKey(UUID, 2)
+    instances = (
+        GpuInstance(1, "1g.10gb", ("MIG-1",), Memory(10, 4)),
+        GpuInstance(2, "1g.10gb", ("MIG-2",), Memory(10, 10)),
+    )
+    gpu = Gpu(UUID, 0, "fake", mig=True, memory=Memory(80, 60), instances=instances)
+    sample = GpuSample(gpu, 0.0, (), utilization=())
+    result = account(Attributed(sample, (placed(1, 6, device=one),)), {})
+    assert {a.device: (a.attributed, a.unattributed) for a in result.accounts} == {one: (6, 0), two: (0, 0)}
+    assert [(usage.device, usage.sm) for usage in result.usages] == [(one, None)]
+
+
+def _busy(pid: int, sm: float) -> ProcessUtilization:
+    return ProcessUtilization(pid, sm, 0.0, 0.25, 0.0)
+
+
+def test_sm_is_the_sum_of_the_containers_processes_capped() -> None:
+    """Samples name one owner each, so that sums above 100 % are an artefact: cut, and counted."""
+    result = account(attributed(placed(1, 1), placed(2, 1), utilization=(_busy(1, 0.7), _busy(2, 0.6))), {})
+    assert (result.usages[0].sm, result.usages[0].encoder, result.capped) == (1.0, 0.5, 1)
+
+
+def test_sm_without_a_sample_is_zero_only_when_the_driver_answered() -> None:
+    """No news from a driver that answers is idleness; no answer is no figure."""
+    assert account(attributed(placed(1, 1), utilization=()), {}).usages[0].sm == 0.0
+    assert account(attributed(placed(1, 1), utilization=None), {}).usages[0].sm is None
+
+
+def test_sm_finds_a_process_listed_under_a_thread() -> None:
+    """Some drivers list a thread's number and sample the process's: the key's pid joins the two."""
+    thread = Placed(GpuProcess(DEVICE, 77, frozenset(), 1), Attribution.CONTAINER, A, ProcessKey(70, 1))
+    assert account(attributed(thread, utilization=(_busy(70, 0.5),)), {}).usages[0].sm == 0.5
+
+
+def test_the_peak_is_the_most_ever_seen_of_this_generation() -> None:
+    """Peaks outlive a pause, and end with the container."""
+    first = account(attributed(placed(1, 100)), {})
+    peaks = new_peaks({}, first.usages, {A.container_id} if A.container_id else set())
+    later = account(attributed(placed(1, 30)), peaks)
+    assert later.usages[0].memory_peak == 100
+    paused = new_peaks(peaks, (), {ContainerId("a" * 64)})
+    assert account(attributed(placed(1, 30)), paused).usages[0].memory_peak == 100
+    assert new_peaks(peaks, (), set()) == {}

@@ -1,0 +1,236 @@
+"""Flags over environment over file over defaults; what is wrong is refused with the place and the remedy."""
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.config import Arguments, Config, ConfigError, load, parse_arguments
+from exporter.config.loading import combine
+from exporter.config.schema import LIVE, settings
+from exporter.config.values import Duration, ListenAddress
+
+
+def of_file(text: str | bytes, *argv: str, **environ: str) -> Config:
+    arguments = parse_arguments(["--config", "/etc/gpusteward/config.yaml", *argv], environ)
+    return combine(arguments, text.encode() if isinstance(text, str) else text, "host")
+
+
+def refusal(text: str | bytes, *argv: str, **environ: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        of_file(text, *argv, **environ)
+    return str(caught.value).replace("/etc/gpusteward/", "")
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "node:\nsampling: null\n", "log: {}\n"])
+def test_an_empty_file_means_the_defaults(text: str) -> None:
+    """What is not written, or null, has the documented default."""
+    config = of_file(text)
+    assert settings(config) == {
+        "node.name": "host",
+        "node.kubelet_root": Path("/var/lib/kubelet"),
+        "node.host_root": Path("/host"),
+        "node.trust_pid_namespace": False,
+        "sampling.interval": 5.0,
+        "sampling.fast_interval": 0.5,
+        "devices": "auto",
+        "names.file": None,
+        "web.listen_address": ":9478",
+        "web.config_file": None,
+        "web.api": True,
+        "log.level": "info",
+        "log.format": "auto",
+    }
+
+
+def test_a_full_file_is_read() -> None:
+    """Each key arrives as a value in our units; relative paths start at the folder of the file."""
+    config = of_file("""
+        node: {name: gpu-1, kubelet_root: /data/kubelet, host_root: /, trust_pid_namespace: true}
+        sampling: {interval: 1m, fast_interval: 1.5s}
+        devices: simulated
+        names: {file: names.yaml}
+        web: {listen_address: "127.0.0.1:0", config_file: /etc/web.yaml, api: false}
+        log: {level: debug, format: console}
+    """)
+    assert config.node.name == "gpu-1"
+    assert config.node.trust_pid_namespace is True
+    assert (config.sampling.interval, config.sampling.fast_interval) == (60.0, 1.5)
+    assert config.names.file == Path("/etc/gpusteward/names.yaml")
+    assert config.web.config_file == Path("/etc/web.yaml")
+    assert (config.web.listen_address.host, config.web.listen_address.port) == ("127.0.0.1", 0)
+    assert config.web.api is False
+    assert (config.devices, config.log.level, config.log.format) == ("simulated", "debug", "console")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "sampling: {interval: 5 apples}",
+            'config.yaml: sampling.interval: expected a duration such as "5s", got 5 apples',
+        ),
+        ("sampling: {interval: 5}", 'config.yaml: sampling.interval: expected a duration such as "5s", got 5'),
+        ("sampling: {interval: -5s}", 'config.yaml: sampling.interval: expected a duration such as "5s", got -5s'),
+        ("sampling: {interval: true}", 'config.yaml: sampling.interval: expected a duration such as "5s", got true'),
+        ("sampling: {interval: [5s]}", 'config.yaml: sampling.interval: expected a duration such as "5s", got a list'),
+        (
+            "sampling: {interval: 99ms}",
+            "config.yaml: sampling.interval: expected a duration from 100ms to 60s, got 99ms",
+        ),
+        ("sampling: {interval: 61s}", "config.yaml: sampling.interval: expected a duration from 100ms to 60s, got 61s"),
+        (
+            "sampling: {fast_interval: 6s}",
+            "fast_interval: expected a duration from 50ms to sampling.interval, which is 5s, got 6s",
+        ),
+        (
+            "sampling: {interval: 200ms}",
+            (
+                "config.yaml: sampling.fast_interval: expected a duration from 50ms to sampling.interval, which is 200ms, "
+                "got 500ms"
+            ),
+        ),
+        ("sampling: 5s", "config.yaml: sampling: expected a mapping, got 5s"),
+        ("devices: gpu", "config.yaml: devices: expected auto or nvml or simulated, got gpu"),
+        ("log: {level: off}", "config.yaml: log.level: expected debug or info or warning or error, got false"),
+        ("web: {api: 1}", "config.yaml: web.api: expected true or false, got 1"),
+        ("names: {file: 7}", "config.yaml: names.file: expected a path, got 7"),
+        ("names: {file: ''}", 'config.yaml: names.file: expected a path, got ""'),
+        ("node: {name: 12}", "config.yaml: node.name: expected a node name, as text, got 12"),
+        (
+            "node: {name: 'a b'}",
+            "config.yaml: node.name: expected a node name of 1 to 253 characters without spaces, got a b",
+        ),
+        ("node: {host_root: host}", "config.yaml: node.host_root: expected an absolute path, got host"),
+        ("web: {listen_address: 9478}", 'web.listen_address: expected an address such as ":9478"'),
+        ("web: {listen_address: ':99999'}", 'web.listen_address: expected an address such as ":9478"'),
+        ("web: {listen_address: '::9478'}", 'web.listen_address: expected an address such as ":9478"'),
+        ("sampling: {intervall: 5s}", 'config.yaml: sampling.intervall: unknown key; did you mean "interval"?'),
+        ("smapling: {interval: 5s}", 'config.yaml: smapling: unknown key; did you mean "sampling"?'),
+        ("log: {colour: red}", "config.yaml: log.colour: unknown key; known here: format, level"),
+        ("policy: {mode: enforce}", "config.yaml: policy: unknown key;"),
+        ("log: {level: info}\nlog: {level: debug}", 'config.yaml:2:1: the key "log" twice'),
+        ("log:\n  level: info\n  level: info", 'config.yaml:3:3: the key "level" twice'),
+        ("5: x", "config.yaml:1:1: the key 5 is not text; quote it"),
+        ("on: x", "config.yaml:1:1: the key true is not text; quote it"),
+        ("? [a]\n: x", "config.yaml:1:3: the key a list is not text; quote it"),
+        ("log:\n\tlevel: info", "config.yaml:2:1: a tab where YAML wants spaces"),
+        ("- a\n- b", "config.yaml: expected keys with values, such as `sampling: {interval: 5s}`, got a list"),
+        ("just text", "config.yaml: expected keys with values"),
+        ("log: {level: info", "config.yaml:1:"),
+        ("a: 1\n---\nb: 2", "config.yaml:2:1: but found another document"),
+        ("node: {name: !!python/object/apply:os.system [id]}", "could not determine a constructor"),
+        ("node: {name: 2025-13-45}", "config.yaml: not YAML: month must be in 1..12"),
+        ("node: {name: 2025-10-10}", "config.yaml: node.name: expected a node name, as text, got 2025-10-10"),
+        (b"node: {name: \x00}", "config.yaml: character 13 is not text (code 0)"),
+        (b"node: {name: \xff}", "config.yaml: not UTF-8 text (byte 13)"),
+        ("[" * 5000, "config.yaml: nested too deeply"),
+        ('names: {file: "a\\0b"}', 'config.yaml: names.file: expected a path, got "a\0b"'),
+    ],
+)
+def test_what_is_wrong_is_refused_with_the_place_and_the_remedy(text: str | bytes, message: str) -> None:
+    """An error names the file, the path of the key, what was expected and what was found."""
+    assert message in refusal(text)
+
+
+def test_flags_win_over_the_environment_and_that_over_the_file() -> None:
+    """NODE_NAME comes from the pod's field reference and beats a file shared by all nodes; a flag beats both."""
+    text = "node: {name: from-file}"
+    assert of_file(text).node.name == "from-file"
+    assert of_file(text, NODE_NAME="from-env").node.name == "from-env"
+    assert of_file(text, "--node-name", "from-flag", NODE_NAME="from-env").node.name == "from-flag"
+    assert of_file("", NODE_NAME="").node.name == "host"
+
+
+def test_every_key_has_a_flag_and_every_flag_a_key() -> None:
+    """What the file can say, the command line can say, and the other way round."""
+    argv = (
+        "--node-name a --node.kubelet-root /k --node.host-root /h --node.trust-pid-namespace --sampling.interval 10s "
+        "--sampling.fast-interval 1s --devices nvml --names.file n.yaml --web.listen-address [::1]:80 "
+        "--web.config.file w.yaml --no-web.api --log.level error --log.format json"
+    ).split()  # noqa: SIM905
+    arguments = parse_arguments(argv, {})
+    config = settings(combine(arguments, b"", "host"))
+    defaults = settings(combine(Arguments(), b"", "host"))
+    assert set(arguments.overrides) == set(config)
+    assert all(config[key] != defaults[key] for key in config)
+    assert config["names.file"] == Path("n.yaml")
+    assert config["web.listen_address"] == "[::1]:80"
+
+
+def test_a_wrong_flag_is_named_instead_of_the_file() -> None:
+    """The operator is sent to the place where the mistake is."""
+    assert refusal("", "--sampling.interval=5") == '--sampling.interval: expected a duration such as "5s", got 5'
+    assert refusal("", "--log.level=loud").startswith("--log.level: expected debug or")
+    assert refusal("", "--sampling.fast-interval=1ms").startswith("--sampling.fast-interval: expected a duration from")
+    assert refusal("", NODE_NAME="a b").startswith("environment variable NODE_NAME: expected")
+
+
+def test_a_flag_does_not_hide_a_mistake_in_the_file() -> None:
+    """Else a wrong file would break on the day the flag goes."""
+    assert "sampling.interval" in refusal("sampling: {interval: 7}", "--sampling.interval=5s")
+    assert "sampling: expected a mapping" in refusal("sampling: 7", "--sampling.interval=5s")
+
+
+@pytest.mark.parametrize("argv", [["--nope"], ["--conf", "x"], ["stray"], ["--log.level"]])
+def test_wrong_usage_ends_with_exit_code_2(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Unknown and abbreviated flags are refused, not guessed."""
+    with pytest.raises(SystemExit) as caught:
+        parse_arguments(argv, {})
+    assert caught.value.code == 2
+    assert "usage: gpusteward-exporter" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_read_is_said_so(tmp_path: Path) -> None:
+    """Missing, a folder, or far too large: one sentence each."""
+    missing, large = tmp_path / "missing.yaml", tmp_path / "large.yaml"
+    large.write_bytes(b"#" * (2 << 20))
+    for path, why in [(missing, "no such file"), (tmp_path, "is a directory"), (large, "larger than 1048576 bytes")]:
+        with pytest.raises(ConfigError, match=why):
+            load(Arguments(config_file=path))
+
+
+def test_the_host_name_in_lower_case_is_the_last_resort(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kubelet registers the host name in lower case, and so do we."""
+    monkeypatch.setattr("socket.gethostname", lambda: "GPU-7.Example")
+    assert load(Arguments()).node.name == "gpu-7.example"
+
+
+def test_live_keys_exist() -> None:
+    """The list of keys that a reload applies names real keys."""
+    assert set(settings(of_file(""))) > LIVE
+
+
+@given(st.binary(max_size=200) | st.text("{}[]:,-#&*!|>'\"%@`\t\n aelogvinfdsmp0159", max_size=80).map(str.encode))
+def test_any_bytes_are_a_config_or_a_config_error(content: bytes) -> None:
+    """Whatever stands in the file, nothing but ConfigError comes out."""
+    with suppress(ConfigError):
+        assert combine(Arguments(), content, "host").node.name
+
+
+@given(st.floats(0.1, 60))
+def test_a_duration_reads_as_it_was_written(seconds: float) -> None:
+    """Durations in error messages can be written back into the file."""
+    milliseconds = round(seconds * 1000)
+    config = of_file(f"sampling: {{interval: {milliseconds}ms, fast_interval: 50ms}}")
+    assert config.sampling.interval == pytest.approx(milliseconds / 1000)
+    again = of_file(f"sampling: {{interval: {config.sampling.interval}, fast_interval: 50ms}}")
+    assert again.sampling.interval == pytest.approx(milliseconds / 1000, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [(":9478", "", 9478), ("127.0.0.1:0", "127.0.0.1", 0), ("[::]:80", "::", 80), ("localhost:1", "localhost", 1)],
+)
+def test_listen_addresses(text: str, host: str, port: int) -> None:
+    """The forms that Prometheus' own servers take."""
+    address = ListenAddress(text)
+    assert (address.host, address.port) == (host, port)
+    assert of_file("", f"--web.listen-address={text}").web.listen_address == text
+
+
+def test_durations_know_how_to_be_written() -> None:
+    """Below a second in milliseconds, else in seconds."""
+    assert (str(Duration(0.05)), str(Duration(5)), str(Duration(1.5))) == ("50ms", "5s", "1.5s")

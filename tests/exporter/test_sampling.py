@@ -1,0 +1,268 @@
+"""Promises of exporter/sampling.py and joining.py: one round, and its beat. Sources are faked at their seams."""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import pytest
+
+from exporter.devices import DeviceError, DevicesSample
+from exporter.joining import holders
+from exporter.latest import Latest
+from exporter.model import (
+    Allocation,
+    Attribution,
+    Container,
+    ContainerId,
+    DeviceKey,
+    Fault,
+    Gpu,
+    GpuProcess,
+    GpuSample,
+    GpuUuid,
+    HostProcess,
+    HostSample,
+    Inventory,
+    Memory,
+    Owner,
+    Pod,
+    PodUid,
+    ProcessKey,
+    ProcessKind,
+    Sharing,
+)
+from exporter.sampling import LISTS_APART, MOVED, Beat, Sampler
+
+GIB = 2**30
+POD, C = PodUid("11111111-1111-1111-1111-111111111111"), ContainerId("a" * 64)
+ONE, TWO = GpuUuid("GPU-1"), GpuUuid("GPU-2")
+
+
+class SteppedClock:
+    """Time that passes only in `sleep`; whoever sleeps past `end` is cancelled."""
+
+    def __init__(self, end: float) -> None:
+        self.now = 0.0
+        self.end = end
+
+    def time(self) -> float:
+        return 1_000_000.0 + self.now
+
+    def monotonic(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        if self.now > self.end:
+            raise asyncio.CancelledError
+        await asyncio.sleep(0)
+
+
+@dataclass
+class Node:
+    """The world of these tests: device memory by GPU, one process per GPU, and what was asked when."""
+
+    clock: SteppedClock
+    held: dict[GpuUuid, int]
+    inventory_: Inventory
+    total: int = 10 * GIB
+    name: str = "fake"
+    asked: list[tuple[float, frozenset[GpuUuid] | None]] = field(default_factory=list)
+    looks: list[tuple[float, frozenset[GpuUuid]]] = field(default_factory=list)
+    broken: Exception | None = None
+    lost: set[GpuUuid] = field(default_factory=set)
+
+    def _memory(self, uuid: GpuUuid) -> Memory:
+        return Memory(self.total, max(0, self.total - self.held[uuid]))
+
+    async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:
+        self.asked.append((self.clock.now, None if only is None else frozenset(only)))
+        if self.broken:
+            raise self.broken
+        samples = [
+            GpuSample(
+                Gpu(uuid, index, "fake", memory=self._memory(uuid)),
+                self.clock.time(),
+                (GpuProcess(DeviceKey(uuid), 10 + index, frozenset({ProcessKind.COMPUTE}), held),),
+            )
+            for index, (uuid, held) in enumerate(self.held.items())
+            if (only is None or uuid in only) and uuid not in self.lost
+        ]
+        faults = tuple(Fault("devices", "gpu_lost", "gone", subject=uuid) for uuid in self.lost)
+        return DevicesSample({uuid: i for i, uuid in enumerate(self.held)}, tuple(samples), faults)
+
+    async def memory(self, only: Collection[GpuUuid]) -> Mapping[DeviceKey, Memory]:
+        self.looks.append((self.clock.now, frozenset(only)))
+        return {DeviceKey(uuid): self._memory(uuid) for uuid in only}
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    def inventory(self) -> Inventory:
+        return self.inventory_
+
+
+class Host:
+    """All pids live in the one container."""
+
+    def sample(self, pids: Collection[int], *, want_living: bool = False) -> HostSample:
+        owner = Owner(((POD, C),))
+        processes = {pid: HostProcess(ProcessKey(pid, 1), alive=True, owner=owner) for pid in pids}
+        return HostSample(processes, living=frozenset({owner}) if want_living else None, pid_domain_proven=True)
+
+
+def inventory(sharing: Sharing = Sharing.TIME_SLICING) -> Inventory:
+    """One pod with one container; GPU 1 is shared as told, GPU 2 is exclusive."""
+    return Inventory(
+        pods={POD: Pod(POD, "team", "train")},
+        containers=(Container(POD, "main", C),),
+        sharing={DeviceKey(ONE): (sharing, 4), DeviceKey(TWO): (Sharing.EXCLUSIVE, 1)},
+        known=True,
+        live=True,
+    )
+
+
+def node(seconds: float, *, held: int, sharing: Sharing = Sharing.TIME_SLICING) -> Node:
+    """A node of two GPUs that both hold `held` bytes."""
+    return Node(SteppedClock(seconds), {ONE: held, TWO: held}, inventory(sharing))
+
+
+async def run(world: Node, beat: Beat = Beat(5.0, 0.5)) -> Latest:
+    """Run the beat until the clock ends."""
+    latest = Latest()
+    sampler = Sampler(node="n1", devices=world, host=Host(), inventory=world, beat=beat, clock=world.clock)
+    with pytest.raises(asyncio.CancelledError):
+        await sampler.run(latest)
+    return latest
+
+
+async def test_a_round_an_interval() -> None:
+    """A calm node is read once an interval, whole, and looked at never in between."""
+    world = node(17.0, held=GIB)
+    latest = await run(world)
+    assert world.asked == [(0.0, None), (5.0, None), (10.0, None), (15.0, None)]
+    assert world.looks == []
+    assert latest.tally.rounds == 4
+    assert latest.snapshot is not None and latest.snapshot.complete and latest.ready
+
+
+async def test_the_beat_is_renewed_while_nothing_is_due() -> None:
+    """The heartbeat for /healthz never grows older than a second on an idle node with long intervals."""
+    world = node(55.0, held=GIB)
+    latest = await run(world, Beat(60.0, 0.5))
+    assert latest.beat is not None and world.clock.end - latest.beat <= 1.0
+
+
+async def test_nearly_full_shared_devices_are_looked_at_faster_and_exclusive_ones_never() -> None:
+    """Only the shared GPU is looked at in between, at the fast interval, and only its memory."""
+    world = node(4.9, held=int(9.5 * GIB))
+    await run(world)
+    assert [gpus for _, gpus in world.looks] == [frozenset({ONE})] * 9
+    assert [at for at, _ in world.looks] == [0.5 * i for i in range(1, 10)]
+    assert len(world.asked) == 1, "nothing moved, so that no list was read"
+
+
+async def test_an_exclusive_node_is_never_looked_at() -> None:
+    """A full GPU that one container owns is its own affair."""
+    world = node(4.9, held=int(9.5 * GIB), sharing=Sharing.EXCLUSIVE)
+    await run(world)
+    assert world.looks == []
+
+
+async def test_what_moved_is_read_early_but_lists_at_most_once_a_second() -> None:
+    """A moved GPU begins a round of its own, the calm one keeps its reading."""
+    world = node(4.4, held=int(9.5 * GIB))
+    original = world.memory
+
+    async def growing(only: Collection[GpuUuid]) -> Mapping[DeviceKey, Memory]:
+        world.held[ONE] += MOVED
+        return await original(only)
+
+    world.memory = growing  # type: ignore[method-assign]
+    latest = await run(world)
+    early = [(at, gpus) for at, gpus in world.asked if gpus is not None]
+    assert [gpus for _, gpus in early] == [frozenset({ONE})] * len(early) and len(early) >= 3
+    times = [at for at, _ in world.asked]
+    assert all(later - earlier >= LISTS_APART for earlier, later in pairwise(times))
+    assert latest.snapshot is not None
+    sampled = {device.key.uuid: device.sampled_at for device in latest.snapshot.devices}
+    assert sampled[ONE] > sampled[TWO] == 1_000_000.0
+
+
+async def test_small_movements_are_no_reason_to_read_lists() -> None:
+    """Less than a page of the driver is noise."""
+    world = node(4.4, held=int(9.5 * GIB))
+    original = world.memory
+
+    async def trembling(only: Collection[GpuUuid]) -> Mapping[DeviceKey, Memory]:
+        world.held[ONE] = int(9.5 * GIB) + (MOVED - 1 if len(world.looks) % 2 else 0)
+        return await original(only)
+
+    world.memory = trembling  # type: ignore[method-assign]
+    await run(world)
+    assert len(world.asked) == 1
+
+
+async def test_a_failed_round_is_counted_and_the_next_one_comes() -> None:
+    """An exception of ours costs its round, never the daemon."""
+    world = node(6.0, held=GIB)
+    world.broken = ZeroDivisionError("a bug")
+    latest = await run(world)
+    assert (latest.tally.rounds, latest.tally.failures, latest.snapshot) == (2, 2, None)
+
+
+async def test_a_driver_that_is_lost_for_good_ends_the_daemon() -> None:
+    """What only a new process can cure rises to the top."""
+    world = node(6.0, held=GIB)
+    world.broken = DeviceError("driver replaced")
+    sampler = Sampler(node="n", devices=world, host=Host(), inventory=world, beat=Beat(), clock=world.clock)
+    with pytest.raises(DeviceError, match="driver replaced"):
+        await sampler.run(Latest())
+
+
+async def test_a_lost_gpu_leaves_the_other_and_is_still_counted() -> None:
+    """The GPU that did not answer is present but has no figures; the round is incomplete and says why."""
+    world = node(1.0, held=GIB)
+    world.lost = {ONE}
+    latest = await run(world)
+    assert latest.snapshot is not None and not latest.snapshot.complete and not latest.ready
+    assert set(latest.snapshot.gpus_present) == {ONE, TWO}
+    assert [device.key.uuid for device in latest.snapshot.devices] == [TWO]
+    assert latest.tally.incomplete == {"gpu_lost": 1}
+
+
+async def test_accounts_that_do_not_close_make_the_round_incomplete() -> None:
+    """When the driver contradicts itself the round says so, by device."""
+    world = node(1.0, held=9 * GIB)
+    world.total = 8 * GIB
+    latest = await run(world)
+    assert latest.snapshot is not None
+    assert {fault.reason for fault in latest.snapshot.faults} == {"accounts_do_not_close"}
+    assert not latest.snapshot.complete
+
+
+async def test_the_snapshot_joins_what_the_sources_said() -> None:
+    """Names, accounts, counts and sharing meet in one frozen value."""
+    latest = await run(node(1.0, held=GIB))
+    snapshot = latest.snapshot
+    assert snapshot is not None
+    assert snapshot.processes[Attribution.CONTAINER] == 2
+    assert {usage.memory_used for usage in snapshot.usages} == {GIB}
+    shared = snapshot.devices[0]
+    assert (shared.sharing, shared.replicas, shared.containers) == (Sharing.TIME_SLICING, 4, 1)
+    assert snapshot.sources_up == {"devices": True, "host": True, "names": True}
+
+
+def test_an_allocation_means_the_pod_that_is_not_terminating() -> None:
+    """The kubelet names pods, not UIDs: of two generations the living one holds the device."""
+    old = Pod(PodUid("old"), "team", "db-0", created_at=1.0, terminating=True)
+    new = Pod(PodUid("new"), "team", "db-0", created_at=2.0)
+    known = Inventory(
+        pods={old.uid: old, new.uid: new},
+        containers=(Container(old.uid, "main", ContainerId("a" * 64)), Container(new.uid, "main", C)),
+        allocations=(Allocation("team", "db-0", "main", "nvidia.com/gpu", DeviceKey(ONE)),),
+    )
+    assert {subject.pod_uid for subject, _ in holders(known)} == {new.uid}
+    reordered = replace(known, pods={new.uid: new, old.uid: old})
+    assert holders(reordered) == holders(known)
