@@ -158,7 +158,7 @@ class GpuSample:
     Attributes:
         processes: None when a list could not be read; empty when nobody is there.
         utilization: None when the driver does not know (MIG, old drivers), empty when everybody is idle.
-        capped: samples that were dropped because the driver claimed more than 100 %.
+        dropped_utilization: utilization samples that were dropped because the driver claimed more than 100 %.
 
     """
 
@@ -166,6 +166,7 @@ class GpuSample:
     sampled_at: float
     processes: tuple[GpuProcess, ...] | None
     utilization: tuple[ProcessUtilization, ...] | None = None
+    dropped_utilization: int = 0
     faults: tuple["Fault", ...] = ()
 
 

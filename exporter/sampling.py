@@ -23,7 +23,7 @@ from exporter.host import HostSource
 from exporter.joining import holders, join
 from exporter.kube import InventorySource
 from exporter.latest import Latest
-from exporter.model import DeviceKey, GpuSample, GpuUuid, HostSample, Inventory, Memory, Sharing, Snapshot
+from exporter.model import DeviceKey, Fault, GpuSample, GpuUuid, HostSample, Inventory, Memory, Sharing, Snapshot
 
 log = structlog.get_logger()
 
@@ -69,10 +69,12 @@ class Sampler:
         clock: Clock,
     ) -> None:
         self.beat = beat
+        self.inventory = inventory
+        self.standing: tuple[Fault, ...] = ()
+        """Faults of the daemon itself, told in each snapshot until they are mended."""
         self._node = node
         self._devices = devices
         self._host = host
-        self._inventory = inventory
         self._clock = clock
         self._held = _Held()
         self._rounds = 0
@@ -101,7 +103,7 @@ class Sampler:
         began, taken_at = self._clock.monotonic(), self._clock.time()
         self._rounds += 1
         answer = await self._devices.sample(only)
-        inventory = self._inventory.inventory()
+        inventory = self.inventory.inventory()
         host, names, living = self._ask_host(answer.samples, inventory)
         if only is None:
             self._held.accounts = {}
@@ -124,7 +126,7 @@ class Sampler:
             ),
             self._held.accounts,
             inventory,
-            (*answer.faults, *host.faults),
+            (*self.standing, *answer.faults, *host.faults),
         )
         return replace(snapshot, duration=self._clock.monotonic() - began)
 

@@ -21,6 +21,10 @@ class DriverReplacedError(DeviceError):
     """The driver was exchanged under us: only a new process can load the new library."""
 
 
+class DriverAccessLostError(DeviceError):
+    """The device files can no longer be opened, though they could before: a new container gets them back."""
+
+
 @dataclass(frozen=True, slots=True)
 class DevicesSample:
     """

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from exporter.model import Inventory
+from exporter.model import Fault, Inventory
 
 
 class InventorySource(Protocol):
@@ -11,3 +11,12 @@ class InventorySource(Protocol):
     def inventory(self) -> Inventory:
         """Return what is known now; faults say what is not live."""
         ...
+
+
+class NoNames:
+    """Nobody was asked: devices are exported, and what containers hold is unattributed. Told, but no failure."""
+
+    def inventory(self) -> Inventory:
+        """Return an inventory that knows nobody."""
+        message = "no source of names is configured: set names.file, or what containers hold stays unattributed"
+        return Inventory(faults=(Fault("names", "names_not_configured", message, incomplete=False),))

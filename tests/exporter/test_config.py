@@ -88,8 +88,8 @@ def test_a_full_file_is_read() -> None:
         (
             "sampling: {interval: 200ms}",
             (
-                "config.yaml: sampling.fast_interval: expected a duration from 50ms to sampling.interval, which is 200ms, "
-                "got 500ms"
+                "config.yaml: sampling.fast_interval: expected a duration from 50ms to sampling.interval, "
+                "which is 200ms, got 500ms"
             ),
         ),
         ("sampling: 5s", "config.yaml: sampling: expected a mapping, got 5s"),
@@ -146,12 +146,12 @@ def test_flags_win_over_the_environment_and_that_over_the_file() -> None:
 
 def test_every_key_has_a_flag_and_every_flag_a_key() -> None:
     """What the file can say, the command line can say, and the other way round."""
-    argv = (
-        "--node-name a --node.kubelet-root /k --node.host-root /h --node.trust-pid-namespace --sampling.interval 10s "
-        "--sampling.fast-interval 1s --devices nvml --names.file n.yaml --web.listen-address [::1]:80 "
-        "--web.config.file w.yaml --no-web.api --log.level error --log.format json"
-    ).split()  # noqa: SIM905
-    arguments = parse_arguments(argv, {})
+    line = """
+        --node-name a --node.kubelet-root /k --node.host-root /h --node.trust-pid-namespace
+        --sampling.interval 10s --sampling.fast-interval 1s --devices nvml --names.file n.yaml
+        --web.listen-address [::1]:80 --web.config.file w.yaml --no-web.api --log.level error --log.format json
+    """
+    arguments = parse_arguments(line.split(), {})
     config = settings(combine(arguments, b"", "host"))
     defaults = settings(combine(Arguments(), b"", "host"))
     assert set(arguments.overrides) == set(config)

@@ -1,5 +1,6 @@
 """A changed file is applied, asks for a restart, or is refused whole."""
 
+# ruff: noqa: ASYNC240  (a test may touch the local disk)
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path

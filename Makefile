@@ -1,0 +1,59 @@
+# What a person types. `make help` lists it.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+FAST := not containers and not cluster and not prometheus and not browser
+
+.PHONY: help demo check test cluster bench golden docs lock clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1\t\2/' | expand -t 12
+
+demo: $(VENV)/.run  ## start the daemon on an embedded simulated node, and print its address
+	@echo "gpusteward on a simulated node: http://127.0.0.1:9478/  (metrics: http://127.0.0.1:9478/metrics, stop: Ctrl-C)"
+	@exec $(BIN)/gpusteward-exporter --devices simulated --sampling.interval 2s --web.listen-address 127.0.0.1:9478
+
+check: $(VENV)/.dev  ## lint, types, import contracts, unit tests: under a minute
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+	$(BIN)/pytest -q -m "$(FAST)"
+
+test: check  ## install what the tests need (asks first on a machine of your own), then run all of them on real parts
+	PYTHONPATH=tests $(BIN)/python -m cluster.install
+	PYTHONPATH=tests $(BIN)/python -m cluster.build
+	$(BIN)/pytest -m "not ($(FAST))" --durations=15
+
+cluster: $(VENV)/.dev  ## leave a real Kubernetes with fake GPUs running, and print its kubeconfig
+	PYTHONPATH=tests $(BIN)/python -m cluster
+
+bench: $(VENV)/.dev  ## measure rounds and scrapes; the table goes into docs/performance.md
+	PYTHONPATH=tests $(BIN)/python -m bench
+
+golden: $(VENV)/.dev  ## write the golden metrics page anew
+	PYTHONPATH=tests $(BIN)/python -m golden
+
+lock: $(VENV)/.dev  ## resolve the dependencies anew
+	$(BIN)/pip install -q uv
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  --all-extras --group build pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  --all-extras --group dev pyproject.toml -o requirements-dev.lock
+
+clean:  ## remove the environment and all caches of this checkout
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+
+$(VENV)/.run: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(f"gpusteward needs Python 3.11 or later; {sys.executable} is {sys.version.split()[0]}. Try: make PYTHON=/path/to/python3.12 ...") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run requirements-dev.lock
+	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@touch $@

@@ -1,0 +1,27 @@
+"""
+What the operator wants: flags over environment over one YAML file, as one frozen `Config`, or a `ConfigError`.
+
+`arguments` turns a command line into data, `reading` turns text into data, `schema` says what data is allowed,
+`loading` puts them together, `reload` watches the file.
+"""
+
+from exporter.config.arguments import Arguments, parse_arguments
+from exporter.config.loading import load
+from exporter.config.reading import ConfigError
+from exporter.config.reload import Reloaded, reloads
+from exporter.config.schema import Config, Log, Names, Node, Sampling, Web
+
+__all__ = [
+    "Arguments",
+    "Config",
+    "ConfigError",
+    "Log",
+    "Names",
+    "Node",
+    "Reloaded",
+    "Sampling",
+    "Web",
+    "load",
+    "parse_arguments",
+    "reloads",
+]

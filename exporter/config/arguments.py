@@ -1,0 +1,100 @@
+"""
+The command line, as data.
+
+What comes in: arguments and environment. What goes out: `Arguments`: the config file and the keys that were set besides
+it. Each flag has a config key, and says nothing that the file could not say; values are checked where the file's are.
+
+The law: flag over environment over file over default.
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """
+    What was said on the command line and in the environment.
+
+    Attributes:
+        overrides: dotted config key to its value.
+        origins: dotted config key to where it was set, in words for an error message.
+
+    """
+
+    config_file: Path | None = None
+    overrides: Mapping[str, str | bool] = field(default_factory=dict)
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+
+FLAGS: tuple[tuple[str, str, str, str], ...] = (
+    ("--node-name", "node.name", "NAME", "name of this node in Kubernetes (NODE_NAME; default: the host name)"),
+    ("--node.kubelet-root", "node.kubelet_root", "DIR", "the kubelet's folder (default: /var/lib/kubelet)"),
+    ("--node.host-root", "node.host_root", "DIR", "where the host's root is mounted (default: /host)"),
+    ("--sampling.interval", "sampling.interval", "DURATION", "time between two rounds, 100ms to 60s (default: 5s)"),
+    (
+        "--sampling.fast-interval",
+        "sampling.fast_interval",
+        "DURATION",
+        "time between two looks at the memory of nearly full shared devices (default: 500ms)",
+    ),
+    ("--devices", "devices", "SOURCE", "auto, nvml or simulated (default: auto, which never simulates)"),
+    ("--names.file", "names.file", "FILE", "YAML or JSON file that names pods and containers"),
+    ("--web.listen-address", "web.listen_address", "ADDRESS", "address to listen on (default: :9478)"),
+    ("--web.config.file", "web.config_file", "FILE", "TLS and basic authentication, Prometheus web config format"),
+    ("--log.level", "log.level", "LEVEL", "debug, info, warning or error (default: info)"),
+    ("--log.format", "log.format", "FORMAT", "auto, json or console (default: auto, JSON unless on a terminal)"),
+)
+SWITCHES: tuple[tuple[str, str, str], ...] = (
+    (
+        "--node.trust-pid-namespace",
+        "node.trust_pid_namespace",
+        "believe that /proc numbers processes as the driver does, without proof (default: no)",
+    ),
+    ("--web.api", "web.api", "serve the node page and /api, besides metrics and probes (default: yes)"),
+)
+NODE_NAME = "NODE_NAME"
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that all daemons share to a parser."""
+    parser.add_argument("--config", metavar="FILE", type=Path, help="YAML config file; every flag here has a key there")
+    for flag, key, metavar, text in FLAGS:
+        parser.add_argument(flag, dest=key, metavar=metavar, help=text)
+    for flag, key, text in SWITCHES:
+        parser.add_argument(flag, dest=key, action=argparse.BooleanOptionalAction, help=text)
+
+
+def chosen(namespace: argparse.Namespace, environ: Mapping[str, str]) -> Arguments:
+    """Take from a parsed command line what was set, and from the environment what the command line leaves open."""
+    overrides: dict[str, str | bool] = {}
+    origins: dict[str, str] = {}
+    if name := environ.get(NODE_NAME):
+        overrides["node.name"], origins["node.name"] = name, f"environment variable {NODE_NAME}"
+    named = [(flag, key) for flag, key, *_ in FLAGS] + [(flag, key) for flag, key, _ in SWITCHES]
+    for flag, key in named:
+        value = getattr(namespace, key)
+        if value is not None:
+            overrides[key], origins[key] = value, flag
+    return Arguments(namespace.config, overrides, origins)
+
+
+def parse_arguments(
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    program: str = "gpusteward-exporter",
+    version: str = "",
+) -> Arguments:
+    """Parse the exporter's command line. Ends the process as argparse does: 0 after --help, 2 on wrong usage."""
+    parser = argparse.ArgumentParser(
+        prog=program,
+        description="Say which container holds how much of which GPU, to Prometheus and to people.",
+        allow_abbrev=False,
+    )
+    if version:
+        parser.add_argument("--version", action="version", version=f"%(prog)s {version}")
+    add_flags(parser)
+    return chosen(parser.parse_args(argv), environ)

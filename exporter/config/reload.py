@@ -1,0 +1,105 @@
+"""
+Watch files, and say when the operator wants something else.
+
+What comes in: the config in force. What goes out: `Reloaded`, or the `ConfigError` that makes the new text unusable;
+then the last good config stays in force, whole.
+
+The law: a text counts when it was read twice the same, one poll apart. Editors truncate a file before they fill it, and
+half a config is often valid YAML. Contents are compared, not times: a ConfigMap swaps a link two levels up, rewrites
+nothing, and inotify does not see it; reading a few kilobytes a second costs less than being clever.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from exporter.config.arguments import Arguments
+from exporter.config.loading import combine, hostname
+from exporter.config.reading import ConfigError, read
+from exporter.config.schema import Config, changes
+
+POLL = 1.0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """
+    A valid new text.
+
+    Attributes:
+        config: what is to be in force now: the live keys as written, all others as they were.
+        applied: dotted keys that differ from before, and are in `config`.
+        needs_restart: dotted keys that differ from what is in force, and wait for a restart.
+
+    """
+
+    config: Config
+    applied: tuple[str, ...]
+    needs_restart: tuple[str, ...]
+
+    @property
+    def message(self) -> str:
+        """One sentence for people."""
+        parts = []
+        if self.applied:
+            parts.append(f"applied {', '.join(self.applied)}")
+        if self.needs_restart:
+            parts.append(f"restart the daemon to apply {', '.join(self.needs_restart)}")
+        return "; ".join(parts) or "nothing differs from what is in force"
+
+
+async def settled(look: Callable[[], T], poll: float = POLL) -> AsyncIterator[T]:
+    """Yield what `look` returns whenever it changed, and then stayed the same for one poll; the first one, too."""
+    reported: list[T] = []
+    previous = look()
+    while True:
+        await asyncio.sleep(poll)
+        current = look()
+        if current == previous and [current] != reported:
+            reported = [current]
+            yield current
+        previous = current
+
+
+async def reloads(
+    arguments: Arguments, running: Config, *, poll: float = POLL
+) -> AsyncIterator[Reloaded | ConfigError]:
+    """
+    Watch the config file of `arguments`, where there is one, and yield what its changes mean.
+
+    `running` is what `load` made of it; a text that changed in between is found, too. A text that says the same as
+    what is in force is reported only after one that did not.
+    """
+    if arguments.config_file is None:
+        return
+    file = arguments.config_file
+
+    def look() -> bytes | str:
+        try:
+            return read(file)
+        except ConfigError as error:
+            return str(error)
+
+    quiet: Reloaded | None = Reloaded(running, (), ())
+    async for text in settled(look, poll):
+        change = _judge(text, arguments, running)
+        if isinstance(change, Reloaded):
+            running = change.config
+            if change == quiet:
+                continue
+            quiet = replace(change, applied=())
+        else:
+            quiet = None
+        yield change
+
+
+def _judge(text: bytes | str, arguments: Arguments, running: Config) -> Reloaded | ConfigError:
+    if isinstance(text, str):
+        return ConfigError(text)
+    try:
+        return Reloaded(*changes(running, combine(arguments, text, hostname())))
+    except ConfigError as error:
+        return error

@@ -1,0 +1,131 @@
+"""
+What may be written in the config file, its defaults, and the ranges that make sense.
+
+What comes in: nothing. What goes out: frozen structs, one per section; `problems` finds values that are well written
+and impossible; `changes` says what a reload can apply while the daemon runs.
+
+Durations are floats in seconds once they are here.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, field
+
+from exporter.config.values import Duration, ListenAddress
+
+_Duration = Annotated[Duration, Meta(description='a duration such as "5s"')]
+
+INTERVAL = (Duration(0.1), Duration(60))
+"""Below 100 ms the process lists cost more than they tell; above a minute series go stale between two scrapes."""
+FASTEST = Duration(0.05)
+MAX_NAME = 253
+
+
+class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One section of the file: frozen, and closed for keys that nobody reads."""
+
+
+class Node(Section, frozen=True):
+    """Which node this is, and where its files are."""
+
+    name: Annotated[str, Meta(description="a node name, as text")]
+    kubelet_root: Path = Path("/var/lib/kubelet")
+    host_root: Path = Path("/host")
+    trust_pid_namespace: bool = False
+
+
+class Sampling(Section, frozen=True):
+    """How often the node is looked at: `interval` everything, `fast_interval` the memory of nearly full devices."""
+
+    interval: _Duration = Duration(5)
+    fast_interval: _Duration = Duration(0.5)
+
+
+class Names(Section, frozen=True):
+    """An inventory file that names pods and containers where no API server does."""
+
+    file: Path | None = None
+
+
+class Web(Section, frozen=True):
+    """The HTTP server. `api: false` leaves metrics and probes only; `config_file` is Prometheus' web config."""
+
+    listen_address: Annotated[
+        ListenAddress, Meta(description='an address such as ":9478", "127.0.0.1:9478" or "[::1]:9478"')
+    ] = ListenAddress(":9478")
+    config_file: Path | None = None
+    api: bool = True
+
+
+class Log(Section, frozen=True):
+    """What is logged, and how: `auto` is JSON unless on a terminal."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["auto", "json", "console"] = "auto"
+
+
+class Config(Section, frozen=True):
+    """All that an operator can set."""
+
+    node: Node
+    sampling: Sampling = field(default_factory=Sampling)
+    devices: Literal["auto", "nvml", "simulated"] = "auto"
+    names: Names = field(default_factory=Names)
+    web: Web = field(default_factory=Web)
+    log: Log = field(default_factory=Log)
+
+
+PATHS = ("names.file", "web.config_file")
+"""Keys whose paths, written relative in the file, are meant relative to that file. The node's roots are absolute."""
+
+LIVE = frozenset({"sampling.interval", "sampling.fast_interval", "names.file", "log.level"})
+"""Keys that a reload applies at once; each other one needs a restart."""
+
+
+def problems(config: Config) -> Iterator[tuple[str, str]]:
+    """Name each key whose value is well written and impossible, with what was expected instead."""
+    lowest, highest = INTERVAL
+    sampling = config.sampling
+    if not lowest <= sampling.interval <= highest:
+        yield "sampling.interval", f"a duration from {lowest} to {highest}"
+    elif not FASTEST <= sampling.fast_interval <= sampling.interval:
+        yield "sampling.fast_interval", f"a duration from {FASTEST} to sampling.interval, which is {sampling.interval}"
+    name = config.node.name
+    if not 0 < len(name) <= MAX_NAME or not name.isprintable() or " " in name:
+        yield "node.name", f"a node name of 1 to {MAX_NAME} characters without spaces"
+    for key, path in (("kubelet_root", config.node.kubelet_root), ("host_root", config.node.host_root)):
+        if not path.is_absolute():
+            yield f"node.{key}", "an absolute path"
+
+
+def settings(config: Config) -> dict[str, object]:
+    """Flatten a config into dotted keys."""
+    flat: dict[str, object] = {}
+    for section in config.__struct_fields__:
+        value = getattr(config, section)
+        if isinstance(value, Section):
+            flat |= {f"{section}.{key}": getattr(value, key) for key in value.__struct_fields__}
+        else:
+            flat[section] = value
+    return flat
+
+
+def changes(running: Config, wanted: Config) -> tuple[Config, tuple[str, ...], tuple[str, ...]]:
+    """
+    Compare the config in force with the one in the file.
+
+    Returns the config to be in force next (the live keys of `wanted`, all others of `running`), the keys that this
+    applies, and the keys that wait for a restart.
+    """
+    before, after = settings(running), settings(wanted)
+    different = [key for key in after if before[key] != after[key]]
+    live = tuple(key for key in different if key in LIVE)
+    merged = running
+    for key in live:
+        section, _, name = key.partition(".")
+        changed = msgspec.structs.replace(getattr(merged, section), **{name: after[key]})
+        merged = msgspec.structs.replace(merged, **{section: changed})
+    return merged, live, tuple(key for key in different if key not in LIVE)

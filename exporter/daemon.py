@@ -1,0 +1,118 @@
+"""
+`observe()`: the parts, wired.
+
+What comes in: the arguments and the config made of them. What goes out: nothing; it runs until it is cancelled, or
+until something happens that only a new process can cure (then `DeviceError` or `WebError` rises).
+
+The law: one task group, named tasks, no task without a parent. If one part dies of a surprise, all end and the kubelet
+starts the daemon anew: a dead sampler must not look alive. The driver is let go whatever happens.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from importlib.metadata import version
+
+import structlog
+
+from exporter import logs
+from exporter.clock import Clock, SystemClock
+from exporter.config import Arguments, Config, ConfigError, reloads
+from exporter.devices import DeviceSource
+from exporter.devices.nvml import NvmlSource
+from exporter.devices.simulated import SimulatedNode
+from exporter.host import HostSource
+from exporter.host.procfs import ProcFs, proc_root
+from exporter.kube import InventorySource, NoNames
+from exporter.kube.file import FileInventory
+from exporter.latest import Latest
+from exporter.metrics.exposition import Exposition
+from exporter.model import Fault
+from exporter.sampling import Beat, Sampler
+from exporter.web import Answers
+from exporter.web_server import Server
+
+log = structlog.get_logger()
+
+VERSION = version("gpusteward")
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The three seams, opened."""
+
+    devices: DeviceSource
+    host: HostSource
+    inventory: InventorySource
+
+
+async def observe(arguments: Arguments, config: Config, latest: Latest, *, program: str) -> None:
+    """Observe and export until cancelled. Raises DeviceError, WebError or ConfigError when that cannot be done."""
+    clock = SystemClock()
+    sources = await open_sources(config, clock)
+    try:
+        sampler = Sampler(
+            node=config.node.name,
+            devices=sources.devices,
+            host=sources.host,
+            inventory=sources.inventory,
+            beat=_beat(config),
+            clock=clock,
+        )
+        exposition = Exposition(latest, node=config.node.name, version=VERSION)
+        answers = Answers(
+            latest,
+            exposition,
+            interval=lambda: sampler.beat.interval,
+            clock=clock,
+            program=f"{program} {VERSION}",
+            started=clock.monotonic(),
+            api=config.web.api,
+        )
+        async with Server(answers, config.web.listen_address, config.web.config_file) as server:
+            log.info("daemon.started", version=VERSION, node=config.node.name, url=server.url, devices=config.devices)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(sampler.run(latest), name="sampling")
+                tasks.create_task(_render(latest, exposition, answers), name="rendering")
+                tasks.create_task(server.watch(), name="web config")
+                tasks.create_task(logs.tell(latest), name="telling")
+                tasks.create_task(_reload(arguments, config, sampler), name="config")
+    finally:
+        await sources.devices.close()
+        log.info("daemon.stopped")
+
+
+async def open_sources(config: Config, clock: Clock) -> Sources:
+    """Open what the config names. `auto` is the driver of this node, never a simulation. Raises DeviceError."""
+    if config.devices == "simulated":
+        node = SimulatedNode(clock.time, started_at=clock.time())
+        return Sources(node.devices, node.host, node.inventory)
+    inventory = FileInventory(config.names.file) if config.names.file else NoNames()
+    host = ProcFs(proc_root(config.node.host_root), trusted=config.node.trust_pid_namespace)
+    return Sources(await NvmlSource.open(clock=clock.time, monotonic=clock.monotonic), host, inventory)
+
+
+async def _render(latest: Latest, exposition: Exposition, answers: Answers) -> None:
+    """Render each round's page ahead of the scrapes."""
+    seen = 0
+    while True:
+        seen = (await latest.newer_than(seen)).round
+        await exposition.prepare(now=answers.clock.monotonic(), interval=answers.interval())
+
+
+async def _reload(arguments: Arguments, config: Config, sampler: Sampler) -> None:
+    """Apply what a changed file says; what it gets wrong changes nothing, and stands in each snapshot until mended."""
+    async for change in reloads(arguments, config):
+        if isinstance(change, ConfigError):
+            log.error("config.refused", reason=str(change), remedy="the last good config stays in force")
+            sampler.standing = (Fault("config", "config_invalid", str(change), incomplete=False),)
+            continue
+        sampler.standing = ()
+        sampler.beat = _beat(change.config)
+        if change.config.names.file and isinstance(sampler.inventory, (FileInventory, NoNames)):
+            sampler.inventory = FileInventory(change.config.names.file)
+        logs.configure(change.config.log.level, change.config.log.format)
+        log.info("config.reloaded", message=change.message)
+
+
+def _beat(config: Config) -> Beat:
+    return Beat(config.sampling.interval, config.sampling.fast_interval)

@@ -1,0 +1,42 @@
+"""
+Health figures of the physical GPU: power, energy, temperature, clocks, what holds the clocks down, ECC errors.
+
+What comes in: a handle. What goes out: `Health`, in which a figure that this GPU does not have is missing, never 0.
+"""
+
+from collections.abc import Mapping
+
+from exporter.devices.nvml.figures import Figures
+from exporter.devices.nvml.library import CLOCKS, ECC, Handle, Library
+from exporter.model import Health
+
+THROTTLES: Mapping[str, int] = {
+    "applications_clocks_setting": 0x02,
+    "sw_power_cap": 0x04,
+    "hw_slowdown": 0x08,
+    "sync_boost": 0x10,
+    "sw_thermal_slowdown": 0x20,
+    "hw_thermal_slowdown": 0x40,
+    "hw_power_brake_slowdown": 0x80,
+    "display_clock_setting": 0x100,
+}
+"""NVML's names of what holds clocks down. Its first bit, gpu_idle, is left out: an idle GPU is not being held down."""
+
+ALL = ~0
+
+
+def read_health(library: Library, handle: Handle, known_throttles: int, figures: Figures) -> Health:
+    """Read the figures of a GPU. `known_throttles`: the mask of what it can tell about its clocks."""
+    limits = figures(library.clock_limits, handle)
+    return Health(
+        power_watts=figures(library.power, handle),
+        energy_joules=figures(library.energy, handle),
+        temperature_celsius=figures(library.temperature, handle),
+        clocks_hertz={clock: hertz for clock in CLOCKS if (hertz := figures(library.clock, handle, clock)) is not None},
+        throttled=None
+        if limits is None
+        else {name: bool(limits & bit) for name, bit in THROTTLES.items() if known_throttles & bit},
+        ecc_errors={
+            severity: count for severity in ECC if (count := figures(library.ecc_errors, handle, severity)) is not None
+        },
+    )

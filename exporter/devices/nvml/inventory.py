@@ -1,0 +1,146 @@
+"""
+Which GPUs and which MIG instances there are, now.
+
+What comes in: the library. What goes out: handles with the names that last. Indices and handles do not: an index may
+name another GPU tomorrow, a MIG handle another instance within the second, so both are asked for anew in each round,
+and everything is keyed by UUID.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from exporter.devices.nvml.errors import (
+    CallError,
+    GpuError,
+    InvalidArgumentError,
+    NoPermissionError,
+    NotFoundError,
+    UnsupportedError,
+)
+from exporter.devices.nvml.health import ALL
+from exporter.devices.nvml.library import Handle, Library
+from exporter.model import DeviceKey, Fault, GpuUuid
+
+GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class FoundGpu:
+    """A GPU that can be opened."""
+
+    uuid: GpuUuid
+    index: int
+    handle: Handle
+
+
+@dataclass(frozen=True, slots=True)
+class FoundLeaf:
+    """
+    A leaf device: a GPU, or a MIG GPU instance with the handles of its compute instances.
+
+    Each of these speaks for the memory of the whole instance; each lists its own processes.
+    """
+
+    key: DeviceKey
+    handles: tuple[Handle, ...]
+    profile: str = ""
+    mig_uuids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What does not change while a GPU keeps its UUID: read once."""
+
+    model: str
+    pci_bus_id: str
+    known_throttles: int
+
+
+@dataclass(frozen=True, slots=True)
+class Enumeration:
+    """One look at all indices. `present` (uuid to index) includes lost GPUs that were seen before."""
+
+    gpus: tuple[FoundGpu, ...]
+    present: Mapping[GpuUuid, int]
+    faults: tuple[Fault, ...]
+
+
+def find_gpus(library: Library, before: Mapping[GpuUuid, int]) -> Enumeration:
+    """Open every GPU that the driver counts. A lost one does not tell its UUID: `before` says who had its index."""
+    found: list[FoundGpu] = []
+    refused: dict[int, CallError | GpuError] = {}
+    for index in range(library.count()):
+        try:
+            handle = library.gpu(index)
+            found.append(FoundGpu(GpuUuid(library.uuid(handle)), index, handle))
+        except (CallError, GpuError) as refusal:
+            refused[index] = refusal
+    present = {gpu.uuid: gpu.index for gpu in found}
+    names = {index: uuid for uuid, index in before.items() if uuid not in present}
+    faults = []
+    for index, error in refused.items():
+        uuid = names.get(index)
+        if uuid is not None:
+            present[uuid] = index
+        # What we may not open belongs to somebody else (a devices cgroup, a VM): told, but nothing is missing.
+        foreign = isinstance(error, NoPermissionError)
+        subject = uuid or f"index {index}"
+        message = f"GPU {index} is skipped: {error}" if foreign else f"GPU {index} does not answer: {error}"
+        faults.append(Fault("devices", error.reason, message, subject, incomplete=not foreign))
+    return Enumeration(tuple(found), present, tuple(faults))
+
+
+def identify(library: Library, handle: Handle) -> Identity:
+    """Read what lasts of a GPU. Raises CallError or GpuError when it does not answer."""
+    try:
+        pci_bus_id = library.pci_bus_id(handle)
+    except UnsupportedError:
+        pci_bus_id = ""
+    try:
+        known_throttles = library.known_clock_limits(handle)
+    except CallError:
+        known_throttles = ALL
+    return Identity(library.name(handle), pci_bus_id, known_throttles)
+
+
+def mig_enabled(library: Library, handle: Handle) -> bool:
+    """Say whether the instances, not the GPU, are the leaf devices."""
+    try:
+        return library.mig_enabled(handle)
+    except UnsupportedError:
+        return False
+
+
+def find_leaves(library: Library, gpu: FoundGpu, *, mig: bool) -> tuple[FoundLeaf, ...]:
+    """Name the leaf devices of a GPU. With MIG, all slots are looked at: empty ones lie between full ones."""
+    if not mig:
+        return (FoundLeaf(DeviceKey(gpu.uuid), (gpu.handle,)),)
+    leaves: dict[int, FoundLeaf] = {}
+    for slot in range(library.mig_slots(gpu.handle)):
+        try:
+            device = library.mig_device(gpu.handle, slot)
+            number, uuid = library.gpu_instance_id(device), library.uuid(device)
+            if leaf := leaves.get(number):
+                leaves[number] = replace(leaf, handles=(*leaf.handles, device), mig_uuids=(*leaf.mig_uuids, uuid))
+            else:
+                leaves[number] = FoundLeaf(DeviceKey(gpu.uuid, number), (device,), profile(library, device), (uuid,))
+        except (NotFoundError, InvalidArgumentError):
+            continue
+    return tuple(leaves[number] for number in sorted(leaves))
+
+
+def profile(library: Library, mig_device: Handle) -> str:
+    """
+    Give the profile of the GPU instance of a MIG device, such as `1g.10gb`.
+
+    The name of the device ends in `MIG 3g.20gb`, or in `MIG 1c.3g.20gb` for a compute instance that is only a part.
+    Where the name does not tell: compute slices, and memory rounded to GiB, which may differ from the name by one.
+    """
+    if named := re.search(r"MIG (?:\d+c\.)?(\S+)$", library.name(mig_device)):
+        return named[1]
+    try:
+        slices, memory = library.slices(mig_device)
+    except UnsupportedError:
+        return ""
+    return f"{slices}g.{round(memory / GIB)}gb"

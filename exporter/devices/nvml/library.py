@@ -1,0 +1,218 @@
+"""
+The typed border to pynvml: one method for each question that we ask the driver.
+
+What comes in: handles. What goes out: our units and our exceptions (`errors`); `Any` does not leave this file.
+
+Arrays (process lists, utilization samples) are read with calls of our own on the same library. pynvml asks twice, for
+the size and for the data, and each asking walks all clients under the lock that the applications need (4.5 ms,
+measured once); we bring room to spare, so that one call does. pynvml also has no 16-byte entries (drivers before
+R450), and gives up when samples come in between its two calls.
+"""
+
+import ctypes
+import struct
+from collections.abc import Callable, Iterable
+from typing import Any, NewType
+
+import pynvml
+
+from exporter.devices.nvml.errors import NvmlError, VersionError, meaning
+
+Handle = NewType("Handle", object)
+"""A GPU or a MIG device, as long as the library stays initialised."""
+
+Entry = tuple[int, ...]
+
+SONAME = "libnvidia-ml.so.1"
+ATTEMPTS = 4
+"""Calls for one array before its growth is called a fault."""
+_ROOM = 32
+"""Entries of room at the first call for an array; later calls bring twice of what the largest answer had."""
+
+_CLOCKS = {
+    "graphics": pynvml.NVML_CLOCK_GRAPHICS,
+    "sm": pynvml.NVML_CLOCK_SM,
+    "memory": pynvml.NVML_CLOCK_MEM,
+    "video": pynvml.NVML_CLOCK_VIDEO,
+}
+CLOCKS = tuple(_CLOCKS)
+_ECC = {
+    "corrected": pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED,
+    "uncorrected": pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+}
+ECC = tuple(_ECC)
+
+
+class Library:
+    """The driver's library. All methods run on the driver thread; `beat` is told each call before it is made."""
+
+    def __init__(self, beat: Callable[[str], None]) -> None:
+        self._beat = beat
+        self._own: ctypes.CDLL | None = None
+        self._room: dict[str, int] = {}
+
+    def start(self) -> None:
+        """Load and initialise. May be called again after the driver went away."""
+        self._call("nvmlInit")
+        self._own = ctypes.CDLL(SONAME)  # the one that pynvml has just loaded by this name
+
+    def stop(self) -> None:
+        """Shut down, whatever the driver says to that. The library stays loaded: pynvml never unloads it."""
+        try:
+            self._call("nvmlShutdown")
+        except NvmlError:
+            return
+
+    def has(self, function: str) -> bool:
+        """Say whether the library exports `function`."""
+        return hasattr(self._own, function)
+
+    # --- the node and its GPUs ---
+
+    def driver_version(self) -> str:
+        """Give the version of the driver."""
+        return str(self._call("nvmlSystemGetDriverVersion"))
+
+    def count(self) -> int:
+        """Count the GPUs, including those which we may not open."""
+        return int(self._call("nvmlDeviceGetCount"))
+
+    def gpu(self, index: int) -> Handle:
+        """Open the GPU at `index`; the order of indices is not stable."""
+        return Handle(self._call("nvmlDeviceGetHandleByIndex", index))
+
+    def uuid(self, handle: Handle) -> str:
+        """Give the UUID of a GPU or a MIG device."""
+        return str(self._call("nvmlDeviceGetUUID", handle))
+
+    def name(self, handle: Handle) -> str:
+        """Give the model of a GPU; of a MIG device, the model and the profile."""
+        return str(self._call("nvmlDeviceGetName", handle))
+
+    def pci_bus_id(self, handle: Handle) -> str:
+        """Give the PCI bus id of a GPU, as `00000000:3B:00.0`."""
+        return str(self._call("nvmlDeviceGetPciInfo", handle).busId)
+
+    # --- MIG ---
+
+    def mig_enabled(self, handle: Handle) -> bool:
+        """Say whether MIG is on now; a pending mode does not count."""
+        return bool(self._call("nvmlDeviceGetMigMode", handle)[0])
+
+    def mig_slots(self, handle: Handle) -> int:
+        """Count the slots for MIG devices of a GPU, empty ones included."""
+        return int(self._call("nvmlDeviceGetMaxMigDeviceCount", handle))
+
+    def mig_device(self, handle: Handle, slot: int) -> Handle:
+        """Open the MIG device (a compute instance) in `slot`."""
+        return Handle(self._call("nvmlDeviceGetMigDeviceHandleByIndex", handle, slot))
+
+    def gpu_instance_id(self, mig_device: Handle) -> int:
+        """Give the id of the GPU instance to which a MIG device belongs."""
+        return int(self._call("nvmlDeviceGetGpuInstanceId", mig_device))
+
+    def slices(self, mig_device: Handle) -> tuple[int, int]:
+        """Give (compute slices of the GPU instance, bytes of its memory) of a MIG device."""
+        attributes = self._call("nvmlDeviceGetAttributes", mig_device)
+        return int(attributes.gpuInstanceSliceCount), int(attributes.memorySizeMB) * 2**20
+
+    # --- figures ---
+
+    def memory(self, handle: Handle) -> tuple[int, int, int]:
+        """Give (total, free, reserved) in bytes. Needs R510."""
+        memory = self._call("nvmlDeviceGetMemoryInfo", handle, pynvml.nvmlMemory_v2)
+        return int(memory.total), int(memory.free), int(memory.reserved)
+
+    def memory_v1(self, handle: Handle) -> tuple[int, int]:
+        """Give (total, free) in bytes; what is not free includes what is reserved."""
+        memory = self._call("nvmlDeviceGetMemoryInfo", handle)
+        return int(memory.total), int(memory.free)
+
+    def busy(self, handle: Handle) -> tuple[float, float]:
+        """Give the ratios of time in which (some kernel ran, the memory controller was busy)."""
+        rates = self._call("nvmlDeviceGetUtilizationRates", handle)
+        return rates.gpu / 100, rates.memory / 100
+
+    def encoder(self, handle: Handle) -> float:
+        """Give the ratio of time in which the video encoder was busy."""
+        return float(self._call("nvmlDeviceGetEncoderUtilization", handle)[0] / 100)
+
+    def decoder(self, handle: Handle) -> float:
+        """Give the ratio of time in which the video decoder was busy."""
+        return float(self._call("nvmlDeviceGetDecoderUtilization", handle)[0] / 100)
+
+    def power(self, handle: Handle) -> float:
+        """Give the power draw in watts."""
+        return float(self._call("nvmlDeviceGetPowerUsage", handle) / 1000)
+
+    def energy(self, handle: Handle) -> float:
+        """Give the energy in joules since the driver was loaded."""
+        return float(self._call("nvmlDeviceGetTotalEnergyConsumption", handle) / 1000)
+
+    def temperature(self, handle: Handle) -> float:
+        """Give the temperature of the GPU's die in degrees Celsius."""
+        return float(self._call("nvmlDeviceGetTemperature", handle, pynvml.NVML_TEMPERATURE_GPU))
+
+    def clock(self, handle: Handle, clock: str) -> float:
+        """Give the present frequency in hertz of one of `CLOCKS`."""
+        return float(self._call("nvmlDeviceGetClockInfo", handle, _CLOCKS[clock]) * 1_000_000)
+
+    def ecc_errors(self, handle: Handle, severity: str) -> int:
+        """Count the ECC errors of one of `ECC` since the driver was loaded."""
+        return int(self._call("nvmlDeviceGetTotalEccErrors", handle, _ECC[severity], pynvml.NVML_VOLATILE_ECC))
+
+    def clock_limits(self, handle: Handle) -> int:
+        """Give the bit mask of what holds the clocks down now. The newer name needs R535."""
+        try:
+            return int(self._call("nvmlDeviceGetCurrentClocksEventReasons", handle))
+        except VersionError:
+            return int(self._call("nvmlDeviceGetCurrentClocksThrottleReasons", handle))
+
+    def known_clock_limits(self, handle: Handle) -> int:
+        """Give the bit mask of what this GPU can tell in `clock_limits`."""
+        try:
+            return int(self._call("nvmlDeviceGetSupportedClocksEventReasons", handle))
+        except VersionError:
+            return int(self._call("nvmlDeviceGetSupportedClocksThrottleReasons", handle))
+
+    # --- arrays ---
+
+    def processes(self, function: str, entry: struct.Struct, handle: Handle) -> Iterable[Entry]:
+        """Read a process list in the version of `function`, whose C structure is `entry`."""
+        return self._array(function, entry, lambda call, array, count: call(handle, count, array))
+
+    def process_samples(self, handle: Handle, since: int) -> Iterable[Entry]:
+        """Read (pid, microseconds, sm, memory, encoder, decoder percent) of the samples later than `since`."""
+        after = ctypes.c_ulonglong(since)
+        return self._array(
+            "nvmlDeviceGetProcessUtilization",
+            struct.Struct("@IQ4I"),
+            lambda call, array, count: call(handle, array, count, after),
+        )
+
+    def _array(self, function: str, entry: struct.Struct, call: Callable[[Any, Any, Any], int]) -> Iterable[Entry]:
+        symbol = getattr(self._own, function, None)
+        if symbol is None:
+            raise meaning(function, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+        code = pynvml.NVML_ERROR_INSUFFICIENT_SIZE
+        for _ in range(ATTEMPTS):
+            room = self._room.get(function, _ROOM)
+            array, count = ctypes.create_string_buffer(room * entry.size), ctypes.c_uint(room)
+            self._beat(function)
+            code = call(symbol, array, ctypes.byref(count))
+            if code == pynvml.NVML_SUCCESS:
+                return entry.iter_unpack(array.raw[: count.value * entry.size])
+            if code != pynvml.NVML_ERROR_INSUFFICIENT_SIZE:
+                break
+            self._room[function] = 2 * max(room, count.value)
+        raise meaning(function, code)
+
+    def _call(self, function: str, *arguments: object) -> Any:
+        self._beat(function)
+        try:
+            return getattr(pynvml, function)(*arguments)
+        except pynvml.NVMLError as error:
+            code = error.value
+        except pynvml.NVMLLibraryMismatchError:  # is no NVMLError, but means the same as its FUNCTION_NOT_FOUND
+            code = pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
+        raise meaning(function, code)

@@ -1,0 +1,126 @@
+"""
+One thread for the driver, and a deadline on each of its calls.
+
+What comes in: work, a function that makes driver calls and announces each with `beat`. What goes out: its result, or
+`DriverHungError` as soon as one call has kept the thread for longer than the deadline.
+
+The law: the event loop never waits longer than the deadline for progress. NVML serialises all callers on one lock in
+the kernel, so more threads would gain nothing; and a thread that sits in a system call in D state cannot be ended, so
+it is left alone. Until its call returns every further work is refused at once; then the late result is thrown away,
+the rest of the late work is skipped, and the thread serves again. It is a daemon thread of our own making, not an
+executor's, because those are joined when the interpreter ends.
+"""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class DriverHungError(Exception):
+    """A call has not returned within the deadline; the message names it."""
+
+
+class _AbandonedError(Exception):
+    """Nobody waits for this work any more."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Job:
+    """Work and the future that waits for it. A cancelled future is the mark of a generation that was given up."""
+
+    work: Callable[[], Any]
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+
+
+class DriverThread:
+    """Runs work on one daemon thread, which starts with the first work. `deadline`: seconds for one driver call."""
+
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
+        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._job: _Job | None = None
+        self._call = ""
+        self._call_began: float | None = None
+        self._closed = False
+
+    def beat(self, call: str) -> None:
+        """Announce a driver call. On the driver thread, right before each call."""
+        if self._job is not None and self._job.future.cancelled():
+            raise _AbandonedError
+        self._call, self._call_began = call, time.monotonic()
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """
+        Run `work` on the thread and return what it returns.
+
+        Raises what `work` raises, and `DriverHungError` when a call overruns the deadline, or still does from before.
+        """
+        if self._closed:
+            raise RuntimeError("the driver thread has ended")
+        self._refuse_if_hung()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name="nvml", daemon=True)
+            self._thread.start()
+        self._queue.put(_Job(work, loop, future))
+        try:
+            while not future.done():
+                self._refuse_if_hung()
+                await asyncio.wait([future], timeout=self._patience())
+        except BaseException:
+            future.cancel()
+            raise
+        return future.result()
+
+    async def close(self, last: Callable[[], None], within: float) -> None:
+        """Run `last` if the driver lets us, then end the thread; after `within` seconds leave it to itself."""
+        if self._thread is not None:
+            with contextlib.suppress(DriverHungError, TimeoutError):
+                async with asyncio.timeout(within):
+                    await self.run(last)
+            self._queue.put(None)
+        self._closed = True
+
+    def _patience(self) -> float:
+        began = self._call_began
+        return self.deadline if began is None else began + self.deadline - time.monotonic()
+
+    def _refuse_if_hung(self) -> None:
+        if self._patience() <= 0:
+            raise DriverHungError(f"{self._call} has not returned within {self.deadline:g} s")
+
+    def _serve(self) -> None:
+        while (job := self._queue.get()) is not None:
+            self._job = job
+            try:
+                deliver = _outcome(job)
+            except _AbandonedError:
+                continue
+            finally:
+                self._job = self._call_began = None
+            with contextlib.suppress(RuntimeError):  # the loop has been closed meanwhile
+                job.loop.call_soon_threadsafe(deliver)
+
+
+def _outcome(job: _Job) -> Callable[[], None]:
+    """Do the work; return what the event loop has to do then. A future that was given up takes nothing."""
+    if job.future.cancelled():
+        raise _AbandonedError
+    try:
+        result = job.work()
+    except _AbandonedError:
+        raise
+    except BaseException as error:  # noqa: BLE001  (it belongs to the waiter, whatever it is)
+        failure = error
+        return lambda: None if job.future.done() else job.future.set_exception(failure)
+    return lambda: None if job.future.done() else job.future.set_result(result)

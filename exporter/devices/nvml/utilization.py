@@ -1,0 +1,74 @@
+"""
+How busy: the device as a whole, and each process on it.
+
+What comes in: a handle, and the cursor up to which a GPU's samples were read. What goes out: ratios, and the next
+cursor.
+
+The law: the cursor is in microseconds (milliseconds would bring the whole buffer of some 10 s again and again), one
+for each GPU. "Nothing found" means that everybody was idle, which is an answer: an empty tuple. A driver that cannot
+say gives None. Samples above 100 % occur and are dropped, and counted.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from exporter.devices.nvml.errors import NotFoundError, UnsupportedError
+from exporter.devices.nvml.figures import Figures
+from exporter.devices.nvml.library import Entry, Handle, Library
+from exporter.model import ProcessUtilization, Utilization
+
+FULL = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessReading:
+    """Utilization by process (None: the driver does not know), samples dropped, and the cursor for the next reading."""
+
+    processes: tuple[ProcessUtilization, ...] | None
+    dropped: int
+    cursor: int
+
+
+def read_utilization(library: Library, handle: Handle, figures: Figures) -> Utilization:
+    """Read the ratios of a GPU. With MIG on the driver has none of them."""
+    busy, memory_controller = figures(library.busy, handle) or (None, None)
+    return Utilization(
+        busy=busy,
+        memory_controller=memory_controller,
+        encoder=figures(library.encoder, handle),
+        decoder=figures(library.decoder, handle),
+    )
+
+
+def read_process_utilization(library: Library, handle: Handle, cursor: int, now: int) -> ProcessReading:
+    """
+    Read what came after `cursor`. Both are microseconds since the epoch; a cursor of 0 reads the whole buffer.
+
+    A cursor never lies in the future: a clock that was set back, or one wild timestamp, would else silence a GPU.
+    """
+    cursor = min(cursor, now)
+    try:
+        entries = library.process_samples(handle, cursor)
+    except NotFoundError:
+        return ProcessReading((), 0, cursor)
+    except UnsupportedError:
+        return ProcessReading(None, 0, cursor)
+    reading = summarize(entries, cursor)
+    return ProcessReading(reading.processes, reading.dropped, min(reading.cursor, now))
+
+
+def summarize(entries: Iterable[Entry], cursor: int) -> ProcessReading:
+    """Average the samples of each pid: (pid, microseconds, sm, memory controller, encoder, decoder percent)."""
+    by_pid: dict[int, list[Entry]] = {}
+    dropped, newest = 0, cursor
+    for pid, at, *percents in entries:
+        newest = max(newest, at)
+        if max(percents) > FULL:
+            dropped += 1
+        elif at > cursor:
+            by_pid.setdefault(pid, []).append(tuple(percents))
+    processes = tuple(
+        ProcessUtilization(pid, *(sum(column) / len(samples) / FULL for column in zip(*samples, strict=True)))
+        for pid, samples in sorted(by_pid.items())
+    )
+    return ProcessReading(processes, dropped, newest)

@@ -1,0 +1,142 @@
+"""
+A simulated GPU node, for a first look and for people without a GPU. It is never chosen by itself.
+
+What comes in: a clock and the time at which the simulation begins. What goes out: all three sources of a round, as the
+driver, the kernel and Kubernetes would answer on the node that `table.py` describes.
+
+The law: same time, same answers. Nothing is remembered, nothing is random, no other clock is read.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from exporter.devices import DevicesSample
+from exporter.devices.simulated.gpus import samples
+from exporter.devices.simulated.rows import gpu, mig
+from exporter.devices.simulated.scene import Playing, actors, pods
+from exporter.devices.simulated.table import GPUS
+from exporter.model import (
+    Allocation,
+    Container,
+    DeviceKey,
+    GpuUuid,
+    HostSample,
+    Inventory,
+    Memory,
+    Owner,
+    Pod,
+    Sharing,
+)
+
+
+class SimulatedNode:
+    """The three sources. `clock` gives Unix time; `started_at` is the Unix time at which the simulation begins."""
+
+    def __init__(self, clock: Callable[[], float], started_at: float) -> None:
+        self.devices = SimulatedDevices(clock, started_at)
+        self.host = SimulatedHost(clock, started_at)
+        self.inventory = SimulatedInventory(clock, started_at)
+
+
+class SimulatedDevices:
+    """The driver of the simulated node."""
+
+    name = "simulated"
+
+    def __init__(self, clock: Callable[[], float], started_at: float) -> None:
+        self._clock, self._started_at = clock, started_at
+
+    async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:
+        """Read all GPUs, or those in `only`."""
+        now = self._clock()
+        present = {gpu(index).uuid: index for index in range(len(GPUS))}
+        asked = [index for uuid, index in present.items() if only is None or uuid in only]
+        return DevicesSample(present, samples(asked, now, now - self._started_at))
+
+    async def memory(self, only: Collection[GpuUuid]) -> Mapping[DeviceKey, Memory]:
+        """Read the memory of the leaf devices of the GPUs in `only`."""
+        answer = await self.sample(only)
+        leaves = (leaf for sample in answer.samples for leaf in sample.gpu.leaves())
+        return {key: memory for key, memory, _ in leaves if memory is not None}
+
+    async def close(self) -> None:
+        """Do nothing: there is no driver to let go of."""
+
+
+class SimulatedHost:
+    """The kernel of the simulated node."""
+
+    def __init__(self, clock: Callable[[], float], started_at: float) -> None:
+        self._clock, self._started_at = clock, started_at
+
+    def sample(self, pids: Collection[int], *, want_living: bool = False) -> HostSample:
+        """Say of each raw pid who it is."""
+        time = self._clock() - self._started_at
+        listed = {actor.listed_as: actor.host for actor in actors(time) if actor.host is not None}
+        known = {host.key.pid: host for host in listed.values()} | listed
+        # A container that runs has a living process, whatever became of those which opened the device.
+        running = {pod.owner(container) for pod in pods(time) if pod.running for container in pod.row.containers}
+        return HostSample(
+            {pid: known[pid] for pid in pids if pid in known},
+            living=frozenset({Owner(), *running}) if want_living else None,
+            pid_domain_proven=True,
+        )
+
+
+class SimulatedInventory:
+    """The kubelet and the API server of the simulated node."""
+
+    def __init__(self, clock: Callable[[], float], started_at: float) -> None:
+        self._clock, self._started_at = clock, started_at
+
+    def inventory(self) -> Inventory:
+        """Return the pods of this moment, and what was handed to them."""
+        playing = tuple(pods(self._clock() - self._started_at))
+        names = [_pod(pod, self._started_at) for pod in playing]
+        return Inventory(
+            pods={pod.uid: pod for pod in names},
+            containers=tuple(
+                Container(pod.uid, container.name, pod.container_id(container))
+                for pod in playing
+                for container in pod.row.containers
+            ),
+            # The kubelet knows names, not UIDs: two generations of one name have one line.
+            allocations=tuple(dict.fromkeys(allocation for pod in playing for allocation in _allocations(pod))),
+            sharing={leaf: (row.sharing, row.replicas) for index, row in enumerate(GPUS) for leaf in _leaves(index)},
+            known=True,
+            live=True,
+        )
+
+
+def _leaves(index: int) -> tuple[DeviceKey, ...]:
+    return tuple(mig(index, instance.id) for instance in GPUS[index].instances) or (gpu(index),)
+
+
+def _pod(pod: Playing, started_at: float) -> Pod:
+    row = pod.row
+    return Pod(
+        pod.uid,
+        row.namespace,
+        pod.name,
+        row.kind,
+        row.workload,
+        row.queue,
+        row.priority_class,
+        created_at=started_at + pod.began,
+        terminating=pod.terminating,
+        config_hash=pod.config_hash,
+    )
+
+
+def _allocations(pod: Playing) -> Iterable[Allocation]:
+    for container in pod.row.containers:
+        for device in container.devices:
+            yield Allocation(pod.row.namespace, pod.name, container.name, _resource(device), device, container.replicas)
+
+
+def _resource(device: DeviceKey) -> str:
+    """Return the name under which NVIDIA's device plugin hands out a leaf device."""
+    row = next(row for index, row in enumerate(GPUS) if gpu(index).uuid == device.uuid)
+    for instance in row.instances:
+        if instance.id == device.gpu_instance:
+            return f"nvidia.com/mig-{instance.profile}"
+    return "nvidia.com/gpu.shared" if row.sharing in {Sharing.TIME_SLICING, Sharing.MPS} else "nvidia.com/gpu"

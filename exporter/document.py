@@ -1,0 +1,196 @@
+"""
+The snapshot as a JSON document, for `/api/v1/snapshot`, the node page and `gpusteward top`.
+
+What comes in: the latest snapshot, the tally, the age of the snapshot. What goes out: plain dicts, or their bytes.
+docs/api.md describes the fields; within `version` 1 fields are added, never renamed or removed.
+
+The law: unknown is null, never 0; and nothing about a process goes out but its number.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from exporter.latest import Tally
+from exporter.model import Device, DeviceKey, Gpu, GpuUuid, Pod, Snapshot, Usage, Utilization
+
+VERSION = 1
+STALE_AFTER = 3
+"""Intervals after which a snapshot says nothing about now; the metrics are withdrawn then, too."""
+
+Json = dict[str, Any]
+
+
+def render(snapshot: Snapshot, tally: Tally, *, age: float, interval: float, program: str) -> bytes:
+    """Write the document as JSON; not-a-number becomes null."""
+    return msgspec.json.encode(document(snapshot, tally, age=age, interval=interval, program=program))
+
+
+def document(snapshot: Snapshot, tally: Tally, *, age: float, interval: float, program: str) -> Json:
+    """
+    Describe the node.
+
+    Args:
+        age: seconds since the round began, on the clock that nobody sets.
+        interval: seconds between two rounds.
+        program: version of the daemon.
+
+    """
+    return {
+        "version": VERSION,
+        "program_version": program,
+        "node": snapshot.node,
+        "round": snapshot.round,
+        "taken_at": snapshot.taken_at,
+        "age_seconds": round(age, 3),
+        "interval_seconds": interval,
+        "stale": age > STALE_AFTER * interval,
+        "duration_seconds": snapshot.duration,
+        "complete": snapshot.complete,
+        "names_live": snapshot.names_live,
+        "pid_domain_proven": snapshot.pid_domain_proven,
+        "sources_up": snapshot.sources_up,
+        "faults": [
+            {
+                "source": fault.source,
+                "reason": fault.reason,
+                "message": fault.message,
+                "subject": fault.subject,
+                "incomplete": fault.incomplete,
+            }
+            for fault in snapshot.faults
+        ],
+        "gpus": list(_gpus(snapshot)),
+        "devices": [_device(device) for device in snapshot.devices],
+        "containers": [_container(usage, snapshot) for usage in snapshot.usages],
+        "allocations": [
+            {
+                "namespace": allocation.namespace,
+                "pod": allocation.pod,
+                "container": allocation.container,
+                "resource": allocation.resource,
+                **_key(allocation.device),
+                "replicas": allocation.replicas,
+            }
+            for allocation in snapshot.allocations
+        ],
+        "pods": [_pod(pod) for pod in _concerned(snapshot)],
+        "processes": snapshot.processes,
+        "tally": {
+            "rounds": tally.rounds,
+            "failures": tally.failures,
+            "incomplete": tally.incomplete,
+            "clamped": tally.clamped,
+            "dropped_utilization": tally.dropped_utilization,
+        },
+    }
+
+
+def _key(device: DeviceKey) -> Json:
+    return {"uuid": device.uuid, "gpu_instance": device.gpu_instance}
+
+
+def _gpus(snapshot: Snapshot) -> Iterator[Json]:
+    """Describe those that answered and, by index and UUID alone, those that the driver counts besides."""
+    answered = {gpu.uuid: gpu for gpu in snapshot.gpus}
+    index: dict[GpuUuid, int] = {**snapshot.gpus_present, **{gpu.uuid: gpu.index for gpu in snapshot.gpus}}
+    for uuid in sorted(index, key=lambda uuid: (index[uuid], uuid)):
+        gpu = answered.get(uuid)
+        yield {"uuid": uuid, "index": index[uuid], "up": gpu is not None, **(_gpu(gpu) if gpu else {})}
+
+
+def _gpu(gpu: Gpu) -> Json:
+    health = gpu.health
+    return {
+        "vendor": gpu.vendor,
+        "model": gpu.model,
+        "pci_bus_id": gpu.pci_bus_id,
+        "driver_version": gpu.driver_version,
+        "mig": gpu.mig,
+        "memory_total_bytes": gpu.memory.total if gpu.memory else None,
+        "power_watts": health.power_watts,
+        "energy_joules": health.energy_joules,
+        "temperature_celsius": health.temperature_celsius,
+        "clocks_hertz": health.clocks_hertz,
+        "throttled": health.throttled,
+        "ecc_errors": health.ecc_errors,
+    }
+
+
+def _device(device: Device) -> Json:
+    account, memory = device.account, device.account.memory
+    return {
+        **_key(device.key),
+        "gpu": device.gpu.index,
+        "profile": device.profile,
+        "mig_uuids": device.mig_uuids,
+        "sharing": device.sharing,
+        "replicas": device.replicas,
+        "containers": device.containers,
+        "sampled_at": device.sampled_at,
+        "memory_total_bytes": memory.total if memory else None,
+        "memory_used_bytes": memory.used if memory else None,
+        "memory_free_bytes": memory.free if memory else None,
+        "memory_reserved_bytes": memory.reserved if memory else None,
+        "memory_attributed_bytes": account.attributed,
+        "memory_ghost_bytes": account.ghost,
+        "memory_host_bytes": account.host,
+        "memory_unattributed_bytes": account.unattributed,
+        "memory_clamped_bytes": account.clamped,
+        "accounts_close": account.closes,
+        **_utilization(device.utilization),
+    }
+
+
+def _utilization(utilization: Utilization) -> Json:
+    return {
+        "utilization_ratio": utilization.busy,
+        "sm_utilization_ratio": utilization.sm,
+        "memory_controller_utilization_ratio": utilization.memory_controller,
+        "encoder_utilization_ratio": utilization.encoder,
+        "decoder_utilization_ratio": utilization.decoder,
+    }
+
+
+def _container(usage: Usage, snapshot: Snapshot) -> Json:
+    subject = usage.subject
+    pod = snapshot.pods.get(subject.pod_uid)
+    return {
+        "namespace": pod.namespace if pod else None,
+        "pod": pod.name if pod else None,
+        "pod_uid": subject.pod_uid,
+        "container": subject.container,
+        "container_id": subject.container_id,
+        **_key(usage.device),
+        "memory_used_bytes": usage.memory_used,
+        "memory_peak_bytes": usage.memory_peak,
+        "sm_utilization_ratio": usage.sm,
+        "encoder_utilization_ratio": usage.encoder,
+        "decoder_utilization_ratio": usage.decoder,
+        "processes": len(usage.processes),
+        "pids": sorted(process.pid for process in usage.processes),
+    }
+
+
+def _pod(pod: Pod) -> Json:
+    return {
+        "uid": pod.uid,
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "workload_kind": pod.workload_kind,
+        "workload": pod.workload,
+        "queue": pod.queue,
+        "priority_class": pod.priority_class,
+        "created_at": pod.created_at,
+        "terminating": pod.terminating,
+    }
+
+
+def _concerned(snapshot: Snapshot) -> Iterator[Pod]:
+    """Pick the pods that hold or were handed a device; the other pods of the node are none of our business."""
+    users = {usage.subject.pod_uid for usage in snapshot.usages}
+    holders = {(allocation.namespace, allocation.pod) for allocation in snapshot.allocations}
+    for pod in sorted(snapshot.pods.values(), key=lambda pod: (pod.namespace, pod.name, pod.uid)):
+        if pod.uid in users or (pod.namespace, pod.name) in holders:
+            yield pod

@@ -1,0 +1,107 @@
+"""
+A metric family as it is promised: name, type, labels, help.
+
+What comes in: rows of (labels, value). What goes out: prometheus_client's `Metric`, built anew for each page, so that
+a container that left is gone from the page.
+
+The law: **a row whose value is None has no sample**; zero is written only when zero was measured.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from prometheus_client.core import Metric, Sample
+
+NAMESPACE = "gpusteward_"
+
+GPU = ("gpu", "uuid")
+LEAF = (*GPU, "gpu_instance")
+WORKLOAD = ("namespace", "pod", "container")
+CONTAINER = (*WORKLOAD, *LEAF)
+
+COMMON = ("node", *WORKLOAD)
+"""
+On every sample; `namespace`, `pod` and `container` are empty where there is none. A missing label would be filled by
+Prometheus, also with honorLabels, with those of the daemon's own pod; one that is present and empty is left alone
+(https://github.com/prometheus/prometheus/pull/3845).
+"""
+
+LONGEST = 512
+"""Characters of a label value. A pod's annotation may hold 256 KiB, and would swell everybody's page."""
+
+
+Labels = dict[str, str]
+"""Shared by the samples of one subject, over all families; nobody changes one after it was made."""
+
+Row = tuple[Labels, float | None]
+
+
+class Kind(StrEnum):
+    """The types of OpenMetrics which we use; in the older text format `info` is written as a gauge of 1."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    INFO = "info"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """
+    The promise about one metric.
+
+    Attributes:
+        name: as samples carry it, with prefix and with `_total` or `_info` (a histogram's has no suffix).
+        labels: those beyond `COMMON`, plus the ones of `WORKLOAD` which it really fills.
+
+    """
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    help: str
+
+    def of(self, rows: Iterable[Row]) -> Metric:
+        """Build the family from rows, without those whose value is unknown."""
+        metric = Metric(self.name.removesuffix("_total").removesuffix("_info"), self.help, self.kind)
+        metric.samples = [Sample(self.name, labels, value) for labels, value in rows if value is not None]
+        return metric
+
+
+def gauge(name: str, labels: tuple[str, ...], text: str) -> Family:
+    """Promise a gauge."""
+    return Family(NAMESPACE + name, Kind.GAUGE, labels, text)
+
+
+def counter(name: str, labels: tuple[str, ...], text: str) -> Family:
+    """Promise a counter; its name ends in `_total`."""
+    return Family(NAMESPACE + name, Kind.COUNTER, labels, text)
+
+
+def info(name: str, labels: tuple[str, ...], text: str) -> Family:
+    """Promise a family whose labels are the message; its name ends in `_info`, its value is 1."""
+    return Family(NAMESPACE + name, Kind.INFO, labels, text)
+
+
+def labelled(node: str, **own: str) -> Labels:
+    """Make the labels of a sample: `COMMON`, then its own."""
+    return {
+        "node": written(node),
+        "namespace": "",
+        "pod": "",
+        "container": "",
+        **{name: written(value) for name, value in own.items()},
+    }
+
+
+def written(value: str) -> str:
+    """
+    Make a label value that every scraper can read; the format's own escaping (quote, newline, backslash) comes later.
+
+    A lone surrogate (a byte that was not UTF-8) and a NUL are written out as an escape: either would cost the whole
+    page, not only its sample.
+    """
+    if value.isprintable() and len(value) <= LONGEST:
+        return value
+    return value[:LONGEST].encode(errors="backslashreplace").decode().replace("\0", "\\x00")

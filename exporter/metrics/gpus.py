@@ -1,0 +1,118 @@
+"""
+Physical GPUs: what they are, whether they answer, and their health.
+
+What comes in: the snapshot. What goes out: one series per GPU, never per MIG instance, since an instance has neither
+a power meter nor ECC counters of its own. A figure that a GPU does not have is missing.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from prometheus_client.core import Metric
+
+from exporter.metrics.family import GPU, Family, Labels, counter, gauge, info, labelled
+from exporter.model import Gpu, GpuUuid, Snapshot
+
+INFO = info(
+    "gpu_info",
+    (*GPU, "vendor", "model", "pci_bus_id", "driver_version", "mig"),
+    "The physical GPU as its driver describes it; mig is true or false. Always 1, to be joined on uuid.",
+)
+UP = gauge(
+    "gpu_up",
+    GPU,
+    "1 if the GPU answered in the last round, 0 if the driver counts it but it did not answer.",
+)
+
+Figure = tuple[Family, Callable[[Gpu], float | None]]
+Figures = tuple[Family, Callable[[Gpu], Mapping[str, float]]]
+
+FIGURES: tuple[Figure, ...] = (
+    (
+        gauge("gpu_memory_total_bytes", GPU, "Memory of the whole GPU in bytes, with MIG on too (NVML memory info)."),
+        lambda gpu: None if gpu.memory is None else gpu.memory.total,
+    ),
+    (
+        gauge("gpu_power_watts", GPU, "Power drawn by the GPU in watts (NVML power usage)."),
+        lambda gpu: gpu.health.power_watts,
+    ),
+    (
+        counter(
+            "gpu_energy_joules_total",
+            GPU,
+            "Energy used by the GPU in joules since its driver was loaded (NVML total energy consumption).",
+        ),
+        lambda gpu: gpu.health.energy_joules,
+    ),
+    (
+        gauge("gpu_temperature_celsius", GPU, "Temperature of the GPU die in degrees Celsius (NVML temperature)."),
+        lambda gpu: gpu.health.temperature_celsius,
+    ),
+)
+
+FIGURES_BY: tuple[Figures, ...] = (
+    (
+        gauge(
+            "gpu_clock_hertz", (*GPU, "clock"), "Present frequency of a clock of the GPU in hertz (NVML clock info)."
+        ),
+        lambda gpu: gpu.health.clocks_hertz,
+    ),
+    (
+        gauge(
+            "gpu_throttled",
+            (*GPU, "reason"),
+            "1 while the GPU lowers its clocks for this reason, else 0 (NVML clocks event reasons).",
+        ),
+        lambda gpu: gpu.health.throttled or {},
+    ),
+    (
+        counter(
+            "gpu_ecc_errors_total",
+            (*GPU, "severity"),
+            "ECC errors of the GPU's memories by severity since its driver was loaded (NVML volatile ECC counters).",
+        ),
+        lambda gpu: gpu.health.ecc_errors,
+    ),
+)
+
+FAMILIES = (INFO, UP, *(family for family, _ in FIGURES), *(family for family, _ in FIGURES_BY))
+
+
+def collect(snapshot: Snapshot) -> Iterator[Metric]:
+    """Yield the families of physical GPUs."""
+    rows = [(labels_of(snapshot.node, gpu.uuid, gpu.index), gpu) for gpu in snapshot.gpus]
+    answered = {gpu.uuid for gpu in snapshot.gpus}
+    lost = [
+        labels_of(snapshot.node, uuid, index) for uuid, index in snapshot.gpus_present.items() if uuid not in answered
+    ]
+    yield INFO.of(
+        (
+            labels
+            | labelled(
+                snapshot.node,
+                vendor=gpu.vendor,
+                model=gpu.model,
+                pci_bus_id=gpu.pci_bus_id,
+                driver_version=gpu.driver_version,
+                mig=str(gpu.mig).lower(),
+            ),
+            1,
+        )
+        for labels, gpu in rows
+    )
+    yield UP.of([*((labels, 1) for labels, _ in rows), *((labels, 0) for labels in lost)])
+    for family, read in FIGURES:
+        yield family.of((labels, read(gpu)) for labels, gpu in rows)
+    for family, read_all in FIGURES_BY:
+        label = family.labels[-1]
+        yield family.of((labels | {label: key}, value) for labels, gpu in rows for key, value in read_all(gpu).items())
+
+
+def labels_of(node: str, uuid: GpuUuid, index: int) -> Labels:
+    """Make the labels of a physical GPU."""
+    return labelled(node, gpu=str(index), uuid=uuid)
+
+
+def indices(snapshot: Snapshot) -> Mapping[GpuUuid, str]:
+    """Name the index of each GPU that is known, as the label `gpu` carries it."""
+    known = {**snapshot.gpus_present, **{gpu.uuid: gpu.index for gpu in snapshot.gpus}}
+    return {uuid: str(index) for uuid, index in known.items()}

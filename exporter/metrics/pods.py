@@ -1,0 +1,54 @@
+"""
+Pods: who they belong to, to be joined with the series of their containers.
+
+What comes in: the snapshot. What goes out: one series per namespace and pod name, of the newest UID, and only for pods
+that hold or were handed a device: the other pods of the node are none of our business.
+"""
+
+from collections.abc import Iterator
+
+from prometheus_client.core import Metric
+
+from exporter.metrics.family import info, labelled
+from exporter.model import Pod, Snapshot
+
+INFO = info(
+    "pod_info",
+    ("namespace", "pod", "pod_uid", "workload_kind", "workload", "queue", "priority_class"),
+    "The pod and its top controller, queue and priority class, as far as Kubernetes tells; empty where it does not. "
+    "Of pods of one name it is the newest. Always 1, to be joined on namespace and pod.",
+)
+
+FAMILIES = (INFO,)
+
+
+def collect(snapshot: Snapshot) -> Iterator[Metric]:
+    """Yield the family of pods."""
+    yield INFO.of(
+        (
+            labelled(
+                snapshot.node,
+                namespace=pod.namespace,
+                pod=pod.name,
+                pod_uid=pod.uid,
+                workload_kind=pod.workload_kind,
+                workload=pod.workload,
+                queue=pod.queue,
+                priority_class=pod.priority_class,
+            ),
+            1,
+        )
+        for pod in _newest(snapshot)
+    )
+
+
+def _newest(snapshot: Snapshot) -> list[Pod]:
+    concerned = {(held.namespace, held.pod) for held in snapshot.allocations}
+    for usage in snapshot.usages:
+        if (pod := snapshot.pods.get(usage.subject.pod_uid)) is not None:
+            concerned.add((pod.namespace, pod.name))
+    newest: dict[tuple[str, str], Pod] = {}
+    for pod in sorted(snapshot.pods.values(), key=lambda pod: (pod.created_at, not pod.terminating, pod.uid)):
+        if (pod.namespace, pod.name) in concerned:
+            newest[pod.namespace, pod.name] = pod
+    return list(newest.values())

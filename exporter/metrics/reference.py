@@ -1,0 +1,53 @@
+"""
+The reference of all metrics, written from the promises themselves: `python -m exporter.metrics.reference`.
+
+What comes in: the catalogue. What goes out: the text of docs/metrics.md, which a test compares with this.
+"""
+
+import sys
+
+from exporter.metrics import CATALOGUE
+from exporter.metrics.family import CONTAINER, GPU, LEAF, Family
+
+HEAD = """\
+# Metrics
+
+<!-- Written by `python -m exporter.metrics.reference`; change the help texts in exporter/metrics/ instead. -->
+
+Served at `/metrics`, as Prometheus text or OpenMetrics. Base units; ratios from 0 to 1. What is unknown has no sample:
+a missing series never means zero.
+
+Every sample has the label `node`. Short for the labels of a device:
+
+| short | labels | what it is |
+|---|---|---|
+| *gpu* | `gpu`, `uuid` | a physical GPU: its index and UUID |
+| *leaf* | *gpu*, `gpu_instance` | a GPU with MIG off (`gpu_instance` is empty), or one MIG GPU instance |
+| *container* | `namespace`, `pod`, `container`, *leaf* | a container on a leaf device |
+
+Scrape with `honorLabels: true` (`honor_labels` in a plain scrape config), or Prometheus renames `namespace`, `pod` and
+`container` to `exported_…`. Where a family has no workload, the three are written as empty labels, so that Prometheus
+does not put those of the daemon's own pod there; in queries an empty label is the same as a missing one.
+While an old and a new pod of one name coexist, their values are summed.
+"""
+
+
+def page() -> str:
+    """Write the reference."""
+    parts = [HEAD]
+    for subject, families in CATALOGUE.items():
+        parts.append(f"\n## {subject}\n\n| name | type | labels | meaning |\n|---|---|---|---|\n")
+        parts += [f"| `{family.name}` | {family.kind} | {labels(family)} | {family.help} |\n" for family in families]
+    return "".join(parts)
+
+
+def labels(family: Family) -> str:
+    """Write the labels of a family, with the short names of the page."""
+    for short, names in (("*container*", CONTAINER), ("*leaf*", LEAF), ("*gpu*", GPU)):
+        if family.labels[: len(names)] == names:
+            return ", ".join([short, *(f"`{name}`" for name in family.labels[len(names) :])])
+    return ", ".join(f"`{name}`" for name in family.labels)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

@@ -1,0 +1,77 @@
+"""
+The daemon itself: its rounds, its sources, what became of the driver's process entries.
+
+What comes in: the latest snapshot (None before the first) and the tally. What goes out: series that stay when the
+snapshot grows old; they are how an old snapshot is noticed.
+"""
+
+from collections.abc import Iterator
+from itertools import accumulate
+
+from prometheus_client.core import Metric, Sample
+
+from exporter.latest import DURATION_BUCKETS, Tally
+from exporter.metrics.family import NAMESPACE, Family, Kind, Labels, counter, gauge, info, labelled
+from exporter.model import Attribution, Snapshot
+
+BUILD = info("build_info", ("version",), "The version of this daemon. Always 1.")
+TIMESTAMP = gauge(
+    "snapshot_timestamp_seconds",
+    (),
+    "Unix time at which the round began whose snapshot this page shows: scrapes are served from the latest snapshot "
+    "and never touch the driver; the snapshot's series are withdrawn when it is older than three intervals.",
+)
+UP = gauge("source_up", ("source",), "1 if the source answered in the latest round as a whole, else 0.")
+PROVEN = gauge(
+    "pid_domain_proven",
+    (),
+    "1 if the driver's process numbers are proven to be the host's, else 0: then nothing is attributed.",
+)
+PROCESSES = gauge(
+    "processes",
+    ("attribution",),
+    "Entries of the driver's process lists in the latest round, by where they were counted and why.",
+)
+DURATION = Family(
+    NAMESPACE + "round_duration_seconds",
+    Kind.HISTOGRAM,
+    (),
+    "Duration in seconds of the rounds that brought a snapshot (the daemon's own clock).",
+)
+ROUNDS = counter("rounds_total", (), "Rounds since the daemon started, failed ones included.")
+INCOMPLETE = counter(
+    "rounds_incomplete_total",
+    ("reason",),
+    "Rounds in which a source could not answer all it was asked, by reason; a round may count for several reasons.",
+)
+FAILURES = counter("round_failures_total", (), "Rounds that ended in an unexpected error, which is a bug of ours.")
+
+FAMILIES = (BUILD, TIMESTAMP, UP, PROVEN, PROCESSES, DURATION, ROUNDS, INCOMPLETE, FAILURES)
+
+
+def collect(snapshot: Snapshot | None, tally: Tally, *, node: str, version: str) -> Iterator[Metric]:
+    """Yield the families of the daemon; what only a snapshot tells is missing before the first."""
+    own = labelled(node)
+    yield BUILD.of([(labelled(node, version=version), 1)])
+    if snapshot is not None:
+        yield TIMESTAMP.of([(own, snapshot.taken_at)])
+        yield UP.of((labelled(node, source=source), up) for source, up in snapshot.sources_up.items())
+        yield PROVEN.of([(own, snapshot.pid_domain_proven)])
+        yield PROCESSES.of(
+            (labelled(node, attribution=attribution), snapshot.processes.get(attribution, 0))
+            for attribution in Attribution
+        )
+    yield _durations(tally, own)
+    yield ROUNDS.of([(own, tally.rounds)])
+    yield INCOMPLETE.of((labelled(node, reason=reason), count) for reason, count in sorted(tally.incomplete.items()))
+    yield FAILURES.of([(own, tally.failures)])
+
+
+def _durations(tally: Tally, labels: Labels) -> Metric:
+    metric = DURATION.of([])
+    counts = list(accumulate(tally.duration_counts))
+    for bound, count in zip((*map(str, DURATION_BUCKETS), "+Inf"), counts, strict=True):
+        metric.samples.append(Sample(f"{DURATION.name}_bucket", labels | {"le": bound}, count))
+    metric.samples.append(Sample(f"{DURATION.name}_count", labels, counts[-1]))
+    metric.samples.append(Sample(f"{DURATION.name}_sum", labels, tally.duration_sum))
+    return metric

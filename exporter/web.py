@@ -1,0 +1,133 @@
+"""
+The HTTP face: metrics, probes, the JSON document, the node page.
+
+What comes in: `Latest`, and requests. What goes out: answers from memory; no request touches the driver, the kubelet or
+the API server.
+
+The law: `/healthz` asks whether a restart would help (does the round scheduler move?), never whether the driver
+answers; `/readyz` asks whether there is something to scrape. Both stay open when authentication is on.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from exporter.clock import Clock
+from exporter.document import render
+from exporter.latest import Latest
+from exporter.metrics.exposition import Exposition
+from exporter.page import node_page
+from exporter.web_auth import Gate, refusal
+
+STUCK_AFTER = 30.0
+"""Seconds without a beat, at least, before a restart is asked for; kubelets ask every ten."""
+
+HEADERS = {
+    "Server": "gpusteward",
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "deny",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+}
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """
+    The handlers, and what they answer from.
+
+    Attributes:
+        interval: says the seconds between two rounds that are in force now.
+        api: False leaves metrics and probes only.
+        started: `clock.monotonic()` when the daemon started: the first round may take a while.
+
+    """
+
+    latest: Latest
+    exposition: Exposition
+    interval: Callable[[], float]
+    clock: Clock
+    program: str
+    started: float
+    api: bool = True
+
+    def routes(self) -> list[web.RouteDef]:
+        """List what there is; HEAD comes with each GET."""
+        always = [
+            web.get("/metrics", self.metrics),
+            web.get("/healthz", self.health),
+            web.get("/readyz", self.readiness),
+        ]
+        return [*always, web.get("/api/v1/snapshot", self.snapshot), web.get("/", self.page)] if self.api else always
+
+    async def metrics(self, request: web.Request) -> web.Response:
+        """Serve the page for scrapers."""
+        page = self.exposition.page(
+            now=self.clock.monotonic(),
+            interval=self.interval(),
+            accept=request.headers.get("Accept", ""),
+            accept_encoding=request.headers.get("Accept-Encoding", ""),
+        )
+        return web.Response(body=page.body, headers=page.headers)
+
+    async def health(self, _request: web.Request) -> web.Response:
+        """Say 200 while the round scheduler moves, whatever its rounds bring."""
+        still = self.clock.monotonic() - (self.started if self.latest.beat is None else self.latest.beat)
+        if still > max(3 * self.interval(), STUCK_AFTER):
+            return web.Response(status=503, text=f"the round scheduler has not moved for {still:.0f} s\n")
+        return web.Response(text="ok\n")
+
+    async def readiness(self, _request: web.Request) -> web.Response:
+        """Say 200 once there was a complete round; before, why not, in words that may stand in an unprotected answer."""
+        if self.latest.ready:
+            return web.Response(text="ok\n")
+        snapshot = self.latest.snapshot
+        if snapshot is None:
+            return web.Response(status=503, text="no round has ended yet\n")
+        reasons = sorted({f"{fault.source}: {fault.reason}" for fault in snapshot.faults if fault.incomplete})
+        return web.Response(status=503, text=f"no complete round yet: {', '.join(reasons)}\n")
+
+    async def snapshot(self, _request: web.Request) -> web.Response:
+        """Serve the latest snapshot as JSON."""
+        latest = self.latest.snapshot
+        if latest is None:
+            return refusal(503, "no round has ended yet")
+        age = max(0.0, self.clock.monotonic() - latest.monotonic)
+        body = render(latest, self.latest.tally, age=age, interval=self.interval(), program=self.program)
+        return web.Response(body=body, content_type="application/json", charset="utf-8")
+
+    async def page(self, _request: web.Request) -> web.Response:
+        """Serve the node page."""
+        page = node_page()
+        headers = {"Content-Security-Policy": page.policy}
+        return web.Response(body=page.body, content_type="text/html", charset="utf-8", headers=headers)
+
+
+def application(answers: Answers, gate: Gate) -> web.Application:
+    """Put answers behind the gate."""
+
+    @web.middleware
+    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if (refused := await gate.refuses(request)) is not None:
+            return refused
+        try:
+            return await handler(request)
+        except web.HTTPException as error:
+            if not request.path.startswith("/api/"):
+                raise
+            allowed = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else None
+            return refusal(error.status, error.reason.lower(), allowed)
+
+    async def prepare(_request: web.Request, response: web.StreamResponse) -> None:
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
+        response.headers.update(gate.security.headers)
+
+    app = web.Application(middlewares=[guard])
+    app.add_routes(answers.routes())
+    app.on_response_prepare.append(prepare)
+    return app

@@ -1,0 +1,148 @@
+"""
+Where the HTTP face listens, with or without TLS.
+
+What comes in: the answers, an address, perhaps a web config. What goes out: a server for the time of an `async with`.
+"""
+
+import asyncio
+import errno
+import socket
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import structlog
+from aiohttp import web
+
+from exporter.config import ConfigError
+from exporter.config.reload import POLL, settled
+from exporter.config.values import ListenAddress
+from exporter.web import Answers, application
+from exporter.web_auth import Gate
+from exporter.web_config import Security, contents, load_security
+
+BACKLOG = 128
+SHUTDOWN = 2.0
+"""Seconds that a scrape in flight is given when the daemon ends."""
+
+log = structlog.get_logger()
+
+
+class WebError(Exception):
+    """The server cannot listen; the message says what to do. The daemon ends with exit code 1 at start."""
+
+
+class Server:
+    """
+    Listens from `async with` on, and ends with it. Raises WebError or ConfigError on entering.
+
+    Certificates are exchanged by opening a second server on the same socket, and closing the first: new connections get
+    all of the new settings, those that stand keep theirs, and none is lost in between.
+    """
+
+    def __init__(
+        self, answers: Answers, address: ListenAddress, config_file: Path | None = None, *, poll: float = POLL
+    ) -> None:
+        self._answers = answers
+        self._address = address
+        self._config_file = config_file
+        self._poll = poll
+        self._gate = Gate()
+        self._runner = web.AppRunner(
+            application(answers, self._gate), access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN
+        )
+        self._socket: socket.socket | None = None
+        self._site: web.SockSite | None = None
+        self._seen: tuple[bytes | str, ...] = ()
+        self.fault: str | None = None
+        """Why the web config in the file is not the one in force; None while it is."""
+
+    @property
+    def url(self) -> str:
+        """Where the server is found, with the port that it really has."""
+        assert self._socket is not None, "not entered yet"  # noqa: S101
+        host, port = self._address.host or "localhost", self._socket.getsockname()[1]
+        scheme = "https" if self._gate.security.tls else "http"
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+    async def __aenter__(self) -> Self:
+        if self._config_file is not None:
+            self._seen = contents(self._config_file)
+        security = load_security(self._config_file)
+        self._socket = listen(self._address)
+        try:
+            await self._runner.setup()
+            await self._open(security)
+        except BaseException:
+            await self.__aexit__(None, None, None)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._runner.cleanup()
+        if self._socket is not None:
+            self._socket.close()
+
+    async def _open(self, security: Security) -> None:
+        assert self._socket is not None  # noqa: S101  (we are between enter and exit)
+        before = self._site
+        self._gate.exchange(security)
+        self._site = web.SockSite(self._runner, self._socket.dup(), ssl_context=security.tls, backlog=BACKLOG)
+        await self._site.start()
+        if before is not None:
+            await before.stop()
+
+    async def watch(self) -> None:
+        """Apply changes of the web config and its certificates, for ever. What is wrong stays out, and is told."""
+        path = self._config_file
+        if path is None:
+            return
+        async for found in settled(lambda: contents(path), self._poll):
+            if found == self._seen:
+                continue
+            self._seen = found
+            try:
+                await self._open(await asyncio.to_thread(load_security, path))
+            except ConfigError as error:
+                self.fault = str(error)
+                log.error("web.config_refused", reason=self.fault, remedy="the last good web config stays in force")  # noqa: TRY400
+            else:
+                self.fault = None
+                log.info("web.config_applied", file=str(path))
+
+
+def listen(address: ListenAddress) -> socket.socket:
+    """Open the listening socket; without a host, or with `::`, on IPv6 and IPv4 together. Raises WebError."""
+    everywhere = address.host in {"", "::"}
+    try:
+        if everywhere and socket.has_dualstack_ipv6():
+            try:
+                return _listening("::", address.port, dual=True)
+            except OSError as error:
+                if address.host or error.errno not in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}:
+                    raise  # else IPv6 is switched off on this node
+        return _listening(address.host, address.port)
+    except OSError as error:
+        raise WebError(
+            f"cannot listen on {address}: {(error.strerror or str(error)).lower()}. {_remedy(error)}"
+        ) from error
+
+
+def _listening(host: str, port: int, *, dual: bool = False) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    opened = socket.create_server((host, port), family=family, backlog=BACKLOG, dualstack_ipv6=dual)
+    opened.setblocking(False)
+    return opened
+
+
+def _remedy(error: OSError) -> str:
+    where = "set web.listen_address (--web.listen-address)"
+    match error.errno:
+        case errno.EADDRINUSE:
+            return f"Another process has the port, perhaps another gpusteward; end it, or {where} to a free port."
+        case errno.EACCES:
+            return f"Ports below 1024 need the capability NET_BIND_SERVICE; {where} to a higher port."
+        case _:
+            return f"The host must be an address of this machine; {where} to one, or to :9478 for all."

@@ -1,0 +1,176 @@
+"""Who holds memory: three lists of several generations of the driver, as one."""
+
+import pytest
+from driver.node import FakeNode, FakeProcess, GiB, Kind, MiB, Variant, gpus
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.devices.nvml.processes import NOT_AVAILABLE, merge
+from exporter.model import DeviceKey, GpuProcess, GpuUuid, ProcessKind
+
+COMPUTE, GRAPHICS, MPS = ProcessKind.COMPUTE, ProcessKind.GRAPHICS, ProcessKind.MPS
+GPU = DeviceKey(GpuUuid("GPU-0"))
+
+entries = st.tuples(
+    st.sampled_from(ProcessKind),
+    st.integers(1, 5),
+    st.one_of(st.just(NOT_AVAILABLE), st.integers(0, 80 * GiB)),
+)
+
+
+def seen(processes: tuple[GpuProcess, ...] | None) -> dict[int, tuple[int | None, set[ProcessKind]]]:
+    assert processes is not None
+    return {process.pid: (process.memory, set(process.kinds)) for process in processes}
+
+
+async def test_a_process_in_two_lists_counts_once(fake_node: FakeNode, read_one):
+    """A process that uses CUDA and OpenGL is listed twice with its whole memory: it counts once, with both kinds."""
+    fake_node.write(gpus(1))
+    job = fake_node.spawn("alloc 0 2GiB compute+graphics")
+
+    assert seen((await read_one()).processes) == {job.pid: (2 * GiB, {COMPUTE, GRAPHICS})}
+
+
+async def test_the_mps_list_is_read(fake_node: FakeNode, read_one):
+    """An MPS client that only the MPS list names is found."""
+    fake_node.write(gpus(1, processes=(FakeProcess(71, GiB, (Kind.MPS,)), FakeProcess(72, GiB, (Kind.MPS, Kind.COMPUTE)))))
+
+    assert seen((await read_one()).processes) == {71: (GiB, {MPS}), 72: (GiB, {MPS, COMPUTE})}
+
+
+async def test_unknown_memory_is_not_zero(fake_node: FakeNode, read_one):
+    """Memory that the driver calls not available is None, unless another list knows it."""
+    fake_node.write(
+        gpus(
+            1,
+            processes=(
+                FakeProcess(81, None),
+                FakeProcess(82, None),
+                FakeProcess(82, 3 * GiB, (Kind.GRAPHICS,)),
+                FakeProcess(83, 0),
+            ),
+        )
+    )
+
+    assert seen((await read_one()).processes) == {81: (None, {COMPUTE}), 82: (3 * GiB, {COMPUTE, GRAPHICS}), 83: (0, {COMPUTE})}
+
+
+async def test_entries_without_a_pid_are_no_processes(fake_node: FakeNode, read_one):
+    """Jetson Orin answers SUCCESS with zeros: nobody is pid 0."""
+    fake_node.write(gpus(1, processes=(FakeProcess(0, 0), FakeProcess(9, GiB))))
+
+    assert seen((await read_one()).processes) == {9: (GiB, {COMPUTE})}
+
+
+@given(st.lists(entries), st.randoms())
+def test_merging_takes_the_maximum_whatever_the_order(listed, random):
+    """For each pid the largest known value counts, and all kinds, in whatever order the lists come."""
+    shuffled = list(listed)
+    random.shuffle(shuffled)
+    merged = merge(GPU, [(kind, [(pid, used)]) for kind, pid, used in listed])
+
+    assert merged == merge(GPU, [(kind, [(pid, used)]) for kind, pid, used in shuffled])
+    for process in merged:
+        own = [(kind, used) for kind, pid, used in listed if pid == process.pid]
+        assert process.memory == max((used for _, used in own if used != NOT_AVAILABLE), default=None)
+        assert process.kinds == {kind for kind, _ in own}
+    assert {process.pid for process in merged} == {pid for _, pid, _ in listed}
+
+
+@pytest.mark.parametrize(
+    ("variant", "version"),
+    [(Variant.MODERN, "_v3"), (Variant.ABI535, "_v2"), (Variant.OLD, "_v2"), (Variant.ANCIENT, "")],
+)
+def test_every_generation_of_the_lists_is_understood(fake_node: FakeNode, probe, variant: Variant, version: str):
+    """
+    Each driver is asked in the newest version of the lists that it fills rightly.
+
+    535.43 to 535.86 write 32 bytes for an entry of `_v3`, so that a reader of 24 bytes sees garbage from the second
+    on: there it is `_v2`.
+    """
+    listed = {100 + number: number * GiB for number in range(1, 6)}
+    fake_node.write(gpus(1, processes=tuple(FakeProcess(pid, size) for pid, size in listed.items())))
+
+    sample = probe(variant)
+
+    assert sample.faults == ()
+    assert seen(sample.samples[0].processes) == {pid: (size, {COMPUTE}) for pid, size in listed.items()}
+    for list_of_its_own in ("Compute", "Graphics", "MPSCompute"):
+        asked = {name for name in fake_node.all_calls() if name.startswith(f"nvmlDeviceGet{list_of_its_own}Running")}
+        assert asked == {f"nvmlDeviceGet{list_of_its_own}RunningProcesses{version}"}
+
+
+async def test_a_list_costs_the_driver_one_call(fake_node: FakeNode, nvml):
+    """Each list is asked for once a round, not for its size and then for its data: each asking stalls applications."""
+    fake_node.write(gpus(1, processes=tuple(FakeProcess(pid, MiB) for pid in range(1, 21))))
+    source = await nvml()
+    fake_node.reset_calls()
+
+    await source.sample()
+
+    assert fake_node.calls("nvmlDeviceGetComputeRunningProcesses") == 1
+
+
+async def test_a_list_that_outgrows_its_room_is_read_whole(fake_node: FakeNode, nvml):
+    """More processes than there was room for: the list is asked for again with more, and later rounds remember it."""
+    fake_node.write(gpus(1, processes=tuple(FakeProcess(pid, MiB) for pid in range(1, 201))))
+    source = await nvml()
+
+    (first,) = (await source.sample()).samples
+    fake_node.reset_calls()
+    await source.sample()
+
+    assert first.processes is not None
+    assert [process.pid for process in first.processes] == list(range(1, 201))
+    assert fake_node.calls("nvmlDeviceGetComputeRunningProcesses") == 1
+
+
+async def test_a_list_that_always_outgrows_its_room_is_a_fault(fake_node: FakeNode, nvml):
+    """INSUFFICIENT_SIZE is answered a bounded number of times, then the list is unknown and the round incomplete."""
+    fake_node.write(gpus(1))
+    fake_node.fail("nvmlDeviceGetComputeRunningProcesses", 7)
+
+    (gpu,) = (await (await nvml()).sample()).samples
+
+    assert gpu.processes is None
+    assert [fault.incomplete for fault in gpu.faults] == [True]
+    assert 1 < fake_node.calls("nvmlDeviceGetComputeRunningProcesses") < 10
+
+
+async def test_a_missing_graphics_or_mps_list_is_empty(fake_node: FakeNode, read_one):
+    """A GPU without graphics list and without MPS list has nobody there, and that is no fault."""
+    fake_node.write(gpus(1, processes=(FakeProcess(5, GiB),)))
+    fake_node.fail("nvmlDeviceGetGraphicsRunningProcesses", 3)
+    fake_node.fail("nvmlDeviceGetMPSComputeRunningProcesses", 13)
+
+    gpu = await read_one()
+
+    assert seen(gpu.processes) == {5: (GiB, {COMPUTE})}
+    assert gpu.faults == ()
+
+
+async def test_without_compute_list_nobody_knows_who_is_there(fake_node: FakeNode, read_one):
+    """A GPU that has no compute list has unknown processes, not none; that will not change, so the round is complete."""
+    fake_node.write(gpus(1))
+    fake_node.fail("nvmlDeviceGetComputeRunningProcesses", 3)
+
+    gpu = await read_one()
+
+    assert gpu.processes is None
+    assert [(fault.reason, fault.incomplete) for fault in gpu.faults] == [("unsupported", False)]
+
+
+@pytest.mark.parametrize("failing", ["Compute", "Graphics", "MPSCompute"])
+async def test_half_a_list_is_no_list(fake_node: FakeNode, read_one, failing: str):
+    """When one of the lists fails, the GPU's processes are unknown and a fault says so; its memory is reported."""
+    fake_node.write(gpus(1, other=7 * GiB, processes=(FakeProcess(5, GiB, (Kind.COMPUTE, Kind.GRAPHICS)),)))
+    fake_node.fail(f"nvmlDeviceGet{failing}RunningProcesses", 10)
+
+    gpu = await read_one()
+
+    assert gpu.processes is None
+    assert gpu.gpu.memory is not None
+    assert gpu.gpu.memory.used == 8 * GiB
+    (fault,) = gpu.faults
+    assert (fault.incomplete, fault.subject) == (True, gpu.gpu.uuid)
+    assert f"nvmlDeviceGet{failing}RunningProcesses" in fault.message

@@ -1,0 +1,108 @@
+"""
+A node that has everything at once, made by hand: the source of the golden page.
+
+GPU 0 is time-sliced by two pods, one of which is being replaced; GPU 1 has MIG on; GPU 2 is shared through MPS and does
+not know the memory of one process; GPU 3 is counted by the driver and does not answer.
+"""
+
+from builders import GIB, MIB, allocation, device, fault, gpu, gpu_uuid, leaf, memory, pod, snapshot, subject, usage
+
+from exporter.latest import Latest, Tally
+from exporter.metrics.exposition import Exposition
+from exporter.model import Attribution, GpuInstance, Health, Sharing, Snapshot, Utilization
+
+OLD = pod("trainer-0", uid="11111111-old", created_at=1_699_990_000.0, terminating=True, workload="trainer")
+NEW = pod(
+    "trainer-0",
+    uid="22222222-new",
+    created_at=1_699_999_990.0,
+    workload_kind="StatefulSet",
+    workload="trainer",
+    queue="research",
+    priority_class="high",
+)
+NEIGHBOUR = pod(
+    "notebook-7c9", "team-b", queue='odd "queue"\nwith\\everything ü', workload_kind="Deployment", workload="notebook"
+)
+ON_MIG = pod("infer-a", "team-c", workload_kind="Deployment", workload="infer")
+SANDBOXED = pod("sealed", "team-c")
+MPS_ONE, MPS_TWO = pod("mps-1", "team-d"), pod("mps-2", "team-d")
+WAITING = pod("waiting", "team-e")
+BYSTANDER = pod("web-0", "team-f")
+"""Has nothing to do with GPUs, hence no series."""
+
+GPU_0 = gpu(
+    0,
+    memory=memory(80 * GIB, used=60 * GIB),
+    utilization=Utilization(busy=0.93, memory_controller=0.41, encoder=0.0, decoder=0.05),
+    health=Health(
+        power_watts=611.25,
+        energy_joules=987_654_321.5,
+        temperature_celsius=67.0,
+        clocks_hertz={"sm": 1_980_000_000.0, "memory": 2_619_000_000.0},
+        throttled={"sw_power_cap": True, "hw_thermal_slowdown": False},
+        ecc_errors={"corrected": 3, "uncorrected": 0},
+    ),
+)
+GPU_1 = gpu(
+    1,
+    memory=memory(80 * GIB, used=12 * GIB),
+    health=Health(power_watts=140.0, temperature_celsius=41.0),
+    instances=(
+        GpuInstance(0, "3g.40gb", ("MIG-aaaa", "MIG-bbbb"), memory(40 * GIB, used=12 * GIB), Utilization(sm=0.25)),
+        GpuInstance(7, "1g.10gb", ("MIG-cccc",)),
+    ),
+)
+GPU_2 = gpu(2, memory=memory(24 * GIB, used=9 * GIB), utilization=Utilization(busy=0.5, sm=0.3))
+
+
+def everything() -> Snapshot:
+    """Make the snapshot."""
+    return snapshot(
+        device(
+            GPU_0, attributed=56 * GIB, ghost=2 * GIB, host=GIB, sharing=Sharing.TIME_SLICING, replicas=4, containers=4
+        ),
+        device(GPU_1, 0, attributed=12 * GIB, sharing=Sharing.MIG, containers=2),
+        device(GPU_1, 7, attributed=0, sharing=Sharing.MIG, containers=0),
+        device(GPU_2, attributed=None, sharing=Sharing.MPS, replicas=2, containers=2),
+        usages=(
+            usage(subject(OLD), leaf(0), 20 * GIB, memory_peak=30 * GIB, sm=0.25, encoder=0.0, decoder=0.0, pids=[101]),
+            usage(
+                subject(NEW), leaf(0), 15 * GIB, memory_peak=15 * GIB, sm=0.5, encoder=0.0, decoder=0.0, pids=[201, 202]
+            ),
+            usage(NEIGHBOUR, leaf(0), 20 * GIB, memory_peak=21 * GIB, sm=0.125, encoder=0.0, decoder=0.05, pids=[301]),
+            usage(ON_MIG, leaf(1, 0), 8 * GIB, memory_peak=8 * GIB, pids=[401]),
+            usage(subject(SANDBOXED, ""), leaf(1, 0), 4 * GIB, memory_peak=4 * GIB, pids=[501]),
+            usage(MPS_ONE, leaf(2), None, memory_peak=3 * GIB, sm=0.25, encoder=0.0, decoder=0.0, pids=[601, 602]),
+            usage(MPS_TWO, leaf(2), 256 * MIB, memory_peak=256 * MIB, sm=0.0, encoder=0.0, decoder=0.0, pids=[603]),
+            usage(subject(pod("nameless", uid="not-listed")), leaf(0), GIB, pids=[701]),
+        ),
+        pods=(OLD, NEW, NEIGHBOUR, ON_MIG, SANDBOXED, MPS_ONE, MPS_TWO, WAITING, BYSTANDER),
+        allocations=(
+            allocation(NEW, leaf(0), 2),
+            allocation(NEIGHBOUR, leaf(0)),
+            allocation(ON_MIG, leaf(1, 0), resource="nvidia.com/mig-3g.40gb"),
+            allocation(WAITING, leaf(3)),
+        ),
+        present={gpu_uuid(index): index for index in range(4)},
+        processes={Attribution.CONTAINER: 9, Attribution.INHERITED: 1, Attribution.GHOST: 1, Attribution.HOST: 2},
+        sources_up={"devices": True, "host": True, "names": False},
+        faults=(
+            fault("gpu_lost", gpu_uuid(3)),
+            fault("memory_unknown", gpu_uuid(2), incomplete=False),
+        ),
+        duration=0.0125,
+    )
+
+
+def tally() -> Tally:
+    """Make the tally of a daemon that had a quick round, the one of `everything`, and one that failed."""
+    return Tally().after(snapshot(duration=0.002)).after(everything()).after_failure()
+
+
+def golden_page(accept: str = "") -> bytes:
+    """Render the page of that node."""
+    latest = Latest()
+    latest.snapshot, latest.tally = everything(), tally()
+    exposition = Exposition(latest, node=latest.snapshot.node, version="0.0.0")
+    return exposition.page(now=latest.snapshot.monotonic, interval=5.0, accept=accept).body

@@ -1,0 +1,31 @@
+"""
+A page of metrics, read back as a scraper reads it.
+
+What comes in: the text of a page. What goes out: its families, or the samples of one name by chosen labels.
+"""
+
+from collections.abc import Callable, Iterable
+
+from prometheus_client import Metric
+from prometheus_client.openmetrics import parser as openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+parse_openmetrics: Callable[[str], Iterable[Metric]] = openmetrics.text_string_to_metric_families
+
+
+def families(page: str | bytes) -> list[Metric]:
+    """Read a page of either format; only OpenMetrics ends in `# EOF`."""
+    text = page.decode() if isinstance(page, bytes) else page
+    return list(parse_openmetrics(text) if text.endswith("# EOF\n") else parse_text(text))
+
+
+def series(page: str | bytes, name: str, *labels: str) -> dict[tuple[str, ...], float]:
+    """Read the samples of one name (without prefix), keyed by the values of `labels`, which must tell them apart."""
+    found: dict[tuple[str, ...], float] = {}
+    for metric in families(page):
+        for sample in metric.samples:
+            if sample.name == f"gpusteward_{name}":
+                key = tuple(sample.labels[label] for label in labels)
+                assert key not in found, f"{name}: two samples for {key}"
+                found[key] = sample.value
+    return found
