@@ -205,6 +205,9 @@ def test_a_thread_id_leads_to_its_process(heard: Mapping[int, Answers], film: Ma
     listed = {process.pid for sample in heard[5][0].samples for process in sample.processes or ()}
     assert 83992 in listed
     assert 83977 not in listed
+    busy = {process.pid for sample in heard[5][0].samples for process in sample.utilization or ()}
+    assert 83977 in busy, "the statistics name processes even where the lists name threads"
+    assert 83992 not in busy
     (usage,) = usages(film[5], "segmentation-train-0")
     assert 83977 in {key.pid for key in usage.processes}
     assert usage.sm is not None

@@ -1,7 +1,7 @@
 """
 Power, heat and clocks of a simulated GPU.
 
-What comes in: a GPU's row and the time. What goes out: its `Health`.
+What comes in: a GPU's index and the time. What goes out: its `Health`.
 
 The law: everything follows from the energy, which is the area below the load. Power is its slope over the last second,
 as real GPUs average it; temperature follows the last 45 seconds. So energy never falls, and power, energy and heat

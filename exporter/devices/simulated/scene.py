@@ -99,7 +99,7 @@ def actors(time: float) -> Iterator[Actor]:
         for container in pod.row.containers if pod.running else ():
             for row in container.processes:
                 # Numbers of generations follow one another; the table keeps them apart from the others.
-                pid = row.pid + max(0, pod.generation)
+                pid = row.pid + pod.generation
                 alive = row.zombie_after is None or pod.time < row.zombie_after
                 key = ProcessKey(pid, round((UPTIME + pod.began) * TICKS) + pid % 1000)
                 host = HostProcess(key, alive, pod.owner(container))

@@ -1,0 +1,234 @@
+"""A driver that hangs: nobody waits for it longer than the deadline, and nothing ends because of it."""
+
+import asyncio
+import threading
+
+import pytest
+from driver.node import FakeNode, FakeProcess, FakeSample, GiB, gpus
+
+from exporter.devices.nvml.thread import DriverHungError, DriverThread
+
+HANGING = "nvmlDeviceGetComputeRunningProcesses"
+DEADLINE = 0.2
+TWO = gpus(2, processes=(FakeProcess(5, GiB),))
+BOTH = {gpu.uuid: index for index, gpu in enumerate(TWO)}
+
+
+async def test_a_hanging_call_is_a_fault_when_the_deadline_is_over(fake_node: FakeNode, nvml):
+    """The round ends with `driver_hung`, which names the call; the GPUs that were known stay present."""
+    fake_node.write(TWO)
+    source = await nvml(deadline=DEADLINE)
+    await source.sample()
+    fake_node.hang(HANGING)
+
+    async with asyncio.timeout(5):
+        sample = await source.sample()
+
+    assert (sample.present, sample.samples) == (BOTH, ())
+    (fault,) = sample.faults
+    assert (fault.reason, fault.subject, fault.incomplete) == ("driver_hung", "", True)
+    assert HANGING in fault.message
+
+
+async def test_later_rounds_do_not_wait_for_a_stuck_thread(fake_node: FakeNode, nvml):
+    """While the call hangs, each further question is answered at once, without another wait and without the driver."""
+    fake_node.write(TWO)
+    source = await nvml(deadline=DEADLINE)
+    fake_node.hang(HANGING)
+    await source.sample()
+    fake_node.reset_calls()
+
+    async with asyncio.timeout(DEADLINE):  # less than one more deadline for a hundred questions
+        for _ in range(50):
+            assert [fault.reason for fault in (await source.sample()).faults] == ["driver_hung"]
+            assert await source.memory(BOTH) == {}
+
+    assert fake_node.all_calls() == {}
+
+
+async def test_the_event_loop_moves_while_a_call_hangs(fake_node: FakeNode, nvml):
+    """Other tasks run all the time that a round waits for the driver."""
+    fake_node.write(TWO)
+    source = await nvml(deadline=DEADLINE)
+    fake_node.hang(HANGING)
+    round_ = asyncio.create_task(source.sample())
+
+    turns = 0
+    while not round_.done():
+        await asyncio.sleep(0)
+        turns += 1
+
+    assert turns > 1000
+
+
+async def test_the_source_resumes_by_itself(fake_node: FakeNode, nvml, answered):
+    """When the call returns, the next rounds are whole again, with what is true then."""
+    fake_node.write(TWO)
+    source = await nvml(deadline=DEADLINE)
+    fake_node.hang(HANGING)
+    await source.sample()
+    fake_node.write(gpus(2, processes=(FakeProcess(6, 2 * GiB),)))
+    fake_node.clear_switch(f"hang.{HANGING}")
+
+    sample = await answered(source)
+
+    assert sample.faults == ()
+    assert [[process.pid for process in gpu.processes or ()] for gpu in sample.samples] == [[6], [6]]
+
+
+async def test_a_late_answer_is_thrown_away(fake_node: FakeNode, nvml, answered):
+    """What a round learned too late counts for nothing: its utilization samples are read again."""
+    fake_node.write(gpus(1, samples=(FakeSample(1, sm=40, time_us=1_700_000_000_000_000),)))
+    source = await nvml(deadline=DEADLINE)
+    fake_node.hang("nvmlDeviceGetTotalEccErrors")  # after the samples
+    hung = await source.sample()
+    fake_node.clear_switch("hang.nvmlDeviceGetTotalEccErrors")
+
+    (gpu,) = (await answered(source)).samples
+
+    assert hung.samples == ()
+    assert gpu.utilization is not None
+    assert [process.sm for process in gpu.utilization] == [0.4]
+
+
+async def test_late_work_is_not_finished(fake_node: FakeNode, nvml, answered):
+    """The rest of a round that nobody waits for is skipped: the driver is not asked for its sake."""
+    fake_node.write(TWO)
+    source = await nvml(deadline=DEADLINE)
+    fake_node.hang(HANGING, gpu=TWO[0].uuid)
+    await source.sample()
+    fake_node.reset_calls()
+    fake_node.clear_switch(f"hang.{HANGING}", gpu=TWO[0].uuid)
+
+    await answered(source)
+
+    assert fake_node.calls(HANGING) == 2  # those of the new round
+
+
+async def test_a_slow_driver_is_not_a_hanging_driver(fake_node: FakeNode, nvml):
+    """The deadline is for a call: a round of many slow calls takes its time, and is whole."""
+    fake_node.write(TWO)
+    source = await nvml(deadline=DEADLINE)
+    fake_node.slow("*", 10)
+
+    started = asyncio.get_running_loop().time()
+    sample = await source.sample()
+
+    assert asyncio.get_running_loop().time() - started > DEADLINE
+    assert sample.faults == ()
+    assert len(sample.samples) == 2
+
+
+async def test_a_driver_that_hangs_at_the_start_is_waited_for(fake_node: FakeNode, nvml, answered):
+    """Opening does not fail on a hang, because a restart would help nobody: the samples tell until it is over."""
+    fake_node.write(TWO)
+    fake_node.hang("nvmlInit")
+
+    source = await nvml(deadline=DEADLINE)
+    hung = await source.sample()
+    fake_node.clear_switch("hang.nvmlInit")
+
+    assert [fault.reason for fault in hung.faults] == ["driver_hung"]
+    assert len((await answered(source)).samples) == 2
+
+
+async def test_closing_does_not_wait_for_a_hanging_call(fake_node: FakeNode, nvml):
+    """`close` is done within a second, though the deadline is far away and the call never returns."""
+    fake_node.write(TWO)
+    source = await nvml(deadline=60.0)
+    fake_node.hang(HANGING)
+    round_ = asyncio.create_task(source.sample())
+    while not fake_node.calls(HANGING):
+        await asyncio.sleep(0.005)
+    round_.cancel()
+
+    async with asyncio.timeout(1):
+        await source.close()
+
+
+async def test_closing_shuts_the_driver_down(fake_node: FakeNode, nvml):
+    """A well driver is left in order."""
+    fake_node.write(TWO)
+    source = await nvml()
+    fake_node.reset_calls()
+
+    await source.close()
+
+    assert fake_node.calls("nvmlShutdown") == 1
+
+
+def test_a_process_ends_though_a_call_hangs(fake_node: FakeNode, program):
+    """The interpreter does not join the driver thread: a daemon with a stuck driver can be ended."""
+    fake_node.write(TWO)
+    fake_node.hang(HANGING)
+
+    done = program(
+        """
+import asyncio
+from exporter.devices.nvml import NvmlSource
+
+async def main():
+    source = await NvmlSource.open(deadline=0.1)
+    print((await source.sample()).faults[0].reason)
+    await source.close()
+
+asyncio.run(main())
+"""
+    )
+
+    assert (done.stdout, done.returncode) == ("driver_hung\n", 0), done.stderr
+    assert fake_node.switched(f"hang.{HANGING}")
+
+
+async def test_a_cancelled_round_makes_room_for_the_next(fake_node: FakeNode, nvml):
+    """A round that was cancelled in the middle of a call is given up at the next call; the one after it is served."""
+    fake_node.write(TWO)
+    source = await nvml()
+    fake_node.hang(HANGING)
+    cancelled = asyncio.create_task(source.sample())
+    while not fake_node.calls(HANGING):
+        await asyncio.sleep(0.005)
+    cancelled.cancel()
+    following = asyncio.create_task(source.sample())
+    await asyncio.sleep(0)
+    fake_node.clear_switch(f"hang.{HANGING}")
+
+    assert len((await following).samples) == 2
+    assert fake_node.calls(HANGING) == 3
+
+
+async def test_what_the_work_raises_reaches_who_asked():
+    """An error in the work is the caller's, and the thread serves on."""
+    thread = DriverThread(deadline=1.0)
+
+    def broken() -> None:
+        raise LookupError("nothing here")
+
+    with pytest.raises(LookupError, match="nothing here"):
+        await thread.run(broken)
+    assert await thread.run(lambda: 42) == 42
+    await thread.close(lambda: None, within=1.0)
+
+
+async def test_a_thread_that_has_ended_takes_no_work():
+    """Work after `close` is refused: it would wait for ever."""
+    thread = DriverThread(deadline=1.0)
+    assert await thread.run(lambda: 1) == 1
+    await thread.close(lambda: None, within=1.0)
+
+    with pytest.raises(RuntimeError):
+        await thread.run(lambda: 2)
+
+
+async def test_a_hang_names_the_call_and_how_long():
+    """The message tells what hangs, so that it can be looked for in the kernel's stacks."""
+    release, thread = threading.Event(), DriverThread(deadline=0.05)
+
+    def hang() -> None:
+        thread.beat("nvmlSomething")
+        release.wait()
+
+    with pytest.raises(DriverHungError, match=r"nvmlSomething has not returned within 0\.05 s"):
+        await thread.run(hang)
+    release.set()
+    await thread.close(lambda: None, within=1.0)
