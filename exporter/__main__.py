@@ -5,12 +5,11 @@ Exit codes: 0 ended by a signal, 1 the node cannot do what was asked, 2 wrong us
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
 from collections.abc import Coroutine
-
-import structlog
 
 from exporter import logs
 from exporter.config import ConfigError, load, parse_arguments
@@ -43,10 +42,8 @@ async def until_signalled(work: Coroutine[None, None, None]) -> None:
     task = loop.create_task(work, name="daemon")
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, task.cancel)
-    try:
+    with contextlib.suppress(asyncio.CancelledError):
         await task
-    except asyncio.CancelledError:
-        structlog.get_logger().info("daemon.signalled")
 
 
 def refuse(program: str, errors: BaseExceptionGroup[Exception], code: int) -> int:

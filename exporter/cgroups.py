@@ -1,7 +1,8 @@
 """
 To whom a process belongs, by its cgroup.
 
-What comes in: the text of `/proc/<pid>/cgroup`, of any cgroup version, as any reader sees it. What goes out: an `Owner`.
+What comes in: the text of `/proc/<pid>/cgroup`, of any cgroup version, as any reader sees it. What goes out: an
+`Owner`.
 
 The law: **outside in.** Who may write cgroups (docker or kind in a pod, or a liar) makes folders of any name, but only
 below its own: the outer ones were made by the kubelet and the runtime. So pairs are told in that order, a pattern
@@ -69,10 +70,12 @@ def _pairs(path: str) -> Iterator[_Pair]:
 def _segments(path: str) -> Iterator[tuple[str | None, str | None]]:
     """Name the pod and the container that each segment stands for: nearly always one of them, or neither."""
     for segment in path.removesuffix(" (deleted)").split("/"):
-        # A runtime without systemd that was given a path for systemd makes one folder `<slice>:<prefix>:<id>`.
-        slice_, colon, unit = segment.partition(":")
-        pod = _POD.fullmatch(slice_)
-        container = _CONTAINER.fullmatch(unit.replace(":", "-", 1) if colon else segment)
+        slice_ = unit = segment
+        if segment.count(":") == 2:  # noqa: PLR2004
+            # A runtime that keeps no systemd but was given a path for it makes one folder `<slice>:<prefix>:<id>`.
+            slice_, prefix, name = segment.split(":")
+            unit = f"{prefix}-{name}"
+        pod, container = _POD.fullmatch(slice_), _CONTAINER.fullmatch(unit)
         yield (pod["uid"] if pod else None), (container["id"] if container else None)
 
 
@@ -84,5 +87,5 @@ def _agreed(lines: Iterable[list[_Pair]]) -> list[_Pair] | None:
         containers = {pair[1] for pair in column if pair and pair[1]}
         if len(pods) > 1 or len(containers) > 1:
             return agreed or None
-        agreed.append((*pods, next(iter(containers), None)))
+        agreed.append((pods.pop(), next(iter(containers), None)))
     return agreed

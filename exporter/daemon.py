@@ -115,4 +115,4 @@ async def _reload(arguments: Arguments, config: Config, sampler: Sampler) -> Non
 
 
 def _beat(config: Config) -> Beat:
-    return Beat(config.sampling.interval, config.sampling.fast_interval)
+    return Beat(float(config.sampling.interval), float(config.sampling.fast_interval))

@@ -34,12 +34,12 @@ def document(snapshot: Snapshot, tally: Tally, *, age: float, interval: float, p
     Args:
         age: seconds since the round began, on the clock that nobody sets.
         interval: seconds between two rounds.
-        program: version of the daemon.
+        program: name and version of the daemon.
 
     """
     return {
         "version": VERSION,
-        "program_version": program,
+        "program": program,
         "node": snapshot.node,
         "round": snapshot.round,
         "taken_at": snapshot.taken_at,

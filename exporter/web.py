@@ -9,8 +9,9 @@ answers; `/readyz` asks whether there is something to scrape. Both stay open whe
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import msgspec
 from aiohttp import web
 
 from exporter.clock import Clock
@@ -18,13 +19,17 @@ from exporter.document import render
 from exporter.latest import Latest
 from exporter.metrics.exposition import Exposition
 from exporter.page import node_page
-from exporter.web_auth import Gate, refusal
+from exporter.web_auth import BasicAuth
+from exporter.web_config import Security
 
+PROBES = frozenset({"/healthz", "/readyz"})
 STUCK_AFTER = 30.0
 """Seconds without a beat, at least, before a restart is asked for; kubelets ask every ten."""
 
+SERVER = "gpusteward"
+"""Instead of the versions of Python and aiohttp; what is not HTTP still gets those, it reaches no code of ours."""
+
 HEADERS = {
-    "Server": "gpusteward",
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
@@ -82,7 +87,7 @@ class Answers:
         return web.Response(text="ok\n")
 
     async def readiness(self, _request: web.Request) -> web.Response:
-        """Say 200 once there was a complete round; before, why not, in words that may stand in an unprotected answer."""
+        """Say 200 once there was a complete round; before, why not, in words that may be shown to anybody."""
         if self.latest.ready:
             return web.Response(text="ok\n")
         snapshot = self.latest.snapshot
@@ -107,6 +112,43 @@ class Answers:
         return web.Response(body=page.body, content_type="text/html", charset="utf-8", headers=headers)
 
 
+@dataclass(slots=True)
+class Gate:
+    """The protection in force; exchanged whole when its files change."""
+
+    security: Security = field(default_factory=Security)
+    auth: BasicAuth = field(default_factory=lambda: BasicAuth({}))
+
+    def exchange(self, security: Security) -> None:
+        """Put another protection in force. Logins are remembered only while the users stay the same."""
+        if security.users != self.security.users:
+            self.auth = BasicAuth(security.users)
+        self.security = security
+
+    async def refuses(self, request: web.Request) -> web.Response | None:
+        """Say why a request is not answered; None lets it pass."""
+        if request.path in PROBES:
+            return None
+        if self.security.users and await self.auth.user(request.headers.get("Authorization")) is None:
+            return refusal(
+                401, "name and password needed", {"WWW-Authenticate": 'Basic realm="gpusteward", charset="UTF-8"'}
+            )
+        if self.security.allowed_sans and not self.security.allowed_sans & _client_names(request):
+            return refusal(403, "the client certificate carries none of the names that are let in")
+        return None
+
+
+def _client_names(request: web.Request) -> frozenset[str]:
+    certificate = request.get_extra_info("peercert") or {}
+    return frozenset(name for _, name in certificate.get("subjectAltName", ()))
+
+
+def refusal(status: int, message: str, headers: dict[str, str] | None = None) -> web.Response:
+    """Make an error of the API: `{"error": "one sentence"}`."""
+    body = msgspec.json.encode({"error": message})
+    return web.Response(status=status, body=body, content_type="application/json", charset="utf-8", headers=headers)
+
+
 def application(answers: Answers, gate: Gate) -> web.Application:
     """Put answers behind the gate."""
 
@@ -123,6 +165,7 @@ def application(answers: Answers, gate: Gate) -> web.Application:
             return refusal(error.status, error.reason.lower(), allowed)
 
     async def prepare(_request: web.Request, response: web.StreamResponse) -> None:
+        response.headers["Server"] = SERVER
         for name, value in HEADERS.items():
             response.headers.setdefault(name, value)
         response.headers.update(gate.security.headers)

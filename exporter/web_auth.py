@@ -1,7 +1,7 @@
 """
-Who is answered: basic authentication with bcrypt, and the names in client certificates.
+Basic authentication with bcrypt.
 
-What comes in: requests, and the protection in force. What goes out: nothing, or the refusal.
+What comes in: users with their hashes, and an Authorization header. What goes out: who it is, or None.
 
 The law: an answer takes as long for a name that nobody has as for a wrong password, guessing never occupies more than
 one core, and the event loop never hashes.
@@ -13,14 +13,7 @@ import binascii
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
-import msgspec
-from aiohttp import web
-
-from exporter.web_config import Security
-
-PROBES = frozenset({"/healthz", "/readyz"})
 REMEMBERED = 100
 """Correct logins to remember. bcrypt of cost 10 takes some 70 ms, which is too much for each scrape."""
 
@@ -79,40 +72,3 @@ def _matches(password: bytes, hashed: bytes) -> bool:
         return bcrypt.checkpw(password, hashed)
     except ValueError:  # longer than bcrypt's 72 bytes, or with a NUL byte
         return False
-
-
-@dataclass(slots=True)
-class Gate:
-    """The protection in force; exchanged whole when its files change."""
-
-    security: Security = field(default_factory=Security)
-    auth: BasicAuth = field(default_factory=lambda: BasicAuth({}))
-
-    def exchange(self, security: Security) -> None:
-        """Put another protection in force. Logins are remembered only while the users stay the same."""
-        if security.users != self.security.users:
-            self.auth = BasicAuth(security.users)
-        self.security = security
-
-    async def refuses(self, request: web.Request) -> web.Response | None:
-        """Say why a request is not answered; None lets it pass."""
-        if request.path in PROBES:
-            return None
-        if self.security.users and await self.auth.user(request.headers.get("Authorization")) is None:
-            return refusal(
-                401, "name and password needed", {"WWW-Authenticate": 'Basic realm="gpusteward", charset="UTF-8"'}
-            )
-        if self.security.allowed_sans and not self.security.allowed_sans & _client_names(request):
-            return refusal(403, "the client certificate carries none of the names that are let in")
-        return None
-
-
-def _client_names(request: web.Request) -> frozenset[str]:
-    certificate = request.get_extra_info("peercert") or {}
-    return frozenset(name for _, name in certificate.get("subjectAltName", ()))
-
-
-def refusal(status: int, message: str, headers: dict[str, str] | None = None) -> web.Response:
-    """Make an error of the API: `{"error": "one sentence"}`."""
-    body = msgspec.json.encode({"error": message})
-    return web.Response(status=status, body=body, content_type="application/json", charset="utf-8", headers=headers)

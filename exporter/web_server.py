@@ -6,6 +6,7 @@ What comes in: the answers, an address, perhaps a web config. What goes out: a s
 
 import asyncio
 import errno
+import logging
 import socket
 from pathlib import Path
 from types import TracebackType
@@ -13,12 +14,12 @@ from typing import Self
 
 import structlog
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 
 from exporter.config import ConfigError
 from exporter.config.reload import POLL, settled
 from exporter.config.values import ListenAddress
-from exporter.web import Answers, application
-from exporter.web_auth import Gate
+from exporter.web import Answers, Gate, application
 from exporter.web_config import Security, contents, load_security
 
 BACKLOG = 128
@@ -49,7 +50,11 @@ class Server:
         self._poll = poll
         self._gate = Gate()
         self._runner = web.AppRunner(
-            application(answers, self._gate), access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN
+            application(answers, self._gate),
+            access_log=None,
+            logger=_logger(),
+            handle_signals=False,
+            shutdown_timeout=SHUTDOWN,
         )
         self._socket: socket.socket | None = None
         self._site: web.SockSite | None = None
@@ -146,3 +151,20 @@ def _remedy(error: OSError) -> str:
             return f"Ports below 1024 need the capability NET_BIND_SERVICE; {where} to a higher port."
         case _:
             return f"The host must be an address of this machine; {where} to one, or to :9478 for all."
+
+
+class _Told(logging.Handler):
+    """What aiohttp logs, in our words: a bug of ours is an error, what somebody sent that is no HTTP is not."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, HttpProcessingError):
+            log.debug("web.no_http", reason=error.message)
+        else:
+            log.error("web.failed", reason=record.getMessage(), exc_info=error)
+
+
+def _logger() -> logging.Logger:
+    logger = logging.Logger("exporter.web")  # noqa: LOG001  (ours alone: the process-wide one is somebody else's)
+    logger.addHandler(_Told())
+    return logger

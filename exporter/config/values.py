@@ -8,6 +8,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from exporter.quantities import parse_duration
+
 
 class Duration(float):
     """Seconds, written as "5s", "500ms" or "1m30s". It remembers nothing else: it is a float."""
@@ -37,15 +39,6 @@ class ListenAddress(str):
 
 _ADDRESS = re.compile(r"(?P<host>|[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9_.-]+)?\]):(?P<port>\d{1,5})", re.ASCII)
 _HIGHEST_PORT = 65535
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h))+", re.ASCII)
-_PART = re.compile(r"([\d.]+)(ms|s|m|h)", re.ASCII)
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-
-
-def _seconds(text: str) -> float:
-    if not _DURATION.fullmatch(text):
-        raise ValueError("not a duration")
-    return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
 
 
 def decode(kind: type[Any], value: object) -> object:
@@ -53,7 +46,7 @@ def decode(kind: type[Any], value: object) -> object:
     if not isinstance(value, str) or not value or "\0" in value:
         raise ValueError("not text")
     if kind is Duration:
-        return Duration(_seconds(value))
+        return Duration(parse_duration(value))
     if kind is ListenAddress:
         match = _ADDRESS.fullmatch(value)
         if match is None or int(match["port"]) > _HIGHEST_PORT:

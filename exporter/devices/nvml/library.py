@@ -16,6 +16,7 @@ from typing import Any, NewType
 
 import pynvml
 
+from exporter.devices import DeviceError
 from exporter.devices.nvml.errors import NvmlError, VersionError, meaning
 
 Handle = NewType("Handle", object)
@@ -60,7 +61,7 @@ class Library:
         """Shut down, whatever the driver says to that. The library stays loaded: pynvml never unloads it."""
         try:
             self._call("nvmlShutdown")
-        except NvmlError:
+        except (NvmlError, DeviceError):
             return
 
     def has(self, function: str) -> bool:

@@ -22,7 +22,4 @@ def read_memory(library: Library, handle: Handle) -> Memory | None:
             (total, free), reserved = library.memory_v1(handle), 0
     except UnsupportedError:
         return None
-    if reserved > total - free:
-        # Then total is what is left for applications, and taking reserved off again would hide real use.
-        reserved = 0
     return Memory(total, free, reserved)

@@ -112,7 +112,7 @@ class NvmlSource:
 
     def _watch_access(self, sample: DevicesSample) -> None:
         if not _without_access(sample):
-            self._had_access = self._had_access or bool(sample.samples)
+            self._had_access = True
             self._rounds_without_access = 0
             return
         self._rounds_without_access += 1

@@ -84,7 +84,7 @@ class DriverThread:
 
     async def close(self, last: Callable[[], None], within: float) -> None:
         """Run `last` if the driver lets us, then end the thread; after `within` seconds leave it to itself."""
-        if self._thread is not None:
+        if self._thread is not None and not self._closed:
             with contextlib.suppress(DriverHungError, TimeoutError):
                 async with asyncio.timeout(within):
                     await self.run(last)

@@ -44,7 +44,8 @@ def read_process_utilization(library: Library, handle: Handle, cursor: int, now:
     """
     Read what came after `cursor`. Both are microseconds since the epoch; a cursor of 0 reads the whole buffer.
 
-    A cursor never lies in the future: a clock that was set back, or one wild timestamp, would else silence a GPU.
+    A cursor in the future is taken back to now: a clock that was set back, or one wild timestamp, would else silence
+    the GPU.
     """
     cursor = min(cursor, now)
     try:
@@ -53,8 +54,7 @@ def read_process_utilization(library: Library, handle: Handle, cursor: int, now:
         return ProcessReading((), 0, cursor)
     except UnsupportedError:
         return ProcessReading(None, 0, cursor)
-    reading = summarize(entries, cursor)
-    return ProcessReading(reading.processes, reading.dropped, min(reading.cursor, now))
+    return summarize(entries, cursor)
 
 
 def summarize(entries: Iterable[Entry], cursor: int) -> ProcessReading:

@@ -1,0 +1,64 @@
+"""
+Whether the driver's process numbers are those of this `/proc`.
+
+What comes in: where `/proc` is mounted. What goes out: None where it is proven, else a `Fault` that says what to do.
+
+The law: proven, not assumed. The driver speaks in numbers of its caller's PID namespace (since 535.113; before, of the
+initial one) and leaves out who is not visible there; a mounted `/proc` speaks in those of the mount. They are the same
+for sure where both are the initial namespace. `NSpid:` proves nothing: it counts from the mount inwards.
+"""
+
+from pathlib import Path
+
+from exporter.model import Fault
+
+INITIAL = "pid:[4026531836]"
+"""The kernel's constant for the initial PID namespace, PROC_PID_INIT_INO of include/linux/proc_ns.h."""
+
+
+def proc_root(host_root: Path) -> Path:
+    """Choose the `/proc` to read: the host's, where it is mounted below `host_root`, else our own."""
+    below = host_root / "proc"
+    return below if _shows_us(below) else Path("/proc")
+
+
+def unproven(root: Path, own: Path, *, trusted: bool) -> Fault | None:
+    """
+    Say what is missing from the proof that `root` and the driver number processes alike; None if nothing is.
+
+    Args:
+        root: the `/proc` that is read.
+        own: our own `/proc`, which knows in what namespace the driver sees us.
+        trusted: an operator's word in place of the proof, for nested nodes. It does not stand for a missing `/proc`,
+            where each process would look dead.
+
+    """
+    if not _shows_us(root):
+        return _fault(root, f"{root} shows no processes: mount the host's /proc there, or set node.host_root")
+    if trusted:
+        return None
+    for proc in dict.fromkeys((root, own)):
+        namespace = proc / "self/ns/pid"
+        try:
+            found = str(namespace.readlink())
+        except OSError as error:
+            found = f"not readable ({error.strerror})"
+        if found != INITIAL:
+            return _fault(
+                root,
+                f"{namespace} is {found}, not {INITIAL}, so no number of a process can be believed: "
+                "set hostPID: true; on a nested node that has it (kind, sysbox) set node.trust_pid_namespace",
+            )
+    return None
+
+
+def _shows_us(proc: Path) -> bool:
+    try:
+        (proc / "self/stat").stat()
+    except OSError:
+        return False
+    return True
+
+
+def _fault(root: Path, message: str) -> Fault:
+    return Fault("host", "pid_domain_unproven", message, subject=str(root))
