@@ -5,7 +5,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-FAST := not containers and not cluster and not prometheus and not browser
+FAST := not daemon and not containers and not cluster and not prometheus and not browser
 
 .PHONY: help demo check test cluster bench golden docs lock clean
 

@@ -86,9 +86,8 @@ async def open_sources(config: Config, clock: Clock) -> Sources:
     if config.devices == "simulated":
         node = SimulatedNode(clock.time, started_at=clock.time())
         return Sources(node.devices, node.host, node.inventory)
-    inventory = FileInventory(config.names.file) if config.names.file else NoNames()
     host = ProcFs(proc_root(config.node.host_root), trusted=config.node.trust_pid_namespace)
-    return Sources(await NvmlSource.open(clock=clock.time, monotonic=clock.monotonic), host, inventory)
+    return Sources(await NvmlSource.open(clock=clock.time, monotonic=clock.monotonic), host, _names(config))
 
 
 async def _render(latest: Latest, exposition: Exposition, answers: Answers) -> None:
@@ -108,10 +107,14 @@ async def _reload(arguments: Arguments, config: Config, sampler: Sampler) -> Non
             continue
         sampler.standing = ()
         sampler.beat = _beat(change.config)
-        if change.config.names.file and isinstance(sampler.inventory, (FileInventory, NoNames)):
-            sampler.inventory = FileInventory(change.config.names.file)
+        if "names.file" in change.applied and change.config.devices != "simulated":
+            sampler.inventory = _names(change.config)
         logs.configure(change.config.log.level, change.config.log.format)
         log.info("config.reloaded", message=change.message)
+
+
+def _names(config: Config) -> InventorySource:
+    return FileInventory(config.names.file) if config.names.file else NoNames()
 
 
 def _beat(config: Config) -> Beat:

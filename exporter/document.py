@@ -83,6 +83,7 @@ def document(snapshot: Snapshot, tally: Tally, *, age: float, interval: float, p
             "incomplete": tally.incomplete,
             "clamped": tally.clamped,
             "dropped_utilization": tally.dropped_utilization,
+            "capped_utilization": tally.capped_utilization,
         },
     }
 

@@ -104,6 +104,8 @@ def join(
         pods=inventory.pods,
         allocations=inventory.allocations,
         processes=processes,
+        utilization_dropped=sum(a.attributed.sample.dropped_utilization for a in accounts.values()),
+        utilization_capped=sum(a.capped for a in accounts.values()),
         names_live=inventory.live,
         faults=tuple(found),
     )

@@ -24,7 +24,8 @@ class Tally:
         rounds: rounds begun; failed ones (an exception of ours, a bug) are in `failures`, too.
         incomplete: reason to number of rounds that had such a fault.
         clamped: rounds in which the process lists exceeded the device's use by less than the tolerance.
-        dropped_utilization: samples of the driver that claimed more than 100 %.
+        dropped_utilization: samples of the driver that claimed more than 100 % for one process.
+        capped_utilization: containers whose samples added up to more than 100 %, and were cut there.
         duration_counts: rounds by duration, one per bucket of `DURATION_BUCKETS` and one above; not cumulated.
 
     """
@@ -34,6 +35,7 @@ class Tally:
     incomplete: Mapping[str, int] = field(default_factory=dict)
     clamped: int = 0
     dropped_utilization: int = 0
+    capped_utilization: int = 0
     duration_sum: float = 0.0
     duration_counts: tuple[int, ...] = (0,) * (len(DURATION_BUCKETS) + 1)
 
@@ -49,6 +51,8 @@ class Tally:
             rounds=self.rounds + 1,
             incomplete=incomplete,
             clamped=self.clamped + any(device.account.clamped for device in snapshot.devices),
+            dropped_utilization=self.dropped_utilization + snapshot.utilization_dropped,
+            capped_utilization=self.capped_utilization + snapshot.utilization_capped,
             duration_sum=self.duration_sum + snapshot.duration,
             duration_counts=tuple(counts),
         )

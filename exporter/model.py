@@ -107,6 +107,8 @@ class Gpu:
     utilization: Utilization = Utilization()
     health: Health = Health()
     instances: tuple[GpuInstance, ...] = ()
+    minor: int | None = None
+    """Of /dev/nvidia<minor>: GKE and DRA name a GPU by it. Mostly, but not always, the same as the index."""
 
     def leaves(self) -> tuple[tuple[DeviceKey, Memory | None, Utilization], ...]:
         """Name the leaf devices of this GPU, each with its memory and utilization."""
@@ -395,6 +397,8 @@ class Snapshot:
         duration: seconds that the round took.
         gpus_present: every GPU that the driver counts (uuid to index); `gpus` are those which answered.
         processes: how many entries of the driver's lists went where.
+        utilization_dropped: samples dropped because the driver claimed more than 100 % for one process.
+        utilization_capped: containers whose processes' samples added up to more than 100 %, and were cut there.
         faults: what could not be asked; the round is complete when none of them says otherwise.
 
     """
@@ -411,6 +415,8 @@ class Snapshot:
     pods: Mapping[PodUid, Pod] = field(default_factory=dict)
     allocations: tuple[Allocation, ...] = ()
     processes: Mapping[Attribution, int] = field(default_factory=dict)
+    utilization_dropped: int = 0
+    utilization_capped: int = 0
     sources_up: Mapping[str, bool] = field(default_factory=dict)
     pid_domain_proven: bool = False
     names_live: bool = False

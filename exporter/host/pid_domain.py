@@ -19,7 +19,7 @@ INITIAL = "pid:[4026531836]"
 def proc_root(host_root: Path) -> Path:
     """Choose the `/proc` to read: the host's, where it is mounted below `host_root`, else our own."""
     below = host_root / "proc"
-    return below if _shows_us(below) else Path("/proc")
+    return below if _shows(below, "self") is None else Path("/proc")
 
 
 def unproven(root: Path, own: Path, *, trusted: bool) -> Fault | None:
@@ -29,12 +29,16 @@ def unproven(root: Path, own: Path, *, trusted: bool) -> Fault | None:
     Args:
         root: the `/proc` that is read.
         own: our own `/proc`, which knows in what namespace the driver sees us.
-        trusted: an operator's word in place of the proof, for nested nodes. It does not stand for a missing `/proc`,
-            where each process would look dead.
+        trusted: an operator's word in place of the proof, for nested nodes. It does not stand for a `/proc` that is
+            missing or mounted with hidepid=2, where each process would look dead.
 
     """
-    if not _shows_us(root):
-        return _fault(root, f"{root} shows no processes: mount the host's /proc there, or set node.host_root")
+    if why := _shows(root, "self"):
+        return _fault(
+            root, f"{root} shows no processes ({why}): mount the host's /proc, and set node.host_root to where"
+        )
+    if why := _shows(root, "1"):
+        return _fault(root, f"{root} hides the processes of others ({why}): mount it without hidepid, or run as root")
     if trusted:
         return None
     for proc in dict.fromkeys((root, own)):
@@ -52,12 +56,13 @@ def unproven(root: Path, own: Path, *, trusted: bool) -> Fault | None:
     return None
 
 
-def _shows_us(proc: Path) -> bool:
+def _shows(proc: Path, pid: str) -> str | None:
+    """Say why a process is not shown, None if it is. Each namespace has a number 1."""
     try:
-        (proc / "self/stat").stat()
-    except OSError:
-        return False
-    return True
+        (proc / pid / "stat").stat()
+    except OSError as error:
+        return error.strerror
+    return None
 
 
 def _fault(root: Path, message: str) -> Fault:

@@ -6,9 +6,8 @@ Read the difference before committing it: each changed line is a promise changed
 
 from pathlib import Path
 
-from golden.everything import golden_page
-
 from exporter.metrics.reference import page
+from golden.everything import golden_page
 
 if __name__ == "__main__":
     here = Path(__file__).parent

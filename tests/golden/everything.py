@@ -6,7 +6,6 @@ not know the memory of one process; GPU 3 is counted by the driver and does not 
 """
 
 from builders import GIB, MIB, allocation, device, fault, gpu, gpu_uuid, leaf, memory, pod, snapshot, subject, usage
-
 from exporter.latest import Latest, Tally
 from exporter.metrics.exposition import Exposition
 from exporter.model import Attribution, GpuInstance, Health, Sharing, Snapshot, Utilization

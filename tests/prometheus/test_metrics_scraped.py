@@ -15,6 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+
 from cluster.processes import Processes, free_port
 from golden.everything import golden_page
 

@@ -1,15 +1,20 @@
 """What the driver's failures do: which GPU, which round, and when the daemon has to end."""
 
+import threading
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
-from driver.node import FakeNode, FakeProcess, GiB, gpus
 
+from driver.node import FakeNode, FakeProcess, GiB, gpus, until
 from exporter.devices import DeviceError, DriverAccessLostError, DriverReplacedError
+from exporter.model import GpuUuid
+from sources.nvml import Open, Program
 
 TWO = gpus(2, processes=(FakeProcess(5, GiB),))
 FIRST, SECOND = TWO
-BOTH = {FIRST.uuid: 0, SECOND.uuid: 1}
+ONE, OTHER = GpuUuid(FIRST.uuid), GpuUuid(SECOND.uuid)
+BOTH = {ONE: 0, OTHER: 1}
 
 UNINITIALIZED, NO_PERMISSION, NOT_LOADED = 1, 4, 9
 LOST, RESET_REQUIRED, OPERATING_SYSTEM, MISMATCH, GPU_NOT_FOUND, UNKNOWN = 15, 16, 17, 18, 28, 999
@@ -25,11 +30,11 @@ class Clock:
         return self.now
 
 
-# --- one GPU -----------------------------------------------------------------------------------------------------------
+# --- one GPU ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("code", [LOST, RESET_REQUIRED])
-async def test_one_lost_gpu_leaves_the_others_working(fake_node: FakeNode, nvml, code: int):
+async def test_one_lost_gpu_leaves_the_others_working(fake_node: FakeNode, nvml: Open, code: int) -> None:
     """A GPU off the bus is present without a sample, a fault names it, and the others are read as ever."""
     fake_node.write(TWO)
     source = await nvml()
@@ -40,14 +45,18 @@ async def test_one_lost_gpu_leaves_the_others_working(fake_node: FakeNode, nvml,
 
     assert sample.present == BOTH
     assert [gpu.gpu.uuid for gpu in sample.samples] == [SECOND.uuid]
-    assert [(fault.reason, fault.subject, fault.incomplete) for fault in sample.faults] == [("gpu_lost", FIRST.uuid, True)]
+    assert [(fault.reason, fault.subject, fault.incomplete) for fault in sample.faults] == [
+        ("gpu_lost", FIRST.uuid, True)
+    ]
 
     fake_node.clear_switch("fail.*", gpu=FIRST.uuid)
     assert len((await source.sample()).samples) == 2
 
 
-@pytest.mark.parametrize("call", ["nvmlDeviceGetMemoryInfo", "nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetPowerUsage"])
-async def test_a_gpu_may_be_lost_at_any_call(fake_node: FakeNode, nvml, call: str):
+@pytest.mark.parametrize(
+    "call", ["nvmlDeviceGetMemoryInfo", "nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetPowerUsage"]
+)
+async def test_a_gpu_may_be_lost_at_any_call(fake_node: FakeNode, nvml: Open, call: str) -> None:
     """GPU_IS_LOST in the middle of a reading makes the whole reading void: half of it is from before."""
     fake_node.write(TWO)
     fake_node.fail(call, LOST, gpu=SECOND.uuid)
@@ -58,7 +67,7 @@ async def test_a_gpu_may_be_lost_at_any_call(fake_node: FakeNode, nvml, call: st
     assert [(fault.reason, fault.subject) for fault in sample.faults] == [("gpu_lost", SECOND.uuid)]
 
 
-async def test_a_gpu_lost_from_the_start_is_told_by_its_index(fake_node: FakeNode, nvml):
+async def test_a_gpu_lost_from_the_start_is_told_by_its_index(fake_node: FakeNode, nvml: Open) -> None:
     """A GPU that never said its UUID cannot be present, but is not passed over in silence."""
     fake_node.write(TWO)
     fake_node.fail("*", LOST, gpu=SECOND.uuid)
@@ -69,7 +78,7 @@ async def test_a_gpu_lost_from_the_start_is_told_by_its_index(fake_node: FakeNod
     assert [(fault.reason, fault.subject) for fault in sample.faults] == [("gpu_lost", "index 1")]
 
 
-async def test_a_gpu_that_we_may_not_open_is_skipped(fake_node: FakeNode, nvml):
+async def test_a_gpu_that_we_may_not_open_is_skipped(fake_node: FakeNode, nvml: Open) -> None:
     """The driver counts GPUs of others, too: NO_PERMISSION skips one, says so, and leaves the round complete."""
     fake_node.write(TWO)
     fake_node.fail("nvmlDeviceGetHandleByIndex", NO_PERMISSION, gpu=FIRST.uuid)
@@ -78,10 +87,12 @@ async def test_a_gpu_that_we_may_not_open_is_skipped(fake_node: FakeNode, nvml):
 
     assert sample.present == {SECOND.uuid: 1}
     assert [gpu.gpu.index for gpu in sample.samples] == [1]
-    assert [(fault.reason, fault.subject, fault.incomplete) for fault in sample.faults] == [("no_permission", "index 0", False)]
+    assert [(fault.reason, fault.subject, fault.incomplete) for fault in sample.faults] == [
+        ("no_permission", "index 0", False)
+    ]
 
 
-async def test_a_gpu_not_found_is_looked_for_again(fake_node: FakeNode, nvml):
+async def test_a_gpu_not_found_is_looked_for_again(fake_node: FakeNode, nvml: Open) -> None:
     """GPU_NOT_FOUND on a handle means that handles are stale: the GPUs are enumerated anew in the same round."""
     fake_node.write(TWO)
     source = await nvml()
@@ -95,7 +106,7 @@ async def test_a_gpu_not_found_is_looked_for_again(fake_node: FakeNode, nvml):
     assert fake_node.calls("nvmlDeviceGetCount") == 2
 
 
-async def test_a_gpu_that_stays_unfound_is_a_fault(fake_node: FakeNode, nvml):
+async def test_a_gpu_that_stays_unfound_is_a_fault(fake_node: FakeNode, nvml: Open) -> None:
     """Looking again is done once a round; then the GPU is told as not found, and the others are there."""
     fake_node.write(TWO)
     fake_node.fail("nvmlDeviceGetMemoryInfo", GPU_NOT_FOUND, gpu=FIRST.uuid)
@@ -106,7 +117,7 @@ async def test_a_gpu_that_stays_unfound_is_a_fault(fake_node: FakeNode, nvml):
     assert [(fault.reason, fault.subject) for fault in sample.faults] == [("gpu_not_found", FIRST.uuid)]
 
 
-async def test_gpus_are_known_by_uuid_not_by_index(fake_node: FakeNode, nvml):
+async def test_gpus_are_known_by_uuid_not_by_index(fake_node: FakeNode, nvml: Open) -> None:
     """The order of indices changes: each GPU keeps its own facts, and has its new index."""
     fake_node.write([replace(FIRST, name="A"), replace(SECOND, name="B")])
     source = await nvml()
@@ -122,7 +133,7 @@ async def test_gpus_are_known_by_uuid_not_by_index(fake_node: FakeNode, nvml):
     }
 
 
-async def test_a_gpu_that_was_taken_out_is_gone(fake_node: FakeNode, nvml):
+async def test_a_gpu_that_was_taken_out_is_gone(fake_node: FakeNode, nvml: Open) -> None:
     """A GPU that the driver no longer counts is not present, and is no fault."""
     fake_node.write(TWO)
     source = await nvml()
@@ -135,24 +146,24 @@ async def test_a_gpu_that_was_taken_out_is_gone(fake_node: FakeNode, nvml):
     assert sample.faults == ()
 
 
-async def test_only_the_gpus_that_were_asked_for_are_read(fake_node: FakeNode, nvml):
+async def test_only_the_gpus_that_were_asked_for_are_read(fake_node: FakeNode, nvml: Open) -> None:
     """An early round re-reads some GPUs; the others are present, and are not stalled."""
     fake_node.write(TWO)
     source = await nvml()
     fake_node.reset_calls()
 
-    sample = await source.sample({SECOND.uuid})
+    sample = await source.sample({OTHER})
 
     assert sample.present == BOTH
     assert [gpu.gpu.uuid for gpu in sample.samples] == [SECOND.uuid]
     assert fake_node.calls("nvmlDeviceGetComputeRunningProcesses") == 1
 
 
-# --- the driver --------------------------------------------------------------------------------------------------------
+# --- the driver -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("code", [UNINITIALIZED, NOT_LOADED])
-async def test_a_driver_that_is_gone_comes_back(fake_node: FakeNode, nvml, code: int):
+async def test_a_driver_that_is_gone_comes_back(fake_node: FakeNode, nvml: Open, code: int) -> None:
     """An unloaded driver costs its rounds; its GPUs stay known, and it is initialised again when it is back."""
     fake_node.write(TWO)
     source = await nvml()
@@ -171,7 +182,7 @@ async def test_a_driver_that_is_gone_comes_back(fake_node: FakeNode, nvml, code:
     assert fake_node.calls("nvmlInitWithFlags") == 1
 
 
-async def test_initialisation_is_tried_ever_less_often(fake_node: FakeNode, nvml):
+async def test_initialisation_is_tried_ever_less_often(fake_node: FakeNode, nvml: Open) -> None:
     """While the driver stays away each round has the fault, but the attempts thin out: 1, 2, 4 … 60 s apart."""
     fake_node.write(TWO)
     clock = Clock()
@@ -190,10 +201,19 @@ async def test_initialisation_is_tried_ever_less_often(fake_node: FakeNode, nvml
             attempts.append(clock.now - 1000)
         clock.now += 1
 
-    assert [later - earlier for earlier, later in zip(attempts, attempts[1:], strict=False)][:8] == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert [later - earlier for earlier, later in pairwise(attempts)][:8] == [
+        1,
+        2,
+        4,
+        8,
+        16,
+        32,
+        60,
+        60,
+    ]
 
 
-async def test_a_driver_that_was_replaced_ends_the_source(fake_node: FakeNode, nvml):
+async def test_a_driver_that_was_replaced_ends_the_source(fake_node: FakeNode, nvml: Open) -> None:
     """After an upgrade under us only a new process can load the new library."""
     fake_node.write(TWO)
     source = await nvml()
@@ -203,11 +223,11 @@ async def test_a_driver_that_was_replaced_ends_the_source(fake_node: FakeNode, n
     with pytest.raises(DriverReplacedError, match="start the daemon anew"):
         await source.sample()
     with pytest.raises(DriverReplacedError):
-        await source.memory({FIRST.uuid})
+        await source.memory({ONE})
 
 
 @pytest.mark.parametrize("code", [OPERATING_SYSTEM, UNKNOWN])
-async def test_lost_access_ends_the_source_when_it_persists(fake_node: FakeNode, nvml, code: int):
+async def test_lost_access_ends_the_source_when_it_persists(fake_node: FakeNode, nvml: Open, code: int) -> None:
     """All GPUs refuse in three full rounds, though they answered before: a new container gets its files back."""
     fake_node.write(TWO)
     source = await nvml()
@@ -218,12 +238,12 @@ async def test_lost_access_ends_the_source_when_it_persists(fake_node: FakeNode,
     for _ in range(2):
         sample = await source.sample()
         assert {(fault.reason, fault.subject) for fault in sample.faults} == {("access_lost", uuid) for uuid in BOTH}
-        await source.sample({FIRST.uuid})  # an early round is no evidence
+        await source.sample({ONE})  # an early round is no evidence
     with pytest.raises(DriverAccessLostError, match="start it anew"):
         await source.sample()
 
 
-async def test_lost_access_to_the_process_lists_is_lost_access(fake_node: FakeNode, nvml):
+async def test_lost_access_to_the_process_lists_is_lost_access(fake_node: FakeNode, nvml: Open) -> None:
     """Memory may still be read through files that are open, while each list needs a new one."""
     fake_node.write(TWO)
     source = await nvml()
@@ -236,7 +256,7 @@ async def test_lost_access_to_the_process_lists_is_lost_access(fake_node: FakeNo
         await source.sample()
 
 
-async def test_one_gpu_without_access_ends_nothing(fake_node: FakeNode, nvml):
+async def test_one_gpu_without_access_ends_nothing(fake_node: FakeNode, nvml: Open) -> None:
     """While one GPU answers, access is not lost."""
     fake_node.write(TWO)
     source = await nvml()
@@ -247,7 +267,7 @@ async def test_one_gpu_without_access_ends_nothing(fake_node: FakeNode, nvml):
         assert [gpu.gpu.uuid for gpu in (await source.sample()).samples] == [SECOND.uuid]
 
 
-async def test_access_that_comes_back_starts_the_count_anew(fake_node: FakeNode, nvml):
+async def test_access_that_comes_back_starts_the_count_anew(fake_node: FakeNode, nvml: Open) -> None:
     """Two bad rounds, a good one, two bad ones: nothing persisted."""
     fake_node.write(TWO)
     source = await nvml()
@@ -260,7 +280,7 @@ async def test_access_that_comes_back_starts_the_count_anew(fake_node: FakeNode,
         assert all(gpu.gpu.memory for gpu in (await source.sample()).samples)
 
 
-async def test_access_that_never_was_is_not_lost(fake_node: FakeNode, nvml):
+async def test_access_that_never_was_is_not_lost(fake_node: FakeNode, nvml: Open) -> None:
     """Where no GPU ever answered, ending would only begin a loop of restarts: the faults stay."""
     fake_node.write(TWO)
     fake_node.fail("nvmlDeviceGetComputeRunningProcesses", UNKNOWN)
@@ -270,7 +290,7 @@ async def test_access_that_never_was_is_not_lost(fake_node: FakeNode, nvml):
         assert {fault.reason for gpu in (await source.sample()).samples for fault in gpu.faults} == {"access_lost"}
 
 
-async def test_access_lost_at_initialisation_counts(fake_node: FakeNode, nvml):
+async def test_access_lost_at_initialisation_counts(fake_node: FakeNode, nvml: Open) -> None:
     """A driver that went away and answers "Unknown Error" to each initialisation has locked us out."""
     fake_node.write(TWO)
     source = await nvml()
@@ -285,7 +305,7 @@ async def test_access_lost_at_initialisation_counts(fake_node: FakeNode, nvml):
         await source.sample()
 
 
-# --- at the start ------------------------------------------------------------------------------------------------------
+# --- at the start -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -299,7 +319,9 @@ async def test_access_lost_at_initialisation_counts(fake_node: FakeNode, nvml):
         (20, DeviceError, "nvidia-smi"),
     ],
 )
-async def test_a_driver_that_cannot_be_used_says_what_to_do(fake_node: FakeNode, nvml, code: int, kind: type, advice: str):
+async def test_a_driver_that_cannot_be_used_says_what_to_do(
+    fake_node: FakeNode, nvml: Open, code: int, kind: type[DeviceError], advice: str
+) -> None:
     """At the start a failure ends the daemon, with advice that an operator can follow."""
     fake_node.write(TWO)
     fake_node.fail("nvmlInit", code)
@@ -307,9 +329,10 @@ async def test_a_driver_that_cannot_be_used_says_what_to_do(fake_node: FakeNode,
     with pytest.raises(DeviceError, match=advice) as caught:
         await nvml()
     assert type(caught.value) is kind
+    until(lambda: "nvml" not in {thread.name for thread in threading.enumerate()}, "the driver thread to end")
 
 
-def test_a_node_without_the_library_says_what_to_do(program):
+def test_a_node_without_the_library_says_what_to_do(program: Program) -> None:
     """No libnvidia-ml.so.1: the message says where it should come from."""
     done = program(
         """
@@ -328,7 +351,7 @@ except DeviceError as error:
     assert "runtimeClassName: nvidia" in done.stdout
 
 
-async def test_a_node_without_gpus_is_a_node_without_gpus(fake_node: FakeNode, nvml):
+async def test_a_node_without_gpus_is_a_node_without_gpus(fake_node: FakeNode, nvml: Open) -> None:
     """A driver that counts no GPU (all given to virtual machines) answers: nothing is present, nothing is at fault."""
     fake_node.write([])
 

@@ -1,13 +1,17 @@
 """Health figures of the physical GPU: in base units, and absent where the GPU does not have them."""
 
 import pytest
+
 from driver.node import FakeNode, Variant, gpus
-
-from exporter.devices.nvml.health import THROTTLES
+from exporter.devices.nvml.errors import UnsupportedError
+from exporter.devices.nvml.figures import Figures
+from exporter.devices.nvml.health import THROTTLES, read_health
+from exporter.devices.nvml.library import Handle, Library
 from exporter.model import Health
+from sources.nvml import Open, Probe, ReadOne
 
 
-async def test_figures_are_in_base_units(fake_node: FakeNode, read_one):
+async def test_figures_are_in_base_units(fake_node: FakeNode, read_one: ReadOne) -> None:
     """Milliwatts, millijoules and megahertz become watts, joules and hertz."""
     fake_node.write(
         gpus(
@@ -31,7 +35,7 @@ async def test_figures_are_in_base_units(fake_node: FakeNode, read_one):
     assert health.ecc_errors == {"corrected": 3, "uncorrected": 1}
 
 
-async def test_what_a_gpu_does_not_have_is_absent(fake_node: FakeNode, read_one):
+async def test_what_a_gpu_does_not_have_is_absent(fake_node: FakeNode, read_one: ReadOne) -> None:
     """No figure that the GPU lacks appears as 0, and lacking it is no fault."""
     lacking = dict.fromkeys(
         (
@@ -47,7 +51,7 @@ async def test_what_a_gpu_does_not_have_is_absent(fake_node: FakeNode, read_one)
     assert gpu.faults == ()
 
 
-async def test_one_figure_that_is_lacking_leaves_the_others(fake_node: FakeNode, read_one):
+async def test_one_figure_that_is_lacking_leaves_the_others(fake_node: FakeNode, read_one: ReadOne) -> None:
     """A GPU without video clock and without corrected errors still tells its other clocks and errors."""
     fake_node.write(gpus(1, clock_video=None, ecc_corrected=None, ecc_uncorrected=2))
 
@@ -57,7 +61,7 @@ async def test_one_figure_that_is_lacking_leaves_the_others(fake_node: FakeNode,
     assert health.ecc_errors == {"uncorrected": 2}
 
 
-async def test_a_figure_that_fails_is_told(fake_node: FakeNode, read_one):
+async def test_a_figure_that_fails_is_told(fake_node: FakeNode, read_one: ReadOne) -> None:
     """A refused figure is absent, named in a fault, and leaves the round complete: nobody is judged by it."""
     fake_node.write(gpus(1))
     fake_node.fail("nvmlDeviceGetPowerUsage", 999)
@@ -72,21 +76,38 @@ async def test_a_figure_that_fails_is_told(fake_node: FakeNode, read_one):
 
 
 @pytest.mark.parametrize(("name", "bit"), THROTTLES.items())
-async def test_each_reason_for_low_clocks_has_its_name(fake_node: FakeNode, read_one, name: str, bit: int):
+async def test_each_reason_for_low_clocks_has_its_name(
+    fake_node: FakeNode, read_one: ReadOne, name: str, bit: int
+) -> None:
     """A bit of the driver's mask is one reason; all the others are known to be off."""
     fake_node.write(gpus(1, throttle=bit))
 
     assert (await read_one()).gpu.health.throttled == {reason: reason == name for reason in THROTTLES}
 
 
-async def test_an_idle_gpu_is_not_held_down(fake_node: FakeNode, read_one):
+async def test_an_idle_gpu_is_not_held_down(fake_node: FakeNode, read_one: ReadOne) -> None:
     """The driver's reason "gpu idle" is no throttling."""
     fake_node.write(gpus(1, throttle=0x01))
 
     assert (await read_one()).gpu.health.throttled == dict.fromkeys(THROTTLES, False)
 
 
-def test_old_drivers_call_it_throttle_reasons(fake_node: FakeNode, probe):
+def test_a_reason_that_a_gpu_cannot_tell_is_absent() -> None:
+    """Of the reasons, only those count as off that this GPU would tell if they were on."""
+
+    class TellsPowerOnly(Library):
+        def clock_limits(self, _handle: Handle) -> int:
+            return 0x04
+
+        def _call(self, function: str, *_arguments: object) -> None:
+            raise UnsupportedError(function, 3, "Not Supported")
+
+    health = read_health(TellsPowerOnly(lambda _call: None), Handle(object()), 0x04 | 0x20, Figures())
+
+    assert health == Health(throttled={"sw_power_cap": True, "sw_thermal_slowdown": False})
+
+
+def test_old_drivers_call_it_throttle_reasons(fake_node: FakeNode, probe: Probe) -> None:
     """Before R535 the same mask is had by another name."""
     fake_node.write(gpus(1, throttle=0x04))
 
@@ -96,7 +117,7 @@ def test_old_drivers_call_it_throttle_reasons(fake_node: FakeNode, probe):
     assert [name for name, on in gpu.gpu.health.throttled.items() if on] == ["sw_power_cap"]
 
 
-async def test_a_gpu_says_who_it_is(fake_node: FakeNode, read_one):
+async def test_a_gpu_says_who_it_is(fake_node: FakeNode, read_one: ReadOne) -> None:
     """Identity: UUID, index, model, PCI bus id and the version of the driver."""
     (card,) = gpus(1, name="NVIDIA H100 80GB HBM3")
     fake_node.write([card], driver="570.148.08")
@@ -107,7 +128,7 @@ async def test_a_gpu_says_who_it_is(fake_node: FakeNode, read_one):
     assert (gpu.model, gpu.pci_bus_id, gpu.driver_version) == ("NVIDIA H100 80GB HBM3", card.pci, "570.148.08")
 
 
-async def test_what_does_not_change_is_read_once(fake_node: FakeNode, nvml):
+async def test_what_does_not_change_is_read_once(fake_node: FakeNode, nvml: Open) -> None:
     """Initialisation, the model, the bus id and the driver's version are not asked for in each round."""
     fake_node.write(gpus(2))
     source = await nvml()

@@ -1,12 +1,15 @@
 """Who holds memory: three lists of several generations of the driver, as one."""
 
+from random import Random
+
 import pytest
-from driver.node import FakeNode, FakeProcess, GiB, Kind, MiB, Variant, gpus
 from hypothesis import given
 from hypothesis import strategies as st
 
+from driver.node import FakeNode, FakeProcess, GiB, Kind, MiB, Variant, gpus
 from exporter.devices.nvml.processes import NOT_AVAILABLE, merge
 from exporter.model import DeviceKey, GpuProcess, GpuUuid, ProcessKind
+from sources.nvml import Open, Probe, ReadOne
 
 COMPUTE, GRAPHICS, MPS = ProcessKind.COMPUTE, ProcessKind.GRAPHICS, ProcessKind.MPS
 GPU = DeviceKey(GpuUuid("GPU-0"))
@@ -23,7 +26,7 @@ def seen(processes: tuple[GpuProcess, ...] | None) -> dict[int, tuple[int | None
     return {process.pid: (process.memory, set(process.kinds)) for process in processes}
 
 
-async def test_a_process_in_two_lists_counts_once(fake_node: FakeNode, read_one):
+async def test_a_process_in_two_lists_counts_once(fake_node: FakeNode, read_one: ReadOne) -> None:
     """A process that uses CUDA and OpenGL is listed twice with its whole memory: it counts once, with both kinds."""
     fake_node.write(gpus(1))
     job = fake_node.spawn("alloc 0 2GiB compute+graphics")
@@ -31,14 +34,16 @@ async def test_a_process_in_two_lists_counts_once(fake_node: FakeNode, read_one)
     assert seen((await read_one()).processes) == {job.pid: (2 * GiB, {COMPUTE, GRAPHICS})}
 
 
-async def test_the_mps_list_is_read(fake_node: FakeNode, read_one):
+async def test_the_mps_list_is_read(fake_node: FakeNode, read_one: ReadOne) -> None:
     """An MPS client that only the MPS list names is found."""
-    fake_node.write(gpus(1, processes=(FakeProcess(71, GiB, (Kind.MPS,)), FakeProcess(72, GiB, (Kind.MPS, Kind.COMPUTE)))))
+    fake_node.write(
+        gpus(1, processes=(FakeProcess(71, GiB, (Kind.MPS,)), FakeProcess(72, GiB, (Kind.MPS, Kind.COMPUTE))))
+    )
 
     assert seen((await read_one()).processes) == {71: (GiB, {MPS}), 72: (GiB, {MPS, COMPUTE})}
 
 
-async def test_unknown_memory_is_not_zero(fake_node: FakeNode, read_one):
+async def test_unknown_memory_is_not_zero(fake_node: FakeNode, read_one: ReadOne) -> None:
     """Memory that the driver calls not available is None, unless another list knows it."""
     fake_node.write(
         gpus(
@@ -52,10 +57,14 @@ async def test_unknown_memory_is_not_zero(fake_node: FakeNode, read_one):
         )
     )
 
-    assert seen((await read_one()).processes) == {81: (None, {COMPUTE}), 82: (3 * GiB, {COMPUTE, GRAPHICS}), 83: (0, {COMPUTE})}
+    assert seen((await read_one()).processes) == {
+        81: (None, {COMPUTE}),
+        82: (3 * GiB, {COMPUTE, GRAPHICS}),
+        83: (0, {COMPUTE}),
+    }
 
 
-async def test_entries_without_a_pid_are_no_processes(fake_node: FakeNode, read_one):
+async def test_entries_without_a_pid_are_no_processes(fake_node: FakeNode, read_one: ReadOne) -> None:
     """Jetson Orin answers SUCCESS with zeros: nobody is pid 0."""
     fake_node.write(gpus(1, processes=(FakeProcess(0, 0), FakeProcess(9, GiB))))
 
@@ -63,7 +72,9 @@ async def test_entries_without_a_pid_are_no_processes(fake_node: FakeNode, read_
 
 
 @given(st.lists(entries), st.randoms())
-def test_merging_takes_the_maximum_whatever_the_order(listed, random):
+def test_merging_takes_the_maximum_whatever_the_order(
+    listed: list[tuple[ProcessKind, int, int]], random: Random
+) -> None:
     """For each pid the largest known value counts, and all kinds, in whatever order the lists come."""
     shuffled = list(listed)
     random.shuffle(shuffled)
@@ -81,7 +92,9 @@ def test_merging_takes_the_maximum_whatever_the_order(listed, random):
     ("variant", "version"),
     [(Variant.MODERN, "_v3"), (Variant.ABI535, "_v2"), (Variant.OLD, "_v2"), (Variant.ANCIENT, "")],
 )
-def test_every_generation_of_the_lists_is_understood(fake_node: FakeNode, probe, variant: Variant, version: str):
+def test_every_generation_of_the_lists_is_understood(
+    fake_node: FakeNode, probe: Probe, variant: Variant, version: str
+) -> None:
     """
     Each driver is asked in the newest version of the lists that it fills rightly.
 
@@ -100,7 +113,7 @@ def test_every_generation_of_the_lists_is_understood(fake_node: FakeNode, probe,
         assert asked == {f"nvmlDeviceGet{list_of_its_own}RunningProcesses{version}"}
 
 
-async def test_a_list_costs_the_driver_one_call(fake_node: FakeNode, nvml):
+async def test_a_list_costs_the_driver_one_call(fake_node: FakeNode, nvml: Open) -> None:
     """Each list is asked for once a round, not for its size and then for its data: each asking stalls applications."""
     fake_node.write(gpus(1, processes=tuple(FakeProcess(pid, MiB) for pid in range(1, 21))))
     source = await nvml()
@@ -111,7 +124,7 @@ async def test_a_list_costs_the_driver_one_call(fake_node: FakeNode, nvml):
     assert fake_node.calls("nvmlDeviceGetComputeRunningProcesses") == 1
 
 
-async def test_a_list_that_outgrows_its_room_is_read_whole(fake_node: FakeNode, nvml):
+async def test_a_list_that_outgrows_its_room_is_read_whole(fake_node: FakeNode, nvml: Open) -> None:
     """More processes than there was room for: the list is asked for again with more, and later rounds remember it."""
     fake_node.write(gpus(1, processes=tuple(FakeProcess(pid, MiB) for pid in range(1, 201))))
     source = await nvml()
@@ -125,7 +138,7 @@ async def test_a_list_that_outgrows_its_room_is_read_whole(fake_node: FakeNode, 
     assert fake_node.calls("nvmlDeviceGetComputeRunningProcesses") == 1
 
 
-async def test_a_list_that_always_outgrows_its_room_is_a_fault(fake_node: FakeNode, nvml):
+async def test_a_list_that_always_outgrows_its_room_is_a_fault(fake_node: FakeNode, nvml: Open) -> None:
     """INSUFFICIENT_SIZE is answered a bounded number of times, then the list is unknown and the round incomplete."""
     fake_node.write(gpus(1))
     fake_node.fail("nvmlDeviceGetComputeRunningProcesses", 7)
@@ -137,7 +150,7 @@ async def test_a_list_that_always_outgrows_its_room_is_a_fault(fake_node: FakeNo
     assert 1 < fake_node.calls("nvmlDeviceGetComputeRunningProcesses") < 10
 
 
-async def test_a_missing_graphics_or_mps_list_is_empty(fake_node: FakeNode, read_one):
+async def test_a_missing_graphics_or_mps_list_is_empty(fake_node: FakeNode, read_one: ReadOne) -> None:
     """A GPU without graphics list and without MPS list has nobody there, and that is no fault."""
     fake_node.write(gpus(1, processes=(FakeProcess(5, GiB),)))
     fake_node.fail("nvmlDeviceGetGraphicsRunningProcesses", 3)
@@ -149,8 +162,8 @@ async def test_a_missing_graphics_or_mps_list_is_empty(fake_node: FakeNode, read
     assert gpu.faults == ()
 
 
-async def test_without_compute_list_nobody_knows_who_is_there(fake_node: FakeNode, read_one):
-    """A GPU that has no compute list has unknown processes, not none; that will not change, so the round is complete."""
+async def test_without_compute_list_nobody_knows_who_is_there(fake_node: FakeNode, read_one: ReadOne) -> None:
+    """Without compute list, processes are unknown, not none; that will not change, so the round is complete."""
     fake_node.write(gpus(1))
     fake_node.fail("nvmlDeviceGetComputeRunningProcesses", 3)
 
@@ -161,7 +174,7 @@ async def test_without_compute_list_nobody_knows_who_is_there(fake_node: FakeNod
 
 
 @pytest.mark.parametrize("failing", ["Compute", "Graphics", "MPSCompute"])
-async def test_half_a_list_is_no_list(fake_node: FakeNode, read_one, failing: str):
+async def test_half_a_list_is_no_list(fake_node: FakeNode, read_one: ReadOne, failing: str) -> None:
     """When one of the lists fails, the GPU's processes are unknown and a fault says so; its memory is reported."""
     fake_node.write(gpus(1, other=7 * GiB, processes=(FakeProcess(5, GiB, (Kind.COMPUTE, Kind.GRAPHICS)),)))
     fake_node.fail(f"nvmlDeviceGet{failing}RunningProcesses", 10)

@@ -1,0 +1,235 @@
+"""The daemon as an operator meets it: how it starts, ends, reloads, and what it says when something is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from daemon.fixtures import StartDaemon
+from daemon.running import COMMAND, Daemon, until
+from driver.node import FakeNode, GiB, gpus
+from scraped import series
+
+pytestmark = pytest.mark.daemon
+
+
+def run(*flags: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the daemon to its end: for ends that come by themselves."""
+    return subprocess.run(
+        [str(COMMAND), "--web.listen-address", "127.0.0.1:0", *flags],
+        env={**os.environ, **(env or {})},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+@pytest.fixture
+def node(fake_node: FakeNode) -> FakeNode:
+    """Two GPUs of 40 GiB."""
+    fake_node.write(gpus(2, total=40 * GiB))
+    return fake_node
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_cleanly_on_a_signal(node: FakeNode, start_daemon: StartDaemon, number: signal.Signals) -> None:
+    """SIGTERM and Ctrl-C end it with code 0 within a second and without a traceback; the driver is let go."""
+    daemon = start_daemon()
+    daemon.snapshot()
+    code, took = daemon.stop(number)
+    assert (code, took < 1.0) == (0, True), (code, took, daemon.log)
+    assert "daemon.stopped" in daemon.lines[-1]
+    assert "Traceback" not in daemon.log
+    assert node.calls("nvmlShutdown") == 1
+
+
+def test_a_hanging_driver_delays_nothing(node: FakeNode, start_daemon: StartDaemon) -> None:
+    """While a driver call never returns, probes and metrics answer, and SIGTERM ends it within a second."""
+    daemon = start_daemon()
+    daemon.snapshot()
+    node.hang("nvmlDeviceGetComputeRunningProcesses")
+
+    def hung(snapshot: dict[str, object]) -> bool:
+        return "driver_hung" in json.dumps(snapshot["faults"])
+
+    daemon.until(hung, "the fault of the hanging call")
+    assert daemon.get("/healthz") == (200, "ok\n")
+    page = daemon.get("/metrics")[1]
+    assert series(page, "device_memory_used_bytes", "gpu") == {}, "what is not measured now is not exported"
+    assert series(page, "gpu_up", "gpu") == {("0",): 0, ("1",): 0}
+    assert series(page, "rounds_incomplete_total", "reason")[("driver_hung",)] >= 1
+    code, took = daemon.stop()
+    assert (code, took < 1.0) == (0, True), (code, took, daemon.log)
+
+
+def test_a_driver_that_comes_back_is_used_again(node: FakeNode, start_daemon: StartDaemon) -> None:
+    """When the call returns, the next rounds are complete, without a restart."""
+    daemon = start_daemon()
+    daemon.snapshot()
+    node.hang("nvmlDeviceGetMemoryInfo")
+    daemon.until(lambda s: not s["complete"], "the hang")
+    node.clear_switch("hang.nvmlDeviceGetMemoryInfo")
+    snapshot = daemon.until(lambda s: s if s["complete"] else None, "a complete round")
+    assert len(snapshot["devices"]) == 2
+    assert "sampling.fault_cleared" in daemon.log
+
+
+def test_a_driver_that_hangs_from_the_start_is_no_reason_to_end(node: FakeNode, start_daemon: StartDaemon) -> None:
+    """The daemon comes up and serves its own metrics; it is healthy and not ready; it ends on a signal."""
+    node.hang("nvmlInit")
+    daemon = start_daemon()
+    daemon.until(lambda s: not s["complete"], "the fault")
+    assert daemon.get("/healthz")[0] == 200
+    assert daemon.get("/readyz")[0] == 503
+    code, took = daemon.stop()
+    assert (code, took < 1.0) == (0, True)
+
+
+def test_a_lost_gpu_leaves_the_other_working(node: FakeNode, start_daemon: StartDaemon) -> None:
+    """The GPU that fell off the bus is down and has no figures; its neighbour goes on."""
+    daemon = start_daemon()
+    daemon.until(lambda s: s["complete"], "two good GPUs")
+    node.fail("*", 15, gpu=node.gpus[1].uuid)
+    daemon.until(lambda s: not s["complete"], "the loss")
+    page = daemon.get("/metrics")[1]
+    assert series(page, "gpu_up", "gpu") == {("0",): 1, ("1",): 0}
+    assert set(series(page, "device_memory_used_bytes", "gpu")) == {("0",)}
+    assert "gpu_lost" in daemon.log
+
+
+def test_without_a_driver_it_says_what_to_do() -> None:
+    """`auto` never falls back to a simulation: exit code 1, one sentence, no traceback."""
+    ended = run(env={"LD_LIBRARY_PATH": ""})
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("gpusteward-exporter: the NVIDIA driver cannot be used:"), ended.stderr
+    assert "Traceback" not in ended.stderr and "runtimeClassName" in ended.stderr
+
+
+def test_a_driver_replaced_under_it_ends_it(node: FakeNode, start_daemon: StartDaemon) -> None:
+    """The library cannot be exchanged in a running process: exit code 1, so that the kubelet starts a new one."""
+    daemon = start_daemon()
+    daemon.snapshot()
+    node.fail("*", 18)
+    node.fail("nvmlInit", 18)
+    assert daemon.wait() == 1, daemon.log
+    assert "upgraded under the loaded library" in daemon.lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("samplng: {interval: 5s}", "samplng"),
+        ("sampling: {interval: 5 apples}", "sampling.interval"),
+        ("sampling: {interval: 1ms}", "a duration from"),
+        ("web: {listen_address: nowhere}", "web.listen_address"),
+        ("devices: gpu", "devices"),
+        ("- a list", "expected keys with values"),
+        ("a: [", "config.yaml:1:5"),
+        ("node: {name: 3}", "node.name"),
+    ],
+)
+def test_a_bad_config_is_refused_with_its_place(tmp_path: Path, text: str, expected: str) -> None:
+    """Exit code 2, the file, the key and what was expected; nothing starts."""
+    file = tmp_path / "config.yaml"
+    file.write_text(text)
+    ended = run(f"--config={file}", "--devices=simulated" if "devices" not in text else "--log.level=info")
+    assert ended.returncode == 2
+    assert str(file) in ended.stderr and expected in ended.stderr, ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_an_unreadable_config_is_refused(tmp_path: Path) -> None:
+    """A file that is not there, and a folder in its place."""
+    for path in (tmp_path / "missing.yaml", tmp_path):
+        ended = run(f"--config={path}")
+        assert (ended.returncode, "Traceback" in ended.stderr) == (2, False), ended.stderr
+        assert str(path) in ended.stderr
+
+
+def test_unknown_flags_are_wrong_usage() -> None:
+    """Exit code 2, as for a bad config."""
+    assert run("--kill-them-all").returncode == 2
+
+
+def test_a_port_in_use_is_told() -> None:
+    """Exit code 1 and a sentence that names the address and the remedy."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        ended = run("--devices=simulated", f"--web.listen-address={address}")
+    assert ended.returncode == 1
+    assert address in ended.stderr and "--web.listen-address" in ended.stderr and "Traceback" not in ended.stderr
+
+
+def test_a_changed_config_is_applied_and_a_broken_one_changes_nothing(tmp_path: Path) -> None:
+    """Intervals change while it runs; an invalid file stays out, is told in log and snapshot, and heals."""
+    file = tmp_path / "config.yaml"
+    file.write_text("devices: simulated\nsampling: {interval: 60s}\nlog: {format: json}\n")
+    with Daemon(f"--config={file}") as daemon:
+        assert daemon.snapshot()["interval_seconds"] == 60
+        file.write_text("devices: simulated\nsampling: {interval: 200ms, fast_interval: 100ms}\nlog: {format: json}\n")
+        daemon.until(lambda s: s["interval_seconds"] == 0.2 and s["round"] > 2, "the new interval")
+        file.write_text("sampling: {interval: never}\n")
+        broken = daemon.until(lambda s: s if s["faults"] else None, "the refusal")
+        assert broken["interval_seconds"] == 0.2 and broken["complete"]
+        assert [fault["reason"] for fault in broken["faults"]] == ["config_invalid"]
+        assert "sampling.interval" in broken["faults"][0]["message"]
+        file.write_text("devices: simulated\nsampling: {interval: 300ms, fast_interval: 100ms}\nlog: {format: json}\n")
+        daemon.until(lambda s: s["interval_seconds"] == 0.3 and not s["faults"], "the mended file")
+        assert "config.refused" in daemon.log and "config.reloaded" in daemon.log
+
+
+def test_a_broken_names_file_keeps_the_last_good_names(
+    node: FakeNode, start_daemon: StartDaemon, tmp_path: Path
+) -> None:
+    """Names stay from the last good file, marked as not live; the fault names the place in the file."""
+    names = tmp_path / "names.yaml"
+    names.write_text(
+        json.dumps([{"namespace": "a", "pod": "p", "pod_uid": "u", "container": "c", "container_id": "0" * 64}])
+    )
+    daemon = start_daemon(f"--names.file={names}")
+    daemon.until(lambda s: s["names_live"], "live names")
+    names.write_text('[{"namespace": "a", "pood": "p"}]')
+    snapshot = daemon.until(lambda s: s if not s["names_live"] else None, "the broken file")
+    assert snapshot["complete"], "the last good names are still known"
+    assert "names_invalid" in json.dumps(snapshot["faults"]) and "pood" in json.dumps(snapshot["faults"])
+    names.unlink()
+    daemon.until(lambda s: "names_unreadable" in json.dumps(s["faults"]), "the missing file")
+
+
+def test_the_page_is_clean_and_complete_on_the_simulated_node() -> None:
+    """The demo: ready at once, law 2 on each device, and a node page."""
+    with Daemon("--devices=simulated", "--log.format=json") as daemon:
+        snapshot = daemon.snapshot()
+        assert snapshot["complete"] and daemon.get("/readyz")[0] == 200
+        for device in snapshot["devices"]:
+            parts = [device[f"memory_{part}_bytes"] for part in ("attributed", "ghost", "host", "unattributed")]
+            assert sum(parts) == device["memory_used_bytes"], device
+        assert "<title>" in daemon.get("/")[1]
+
+
+def test_its_imports_have_no_side_effects() -> None:
+    """Importing the daemon starts no thread, opens no driver and writes nothing."""
+    code = (
+        "import threading, exporter.__main__; "
+        "print(threading.active_count(), [m for m in ('exporter.devices.nvml',) if m in __import__('sys').modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("1 ['exporter.devices.nvml']\n", "")
+
+
+def test_it_is_healthy_while_rounds_fail(node: FakeNode, start_daemon: StartDaemon) -> None:
+    """A driver that answers garbage costs rounds, not the daemon."""
+    daemon = start_daemon()
+    daemon.snapshot()
+    node.fail("nvmlDeviceGetMemoryInfo", 999, times=3)
+    until(lambda: not node.switched("fail.nvmlDeviceGetMemoryInfo"), "the failing calls", daemon)
+    daemon.until(lambda s: s["complete"], "a complete round after them")
+    assert daemon.process.poll() is None

@@ -1,0 +1,175 @@
+"""The node page: self-contained, closed to what tries to be markup, and drawn by a real browser."""
+
+import asyncio
+import base64
+import hashlib
+import html
+import re
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from builders import GIB, device, gpu, memory, snapshot
+from exporter.document import document
+from exporter.latest import Tally
+from exporter.model import Snapshot
+from exporter.page import node_page
+from serving.node import MARKUP, busy, serving
+
+LARGEST = 20 * 1024
+
+
+def test_the_page_is_small_and_brings_all_it_needs() -> None:
+    """No request leaves the node: no foreign address, no file besides our own two."""
+    text = node_page().body.decode()
+    assert len(node_page().body) < LARGEST
+    assert set(re.findall(r"https?://[^'\"\s]*", text)) == {"http://www.w3.org/2000/svg"}
+    assert set(re.findall(r"(?:src|href)=\"(?!data:)([^\"]*)\"", text)) == {"metrics", "api/v1/snapshot"}
+
+
+def test_nothing_in_the_page_turns_text_into_markup() -> None:
+    """Names from Kubernetes enter as text only."""
+    text = node_page().body.decode()
+    for way in (
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        'setAttribute("on',
+        'style="',
+    ):
+        assert way not in text
+
+
+def test_the_policy_allows_this_script_and_style_alone() -> None:
+    """The hashes in the policy are those of the one style and the one script; nothing else is allowed to run."""
+    page = node_page()
+    for kind in ("style", "script"):
+        inline = re.findall(rf"<{kind}>(.*?)</{kind}>", page.body.decode(), re.DOTALL)
+        assert len(inline) == 1
+        digest = base64.b64encode(hashlib.sha256(inline[0].encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}';" in page.policy
+    assert page.policy.startswith("default-src 'none';")
+    assert "unsafe" not in page.policy
+
+
+async def drawn(folder: Path, *snapshots: Snapshot, age: float = 0.0) -> tuple[str, str]:
+    """Let Chromium draw the page of a served node; return the document as it stands then, and the browser's console."""
+    async with serving(*snapshots, age=age) as (server, _):
+        return await browsed(folder, server.url)
+
+
+async def browsed(folder: Path, url: str) -> tuple[str, str]:
+    browser = shutil.which("chromium")
+    assert browser is not None, "install Debian's package chromium"
+    async with asyncio.timeout(60):
+        process = await asyncio.create_subprocess_exec(
+            browser,
+            *("--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}"),
+            *("--virtual-time-budget=3000", "--enable-logging=stderr", "--dump-dom", f"{url}/"),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await process.communicate()
+    return out.decode(), "\n".join(line for line in err.decode().splitlines() if "CONSOLE" in line)
+
+
+def words(drawing: str) -> str:
+    """Take what a person reads out of a document."""
+    body = re.sub(r"<(script|style|noscript)>.*?</\1>", "", drawing, flags=re.DOTALL)
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", body)))
+
+
+@pytest.mark.browser
+async def test_the_node_is_drawn(tmp_path: Path) -> None:
+    """GPUs, instances, containers, what nobody explains, and the faults stand there in words, not only in colours."""
+    drawing, console = await drawn(tmp_path, busy())
+    text = words(drawing)
+    assert console == ""
+    for said in (
+        "gpu-node-1 incomplete, ",
+        "devices GPU 4 fell off the bus (GPU 4)",
+        "names names are remembered ones",
+        "GPU 0 NVIDIA H100 80GB HBM3 62.0 GiB of 80.0 GiB · 78 %",
+        "time-slicing × 4 busy 93 % SM 71 % 412 W 61 °C throttled: sw_power_cap ECC uncorrected: 2",  # noqa: RUF001
+        "MPS × 10",  # noqa: RUF001
+        "3g.40gb · instance 2 31.0 GiB of 40.0 GiB · 78 %",
+        "ghosts 6.0 GiB",
+        "host processes 2.0 GiB",
+        "unattributed 3.0 GiB",
+        "used, not attributed this round 20.0 GiB",
+        "did not answer",
+        "research/llama-0 / main GPU 0 30.0 GiB 34.0 GiB 55 % 2",
+        "notebooks/anna / sidecar GPU 0 3.0 GiB unknown unknown 1",
+        "notebooks/idle / main GPU 2 · 1g.10gb · 9 no process",
+        "gpusteward-test 1.2.3",
+    ):
+        assert said in text
+    assert "bystander" not in text
+    assert 'aria-label="62.0 GiB of 80.0 GiB used: notebooks/anna/main 18.0 GiB, ' in drawing
+
+
+@pytest.mark.browser
+async def test_a_name_that_tries_to_be_markup_is_shown_as_text(tmp_path: Path) -> None:
+    """A pod may be called anything; no element comes of it, and the browser has nothing to block."""
+    drawing, console = await drawn(tmp_path, busy())
+    assert html.escape(f"<script>/{MARKUP}", quote=False) in drawing
+    assert "<img" not in drawing
+    assert drawing.count("<script>") == 1
+    assert console == ""
+
+
+@pytest.mark.browser
+async def test_an_old_round_is_marked(tmp_path: Path) -> None:
+    """What may be gone must not look alive."""
+    drawing, _ = await drawn(tmp_path, busy(), age=400.0)
+    assert "stale, 7 min old" in words(drawing)
+    assert "The newest round is 7 min old. What is shown may be gone." in words(drawing)
+    assert '<main class="old">' in drawing
+
+
+@pytest.mark.browser
+async def test_before_the_first_round_the_page_waits(tmp_path: Path) -> None:
+    """The page says what it waits for, and draws nothing that it does not know."""
+    drawing, _ = await drawn(tmp_path)
+    assert "waiting for the first answer" in words(drawing)
+    assert "daemon no round has ended yet" in words(drawing)
+    assert '<main hidden="">' in drawing
+
+
+@pytest.mark.browser
+async def test_an_idle_node_says_so(tmp_path: Path) -> None:
+    """An empty table would leave one wondering whether the page works."""
+    drawing, _ = await drawn(tmp_path, snapshot(device(gpu(memory=memory()), attributed=0)))
+    text = words(drawing)
+    assert "live, " in text
+    assert "1 GPU · 0 containers · 0 of 80.0 GiB used" in text
+    assert "No container uses a GPU here, none was handed one." in text
+    assert re.search(r'<section class="card table" hidden="">', drawing)
+
+
+@pytest.mark.browser
+async def test_a_limit_is_shown_where_one_is_known(tmp_path: Path) -> None:
+    """The column is there as soon as one container has a limit; who is above it is told in words."""
+    facts = document(busy(), Tally(), age=0.0, interval=5.0, program="x")
+    facts["containers"][0]["memory_limit_bytes"] = 20 * GIB
+    facts["containers"][1]["memory_limit_bytes"] = 20 * GIB
+
+    async def page(_request: web.Request) -> web.Response:
+        return web.Response(body=node_page().body, content_type="text/html")
+
+    async def api(_request: web.Request) -> web.Response:
+        return web.Response(body=msgspec.json.encode(facts), content_type="application/json")
+
+    app = web.Application()
+    app.add_routes([web.get("/", page), web.get("/api/v1/snapshot", api)])
+    async with TestServer(app) as server:
+        text, _ = await browsed(tmp_path, str(server.make_url("")).rstrip("/"))
+    assert '<table class="limited">' in text
+    assert "research/llama-0 / main GPU 0 30.0 GiB 34.0 GiB 20.0 GiB exceeded 55 % 2" in words(text)
+    assert "notebooks/anna / main GPU 0 18.0 GiB unknown 20.0 GiB unknown 1" in words(text)

@@ -1,0 +1,120 @@
+"""
+Fixtures: NVML sources on a fake node. The real pynvml loads the fake driver into the process of the tests.
+
+A process can load one variant of the library only. It is the modern one here; `probe` runs a source in a process of its
+own for the others, and `program` for what ends a process.
+"""
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from driver.node import FakeNode, Variant
+from exporter.devices import DeviceError, DevicesSample
+from exporter.devices.nvml import NvmlSource
+from exporter.model import GpuSample
+
+ROOT = Path(__file__).parents[2]
+
+ONE_SAMPLE = """
+import asyncio, msgspec
+from exporter.devices.nvml import NvmlSource
+
+async def main():
+    source = await NvmlSource.open()
+    print(msgspec.json.encode(await source.sample()).decode())
+    await source.close()
+
+asyncio.run(main())
+"""
+
+Open = Callable[..., Awaitable[NvmlSource]]
+ReadOne = Callable[[], Awaitable[GpuSample]]
+Answered = Callable[[NvmlSource], Awaitable[DevicesSample]]
+Program = Callable[..., subprocess.CompletedProcess[str]]
+Probe = Callable[[Variant], DevicesSample]
+
+
+async def _answered(source: NvmlSource) -> DevicesSample:
+    async with asyncio.timeout(10):
+        while True:
+            sample = await source.sample()
+            if not any(fault.reason == "driver_hung" for fault in sample.faults):
+                return sample
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+async def nvml(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Open]:
+    """Open sources on `fake_node`; calls that a test left hanging are released, so that the thread can end."""
+    monkeypatch.setenv("FAKE_NVML_STATE", str(fake_node.folder))
+    fake_node.preload()
+    opened: list[NvmlSource] = []
+
+    async def open_source(**settings: float) -> NvmlSource:
+        opened.append(await NvmlSource.open(**settings))  # type: ignore[arg-type]
+        return opened[-1]
+
+    yield open_source
+    for switch in (fake_node.folder / "switches").iterdir():
+        switch.unlink(missing_ok=True)
+    for source in opened:
+        with contextlib.suppress(DeviceError, RuntimeError):  # ended by the driver, or closed, as the test wanted it
+            await _answered(source)
+        await source.close()
+
+
+@pytest.fixture
+def answered() -> Answered:
+    """Sample until the driver no longer hangs; TimeoutError when it still does after a while."""
+    return _answered
+
+
+@pytest.fixture
+def read_one(nvml: Open) -> ReadOne:
+    """Read the only GPU of the node once, with a fresh source that has no faults of its own to tell."""
+
+    async def read() -> GpuSample:
+        sample = await (await nvml()).sample()
+        assert sample.faults == ()
+        (gpu,) = sample.samples
+        return gpu
+
+    return read
+
+
+@pytest.fixture
+def program(fake_node: FakeNode) -> Program:
+    """Run a Python program on the exporter, in an environment that finds the fake driver (or another, if given)."""
+
+    def run(text: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", text],
+            cwd=ROOT,
+            env={**os.environ, **(fake_node.environment() if environment is None else environment)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=30,
+        )
+
+    return run
+
+
+@pytest.fixture
+def probe(fake_node: FakeNode, program: Program) -> Probe:
+    """Take one sample in a process of its own, which loads a variant of the driver's library."""
+
+    def sample(variant: Variant) -> DevicesSample:
+        done = program(ONE_SAMPLE, fake_node.environment(variant))
+        assert done.returncode == 0, done.stderr
+        return msgspec.json.decode(done.stdout, type=DevicesSample)
+
+    return sample
