@@ -51,14 +51,16 @@ class GpuAccounts:
     processes: Mapping[Attribution, int] = field(default_factory=dict)
 
 
-def account(attributed: Attributed, peaks: Peaks, allocated: Collection[tuple[Subject, DeviceKey]] = ()) -> GpuAccounts:
+def account(
+    attributed: Attributed, peaks: Peaks, allocated: Mapping[DeviceKey, Collection[Subject]] | None = None
+) -> GpuAccounts:
     """
     Close the accounts of one GPU.
 
     Args:
         attributed: the placed entries.
         peaks: the most that each container was seen with before.
-        allocated: who was handed which leaf device; a container without a process there holds 0, and that is known.
+        allocated: leaf device to who was handed it; a container without a process there holds 0, and that is known.
 
     """
     placed = attributed.placed
@@ -76,7 +78,7 @@ def account(attributed: Attributed, peaks: Peaks, allocated: Collection[tuple[Su
         accounts.append(_balance(device, memory, entries))
         # NVML's statistics are per GPU; under MIG it has none, and nothing could be said of an instance.
         utilization = attributed.sample.utilization if device.gpu_instance is None else None
-        holders = [subject for subject, held in allocated if held == device]
+        holders = (allocated or {}).get(device, ())
         for usage, cut in _usages(device, entries, holders, utilization, peaks):
             usages.append(usage)
             capped += cut

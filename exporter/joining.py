@@ -7,6 +7,7 @@ The law: names only display. Everything is joined by pod UID, container id and l
 share (the old pod terminates while the new one starts) joins nothing.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
 from exporter.accounting import GpuAccounts
@@ -27,8 +28,11 @@ from exporter.model import (
     Usage,
 )
 
+Holders = Mapping[DeviceKey, frozenset[Subject]]
+"""Leaf device to the containers that it was handed to."""
 
-def holders(inventory: Inventory) -> frozenset[tuple[Subject, DeviceKey]]:
+
+def holders(inventory: Inventory) -> Holders:
     """
     Name who was handed which leaf device, used or not.
 
@@ -41,13 +45,13 @@ def holders(inventory: Inventory) -> frozenset[tuple[Subject, DeviceKey]]:
         if known is None or (not pod.terminating, pod.created_at) > (not known.terminating, known.created_at):
             newest[pod.namespace, pod.name] = pod
     containers = {(container.pod_uid, container.name): container for container in inventory.containers}
-    found = set()
+    found: dict[DeviceKey, set[Subject]] = defaultdict(set)
     for allocation in inventory.allocations:
         meant = newest.get((allocation.namespace, allocation.pod))
         container = containers.get((meant.uid, allocation.container)) if meant else None
         if container is not None:
-            found.add((Subject(container.pod_uid, container.name, container.id), allocation.device))
-    return frozenset(found)
+            found[allocation.device].add(Subject(container.pod_uid, container.name, container.id))
+    return {device: frozenset(subjects) for device, subjects in found.items()}
 
 
 def join(
@@ -57,7 +61,6 @@ def join(
     faults: Iterable[Fault],
 ) -> Snapshot:
     """Fill `snapshot` (its round, times, node and present GPUs are set) with what the sources said."""
-    held = holders(inventory)
     devices: list[Device] = []
     usages: list[Usage] = []
     processes = dict.fromkeys(Attribution, 0)
@@ -70,11 +73,11 @@ def join(
             processes[attribution] += count
         instances = {instance.id: instance for instance in sample.gpu.instances}
         utilization = {key: ratios for key, _, ratios in sample.gpu.leaves()}
+        # Who was handed a device has a usage there, be it of 0 bytes: see accounting.
+        on_it = Counter(usage.device for usage in gpu_accounts.usages)
         for account in gpu_accounts.accounts:
             if not account.closes:
                 found.append(_not_closing(account))
-            on_it = {usage.subject for usage in gpu_accounts.usages if usage.device == account.device}
-            on_it |= {subject for subject, device in held if device == account.device}
             instance = None if account.device.gpu_instance is None else instances[account.device.gpu_instance]
             sharing, replicas = inventory.sharing.get(account.device, (_default_sharing(sample.gpu), 1))
             devices.append(
@@ -87,7 +90,7 @@ def join(
                     sharing,
                     replicas,
                     *_mig(instance),
-                    containers=None if gpu_accounts.attributed.placed is None else len(on_it),
+                    containers=None if gpu_accounts.attributed.placed is None else on_it[account.device],
                 )
             )
     return Snapshot(

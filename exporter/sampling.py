@@ -20,10 +20,10 @@ from exporter.attribution import Living, Names, Sightings, attribute, needs_livi
 from exporter.clock import Clock
 from exporter.devices import DeviceError, DeviceSource
 from exporter.host import HostSource
-from exporter.joining import holders, join
+from exporter.joining import Holders, holders, join
 from exporter.kube import InventorySource
 from exporter.latest import Latest
-from exporter.model import DeviceKey, Fault, GpuSample, GpuUuid, HostSample, Inventory, Memory, Sharing, Snapshot
+from exporter.model import DeviceKey, Fault, GpuSample, GpuUuid, HostSample, Memory, Sharing, Snapshot
 
 log = structlog.get_logger()
 
@@ -53,6 +53,14 @@ class _Held:
     sightings: dict[GpuUuid, Sightings] = field(default_factory=dict)
     peaks: dict[GpuUuid, Peaks] = field(default_factory=dict)
     present: Mapping[GpuUuid, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the inventory of one round says, indexed."""
+
+    names: Names
+    holders: Holders
 
 
 class Sampler:
@@ -104,12 +112,16 @@ class Sampler:
         self._rounds += 1
         answer = await self._devices.sample(only)
         inventory = self.inventory.inventory()
-        host, names, living = self._ask_host(answer.samples, inventory)
+        known = _Known(Names.of(inventory), holders(inventory))
         if only is None:
             self._held.accounts = {}
             self._held.present = answer.present
+        hosts = [] if answer.samples else [self._host.sample(())]
         for sample in answer.samples:
-            self._account(sample, host, names, living, inventory)
+            hosts.append(self._account(sample, known))
+            # A GPU with 128 processes takes some 5 ms: scrapes and probes are let in between.
+            await self._clock.sleep(0)
+        proven = all(host.pid_domain_proven for host in hosts)
         snapshot = join(
             Snapshot(
                 round=self._rounds,
@@ -119,32 +131,29 @@ class Sampler:
                 gpus_present=self._held.present,
                 sources_up={
                     "devices": not any(fault.incomplete and not fault.subject for fault in answer.faults),
-                    "host": host.pid_domain_proven,
+                    "host": proven,
                     "names": inventory.live,
                 },
-                pid_domain_proven=host.pid_domain_proven,
+                pid_domain_proven=proven,
             ),
             self._held.accounts,
             inventory,
-            (*self.standing, *answer.faults, *host.faults),
+            dict.fromkeys((*self.standing, *answer.faults, *(fault for host in hosts for fault in host.faults))),
         )
         return replace(snapshot, duration=self._clock.monotonic() - began)
 
-    def _ask_host(self, samples: Collection[GpuSample], inventory: Inventory) -> tuple[HostSample, Names, Living]:
-        names = Names.of(inventory)
-        before = {key: value for sightings in self._held.sightings.values() for key, value in sightings.items()}
-        pids = {process.pid for sample in samples for process in sample.processes or ()}
-        host = self._host.sample(pids)
-        if needs_living(samples, host, before):
-            host = self._host.sample(pids, want_living=True)
-        return host, names, Living.of(host, names)
-
-    def _account(self, sample: GpuSample, host: HostSample, names: Names, living: Living, inventory: Inventory) -> None:
+    def _account(self, sample: GpuSample, known: "_Known") -> HostSample:
         uuid, held = sample.gpu.uuid, self._held
-        attributed, held.sightings[uuid] = attribute(sample, host, names, living, held.sightings.get(uuid, {}))
-        peaks = held.peaks.get(uuid, {})
-        held.accounts[uuid] = account(attributed, peaks, holders(inventory))
-        held.peaks[uuid] = new_peaks(peaks, held.accounts[uuid].usages, names.containers.keys())
+        before, peaks = held.sightings.get(uuid, {}), held.peaks.get(uuid, {})
+        pids = {process.pid for process in sample.processes or ()}
+        host = self._host.sample(pids)
+        if needs_living((sample,), host, before):
+            host = self._host.sample(pids, want_living=True)
+        living = Living.of(host, known.names)
+        attributed, held.sightings[uuid] = attribute(sample, host, known.names, living, before)
+        held.accounts[uuid] = account(attributed, peaks, known.holders)
+        held.peaks[uuid] = new_peaks(peaks, held.accounts[uuid].usages, known.names.containers.keys())
+        return host
 
     async def _publish(self, latest: Latest, only: Collection[GpuUuid] | None) -> None:
         latest.beat = self._clock.monotonic()

@@ -132,7 +132,7 @@ def test_processes_of_one_container_add_up() -> None:
 
 def test_an_allocated_container_without_processes_holds_zero() -> None:
     """The lists were read and nobody is there: that is known, so it is 0 and not absent."""
-    usage = account(attributed(), {}, allocated={(A, DEVICE)}).usages[0]
+    usage = account(attributed(), {}, allocated={DEVICE: [A]}).usages[0]
     assert (usage.memory_used, usage.processes) == (0, frozenset())
 
 

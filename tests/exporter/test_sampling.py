@@ -263,6 +263,6 @@ def test_an_allocation_means_the_pod_that_is_not_terminating() -> None:
         containers=(Container(old.uid, "main", ContainerId("a" * 64)), Container(new.uid, "main", C)),
         allocations=(Allocation("team", "db-0", "main", "nvidia.com/gpu", DeviceKey(ONE)),),
     )
-    assert {subject.pod_uid for subject, _ in holders(known)} == {new.uid}
+    assert {subject.pod_uid for subject in holders(known)[DeviceKey(ONE)]} == {new.uid}
     reordered = replace(known, pods={new.uid: new, old.uid: old})
     assert holders(reordered) == holders(known)

@@ -1,0 +1,57 @@
+"""
+The facts of one round, frozen.
+
+What comes in: nothing; this module knows nobody. What goes out: the words in which all other modules speak.
+
+The law: **unknown is not zero.** A field that was not measured is `None`, and stays `None` on its way to the metrics.
+Units: memory in bytes, ratios from 0 to 1, time in seconds (Unix time unless the name says otherwise), clocks in hertz.
+"""
+
+from exporter.model.devices import (
+    Gpu,
+    GpuInstance,
+    GpuProcess,
+    GpuSample,
+    Health,
+    Memory,
+    ProcessKind,
+    ProcessUtilization,
+    Sharing,
+    Utilization,
+)
+from exporter.model.identity import ContainerId, DeviceKey, Fault, GpuUuid, PodUid
+from exporter.model.names import Allocation, Container, Inventory, Pod
+from exporter.model.processes import HostProcess, HostSample, Owner, ProcessKey
+from exporter.model.snapshot import Attribution, Device, DeviceAccount, Snapshot, Subject, Usage
+
+__all__ = [
+    "Allocation",
+    "Attribution",
+    "Container",
+    "ContainerId",
+    "Device",
+    "DeviceAccount",
+    "DeviceKey",
+    "Fault",
+    "Gpu",
+    "GpuInstance",
+    "GpuProcess",
+    "GpuSample",
+    "GpuUuid",
+    "Health",
+    "HostProcess",
+    "HostSample",
+    "Inventory",
+    "Memory",
+    "Owner",
+    "Pod",
+    "PodUid",
+    "ProcessKey",
+    "ProcessKind",
+    "ProcessUtilization",
+    "Sharing",
+    "Snapshot",
+    "Subject",
+    "Usage",
+    "Utilization",
+]

@@ -1,0 +1,146 @@
+"""What the driver says."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from exporter.model.identity import DeviceKey, Fault, GpuUuid
+
+
+class Sharing(StrEnum):
+    """How several pods may come to use one leaf device."""
+
+    EXCLUSIVE = "exclusive"
+    TIME_SLICING = "time-slicing"
+    MPS = "mps"
+    MIG = "mig"
+    DRA = "dra"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Device memory. `used` is derived, because drivers differ in whether their own figure includes `reserved`."""
+
+    total: int
+    free: int
+    reserved: int = 0
+
+    @property
+    def used(self) -> int:
+        """Bytes held by anybody: total - free - reserved, never below zero (the reads are not atomic)."""
+        return max(0, self.total - self.free - self.reserved)
+
+
+@dataclass(frozen=True, slots=True)
+class Utilization:
+    """Ratios of a leaf device. `busy` is NVML's `gpu`: the time in which some kernel ran."""
+
+    busy: float | None = None
+    memory_controller: float | None = None
+    encoder: float | None = None
+    decoder: float | None = None
+    sm: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuInstance:
+    """One MIG GPU instance. Its compute instances share its memory, so their UUIDs are listed together."""
+
+    id: int
+    profile: str
+    mig_uuids: tuple[str, ...]
+    memory: Memory | None = None
+    utilization: Utilization = Utilization()
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Figures of the physical GPU. A figure that the GPU does not have is None, or missing from its mapping."""
+
+    power_watts: float | None = None
+    energy_joules: float | None = None
+    temperature_celsius: float | None = None
+    clocks_hertz: Mapping[str, float] = field(default_factory=dict)
+    throttled: Mapping[str, bool] | None = None
+    ecc_errors: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A physical GPU: what it is, and what was measured on it. With MIG on, its instances are the leaf devices."""
+
+    uuid: GpuUuid
+    index: int
+    model: str
+    vendor: str = "nvidia"
+    pci_bus_id: str = ""
+    driver_version: str = ""
+    mig: bool = False
+    memory: Memory | None = None
+    utilization: Utilization = Utilization()
+    health: Health = Health()
+    instances: tuple[GpuInstance, ...] = ()
+    minor: int | None = None
+    """Of /dev/nvidia<minor>: GKE and DRA name a GPU by it. Mostly, but not always, the same as the index."""
+
+    def leaves(self) -> tuple[tuple[DeviceKey, Memory | None, Utilization], ...]:
+        """Name the leaf devices of this GPU, each with its memory and utilization."""
+        if not self.mig:
+            return ((DeviceKey(self.uuid), self.memory, self.utilization),)
+        return tuple((DeviceKey(self.uuid, gi.id), gi.memory, gi.utilization) for gi in self.instances)
+
+
+class ProcessKind(StrEnum):
+    """The driver's three process lists."""
+
+    COMPUTE = "compute"
+    GRAPHICS = "graphics"
+    MPS = "mps"
+
+
+@dataclass(frozen=True, slots=True)
+class GpuProcess:
+    """
+    One entry of the driver's process lists for one leaf device, already merged over the lists by raw pid.
+
+    `pid` is the number as the driver prints it: it may be a thread id, the number of a dead process whose child holds
+    the memory, or one that the kernel has given to somebody else since. `memory` is None where the driver said
+    "not available".
+    """
+
+    device: DeviceKey
+    pid: int
+    kinds: frozenset[ProcessKind]
+    memory: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessUtilization:
+    """The driver's statistics for one pid on one GPU since the last sample: a coarse figure, good for a gauge only."""
+
+    pid: int
+    sm: float
+    memory_controller: float
+    encoder: float
+    decoder: float
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSample:
+    """
+    What one GPU said at one time. Memory and process lists are read together, so that the accounts can close.
+
+    Attributes:
+        processes: None when a list could not be read; empty when nobody is there.
+        utilization: None when the driver does not know (MIG, old drivers), empty when everybody is idle.
+        dropped_utilization: utilization samples that were dropped because the driver claimed more than 100 %.
+
+    """
+
+    gpu: Gpu
+    sampled_at: float
+    processes: tuple[GpuProcess, ...] | None
+    utilization: tuple[ProcessUtilization, ...] | None = None
+    dropped_utilization: int = 0
+    faults: tuple[Fault, ...] = ()

@@ -1,0 +1,126 @@
+"""The joined facts of one round: who holds what, and what nobody explains."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from exporter.model.devices import Gpu, Memory, Sharing, Utilization
+from exporter.model.identity import ContainerId, DeviceKey, Fault, GpuUuid, PodUid
+from exporter.model.names import Allocation, Pod
+from exporter.model.processes import ProcessKey
+
+
+class Attribution(StrEnum):
+    """Where an entry of the driver's lists was counted, and why."""
+
+    CONTAINER = "container"
+    INHERITED = "inherited"  # a dead pid, whose container still lives: counts there
+    HOST = "host"
+    GHOST = "ghost"
+    UNKNOWN_CONTAINER = "unknown_container"  # a container, but none that Kubernetes knows here
+    CONTRADICTORY = "contradictory"
+    UNREADABLE = "unreadable"
+    UNPROVEN = "unproven"  # without proof of the PID domain nothing is attributed
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A container as attributed: pod and container name, or the pod alone (`container` is "" for sandboxed pods)."""
+
+    pod_uid: PodUid
+    container: str
+    container_id: ContainerId | None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What one container holds of one leaf device. `memory_used` is None when one of its processes is unknown."""
+
+    subject: Subject
+    device: DeviceKey
+    memory_used: int | None
+    memory_peak: int | None = None
+    sm: float | None = None
+    encoder: float | None = None
+    decoder: float | None = None
+    processes: frozenset[ProcessKey] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceAccount:
+    """
+    The account of one leaf device: attributed + ghost + host + unattributed = used.
+
+    Each part is None when something in it was not measured; `unattributed`, being the rest, when anything was not.
+
+    Attributes:
+        closes: False when the driver's lists and its memory disagree by more than the tolerance.
+        clamped: bytes by which the lists exceeded `used` and were taken as 0 (the reads are not atomic).
+
+    """
+
+    device: DeviceKey
+    memory: Memory | None
+    attributed: int | None = None
+    ghost: int | None = None
+    host: int | None = None
+    unattributed: int | None = None
+    clamped: int = 0
+    closes: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A leaf device in the snapshot: identity, sharing, and what was measured on it."""
+
+    key: DeviceKey
+    gpu: Gpu
+    account: DeviceAccount
+    utilization: Utilization
+    sampled_at: float
+    sharing: Sharing = Sharing.NONE
+    replicas: int = 1
+    profile: str = ""
+    mig_uuids: tuple[str, ...] = ()
+    containers: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """
+    The joined facts of one round; published as *the latest*, never changed.
+
+    Attributes:
+        taken_at: Unix time; `monotonic` is the same moment on the clock that nobody sets.
+        duration: seconds that the round took.
+        gpus_present: every GPU that the driver counts (uuid to index); `gpus` are those which answered.
+        processes: how many entries of the driver's lists went where.
+        utilization_dropped: samples dropped because the driver claimed more than 100 % for one process.
+        utilization_capped: containers whose processes' samples added up to more than 100 %, and were cut there.
+        faults: what could not be asked; the round is complete when none of them says otherwise.
+
+    """
+
+    round: int
+    taken_at: float
+    monotonic: float
+    node: str
+    duration: float = 0.0
+    gpus_present: Mapping[GpuUuid, int] = field(default_factory=dict)
+    gpus: tuple[Gpu, ...] = ()
+    devices: tuple[Device, ...] = ()
+    usages: tuple[Usage, ...] = ()
+    pods: Mapping[PodUid, Pod] = field(default_factory=dict)
+    allocations: tuple[Allocation, ...] = ()
+    processes: Mapping[Attribution, int] = field(default_factory=dict)
+    utilization_dropped: int = 0
+    utilization_capped: int = 0
+    sources_up: Mapping[str, bool] = field(default_factory=dict)
+    pid_domain_proven: bool = False
+    names_live: bool = False
+    faults: tuple[Fault, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Say whether each source answered all that it was asked, and the accounts close."""
+        return not any(fault.incomplete for fault in self.faults)

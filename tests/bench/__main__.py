@@ -1,0 +1,140 @@
+"""
+`make bench`: what a round and a scrape cost. Figures, never a verdict.
+
+In: nothing. Out: a table in Markdown on standard output; docs/performance.md keeps one with the machine it came from.
+Law: CPU time is the process's own, from /proc; the fake driver's share is in it.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.node import Size, running
+from daemon.running import Daemon
+from driver.build import build
+from scraped import series
+
+SIZES = (Size(8, 8), Size(8, 32), Size(16, 128))
+ROUNDS = 20
+SCRAPES = 400
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Milliseconds, but for `rss_mb` and `page_kb`."""
+
+    cpu_round: float
+    round_mean: float
+    cpu_scraped: float
+    scrape_p50: float
+    scrape_p99: float
+    rss_mb: float
+    page_kb: float
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of all threads (fields 14 and 15 of /proc/<pid>/stat)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def rounds(daemon: Daemon, count: int) -> tuple[float, float]:
+    """Let `count` rounds pass; CPU milliseconds a round and their mean duration."""
+
+    def now() -> tuple[float, float, float]:
+        page = daemon.get("/metrics")[1]
+        return (
+            series(page, "rounds_total")[()],
+            series(page, "round_duration_seconds_sum")[()],
+            cpu_seconds(daemon.process.pid),
+        )
+
+    first = now()
+    while True:
+        time.sleep(count)
+        last = now()
+        if last[0] - first[0] >= count:
+            break
+    passed = last[0] - first[0]
+    return 1000 * (last[2] - first[2]) / passed, 1000 * (last[1] - first[1]) / passed
+
+
+def scrapes(daemon: Daemon, count: int) -> tuple[list[float], int]:
+    """Scrape on one connection as Prometheus does, 20 times a second; milliseconds each, and the page's size."""
+    host = daemon.url.removeprefix("http://")
+    connection = http.client.HTTPConnection(host)
+    accept = {"Accept": "application/openmetrics-text;version=1.0.0", "Accept-Encoding": "gzip"}
+    took, size = [], 0
+    for _ in range(count):
+        began = time.perf_counter()
+        connection.request("GET", "/metrics", headers=accept)
+        size = len(connection.getresponse().read())
+        took.append(1000 * (time.perf_counter() - began))
+        time.sleep(0.05)
+    connection.close()
+    return sorted(took), size
+
+
+def measure(size: Size, library: Path) -> Figures:
+    """Run a daemon at 1 Hz on a node of this size."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with (
+            running(size, folder, library) as (node, names),
+            Daemon(
+                "--devices=nvml",
+                "--sampling.interval=1s",
+                f"--names.file={names}",
+                "--node.host-root=/",
+                "--log.format=json",
+                env=node.environment(),
+            ) as daemon,
+        ):
+            snapshot = daemon.until(lambda s: s if s["round"] > 2 else None, "warm rounds")
+            assert snapshot["complete"] and snapshot["processes"]["container"] == size.gpus * size.processes, snapshot
+            # The page is rendered ahead only while somebody scrapes: the first figure is the round alone.
+            cpu_round, duration = rounds(daemon, ROUNDS)
+            took, page = scrapes(daemon, SCRAPES)
+            cpu_scraped, _ = rounds(daemon, ROUNDS)
+            status = Path(f"/proc/{daemon.process.pid}/status").read_text()
+            rss = int(status.split("VmRSS:")[1].split()[0]) / 1024
+            return Figures(
+                cpu_round,
+                duration,
+                cpu_scraped,
+                statistics.median(took),
+                took[int(len(took) * 0.99)],
+                rss,
+                page / 1024,
+            )
+
+
+def main() -> int:
+    """Measure each size and print the table."""
+    library = build(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpusteward")
+    print(
+        "| GPUs x processes | CPU a round | share of a core at 1 Hz | round | with a page rendered each round | "
+        "scrape p50 | scrape p99 | RSS | page, compressed |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
+    for size in SIZES:
+        f = measure(size, library)
+        print(
+            f"| {size} | {f.cpu_round:.1f} ms | {f.cpu_round / 10:.1f} % | {f.round_mean:.1f} ms | "
+            f"{f.cpu_scraped:.1f} ms | {f.scrape_p50:.1f} ms | {f.scrape_p99:.1f} ms | {f.rss_mb:.0f} MB | "
+            f"{f.page_kb:.0f} kB |",
+            flush=True,
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
