@@ -70,16 +70,19 @@ def account(
         by_device[entry.process.device].append(entry)
         counts[entry.attribution] += 1
     accounts, usages, capped = [], [], 0
-    for device, memory, _ in attributed.sample.gpu.leaves():
+    for device, memory, ratios in attributed.sample.gpu.leaves():
         if placed is None:
             accounts.append(DeviceAccount(device, memory))
             continue
         entries = by_device[device]
         accounts.append(_balance(device, memory, entries))
-        # NVML's statistics are per GPU; under MIG it has none, and nothing could be said of an instance.
-        utilization = attributed.sample.utilization if device.gpu_instance is None else None
         holders = (allocated or {}).get(device, ())
-        for usage, cut in _usages(device, entries, holders, utilization, peaks):
+        # NVML's statistics of processes are per GPU and end where MIG begins; there the instance's own figure serves.
+        utilization = attributed.sample.utilization if device.gpu_instance is None else None
+        instance_sm = ratios.sm if device.gpu_instance is not None else None
+        for usage, cut in _usages(
+            device, entries, holders=holders, utilization=utilization, instance_sm=instance_sm, peaks=peaks
+        ):
             usages.append(usage)
             capped += cut
     return GpuAccounts(attributed, tuple(accounts), tuple(usages), capped, dict(counts))
@@ -104,14 +107,17 @@ def _balance(device: DeviceKey, memory: Memory | None, entries: Sequence[Placed]
 def _usages(
     device: DeviceKey,
     entries: Sequence[Placed],
+    *,
     holders: Iterable[Subject],
     utilization: tuple[ProcessUtilization, ...] | None,
+    instance_sm: float | None,
     peaks: Peaks,
 ) -> Iterable[tuple[Usage, bool]]:
     by_subject: dict[Subject, list[Placed]] = {subject: [] for subject in holders}
     for entry in entries:
         if entry.subject is not None:
             by_subject.setdefault(entry.subject, []).append(entry)
+    alone = len(by_subject) == 1 and all(entry.subject is not None for entry in entries)
     by_pid = None if utilization is None else {sample.pid: sample for sample in utilization}
     for subject, members in by_subject.items():
         used = total(member.process.memory for member in members)
@@ -127,7 +133,7 @@ def _usages(
                 device,
                 used,
                 peak,
-                sm=None if raw_sm is None else min(1.0, raw_sm),
+                sm=min(1.0, raw_sm) if raw_sm is not None else instance_sm if alone else None,
                 encoder=None if busy is None else min(1.0, sum(sample.encoder for sample in busy)),
                 decoder=None if busy is None else min(1.0, sum(sample.decoder for sample in busy)),
                 processes=keys,

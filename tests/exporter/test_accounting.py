@@ -20,6 +20,7 @@ from exporter.model import (
     ProcessKind,
     ProcessUtilization,
     Subject,
+    Utilization,
 )
 
 UUID = GpuUuid("GPU-0")
@@ -181,3 +182,16 @@ def test_the_peak_is_the_most_ever_seen_of_this_generation() -> None:
     paused = new_peaks(peaks, (), {ContainerId("a" * 64)})
     assert account(attributed(placed(1, 30)), paused).usages[0].memory_peak == 100
     assert new_peaks(peaks, (), set()) == {}
+
+
+def test_the_sole_holder_of_an_instance_gets_the_instances_sm() -> None:
+    """Under MIG there are no statistics of processes: who is alone has the instance's figure, others have none."""
+    device = DeviceKey(UUID, 1)
+    instance = GpuInstance(1, "1g.10gb", ("MIG-1",), Memory(10 * GIB, 5 * GIB), Utilization(sm=0.75))
+    sample = GpuSample(Gpu(UUID, 0, "fake", mig=True, instances=(instance,)), 0.0, ())
+    alone = placed(1, 1, device=device)
+    stranger = placed(2, 1, None, Attribution.HOST, device)
+    neighbour = placed(3, 1, B, device=device)
+    for entries, expected in (((alone,), 0.75), ((alone, stranger), None), ((alone, neighbour), None)):
+        usages = account(Attributed(sample, entries), {}).usages
+        assert {usage.sm for usage in usages} == {expected}

@@ -24,7 +24,7 @@ ALL_CALLS = ("/v1.PodResourcesLister/List", "/v1.PodResourcesLister/GetAllocatab
 OLD_CALL = "/v1alpha1.PodResourcesLister/List"
 
 
-class _Bytes(CodecBase):
+class _Bytes(CodecBase):  # type: ignore[misc]  # grpclib is not typed for us
     """Sends answers as they are."""
 
     __content_subtype__ = "proto"

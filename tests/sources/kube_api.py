@@ -7,18 +7,21 @@ A small HTTP server in the place of an API server: for what a real one does not 
 What a real API server does is tried with a real one, in tests/cluster.
 """
 
+import asyncio
 import json
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from aiohttp import web
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Object = dict[str, Any]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,17 @@ async def serving(answer: Answer, *, context: ssl.SSLContext | None = None, port
         yield server
     finally:
         await runner.cleanup()
+
+
+async def until(condition: Callable[[], T], within: float = 10.0) -> T:
+    """Wait until the condition is true, and return what it gave."""
+    deadline = time.monotonic() + within
+    while True:
+        if found := condition():
+            return found
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"after {within:.0f} s not yet; last answer: {found!r}")
+        await asyncio.sleep(0.005)
 
 
 def refusal(code: int, reason: str, *, causes: tuple[str, ...] = (), retry_after: int | None = None) -> web.Response:
