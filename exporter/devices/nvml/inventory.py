@@ -55,6 +55,7 @@ class Identity:
     model: str
     pci_bus_id: str
     known_throttles: int
+    minor: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,11 @@ def identify(library: Library, handle: Handle) -> Identity:
         known_throttles = library.known_clock_limits(handle)
     except CallError:
         known_throttles = ALL
-    return Identity(library.name(handle), pci_bus_id, known_throttles)
+    try:
+        minor = library.minor(handle)
+    except CallError:
+        minor = None
+    return Identity(library.name(handle), pci_bus_id, known_throttles, minor)
 
 
 def mig_enabled(library: Library, handle: Handle) -> bool:

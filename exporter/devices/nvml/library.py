@@ -94,6 +94,10 @@ class Library:
         """Give the PCI bus id of a GPU, as `00000000:3B:00.0`."""
         return str(self._call("nvmlDeviceGetPciInfo", handle).busId)
 
+    def minor(self, handle: Handle) -> int:
+        """Give the number in `/dev/nvidia<minor>`."""
+        return int(self._call("nvmlDeviceGetMinorNumber", handle))
+
     # --- MIG ---
 
     def mig_enabled(self, handle: Handle) -> bool:

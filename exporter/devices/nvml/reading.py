@@ -105,6 +105,7 @@ def read_gpu(
             index=gpu.index,
             model=identity.model,
             pci_bus_id=identity.pci_bus_id,
+            minor=identity.minor,
             driver_version=driver.version,
             mig=mig,
             memory=memory,

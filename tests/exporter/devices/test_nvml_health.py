@@ -126,6 +126,7 @@ async def test_a_gpu_says_who_it_is(fake_node: FakeNode, read_one: ReadOne) -> N
 
     assert (gpu.uuid, gpu.index, gpu.vendor) == (card.uuid, 0, "nvidia")
     assert (gpu.model, gpu.pci_bus_id, gpu.driver_version) == ("NVIDIA H100 80GB HBM3", card.pci, "570.148.08")
+    assert gpu.minor == card.minor
 
 
 async def test_what_does_not_change_is_read_once(fake_node: FakeNode, nvml: Open) -> None:
