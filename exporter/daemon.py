@@ -9,6 +9,7 @@ starts the daemon anew: a dead sampler must not look alive. The driver is let go
 """
 
 import asyncio
+import os
 from dataclasses import dataclass
 from importlib.metadata import version
 
@@ -71,6 +72,7 @@ async def observe(arguments: Arguments, config: Config, latest: Latest, *, progr
         async with Server(answers, config.web.listen_address, config.web.config_file) as server:
             log.info("daemon.started", version=VERSION, node=config.node.name, url=server.url, devices=config.devices)
             async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(sources.inventory.run(), name="names")
                 tasks.create_task(sampler.run(latest), name="sampling")
                 tasks.create_task(_render(latest, exposition, answers), name="rendering")
                 tasks.create_task(server.watch(), name="web config")
@@ -87,7 +89,7 @@ async def open_sources(config: Config, clock: Clock) -> Sources:
         node = SimulatedNode(clock.time, started_at=clock.time())
         return Sources(node.devices, node.host, node.inventory)
     host = ProcFs(proc_root(config.node.host_root), trusted=config.node.trust_pid_namespace)
-    return Sources(await NvmlSource.open(clock=clock.time, monotonic=clock.monotonic), host, _names(config))
+    return Sources(await NvmlSource.open(clock=clock.time, monotonic=clock.monotonic), host, _names(config, clock))
 
 
 async def _render(latest: Latest, exposition: Exposition, answers: Answers) -> None:
@@ -107,14 +109,31 @@ async def _reload(arguments: Arguments, config: Config, sampler: Sampler) -> Non
             continue
         sampler.standing = ()
         sampler.beat = _beat(change.config)
-        if "names.file" in change.applied and change.config.devices != "simulated":
-            sampler.inventory = _names(change.config)
+        if "names.file" in change.applied and isinstance(sampler.inventory, (FileInventory, NoNames)):
+            sampler.inventory = FileInventory(change.config.names.file) if change.config.names.file else NoNames()
         logs.configure(change.config.log.level, change.config.log.format)
         log.info("config.reloaded", message=change.message)
 
 
-def _names(config: Config) -> InventorySource:
-    return FileInventory(config.names.file) if config.names.file else NoNames()
+def _names(config: Config, clock: Clock) -> InventorySource:
+    names, source = config.names, config.names.source
+    if names.file is not None and source in {"auto", "file"}:
+        return FileInventory(names.file)
+    in_a_pod = "KUBERNETES_SERVICE_HOST" in os.environ
+    if source == "kubernetes" or (source == "auto" and (in_a_pod or names.kubeconfig)):
+        # Imported here, because the Kubernetes client costs 20 MB that a daemon without it need not pay.
+        from exporter.kube.client import from_kubeconfig, in_cluster  # noqa: PLC0415
+        from exporter.kube.pod_resources import socket_of  # noqa: PLC0415
+        from exporter.kube.source import KubernetesSource  # noqa: PLC0415
+
+        return KubernetesSource(
+            from_kubeconfig(str(names.kubeconfig)) if names.kubeconfig else in_cluster(),
+            config.node.name,
+            clock=clock,
+            socket=socket_of(config.node.kubelet_root),
+            log_links=config.node.host_root / "var/log/containers",
+        )
+    return NoNames()
 
 
 def _beat(config: Config) -> Beat:

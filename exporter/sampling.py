@@ -23,7 +23,7 @@ from exporter.host import HostSource
 from exporter.joining import Holders, holders, join
 from exporter.kube import InventorySource
 from exporter.latest import Latest
-from exporter.model import DeviceKey, Fault, GpuSample, GpuUuid, HostSample, Memory, Sharing, Snapshot
+from exporter.model import DeviceKey, Fault, Gpu, GpuSample, GpuUuid, HostSample, Memory, Sharing, Snapshot
 
 log = structlog.get_logger()
 
@@ -111,7 +111,7 @@ class Sampler:
         began, taken_at = self._clock.monotonic(), self._clock.time()
         self._rounds += 1
         answer = await self._devices.sample(only)
-        inventory = self.inventory.inventory()
+        inventory = self.inventory.inventory(self._gpus(answer.samples, only))
         known = _Known(Names.of(inventory), holders(inventory))
         if only is None:
             self._held.accounts = {}
@@ -141,6 +141,11 @@ class Sampler:
             dict.fromkeys((*self.standing, *answer.faults, *(fault for host in hosts for fault in host.faults))),
         )
         return replace(snapshot, duration=self._clock.monotonic() - began)
+
+    def _gpus(self, samples: Collection[GpuSample], only: Collection[GpuUuid] | None) -> tuple[Gpu, ...]:
+        """Name the GPUs of this round: those just read and, in an early round, those that were read before."""
+        kept = {} if only is None else {uuid: a.attributed.sample.gpu for uuid, a in self._held.accounts.items()}
+        return tuple((kept | {sample.gpu.uuid: sample.gpu for sample in samples}).values())
 
     def _account(self, sample: GpuSample, known: "_Known") -> HostSample:
         uuid, held = sample.gpu.uuid, self._held

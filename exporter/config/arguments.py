@@ -41,6 +41,8 @@ FLAGS: tuple[tuple[str, str, str, str], ...] = (
         "time between two looks at the memory of nearly full shared devices (default: 500ms)",
     ),
     ("--devices", "devices", "SOURCE", "auto, nvml or simulated (default: auto, which never simulates)"),
+    ("--names.source", "names.source", "SOURCE", "auto, kubernetes, file or none (default: auto)"),
+    ("--names.kubeconfig", "names.kubeconfig", "FILE", "kubeconfig to reach the API server from outside of a pod"),
     ("--names.file", "names.file", "FILE", "YAML or JSON file that names pods and containers"),
     ("--web.listen-address", "web.listen_address", "ADDRESS", "address to listen on (default: :9478)"),
     ("--web.config.file", "web.config_file", "FILE", "TLS and basic authentication, Prometheus web config format"),

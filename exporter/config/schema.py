@@ -45,9 +45,15 @@ class Sampling(Section, frozen=True):
 
 
 class Names(Section, frozen=True):
-    """An inventory file that names pods and containers where no API server does."""
+    """
+    Where the names of pods and containers come from.
 
+    `auto`: the file if there is one, else Kubernetes where this is a pod or a kubeconfig is named, else nobody.
+    """
+
+    source: Literal["auto", "kubernetes", "file", "none"] = "auto"
     file: Path | None = None
+    kubeconfig: Path | None = None
 
 
 class Web(Section, frozen=True):
@@ -78,7 +84,7 @@ class Config(Section, frozen=True):
     log: Log = field(default_factory=Log)
 
 
-PATHS = ("names.file", "web.config_file")
+PATHS = ("names.file", "names.kubeconfig", "web.config_file")
 """Keys whose paths, written relative in the file, are meant relative to that file. The node's roots are absolute."""
 
 LIVE = frozenset({"sampling.interval", "sampling.fast_interval", "names.file", "log.level"})
@@ -93,6 +99,8 @@ def problems(config: Config) -> Iterator[tuple[str, str]]:
         yield "sampling.interval", f"a duration from {lowest} to {highest}"
     elif not FASTEST <= sampling.fast_interval <= sampling.interval:
         yield "sampling.fast_interval", f"a duration from {FASTEST} to sampling.interval, which is {sampling.interval}"
+    if config.names.source == "file" and config.names.file is None:
+        yield "names.file", "a file, because names.source is file"
     name = config.node.name
     if not 0 < len(name) <= MAX_NAME or not name.isprintable() or " " in name:
         yield "node.name", f"a node name of 1 to {MAX_NAME} characters without spaces"

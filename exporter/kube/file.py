@@ -7,12 +7,13 @@ labels of `crictl ps -o json`). What goes out: the inventory.
 The law: a broken file changes nothing. The last good list stays, and a fault says where the file is wrong.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
-from exporter.model import Container, ContainerId, Fault, Inventory, Pod, PodUid
+from exporter.model import Container, ContainerId, Fault, Gpu, Inventory, Pod, PodUid
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,7 +49,10 @@ class FileInventory:
         self._seen: tuple[int, int, int] | None = None
         self._inventory = Inventory()
 
-    def inventory(self) -> Inventory:
+    async def run(self) -> None:
+        """Return: the file is looked at when it is asked for."""
+
+    def inventory(self, _gpus: Sequence[Gpu] = ()) -> Inventory:
         """Return what the file says, or the last good answer with a fault."""
         try:
             stat = self._path.stat()

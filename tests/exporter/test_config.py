@@ -36,6 +36,8 @@ def test_an_empty_file_means_the_defaults(text: str) -> None:
         "sampling.interval": 5.0,
         "sampling.fast_interval": 0.5,
         "devices": "auto",
+        "names.source": "auto",
+        "names.kubeconfig": None,
         "names.file": None,
         "web.listen_address": ":9478",
         "web.config_file": None,
@@ -148,7 +150,8 @@ def test_every_key_has_a_flag_and_every_flag_a_key() -> None:
     """What the file can say, the command line can say, and the other way round."""
     line = """
         --node-name a --node.kubelet-root /k --node.host-root /h --node.trust-pid-namespace
-        --sampling.interval 10s --sampling.fast-interval 1s --devices nvml --names.file n.yaml
+        --sampling.interval 10s --sampling.fast-interval 1s --devices nvml --names.file n.yaml --names.source file
+        --names.kubeconfig k.yaml
         --web.listen-address [::1]:80 --web.config.file w.yaml --no-web.api --log.level error --log.format json
     """
     arguments = parse_arguments(line.split(), {})

@@ -1,7 +1,7 @@
 """Promises of exporter/sampling.py and joining.py: one round, and its beat. Sources are faked at their seams."""
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -99,7 +99,10 @@ class Node:
     async def close(self) -> None:
         """Nothing is held."""
 
-    def inventory(self) -> Inventory:
+    async def run(self) -> None:
+        """Nothing is fetched."""
+
+    def inventory(self, gpus: Sequence[Gpu]) -> Inventory:
         return self.inventory_
 
 

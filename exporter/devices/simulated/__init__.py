@@ -7,7 +7,7 @@ driver, the kernel and Kubernetes would answer on the node that `table.py` descr
 The law: same time, same answers. Nothing is remembered, nothing is random, no other clock is read.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from exporter.devices import DevicesSample
 from exporter.devices.simulated.gpus import samples
@@ -18,6 +18,7 @@ from exporter.model import (
     Allocation,
     Container,
     DeviceKey,
+    Gpu,
     GpuUuid,
     HostSample,
     Inventory,
@@ -88,7 +89,10 @@ class SimulatedInventory:
     def __init__(self, clock: Callable[[], float], started_at: float) -> None:
         self._clock, self._started_at = clock, started_at
 
-    def inventory(self) -> Inventory:
+    async def run(self) -> None:
+        """Return: everything is known from the start."""
+
+    def inventory(self, _gpus: Sequence[Gpu] = ()) -> Inventory:
         """Return the pods of this moment, and what was handed to them."""
         playing = tuple(pods(self._clock() - self._started_at))
         names = [_pod(pod, self._started_at) for pod in playing]

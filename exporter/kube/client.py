@@ -1,0 +1,225 @@
+"""
+The only place that speaks HTTP to Kubernetes.
+
+What comes in: where the credentials are, paths and queries of the API reference. What goes out: bytes as the server
+sent them, for others to decode; or a `KubeError`, whatever went wrong.
+
+The law: it reads. There is no method that could change anything on the cluster. The library's configuration loading and
+authentication are kept (in-cluster, kubeconfig, exec plugins); its generated models are not: 62 MB against 98 MB, and a
+seventh of the CPU. Credentials are read anew once a minute, and at once when the server refuses them, so that a rotated
+token costs nothing.
+"""
+
+import asyncio
+import os
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import aiohttp
+from kubernetes.aio.client.api_client import ApiClient
+from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.config.config_exception import ConfigException
+from kubernetes.aio.config.incluster_config import InClusterConfigLoader
+from kubernetes.aio.config.kube_config import load_kube_config
+
+from exporter.clock import Clock
+from exporter.kube.errors import UNREACHABLE, KubeError, status_error
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+USER_AGENT = "gpusteward"
+METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+"""What to accept when only the metadata is wanted: the server leaves out the rest, and the same right suffices."""
+RENEWAL = 60.0
+"""Seconds between two looks at the credentials. The kubelet writes a new token when 80 % of its hour are over."""
+LONGEST_LINE = 16 * 2**20
+"""Bytes of one watch event. etcd takes objects of up to 1.5 MB; aiohttp's own line reader gives up at 128 kB."""
+LONGEST_REFUSAL = 64 * 2**10
+
+Credentials = Callable[[Configuration], Awaitable[None]]
+"""Fills in the server, whom to trust and who we are. Raises KubeError."""
+
+
+def in_cluster(folder: Path = SERVICE_ACCOUNT, environment: Mapping[str, str] | None = None) -> Credentials:
+    """Return the credentials of a pod: its ServiceAccount's token and the address in its environment."""
+    loader = InClusterConfigLoader(
+        str(folder / "token"),
+        str(folder / "ca.crt"),
+        try_refresh_token=False,
+        environ=os.environ if environment is None else environment,
+    )
+
+    async def load(configuration: Configuration) -> None:
+        try:
+            loader.load_and_set(configuration)
+        except (ConfigException, OSError, UnicodeDecodeError) as error:
+            message = f"{error} (looked in {folder}); outside of a pod a kubeconfig is needed"
+            raise KubeError(UNREACHABLE, "NotConfigured", message) from error
+
+    return load
+
+
+def from_kubeconfig(files: str) -> Credentials:
+    """Return the credentials of a kubeconfig's current context; `files` as in KUBECONFIG, several parted by colons."""
+
+    async def load(configuration: Configuration) -> None:
+        try:
+            await load_kube_config(config_file=files, client_configuration=configuration, persist_config=False)
+        except Exception as error:  # the library lets TypeError, KeyError, yaml's and the plugin's own pass
+            message = f"cannot use the kubeconfig {files}: {error}"
+            raise KubeError(UNREACHABLE, "NotConfigured", message) from error
+
+    return load
+
+
+class Client:
+    """Asks one API server, with a deadline for each request."""
+
+    def __init__(self, credentials: Credentials, *, clock: Clock, deadline: float = 10.0) -> None:
+        self._credentials = credentials
+        self._clock = clock
+        self._deadline = deadline
+        self._configuration = Configuration()
+        self._api: ApiClient | None = None
+        self._renew_at = 0.0
+        self._renewing = asyncio.Lock()
+
+    async def get(
+        self, path: str, query: Mapping[str, str] | None = None, *, accept: str = "application/json"
+    ) -> bytes:
+        """Read an object or a list. Raises KubeError."""
+        answer = await self._open(path, query or {}, accept, aiohttp.ClientTimeout(total=self._deadline))
+        try:
+            return await answer.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._renamed(error) from error
+        finally:
+            answer.release()
+
+    @asynccontextmanager
+    async def watch(
+        self, path: str, query: Mapping[str, str], *, seconds: int, idle: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """
+        Open a watch; inside, iterate over its lines, which end when the server ends them.
+
+        `seconds` is how long the server shall let it run; a line must come within `idle` seconds, for which bookmarks
+        care about once a minute. Raises KubeError, also while iterating.
+        """
+        limits = aiohttp.ClientTimeout(total=seconds + idle, sock_connect=self._deadline, sock_read=idle)
+        query = {**query, "watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
+        answer = await self._open(path, query, "application/json", limits)
+        try:
+            yield _lines(answer.content)
+        finally:
+            answer.close()
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        api, self._api = self._api, None
+        if api is not None:
+            await api.close()
+
+    async def _open(
+        self, path: str, query: Mapping[str, str], accept: str, limits: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        """Ask, and return the answer as soon as its headers are here. Whoever gets it lets it go."""
+        try:
+            async with asyncio.timeout(self._deadline):
+                answer = await self._authorized(path, query, accept, limits)
+                if answer.status < 400:  # noqa: PLR2004
+                    return answer
+                try:
+                    raise _refusal(answer, await answer.content.read(LONGEST_REFUSAL))
+                finally:
+                    answer.close()
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            if isinstance(error, (aiohttp.ClientSSLError, ssl.SSLError)):
+                await self.close()  # the authority may have been replaced: the next request reads it anew
+            raise self._renamed(error) from error
+
+    async def _authorized(
+        self, path: str, query: Mapping[str, str], accept: str, limits: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        """Send; when the credentials are refused and others have come since, send once more with those."""
+        await self._renew()
+        used = dict(self._configuration.api_key)
+        answer = await self._send(path, query, accept, limits)
+        if answer.status == 401:  # noqa: PLR2004
+            self._renew_at = 0.0
+            await self._renew()
+            if self._configuration.api_key != used:
+                answer.release()
+                return await self._send(path, query, accept, limits)
+        return answer
+
+    async def _send(
+        self, path: str, query: Mapping[str, str], accept: str, limits: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        if self._api is None:
+            self._api = ApiClient(self._configuration)
+            self._api.user_agent = USER_AGENT
+        method, url, headers, body, _ = await self._api.param_serialize(
+            "GET",
+            path,
+            query_params=list(query.items()),
+            header_params={"Accept": accept},
+            auth_settings=["BearerToken"],
+        )
+        wrapped = await self._api.call_api(method, url, headers, body, _request_timeout=limits)
+        answer: aiohttp.ClientResponse = wrapped.response
+        return answer
+
+    async def _renew(self) -> None:
+        """Read the credentials when it is time. If that fails, those of before are used on: the server decides."""
+        async with self._renewing:
+            now = self._clock.monotonic()
+            if self._api is not None and now < self._renew_at:
+                return
+            try:
+                await self._credentials(self._configuration)
+            except KubeError:
+                if self._api is None:
+                    raise
+            for name, value in self._configuration.api_key.items():
+                # A file that ends in a line feed would make a header that cannot be sent.
+                self._configuration.api_key[name] = value.strip()
+            self._renew_at = now + RENEWAL
+
+    def _renamed(self, error: Exception) -> KubeError:
+        server = self._configuration.host
+        if isinstance(error, (aiohttp.ClientSSLError, ssl.SSLError)):
+            return KubeError(UNREACHABLE, "Untrusted", f"{server}: {error}")
+        if isinstance(error, TimeoutError):
+            return KubeError(UNREACHABLE, "Timeout", f"{server} did not answer in time")
+        return KubeError(UNREACHABLE, "Unreachable", f"{server}: {error or type(error).__name__}")
+
+
+def segment(name: str) -> str:
+    """Make a name a part of a path, whatever it is made of."""
+    return quote(name, safe="")
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Cut the stream into lines. What stands after the last line feed was cut off, and is asked for again."""
+    rest = bytearray()
+    try:
+        async for chunk in content.iter_any():
+            rest += chunk
+            if b"\n" in chunk:
+                *lines, rest = rest.split(b"\n")
+                for line in lines:
+                    yield bytes(line)
+            if len(rest) > LONGEST_LINE:
+                raise KubeError(UNREACHABLE, "Invalid", f"a watch event is longer than {LONGEST_LINE} bytes")
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise KubeError(UNREACHABLE, "Dropped", f"the watch broke off: {error or type(error).__name__}") from error
+
+
+def _refusal(answer: aiohttp.ClientResponse, body: bytes) -> KubeError:
+    after = answer.headers.get("Retry-After", "")
+    seconds = float(after) if after.isascii() and after.isdigit() else None
+    text = body[:200].decode(errors="replace").strip()
+    return status_error(body, KubeError(answer.status, str(answer.reason), text or "no explanation", seconds))

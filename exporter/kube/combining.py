@@ -1,0 +1,76 @@
+"""
+Parts of an inventory, put together.
+
+What comes in: what the API server says (pods and containers), what the node's log links say, what the kubelet handed
+out. What goes out: one inventory.
+
+The law: a part that is missing takes nothing from the others. Who is live is believed; the others fill the gaps.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from exporter.kube.allocations import AllocationsView, ClaimedUuids, PodName, allocations, sharing
+from exporter.kube.pods import KnownPod
+from exporter.model import Container, Gpu, Inventory, PodUid
+
+
+def combine(
+    names: Inventory,
+    view: AllocationsView,
+    gpus: Sequence[Gpu],
+    labels: Mapping[str, str],
+    *,
+    finished: Collection[PodName] = (),
+    uuids: ClaimedUuids | None = None,
+) -> Inventory:
+    """
+    Add to the names what the kubelet handed out, on these GPUs; the faults of both stay.
+
+    `labels` are the node's, `finished` the names of pods whose devices are free again (`finished_names`). Whether the
+    inventory is known and live is said of the names: an allocation that is not live has its fault.
+    """
+    return replace(
+        names,
+        allocations=allocations(view, gpus, uuids=uuids, finished=finished),
+        sharing=sharing(view, gpus, labels, uuids=uuids),
+        faults=(*names.faults, *view.faults),
+    )
+
+
+def finished_names(pods: Iterable[KnownPod]) -> frozenset[PodName]:
+    """Name the pods that came to their end, as far as no other pod of that name goes on."""
+    running: set[PodName] = set()
+    over: set[PodName] = set()
+    for known in pods:
+        (over if known.finished else running).add((known.pod.namespace, known.pod.name))
+    return frozenset(over - running)
+
+
+def fill_in(names: Inventory, remembered: Inventory) -> Inventory:
+    """
+    Add to names that are not live what the node itself remembers: pods and containers that came since.
+
+    A static pod is remembered under the hash that its cgroup carries, while the API knows it by another UID. Of each
+    container the present generation stays the last one.
+    """
+    uids = {pod.config_hash: uid for uid, pod in names.pods.items() if pod.config_hash}
+    known = {container.id for container in names.containers}
+    generations: dict[tuple[PodUid, str], list[Container]] = {}
+    for container in remembered.containers:
+        if container.id is not None:
+            uid = uids.get(container.pod_uid, container.pod_uid)
+            generations.setdefault((uid, container.name), []).append(replace(container, pod_uid=uid))
+    older: list[Container] = []
+    newer: list[Container] = []
+    for ordered in generations.values():
+        last = max((place for place, one in enumerate(ordered) if one.id in known), default=-1)
+        older += (one for one in ordered[: last + 1] if one.id not in known)
+        newer += ordered[last + 1 :]
+    pods = {uid: pod for uid, pod in remembered.pods.items() if uid not in uids}
+    return replace(
+        names,
+        pods={**pods, **names.pods},
+        containers=(*older, *names.containers, *newer),
+        known=names.known or remembered.known,
+    )

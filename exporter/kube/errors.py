@@ -1,0 +1,86 @@
+"""
+What can go wrong when the API server is asked, under one name.
+
+What comes in: the server's Status objects, and answers that may be no answers. What goes out: `KubeError`.
+
+The law: errors change their name once, here and in the client; above it nobody knows HTTP's or JSON's.
+"""
+
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+UNREACHABLE = 0
+"""Status of a `KubeError` when no server answered."""
+
+
+class KubeError(Exception):
+    """
+    The API server refused or could not be asked.
+
+    Attributes:
+        status: of HTTP; 0 when nobody answered.
+        reason: the word of the server's Status object (`Forbidden`, `Expired`), or ours: `Unreachable`, `Timeout`,
+            `Dropped`, `Untrusted`, `NotConfigured`, `Invalid`.
+        retry_after: seconds that the server wants us to wait.
+        causes: words in which the server goes into detail (`ResourceVersionTooLarge`).
+
+    """
+
+    def __init__(
+        self,
+        status: int,
+        reason: str,
+        message: str,
+        retry_after: float | None = None,
+        causes: Collection[str] = (),
+    ) -> None:
+        super().__init__(f"{reason}: {message}" if not status else f"{status} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.retry_after = retry_after
+        self.causes = causes
+
+
+class _Cause(msgspec.Struct, frozen=True):
+    reason: str = ""
+
+
+class _Details(msgspec.Struct, frozen=True, rename="camel"):
+    retry_after_seconds: int = 0
+    causes: list[_Cause] | None = None
+
+
+class _Status(msgspec.Struct, frozen=True):
+    """The body of a refusal, meta/v1 Status; proxies in between send other things."""
+
+    reason: str | None = None
+    message: str | None = None
+    code: int | None = None
+    details: _Details | None = None
+
+
+def status_error(raw: bytes | msgspec.Raw, otherwise: KubeError) -> KubeError:
+    """Make the error of a Status object; what it does not say, `otherwise` says."""
+    try:
+        status = msgspec.json.decode(raw, type=_Status)
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError):
+        return otherwise
+    details = status.details or _Details()
+    return KubeError(
+        otherwise.status or status.code or UNREACHABLE,
+        status.reason or otherwise.reason,
+        status.message or otherwise.message,
+        otherwise.retry_after or details.retry_after_seconds or None,
+        [cause.reason for cause in details.causes or ()],
+    )
+
+
+def decoded(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
+    """Decode an answer. Raises KubeError when it is not what the API reference promises."""
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        raise KubeError(UNREACHABLE, "Invalid", f"an answer that cannot be read: {error}") from error

@@ -1,0 +1,152 @@
+"""
+Names from Kubernetes: the parts of this folder, put to work.
+
+What comes in: a client of the API server, the node's name, and (optionally) the folder of the kubelet's log links. What
+goes out: pods, containers and workloads as last known, at once, whatever the API server does.
+
+The law: names stay. While the API server is away, the last view counts on, filled up from the log links, and says so;
+when it comes back, all resumes by itself.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+from exporter.clock import Clock
+from exporter.kube import remembered
+from exporter.kube.allocations import PodName
+from exporter.kube.client import Client
+from exporter.kube.combining import fill_in, finished_names
+from exporter.kube.errors import KubeError
+from exporter.kube.pods import KnownPod
+from exporter.kube.watching import PATIENCE, Patience, PodWatch
+from exporter.kube.workloads import APART, Workloads
+from exporter.model import Container, Fault, Inventory, Pod, PodUid
+
+LOOK_AGAIN = 10.0
+"""Seconds between two looks at the log links while the API server is away; a look takes some 10 microseconds a link."""
+
+_REASONS = {401: "api_unauthorized", 403: "api_forbidden"}
+_REMEDIES = {
+    401: "the API server does not accept the token: is the ServiceAccount still there?",
+    403: "a right is missing: pods get, list, watch (ClusterRole)",
+}
+
+
+class KubeInventory:
+    """The source of names. Run `run()` in a task; ask `inventory()` whenever, it never waits."""
+
+    def __init__(
+        self,
+        client: Client,
+        node: str,
+        *,
+        clock: Clock,
+        random: Random,
+        log_links: Path | None = None,
+        patience: Patience = PATIENCE,
+        apart: float = APART,
+    ) -> None:
+        self._watch = PodWatch(client, node, clock=clock, random=random, patience=patience)
+        self._workloads = Workloads(client, clock=clock, apart=apart)
+        self._clock = clock
+        self._random = random
+        self._apart = apart
+        self._patience = patience
+        self._log_links = log_links
+        self._remembered = Inventory()
+
+    @property
+    def pods(self) -> Mapping[PodUid, KnownPod]:
+        """The pods that the API server has, as it last said: with labels, annotations and resources."""
+        return self._watch.pods.known
+
+    @property
+    def finished(self) -> frozenset[PodName]:
+        """Names of pods that ran to their end or were deleted: what they were handed is free again."""
+        return finished_names(self._everybody().values())
+
+    @property
+    def living(self) -> frozenset[PodName] | None:
+        """Names of the pods that the API server has here now; None while that is not known."""
+        if not self._watch.live:
+            return None
+        return frozenset((known.pod.namespace, known.pod.name) for known in self._watch.pods.known.values())
+
+    def inventory(self) -> Inventory:
+        """Return the names as last known."""
+        pods: dict[PodUid, Pod] = {}
+        containers: list[Container] = []
+        for uid, known in self._everybody().items():
+            pods[uid] = self._named(known)
+            containers += known.containers
+        found = Inventory(pods=pods, containers=tuple(containers), known=self._watch.known, live=self._watch.live)
+        if not found.live:
+            found = fill_in(found, self._remembered)
+        return replace(found, faults=self._faults(found.known))
+
+    async def run(self) -> None:
+        """Keep the names up to date until cancelled."""
+        await self._look()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._watch.run(), name="pods")
+            tasks.create_task(self._learn(), name="workloads")
+            tasks.create_task(self._remember(), name="log links")
+
+    async def _learn(self) -> None:
+        failures = 0
+        while True:
+            if failures:
+                await self._clock.sleep(self._patience.wait(failures, self._random))
+            else:
+                await self._watch.changed.wait()
+            self._watch.changed.clear()
+            pods = tuple(self._watch.pods.known.values())
+            wanted = [(known.pod.namespace, known.controller) for known in pods if known.controller]
+            failures = 0 if await self._workloads.learn(wanted) else failures + 1
+            await self._clock.sleep(self._apart)  # a storm of changes is one change
+
+    async def _remember(self) -> None:
+        while True:
+            await self._clock.sleep(LOOK_AGAIN)
+            if self._watch.live:
+                self._remembered = Inventory()  # what it says is old by the time that it is needed
+            else:
+                await self._look()
+
+    async def _look(self) -> None:
+        if self._log_links is not None:
+            self._remembered = remembered.inventory(await asyncio.to_thread(remembered.read, self._log_links))
+
+    def _everybody(self) -> dict[PodUid, KnownPod]:
+        now = self._clock.monotonic()
+        departed = self._watch.pods.departed.items()
+        return {**{uid: gone.known for uid, gone in departed if gone.until > now}, **self._watch.pods.known}
+
+    def _named(self, known: KnownPod) -> Pod:
+        workload = self._workloads.of(known.pod.namespace, known.controller)
+        if workload is None:
+            return known.pod
+        return replace(known.pod, workload_kind=workload.kind, workload=workload.name)
+
+    def _faults(self, known: bool) -> tuple[Fault, ...]:  # noqa: FBT001
+        found = tuple(
+            Fault("api", "pod_undecodable", f"pod {name} cannot be decoded: {why}", subject=name, incomplete=False)
+            for name, why in self._watch.pods.broken.items()
+        )
+        if self._watch.live:
+            return found
+        if self._watch.error is None:
+            return (*found, Fault("api", "api_pending", "the API server has not answered yet", incomplete=not known))
+        return (*found, _away(self._watch.error, known=known))
+
+
+def _away(error: KubeError, *, known: bool) -> Fault:
+    """Say that the names are those of before: a round that has them is complete."""
+    remedy = _REMEDIES.get(error.status)
+    reason = "api_not_configured" if error.reason == "NotConfigured" else _REASONS.get(error.status, "api_away")
+    names = "the last known names stay" if known else "nobody can be named"
+    message = f"{error}; {names}" if remedy is None else f"{error}; {remedy}; {names}"
+    return Fault("api", reason, message, incomplete=not known)

@@ -1,0 +1,117 @@
+"""
+The own node: its labels, and the devices that DRA drivers publish for it.
+
+What comes in: a client, the node's name. What goes out: labels, and (driver, pool, device) → UUID of ResourceSlices, as
+last known.
+
+The law: asked for once a minute, because both change with the node's set-up only; what cannot be read stays as it was.
+Slices are asked for only while the kubelet tells of a claim.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from exporter.clock import Clock
+from exporter.kube.allocations import ClaimedUuids
+from exporter.kube.client import Client, segment
+from exporter.kube.errors import KubeError, decoded
+from exporter.kube.objects import Described
+
+FRESH = 60.0
+"""Seconds between two looks."""
+SLICES = ("v1", "v1beta2", "v1beta1")
+"""Versions of resource.k8s.io that have slices with devices in them: 1.34, 1.33, 1.32."""
+
+
+class _Part(msgspec.Struct, frozen=True, rename="camel"):
+    """A part of a slice; unknown fields are passed over."""
+
+
+class _Attribute(_Part, frozen=True):
+    string: str | None = None
+
+
+class _Device(_Part, frozen=True):
+    name: str
+    attributes: dict[str, _Attribute] | None = None
+    basic: dict[str, Any] | None = None  # v1beta1 has the attributes in here
+
+
+class _Pool(_Part, frozen=True):
+    name: str = ""
+
+
+class _Spec(_Part, frozen=True):
+    driver: str = ""
+    pool: _Pool = _Pool()
+    devices: list[_Device] | None = None
+
+
+class _Slice(_Part, frozen=True):
+    spec: _Spec = _Spec()
+
+
+class _Slices(_Part, frozen=True):
+    items: list[_Slice]
+
+
+_NODE = msgspec.json.Decoder(Described)
+_SLICES = msgspec.json.Decoder(_Slices)
+
+
+class OwnNode:
+    """Reads the node; one task calls `run`, everybody may read `labels` and `uuids`."""
+
+    def __init__(self, client: Client, name: str, *, clock: Clock, has_claims: Callable[[], bool]) -> None:
+        self.labels: Mapping[str, str] = {}
+        self.uuids: ClaimedUuids = {}
+        self.error: KubeError | None = None
+        self._client = client
+        self._name = name
+        self._clock = clock
+        self._has_claims = has_claims
+
+    async def run(self) -> None:
+        """Look once a minute until cancelled; more often while it does not answer."""
+        while True:
+            try:
+                await self.look()
+                self.error = None
+            except KubeError as error:
+                self.error = error
+            await self._clock.sleep(FRESH if self.error is None else FRESH / 6)
+
+    async def look(self) -> None:
+        """Read labels, and slices if there are claims. Raises KubeError."""
+        node: Described = decoded(_NODE, await self._client.get(f"/api/v1/nodes/{segment(self._name)}"))
+        self.labels = node.metadata.labels or {}
+        if self._has_claims():
+            self.uuids = await self._slices()
+
+    async def _slices(self) -> ClaimedUuids:
+        query = {"fieldSelector": f"spec.nodeName={self._name}"}
+        for version in SLICES:
+            try:
+                body = await self._client.get(f"/apis/resource.k8s.io/{version}/resourceslices", query)
+            except KubeError as error:
+                if error.status != 404:  # noqa: PLR2004
+                    raise
+                continue
+            return claimed_uuids(decoded(_SLICES, body))
+        return {}
+
+
+def claimed_uuids(slices: _Slices) -> ClaimedUuids:
+    """Name the UUID of each device that tells one in its attribute `uuid`, with or without a domain before it."""
+    found = {}
+    for one in slices.items:
+        for device in one.spec.devices or ():
+            attributes = device.attributes
+            if attributes is None and device.basic:
+                attributes = msgspec.convert(device.basic.get("attributes") or {}, dict[str, _Attribute])
+            for name, attribute in (attributes or {}).items():
+                if name.rpartition("/")[2] == "uuid" and attribute.string:
+                    found[one.spec.driver, one.spec.pool.name, device.name] = attribute.string
+    return found

@@ -1,0 +1,248 @@
+"""
+The kubelet's pod-resources API, asked over its unix socket every few seconds.
+
+What comes in: the socket. What goes out: an `AllocationsView`, at once and from memory.
+
+The law: a whole answer or none. What is cut short, garbled, too long or too late changes nothing: the last view stays,
+with a fault that says why it is not live. Each question has a connection of its own (0.4 ms of CPU more), so a
+kubelet that starts anew, and with it a new socket, is met by the next question.
+
+The kubelet limits all its clients together (100 questions a second), so ask seldom.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+from typing import NoReturn, TypeVar
+
+import structlog
+from google.protobuf.message import DecodeError, Message
+from grpclib.client import Channel
+from grpclib.const import Cardinality, Status
+from grpclib.encoding.proto import ProtoCodec
+from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
+
+from exporter.kube.allocations import (
+    AllocationsView,
+    ClaimedDevice,
+    HeldClaim,
+    Holding,
+    PodName,
+    succeed,
+    without_gone,
+)
+from exporter.kube.proto import pod_resources_pb2 as api
+from exporter.model import Fault
+
+log = structlog.get_logger()
+
+INTERVAL = 5.0
+"""Seconds between two questions; a pod holds its devices for life, so only its start can be missed, for so long."""
+AWAY_INTERVAL = 1.0
+"""Seconds between two questions while the kubelet does not answer."""
+DEADLINE = 5.0
+"""Seconds for both calls of a question. The kubelet answers in milliseconds, or hangs with its device manager."""
+LARGEST = 16 * 2**20
+"""Bytes of an answer, as other clients of this API allow: gRPC's own limit of 4 MiB was exceeded by dense nodes."""
+
+Answer = TypeVar("Answer", bound=Message)
+
+
+class KubeletError(Exception):
+    """The kubelet did not answer. `reason` is one word for metrics, the message a sentence for people."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def socket_of(kubelet_root: Path) -> Path:
+    """Name the kubelet's socket. In a container mount its folder: the socket itself is made anew by each start."""
+    return kubelet_root / "pod-resources" / "kubelet.sock"
+
+
+class PodResources:
+    """Asks one kubelet. One task calls `run`; everybody may call `view`, which never waits."""
+
+    def __init__(self, socket: Path, *, interval: float = INTERVAL, deadline: float = DEADLINE) -> None:
+        self._socket = socket
+        self._interval = interval
+        self._deadline = deadline
+        self._view = AllocationsView(faults=(_fault(KubeletError("kubelet_unasked", "not asked yet"), socket),))
+        self._answered_by: tuple[int, int] | None = None
+
+    def view(self) -> AllocationsView:
+        """Return the kubelet's word as last heard."""
+        return self._view
+
+    async def run(self) -> None:
+        """Ask until cancelled. A kubelet that is away is a fault in the view, never an exception."""
+        while True:
+            await self.ask()
+            await asyncio.sleep(self._interval if self._view.live else min(AWAY_INTERVAL, self._interval))
+
+    async def ask(self) -> None:
+        """Ask once, now, and renew the view."""
+        try:
+            asked = _identity(self._socket)
+            fresh = await ask(self._socket, deadline=self._deadline)
+            answered = _identity(self._socket)
+        except KubeletError as error:
+            self._away(error)
+            return
+        before = self._view
+        # The socket tells, not a failed question: a kubelet may start anew between two of ours or during one, and one
+        # that hung for a while is still the same.
+        restarted = not asked == answered == self._answered_by
+        self._answered_by = answered
+        self._view = succeed(before, fresh, restarted=restarted)
+        if not before.live:
+            log.info("kubelet.answers", socket=str(self._socket), pods=len(fresh.pods))
+
+    def _away(self, error: KubeletError) -> None:
+        before = self._view
+        if error.reason not in {fault.reason for fault in before.faults}:
+            log.warning("kubelet.away", reason=error.reason, error=str(error), socket=str(self._socket))
+        fault = _fault(error, self._socket, incomplete=not before.known)
+        self._view = replace(before, live=False, faults=(fault,))
+
+    def keep_only(self, living: Collection[PodName]) -> None:
+        """Forget what is remembered of pods that are gone: to be told whenever the API server's list is live."""
+        self._view = without_gone(self._view, living)
+
+
+async def ask(socket: Path, *, deadline: float = DEADLINE) -> AllocationsView:
+    """Ask a kubelet what it handed to whom, and what it could hand out. Raises KubeletError."""
+    try:
+        async with asyncio.timeout(deadline), Channel(path=str(socket), codec=_Codec()) as channel:
+            return _view(await _list(channel), await _allocatable(channel))
+    except TimeoutError as error:
+        raise KubeletError("kubelet_slow", f"the kubelet did not answer within {deadline:g} s at {socket}") from error
+    except OSError as error:
+        _raise_away(socket, error)
+    except GRPCError as error:
+        message = f"the kubelet refuses at {socket}: {error.status.name}: {error.message}"
+        raise KubeletError("kubelet_refuses", message) from error
+    except (ProtocolError, StreamTerminatedError, DecodeError, AssertionError, NotImplementedError) as error:
+        # AssertionError: grpclib's word for a message that ends before its length. NotImplementedError: compressed.
+        message = f"the kubelet's answer at {socket} is cut short or garbled: {error or type(error).__name__}"
+        raise KubeletError("kubelet_garbled", message) from error
+
+
+async def _list(channel: Channel) -> api.ListResponse:
+    try:
+        return await _call(channel, "v1", "List", api.ListResponse)
+    except GRPCError as error:
+        if error.status is not Status.UNIMPLEMENTED:
+            raise
+    # Before 1.20. The messages are a part of those of v1; sidecars are missing there, as they are in that kubelet.
+    return await _call(channel, "v1alpha1", "List", api.ListResponse)
+
+
+async def _allocatable(channel: Channel) -> api.AllocatableResponse | None:
+    """None from a kubelet that does not know the call (before 1.21), or has its feature gate off (before 1.23)."""
+    try:
+        return await _call(channel, "v1", "GetAllocatableResources", api.AllocatableResponse)
+    except GRPCError as error:
+        gated = error.status is Status.UNKNOWN and "disabled" in (error.message or "")
+        if error.status is not Status.UNIMPLEMENTED and not gated:
+            raise
+        return None
+
+
+async def _call(channel: Channel, version: str, name: str, kind: type[Answer]) -> Answer:
+    path = f"/{version}.PodResourcesLister/{name}"
+    async with channel.request(path, Cardinality.UNARY_UNARY, api.Request, kind) as stream:
+        await stream.send_message(api.Request(), end=True)
+        answer: Answer | None = await stream.recv_message()
+        if answer is None:
+            await stream.recv_trailing_metadata()  # raises what the server says of it
+            raise ProtocolError(f"no answer to {name}")
+        return answer
+
+
+class _Codec(ProtoCodec):  # type: ignore[misc]  # grpclib is not typed for us
+    """Decodes no answer that is longer than `LARGEST`: in Python it would take ten times as much."""
+
+    def decode(self, data: bytes, message_type: type[Answer]) -> Answer:
+        if len(data) > LARGEST:
+            raise DecodeError(f"{len(data)} bytes, of which {LARGEST} are read")
+        answer: Answer = message_type.FromString(data)
+        return answer
+
+
+def _view(listed: api.ListResponse, allocatable: api.AllocatableResponse | None) -> AllocationsView:
+    names = Counter((pod.namespace, pod.name) for pod in listed.pod_resources)
+    return AllocationsView(
+        pods=frozenset(names),
+        listed_twice=frozenset(name for name, count in names.items() if count > 1),
+        holdings=tuple(holding for pod in listed.pod_resources for holding in _holdings(pod)),
+        claims=tuple(claim for pod in listed.pod_resources for claim in _claims(pod)),
+        allocatable=None if allocatable is None else _by_resource(allocatable.devices),
+        known=True,
+        live=True,
+    )
+
+
+def _holdings(pod: api.PodResources) -> tuple[Holding, ...]:
+    return tuple(
+        Holding(pod.namespace, pod.name, container.name, resource, ids)
+        for container in pod.containers
+        for resource, ids in _by_resource(container.devices).items()
+    )
+
+
+def _by_resource(devices: Collection[api.ContainerDevices]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = {}
+    for entry in devices:
+        found.setdefault(entry.resource_name, []).extend(entry.device_ids)
+    # Sorted: the kubelet's order changes from answer to answer.
+    return {resource: tuple(sorted(ids)) for resource, ids in found.items()}
+
+
+def _claims(pod: api.PodResources) -> tuple[HeldClaim, ...]:
+    return tuple(
+        HeldClaim(
+            pod.namespace,
+            pod.name,
+            container.name,
+            claim.claim_namespace,
+            claim.claim_name,
+            tuple(
+                ClaimedDevice(
+                    device.driver_name,
+                    device.pool_name,
+                    device.device_name,
+                    device.share_id if device.HasField("share_id") else None,
+                    tuple(cdi.name for cdi in device.cdi_devices),
+                )
+                for device in claim.claim_resources
+            ),
+        )
+        for container in pod.containers
+        for claim in container.dynamic_resources
+    )
+
+
+def _identity(socket: Path) -> tuple[int, int]:
+    """Tell one socket file from the next one: each start of the kubelet makes a new one."""
+    try:
+        stat = socket.stat()
+    except OSError as error:
+        _raise_away(socket, error)
+    return stat.st_ino, stat.st_ctime_ns
+
+
+def _raise_away(socket: Path, error: OSError) -> NoReturn:
+    hint = {
+        FileNotFoundError: "; is node.kubelet_root right, and its folder pod-resources mounted?",
+        PermissionError: "; the daemon must run as uid 0, capabilities are not needed",
+    }.get(type(error), "")
+    message = f"the kubelet is away: {socket}: {error.strerror or error}{hint}"
+    raise KubeletError("kubelet_away", message) from error
+
+
+def _fault(error: KubeletError, socket: Path, *, incomplete: bool = True) -> Fault:
+    return Fault("allocations", error.reason, str(error), subject=str(socket), incomplete=incomplete)

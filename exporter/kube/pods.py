@@ -1,0 +1,280 @@
+"""
+The pods of this node, as a list and the changes since.
+
+What comes in: answers of the API server and the time. What goes out: the next state, which names pods and containers.
+
+The law: the UID decides, names only display. A pod that was deleted is remembered for a while, because its processes
+may outlive it (a forced deletion waits for nobody), and their cgroups still carry its UID. A pod that cannot be decoded
+costs itself, never the others.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from exporter.kube.errors import UNREACHABLE, KubeError, decoded, status_error
+from exporter.kube.objects import (
+    ContainerStatus,
+    Described,
+    Metadata,
+    ObjectList,
+    OwnerReference,
+    PodObject,
+    WatchEvent,
+)
+from exporter.model import Container, ContainerId, Pod, PodUid
+
+QUEUES = (
+    "kueue.x-k8s.io/queue-name",
+    "kai.scheduler/queue",
+    "runai/queue",
+    "scheduling.volcano.sh/queue-name",
+    "volcano.sh/queue-name",
+    "yunikorn.apache.org/queue",
+)
+"""Where schedulers write the queue of a pod: as a label, else as an annotation. The first that is there counts."""
+LINGERS = 300.0
+"""Seconds for which a deleted pod keeps its names; ten times the usual grace of a termination."""
+EARLIER = 4
+"""Ids of earlier generations that are kept for each container, newest last."""
+MIRROR = "kubernetes.io/config.mirror"
+CONFIG_HASH = "kubernetes.io/config.hash"
+
+_LIST = msgspec.json.Decoder(ObjectList)
+_EVENT = msgspec.json.Decoder(WatchEvent)
+_POD = msgspec.json.Decoder(PodObject)
+_DESCRIBED = msgspec.json.Decoder(Described)
+_ID = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPod:
+    """
+    A pod of the API.
+
+    Attributes:
+        object: as decoded; limits are read from it.
+        pod: its names. The workload is not in it: that takes more questions.
+        containers: of each container the earlier generations first and the present one last.
+        controller: the owner that controls it, if any.
+        finished: it ran to its end (phase Succeeded or Failed), and holds no devices.
+
+    """
+
+    object: PodObject
+    pod: Pod
+    containers: tuple[Container, ...]
+    controller: OwnerReference | None = None
+    finished: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Departed:
+    """A deleted pod, and the monotonic time at which its names are forgotten."""
+
+    known: KnownPod
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pods:
+    """
+    What is known of the node's pods.
+
+    Attributes:
+        version: resourceVersion from which a watch goes on; empty before the first list.
+        broken: namespace/name of pods that could not be decoded, and why.
+
+    """
+
+    version: str = ""
+    known: Mapping[PodUid, KnownPod] = field(default_factory=dict)
+    departed: Mapping[PodUid, Departed] = field(default_factory=dict)
+    broken: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The whole truth at one version."""
+
+    version: str
+    pods: tuple[PodObject, ...]
+    broken: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A pod is new or has changed, or (`deleted`) is gone."""
+
+    pod: PodObject
+    deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """Nothing that we can read happened up to this version: a bookmark, or a pod that could not be decoded."""
+
+    version: str
+    broken: Mapping[str, str] = field(default_factory=dict)
+
+
+Event = Listed | Changed | Passed
+
+
+def parse_list(body: bytes) -> Listed:
+    """Decode the answer to a list. Raises KubeError when it is no list at all."""
+    answer: ObjectList = decoded(_LIST, body)
+    pods: list[PodObject] = []
+    broken: dict[str, str] = {}
+    for raw in answer.items or ():
+        try:
+            pods.append(_POD.decode(raw))
+        except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+            broken[_called(_metadata(raw))] = str(error)
+    return Listed(answer.metadata.resource_version, tuple(pods), broken)
+
+
+def parse_event(line: bytes) -> Event:
+    """Decode a line of a watch. Raises KubeError when the line is one (410: what follows was forgotten)."""
+    event: WatchEvent = decoded(_EVENT, line)
+    match event.type:
+        case "ADDED" | "MODIFIED" | "DELETED":
+            try:
+                return Changed(_POD.decode(event.object), deleted=event.type == "DELETED")
+            except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+                metadata = _metadata(event.object)
+                return Passed(metadata.resource_version, {_called(metadata): str(error)})
+        case "ERROR":
+            raise status_error(event.object, KubeError(UNREACHABLE, "Invalid", "an error that says nothing"))
+        case _:
+            return Passed(_metadata(event.object).resource_version)
+
+
+def apply(event: Event, pods: Pods, *, node: str, now: float) -> Pods:
+    """
+    Return the state after `event`.
+
+    Args:
+        event: what the server said.
+        pods: the state before it.
+        node: pods of others are passed over, whatever a server or proxy makes of the selector.
+        now: monotonic time.
+
+    """
+    departed = {uid: gone for uid, gone in pods.departed.items() if gone.until > now}
+    match event:
+        case Listed():
+            known = {}
+            for found in event.pods:
+                if (uid := PodUid(found.metadata.uid)) and found.spec.node_name == node:
+                    known[uid] = _know(found, pods.known.get(uid) or _returned(departed, uid))
+            missing = (uid for uid in pods.known if uid not in known)
+            departed |= {uid: _depart(pods.known[uid], now) for uid in missing}
+            departed = {uid: gone for uid, gone in departed.items() if uid not in known}
+            return Pods(event.version, known, departed, event.broken)
+        case Changed(found, deleted):
+            uid = PodUid(found.metadata.uid)
+            version = found.metadata.resource_version or pods.version
+            broken = {name: why for name, why in pods.broken.items() if name != _called(found.metadata)}
+            if not uid or found.spec.node_name != node:
+                return Pods(version, pods.known, departed, broken)
+            known = dict(pods.known)
+            before = known.pop(uid, None) or _returned(departed, uid)
+            departed.pop(uid, None)
+            if deleted:
+                departed[uid] = _depart(_know(found, before), now)
+            else:
+                known[uid] = _know(found, before)
+            return Pods(version, known, departed, broken)
+        case Passed():
+            return replace(
+                pods,
+                version=event.version or pods.version,
+                departed=departed,
+                broken={**pods.broken, **event.broken} if event.broken else pods.broken,
+            )
+
+
+def container_id(written: str) -> ContainerId | None:
+    """Read `containerd://<64 hex>`; None for what is no such id (a container that waits has none)."""
+    bare = written.rpartition("://")[2]
+    return ContainerId(bare) if _ID.fullmatch(bare) else None
+
+
+def _know(found: PodObject, before: KnownPod | None) -> KnownPod:
+    metadata, status = found.metadata, found.status
+    uid = PodUid(metadata.uid)
+    annotations = metadata.annotations or {}
+    earlier: dict[str, list[ContainerId]] = {}
+    for container in before.containers if before else ():
+        if container.id is not None:
+            earlier.setdefault(container.name, []).append(container.id)
+    containers: list[Container] = []
+    for one in _statuses(found):
+        containers += (Container(uid, one.name, id_) for id_ in _generations(one, earlier.pop(one.name, ())))
+    # An evicted pod's status may have no containers any more, while their processes still end.
+    containers += (Container(uid, name, id_) for name, ids in earlier.items() for id_ in ids[-EARLIER:])
+    mirrored = MIRROR in annotations  # anybody may write the hash alone on a pod of his own
+    created = metadata.creation_timestamp
+    return KnownPod(
+        found,
+        Pod(
+            uid,
+            metadata.namespace,
+            metadata.name,
+            queue=_queue(metadata),
+            priority_class=found.spec.priority_class_name,
+            created_at=created.timestamp() if created else 0.0,
+            terminating=metadata.deletion_timestamp is not None,
+            config_hash=PodUid(annotations.get(CONFIG_HASH) or annotations[MIRROR]) if mirrored else None,
+        ),
+        tuple(containers),
+        metadata.controller,
+        finished=status.phase in ("Succeeded", "Failed"),
+    )
+
+
+def _statuses(found: PodObject) -> Iterable[ContainerStatus]:
+    status = found.status
+    yield from status.init_container_statuses or ()
+    yield from status.container_statuses or ()
+    yield from status.ephemeral_container_statuses or ()
+
+
+def _generations(status: ContainerStatus, earlier: Iterable[ContainerId]) -> list[ContainerId | None]:
+    """List the ids of a container, the present one last; a dying process or a ghost may carry an earlier one."""
+    present = container_id(status.container_id)
+    ended = status.state.terminated, status.last_state.terminated
+    told = [container_id(end.container_id) for end in ended if end is not None]
+    before = [id_ for id_ in dict.fromkeys([*earlier, *told]) if id_ is not None and id_ != present]
+    return [*before[-EARLIER:], present]
+
+
+def _returned(departed: Mapping[PodUid, Departed], uid: PodUid) -> KnownPod | None:
+    gone = departed.get(uid)
+    return gone.known if gone else None
+
+
+def _depart(known: KnownPod, now: float) -> Departed:
+    return Departed(replace(known, pod=replace(known.pod, terminating=True), finished=True), now + LINGERS)
+
+
+def _queue(metadata: Metadata) -> str:
+    for written in (metadata.labels or {}, metadata.annotations or {}):
+        for key in QUEUES:
+            if queue := written.get(key):
+                return queue
+    return ""
+
+
+def _metadata(raw: msgspec.Raw) -> Metadata:
+    try:
+        return _DESCRIBED.decode(raw).metadata
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError):
+        return Metadata()
+
+
+def _called(metadata: Metadata) -> str:
+    return f"{metadata.namespace}/{metadata.name}"

@@ -1,0 +1,137 @@
+"""
+List once, then watch: how the pods of a node stay known.
+
+What comes in: a client, the name of the node. What goes out: the pods as last known, and whether that is live.
+
+The law: what the server said last is where the next watch begins. Only when it no longer remembers that far (410), or
+never came so far (an etcd restored from a backup), is everything listed anew. Waits grow with each failure, are
+bounded, and are drawn by lot: a thousand daemons must not come back in the same second.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from random import Random
+
+import structlog
+
+from exporter.clock import Clock
+from exporter.kube.client import Client
+from exporter.kube.errors import KubeError
+from exporter.kube.pods import Event, Pods, apply, parse_event, parse_list
+
+log = structlog.get_logger()
+
+PATH = "/api/v1/pods"
+ANY_VERSION = "0"
+"""Answered from the server's memory, where pods are indexed by node; the newest may be read from etcd, all of them."""
+NEWEST_VERSION = ""
+PROVEN = 5.0
+"""Seconds after which an open watch has proven itself, and failures are counted from one again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """
+    How long to wait, and for what, in seconds.
+
+    Attributes:
+        first: bound of the wait after the first failure, and after a watch that ended as it should.
+        most: bound of all waits; a server's Retry-After adds up to twice as much.
+        watch: bounds of the time for which a watch is asked for.
+        idle: silence after which a watch is taken for dead; bookmarks come about once a minute.
+
+    """
+
+    first: float = 1.0
+    most: float = 30.0
+    watch: tuple[int, int] = (300, 600)
+    idle: float = 150.0
+
+    def wait(self, failures: int, random: Random, retry_after: float | None = None) -> float:
+        """Draw the wait after so many failures in a row."""
+        bound = min(self.most, self.first * 2.0 ** min(max(failures - 1, 0), 16))
+        return min(retry_after or 0.0, 2 * self.most) + random.uniform(0.0, bound)
+
+
+PATIENCE = Patience()
+
+
+class PodWatch:
+    """
+    The pods of one node.
+
+    Attributes:
+        pods: as last known; empty with `known` False before the first answer.
+        error: why the server does not answer now; None while all is well, or before it was asked.
+        changed: set whenever `pods` or `error` changed; whoever waits for it clears it.
+
+    """
+
+    def __init__(
+        self, client: Client, node: str, *, clock: Clock, random: Random, patience: Patience = PATIENCE
+    ) -> None:
+        self.pods = Pods()
+        self.known = False
+        self.error: KubeError | None = None
+        self.changed = asyncio.Event()
+        self._client = client
+        self._node = node
+        self._clock = clock
+        self._random = random
+        self._patience = patience
+
+    @property
+    def live(self) -> bool:
+        """Whether `pods` is what the server says now, or will say within a moment."""
+        return self.known and self.error is None
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+        selection = {"fieldSelector": f"spec.nodeName={self._node}"}
+        failures = 0
+        begin: str | None = ANY_VERSION  # the version to list from; None: go on watching
+        while True:
+            opened: float | None = None
+            retry_after: float | None = None
+            try:
+                if begin is not None:
+                    self._hear(parse_list(await self._client.get(PATH, {**selection, "resourceVersion": begin})))
+                    begin = None
+                seconds = self._random.randint(*self._patience.watch)
+                query = {**selection, "resourceVersion": self.pods.version}
+                async with self._client.watch(PATH, query, seconds=seconds, idle=self._patience.idle) as lines:
+                    opened = self._clock.monotonic()
+                    self._tell(None)
+                    async for line in lines:
+                        self._hear(parse_event(line))
+            except KubeError as error:
+                retry_after = error.retry_after
+                listing, begin = begin, _list_from(error, begin, self.pods.version)
+                # A watch that broke off, or a version that was forgotten, is followed by another question: that tells.
+                if opened is None and (listing is not None or begin is None):
+                    self._tell(error)
+            proven = opened is not None and self._clock.monotonic() - opened >= PROVEN
+            failures = 1 if proven else failures + 1
+            await self._clock.sleep(self._patience.wait(failures, self._random, retry_after))
+
+    def _hear(self, event: Event) -> None:
+        self.pods = apply(event, self.pods, node=self._node, now=self._clock.monotonic())
+        self.known = True
+        self._tell(None)
+
+    def _tell(self, error: KubeError | None) -> None:
+        if error is not None and (self.error is None or str(error) != str(self.error)):
+            log.warning("kube.away", reason=error.reason, status=error.status, message=error.message)
+        elif error is None and self.error is not None:
+            log.info("kube.back", pods=len(self.pods.known))
+        self.error = error
+        self.changed.set()
+
+
+def _list_from(error: KubeError, begin: str | None, version: str) -> str | None:
+    """Say from which version to list after `error`, if at all; `begin` is what was to be listed from."""
+    if "ResourceVersionTooLarge" in error.causes:
+        return NEWEST_VERSION
+    if error.status == 410:  # noqa: PLR2004
+        return version if begin is None else NEWEST_VERSION
+    return begin

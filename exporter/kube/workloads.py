@@ -1,0 +1,138 @@
+"""
+Which workload a pod belongs to: the top of its chain of controllers.
+
+What comes in: owner references, and answers of the API server about the owners that may be read. What goes out: kind
+and name, or None as long as it is not known.
+
+The law: nothing is guessed. Of a custom kind the reference itself is the answer, as no right to read it is asked for;
+the same of an owner that is gone, or that we may not read. An owner of the same name with another UID is another.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+import structlog
+
+from exporter.clock import Clock
+from exporter.kube.client import METADATA_ONLY, Client, segment
+from exporter.kube.errors import UNREACHABLE, KubeError, decoded
+from exporter.kube.objects import Described, OwnerReference
+
+log = structlog.get_logger()
+
+READABLE: Mapping[tuple[str, str], str] = {
+    ("apps", "ReplicaSet"): "/apis/apps/v1/namespaces/{}/replicasets/{}",
+    ("apps", "StatefulSet"): "/apis/apps/v1/namespaces/{}/statefulsets/{}",
+    ("batch", "Job"): "/apis/batch/v1/namespaces/{}/jobs/{}",
+}
+"""The owners above which others are to be expected, and that the shipped role lets us read, by API group and kind."""
+HIGHEST = 4
+"""Steps up the chain. Real ones have two or three (RayCluster's pods, Job over CronJob); a ring must end, too."""
+MOST = 4096
+"""Owners that are remembered; a node has a few hundred pods."""
+APART = 0.1
+"""Seconds between two questions: names of pods come first, and a thousand nodes may start together."""
+REFUSED_FOR = 600.0
+"""Seconds until an owner that we may not read is asked for again; rights may be granted."""
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_DECODER = msgspec.json.Decoder(Described)
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """The top controller as far as it can be seen."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What is above an owner: None when nothing is, or nothing that can be seen; then `until` says until when."""
+
+    above: OwnerReference | None
+    until: float = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An owner of this namespace that is to be asked for."""
+
+    namespace: str
+    owner: OwnerReference
+
+
+def top(namespace: str, controller: OwnerReference, links: Mapping[str, Link], now: float) -> Workload | Wanted:
+    """Walk up from a pod's controller: the workload, or the next owner to ask for."""
+    owner = controller
+    for _ in range(HIGHEST):
+        if (owner.group, owner.kind) not in READABLE or not _NAME.fullmatch(owner.name):
+            break
+        link = links.get(owner.uid)
+        if link is None or link.until <= now:
+            return Wanted(namespace, owner)
+        if link.above is None:
+            break
+        owner = link.above
+    return Workload(owner.kind, owner.name)
+
+
+class Workloads:
+    """Remembers owners by UID, and asks for those that are missing."""
+
+    def __init__(self, client: Client, *, clock: Clock, apart: float = APART) -> None:
+        self._client = client
+        self._clock = clock
+        self._apart = apart
+        self._links: dict[str, Link] = {}
+
+    def of(self, namespace: str, controller: OwnerReference | None) -> Workload | None:
+        """Return the workload from memory: None for a pod of its own, and while the owners were not read yet."""
+        if controller is None:
+            return None
+        found = top(namespace, controller, self._links, float("-inf"))
+        return found if isinstance(found, Workload) else None
+
+    async def learn(self, controllers: Iterable[tuple[str, OwnerReference]]) -> bool:
+        """
+        Ask for what is missing above these (namespace, controller) pairs, one owner after the other.
+
+        Returns whether all is known now; what could not be had is asked for by the next call.
+        """
+        complete = True
+        for namespace, controller in controllers:
+            while isinstance(wanted := top(namespace, controller, self._links, self._clock.monotonic()), Wanted):
+                try:
+                    self._remember(wanted.owner.uid, await self._ask(wanted))
+                except KubeError as error:
+                    if error.status == UNREACHABLE:
+                        return False
+                    complete = False
+                    break
+                await self._clock.sleep(self._apart)
+        return complete
+
+    async def _ask(self, wanted: Wanted) -> Link:
+        owner = wanted.owner
+        path = READABLE[owner.group, owner.kind].format(segment(wanted.namespace), segment(owner.name))
+        try:
+            answer: Described = decoded(_DECODER, await self._client.get(path, accept=METADATA_ONLY))
+        except KubeError as error:
+            if error.status == 404:  # noqa: PLR2004
+                return Link(None)
+            if error.status == 403:  # noqa: PLR2004
+                log.warning("kube.owner_refused", kind=owner.kind, message=error.message)
+                return Link(None, self._clock.monotonic() + REFUSED_FOR)
+            raise
+        if answer.metadata.uid != owner.uid:
+            return Link(None)
+        return Link(answer.metadata.controller)
+
+    def _remember(self, uid: str, link: Link) -> None:
+        self._links.pop(uid, None)
+        self._links[uid] = link
+        while len(self._links) > MOST:
+            del self._links[next(iter(self._links))]
