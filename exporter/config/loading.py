@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from exporter.config.arguments import Arguments
 from exporter.config.reading import check, parse, read, refuse
 from exporter.config.schema import PATHS, Config, problems, settings
@@ -40,9 +42,18 @@ def combine(arguments: Arguments, content: bytes, name: str) -> Config:
         data = _merge(data, _nested(_anchored(data, file.parent)))
     data = _merge(data, _nested(arguments.overrides))
     config = check(data, Config, source, arguments.origins)
+    if not (data.get("sampling") or {}).get("fast_interval"):
+        config = _not_slower_than_full_rounds(config)
     for key, expected in problems(config):
         raise refuse(source, key, expected, settings(config)[key], arguments.origins)
     return config
+
+
+def _not_slower_than_full_rounds(config: Config) -> Config:
+    """Lower the default of `sampling.fast_interval` to a shorter `sampling.interval`; who wrote it meant it."""
+    sampling = config.sampling
+    fast = min(sampling.fast_interval, sampling.interval)
+    return msgspec.structs.replace(config, sampling=msgspec.structs.replace(sampling, fast_interval=fast))
 
 
 def _anchored(data: Mapping[str, Any], folder: Path) -> dict[str, str]:

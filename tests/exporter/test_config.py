@@ -88,7 +88,7 @@ def test_a_full_file_is_read() -> None:
             "fast_interval: expected a duration from 50ms to sampling.interval, which is 5s, got 6s",
         ),
         (
-            "sampling: {interval: 200ms}",
+            "sampling: {interval: 200ms, fast_interval: 500ms}",
             (
                 "config.yaml: sampling.fast_interval: expected a duration from 50ms to sampling.interval, "
                 "which is 200ms, got 500ms"
@@ -237,3 +237,11 @@ def test_listen_addresses(text: str, host: str, port: int) -> None:
 def test_durations_know_how_to_be_written() -> None:
     """Below a second in milliseconds, else in seconds."""
     assert (str(Duration(0.05)), str(Duration(5)), str(Duration(1.5))) == ("50ms", "5s", "1.5s")
+
+
+def test_the_default_of_the_fast_interval_follows_a_short_interval() -> None:
+    """Who asks for rounds every 200 ms need not know the second key; who writes both is taken at his word."""
+    short = combine(Arguments(overrides={"sampling.interval": "200ms"}), b"", "n")
+    assert (short.sampling.interval, short.sampling.fast_interval) == (0.2, 0.2)
+    with pytest.raises(ConfigError, match="sampling.fast_interval"):
+        combine(Arguments(), b"sampling: {interval: 200ms, fast_interval: 1s}", "n")

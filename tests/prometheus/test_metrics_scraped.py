@@ -1,46 +1,21 @@
-"""The golden page, judged by Prometheus's own tools and by a real Prometheus that scrapes it as our monitors do."""
+"""The golden page and the real daemon, judged by Prometheus's own tools and by a real Prometheus that scrapes them."""
 
-import json
-import os
-import shutil
+from __future__ import annotations
+
 import subprocess
 import threading
-import time
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
-from cluster.processes import Processes, free_port
+from daemon.running import Daemon
 from golden.everything import golden_page
+from prometheus.scraping import Prometheus, program, scraping
 
 pytestmark = pytest.mark.prometheus
-
-CONFIG = """
-global: {{scrape_interval: 1s}}
-scrape_configs:
-- job_name: gpusteward
-  honor_labels: true
-  static_configs:
-  - targets: ["127.0.0.1:{port}"]
-    labels: {{namespace: gpusteward, pod: gpusteward-x7k2p, container: exporter}}
-"""
-"""What an operator makes of a PodMonitor with honorLabels: the daemon's own pod as target labels."""
-
-
-def program(name: str) -> str:
-    """Find a program of Debian's package `prometheus`; without it, skip on a laptop and fail in CI."""
-    if (path := shutil.which(name)) is None:
-        why = f"{name} is missing (apt-get install prometheus)"
-        if os.environ.get("CI") == "true":
-            pytest.fail(why, pytrace=False)
-        pytest.skip(why)
-    return path
 
 
 class _Scraped(BaseHTTPRequestHandler):
@@ -56,61 +31,15 @@ class _Scraped(BaseHTTPRequestHandler):
         pass
 
 
-class Prometheus:
-    """A running Prometheus, asked over its API."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-
-    def get(self, path: str, **query: str) -> Any:
-        with urllib.request.urlopen(f"{self.url}{path}?{urllib.parse.urlencode(query)}", timeout=5) as answer:
-            return json.load(answer)["data"]
-
-    def ready(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=1) as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
-
-    def query(self, expression: str) -> dict[frozenset[tuple[str, str]], str]:
-        """Ask until there is an answer: the labels of each series, without name and target, to its value."""
-        deadline = time.monotonic() + 20
-        while not (result := self.get("/api/v1/query", query=expression)["result"]):
-            assert time.monotonic() < deadline, f"no answer to {expression}: {self.get('/api/v1/targets')}"
-            time.sleep(0.1)
-        hidden = {"__name__", "job", "instance"}
-        return {
-            frozenset((k, v) for k, v in series["metric"].items() if k not in hidden): series["value"][1]
-            for series in result
-        }
-
-
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """Start a Prometheus that scrapes the golden page once a second."""
-    folder = tmp_path_factory.mktemp("prometheus")
-    command = program("prometheus")
+    """Start a Prometheus that scrapes the golden page."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Scraped)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    config = folder / "prometheus.yml"
-    config.write_text(CONFIG.format(port=server.server_port))
-    running = Prometheus(f"http://127.0.0.1:{(port := free_port())}")
-    processes = Processes(folder, uuid4().hex)
     try:
-        processes.start(
-            "prometheus",
-            [
-                command,
-                f"--config.file={config}",
-                f"--storage.tsdb.path={folder / 'data'}",
-                f"--web.listen-address=127.0.0.1:{port}",
-            ],
-            running.ready,
-        )
-        yield running
+        with scraping(f"127.0.0.1:{server.server_port}", tmp_path_factory.mktemp("prometheus")) as running:
+            yield running
     finally:
-        processes.stop()
         server.shutdown()
         server.server_close()
 
@@ -165,3 +94,30 @@ def test_a_pods_info_joins_its_containers(prometheus: Prometheus) -> None:
         " * on (namespace, pod) group_left (workload, queue) gpusteward_pod_info)"
     )
     assert found[frozenset({("workload", "trainer"), ("queue", "research")})] == str(35 * 2**30)
+
+
+def test_the_real_daemon_is_scraped_without_loss(tmp_path: Path) -> None:
+    """Prometheus takes over each sample of the running daemon, in its own format, with the names of the workloads."""
+    with (
+        Daemon("--devices=simulated", "--log.format=json", "--sampling.interval=200ms") as daemon,
+        scraping(daemon.url.removeprefix("http://"), tmp_path) as running,
+    ):
+        shown = daemon.snapshot()["containers"]
+        found = running.query("gpusteward_container_memory_used_bytes")
+        names = {(labels["namespace"], labels["pod"], labels["container"]) for labels in map(dict, found)}
+        assert names == {(c["namespace"], c["pod"], c["container"]) for c in shown}
+        assert not any(key.startswith("exported_") for labels in found for key, _ in labels)
+        for labels in running.query("gpusteward_device_memory_used_bytes"):
+            assert not {"namespace", "pod", "container"} & set(dict(labels)), labels
+        closing = running.query(
+            "gpusteward_device_memory_used_bytes - gpusteward_device_memory_attributed_bytes"
+            " - gpusteward_device_memory_ghost_bytes - gpusteward_device_memory_host_bytes"
+            " - gpusteward_device_memory_unattributed_bytes"
+        )
+        assert set(closing.values()) == {"0"} and len(closing) == len(daemon.snapshot()["devices"])
+        page = tmp_path / "page.txt"
+        page.write_text(daemon.get("/metrics")[1])
+        with page.open("rb") as text:
+            command = [program("promtool"), "check", "metrics"]
+            checked = subprocess.run(command, stdin=text, capture_output=True, text=True, check=False)
+        assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")

@@ -1,0 +1,98 @@
+"""
+A real Prometheus that scrapes as an operator's monitor does, and the tools of its package.
+
+In: the address to scrape. Out: its answers. Law: without Debian's package, skip on a laptop and fail in CI.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from cluster.processes import Processes, free_port
+
+CONFIG = """
+global: {{scrape_interval: 1s}}
+scrape_configs:
+- job_name: gpusteward
+  honor_labels: true
+  static_configs:
+  - targets: ["{address}"]
+    labels: {{namespace: gpusteward, pod: gpusteward-x7k2p, container: exporter}}
+"""
+"""What an operator makes of a PodMonitor with honorLabels: the daemon's own pod as target labels."""
+
+
+def program(name: str) -> str:
+    """Find a program of Debian's package `prometheus`; without it, skip on a laptop and fail in CI."""
+    if (path := shutil.which(name)) is None:
+        why = f"{name} is missing (apt-get install prometheus)"
+        if os.environ.get("CI") == "true":
+            pytest.fail(why, pytrace=False)
+        pytest.skip(why)
+    return path
+
+
+class Prometheus:
+    """A running Prometheus, asked over its API."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def get(self, path: str, **query: str) -> Any:
+        with urllib.request.urlopen(f"{self.url}{path}?{urllib.parse.urlencode(query)}", timeout=5) as answer:
+            return json.load(answer)["data"]
+
+    def ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=1) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def query(self, expression: str) -> dict[frozenset[tuple[str, str]], str]:
+        """Ask until there is an answer: the labels of each series, without name and target, to its value."""
+        deadline = time.monotonic() + 20
+        while not (result := self.get("/api/v1/query", query=expression)["result"]):
+            assert time.monotonic() < deadline, f"no answer to {expression}: {self.get('/api/v1/targets')}"
+            time.sleep(0.1)
+        hidden = {"__name__", "job", "instance"}
+        return {
+            frozenset((k, v) for k, v in series["metric"].items() if k not in hidden): series["value"][1]
+            for series in result
+        }
+
+
+@contextmanager
+def scraping(address: str, folder: Path) -> Iterator[Prometheus]:
+    """Run a Prometheus that scrapes `address` (host:port) once a second."""
+    command = program("prometheus")
+    config = folder / "prometheus.yml"
+    config.write_text(CONFIG.format(address=address))
+    running = Prometheus(f"http://127.0.0.1:{(port := free_port())}")
+    processes = Processes(folder, uuid4().hex)
+    try:
+        processes.start(
+            "prometheus",
+            [
+                command,
+                f"--config.file={config}",
+                f"--storage.tsdb.path={folder / 'data'}",
+                f"--web.listen-address=127.0.0.1:{port}",
+            ],
+            running.ready,
+        )
+        yield running
+    finally:
+        processes.stop()
