@@ -1,0 +1,141 @@
+"""Programs that no package has in the version we want: built from Go modules pinned by go.sum, kept between runs.
+
+In: the folders below `tools/`, one Go module each. Out: paths of programs.
+Law: what is built is named by what it is built from (module files, Go's version), so a stale program cannot be met.
+
+`KUBEBUILDER_ASSETS` (the convention of envtest): programs found in that folder are used, and not built.
+`python -m cluster.build` builds all and prints where they are.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+MODULES = {
+    "kube-apiserver": "kubernetes",
+    "kube-controller-manager": "kubernetes",
+    "kube-scheduler": "kubernetes",
+    "kubectl": "kubernetes",
+    "kubelet": "kubernetes",
+    "helm": "helm",
+    "kubeconform": "kubeconform",
+}
+TOOLS = Path(__file__).parent / "tools"
+GO_AT_LEAST = (1, 24)  # the first with tool directives; Kubernetes 1.34 asks for it too
+
+
+class BuildError(Exception):
+    """The build cannot be done, or failed; the message says what to do or what Go said."""
+
+
+def program(name: str) -> Path:
+    """Path of a program of `MODULES`, built now if that was not done before. Raises BuildError."""
+    given = assets(name)
+    return given or _module(MODULES[name]) / name
+
+
+def assets(name: str) -> Path | None:
+    """The program in the folder that KUBEBUILDER_ASSETS names, if it is there."""
+    folder = os.environ.get("KUBEBUILDER_ASSETS")
+    path = shutil.which(name, path=folder) if folder else None
+    return Path(path) if path else None
+
+
+def cache() -> Path:
+    """Our folder for what survives between runs; it may be deleted at any time."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpusteward"
+
+
+def go_problem() -> str | None:
+    """Why Go cannot be used here, with what to do about it; None when it can."""
+    wanted = ".".join(map(str, GO_AT_LEAST))
+    advice = (
+        f"Go {wanted} or newer builds Kubernetes: https://go.dev/dl, or `apt install golang-{wanted}` from backports"
+    )
+    if shutil.which("go") is None:
+        return f"go is not installed. {advice}"
+    version = _go_version()
+    found = re.match(r"go(\d+)\.(\d+)", version)
+    if found and tuple(map(int, found.groups())) < GO_AT_LEAST:
+        return f"{version} is too old. {advice}"
+    return None
+
+
+def kubernetes_version() -> str:
+    """The pinned version, for instance "v1.34.10"."""
+    found = re.search(r"\bk8s\.io/kubernetes (v\S+)", (TOOLS / "kubernetes" / "go.mod").read_text())
+    if found is None:
+        raise BuildError("tools/kubernetes/go.mod requires no k8s.io/kubernetes")
+    return found.group(1)
+
+
+def _module(module: str) -> Path:
+    problem = go_problem()
+    if problem:
+        raise BuildError(problem)
+    source = TOOLS / module
+    key = hashlib.sha256(_go_version().encode())
+    for file in ("go.mod", "go.sum"):
+        key.update((source / file).read_bytes())
+    folder = cache() / "tools" / f"{module}-{key.hexdigest()[:16]}"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / f"{module}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two test runs: one builds, the other waits for it
+        if not folder.exists():
+            _build(source, folder)
+    return folder
+
+
+def _build(source: Path, folder: Path) -> None:
+    print(
+        f"building {source.name} (once; Kubernetes takes five minutes or more on two cores) ...",
+        file=sys.stderr,
+        flush=True,
+    )
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{source.name}-") as unfinished:
+        done = subprocess.run(
+            ["go", "build", "-C", source, "-mod=readonly", "-buildvcs=false", "-trimpath",
+             "-ldflags", " ".join(_linker_flags(source.name)), "-o", f"{unfinished}/", "tool"],
+            # Without cgo no C compiler is needed, and the programs run whatever the machine's libc is.
+            env={**os.environ, "CGO_ENABLED": "0"},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise BuildError(f"go build in {source} failed:\n{done.stderr[-4000:]}")
+        Path(unfinished).chmod(0o755)
+        shutil.move(unfinished, folder)
+        Path(unfinished).mkdir()  # for TemporaryDirectory to remove
+    print(f"built {source.name} in {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+
+
+def _linker_flags(module: str) -> list[str]:
+    flags = ["-s", "-w"]
+    if module == "kubernetes":  # else they call themselves v0.0.0-master, and clients complain
+        version = kubernetes_version()
+        major, minor, _ = version.removeprefix("v").split(".")
+        variables = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+        for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
+            flags += [f"-X {package}.{name}={value}" for name, value in variables.items()]
+    return flags
+
+
+def _go_version() -> str:
+    return subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True, check=True).stdout.strip()
+
+
+if __name__ == "__main__":
+    try:
+        for each in MODULES:
+            print(program(each))
+    except BuildError as error:
+        sys.exit(str(error))

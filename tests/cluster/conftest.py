@@ -1,0 +1,5 @@
+"""The fixtures of this folder's tests."""
+
+from cluster.fixtures import api_server, cluster, namespace, node_api, server_api, server_namespace
+
+__all__ = ["api_server", "cluster", "namespace", "node_api", "server_api", "server_namespace"]

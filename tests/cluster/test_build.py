@@ -1,0 +1,84 @@
+"""Programs are pinned, and what was built is what runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cluster import build, requirements
+from cluster.device_plugin import uuids
+from cluster.fixtures import require
+
+
+@pytest.fixture
+def go() -> None:
+    """This machine can build."""
+    require([problem] if (problem := build.go_problem()) else [])
+
+
+def test_every_program_is_pinned_by_checksums() -> None:
+    """Each module has a go.sum with the checksum of the version that its go.mod names."""
+    for module, requirement in (
+        ("kubernetes", "k8s.io/kubernetes v1.34."),
+        ("helm", "helm.sh/helm/v4 v4."),
+        ("kubeconform", "github.com/yannh/kubeconform v0."),
+    ):
+        named = next(
+            line.strip().removeprefix("require ").removesuffix(" // indirect")
+            for line in (build.TOOLS / module / "go.mod").read_text().splitlines()
+            if line.strip().removeprefix("require ").startswith(requirement)
+        )
+        assert f"{named} h1:" in (build.TOOLS / module / "go.sum").read_text()
+
+
+def test_all_staging_modules_are_of_one_version() -> None:
+    """Kubernetes v1.34.x is built with the v0.34.x of each of its staging modules."""
+    lines = [line for line in (build.TOOLS / "kubernetes" / "go.mod").read_text().splitlines() if "=>" in line]
+    assert {line.split()[-1] for line in lines} == {build.kubernetes_version().replace("v1.", "v0.")}
+    assert len(lines) == 31
+
+
+@pytest.mark.cluster
+@pytest.mark.usefixtures("go")
+def test_what_was_built_says_its_version() -> None:
+    """The programs call themselves what go.mod pins, so that clients do not complain of a skew."""
+
+    def said(name: str, *words: str) -> str:
+        return subprocess.run([build.program(name), *words], capture_output=True, text=True, check=True).stdout
+
+    wanted = build.kubernetes_version()
+    assert json.loads(said("kubectl", "version", "--client", "-o", "json"))["clientVersion"]["gitVersion"] == wanted
+    for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet"):
+        assert said(name, "--version") == f"Kubernetes {wanted}\n"
+    assert said("helm", "version", "--short").startswith("v4.")
+    assert "[FILE OR FOLDER]" in said("kubeconform", "-h")
+
+
+@pytest.mark.cluster
+@pytest.mark.usefixtures("go")
+def test_a_build_that_failed_leaves_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module that does not build raises Go's own words, and the next run tries again."""
+    source = tmp_path / "tools" / "helm"
+    source.mkdir(parents=True)
+    (source / "go.mod").write_text("module broken\n\ngo 1.24\n\ntool example.invalid/nothing\n")
+    (source / "go.sum").write_text("")
+    monkeypatch.setattr(build, "TOOLS", source.parent)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("GOCACHE", str(tmp_path / "go"))
+    for _ in range(2):
+        with pytest.raises(build.BuildError, match=r"(?s)go build in .* failed.*example\.invalid/nothing"):
+            build.program("helm")
+    assert [path.name for path in (tmp_path / "cache" / "gpusteward" / "tools").iterdir()] == ["helm.lock"]
+
+
+def test_replicas_of_one_gpu_are_one_device() -> None:
+    """The device plugin names each physical device once, in the order of the ids."""
+    assert uuids(["GPU-b::3", "GPU-a::0", "GPU-b::1", "MIG-c"]) == ["GPU-b", "GPU-a", "MIG-c"]
+
+
+def test_a_bed_without_a_node_wants_no_root() -> None:
+    """Only containers, mounts and cgroups want root: what the API server alone needs does not mention it."""
+    assert not any("root" in problem.split() for problem in requirements.missing(node=False))
