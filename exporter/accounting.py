@@ -38,6 +38,9 @@ COUNTS_AS = {
 }
 """Everything else is unattributed: a process is there, but no known container stands behind it."""
 
+DOUBTFUL = {Attribution.UNPROVEN, Attribution.UNREADABLE, Attribution.CONTRADICTORY, Attribution.AMBIGUOUS}
+"""Such a process may be anybody's: next to one, nobody is known to hold nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class GpuAccounts:
@@ -92,6 +95,8 @@ def _balance(device: DeviceKey, memory: Memory | None, entries: Sequence[Placed]
     held: dict[str, list[int | None]] = {"attributed": [], "ghost": [], "host": [], "unattributed": []}
     for entry in entries:
         held[COUNTS_AS.get(entry.attribution, "unattributed")].append(entry.process.memory)
+    if any(entry.attribution is Attribution.UNPROVEN for entry in entries):
+        return DeviceAccount(device, memory)
     attributed, ghost, host = (total(held[place]) for place in ("attributed", "ghost", "host"))
     open_entries = total(held["unattributed"])
     if memory is None or attributed is None or ghost is None or host is None or open_entries is None:
@@ -118,8 +123,12 @@ def _usages(
         if entry.subject is not None:
             by_subject.setdefault(entry.subject, []).append(entry)
     alone = len(by_subject) == 1 and all(entry.subject is not None for entry in entries)
+    doubtful = any(entry.attribution in DOUBTFUL for entry in entries)
     by_pid = None if utilization is None else {sample.pid: sample for sample in utilization}
     for subject, members in by_subject.items():
+        if doubtful and not members:
+            yield Usage(subject, device, None, peaks.get((subject, device))), False
+            continue
         used = total(member.process.memory for member in members)
         peak = max((known for known in (peaks.get((subject, device)), used) if known is not None), default=None)
         keys = frozenset(member.key for member in members if member.key is not None)

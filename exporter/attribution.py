@@ -11,7 +11,7 @@ nothing explains is a ghost. A contradiction is nobody's.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from exporter.model import (
     Attribution,
@@ -32,10 +32,15 @@ from exporter.model import (
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """Who stood behind an entry (device, raw pid) when it was first listed; `key` is None if nobody lived then."""
+    """
+    Who stood behind an entry (device, raw pid) when it was first listed; `key` is None if nobody lived then.
+
+    `gap`: the lists could not be read since. The entry may be another one of the same number.
+    """
 
     key: ProcessKey | None
     owner: Owner | None
+    gap: bool = False
 
 
 Sightings = Mapping[tuple[DeviceKey, int], Sighting]
@@ -66,29 +71,46 @@ class Names:
 
     pods: Mapping[PodUid, Pod] = field(default_factory=dict)
     containers: Mapping[ContainerId, Container] = field(default_factory=dict)
+    depth: int | None = None
+    """At which pair of an owner this kubelet's pods stand: 0 on a plain node. None while no pod was seen."""
 
     @classmethod
-    def of(cls, inventory: Inventory) -> "Names":
+    def of(cls, inventory: Inventory, depth: int | None = None) -> "Names":
         """Index pods by UID and by the hash that stands in a static pod's cgroup, containers by id."""
         pods = {pod.config_hash: pod for pod in inventory.pods.values() if pod.config_hash}
-        return cls({**pods, **inventory.pods}, {c.id: c for c in inventory.containers if c.id})
+        return cls({**pods, **inventory.pods}, {c.id: c for c in inventory.containers if c.id}, depth)
+
+    def seeing(self, owners: Iterable[Owner | None]) -> "Names":
+        """Learn from these owners how deep this kubelet's pods stand: as far out as any was ever seen."""
+        depths = [depth for owner in owners if owner is not None and (depth := self._known_at(owner)) is not None]
+        known = [*depths, *([] if self.depth is None else [self.depth])]
+        return replace(self, depth=min(known, default=None))
+
+    def _known_at(self, owner: Owner) -> int | None:
+        for depth, (pod_uid, container_id) in enumerate(owner.pairs):
+            if pod_uid in self.pods if pod_uid is not None else container_id in self.containers:
+                return depth
+        return None
 
     def subject(self, owner: Owner) -> Subject | Attribution:
         """
         Name the container of `owner`, or say where else its memory counts.
 
-        The first pair from outside that Kubernetes knows wins: what a workload builds below its own cgroup cannot
-        rename it, and on a nested node (kind) the outer pairs are unknown here. A known pod whose container is not
-        known (gVisor, Kata, or a status that lags behind the start) is named without a container.
+        The first pair from outside that Kubernetes knows wins, if it stands where this kubelet's pods stand: on a
+        nested node (kind) the outer pairs are unknown here, but a pair below an unknown pod of our own depth is what a
+        workload built below its own cgroup. A known pod whose container is not known (gVisor, Kata, or a status that
+        lags behind the start) is named without a container.
         """
         if owner.contradictory:
             return Attribution.CONTRADICTORY
-        for pod_uid, container_id in owner.pairs:
+        depth = self._known_at(owner)
+        if depth is not None and (self.depth is None or depth <= self.depth):
+            pod_uid, container_id = owner.pairs[depth]
             container = self.containers.get(container_id) if container_id else None
-            if pod_uid is None:
-                if container is not None and container.pod_uid in self.pods:
-                    return Subject(container.pod_uid, container.name, container.id)
-            elif (pod := self.pods.get(pod_uid)) is not None:
+            if pod_uid is None and container is not None:
+                return Subject(container.pod_uid, container.name, container.id)
+            if pod_uid is not None:
+                pod = self.pods[pod_uid]
                 if container is not None and container.pod_uid == pod.uid:
                     return Subject(pod.uid, container.name, container.id)
                 return Subject(pod.uid, "", container_id)
@@ -134,15 +156,17 @@ def attribute(
 
     """
     if sample.processes is None:
-        return Attributed(sample, None), before
+        return Attributed(sample, None), {entry: replace(seen, gap=True) for entry, seen in before.items()}
     if not host.pid_domain_proven:
         return Attributed(sample, tuple(Placed(p, Attribution.UNPROVEN) for p in sample.processes)), {}
     placed, sightings = [], {}
     for process in sample.processes:
         entry = (process.device, process.pid)
         sighting = before.get(entry) or _sight(process.pid, host)
+        found = host.processes.get(process.pid)
         if sighting is not None:
-            sightings[entry] = sighting
+            closed = sighting.gap and found is not None and found.key == sighting.key
+            sightings[entry] = replace(sighting, gap=False) if closed else sighting
         placed.append(_place(process, sighting, host, names, living))
     return Attributed(sample, tuple(placed)), sightings
 
@@ -190,6 +214,8 @@ def _place(process: GpuProcess, sighting: Sighting | None, host: HostSample, nam
         if isinstance(named, Attribution):
             return Placed(process, named, key=found.key)
         return Placed(process, Attribution.CONTAINER, named, found.key)
+    if sighting.gap and found is not None:
+        return Placed(process, Attribution.AMBIGUOUS)
     if isinstance(named, Subject) and living.explains(named):
         return Placed(process, Attribution.INHERITED, named)
     return Placed(process, Attribution.GHOST)

@@ -17,7 +17,7 @@ import structlog
 
 from exporter import logs
 from exporter.clock import Clock, SystemClock
-from exporter.config import Arguments, Config, ConfigError, reloads
+from exporter.config import Arguments, Config, ConfigError, reloads, source_of_names
 from exporter.devices import DeviceSource
 from exporter.devices.nvml import NvmlSource
 from exporter.devices.simulated import SimulatedNode
@@ -116,22 +116,23 @@ async def _reload(arguments: Arguments, config: Config, sampler: Sampler) -> Non
 
 
 def _names(config: Config, clock: Clock) -> InventorySource:
-    names, source = config.names, config.names.source
-    if names.file is not None and source in {"auto", "file"}:
+    names = config.names
+    source = source_of_names(names, in_a_pod="KUBERNETES_SERVICE_HOST" in os.environ)
+    if source == "file" and names.file is not None:
         return FileInventory(names.file)
-    in_a_pod = "KUBERNETES_SERVICE_HOST" in os.environ
-    if source == "kubernetes" or (source == "auto" and (in_a_pod or names.kubeconfig)):
+    if source == "kubernetes":
         # Imported here, because the Kubernetes client costs 20 MB that a daemon without it need not pay.
-        from exporter.kube.client import from_kubeconfig, in_cluster  # noqa: PLC0415
+        from exporter.kube.client import credentials  # noqa: PLC0415
         from exporter.kube.pod_resources import socket_of  # noqa: PLC0415
+        from exporter.kube.remembered import links_below  # noqa: PLC0415
         from exporter.kube.source import KubernetesSource  # noqa: PLC0415
 
         return KubernetesSource(
-            from_kubeconfig(str(names.kubeconfig)) if names.kubeconfig else in_cluster(),
+            credentials(names.kubeconfig),
             config.node.name,
             clock=clock,
             socket=socket_of(config.node.kubelet_root),
-            log_links=config.node.host_root / "var/log/containers",
+            log_links=links_below(config.node.host_root),
         )
     return NoNames()
 

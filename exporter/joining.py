@@ -60,7 +60,7 @@ def join(
     inventory: Inventory,
     faults: Iterable[Fault],
 ) -> Snapshot:
-    """Fill `snapshot` (its round, times, node and present GPUs are set) with what the sources said."""
+    """Fill `snapshot` (its round, times, node and GPUs are set) with what the sources said."""
     devices: list[Device] = []
     usages: list[Usage] = []
     processes = dict.fromkeys(Attribution, 0)
@@ -74,6 +74,7 @@ def join(
         instances = {instance.id: instance for instance in sample.gpu.instances}
         utilization = {key: ratios for key, _, ratios in sample.gpu.leaves()}
         # Who was handed a device has a usage there, be it of 0 bytes: see accounting.
+        counted = gpu_accounts.attributed.placed is not None and not gpu_accounts.processes.get(Attribution.UNPROVEN)
         on_it = Counter(usage.device for usage in gpu_accounts.usages)
         for account in gpu_accounts.accounts:
             if not account.closes:
@@ -90,15 +91,17 @@ def join(
                     sharing,
                     replicas,
                     *_mig(instance),
-                    containers=None if gpu_accounts.attributed.placed is None else on_it[account.device],
+                    containers=on_it[account.device] if counted else None,
                 )
             )
+    fresh = [accounts[uuid] for uuid in snapshot.gpus_read if uuid in accounts]
     return Snapshot(
         round=snapshot.round,
         taken_at=snapshot.taken_at,
         monotonic=snapshot.monotonic,
         node=snapshot.node,
         gpus_present=snapshot.gpus_present,
+        gpus_read=snapshot.gpus_read,
         sources_up=snapshot.sources_up,
         pid_domain_proven=snapshot.pid_domain_proven,
         gpus=tuple(a.attributed.sample.gpu for a in accounts.values()),
@@ -107,8 +110,8 @@ def join(
         pods=inventory.pods,
         allocations=inventory.allocations,
         processes=processes,
-        utilization_dropped=sum(a.attributed.sample.dropped_utilization for a in accounts.values()),
-        utilization_capped=sum(a.capped for a in accounts.values()),
+        utilization_dropped=sum(a.attributed.sample.dropped_utilization for a in fresh),
+        utilization_capped=sum(a.capped for a in fresh),
         names_live=inventory.live,
         faults=tuple(found),
     )

@@ -50,7 +50,8 @@ class Tally:
             self,
             rounds=self.rounds + 1,
             incomplete=incomplete,
-            clamped=self.clamped + any(device.account.clamped for device in snapshot.devices),
+            clamped=self.clamped
+            + any(device.account.clamped for device in snapshot.devices if device.key.uuid in snapshot.gpus_read),
             dropped_utilization=self.dropped_utilization + snapshot.utilization_dropped,
             capped_utilization=self.capped_utilization + snapshot.utilization_capped,
             duration_sum=self.duration_sum + snapshot.duration,

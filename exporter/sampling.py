@@ -10,6 +10,7 @@ at most once a second, because a process list takes milliseconds and stalls the 
 never looked at in between.
 """
 
+import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -18,12 +19,12 @@ import structlog
 from exporter.accounting import GpuAccounts, Peaks, account, new_peaks
 from exporter.attribution import Living, Names, Sightings, attribute, needs_living
 from exporter.clock import Clock
-from exporter.devices import DeviceError, DeviceSource
+from exporter.devices import DeviceError, DeviceSource, DevicesSample
 from exporter.host import HostSource
-from exporter.joining import Holders, holders, join
+from exporter.joining import holders, join
 from exporter.kube import InventorySource
 from exporter.latest import Latest
-from exporter.model import DeviceKey, Fault, Gpu, GpuSample, GpuUuid, HostSample, Memory, Sharing, Snapshot
+from exporter.model import DeviceKey, Fault, Gpu, GpuSample, GpuUuid, HostSample, Inventory, Memory, Sharing, Snapshot
 
 log = structlog.get_logger()
 
@@ -45,22 +46,31 @@ class Beat:
     fast_interval: float = 0.5
 
 
-@dataclass(slots=True)
-class _Held:
-    """What is carried from round to round, per GPU. Lives as long as the GPU answers, or stays away for a while."""
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """One GPU as it was last read, with the faults of that reading."""
 
-    accounts: dict[GpuUuid, GpuAccounts] = field(default_factory=dict)
-    sightings: dict[GpuUuid, Sightings] = field(default_factory=dict)
-    peaks: dict[GpuUuid, Peaks] = field(default_factory=dict)
-    present: Mapping[GpuUuid, int] = field(default_factory=dict)
+    accounts: GpuAccounts
+    host: HostSample
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """What the inventory of one round says, indexed."""
+class _Remembered:
+    """What outlives a reading of a GPU, also while it does not answer. MIG ids name somebody else after a change."""
 
-    names: Names
-    holders: Holders
+    sightings: Sightings = field(default_factory=dict)
+    peaks: Peaks = field(default_factory=dict)
+    instances: Mapping[DeviceKey, tuple[str, ...]] = field(default_factory=dict)
+
+    def of(self, gpu: Gpu) -> "_Remembered":
+        """Forget what was remembered of instances that are gone, or are others under the same id."""
+        now = {DeviceKey(gpu.uuid, instance.id): instance.mig_uuids for instance in gpu.instances}
+        gone = {key for key, uuids in self.instances.items() if now.get(key) != uuids}
+        return _Remembered(
+            {entry: seen for entry, seen in self.sightings.items() if entry[0] not in gone},
+            {entry: peak for entry, peak in self.peaks.items() if entry[1] not in gone},
+            now,
+        )
 
 
 class Sampler:
@@ -84,7 +94,11 @@ class Sampler:
         self._devices = devices
         self._host = host
         self._clock = clock
-        self._held = _Held()
+        self._read: Mapping[GpuUuid, _Read] = {}
+        self._remembered: dict[GpuUuid, _Remembered] = {}
+        self._present: Mapping[GpuUuid, int] = {}
+        self._device_faults: tuple[Fault, ...] = ()
+        self._depth: int | None = None
         self._rounds = 0
 
     async def run(self, latest: Latest) -> None:
@@ -102,7 +116,7 @@ class Sampler:
                 if moved := await self._moved(watched):
                     await self._publish(latest, moved)
 
-    async def round(self, only: Collection[GpuUuid] | None = None) -> Snapshot:
+    async def round(self, only: Collection[GpuUuid] | None = None, latest: Latest | None = None) -> Snapshot:
         """
         Read the sources once and join their answers.
 
@@ -110,25 +124,30 @@ class Sampler:
         """
         began, taken_at = self._clock.monotonic(), self._clock.time()
         self._rounds += 1
-        answer = await self._devices.sample(only)
-        inventory = self.inventory.inventory(self._gpus(answer.samples, only))
-        known = _Known(Names.of(inventory), holders(inventory))
+        answer = await self._answer(latest, only)
+        kept = {uuid: read for uuid, read in self._read.items() if only is not None and uuid not in only}
+        gpus = [read.accounts.attributed.sample.gpu for read in kept.values()]
+        inventory = self.inventory.inventory([*gpus, *(sample.gpu for sample in answer.samples)])
+        fresh = await self._account(answer.samples, inventory)
+        # Only now, in one step: a round that fails half-way leaves the last readings as they were.
+        self._read = {**kept, **fresh}
         if only is None:
-            self._held.accounts = {}
-            self._held.present = answer.present
-        hosts = [] if answer.samples else [self._host.sample(())]
-        for sample in answer.samples:
-            hosts.append(self._account(sample, known))
-            # A GPU with 128 processes takes some 5 ms: scrapes and probes are let in between.
-            await self._clock.sleep(0)
+            self._present = answer.present
+        self._device_faults = (
+            *(fault for fault in self._device_faults if only is not None and fault.subject not in only),
+            *answer.faults,
+        )
+        hosts = [read.host for read in self._read.values()] or [self._host.sample(())]
         proven = all(host.pid_domain_proven for host in hosts)
+        faults = (*self.standing, *self._device_faults, *(fault for host in hosts for fault in host.faults))
         snapshot = join(
             Snapshot(
                 round=self._rounds,
                 taken_at=taken_at,
                 monotonic=began,
                 node=self._node,
-                gpus_present=self._held.present,
+                gpus_present=self._present,
+                gpus_read=frozenset(fresh),
                 sources_up={
                     "devices": not any(fault.incomplete and not fault.subject for fault in answer.faults),
                     "host": proven,
@@ -136,34 +155,52 @@ class Sampler:
                 },
                 pid_domain_proven=proven,
             ),
-            self._held.accounts,
+            {uuid: read.accounts for uuid, read in self._read.items()},
             inventory,
-            dict.fromkeys((*self.standing, *answer.faults, *(fault for host in hosts for fault in host.faults))),
+            dict.fromkeys(faults),
         )
         return replace(snapshot, duration=self._clock.monotonic() - began)
 
-    def _gpus(self, samples: Collection[GpuSample], only: Collection[GpuUuid] | None) -> tuple[Gpu, ...]:
-        """Name the GPUs of this round: those just read and, in an early round, those that were read before."""
-        kept = {} if only is None else {uuid: a.attributed.sample.gpu for uuid, a in self._held.accounts.items()}
-        return tuple((kept | {sample.gpu.uuid: sample.gpu for sample in samples}).values())
+    async def _answer(self, latest: Latest | None, only: Collection[GpuUuid] | None) -> DevicesSample:
+        """Ask the driver, and keep the beat meanwhile: calls that are slow one by one are no reason to be restarted."""
+        asking = asyncio.ensure_future(self._devices.sample(only))
+        try:
+            while not (await asyncio.wait({asking}, timeout=HEARTBEAT))[0]:
+                if latest is not None:
+                    latest.beat = self._clock.monotonic()
+        except asyncio.CancelledError:
+            asking.cancel()
+            raise
+        return asking.result()
 
-    def _account(self, sample: GpuSample, known: "_Known") -> HostSample:
-        uuid, held = sample.gpu.uuid, self._held
-        before, peaks = held.sightings.get(uuid, {}), held.peaks.get(uuid, {})
-        pids = {process.pid for process in sample.processes or ()}
-        host = self._host.sample(pids)
-        if needs_living((sample,), host, before):
-            host = self._host.sample(pids, want_living=True)
-        living = Living.of(host, known.names)
-        attributed, held.sightings[uuid] = attribute(sample, host, known.names, living, before)
-        held.accounts[uuid] = account(attributed, peaks, known.holders)
-        held.peaks[uuid] = new_peaks(peaks, held.accounts[uuid].usages, known.names.containers.keys())
-        return host
+    async def _account(self, samples: Collection[GpuSample], inventory: Inventory) -> dict[GpuUuid, _Read]:
+        """Attribute and account each GPU that was read."""
+        handed_out = holders(inventory)
+        names = Names.of(inventory, self._depth)
+        living: Living | None = None
+        found = {}
+        for sample in samples:
+            before = self._remembered.get(sample.gpu.uuid, _Remembered()).of(sample.gpu)
+            host = self._host.sample({process.pid for process in sample.processes or ()})
+            names = names.seeing(process.owner for process in host.processes.values())
+            if living is None and needs_living((sample,), host, before.sightings):
+                # All of /proc, some 30 microseconds a process: once a round, and beside the event loop.
+                everybody = await asyncio.to_thread(self._host.sample, (), want_living=True)
+                living = Living.of(everybody, names)
+            attributed, sightings = attribute(sample, host, names, living or Living(None), before.sightings)
+            accounts = account(attributed, before.peaks, handed_out)
+            peaks = new_peaks(before.peaks, accounts.usages, names.containers.keys())
+            self._remembered[sample.gpu.uuid] = replace(before, sightings=sightings, peaks=peaks)
+            found[sample.gpu.uuid] = _Read(accounts, host)
+            # A GPU with 128 processes takes some 5 ms: scrapes and probes are let in between.
+            await self._clock.sleep(0)
+        self._depth = names.depth
+        return found
 
     async def _publish(self, latest: Latest, only: Collection[GpuUuid] | None) -> None:
         latest.beat = self._clock.monotonic()
         try:
-            snapshot = await self.round(only)
+            snapshot = await self.round(only, latest)
         except DeviceError:
             raise
         except Exception:
@@ -180,10 +217,10 @@ class Sampler:
         memory = await self._devices.memory({key.uuid for key in watched})
         moved = set()
         for key in watched:
-            accounts = self._held.accounts.get(key.uuid)
-            if accounts is None or now - accounts.attributed.sample.sampled_at < LISTS_APART:
+            read = self._read.get(key.uuid)
+            if read is None or now - read.accounts.attributed.sample.sampled_at < LISTS_APART:
                 continue
-            known = {account.device: account.memory for account in accounts.accounts}
+            known = {account.device: account.memory for account in read.accounts.accounts}
             if _differ(known.get(key), memory.get(key)):
                 moved.add(key.uuid)
         return moved

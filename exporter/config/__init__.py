@@ -9,7 +9,7 @@ from exporter.config.arguments import Arguments, parse_arguments
 from exporter.config.loading import load
 from exporter.config.reading import ConfigError
 from exporter.config.reload import Reloaded, reloads
-from exporter.config.schema import Config, Log, Names, Node, Sampling, Web
+from exporter.config.schema import Config, Log, Names, Node, Sampling, Web, source_of_names
 
 __all__ = [
     "Arguments",
@@ -24,4 +24,5 @@ __all__ = [
     "load",
     "parse_arguments",
     "reloads",
+    "source_of_names",
 ]

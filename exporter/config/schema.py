@@ -56,6 +56,15 @@ class Names(Section, frozen=True):
     kubeconfig: Path | None = None
 
 
+def source_of_names(names: Names, *, in_a_pod: bool) -> Literal["kubernetes", "file", "none"]:
+    """Decide `auto`; what is said is kept. `in_a_pod`: Kubernetes told this process where its API server is."""
+    if names.source != "auto":
+        return names.source
+    if names.file is not None:
+        return "file"
+    return "kubernetes" if in_a_pod or names.kubeconfig is not None else "none"
+
+
 class Web(Section, frozen=True):
     """The HTTP server. `api: false` leaves metrics and probes only; `config_file` is Prometheus' web config."""
 

@@ -71,6 +71,7 @@ class AllocationsView:
     Attributes:
         pods: names of all pods that the kubelet listed, with devices or without.
         listed_twice: names under which the kubelet listed two pods: two generations, which nothing here tells apart.
+        api: the version of the pod-resources API that answered.
         allocatable: resource to the ids of its healthy devices; None from kubelets that cannot tell (before 1.23).
         offered_before: the same of resources that were offered once and are not now: their plugin starts anew, too.
         known: False until the kubelet answered once.
@@ -82,6 +83,7 @@ class AllocationsView:
     listed_twice: frozenset[PodName] = frozenset()
     holdings: tuple[Holding, ...] = ()
     claims: tuple[HeldClaim, ...] = ()
+    api: str = "v1"
     allocatable: Mapping[str, tuple[str, ...]] | None = None
     offered_before: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     known: bool = False

@@ -4,10 +4,10 @@ The only place that speaks HTTP to Kubernetes.
 What comes in: where the credentials are, paths and queries of the API reference. What goes out: bytes as the server
 sent them, for others to decode; or a `KubeError`, whatever went wrong.
 
-The law: it reads. There is no method that could change anything on the cluster. The library's configuration loading and
-authentication are kept (in-cluster, kubeconfig, exec plugins); its generated models are not: 62 MB against 98 MB, and a
-seventh of the CPU. Credentials are read anew once a minute, and at once when the server refuses them, so that a rotated
-token costs nothing.
+The law: it reads. There is no method that could change anything on the cluster: the one POST asks what we may do, and
+the server stores nothing of it. The library's configuration loading and authentication are kept (in-cluster,
+kubeconfig, exec plugins); its generated models are not: 62 MB against 98 MB, and a seventh of the CPU. Credentials are
+read anew once a minute, and at once when the server refuses them, so that a rotated token costs nothing.
 """
 
 import asyncio
@@ -15,10 +15,12 @@ import os
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 import aiohttp
+import msgspec
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config.config_exception import ConfigException
@@ -26,7 +28,7 @@ from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 from kubernetes.aio.config.kube_config import load_kube_config
 
 from exporter.clock import Clock
-from exporter.kube.errors import UNREACHABLE, KubeError, status_error
+from exporter.kube.errors import SILENT, UNREACHABLE, KubeError, decoded, status_error
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 USER_AGENT = "gpusteward"
@@ -37,6 +39,7 @@ RENEWAL = 60.0
 LONGEST_LINE = 16 * 2**20
 """Bytes of one watch event. etcd takes objects of up to 1.5 MB; aiohttp's own line reader gives up at 128 kB."""
 LONGEST_REFUSAL = 64 * 2**10
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 Credentials = Callable[[Configuration], Awaitable[None]]
 """Fills in the server, whom to trust and who we are. Raises KubeError."""
@@ -74,6 +77,35 @@ def from_kubeconfig(files: str) -> Credentials:
     return load
 
 
+def credentials(kubeconfig: Path | None) -> Credentials:
+    """Return the credentials of a kubeconfig where one is named, else those of this pod."""
+    return from_kubeconfig(str(kubeconfig)) if kubeconfig else in_cluster()
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What is sent; `body` makes a POST of a GET."""
+
+    path: str
+    query: Mapping[str, str]
+    limits: aiohttp.ClientTimeout
+    accept: str = "application/json"
+    body: Mapping[str, object] | None = None
+
+
+class _Verdict(msgspec.Struct, frozen=True):
+    allowed: bool
+
+
+class _Review(msgspec.Struct, frozen=True):
+    """A SelfSubjectAccessReview as it is answered."""
+
+    status: _Verdict
+
+
+_REVIEW = msgspec.json.Decoder(_Review)
+
+
 class Client:
     """Asks one API server, with a deadline for each request."""
 
@@ -86,17 +118,31 @@ class Client:
         self._renew_at = 0.0
         self._renewing = asyncio.Lock()
 
+    @property
+    def server(self) -> str:
+        """The URL of the server, once the credentials were read."""
+        return str(self._configuration.host)
+
     async def get(
         self, path: str, query: Mapping[str, str] | None = None, *, accept: str = "application/json"
     ) -> bytes:
         """Read an object or a list. Raises KubeError."""
-        answer = await self._open(path, query or {}, accept, aiohttp.ClientTimeout(total=self._deadline))
-        try:
-            return await answer.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise self._renamed(error) from error
-        finally:
-            answer.release()
+        return await self._read(_Request(path, query or {}, aiohttp.ClientTimeout(total=self._deadline), accept))
+
+    async def may(
+        self, verb: str, group: str, resource: str, name: str | None = None, namespace: str | None = None
+    ) -> bool:
+        """
+        Ask whether we have a right, by a SelfSubjectAccessReview; without `namespace`, in all of them.
+
+        A POST that changes nothing: the server answers it and stores nothing. Raises KubeError.
+        """
+        asked = {"verb": verb, "group": group, "resource": resource, "name": name, "namespace": namespace}
+        spec = {"resourceAttributes": {key: value for key, value in asked.items() if value is not None}}
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec}
+        limits = aiohttp.ClientTimeout(total=self._deadline)
+        answer: _Review = decoded(_REVIEW, await self._read(_Request(REVIEWS, {}, limits, body=review)))
+        return answer.status.allowed
 
     @asynccontextmanager
     async def watch(
@@ -110,7 +156,7 @@ class Client:
         """
         limits = aiohttp.ClientTimeout(total=seconds + idle, sock_connect=self._deadline, sock_read=idle)
         query = {**query, "watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
-        answer = await self._open(path, query, "application/json", limits)
+        answer = await self._open(_Request(path, query, limits))
         try:
             yield _lines(answer.content)
         finally:
@@ -122,53 +168,58 @@ class Client:
         if api is not None:
             await api.close()
 
-    async def _open(
-        self, path: str, query: Mapping[str, str], accept: str, limits: aiohttp.ClientTimeout
-    ) -> aiohttp.ClientResponse:
+    async def _read(self, request: _Request) -> bytes:
+        answer = await self._open(request)
+        try:
+            return await answer.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._renamed(error) from error
+        finally:
+            answer.release()
+
+    async def _open(self, request: _Request) -> aiohttp.ClientResponse:
         """Ask, and return the answer as soon as its headers are here. Whoever gets it lets it go."""
         try:
             async with asyncio.timeout(self._deadline):
-                answer = await self._authorized(path, query, accept, limits)
+                answer = await self._authorized(request)
                 if answer.status < 400:  # noqa: PLR2004
                     return answer
                 try:
-                    raise _refusal(answer, await answer.content.read(LONGEST_REFUSAL))
+                    raise await _refusal(answer)
                 finally:
                     answer.close()
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RuntimeError) as error:
+            # ValueError: what cannot be a URL or header. RuntimeError: another request closed the session meanwhile.
             if isinstance(error, (aiohttp.ClientSSLError, ssl.SSLError)):
                 await self.close()  # the authority may have been replaced: the next request reads it anew
             raise self._renamed(error) from error
 
-    async def _authorized(
-        self, path: str, query: Mapping[str, str], accept: str, limits: aiohttp.ClientTimeout
-    ) -> aiohttp.ClientResponse:
+    async def _authorized(self, request: _Request) -> aiohttp.ClientResponse:
         """Send; when the credentials are refused and others have come since, send once more with those."""
         await self._renew()
         used = dict(self._configuration.api_key)
-        answer = await self._send(path, query, accept, limits)
+        answer = await self._send(request)
         if answer.status == 401:  # noqa: PLR2004
             self._renew_at = 0.0
             await self._renew()
             if self._configuration.api_key != used:
                 answer.release()
-                return await self._send(path, query, accept, limits)
+                return await self._send(request)
         return answer
 
-    async def _send(
-        self, path: str, query: Mapping[str, str], accept: str, limits: aiohttp.ClientTimeout
-    ) -> aiohttp.ClientResponse:
+    async def _send(self, request: _Request) -> aiohttp.ClientResponse:
         if self._api is None:
             self._api = ApiClient(self._configuration)
             self._api.user_agent = USER_AGENT
         method, url, headers, body, _ = await self._api.param_serialize(
-            "GET",
-            path,
-            query_params=list(query.items()),
-            header_params={"Accept": accept},
+            "GET" if request.body is None else "POST",
+            request.path,
+            query_params=list(request.query.items()),
+            header_params={"Accept": request.accept},
+            body=request.body,
             auth_settings=["BearerToken"],
         )
-        wrapped = await self._api.call_api(method, url, headers, body, _request_timeout=limits)
+        wrapped = await self._api.call_api(method, url, headers, body, _request_timeout=request.limits)
         answer: aiohttp.ClientResponse = wrapped.response
         return answer
 
@@ -214,11 +265,18 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
                     yield bytes(line)
             if len(rest) > LONGEST_LINE:
                 raise KubeError(UNREACHABLE, "Invalid", f"a watch event is longer than {LONGEST_LINE} bytes")
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+    except TimeoutError as error:
+        raise KubeError(UNREACHABLE, SILENT, "the watch says nothing any more, not even bookmarks") from error
+    except (aiohttp.ClientError, OSError) as error:
         raise KubeError(UNREACHABLE, "Dropped", f"the watch broke off: {error or type(error).__name__}") from error
 
 
-def _refusal(answer: aiohttp.ClientResponse, body: bytes) -> KubeError:
+async def _refusal(answer: aiohttp.ClientResponse) -> KubeError:
+    body = b""
+    async for chunk in answer.content.iter_any():
+        body += chunk
+        if len(body) > LONGEST_REFUSAL:
+            break
     after = answer.headers.get("Retry-After", "")
     seconds = float(after) if after.isascii() and after.isdigit() else None
     text = body[:200].decode(errors="replace").strip()

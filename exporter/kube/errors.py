@@ -13,6 +13,8 @@ import msgspec
 
 UNREACHABLE = 0
 """Status of a `KubeError` when no server answered."""
+SILENT = "Silent"
+"""Reason of a `KubeError` when a watch brought no line for too long."""
 
 
 class KubeError(Exception):
@@ -22,7 +24,7 @@ class KubeError(Exception):
     Attributes:
         status: of HTTP; 0 when nobody answered.
         reason: the word of the server's Status object (`Forbidden`, `Expired`), or ours: `Unreachable`, `Timeout`,
-            `Dropped`, `Untrusted`, `NotConfigured`, `Invalid`.
+            `Dropped`, `Silent`, `Untrusted`, `NotConfigured`, `Invalid`.
         retry_after: seconds that the server wants us to wait.
         causes: words in which the server goes into detail (`ResourceVersionTooLarge`).
 

@@ -117,7 +117,8 @@ async def ask(socket: Path, *, deadline: float = DEADLINE) -> AllocationsView:
     """Ask a kubelet what it handed to whom, and what it could hand out. Raises KubeletError."""
     try:
         async with asyncio.timeout(deadline), Channel(path=str(socket), codec=_Codec()) as channel:
-            return _view(await _list(channel), await _allocatable(channel))
+            version, listed = await _list(channel)
+            return _view(version, listed, await _allocatable(channel))
     except TimeoutError as error:
         raise KubeletError("kubelet_slow", f"the kubelet did not answer within {deadline:g} s at {socket}") from error
     except OSError as error:
@@ -131,14 +132,14 @@ async def ask(socket: Path, *, deadline: float = DEADLINE) -> AllocationsView:
         raise KubeletError("kubelet_garbled", message) from error
 
 
-async def _list(channel: Channel) -> api.ListResponse:
+async def _list(channel: Channel) -> tuple[str, api.ListResponse]:
     try:
-        return await _call(channel, "v1", "List", api.ListResponse)
+        return "v1", await _call(channel, "v1", "List", api.ListResponse)
     except GRPCError as error:
         if error.status is not Status.UNIMPLEMENTED:
             raise
     # Before 1.20. The messages are a part of those of v1; sidecars are missing there, as they are in that kubelet.
-    return await _call(channel, "v1alpha1", "List", api.ListResponse)
+    return "v1alpha1", await _call(channel, "v1alpha1", "List", api.ListResponse)
 
 
 async def _allocatable(channel: Channel) -> api.AllocatableResponse | None:
@@ -173,13 +174,14 @@ class _Codec(ProtoCodec):  # type: ignore[misc]  # grpclib is not typed for us
         return answer
 
 
-def _view(listed: api.ListResponse, allocatable: api.AllocatableResponse | None) -> AllocationsView:
+def _view(version: str, listed: api.ListResponse, allocatable: api.AllocatableResponse | None) -> AllocationsView:
     names = Counter((pod.namespace, pod.name) for pod in listed.pod_resources)
     return AllocationsView(
         pods=frozenset(names),
         listed_twice=frozenset(name for name, count in names.items() if count > 1),
         holdings=tuple(holding for pod in listed.pod_resources for holding in _holdings(pod)),
         claims=tuple(claim for pod in listed.pod_resources for claim in _claims(pod)),
+        api=version,
         allocatable=None if allocatable is None else _by_resource(allocatable.devices),
         known=True,
         live=True,

@@ -41,6 +41,11 @@ class LogLink:
     made_at: float = 0.0
 
 
+def links_below(host_root: Path) -> Path:
+    """Name the folder of the links where the host's root is mounted at `host_root`."""
+    return host_root / LINKS.relative_to("/")
+
+
 def parse(name: str, target: str, made_at: float = 0.0) -> LogLink | None:
     """Read one link; None when it is none of the kubelet's."""
     found = _TARGET.fullmatch(target)

@@ -4,8 +4,8 @@ List once, then watch: how the pods of a node stay known.
 What comes in: a client, the name of the node. What goes out: the pods as last known, and whether that is live.
 
 The law: what the server said last is where the next watch begins. Only when it no longer remembers that far (410), or
-never came so far (an etcd restored from a backup), is everything listed anew. Waits grow with each failure, are
-bounded, and are drawn by lot: a thousand daemons must not come back in the same second.
+never came so far (an etcd restored from a backup: to such a watch it says nothing), is everything listed anew. Waits
+grow with each failure, are bounded, and are drawn by lot: a thousand daemons must not come back in the same second.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ import structlog
 
 from exporter.clock import Clock
 from exporter.kube.client import Client
-from exporter.kube.errors import KubeError
+from exporter.kube.errors import SILENT, KubeError
 from exporter.kube.pods import Event, Pods, apply, parse_event, parse_list
 
 log = structlog.get_logger()
@@ -108,7 +108,7 @@ class PodWatch:
                 retry_after = error.retry_after
                 listing, begin = begin, _list_from(error, begin, self.pods.version)
                 # A watch that broke off, or a version that was forgotten, is followed by another question: that tells.
-                if opened is None and (listing is not None or begin is None):
+                if error.reason == SILENT or (opened is None and (listing is not None or begin is None)):
                     self._tell(error)
             proven = opened is not None and self._clock.monotonic() - opened >= PROVEN
             failures = 1 if proven else failures + 1
@@ -134,4 +134,6 @@ def _list_from(error: KubeError, begin: str | None, version: str) -> str | None:
         return NEWEST_VERSION
     if error.status == 410:  # noqa: PLR2004
         return version if begin is None else NEWEST_VERSION
+    if error.reason == SILENT:
+        return version
     return begin

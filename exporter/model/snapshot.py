@@ -20,6 +20,7 @@ class Attribution(StrEnum):
     UNKNOWN_CONTAINER = "unknown_container"  # a container, but none that Kubernetes knows here
     CONTRADICTORY = "contradictory"
     UNREADABLE = "unreadable"
+    AMBIGUOUS = "ambiguous"  # the number changed hands while the lists could not be read
     UNPROVEN = "unproven"  # without proof of the PID domain nothing is attributed
 
 
@@ -94,9 +95,13 @@ class Snapshot:
         taken_at: Unix time; `monotonic` is the same moment on the clock that nobody sets.
         duration: seconds that the round took.
         gpus_present: every GPU that the driver counts (uuid to index); `gpus` are those which answered.
+        gpus_read: the GPUs that were read in this round; an early round reads those whose memory moved, and keeps what
+            was read of the others (`Device.sampled_at` tells when).
         processes: how many entries of the driver's lists went where.
-        utilization_dropped: samples dropped because the driver claimed more than 100 % for one process.
-        utilization_capped: containers whose processes' samples added up to more than 100 %, and were cut there.
+        utilization_dropped: of the GPUs read in this round, samples dropped because the driver claimed more than 100 %
+            for one process.
+        utilization_capped: of the GPUs read in this round, containers whose processes' samples added up to more than
+            100 %, and were cut there.
         faults: what could not be asked; the round is complete when none of them says otherwise.
 
     """
@@ -107,6 +112,7 @@ class Snapshot:
     node: str
     duration: float = 0.0
     gpus_present: Mapping[GpuUuid, int] = field(default_factory=dict)
+    gpus_read: frozenset[GpuUuid] = frozenset()
     gpus: tuple[Gpu, ...] = ()
     devices: tuple[Device, ...] = ()
     usages: tuple[Usage, ...] = ()

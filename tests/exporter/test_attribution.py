@@ -207,3 +207,52 @@ def test_the_living_are_counted_only_when_a_dead_number_needs_them() -> None:
     assert needs_living([attributed.sample], host(), rounds.sightings)
     assert needs_living([attributed.sample], host((10, 99, IN_SIDECAR)), rounds.sightings)
     assert not needs_living([attributed.sample], host(), {}), "a ghost that nobody saw alive needs no search"
+
+
+def test_a_sighted_process_that_hides_is_unreadable() -> None:
+    """Whether a process that was seen and is hidden now is still the same one cannot be said."""
+    rounds = Rounds()
+    rounds.one(10, host((10, 1, IN_MAIN)))
+    hidden = HostSample(unreadable=frozenset({10}), pid_domain_proven=True)
+    assert rounds.one(10, hidden).attribution is Attribution.UNREADABLE
+
+
+def test_a_number_that_changed_hands_in_a_gap_is_nobodys() -> None:
+    """While the lists could not be read the old memory may have gone: neither the old nor the new process pays."""
+    rounds = Rounds()
+    rounds.one(10, host((10, 1, IN_MAIN), (11, 2, IN_MAIN)))
+    rounds.round(None, host())
+    placed = rounds.one(10, host((10, 99, IN_SIDECAR), (11, 2, IN_MAIN)))
+    assert (placed.attribution, placed.subject) == (Attribution.AMBIGUOUS, None)
+
+
+def test_a_gap_in_which_nothing_changed_is_forgotten() -> None:
+    """The same process after the gap closes it: a later change of hands is judged as ever."""
+    rounds = Rounds()
+    rounds.one(10, host((10, 1, IN_MAIN), (11, 2, IN_MAIN)))
+    rounds.round(None, host())
+    rounds.one(10, host((10, 1, IN_MAIN), (11, 2, IN_MAIN)))
+    assert rounds.one(10, host((10, 99, IN_SIDECAR), (11, 2, IN_MAIN))).attribution is Attribution.INHERITED
+
+
+UNKNOWN = PodUid("9" * 32)
+
+
+def test_a_workload_in_an_unknown_pod_cannot_rename_itself() -> None:
+    """Below a pod that Kubernetes does not know (yet, or any more) nothing is believed, once our own depth is known."""
+    liar = Owner(((UNKNOWN, NESTED), (TRAIN, MAIN)))
+    plain = NAMES.seeing([IN_MAIN])
+    assert plain.depth == 0
+    assert plain.subject(liar) is Attribution.UNKNOWN_CONTAINER
+    assert plain.subject(Owner(((None, NESTED), (TRAIN, MAIN)))) is Attribution.UNKNOWN_CONTAINER
+    assert plain.seeing([liar]).depth == 0, "a liar does not move it"
+
+
+def test_on_a_nested_node_our_pods_stand_below_unknown_ones() -> None:
+    """Kind and k3s in a pod: every pod of this kubelet has the same unknown pairs outside of it."""
+    ours = Owner(((UNKNOWN, NESTED), (TRAIN, MAIN)))
+    nested = NAMES.seeing([ours, Owner()])
+    assert nested.depth == 1
+    assert nested.subject(ours) == MAIN_SUBJECT
+    deeper = Owner(((UNKNOWN, NESTED), (OTHER, SIDECAR), (TRAIN, MAIN)))
+    assert nested.subject(deeper) == Subject(OTHER, "", SIDECAR)

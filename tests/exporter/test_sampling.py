@@ -15,9 +15,12 @@ from exporter.model import (
     Attribution,
     Container,
     ContainerId,
+    Device,
+    DeviceAccount,
     DeviceKey,
     Fault,
     Gpu,
+    GpuInstance,
     GpuProcess,
     GpuSample,
     GpuUuid,
@@ -31,8 +34,9 @@ from exporter.model import (
     ProcessKey,
     ProcessKind,
     Sharing,
+    Snapshot,
 )
-from exporter.sampling import LISTS_APART, MOVED, Beat, Sampler
+from exporter.sampling import LISTS_APART, MOVED, Beat, Sampler, crowded
 
 GIB = 2**30
 POD, C = PodUid("11111111-1111-1111-1111-111111111111"), ContainerId("a" * 64)
@@ -257,10 +261,11 @@ async def test_the_snapshot_joins_what_the_sources_said() -> None:
     assert snapshot.sources_up == {"devices": True, "host": True, "names": True}
 
 
-def test_an_allocation_means_the_pod_that_is_not_terminating() -> None:
+@pytest.mark.parametrize("created", [(1.0, 2.0), (2.0, 1.0)], ids=["old first", "clocks differ"])
+def test_an_allocation_means_the_pod_that_is_not_terminating(created: tuple[float, float]) -> None:
     """The kubelet names pods, not UIDs: of two generations the living one holds the device."""
-    old = Pod(PodUid("old"), "team", "db-0", created_at=1.0, terminating=True)
-    new = Pod(PodUid("new"), "team", "db-0", created_at=2.0)
+    old = Pod(PodUid("old"), "team", "db-0", created_at=created[0], terminating=True)
+    new = Pod(PodUid("new"), "team", "db-0", created_at=created[1])
     known = Inventory(
         pods={old.uid: old, new.uid: new},
         containers=(Container(old.uid, "main", ContainerId("a" * 64)), Container(new.uid, "main", C)),
@@ -269,3 +274,141 @@ def test_an_allocation_means_the_pod_that_is_not_terminating() -> None:
     assert {subject.pod_uid for subject in holders(known)[DeviceKey(ONE)]} == {new.uid}
     reordered = replace(known, pods={new.uid: new, old.uid: old})
     assert holders(reordered) == holders(known)
+
+
+def sampler_of(world: Node) -> Sampler:
+    """A sampler whose rounds the test asks for one by one."""
+    return Sampler(node="n1", devices=world, host=Host(), inventory=world, beat=Beat(), clock=world.clock)
+
+
+async def test_an_early_round_keeps_the_faults_of_what_it_did_not_read() -> None:
+    """A round is not complete because it asked less: the other GPU's fault stands until that GPU is read again."""
+    world = node(1.0, held=GIB)
+    sampler = sampler_of(world)
+    world.lost = {TWO}
+    full = await sampler.round()
+    early = await sampler.round({ONE})
+    assert not full.complete and not early.complete
+    assert [fault.subject for fault in early.faults] == [TWO]
+    assert full.gpus_read == early.gpus_read == {ONE}
+    world.lost = set()
+    assert (await sampler.round({TWO})).complete, "read again, and well"
+
+
+async def test_a_gpu_that_is_lost_in_an_early_round_has_no_figures() -> None:
+    """What was asked and did not answer is gone from the snapshot at once; the other keeps its reading."""
+    world = node(1.0, held=GIB)
+    sampler = sampler_of(world)
+    await sampler.round()
+    world.lost = {ONE}
+    early = await sampler.round({ONE})
+    assert [device.key.uuid for device in early.devices] == [TWO]
+    assert [fault.subject for fault in early.faults] == [ONE]
+    assert early.gpus_read == frozenset()
+
+
+async def test_a_lost_gpu_leaves_with_the_next_full_round() -> None:
+    """A full round shows what answered in it, and nothing of before."""
+    world = node(1.0, held=GIB)
+    sampler = sampler_of(world)
+    await sampler.round()
+    world.lost = {ONE}
+    assert [device.key.uuid for device in (await sampler.round()).devices] == [TWO]
+
+
+async def test_a_full_round_that_fails_half_way_leaves_the_last_reading() -> None:
+    """An exception of ours in the midst of a round does not leave half of a node to the next early one."""
+    world = node(1.0, held=GIB)
+    sampler = sampler_of(world)
+    await sampler.round()
+    world.inventory_ = None  # type: ignore[assignment]
+    with pytest.raises(AttributeError):
+        await sampler.round()
+    world.inventory_ = inventory()
+    assert len((await sampler.round({ONE})).devices) == 2
+
+
+async def test_peaks_end_with_the_instance_whose_number_is_used_again() -> None:
+    """MIG set up anew gives old numbers to new instances: the new one starts with no peak of the old."""
+    world = node(1.0, held=GIB)
+    sampler = sampler_of(world)
+    sizes = {"MIG-old": 5 * GIB, "MIG-new": GIB}
+
+    async def mig(only: Collection[GpuUuid] | None = None) -> DevicesSample:
+        instance = GpuInstance(1, "2g.20gb", (uuid,), Memory(20 * GIB, 20 * GIB - sizes[uuid]))
+        process = GpuProcess(DeviceKey(ONE, 1), 10, frozenset({ProcessKind.COMPUTE}), sizes[uuid])
+        return DevicesSample({ONE: 0}, (GpuSample(Gpu(ONE, 0, "x", mig=True, instances=(instance,)), 0.0, (process,)),))
+
+    world.sample = mig  # type: ignore[method-assign]
+    uuid = "MIG-old"
+    assert [usage.memory_peak for usage in (await sampler.round()).usages] == [5 * GIB]
+    uuid = "MIG-new"
+    assert [usage.memory_peak for usage in (await sampler.round()).usages] == [GIB]
+
+
+async def test_a_slow_driver_does_not_stop_the_beat() -> None:
+    """Calls below their deadlines that add up to minutes are the driver's trouble: the scheduler goes on living."""
+    world = node(100.0, held=GIB)
+    latest = Latest()
+    original, release = world.sample, asyncio.Event()
+
+    async def slow(only: Collection[GpuUuid] | None = None) -> DevicesSample:
+        await release.wait()
+        return await original(only)
+
+    world.sample = slow  # type: ignore[method-assign]
+    asking = asyncio.ensure_future(sampler_of(world).round(latest=latest))
+    world.clock.now = 77.0
+    while latest.beat != 77.0:
+        await asyncio.sleep(0.01)
+    release.set()
+    assert (await asking).complete
+
+
+async def test_the_living_are_counted_once_a_round_however_many_dead_numbers_there_are() -> None:
+    """All of /proc is read at most once a round, for all GPUs together."""
+    world = node(1.0, held=GIB)
+    scans = []
+
+    class Dying(Host):
+        dead = False
+
+        def sample(self, pids: Collection[int], *, want_living: bool = False) -> HostSample:
+            if want_living:
+                scans.append(self.dead)
+            found = super().sample(pids, want_living=want_living)
+            return replace(found, processes={}) if self.dead else found
+
+    host = Dying()
+    sampler = Sampler(node="n", devices=world, host=host, inventory=world, beat=Beat(), clock=world.clock)
+    await sampler.round()
+    host.dead = True
+    snapshot = await sampler.round()
+    assert snapshot.processes[Attribution.INHERITED] == 2
+    assert scans == [True]
+
+
+async def test_the_counters_of_an_early_round_count_what_it_read() -> None:
+    """What was kept from before is not counted a second time."""
+    world = node(1.0, held=GIB)
+    original = world.sample
+
+    async def dropping(only: Collection[GpuUuid] | None = None) -> DevicesSample:
+        answer = await original(only)
+        return replace(answer, samples=tuple(replace(one, dropped_utilization=1) for one in answer.samples))
+
+    world.sample = dropping  # type: ignore[method-assign]
+    sampler = sampler_of(world)
+    assert [(await sampler.round(only)).utilization_dropped for only in (None, {ONE}, None)] == [2, 1, 2]
+
+
+def test_reserved_memory_counts_as_full() -> None:
+    """What the driver keeps for itself nobody else can have: it makes a device crowded like any use."""
+    key = DeviceKey(ONE)
+    full = Memory(100, 10, 20)
+    account = DeviceAccount(key, full)
+    gpu = Gpu(ONE, 0, "x", memory=full)
+    shared = Device(key, gpu, account, gpu.utilization, 0.0, Sharing.TIME_SLICING, 2)
+    assert crowded(Snapshot(1, 0.0, 0.0, "n", devices=(shared,))) == {key}
+    roomy = replace(shared, account=DeviceAccount(key, Memory(100, 11, 20)))
+    assert crowded(Snapshot(1, 0.0, 0.0, "n", devices=(roomy,))) == frozenset()

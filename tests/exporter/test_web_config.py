@@ -54,7 +54,7 @@ async def get(
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(10):
-        while not await condition():  # noqa: ASYNC110  (asks a server, which sets no event)
+        while not await condition():
             await asyncio.sleep(0.01)
 
 

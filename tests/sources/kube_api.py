@@ -62,7 +62,7 @@ async def serving(answer: Answer, *, context: ssl.SSLContext | None = None, port
         await runner.cleanup()
 
 
-async def until(condition: Callable[[], T], within: float = 10.0) -> T:
+async def until(condition: Callable[[], T | None], within: float = 10.0) -> T:
     """Wait until the condition is true, and return what it gave."""
     deadline = time.monotonic() + within
     while True:

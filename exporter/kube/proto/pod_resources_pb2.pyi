@@ -1,10 +1,10 @@
-from collections.abc import Iterable as _Iterable
-from collections.abc import Mapping as _Mapping
-from typing import ClassVar as _ClassVar
-
+# ruff: noqa: E501, I001, RUF023, UP007, UP035, UP045
+# fmt: off
+# mypy: disable-error-code="type-arg"
+from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from google.protobuf.internal import containers as _containers
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -16,51 +16,41 @@ class ListResponse(_message.Message):
     __slots__ = ("pod_resources",)
     POD_RESOURCES_FIELD_NUMBER: _ClassVar[int]
     pod_resources: _containers.RepeatedCompositeFieldContainer[PodResources]
-    def __init__(self, pod_resources: _Iterable[PodResources | _Mapping] | None = ...) -> None: ...
+    def __init__(self, pod_resources: _Optional[_Iterable[_Union[PodResources, _Mapping]]] = ...) -> None: ...
 
 class AllocatableResponse(_message.Message):
     __slots__ = ("devices",)
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     devices: _containers.RepeatedCompositeFieldContainer[ContainerDevices]
-    def __init__(self, devices: _Iterable[ContainerDevices | _Mapping] | None = ...) -> None: ...
+    def __init__(self, devices: _Optional[_Iterable[_Union[ContainerDevices, _Mapping]]] = ...) -> None: ...
 
 class PodResources(_message.Message):
-    __slots__ = ("containers", "name", "namespace")
+    __slots__ = ("name", "namespace", "containers")
     NAME_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     CONTAINERS_FIELD_NUMBER: _ClassVar[int]
     name: str
     namespace: str
     containers: _containers.RepeatedCompositeFieldContainer[ContainerResources]
-    def __init__(
-        self,
-        name: str | None = ...,
-        namespace: str | None = ...,
-        containers: _Iterable[ContainerResources | _Mapping] | None = ...,
-    ) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., namespace: _Optional[str] = ..., containers: _Optional[_Iterable[_Union[ContainerResources, _Mapping]]] = ...) -> None: ...
 
 class ContainerResources(_message.Message):
-    __slots__ = ("devices", "dynamic_resources", "name")
+    __slots__ = ("name", "devices", "dynamic_resources")
     NAME_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     DYNAMIC_RESOURCES_FIELD_NUMBER: _ClassVar[int]
     name: str
     devices: _containers.RepeatedCompositeFieldContainer[ContainerDevices]
     dynamic_resources: _containers.RepeatedCompositeFieldContainer[DynamicResource]
-    def __init__(
-        self,
-        name: str | None = ...,
-        devices: _Iterable[ContainerDevices | _Mapping] | None = ...,
-        dynamic_resources: _Iterable[DynamicResource | _Mapping] | None = ...,
-    ) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., devices: _Optional[_Iterable[_Union[ContainerDevices, _Mapping]]] = ..., dynamic_resources: _Optional[_Iterable[_Union[DynamicResource, _Mapping]]] = ...) -> None: ...
 
 class ContainerDevices(_message.Message):
-    __slots__ = ("device_ids", "resource_name")
+    __slots__ = ("resource_name", "device_ids")
     RESOURCE_NAME_FIELD_NUMBER: _ClassVar[int]
     DEVICE_IDS_FIELD_NUMBER: _ClassVar[int]
     resource_name: str
     device_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, resource_name: str | None = ..., device_ids: _Iterable[str] | None = ...) -> None: ...
+    def __init__(self, resource_name: _Optional[str] = ..., device_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class DynamicResource(_message.Message):
     __slots__ = ("claim_name", "claim_namespace", "claim_resources")
@@ -70,15 +60,10 @@ class DynamicResource(_message.Message):
     claim_name: str
     claim_namespace: str
     claim_resources: _containers.RepeatedCompositeFieldContainer[ClaimResource]
-    def __init__(
-        self,
-        claim_name: str | None = ...,
-        claim_namespace: str | None = ...,
-        claim_resources: _Iterable[ClaimResource | _Mapping] | None = ...,
-    ) -> None: ...
+    def __init__(self, claim_name: _Optional[str] = ..., claim_namespace: _Optional[str] = ..., claim_resources: _Optional[_Iterable[_Union[ClaimResource, _Mapping]]] = ...) -> None: ...
 
 class ClaimResource(_message.Message):
-    __slots__ = ("cdi_devices", "device_name", "driver_name", "pool_name", "share_id")
+    __slots__ = ("cdi_devices", "driver_name", "pool_name", "device_name", "share_id")
     CDI_DEVICES_FIELD_NUMBER: _ClassVar[int]
     DRIVER_NAME_FIELD_NUMBER: _ClassVar[int]
     POOL_NAME_FIELD_NUMBER: _ClassVar[int]
@@ -89,17 +74,10 @@ class ClaimResource(_message.Message):
     pool_name: str
     device_name: str
     share_id: str
-    def __init__(
-        self,
-        cdi_devices: _Iterable[CDIDevice | _Mapping] | None = ...,
-        driver_name: str | None = ...,
-        pool_name: str | None = ...,
-        device_name: str | None = ...,
-        share_id: str | None = ...,
-    ) -> None: ...
+    def __init__(self, cdi_devices: _Optional[_Iterable[_Union[CDIDevice, _Mapping]]] = ..., driver_name: _Optional[str] = ..., pool_name: _Optional[str] = ..., device_name: _Optional[str] = ..., share_id: _Optional[str] = ...) -> None: ...
 
 class CDIDevice(_message.Message):
     __slots__ = ("name",)
     NAME_FIELD_NUMBER: _ClassVar[int]
     name: str
-    def __init__(self, name: str | None = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ...) -> None: ...

@@ -1,0 +1,50 @@
+"""
+What the answers of a preflight mean: whether the daemon can do here what it is asked to.
+
+What comes in: what the probes found, as data. What goes out: lines, each with a verdict, what was found and, where that
+is not good, what to do; an exit code; text.
+
+The law: **fail** is what keeps the daemon from starting, or its rounds from ever being complete, or is a source that
+the config asks for and that does not answer. **warn** is what it works without, and shows less. Who could not be asked
+is not called good.
+"""
+
+from exporter.checking.cluster import (
+    ApiServer,
+    NodeObject,
+    api_server,
+    kubelet,
+    log_links,
+    names,
+    node_name,
+    rights,
+)
+from exporter.checking.lines import Failed, Line, Verdict, exit_code, render
+from exporter.checking.node import CgroupView, PidDomain, cgroups, driver, pid_domain
+from exporter.checking.settings import Address, config, refused_config, web_address, web_config
+
+__all__ = [
+    "Address",
+    "ApiServer",
+    "CgroupView",
+    "Failed",
+    "Line",
+    "NodeObject",
+    "PidDomain",
+    "Verdict",
+    "api_server",
+    "cgroups",
+    "config",
+    "driver",
+    "exit_code",
+    "kubelet",
+    "log_links",
+    "names",
+    "node_name",
+    "pid_domain",
+    "refused_config",
+    "render",
+    "rights",
+    "web_address",
+    "web_config",
+]

@@ -1,0 +1,106 @@
+"""
+The node: driver, PID domain, cgroups.
+
+What comes in: what driver and kernel answered. What goes out: a line for each.
+"""
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from exporter.checking.lines import Failed, Line, Verdict, advised, count, worst
+from exporter.devices import DevicesSample
+from exporter.model import Fault, Owner
+
+
+@dataclass(frozen=True, slots=True)
+class PidDomain:
+    """`doubt`: what is missing from the proof for the `/proc` at `root`; `fault`: why the daemon would not use it."""
+
+    root: str
+    doubt: Fault | None
+    fault: Fault | None
+
+
+@dataclass(frozen=True, slots=True)
+class CgroupView:
+    """
+    What the node's processes tell of their owners.
+
+    Attributes:
+        text: `/proc/1/cgroup`.
+        private: this process lives in a cgroup namespace of its own; None when that could not be read.
+        owners: those of all living processes.
+
+    """
+
+    text: str
+    private: bool | None
+    owners: Collection[Owner] = ()
+    faults: tuple[Fault, ...] = ()
+
+
+def driver(found: DevicesSample | Failed | None) -> Line:
+    """Judge the driver's answer; None: devices are simulated."""
+    if found is None:
+        return Line("driver", Verdict.OK, "not asked: the devices are simulated, and so are their pods")
+    if isinstance(found, Failed):
+        return Line("driver", Verdict.FAIL, found.message)
+    faults = [*found.faults, *(fault for sample in found.samples for fault in sample.faults)]
+    told = [_describe(found)] if found.samples else []
+    if faults:
+        return Line("driver", worst(faults), "; ".join([*map(advised, faults), *told]))
+    if not found.present:
+        message = "no GPU: the node has none, or the container is shown none (NVIDIA_VISIBLE_DEVICES=all)"
+        return Line("driver", Verdict.WARN, message)
+    return Line("driver", Verdict.OK, told[0])
+
+
+def pid_domain(found: PidDomain | Failed) -> Line:
+    """Judge whether the numbers of the driver are those of `/proc`."""
+    if isinstance(found, Failed):
+        return Line("pid domain", Verdict.FAIL, found.message)
+    if found.fault is not None:
+        return Line("pid domain", Verdict.FAIL, found.fault.message)
+    if found.doubt is not None:
+        message = f"not proven, but believed, as node.trust_pid_namespace says: {found.doubt.message}"
+        return Line("pid domain", Verdict.WARN, message)
+    return Line("pid domain", Verdict.OK, f"{found.root} numbers processes as the driver does")
+
+
+def cgroups(found: CgroupView | Failed) -> Line:
+    """Judge whether the owners of processes can be read."""
+    if isinstance(found, Failed):
+        return Line("cgroup view", Verdict.FAIL, found.message)
+    view = {True: "a private cgroup namespace", False: "the host's view", None: "an unknown view"}[found.private]
+    pairs = [pair for owner in found.owners for pair in owner.pairs]
+    pods = {pod for pod, _ in pairs if pod}
+    containers = {container for _, container in pairs if container}
+    owners = f"{count(len(pods), 'pod')}, {count(len(containers), 'container')}"
+    seen = f"{cgroup_version(found.text)}, {view}: owners in {owners}"
+    if found.faults:
+        return Line("cgroup view", Verdict.WARN, "; ".join([seen, *map(advised, found.faults)]))
+    if not pairs:
+        remedy = "if this node runs pods, their processes are hidden: set hostPID: true, or mount the host's /proc"
+        return Line("cgroup view", Verdict.WARN, f"{seen}; {remedy}")
+    return Line("cgroup view", Verdict.OK, seen)
+
+
+def cgroup_version(text: str) -> str:
+    """Name the version by what `/proc/<pid>/cgroup` looks like: v2 is the line that begins with `0::`."""
+    lines = text.splitlines()
+    unified = [line for line in lines if line.startswith("0::")]
+    if not lines:
+        return "cgroups unknown"
+    if not unified:
+        return "cgroup v1"
+    return "cgroup v2" if len(lines) == len(unified) else "cgroup v1 and v2"
+
+
+def _describe(found: DevicesSample) -> str:
+    gpus = [sample.gpu for sample in found.samples]
+    models = ", ".join(f"{number} x {model}" for model, number in Counter(gpu.model for gpu in gpus).items())
+    told = f"NVIDIA {gpus[0].driver_version}, {count(len(found.present), 'GPU')} ({models})"
+    if with_mig := [gpu for gpu in gpus if gpu.mig]:
+        told += f", MIG on {len(with_mig)} with {count(sum(len(gpu.instances) for gpu in with_mig), 'instance')}"
+    return told

@@ -1,0 +1,46 @@
+"""
+What the exporter may ask of the API server: exactly what it uses.
+
+What comes in: nothing. What goes out: data, for `gpusteward check`, and for the test that compares it with the
+ClusterRole in deploy/.
+
+The law: a right stands here because a request is made that needs it, and none of them changes anything.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """
+    One verb on one resource, in all namespaces.
+
+    Attributes:
+        group: API group; empty for the core.
+        without: what is missing where the right is missing.
+        own_node: asked for the own node only, by name.
+        needed: nobody can be named without it.
+
+    """
+
+    verb: str
+    group: str
+    resource: str
+    without: str
+    own_node: bool = False
+    needed: bool = False
+
+    def __str__(self) -> str:
+        """Write it as `kubectl auth can-i` takes it: get jobs.batch."""
+        return f"{self.verb} {self.resource}{'.' if self.group else ''}{self.group}"
+
+
+RIGHTS = (
+    Right("list", "", "pods", "no container can be named", needed=True),
+    Right("watch", "", "pods", "no container can be named", needed=True),
+    Right("get", "", "nodes", "MPS looks like time-slicing", own_node=True),
+    Right("get", "apps", "replicasets", "the workload is the ReplicaSet, not its Deployment"),
+    Right("get", "apps", "statefulsets", "the workload is the StatefulSet, not what controls it"),
+    Right("get", "batch", "jobs", "the workload is the Job, not its CronJob"),
+    Right("list", "resource.k8s.io", "resourceslices", "MIG instances that claims (DRA) hold are not known"),
+)

@@ -1,0 +1,189 @@
+"""`gpusteward check` on the real cluster: a real kubelet, a real API server, a ServiceAccount and its rights."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from asyncio import to_thread
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cluster.bed import NODE_NAME, Bed
+from cluster.client import Api, Object, until
+from cluster.manifests import pod, pod_spec
+from sources.kube_api import kubeconfig
+
+pytestmark = pytest.mark.cluster
+
+COMMAND = Path(sys.executable).with_name("gpusteward")
+MANIFEST = Path(__file__).parents[2] / "deploy" / "exporter" / "rbac.yaml"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+ACCOUNT = "checker"
+NOTHING = {"apiGroups": ["example.com"], "resources": ["nothing"], "verbs": ["get"]}
+
+Checks = dict[str, tuple[str, str]]
+
+
+class Stage:
+    """A ServiceAccount in a namespace of its own, and the node as its daemon would see it."""
+
+    def __init__(self, bed: Bed, api: Api, namespace: str, folder: Path) -> None:
+        self.bed, self.api, self.namespace, self.folder = bed, api, namespace, folder
+        self.role = f"{ACCOUNT}-{namespace}"
+        self.host = folder / "host"
+        (self.host / "var/log").mkdir(parents=True)
+        (self.host / "proc").symlink_to("/proc")
+        (self.host / "var/log/containers").symlink_to(bed.folder / "log" / "containers")
+        self.token = folder / "token"
+        self.kubeconfig = kubeconfig(
+            folder / "kubeconfig",
+            bed.control_plane.server,
+            user={"tokenFile": str(self.token)},
+            authority=bed.control_plane.authority.certificate,
+        )
+
+    async def make(self, rules: list[Object]) -> None:
+        """Make the account with these rights, and write its token."""
+        accounts = f"/api/v1/namespaces/{self.namespace}/serviceaccounts"
+        await self.api.create(accounts, {"metadata": {"name": ACCOUNT}})
+        await self.api.create(f"{RBAC}/clusterroles", {"metadata": {"name": self.role}, "rules": rules})
+        binding = {
+            "metadata": {"name": self.role},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": self.role},
+            "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": self.namespace}],
+        }
+        await self.api.create(f"{RBAC}/clusterrolebindings", binding)
+        token = (await self.api.token(self.namespace, ACCOUNT)).token
+        assert token is not None
+        self.token.write_text(token)
+
+    async def grant(self, rules: list[Object]) -> None:
+        """Give it other rights."""
+        await self.api.patch(f"{RBAC}/clusterroles/{self.role}", {"rules": rules or [NOTHING]})
+
+    async def check(self, *flags: str) -> tuple[int, Checks]:
+        """Run it as the daemon's pod would: exit code, and verdict and message of each check."""
+        command = [
+            str(COMMAND),
+            "check",
+            "--json",
+            "--names.source=kubernetes",
+            f"--names.kubeconfig={self.kubeconfig}",
+            f"--node.kubelet-root={self.bed.node.kubelet_folder}",
+            f"--node.host-root={self.host}",
+            f"--node-name={NODE_NAME}",
+            "--node.trust-pid-namespace",
+            "--web.listen-address=127.0.0.1:0",
+            *flags,
+        ]
+        env = {**os.environ, **self.bed.driver.environment()}
+        ended = await to_thread(
+            subprocess.run, command, env=env, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert ended.stderr == "", ended.stderr
+        checks = json.loads(ended.stdout)["checks"]
+        return ended.returncode, {one["check"]: (one["verdict"], one["message"]) for one in checks}
+
+    async def checked(self, condition: Callable[[Checks], bool], what: str) -> tuple[int, Checks]:
+        """Check until it says so: the server's authorizer learns of a changed role by a watch."""
+
+        async def ask() -> tuple[int, Checks] | None:
+            code, checks = await self.check()
+            return (code, checks) if condition(checks) else None
+
+        return await until(ask, what)
+
+    def asked(self) -> set[tuple[str, str]]:
+        """Verb and resource of all that was asked for with the token, from the audit log."""
+        user = f"system:serviceaccount:{self.namespace}:{ACCOUNT}"
+        events = (event for event in self.bed.control_plane.audit() if event["user"].get("username") == user)
+        return {(event["verb"], event.get("objectRef", {}).get("resource", event["requestURI"])) for event in events}
+
+
+def shipped() -> list[Object]:
+    """The rules that deploy/ ships."""
+    (role,) = (one for one in yaml.safe_load_all(MANIFEST.read_text()) if one["kind"] == "ClusterRole")
+    rules: list[Object] = role["rules"]
+    return rules
+
+
+def without(resource: str) -> list[Object]:
+    """The same, without one resource."""
+    rules = [{**rule, "resources": [one for one in rule["resources"] if one != resource]} for rule in shipped()]
+    return [rule for rule in rules if rule["resources"]]
+
+
+@pytest.fixture
+async def stage(cluster: Bed, node_api: Api, namespace: str, tmp_path: Path) -> AsyncIterator[Stage]:
+    made = Stage(cluster, node_api, namespace, tmp_path)
+    await made.make(shipped())
+    yield made
+    await node_api.delete(f"{RBAC}/clusterrolebindings/{made.role}")
+    await node_api.delete(f"{RBAC}/clusterroles/{made.role}")
+
+
+async def test_with_the_shipped_rights_all_is_well(stage: Stage) -> None:
+    """Exit code 0 and no failed check, with a pod on the node; nothing was asked that could change anything."""
+    pods = f"/api/v1/namespaces/{stage.namespace}/pods"
+    await stage.api.create(pods, pod("train", pod_spec(resources={"nvidia.com/gpu": 1})))
+    await stage.api.ready_pod(stage.namespace, "train")
+
+    def handed_out(checks: Checks) -> bool:  # the kubelet lists a device some seconds after its pod has it
+        return "1 device handed out" in checks["kubelet"][1]
+
+    code, checks = await stage.checked(handed_out, "the kubelet to tell of the pod's device")
+    assert code == 0, checks
+    assert {verdict for name, (verdict, _) in checks.items() if name != "pid domain"} == {"ok"}, checks
+    assert "Kubernetes v1." in checks["api server"][1]
+    assert checks["node name"][1] == f"{NODE_NAME} is a node of the cluster"
+    assert "pod-resources v1 answers" in checks["kubelet"][1]
+
+    async def written() -> bool:
+        return len(stage.asked()) >= 3
+
+    await until(written, "the audit log")
+    assert stage.asked() == {("get", "/version"), ("create", "selfsubjectaccessreviews"), ("get", "nodes")}
+
+
+async def test_a_missing_right_is_told(stage: Stage) -> None:
+    """Without jobs it warns and passes, and says what is lost; without pods nobody can be named, and it fails."""
+    await stage.grant(without("jobs"))
+    code, checks = await stage.checked(lambda checks: checks["api rights"][0] == "warn", "a warning of the rights")
+    assert code == 0, checks
+    assert "get jobs.batch (" in checks["api rights"][1] and "pods" not in checks["api rights"][1]
+    await stage.grant(without("pods"))
+    code, checks = await stage.checked(lambda checks: checks["api rights"][0] == "fail", "the rights to fail")
+    assert code == 1
+    assert "list pods (" in checks["api rights"][1] and "watch pods (" in checks["api rights"][1]
+    await stage.grant([])
+    code, checks = await stage.checked(lambda checks: checks["node name"][0] == "warn", "the node to be unreadable")
+    assert code == 1 and "403" in checks["node name"][1]
+
+
+async def test_a_node_that_is_not_in_the_cluster_is_told(stage: Stage) -> None:
+    """A wrong name would show nobody's pods: exit code 1, and how to set it."""
+    code, checks = await stage.check("--node-name=elsewhere")
+    assert (code, checks["node name"][0]) == (1, "fail")
+    assert "no node elsewhere" in checks["node name"][1] and "NODE_NAME" in checks["node name"][1]
+
+
+async def test_a_token_that_is_not_accepted_is_told(stage: Stage) -> None:
+    """Exit code 1; what hangs on the answer is not called good."""
+    stage.token.write_text("no.such.token")
+    code, checks = await stage.check()
+    assert (code, checks["api server"][0]) == (1, "fail")
+    assert "401" in checks["api server"][1]
+    assert {checks[name][0] for name in ("api rights", "node name")} == {"warn"}
+    assert checks["kubelet"][0] == "ok", "the kubelet is asked all the same"
+
+
+async def test_a_kubelet_that_is_elsewhere_is_told(stage: Stage, tmp_path: Path) -> None:
+    """A folder that is not the kubelet's: exit code 1, and the key that names it."""
+    code, checks = await stage.check(f"--node.kubelet-root={tmp_path}")
+    assert (code, checks["kubelet"][0]) == (1, "fail")
+    assert "node.kubelet_root" in checks["kubelet"][1]

@@ -1,0 +1,210 @@
+"""`gpusteward check` as an operator meets it, on a node with the fake driver: lines, exit codes, ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from daemon.fixtures import StartDaemon
+from daemon.running import Daemon
+from driver.node import FakeComputeInstance, FakeGpuInstance, FakeNode, GiB, gpus
+from serving.certificates import Authority
+
+pytestmark = pytest.mark.daemon
+
+COMMAND = Path(sys.executable).with_name("gpusteward")
+HERE = ("--node.trust-pid-namespace", "--names.source=none")
+"""Tests may run in a nested PID namespace, and there is no cluster here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Exit code, each check's verdict and message, and all that was written."""
+
+    code: int
+    checks: dict[str, tuple[str, str]]
+    written: str
+    errors: str
+
+    def verdict(self, check: str) -> str:
+        return self.checks[check][0]
+
+    def message(self, check: str) -> str:
+        return self.checks[check][1]
+
+
+def run(*words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run `gpusteward` to its end."""
+    return subprocess.run(
+        [str(COMMAND), *words],
+        env={**os.environ, "NODE_NAME": "test-node", **(env or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def check(*flags: str, env: dict[str, str] | None = None) -> Ended:
+    """Run `gpusteward check` and read its lines: verdict, check, message, parted by two spaces."""
+    ended = run("check", "--web.listen-address=127.0.0.1:0", *flags, env=env)
+    parts = [[part.strip() for part in line.split("  ", 1)] for line in ended.stdout.splitlines()]
+    found = {rest.split("  ", 1)[0].strip(): (verdict, rest.split("  ", 1)[1].strip()) for verdict, rest in parts}
+    assert "Traceback" not in ended.stderr, ended.stderr
+    return Ended(ended.returncode, found, ended.stdout, ended.stderr)
+
+
+@pytest.fixture
+def node(fake_node: FakeNode) -> FakeNode:
+    """Three GPUs of 40 GiB; the last one has MIG on, with one instance."""
+    first, second, third = gpus(3, total=40 * GiB)
+    instance = FakeGpuInstance(1, 10 * GiB, (FakeComputeInstance("MIG-1", 0),))
+    fake_node.write([first, second, replace(third, mig="on", instances=(instance,))], driver="580.65.06")
+    return fake_node
+
+
+def test_a_good_node_passes(node: FakeNode) -> None:
+    """Exit code 0, one line for each check, nothing on standard error; the driver is told and let go."""
+    ended = check(*HERE, env=node.environment())
+    assert (ended.code, ended.errors) == (0, ""), ended
+    assert list(ended.checks) == ["config", "driver", "pid domain", "cgroup view", "names", "web address"]
+    assert ended.verdict("driver") == "ok"
+    for words in ("580.65.06", "3 GPUs", "MIG on 1 with 1 instance"):
+        assert words in ended.message("driver")
+    assert "fail" not in {verdict for verdict, _ in ended.checks.values()}
+    assert "\x1b" not in ended.written, "no colours where there is no terminal"
+    assert node.calls("nvmlShutdown") == 1
+
+
+def test_without_a_driver_it_says_what_to_do() -> None:
+    """Exit code 1; the other checks are made all the same."""
+    ended = check(*HERE, env={"LD_LIBRARY_PATH": ""})
+    assert (ended.code, ended.verdict("driver"), ended.verdict("web address")) == (1, "fail", "ok")
+    assert "runtimeClassName" in ended.message("driver")
+
+
+@pytest.mark.parametrize("function", ["nvmlInit", "nvmlDeviceGetMemoryInfo"])
+def test_a_hanging_driver_is_told(node: FakeNode, function: str) -> None:
+    """A driver call that never returns is a failed line, at the start or later; the command ends by itself."""
+    node.hang(function)
+    ended = check(*HERE, env=node.environment())
+    assert (ended.code, ended.verdict("driver")) == (1, "fail")
+    assert "hangs" in ended.message("driver") and function in ended.message("driver"), ended.message("driver")
+
+
+def test_a_lost_gpu_is_named(node: FakeNode) -> None:
+    """One GPU that does not answer fails, as no round would be complete; the others are told."""
+    node.fail("*", 15, gpu=node.gpus[1].uuid)
+    ended = check(*HERE, env=node.environment())
+    assert (ended.code, ended.verdict("driver")) == (1, "fail")
+    assert "580.65.06" in ended.message("driver") and "dmesg" in ended.message("driver"), ended.message("driver")
+
+
+def test_a_proc_that_is_not_the_drivers_is_told(node: FakeNode, tmp_path: Path) -> None:
+    """A /proc of another PID namespace, as in a pod without hostPID: exit code 1, and hostPID in the line."""
+    for process in ("self/ns", "1"):
+        (tmp_path / "proc" / process).mkdir(parents=True)
+    for file in ("self/stat", "1/stat", "1/cgroup"):
+        (tmp_path / "proc" / file).touch()
+    (tmp_path / "proc/self/ns/pid").symlink_to("pid:[4026532001]")
+    ended = check("--names.source=none", f"--node.host-root={tmp_path}", env=node.environment())
+    assert (ended.code, ended.verdict("pid domain"), ended.verdict("driver")) == (1, "fail", "ok")
+    assert "hostPID" in ended.message("pid domain") and "4026532001" in ended.message("pid domain")
+
+
+def test_a_wrong_config_is_exit_code_2(tmp_path: Path) -> None:
+    """A bad file, a bad flag and a bad web config end as the daemon does with them, and name the place."""
+    file = tmp_path / "config.yaml"
+    file.write_text("samplng: {interval: 5s}\n")
+    ended = check(f"--config={file}")
+    assert (ended.code, list(ended.checks)) == (2, ["config"])
+    assert str(file) in ended.message("config") and "samplng" in ended.message("config")
+    assert check("--sampling.interval=1ms").code == 2
+    web = tmp_path / "web.yaml"
+    web.write_text("tls_server_config: {cert_file: missing.pem, key_file: missing.key}\n")
+    ended = check("--devices=simulated", f"--web.config.file={web}")
+    assert (ended.code, ended.verdict("web config")) == (2, "fail")
+    assert "missing.pem" in ended.message("web config")
+
+
+@pytest.mark.parametrize("words", [(), ("check", "--kill-them-all"), ("destroy",)])
+def test_wrong_usage_is_exit_code_2(words: tuple[str, ...]) -> None:
+    """No sub-command, an unknown one, an unknown flag."""
+    assert run(*words).returncode == 2
+
+
+def test_a_names_file_is_read(tmp_path: Path) -> None:
+    """How many containers it names; a broken one fails."""
+    names = tmp_path / "names.yaml"
+    names.write_text(f"- {{namespace: a, pod: p, pod_uid: u, container: main, container_id: {'a' * 64}}}\n")
+    assert check(f"--names.file={names}").checks["names"] == ("ok", "the file names 1 container")
+    names.write_text("- {namespace: 3}\n")
+    ended = check(f"--names.file={names}")
+    assert (ended.code, ended.verdict("names")) == (1, "fail")
+
+
+def test_a_port_of_somebody_else_is_told() -> None:
+    """Exit code 1, and the flag that helps."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ended = check("--devices=simulated", f"--web.listen-address=127.0.0.1:{taken.getsockname()[1]}")
+    assert (ended.code, ended.verdict("web address")) == (1, "fail")
+    assert "--web.listen-address" in ended.message("web address")
+
+
+@pytest.fixture
+def protected(tmp_path: Path) -> tuple[str, ...]:
+    """Flags of a daemon with TLS and basic authentication."""
+    folder = tmp_path / "tls"
+    folder.mkdir()
+    Authority(folder)
+    (folder / "web.yaml").write_text("tls_server_config: {cert_file: server.pem, key_file: server.key}\n")
+    return (f"--web.config.file={folder / 'web.yaml'}",)
+
+
+def test_beside_a_running_daemon_the_port_is_its_own(start_daemon: StartDaemon, node: FakeNode) -> None:
+    """Started in the daemon's own pod: its address is in use by itself, which is as it should be."""
+    daemon = start_daemon(*HERE)
+    address = daemon.url.removeprefix("http://")
+    ended = check(*HERE, f"--web.listen-address={address}", env=node.environment())
+    assert ended.code == 0, ended
+    assert ended.checks["web address"] == ("ok", f"{address} is served by a gpusteward that runs already")
+    assert daemon.process.poll() is None
+
+
+def test_beside_a_daemon_with_tls_too(protected: tuple[str, ...]) -> None:
+    """The same where the daemon speaks TLS; what its web config protects with is told."""
+    with Daemon("--devices=simulated", "--log.format=json", *protected) as daemon:
+        address = daemon.url.removeprefix("https://")
+        ended = check("--devices=simulated", *protected, f"--web.listen-address={address}")
+    assert (ended.code, ended.verdict("web address")) == (0, "ok"), ended
+    assert ended.verdict("web config") == "ok" and "loads: TLS" in ended.message("web config")
+
+
+def test_json_says_the_same() -> None:
+    """`--json`: the exit code, and the checks in their order."""
+    ended = run("check", "--devices=simulated", "--web.listen-address=127.0.0.1:0", "--json")
+    document = json.loads(ended.stdout)
+    assert document["exit_code"] == ended.returncode == 0
+    assert [(one["check"], one["verdict"]) for one in document["checks"]] == [
+        ("config", "ok"),
+        ("driver", "ok"),
+        ("web address", "ok"),
+    ]
+    assert all(one["message"] for one in document["checks"])
+
+
+def test_in_a_pod_kubernetes_is_asked(tmp_path: Path) -> None:
+    """Where Kubernetes names its API server in the environment, kubelet, API server, rights and node are checked."""
+    env = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "9"}
+    ended = check("--node.trust-pid-namespace", f"--node.kubelet-root={tmp_path}", env=env)
+    asked = {"kubelet": "fail", "api server": "fail", "api rights": "warn", "node name": "warn", "log links": "warn"}
+    assert {check: ended.verdict(check) for check in asked} == asked
+    assert ended.code == 1
