@@ -19,7 +19,8 @@ import msgspec
 from msgspec import Meta
 
 from exporter.config import ConfigError
-from exporter.config.reading import check, parse, read, show
+from exporter.config.reading import check, parse, read
+from exporter.reading import show
 
 UNSUPPORTED = {
     "tls_server_config.curve_preferences": "Python's TLS takes OpenSSL's own list of curves",

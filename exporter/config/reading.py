@@ -10,14 +10,15 @@ The law: nothing is guessed. Unknown keys, doubled keys and wrong types are refu
 import difflib
 import re
 import types
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
-import yaml
 
+from exporter import reading
 from exporter.config import values
+from exporter.reading import show
 
 MAX_BYTES = 1 << 20
 """The largest ConfigMap that Kubernetes takes; a file above that is not a config."""
@@ -32,29 +33,17 @@ class ConfigError(Exception):
 def read(path: Path) -> bytes:
     """Read a whole config file. Raises ConfigError when that is not possible."""
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from error
-    if len(content) > MAX_BYTES:
-        raise ConfigError(f"{path}: larger than {MAX_BYTES} bytes, which is no config file")
-    return content
+        return reading.read(path, MAX_BYTES)
+    except reading.UnreadableError as error:
+        raise ConfigError(f"{path}: {error}") from error
 
 
 def parse(content: bytes, source: str) -> dict[str, Any]:
     """Turn YAML into a mapping of mappings, without its nulls. An empty document is an empty mapping."""
     try:
-        data = yaml.load(content.decode(), Loader=_Loader)  # noqa: S506  (a SafeLoader, only stricter)
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{source}: not UTF-8 text (byte {error.start})") from error
-    except yaml.MarkedYAMLError as error:
-        raise ConfigError(_place(source, error)) from error
-    except yaml.reader.ReaderError as error:
-        raise ConfigError(f"{source}: character {error.position} is not text (code {error.character})") from error
-    except RecursionError as error:
-        raise ConfigError(f"{source}: nested too deeply") from error
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date such as 2025-13-45
-        raise ConfigError(f"{source}: not YAML: {error}") from error
+        data = reading.plain(content)
+    except reading.MalformedError as error:
+        raise ConfigError(error.at(source)) from error
     if data is None:
         return {}
     if not isinstance(data, dict):
@@ -90,23 +79,6 @@ def refuse(source: str, path: str, expected: str, found: object, origins: Mappin
     """Say that the value at the dotted `path` is not what was expected."""
     place = origins.get(path) or (f"{source}: {path}" if path else source)
     return ConfigError(f"{place}: expected {expected}, got {show(found)}")
-
-
-def show(value: object) -> str:
-    """Show what was found, as YAML would write it, in a few words."""
-    if isinstance(value, Mapping):
-        return "a mapping" if value else "an empty mapping"
-    if isinstance(value, list):
-        return "a list"
-    if isinstance(value, bool):
-        return str(value).lower()
-    text = str(value)
-    shown = text if len(text) <= 60 else text[:57] + "..."  # noqa: PLR2004  (fits a terminal line)
-    return (
-        f'"{shown}"'
-        if isinstance(value, str) and (not shown.isprintable() or shown != shown.strip())
-        else shown or '""'
-    )
 
 
 def hint(key: str, known: list[str]) -> str:
@@ -175,34 +147,3 @@ def _expected(annotation: Any) -> str:
     if get_origin(plain) is dict or (isinstance(plain, type) and issubclass(plain, msgspec.Struct)):
         return "a mapping"
     return {bool: "true or false", str: "text", Path: "a path"}.get(plain, getattr(plain, "__name__", str(plain)))
-
-
-# --- YAML, stricter ---------------------------------------------------------------------------------------------------
-
-
-class _Loader(yaml.SafeLoader):
-    """A SafeLoader that refuses doubled keys (YAML 1.2 does, PyYAML takes the last) and keys that are no text."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002
-        seen: set[Hashable] = set()
-        for key_node, _ in node.value:
-            if key_node.tag == "tag:yaml.org,2002:merge":
-                continue
-            key = self.construct_object(key_node, deep=True)
-            if not isinstance(key, str):
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {show(key)} is not text; quote it", key_node.start_mark
-                )
-            if key in seen:
-                raise yaml.constructor.ConstructorError(None, None, f'the key "{key}" twice', key_node.start_mark)
-            seen.add(key)
-        return super().construct_mapping(node, deep=deep)
-
-
-def _place(source: str, error: yaml.MarkedYAMLError) -> str:
-    problem = error.problem or error.context or "not YAML"
-    if "'\\t'" in problem:
-        problem = "a tab where YAML wants spaces"
-    mark = error.problem_mark or error.context_mark
-    place = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark is not None else source
-    return f"{place}: {problem}"

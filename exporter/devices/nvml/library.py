@@ -17,7 +17,7 @@ from typing import Any, NewType
 import pynvml
 
 from exporter.devices import DeviceError
-from exporter.devices.nvml.errors import NvmlError, VersionError, meaning
+from exporter.devices.nvml.errors import CallError, NvmlError, VersionError, meaning
 
 Handle = NewType("Handle", object)
 """A GPU or a MIG device, as long as the library stays initialised."""
@@ -220,4 +220,6 @@ class Library:
             code = error.value
         except pynvml.NVMLLibraryMismatchError:  # is no NVMLError, but means the same as its FUNCTION_NOT_FOUND
             code = pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
+        except UnicodeDecodeError as error:  # pynvml takes every text of the driver for UTF-8
+            raise CallError(function, pynvml.NVML_SUCCESS, f"an answer that is no text: {error.object!r}") from error
         raise meaning(function, code)

@@ -1,0 +1,42 @@
+"""
+`gpusteward`: one program, a sub-command for each thing that people want of it.
+
+What comes in: a command line. What goes out: an exit code: 0 done, 1 the node cannot do what was asked, 2 wrong
+usage or config.
+
+The law: a sub-command is one module with one function, `add`, which says its name, its flags and what to run; it is
+listed here and nowhere else. What costs time or memory, a module imports when it runs.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from typing import TypeAlias
+
+from enforcer import check
+
+PROGRAM = "gpusteward"
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001  (argparse names it nowhere)
+"""What `add` of a module gets. It adds a parser, and sets its default `run`: a function from Namespace to exit code."""
+
+COMMANDS = (check,)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one sub-command; return the exit code. Ends the process as argparse does: 0 after --help, 2 on bad usage."""
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM, description="Keep GPUs that several pods share fair and visible.", allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {version('gpusteward')}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for module in COMMANDS:
+        module.add(commands)
+    namespace = parser.parse_args(argv)
+    run: Callable[[argparse.Namespace], int] = namespace.run
+    return run(namespace)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,173 @@
+"""
+What people write into files, read: bytes of a file, and YAML or JSON as plain data.
+
+What comes in: a path, or bytes. What goes out: bytes; or dicts, lists and scalars; or `UnreadableError` and
+`MalformedError`, which say why and where.
+
+The law: nothing that stands in a file, or in its place, hurts the reader. It waits for no pipe, reads no more than was
+asked for, and whatever the YAML library stumbles over is one error. Nothing is guessed: doubled keys, keys that are no
+text, anchors and aliases (twenty lines of them are a million values) are refused.
+
+The parser is libyaml where PyYAML was built with it, which is nine times faster and, alone, overflows its stack in deep
+nesting; so the depth is counted first.
+"""
+
+import os
+import stat
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+DEEPEST = 50
+"""Levels of nesting; no file of ours needs ten."""
+_LONGEST_NUMBER = 64
+"""Characters of a number, a date or a truth value; Python takes quadratic time to make a number of many digits."""
+_TEXT = "tag:yaml.org,2002:str"
+_MERGE = "tag:yaml.org,2002:merge"
+
+
+class UnreadableError(Exception):
+    """The file cannot be read; the message says why, and does not name it."""
+
+
+class MalformedError(Exception):
+    """The text is not what was expected. `line` and `column` start at 1; both are 0 when there is no one place."""
+
+    def __init__(self, problem: str, line: int = 0, column: int = 0) -> None:
+        super().__init__(problem)
+        self.line = line
+        self.column = column
+
+    def at(self, source: str) -> str:
+        """Say it with its place in `source`."""
+        return f"{source}:{self.line}:{self.column}: {self}" if self.line else f"{source}: {self}"
+
+
+def read(path: Path, most: int) -> bytes:
+    """Read a whole regular file of at most `most` bytes. Raises UnreadableError."""
+    try:
+        with open(path, "rb", opener=_without_waiting) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise UnreadableError("cannot be read: not a regular file")
+            content = file.read(most + 1)
+    except OSError as error:
+        raise UnreadableError(f"cannot be read: {(error.strerror or str(error)).lower()}") from error
+    if len(content) > most:
+        raise UnreadableError(f"cannot be read: larger than {most} bytes")
+    return content
+
+
+def plain(content: bytes) -> Any:
+    """Turn one YAML or JSON document into dicts, lists and scalars; None when it is empty. Raises MalformedError."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise MalformedError(f"not UTF-8 text (byte {error.start})") from error
+    if unprintable := yaml.reader.Reader.NON_PRINTABLE.search(text):
+        start = unprintable.start()
+        line, column = text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start)
+        raise MalformedError(f"a character that is not text (code {ord(unprintable[0])})", line, column)
+    try:
+        _look_ahead(text)
+        return yaml.load(text, Loader=_Loader)  # noqa: S506  (a SafeLoader, only stricter)
+    except yaml.MarkedYAMLError as error:
+        raise _placed(text, error) from error
+    except yaml.YAMLError as error:
+        raise MalformedError(f"not YAML: {error}") from error
+
+
+def show(value: object) -> str:
+    """Show what was found, as YAML would write it, in a few words."""
+    if isinstance(value, Mapping):
+        return "a mapping" if value else "an empty mapping"
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = str(value)
+    shown = text if len(text) <= 60 else text[:57] + "..."  # noqa: PLR2004  (fits a terminal line)
+    return (
+        f'"{shown}"'
+        if isinstance(value, str) and (not shown.isprintable() or shown != shown.strip())
+        else shown or '""'
+    )
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open what may be a pipe, for whose writer an open would wait for ever."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+if TYPE_CHECKING:
+    _Base = yaml.SafeLoader
+else:
+    _Base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def _look_ahead(text: str) -> None:
+    """Refuse, event by event and without recursion, what the rest could not bear."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Base):
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+            raise _refused("an anchor (&) or alias (*), which is not taken here; quote it if it is text", event)
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > DEEPEST:
+                raise _refused("nested too deeply", event)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+class _Loader(_Base):
+    """A SafeLoader that refuses doubled keys (YAML 1.2 does, PyYAML takes the last) and keys that are no text."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: FBT001, FBT002
+        if isinstance(node, yaml.ScalarNode) and node.tag != _TEXT and len(node.value) > _LONGEST_NUMBER:
+            raise _refused("a long text without quotes", node) if node.style is None else _not_a(node)
+        try:
+            found = super().construct_object(node, deep)
+            if isinstance(found, str):
+                found.encode()  # the escape "\ud800" is no character
+        except yaml.YAMLError:
+            raise
+        except Exception as error:  # an IndexError for `!!int ''`, a KeyError for `!!bool x`, a ValueError for a date
+            raise _not_a(node) from error
+        return found
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002
+        seen: set[str] = set()
+        for key_node, _ in node.value:
+            if key_node.tag == _MERGE:
+                raise _refused("a merge key (<<), which is not taken here; write the keys out", key_node)
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, str):
+                raise _refused(f"the key {show(key)} is not text; quote it", key_node)
+            if key in seen:
+                raise _refused(f'the key "{key}" twice', key_node)
+            seen.add(key)
+        return super().construct_mapping(node, deep=deep)
+
+
+def _not_a(node: yaml.Node) -> yaml.MarkedYAMLError:
+    kind = node.tag.rpartition(":")[2]
+    found = f", got {show(node.value)}" if isinstance(node, yaml.ScalarNode) else ""
+    return _refused(f"expected a value of the kind {kind}{found}; quote it if it is text", node)
+
+
+def _refused(problem: str, where: yaml.Node | yaml.Event) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=where.start_mark)  # type: ignore[arg-type]  # libyaml's
+
+
+def _placed(text: str, error: yaml.MarkedYAMLError) -> MalformedError:
+    problem = error.problem or error.context or "not YAML"
+    mark = error.problem_mark or error.context_mark
+    if mark is None:
+        return MalformedError(problem)
+    lines = text.split("\n")
+    if mark.line >= len(lines):  # libyaml places the end of the text below its last line
+        return MalformedError(problem, len(lines), len(lines[-1]) + 1)
+    if lines[mark.line][mark.column : mark.column + 1] == "\t":
+        problem = "a tab where YAML wants spaces"
+    return MalformedError(problem, mark.line + 1, mark.column + 1)
