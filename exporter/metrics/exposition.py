@@ -4,17 +4,19 @@ The page that scrapers get.
 What comes in: `Latest`, the clock, and the request's two headers. What goes out: bytes and headers of the answer.
 
 The law: a page is rendered at most once a round and format; one rendering serves every scraper of that round. Formats
-that are being scraped are rendered right after the round, family by family, so that a scrape never waits for more than
-one of them (some 12 microseconds a sample); until the new page is whole, the one before is served. A snapshot older
-than three intervals is withdrawn, because a frozen value looks like a quiet one; the daemon's own series stay, so that
-the gap can be seen.
+that are about to be scraped are rendered right after the round, family by family, so that a scrape never waits for more
+than one of them (some 12 microseconds a sample); until the new page is whole, the one before is served. A snapshot
+older than three intervals is withdrawn, because a frozen value looks like a quiet one; the daemon's own series stay, so
+that the gap can be seen.
 """
 
 import asyncio
 import gzip
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4 as TEXT
 from prometheus_client import generate_latest as generate_text
@@ -33,7 +35,9 @@ STALE_AFTER = 3
 """Intervals after which a snapshot is withdrawn."""
 
 ASKED_WITHIN = 120.0
-"""Seconds since a format was last asked for in which it is rendered ahead: two scrapes of the usual minute."""
+"""Seconds after which a scraper that does not come back is forgotten: two scrapes of the usual minute."""
+REMEMBERED = 4
+"""Scrapes of a format from whose times the next one is expected; two Prometheis that take turns need more than two."""
 
 COMPRESSION = 1
 """Level 6 takes three times as long for an eighth less."""
@@ -72,7 +76,7 @@ class Exposition:
         self._version = version
         self._rendered: _Facts | None = None
         self._pages: dict[Format, Page] = {}
-        self._asked: dict[Format, float] = {}
+        self._asked: dict[Format, deque[float]] = defaultdict(lambda: deque(maxlen=REMEMBERED))
         self._preparing = False
 
     def page(self, *, now: float, interval: float, accept: str = "", accept_encoding: str = "") -> Page:
@@ -87,7 +91,7 @@ class Exposition:
 
         """
         wanted = (OPENMETRICS if "application/openmetrics-text" in accept else TEXT, gzip_accepted(accept_encoding))
-        self._asked[wanted] = now
+        self._asked[wanted].append(now)
         facts = self._facts(now, interval)
         if facts != self._rendered and not (self._preparing and self._still_good(wanted, now, interval)):
             self._rendered, self._pages = facts, {}
@@ -97,9 +101,9 @@ class Exposition:
         return self._pages[wanted]
 
     async def prepare(self, *, now: float, interval: float) -> None:
-        """Render the page of the latest snapshot in each format that is being scraped, and let others run meanwhile."""
+        """Render the page in each format that will be asked for before the next round, and let others run meanwhile."""
         facts = self._facts(now, interval)
-        wanted = [asked for asked, at in self._asked.items() if now - at <= ASKED_WITHIN]
+        wanted = [asked for asked, times in self._asked.items() if _due(times, now, interval)]
         pages, plain = {}, {}
         self._preparing = True
         try:
@@ -123,6 +127,19 @@ class Exposition:
     def _still_good(self, wanted: Format, now: float, interval: float) -> bool:
         before = self._rendered.snapshot if self._rendered else None
         return wanted in self._pages and before is not None and now - before.monotonic <= STALE_AFTER * interval
+
+
+def _due(times: Sequence[float], now: float, interval: float) -> bool:
+    """
+    Say whether a scrape is to be expected before the page of the next round is there.
+
+    Scrapers come at a fixed rhythm, of which the shortest of the last gaps is taken. Who is wrong about that renders a
+    page in vain, or on demand.
+    """
+    if len(times) < 2 or now - times[-1] > ASKED_WITHIN:  # noqa: PLR2004  (a gap has two ends)
+        return False
+    rhythm = min(later - earlier for earlier, later in pairwise(times))
+    return times[-1] + rhythm <= now + 1.5 * interval
 
 
 def _slices(facts: "_Facts", content_type: str) -> Iterator[bytes]:

@@ -19,7 +19,6 @@ from pathlib import Path
 from bench.node import Size, running
 from daemon.running import Daemon
 from driver.build import build
-from scraped import series
 
 SIZES = (Size(8, 8), Size(8, 32), Size(16, 128))
 ROUNDS = 20
@@ -49,22 +48,14 @@ def cpu_seconds(pid: int) -> float:
 def rounds(daemon: Daemon, count: int) -> tuple[float, float]:
     """Let `count` rounds pass; CPU milliseconds a round and their mean duration."""
 
-    def now() -> tuple[float, float, float]:
-        page = daemon.get("/metrics")[1]
-        return (
-            series(page, "rounds_total")[()],
-            series(page, "round_duration_seconds_sum")[()],
-            cpu_seconds(daemon.process.pid),
-        )
+    def now() -> tuple[int, float]:
+        return daemon.snapshot()["tally"]["rounds"], cpu_seconds(daemon.process.pid)
 
-    first = now()
-    while True:
-        time.sleep(count)
-        last = now()
-        if last[0] - first[0] >= count:
-            break
-    passed = last[0] - first[0]
-    return 1000 * (last[2] - first[2]) / passed, 1000 * (last[1] - first[1]) / passed
+    first, durations = now(), []
+    while (last := now())[0] - first[0] < count:
+        durations.append(daemon.snapshot()["duration_seconds"])
+        time.sleep(1)
+    return 1000 * (last[1] - first[1]) / (last[0] - first[0]), 1000 * statistics.mean(durations)
 
 
 def scrapes(daemon: Daemon, count: int) -> tuple[list[float], int]:
@@ -81,6 +72,15 @@ def scrapes(daemon: Daemon, count: int) -> tuple[list[float], int]:
         time.sleep(0.05)
     connection.close()
     return sorted(took), size
+
+
+def scraped_rounds(daemon: Daemon, count: int) -> float:
+    """Let rounds pass with one scrape each, as at 1 Hz nobody does; CPU milliseconds a round."""
+    first, began = int(daemon.snapshot()["tally"]["rounds"]), cpu_seconds(daemon.process.pid)
+    for _ in range(count):
+        daemon.get("/metrics", {"Accept": "application/openmetrics-text;version=1.0.0", "Accept-Encoding": "identity"})
+        time.sleep(1)
+    return 1000 * (cpu_seconds(daemon.process.pid) - began) / (int(daemon.snapshot()["tally"]["rounds"]) - first)
 
 
 def measure(size: Size, library: Path) -> Figures:
@@ -100,10 +100,10 @@ def measure(size: Size, library: Path) -> Figures:
         ):
             snapshot = daemon.until(lambda s: s if s["round"] > 2 else None, "warm rounds")
             assert snapshot["complete"] and snapshot["processes"]["container"] == size.gpus * size.processes, snapshot
-            # The page is rendered ahead only while somebody scrapes: the first figure is the round alone.
+            # A page is rendered ahead while somebody scrapes: the first figure is the round alone.
             cpu_round, duration = rounds(daemon, ROUNDS)
             took, page = scrapes(daemon, SCRAPES)
-            cpu_scraped, _ = rounds(daemon, ROUNDS)
+            cpu_scraped = scraped_rounds(daemon, ROUNDS)
             status = Path(f"/proc/{daemon.process.pid}/status").read_text()
             rss = int(status.split("VmRSS:")[1].split()[0]) / 1024
             return Figures(

@@ -193,7 +193,8 @@ async def test_a_page_rendered_ahead_is_the_page_a_scrape_would_render(accept: s
     latest = Latest()
     await publish(latest, one_gpu())
     exposing = exposition(latest)
-    exposing.page(now=5000, interval=5, accept=accept, accept_encoding=accept_encoding)
+    for scrape in (4990, 5000):
+        exposing.page(now=scrape, interval=5, accept=accept, accept_encoding=accept_encoding)
     await publish(latest, one_gpu(round=2, monotonic=5005, queue="new"))
     await exposing.prepare(now=5005, interval=5)
     ahead = exposing.page(now=5006, interval=5, accept=accept, accept_encoding=accept_encoding)
@@ -207,6 +208,7 @@ async def test_while_a_page_is_being_rendered_the_one_before_is_served() -> None
     latest = Latest()
     await publish(latest, one_gpu())
     exposing = exposition(latest)
+    exposing.page(now=4990, interval=5)
     before = exposing.page(now=5000, interval=5)
     await publish(latest, one_gpu(round=2, monotonic=5005, queue="new"))
     rendering = asyncio.ensure_future(exposing.prepare(now=5005, interval=5))
@@ -217,13 +219,25 @@ async def test_while_a_page_is_being_rendered_the_one_before_is_served() -> None
     assert b'queue="new"' in exposing.page(now=5005, interval=5).body
 
 
-async def test_formats_that_nobody_scrapes_are_not_rendered_ahead() -> None:
-    """A browser's one look at the page does not cost a rendering a round for ever."""
+@pytest.mark.parametrize(
+    ("scrapes", "ahead"),
+    [
+        pytest.param([], False, id="nobody"),
+        pytest.param([5000], False, id="one look in a browser"),
+        pytest.param([4970, 5000], False, id="every 30 s, just been here"),
+        pytest.param([4945, 4975], True, id="every 30 s, due before the next round"),
+        pytest.param([4972, 4999, 5002], True, id="two scrapers taking turns"),
+        pytest.param([4700, 4730], False, id="gone for good"),
+    ],
+)
+async def test_a_page_is_rendered_ahead_of_the_scrape_that_is_due(scrapes: list[float], ahead: bool) -> None:
+    """Rounds come more often than scrapes: only the page that will be asked for is worth its rendering."""
     latest = Latest()
-    await publish(latest, one_gpu())
+    await publish(latest, one_gpu(monotonic=4999))
     exposing = exposition(latest)
-    exposing.page(now=5000, interval=5)
-    await publish(latest, one_gpu(round=100, monotonic=5500))
-    await exposing.prepare(now=5500, interval=5)
-    first = exposing.page(now=5500, interval=5)
-    assert b"gpusteward_gpu_up" in first.body, "rendered on demand"
+    for at in scrapes:
+        exposing.page(now=at, interval=5)
+    await publish(latest, one_gpu(round=2, monotonic=5002, queue="new"))
+    await exposing.prepare(now=5002, interval=5)
+    assert bool(exposing._pages) is ahead
+    assert b'queue="new"' in exposing.page(now=5003, interval=5).body, "or it is rendered on demand"
