@@ -1,0 +1,209 @@
+"""
+The answer: what was declared for whom, in bytes, and why.
+
+What comes in: nothing. What goes out: frozen limits with every candidate that was looked at.
+
+The law: **scope is kept.** A pod's limit stays the pod's, a claim's the claim's, a process's (MPS) the process's; none
+is ever copied onto a container.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from exporter.limits.facts import Place
+from exporter.limits.rows import EnforcedBy, Mechanism, Row, Scope, Trust, What
+from exporter.model import DeviceKey
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Subject:
+    """Who a declaration is about: a container, the whole pod (both names empty), or a claim as `namespace/name`."""
+
+    container: str = ""
+    claim: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """
+    One declaration that was looked at.
+
+    Attributes:
+        row: None for what is remembered from when the pod was first seen.
+        system: of the row.
+        text: as written; long texts are cut.
+        bytes: of memory; None for compute, and for what has no amount.
+        ratio: of one device, where the declaration is one (compute, percentages).
+        place: the device it is about; None for each device that the subject holds.
+        excluded: why it cannot count, empty when it could.
+        grant: it hands out a device and declares no amount.
+        enforcement_proven: more than what the pod's author wrote tells that somebody enforces it.
+        taken: it decided the limit, or (compute) the share.
+        why: in words, why it was taken or not.
+        doubts: why it must not be enforced, though it counts.
+
+    """
+
+    row: Row | None
+    system: str
+    what: What
+    trust: Trust
+    subject: Subject
+    scope: Scope
+    text: str
+    bytes: int | None = None
+    ratio: Fraction | None = None
+    place: Place | None = None
+    excluded: str = ""
+    invalid: bool = False
+    grant: bool = False
+    enforced_by: EnforcedBy = EnforcedBy.NONE
+    enforcement_proven: bool = True
+    doubts: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    taken: bool = False
+    why: str = ""
+
+    @property
+    def name(self) -> str:
+        """The row's name for people."""
+        return self.row.name if self.row else f"{self.system} as first seen"
+
+    @property
+    def valid(self) -> bool:
+        """Whether it has an amount that can count."""
+        return not self.excluded and (
+            self.bytes is not None if self.what is not What.COMPUTE else self.ratio is not None
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """
+    What one subject may hold of one device.
+
+    Attributes:
+        place: None for each device that the subject holds.
+        bytes: None where memory is not declared, or not validly.
+        compute: declared share of one device, 0 to 1; never enforced.
+        report_only: why this must not be enforced; empty when it may be.
+        problems: what an operator or user should know: invalid, contradictory, refused, uncalibrated.
+
+    """
+
+    subject: Subject
+    place: Place | None
+    bytes: int | None
+    system: str
+    source: Mechanism
+    scope: Scope
+    enforced_by: EnforcedBy
+    compute: Fraction | None = None
+    candidates: tuple[Candidate, ...] = ()
+    problems: tuple[str, ...] = ()
+    report_only: tuple[str, ...] = ()
+
+    @property
+    def device(self) -> DeviceKey | None:
+        """The leaf device; None for each that the subject holds, and for one that is not known here."""
+        return self.place.key if self.place else None
+
+    @property
+    def enforceable(self) -> bool:
+        """Whether a limit is there, and nothing speaks against acting on it."""
+        return self.bytes is not None and not self.report_only
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The value that was seen first; to be kept as long as the pod, also across restarts."""
+
+    subject: Subject
+    scope: Scope
+    place: str | None
+    trust: Trust
+    system: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """
+    All limits of one pod.
+
+    Attributes:
+        limits: one per subject, scope and device.
+        elsewhere: what still holds on devices that no record names, though a (forgeable) record names others.
+        first_seen: to be handed in next time.
+
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    limits: tuple[Limit, ...] = ()
+    elsewhere: tuple[Limit, ...] = ()
+    first_seen: tuple[Seen, ...] = ()
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """All problems, each once."""
+        return tuple(dict.fromkeys(problem for limit in self.limits for problem in limit.problems))
+
+    def on(self, device: DeviceKey, container: str = "", *, scope: Scope | None = None) -> Limit | None:
+        """
+        Find the limit of a container (or, without one, of the pod) on a device where it is seen.
+
+        A record that names the device comes first; then what holds wherever the subject is. `scope` picks one of
+        several, such as a process's limit beside a container's; without it a process's does not count.
+        """
+        mine = [
+            limit
+            for limit in (*self.limits, *self.elsewhere)
+            if limit.subject == Subject(container)
+            and (limit.scope is scope if scope else limit.scope is not Scope.PROCESS)
+        ]
+        exact = (limit for limit in mine if limit.device == device)
+        anywhere = (limit for limit in mine if limit.place is None)
+        return next(exact, None) or next(anywhere, None)
+
+
+def declared(resolutions: Iterable[Resolution]) -> Mapping[DeviceKey, int]:
+    """
+    Sum up what is declared on each leaf device, each declaration once.
+
+    A pod's limit stands for its containers', a claim's counts once however many pods use it; processes' limits have no
+    sum. What names no device is not placed here.
+    """
+    total: dict[DeviceKey, int] = defaultdict(int)
+    claims: dict[tuple[str, DeviceKey], int] = {}
+    for resolution in resolutions:
+        of_pod: dict[DeviceKey, int] = {}
+        of_containers: dict[DeviceKey, int] = defaultdict(int)
+        for limit in resolution.limits:
+            if limit.bytes is None or limit.device is None:
+                continue
+            if limit.scope is Scope.CLAIM:
+                # One claim may consume several shares of one device: those are different limits of one pod's view.
+                claims[limit.subject.claim, limit.device] = limit.bytes
+            elif limit.scope is Scope.POD:
+                of_pod[limit.device] = limit.bytes
+            elif limit.scope is not Scope.PROCESS:
+                of_containers[limit.device] += limit.bytes
+        for device, amount in {**of_containers, **of_pod}.items():
+            total[device] += amount
+    for (_, device), amount in claims.items():
+        total[device] += amount
+    return dict(total)
+
+
+def bypassed(limit: Limit, used: int, tolerance: int) -> bool:
+    """Tell whether an enforcement elsewhere plainly does not hold: more is used than it should let pass."""
+    return (
+        limit.enforced_by not in {EnforcedBy.NONE, EnforcedBy.MPS}
+        and limit.bytes is not None
+        and limit.scope is not Scope.PROCESS
+        and used > limit.bytes + tolerance
+    )

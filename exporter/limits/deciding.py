@@ -1,0 +1,106 @@
+"""
+One limit out of its candidates.
+
+What comes in: all candidates about one subject on one device. What goes out: a limit that says of each candidate why it
+was taken or not.
+
+The law: **a lower source may only lower.** So whatever the order, the smallest valid amount counts; among equal ones
+the most trusted is named. Where two contradict each other, the answer says so.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from exporter.limits.answers import Candidate, Limit, Subject
+from exporter.limits.facts import Place
+from exporter.limits.rows import EnforcedBy, Mechanism, Trust, What
+
+_ROUNDING = 2**20
+"""Bytes by which two declarations of the same may differ: schedulers count in MiB."""
+_LARGEST_FACTOR = 1024
+_KEPT = frozenset({EnforcedBy.HARDWARE, EnforcedBy.KERNEL, EnforcedBy.DRIVER})
+"""Whoever holds a limit so firmly needs no second guard. A user's own word that it is held does not count."""
+
+
+def decide(subject: Subject, place: Place | None, candidates: Iterable[Candidate]) -> Limit:
+    """Decide one limit. There is at least one candidate."""
+    ranked = sorted(candidates, key=_rank)
+    memory = [c for c in ranked if c.what is not What.COMPUTE]
+    compute = [c for c in ranked if c.what is What.COMPUTE]
+    amount = min((c for c in memory if c.valid), key=lambda c: (c.bytes or 0, _rank(c)), default=None)
+    share = min((c for c in compute if c.valid), key=lambda c: (c.ratio or 0, _rank(c)), default=None)
+    told = amount or next((c for c in memory if c.grant), None) or share or ranked[0]
+    contradictions, doubts = _compare(amount, memory)
+    return Limit(
+        subject,
+        place,
+        amount.bytes if amount else None,
+        told.system,
+        told.row.mechanism if told.row else Mechanism.ANNOTATION,
+        told.scope,
+        told.enforced_by,
+        compute=share.ratio if share else None,
+        candidates=tuple(_explained(c, amount, share) for c in ranked),
+        problems=tuple(dict.fromkeys([*_problems(ranked), *contradictions])),
+        report_only=_report_only(amount, doubts),
+    )
+
+
+def _rank(candidate: Candidate) -> tuple[int, str, str, str, int]:
+    place = candidate.place.name if candidate.place else ""
+    return candidate.trust, candidate.name, place, candidate.text, candidate.bytes or 0
+
+
+def _problems(ranked: Sequence[Candidate]) -> Iterable[str]:
+    for candidate in ranked:
+        if candidate.invalid:
+            yield f"{candidate.name}: {candidate.excluded}"
+        yield from candidate.problems
+
+
+def _compare(winner: Candidate | None, memory: Sequence[Candidate]) -> tuple[list[str], list[str]]:
+    """Find contradictions: of equal trust, or of a system with itself. Users may lower as they like."""
+    contradictions, doubts = [], []
+    for other in memory:
+        if winner is None or not winner.bytes or not other.valid or other.bytes is None:
+            continue
+        if other.bytes - winner.bytes <= max(_ROUNDING, winner.bytes // 100):
+            continue
+        if other.trust is winner.trust or (other.system == winner.system and winner.trust < Trust.USER):
+            both = f"{other.name} says {other.bytes} bytes, {winner.name} {winner.bytes}"
+            contradictions.append(f"contradiction: {both}; the smaller counts")
+        factor, rest = divmod(other.bytes, winner.bytes)
+        if (
+            other.system == winner.system
+            and winner.row
+            and winner.row.scaled
+            and not rest
+            and factor <= _LARGEST_FACTOR
+        ):
+            doubts.append(f"this installation may count {winner.row.key} in units {factor} times as large")
+    return contradictions, doubts
+
+
+def _report_only(winner: Candidate | None, doubts: Sequence[str]) -> tuple[str, ...]:
+    if winner is None:
+        return ()
+    found = [*winner.doubts, *doubts]
+    if winner.enforcement_proven and winner.enforced_by in _KEPT:
+        found.append(f"the {winner.enforced_by} enforces it already")
+    return tuple(found)
+
+
+def _explained(candidate: Candidate, amount: Candidate | None, share: Candidate | None) -> Candidate:
+    if candidate.excluded:
+        return replace(candidate, why=candidate.excluded)
+    winner = share if candidate.what is What.COMPUTE else amount
+    if winner is None or candidate is winner:
+        return replace(candidate, taken=winner is not None, why="taken")
+    size, smallest = (
+        (candidate.ratio, winner.ratio) if candidate.what is What.COMPUTE else (candidate.bytes, winner.bytes)
+    )
+    if size == smallest:
+        return replace(candidate, why=f"agrees with {winner.name}")
+    if candidate.trust > winner.trust:
+        return replace(candidate, why=f"a lower source may only lower: {winner.name} says less")
+    return replace(candidate, why=f"{winner.name} says less")

@@ -1,0 +1,75 @@
+"""
+The decoders by name: for what a row of data cannot say. One small file per family of formats.
+
+What comes in: the name that a row gives, the text, its surroundings. What goes out: amounts, or an Invalid with its
+reason; never an exception.
+"""
+
+from dataclasses import dataclass
+
+from exporter.limits.decoders import (
+    claims,
+    gpushare,
+    granting,
+    hami,
+    kai,
+    koordinator,
+    listed,
+    naming,
+    plain,
+    vgpu_manager,
+)
+from exporter.limits.decoding import LONGEST, Amount, Asked, DeclarationError, Decoder
+
+DECODERS: dict[str, Decoder] = {
+    "quantity": plain.plain_or_quantity,
+    "below-whole": plain.below_whole,
+    "per-container": plain.per_container,
+    "kai-memory": kai.memory,
+    "kai-fraction": kai.fraction,
+    "fraction": plain.fraction_of_device,
+    "metax-memory": plain.metax_memory,
+    "enflame-memory": plain.enflame_memory,
+    "kunlun-memory": plain.kunlun_memory,
+    "mps-limits": plain.mps_limits,
+    "granted": granting.granted,
+    "whole-device": granting.whole_device,
+    "instance": granting.instance,
+    "mps-share": granting.mps_share,
+    "gke-share": granting.gke_share,
+    "fair-share": granting.fair_share,
+    "visible": granting.visible,
+    "slices": granting.slices,
+    "hami": hami.allocated,
+    "volcano": hami.requesting,
+    "vgpu-manager": vgpu_manager.allocated,
+    "koordinator": koordinator.allocated,
+    "ack": gpushare.allocated,
+    "metax": listed.metax,
+    "ascend": listed.ascend,
+    "cambricon": listed.cambricon,
+    "claimed-device": claims.device,
+    "pinned": claims.pinned,
+    "pinned-per-device": claims.pinned_per_device,
+    "threads": claims.threads,
+    "indices": naming.indices,
+    "uuids": naming.uuids,
+    "cards": naming.cards,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Invalid:
+    """A declaration that nobody can use, and why."""
+
+    reason: str
+
+
+def decode(text: str, asked: Asked) -> tuple[Amount, ...] | Invalid:
+    """Decode with the row's decoder."""
+    if len(text) > LONGEST:
+        return Invalid(f"{len(text)} characters long; no declaration has more than {LONGEST}")
+    try:
+        return tuple(DECODERS[asked.row.decoder](text, asked))
+    except DeclarationError as error:
+        return Invalid(str(error))

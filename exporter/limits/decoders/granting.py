@@ -1,0 +1,149 @@
+"""
+Counts that hand out devices: a whole one, a MIG instance, a replica, an equal share.
+
+What comes in: `nvidia.com/gpu: 1` and its kin. What goes out: the memory of what was handed out, where somebody keeps
+it apart; an amount without value, where nobody does.
+
+The law: a replica (time-slicing) declares no memory. Only MPS gives it a share, and only an operator's choice
+(`fair_share`) makes one up.
+
+Sources: NVIDIA/k8s-device-plugin api/config/v1, cmd/mps-control-daemon/mps; GoogleCloudPlatform/
+container-engine-accelerators pkg/gpu/nvidia/manager.go; NVIDIA/go-nvlib pkg/nvlib/device/mig_profile.go.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from fractions import Fraction
+
+from exporter.limits.decoding import Amount, Asked, quantity
+from exporter.limits.facts import LeafDevice, Place, device_name
+from exporter.limits.rows import What
+from exporter.model import DeviceKey
+
+_MIB = 2**20
+_REPLICAS = ("nvidia.com/gpu.replicas",)
+_GKE_CLIENTS = "cloud.google.com/gke-max-shared-clients-per-gpu"
+
+
+def granted(text: str, asked: Asked) -> Iterable[Amount]:
+    """Hand out a device and declare nothing: replicas, vGPUs of machines, devices of other vendors."""
+    return [Amount(None, place=place) for place, _, _ in _handed_out(text, asked)]
+
+
+def whole_device(text: str, asked: Asked) -> Iterable[Amount]:
+    """Hand out whole devices: their memory is the limit, and the hardware keeps it."""
+    return [
+        Amount(None, place=place, shared=True, note="the device is handed out several times: no memory is declared")
+        if device is not None and device.replicas > 1
+        else Amount(_memory(device), place=place)
+        for place, device, _ in _handed_out(text, asked)
+    ]
+
+
+def instance(text: str, asked: Asked) -> Iterable[Amount]:
+    """Hand out MIG instances: their memory is asked of the driver (or the node's labels), never of their name."""
+    if asked.key.endswith(".shared") or _label(asked, f"{asked.key}.replicas") > 1:
+        return [Amount(None, place=place, shared=True) for place, _, _ in _handed_out(text, asked)]
+    found = []
+    for place, device, _ in _handed_out(text, asked):
+        if device is not None and device.replicas > 1:
+            found.append(Amount(None, place=place, shared=True, note="the instance is handed out several times"))
+        elif place is not None:
+            found.append(Amount(_memory(device), place=place))
+        else:
+            labelled = _label(asked, f"{asked.key}.memory")
+            found.append(Amount(Fraction(labelled * _MIB) if labelled else None))
+    return found
+
+
+def mps_share(text: str, asked: Asked) -> Iterable[Amount]:
+    """
+    Give each process of an MPS client its share of the device, as NVIDIA's plugin does.
+
+    total / replicas, in whole MiB, whatever the number of replicas held; of the threads 100 / replicas percent, whole.
+    """
+    return [
+        Amount(_share(asked, device, _replicas(asked, device), 1), place=place)
+        for place, device, _ in _handed_out(text, asked)
+    ]
+
+
+def gke_share(text: str, asked: Asked) -> Iterable[Amount]:
+    """Give each process of GKE's MPS its share: here it grows with the number of replicas held."""
+    clients = _label(asked, _GKE_CLIENTS)
+    held = int(quantity(text))
+    return [
+        Amount(_share(asked, device, clients or _replicas(asked, device), held), place=place)
+        for place, device, _ in _handed_out(text, asked)
+    ]
+
+
+def fair_share(text: str, asked: Asked) -> Iterable[Amount]:
+    """Give a container its replicas' part of the device: our own policy, for systems that declare nothing."""
+    if not asked.options.fair_share:
+        return []
+    found = []
+    for place, device, held in _handed_out(text, asked):
+        replicas = _replicas(asked, device)
+        if replicas > 1 and (place is not None or held == 1):
+            found.append(Amount(_share(asked, device, replicas, held), place=place))
+    return found
+
+
+def visible(text: str, _asked: Asked) -> Iterable[Amount]:
+    """Read NVIDIA_VISIBLE_DEVICES of a pod: devices without a declaration, unless it says none."""
+    if text.strip() in {"", "none", "void"}:
+        return []
+    return [Amount(None, note="devices by environment, without a declaration")]
+
+
+def slices(text: str, asked: Asked) -> Iterable[Amount]:
+    """Read nos' `nvidia.com/gpu-<N>gb`: so many slices of N GB each."""
+    size = quantity(asked.stars[0]) if asked.stars else Fraction(0)
+    return [Amount(size * quantity(text))]
+
+
+def _handed_out(text: str, asked: Asked) -> list[tuple[Place | None, LeafDevice | None, int]]:
+    """
+    List (device, its facts, replicas held) as the kubelet said; without its word one entry for devices unknown.
+
+    Its facts are known all the same where all devices are alike.
+    """
+    count = quantity(text)
+    if count == 0 or count.denominator != 1:
+        return []  # fractions (Huawei CCE) are another row's business
+    by_key = {device.key: device for device in asked.devices if device.key is not None}
+    held: dict[DeviceKey, int] = defaultdict(int)
+    for each in asked.pod.held:
+        matches = asked.container is not None and each.container == asked.container.name and each.resource == asked.key
+        if asked.row.kubelet and matches:
+            held[each.device] += each.replicas
+    if held:
+        return [(Place(device_name(key), key), by_key.get(key), replicas) for key, replicas in sorted(held.items())]
+    alike = {(device.memory, device.replicas) for device in asked.devices}
+    return [(None, asked.devices[0] if len(alike) == 1 else None, int(count))]
+
+
+def _memory(device: LeafDevice | None) -> Fraction | None:
+    return Fraction(device.memory) if device is not None and device.memory is not None else None
+
+
+def _replicas(asked: Asked, device: LeafDevice | None) -> int:
+    if device is not None and device.replicas > 1:
+        return device.replicas
+    return next((found for found in (_label(asked, label) for label in _REPLICAS) if found), 0)
+
+
+def _share(asked: Asked, device: LeafDevice | None, replicas: int, held: int) -> Fraction | None:
+    if replicas < 1:
+        return None
+    held = min(held, replicas)
+    if asked.row.what is What.COMPUTE:
+        return Fraction(100 * held // replicas)
+    memory = _memory(device)
+    return None if memory is None else Fraction(int(memory) * held // replicas // _MIB * _MIB)
+
+
+def _label(asked: Asked, key: str) -> int:
+    text = asked.node.labels.get(key, "") if asked.node else ""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0  # noqa: PLR2004

@@ -1,0 +1,50 @@
+"""
+Annotations that only name devices: by index, by UUID, by Intel's card names.
+
+What comes in: "0", "0,1", "GPU-...,GPU-...", "card0,card1|card2". What goes out: amounts without a value, each with its
+device: the amount stands elsewhere.
+
+Sources: AliyunContainerService/gpushare-scheduler-extender pkg/utils/const.go, elastic-ai/elastic-gpu-scheduler
+pkg/utils/types.go, tkestack/gpu-manager pkg/types, intel/platform-aware-scheduling gpu-aware-scheduling.
+"""
+
+from collections.abc import Iterable
+
+from exporter.limits.decoding import MOST, Amount, Asked, DeclarationError, Where, shown, whole
+
+
+def indices(text: str, _asked: Asked) -> Iterable[Amount]:
+    """Read indices, separated by commas; -1 and nothing mean none (gpushare writes -1 before it assigned one)."""
+    return [Amount(None, where=Where(index=whole(each, "index"))) for each in _items(text) if each != "-1"]
+
+
+def uuids(text: str, _asked: Asked) -> Iterable[Amount]:
+    """Read UUIDs, separated by commas."""
+    return [Amount(None, where=Where(uuid=each)) for each in _items(text)]
+
+
+def cards(text: str, asked: Asked) -> Iterable[Amount]:
+    """Read Intel's card names: commas between cards, `|` between the containers that ask for GPUs."""
+    asking = [
+        container.name
+        for container in asked.pod.containers
+        if any(key.startswith("gpu.intel.com/") for key in container.resources())
+    ]
+    parts = text.split("|")
+    if len(parts) != len(asking):
+        raise DeclarationError(f"{len(parts)} segments do not match {len(asking)} containers that ask for GPUs")
+    found = []
+    for part, container in zip(parts, asking, strict=True):
+        for card in _items(part):
+            if not card.startswith("card"):
+                raise DeclarationError(f"{shown(card)!r} is not a card")
+            where = Where(index=whole(card.removeprefix("card"), "card"))
+            found.append(Amount(None, container=container, where=where))
+    return found
+
+
+def _items(text: str) -> list[str]:
+    found = [item.strip() for item in text.split(",") if item.strip()]
+    if len(found) > MOST:
+        raise DeclarationError(f"more than {MOST} devices")
+    return found

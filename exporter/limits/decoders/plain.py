@@ -1,0 +1,90 @@
+"""
+One number with a twist: formats of single systems that are no list of devices.
+
+What comes in: a resource's or an annotation's number, or MPS' environment. What goes out: amounts in the row's unit.
+
+Sources: tkestack/gpu-manager pkg/services/allocator/nvidia (core >= 100 has no memory limit), Project-HAMi/HAMi
+pkg/device/{metax,enflame,kunlun}, Huawei CCE cce_10_0965.
+"""
+
+import re
+from collections.abc import Iterable
+from fractions import Fraction
+
+from exporter.limits.decoding import MOST, Amount, Asked, DeclarationError, number, quantity, shown
+
+_MIB, _GIB = 2**20, 2**30
+_WHOLE = 100
+_KUNLUN = (24576, 49152, 98304)
+_ENFLAME_LARGEST = 48
+"""GB of the largest Enflame profile that HAMi's config knows."""
+_MPS_LIMIT = re.compile(r"([0-9]{1,4})=([0-9]{1,15})([GM])", re.ASCII)
+
+
+def plain_or_quantity(text: str, asked: Asked) -> Iterable[Amount]:
+    """Read one number: what every row does that names no decoder."""
+    return [Amount(number(text) if asked.row.plain else quantity(text))]
+
+
+def below_whole(text: str, asked: Asked) -> Iterable[Amount]:
+    """Read gpu-manager's memory: with cores for a whole device (100 and more) its limiter is off."""
+    cores = asked.container.resources().get("tencent.com/vcuda-core", "0") if asked.container else "0"
+    if quantity(cores) >= _WHOLE:
+        return [
+            Amount(
+                None, shared=True, note="with vcuda-core of 100 and more the devices are whole, and memory has no limit"
+            )
+        ]
+    return [Amount(quantity(text))]
+
+
+def fraction_of_device(text: str, _asked: Asked) -> Iterable[Amount]:
+    """Read CCE's fractional `nvidia.com/gpu: 100m`; whole numbers are other rows' business."""
+    value = quantity(text)
+    return [] if value.denominator == 1 else [Amount(value)]
+
+
+def metax_memory(text: str, _asked: Asked) -> Iterable[Amount]:
+    """Read MetaX: a bare number is GiB; any letter, also the API server's own `1k` of 1000, makes it bytes."""
+    value = quantity(text)
+    return [Amount(value, unit=Fraction(1))] if re.search("[a-zA-Z]", text) else [Amount(value)]
+
+
+def enflame_memory(text: str, _asked: Asked) -> Iterable[Amount]:
+    """Read Enflame: GB of the profile, but more than twice the largest profile is taken as MiB."""
+    value = quantity(text)
+    return [Amount(value, unit=Fraction(_MIB))] if value > 2 * _ENFLAME_LARGEST else [Amount(value)]
+
+
+def kunlun_memory(text: str, _asked: Asked) -> Iterable[Amount]:
+    """Read Kunlunxin: MiB, rounded up to the size of a slice."""
+    value = quantity(text)
+    return [Amount(next((Fraction(size) for size in _KUNLUN if value <= size), value) if value else value)]
+
+
+def per_container(text: str, asked: Asked) -> Iterable[Amount]:
+    """Read VKE's list of counts, one a container: "1,2"."""
+    regular = [container for container in asked.pod.containers if not container.init]
+    counts = text.split(",")
+    if len(counts) != len(regular):
+        raise DeclarationError(f"{len(counts)} counts do not match {len(regular)} containers")
+    return [Amount(number(count), container=each.name) for count, each in zip(counts, regular, strict=True)]
+
+
+def mps_limits(text: str, _asked: Asked) -> Iterable[Amount]:
+    """
+    Read `CUDA_MPS_PINNED_DEVICE_MEM_LIMIT`: "0=8G,1=4096M".
+
+    The numbers count the devices that the process sees; which they are is not said. Alike or not, the smallest is what
+    holds anywhere.
+    """
+    parts = text.split(",")
+    if len(parts) > MOST:
+        raise DeclarationError(f"more than {MOST} devices")
+    sizes = []
+    for part in parts:
+        match = _MPS_LIMIT.fullmatch(part.strip())
+        if match is None:
+            raise DeclarationError(f"{shown(part)!r} is not device=<number>M or G")
+        sizes.append(int(match[2]) * (_GIB if match[3] == "G" else _MIB))
+    return [Amount(Fraction(min(sizes)))]

@@ -1,0 +1,107 @@
+"""
+Which systems a node runs, and which a pod uses.
+
+What comes in: what the node advertises and carries, the pod, its claims. What goes out: systems, each with the fact
+that told.
+
+The law: one resource name has several meanings (`nvidia.com/gpu` is a device, a replica, a MIG instance, a HAMi vGPU),
+so rows count only for systems that show themselves, and a system yields to those which give its names another meaning.
+It yields to no sign that a user can write: a label or annotation of the pod adds candidates, and takes none away. The
+operator's list beats all of it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from exporter.limits.decoding import NOTHING_CHOSEN, Options
+from exporter.limits.facts import Claim, DeclaredPod, LeafDevice, NodeFacts
+from exporter.limits.reading import used
+from exporter.limits.rows import Catalogue, System, match
+
+
+@dataclass(frozen=True, slots=True)
+class Detected:
+    """A system, and what told that it is there."""
+
+    system: System
+    because: str
+    proven: bool = True
+    """The node, the kubelet, a resource or a claim told, and not the pod's labels, annotations or scheduler name."""
+
+
+def detect(
+    catalogue: Catalogue,
+    *,
+    node: NodeFacts | None = None,
+    pod: DeclaredPod | None = None,
+    devices: Iterable[LeafDevice] = (),
+    claims: Iterable[Claim] = (),
+    options: Options = NOTHING_CHOSEN,
+) -> tuple[Detected, ...]:
+    """List the systems that the node runs, or (with `pod`) that matter for this pod."""
+    devices, claims = tuple(devices), tuple(claims)
+    if options.systems is not None:
+        chosen = [system for system in catalogue if system.name in options.systems or system.detect.always]
+        return tuple(Detected(system, "configured") for system in chosen)
+    found = []
+    for system in catalogue:
+        if because := _told(system, node, pod, devices, claims):
+            found.append(Detected(system, because))
+        elif pod is not None and (because := _written(system, pod)):
+            found.append(Detected(system, because, proven=False))
+    names = {each.system.name for each in found if each.proven}
+    return tuple(each for each in found if names.isdisjoint(each.system.yields_to))
+
+
+def _told(
+    system: System,
+    node: NodeFacts | None,
+    pod: DeclaredPod | None,
+    devices: tuple[LeafDevice, ...],
+    claims: tuple[Claim, ...],
+) -> str:
+    signs = system.detect
+    if signs.always:
+        return "always"
+    if node is not None:
+        if key := _key(signs.resources, node.advertised()):
+            return f"the node advertises {key}"
+        if key := _label(signs.node_labels, node.labels):
+            return f"node label {key}"
+        if key := _key(signs.node_annotations, node.annotations):
+            return f"node annotation {key}"
+    shared = {device.sharing.value for device in devices if device.vendor == system.vendor}
+    if kind := next((kind for kind in signs.sharing if kind in shared), ""):
+        return f"the kubelet's devices are shared: {kind}"
+    if pod is None:
+        return ""
+    for container in pod.containers:
+        if key := _key(signs.resources, container.resources()):
+            return f"the pod asks for {key}"
+    drivers = {device.driver for claim in used(pod, claims) for device in claim.devices}
+    return next((f"a claim's driver is {driver}" for driver in signs.drivers if driver in drivers), "")
+
+
+def _written(system: System, pod: DeclaredPod) -> str:
+    signs = system.detect
+    if key := _label(signs.pod_labels, pod.labels):
+        return f"pod label {key}"
+    if key := _key(signs.pod_annotations, pod.annotations):
+        return f"pod annotation {key}"
+    if pod.scheduler and pod.scheduler in signs.schedulers:
+        return f"the pod's scheduler is {pod.scheduler}"
+    return ""
+
+
+def _key(patterns: tuple[str, ...], texts: Mapping[str, str]) -> str:
+    found = (key for pattern in patterns for key in sorted(texts) if match(pattern, key) is not None)
+    return next(found, "")
+
+
+def _label(patterns: tuple[str, ...], labels: Mapping[str, str]) -> str:
+    for pattern in patterns:
+        key, equals, value = pattern.partition("=")
+        for label in sorted(labels):
+            if match(key, label) is not None and (not equals or labels[label] == value):
+                return f"{label}={labels[label]}"
+    return ""

@@ -1,0 +1,96 @@
+"""
+Where the limits of a pod came from, for people and for scripts.
+
+What comes in: a resolution. What goes out: the list that `gpusteward explain --json` prints, or text.
+
+The law: the JSON's keys are a promise: `container`, `device`, `limit_bytes`, `system`, `source`, `scope`,
+`enforced_by`, `candidates`, `problems`. Pod- and claim-scoped limits have `container: null`; a limit of each device
+that the subject holds has `device: null`.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from exporter.limits.answers import Candidate, Limit, Resolution
+from exporter.limits.rows import Scope, What
+
+_UNITS = ((2**30, "GiB"), (2**20, "MiB"))
+
+
+def as_data(resolution: Resolution) -> list[dict[str, Any]]:
+    """Make the list that is printed as JSON."""
+    return [
+        {
+            "container": limit.subject.container or None,
+            "device": limit.place.name if limit.place else None,
+            "limit_bytes": limit.bytes,
+            "system": limit.system,
+            "source": limit.source.value,
+            "scope": limit.scope.value,
+            "enforced_by": limit.enforced_by.value,
+            "candidates": [_candidate(candidate) for candidate in limit.candidates],
+            "problems": list(limit.problems),
+        }
+        for limit in resolution.limits
+    ]
+
+
+def as_text(resolution: Resolution) -> str:
+    """Write it for people."""
+    return "\n".join(_lines(resolution)) + "\n"
+
+
+def _candidate(candidate: Candidate) -> dict[str, Any]:
+    return {
+        "row": candidate.name,
+        "text": candidate.text,
+        "bytes": candidate.bytes,
+        "ratio": None if candidate.ratio is None else float(candidate.ratio),
+        "trust": candidate.trust.name.lower(),
+        "taken": candidate.taken,
+        "why": candidate.why,
+    }
+
+
+def _lines(resolution: Resolution) -> Iterator[str]:
+    yield f"pod {resolution.namespace}/{resolution.name}"
+    if not resolution.limits:
+        yield "  declares nothing about devices"
+    for limit in resolution.limits:
+        yield from _limit(limit)
+    for limit in (limit for limit in resolution.elsewhere if limit.bytes is not None):
+        yield f"  {_subject(limit)}, on any other device: {size(limit.bytes)}"
+
+
+def _limit(limit: Limit) -> Iterator[str]:
+    place = limit.place.name if limit.place else "each device it holds"
+    each = ", each process" if limit.scope is Scope.PROCESS else ""
+    share = "" if limit.compute is None else f", {float(limit.compute):.4g} of the compute"
+    yield f"  {_subject(limit)} on {place}: {size(limit.bytes)}{each}{share}"
+    yield f"    {limit.system}, by {limit.source}, scope {limit.scope}, enforced by {limit.enforced_by}"
+    for candidate in limit.candidates:
+        mark = "*" if candidate.taken else "-"
+        amount = f"{float(candidate.ratio or 0):.4g}" if candidate.what is What.COMPUTE else size(candidate.bytes)
+        told = f"{candidate.name} = {candidate.text!r}: {amount} (trust {candidate.trust.name.lower()})"
+        yield f"    {mark} {told}: {candidate.why}"
+    for problem in limit.problems:
+        yield f"    ! {problem}"
+    if limit.bytes is not None:
+        for reason in limit.report_only:
+            yield f"    reported, not enforced: {reason}"
+
+
+def _subject(limit: Limit) -> str:
+    if limit.subject.claim:
+        return f"claim {limit.subject.claim}"
+    return f"container {limit.subject.container}" if limit.subject.container else "the pod"
+
+
+def size(amount: int | None) -> str:
+    """Write bytes for people; an unknown amount is not zero."""
+    if amount is None:
+        return "no amount"
+    for unit, name in _UNITS:
+        if amount >= unit:
+            return f"{amount / unit:.4g} {name}"
+    return f"{amount} B"

@@ -1,0 +1,100 @@
+"""
+What was seen first stays: a user may lower what annotations and labels declare, and not raise it later.
+
+What comes in: candidates of one subject, what was first seen. What goes out: the candidates as they count, and what is
+to be remembered.
+
+The law: extended resources cannot change while a pod lives, annotations and labels can. Their first value is kept for
+the pod's life; a raise is refused and told. Taking a user's own declaration away is a raise, too.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from exporter.limits.answers import Candidate, Seen, Subject
+from exporter.limits.facts import LeafDevice, Place, device_name
+from exporter.limits.rows import EnforcedBy, Scope, Trust, What
+
+_MUTABLE = (Trust.SCHEDULER, Trust.USER)
+
+Key = tuple[Subject, Scope, str | None, Trust]
+
+
+def known(first_seen: Iterable[Seen]) -> dict[Key, Seen]:
+    """Index what was first seen."""
+    return {(seen.subject, seen.scope, seen.place, seen.trust): seen for seen in first_seen}
+
+
+def hold(
+    subject: Subject,
+    scope: Scope,
+    candidates: Sequence[Candidate],
+    first: Mapping[Key, Seen],
+    devices: Iterable[LeafDevice],
+) -> tuple[list[Candidate], list[Seen]]:
+    """Refuse raises among the candidates of one subject; return them, and what is seen for the first time."""
+    found, new = list(candidates), []
+    places: dict[str | None, Place | None] = {c.place.name if c.place else None: c.place for c in candidates}
+    for other, _, name, _ in first:
+        if other == subject and name not in places:
+            places[name] = _place(name or "", devices)
+    for (name, place), trust in ((item, trust) for item in places.items() for trust in _MUTABLE):
+        mine = [c for c in found if c.place == place and c.trust is trust and c.what is not What.COMPUTE and c.valid]
+        now = min(mine, key=lambda c: (c.bytes or 0, c.name), default=None)
+        before = first.get((subject, scope, name, trust))
+        if before is None:
+            if now is not None and now.bytes is not None:
+                new.append(Seen(subject, scope, name, trust, now.system, now.bytes))
+        elif now is None and trust is Trust.USER:
+            found.append(_remembered(before, place, "taken away", "it was taken away after it was first seen"))
+        elif now is not None and (now.bytes or 0) > before.bytes:
+            refused = f"raised to {now.bytes} bytes after {before.bytes} were first seen: refused"
+            found = [replace(c, excluded=refused) if c in mine else c for c in found]
+            found.append(_remembered(before, place, "raised", f"{now.name}: {refused}"))
+    return found, new
+
+
+def as_data(seen: Seen) -> dict[str, str | int | None]:
+    """Make plain data of it, to be written to disk as JSON."""
+    return {
+        "container": seen.subject.container,
+        "claim": seen.subject.claim,
+        "scope": seen.scope.value,
+        "device": seen.place,
+        "trust": seen.trust.name.lower(),
+        "system": seen.system,
+        "bytes": seen.bytes,
+    }
+
+
+def from_data(data: Mapping[str, object]) -> Seen:
+    """Read plain data again. Raises ValueError when it is not what `as_data` makes."""
+    container, claim, device = data.get("container"), data.get("claim"), data.get("device")
+    system, amount = data.get("system"), data.get("bytes")
+    trust = str(data.get("trust")).upper()
+    texts = isinstance(container, str) and isinstance(claim, str) and isinstance(system, str)
+    if not texts or not isinstance(device, str | None) or not isinstance(amount, int) or trust not in Trust.__members__:
+        raise ValueError(f"not a value as first seen: {ascii(data)[:200]}")
+    subject = Subject(str(container), str(claim))
+    return Seen(subject, Scope(str(data.get("scope"))), device, Trust[trust], str(system), amount)
+
+
+def _remembered(seen: Seen, place: Place | None, text: str, problem: str) -> Candidate:
+    return Candidate(
+        None,
+        seen.system,
+        What.MEMORY,
+        seen.trust,
+        seen.subject,
+        seen.scope,
+        text,
+        bytes=seen.bytes,
+        place=place,
+        enforced_by=EnforcedBy.NONE,
+        problems=(problem,),
+    )
+
+
+def _place(name: str, devices: Iterable[LeafDevice]) -> Place:
+    keys = [device.key for device in devices if device.key is not None and device_name(device.key) == name]
+    return Place(name, keys[0] if keys else None)

@@ -1,0 +1,260 @@
+"""
+Objects as kubectl prints them, to facts.
+
+What comes in: YAML or JSON text (`kubectl get -o yaml`, one object, a List, several documents), or decoded objects of
+the API server. What goes out: pods, claims and a node as the resolver takes them, or ManifestError with the path.
+
+The law: no more of an environment than limits are read from; and a fact that is not written is absent, not empty text.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+import yaml
+
+from exporter.limits import objects
+from exporter.limits.facts import (
+    Claim,
+    ClaimConfig,
+    ClaimedDevice,
+    ClaimUse,
+    DeclaredContainer,
+    DeclaredPod,
+    LeafDevice,
+    NodeFacts,
+)
+from exporter.model import DeviceKey, GpuUuid, Sharing
+
+LONGEST = 16 << 20
+_ENV = ("CUDA", "NVIDIA", "GPU", "NPU", "ASCEND")
+_SECRET = ("KEY", "TOKEN", "SECRET", "PASS", "CREDENTIAL")
+_MIB = 2**20
+_REGISTER = "hami.io/node-nvidia-register"
+_REGISTER_FIELDS = 3
+_STRATEGY = "nvidia.com/gpu.sharing-strategy"
+_MOST_DEVICES = 64
+
+
+class ManifestError(ValueError):
+    """The file is not what `kubectl get` prints; the message says where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a file holds. ResourceSlices in it give the claims' devices their UUIDs."""
+
+    pods: tuple[DeclaredPod, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    nodes: tuple[NodeFacts, ...] = ()
+
+
+def read(text: str, source: str = "manifest") -> Manifest:
+    """Read all that a file holds. Raises ManifestError."""
+    if len(text) > LONGEST:
+        raise ManifestError(f"{source}: longer than {LONGEST} characters")
+    try:
+        documents = _documents(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ManifestError(f"{source}: neither YAML nor JSON: {error}") from error
+    return collect(_flat(documents, source), source)
+
+
+def collect(objects: Iterable[Mapping[str, Any]], source: str = "manifest") -> Manifest:
+    """Sort decoded objects. Raises ManifestError."""
+    pods, claims, nodes = [], [], []
+    uuids: dict[tuple[str, str, str], str] = {}
+    for found in objects:
+        try:
+            match found.get("kind"):
+                case "Pod":
+                    pods.append(pod_of(found))
+                case "Node":
+                    nodes.append(node_of(found))
+                case "ResourceClaim":
+                    claims.append(claim_of(found))
+                case "ResourceSlice":
+                    uuids |= slice_uuids(found)
+                case _:
+                    pass
+        except msgspec.ValidationError as error:
+            name = found.get("metadata", {}).get("name", "") if isinstance(found.get("metadata"), dict) else ""
+            raise ManifestError(f"{source}: {found.get('kind')} {name}: {error}") from error
+    return Manifest(tuple(pods), tuple(with_uuids(claim, uuids) for claim in claims), tuple(nodes))
+
+
+def pod_of(found: Mapping[str, Any]) -> DeclaredPod:
+    """Take what limits are read from out of a pod. Raises msgspec.ValidationError."""
+    pod = msgspec.convert(found, objects.Pod)
+    containers = [
+        *(_container(each, init=True) for each in pod.spec.init_containers or ()),
+        *(_container(each, init=False) for each in pod.spec.containers or ()),
+    ]
+    claims = {each.name: each.resource_claim_name for each in pod.spec.resource_claims or ()}
+    claims |= {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses or ()}
+    if pod.status.extended_resource_claim_status is not None:
+        # An extended resource (nvidia.com/gpu) that the scheduler served by a claim; no container names it.
+        claims[""] = pod.status.extended_resource_claim_status.resource_claim_name
+    return DeclaredPod(
+        pod.metadata.uid,
+        pod.metadata.namespace or "default",
+        pod.metadata.name,
+        pod.metadata.labels or {},
+        pod.metadata.annotations or {},
+        tuple(containers),
+        {own: name for own, name in claims.items() if name},
+        pod.spec.scheduler_name,
+    )
+
+
+def node_of(found: Mapping[str, Any]) -> NodeFacts:
+    """Take what limits are checked against out of a node. Raises msgspec.ValidationError."""
+    node = msgspec.convert(found, objects.Node)
+    return NodeFacts(
+        _texts(node.status.capacity),
+        _texts(node.status.allocatable),
+        node.metadata.labels or {},
+        node.metadata.annotations or {},
+    )
+
+
+def claim_of(found: Mapping[str, Any]) -> Claim:
+    """Take the allocation out of a ResourceClaim (v1, v1beta1, v1beta2). Raises msgspec.ValidationError."""
+    claim = msgspec.convert(found, objects.Claim)
+    devices = claim.status.allocation.devices if claim.status.allocation else objects.Devices()
+    return Claim(
+        claim.metadata.namespace or "default",
+        claim.metadata.name,
+        tuple(
+            ClaimedDevice(
+                each.request, each.driver, each.pool, each.device, each.share_id, _texts(each.consumed_capacity)
+            )
+            for each in devices.results or ()
+        ),
+        tuple(
+            ClaimConfig(each.opaque.driver, tuple(each.requests or ()), each.opaque.parameters or {})
+            for each in devices.config or ()
+            if each.opaque is not None
+        ),
+        len(claim.status.reserved_for or ()),
+    )
+
+
+def slice_uuids(found: Mapping[str, Any]) -> dict[tuple[str, str, str], str]:
+    """Read the UUIDs of a ResourceSlice: (driver, pool, device) to UUID. Raises msgspec.ValidationError."""
+    spec = msgspec.convert(found, objects.Slice).spec
+    uuids = {}
+    for device in spec.devices or ():
+        attribute = (device.attributes or device.basic.attributes or {}).get("uuid")
+        if attribute is not None and attribute.string:
+            uuids[spec.driver, spec.pool.name, device.name] = attribute.string
+    return uuids
+
+
+def with_uuids(claim: Claim, uuids: Mapping[tuple[str, str, str], str]) -> Claim:
+    """Give a claim's devices the UUIDs of their slices."""
+    devices = tuple(
+        replace(each, uuid=uuids.get((each.driver, each.pool, each.device), each.uuid)) for each in claim.devices
+    )
+    return replace(claim, devices=devices)
+
+
+def devices_of(node: NodeFacts) -> tuple[LeafDevice, ...]:
+    """
+    Tell a node's devices from its own labels and annotations: for `explain` without a driver.
+
+    HAMi registers UUIDs and MiB; GPU feature discovery labels a count and MiB. Empty where neither is there.
+    """
+    if registered := _registered(node.annotations.get(_REGISTER, "")):
+        return registered
+    labels = node.labels
+    count, memory = _number(labels.get("nvidia.com/gpu.count")), _number(labels.get("nvidia.com/gpu.memory"))
+    if not count or not memory or count > _MOST_DEVICES:
+        return ()
+    replicas = max(1, _number(labels.get("nvidia.com/gpu.replicas")))
+    strategies = {kind.value: kind for kind in (Sharing.TIME_SLICING, Sharing.MPS)}
+    sharing = strategies.get(labels.get(_STRATEGY, ""), Sharing.NONE)
+    return tuple(
+        LeafDevice(None, index, memory=memory * _MIB, sharing=sharing, replicas=replicas) for index in range(count)
+    )
+
+
+def _registered(text: str) -> tuple[LeafDevice, ...]:
+    """Read HAMi's register: JSON since 2.5, before that `uuid,split,MiB,cores,type,numa,health:` per device."""
+    devices: list[tuple[str, int]] = []
+    try:
+        listed = json.loads(text) if text.startswith("[") else None
+    except (ValueError, RecursionError):
+        return ()
+    if isinstance(listed, list):
+        entries = [each for each in listed if isinstance(each, dict)]
+        devices = [(str(each.get("id", "")), _number(str(each.get("devmem", "")))) for each in entries]
+    else:
+        rows = [each.split(",") for each in text.split(":") if each]
+        devices = [(row[0], _number(row[2])) for row in rows if len(row) >= _REGISTER_FIELDS]
+    return tuple(
+        LeafDevice(DeviceKey(GpuUuid(uuid)), index, memory=memory * _MIB)
+        for index, (uuid, memory) in enumerate(devices[:_MOST_DEVICES])
+        if uuid and memory
+    )
+
+
+def _container(found: objects.Container, *, init: bool) -> DeclaredContainer:
+    resources = found.resources or objects.Resources()
+    return DeclaredContainer(
+        found.name,
+        _texts(resources.limits),
+        _texts(resources.requests),
+        {var.name: str(var.value) for var in found.env or () if _kept(var)},
+        tuple(ClaimUse(use.name, use.request) for use in resources.claims or ()),
+        init=init,
+        stays=not init or found.restart_policy == "Always",
+    )
+
+
+def _kept(var: objects.EnvVar) -> bool:
+    name = var.name.upper()
+    about_devices = any(word in name for word in _ENV) and not any(word in name for word in _SECRET)
+    return var.value is not None and about_devices
+
+
+def _texts(quantities: Mapping[str, objects.Quantity] | None) -> dict[str, str]:
+    return {key: str(value) for key, value in (quantities or {}).items()}
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else 0  # noqa: PLR2004
+
+
+def _documents(text: str) -> list[Any]:
+    """Decode JSON or YAML. JSON first: the YAML reader takes it too, and a hundred times as long."""
+    if text.lstrip().startswith("{"):
+        with suppress(json.JSONDecodeError):
+            return [json.loads(text)]
+    return list(yaml.load_all(text, _Loader))
+
+
+def _flat(documents: Iterable[Any], source: str) -> Iterable[Mapping[str, Any]]:
+    for document in documents:
+        if document is None:
+            continue
+        if not isinstance(document, dict):
+            raise ManifestError(f"{source}: expected an object with a kind, found {type(document).__name__}")
+        if str(document.get("kind", "")).endswith("List"):
+            items = document.get("items")
+            yield from _flat(items if isinstance(items, list) else (), source)
+        else:
+            yield document
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML of Kubernetes: dates stay text, as in JSON."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [each for each in resolvers if each[0] != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}

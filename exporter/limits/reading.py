@@ -1,0 +1,132 @@
+"""
+Where a row's text is: in resources, annotations, labels, environments, claims.
+
+What comes in: a row and a pod. What goes out: the texts that the row is about, each with its surroundings, unread.
+
+The law: the mechanism decides where to look, never the system.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from exporter.limits.decoding import NOTHING_CHOSEN, Asked, Options
+from exporter.limits.facts import Claim, ClaimedDevice, DeclaredContainer, DeclaredPod, LeafDevice, NodeFacts
+from exporter.limits.rows import Mechanism, Row, Star, match
+
+_DEVICE = "device"
+"""Key of a claim row that is about the device itself, not about its consumed capacity."""
+
+Found = tuple[str, Asked]
+
+
+def readings(
+    row: Row,
+    pod: DeclaredPod,
+    *,
+    node: NodeFacts | None = None,
+    devices: tuple[LeafDevice, ...] = (),
+    claims: Iterable[Claim] = (),
+    options: Options = NOTHING_CHOSEN,
+) -> Iterator[Found]:
+    """Yield each text that the row finds in the pod, with its surroundings."""
+    asked = Asked(row, row.key, pod, node=node, devices=devices, options=options)
+    match row.mechanism:
+        case Mechanism.RESOURCE | Mechanism.POLICY:
+            yield from _of_containers(asked, lambda container: container.resources())
+        case Mechanism.ENV:
+            yield from _of_containers(asked, lambda container: container.env)
+        case Mechanism.ANNOTATION:
+            yield from _of_pod(asked, pod.annotations)
+        case Mechanism.LABEL:
+            yield from _of_pod(asked, pod.labels)
+        case Mechanism.CLAIM:
+            yield from _of_claims(asked, claims)
+        case Mechanism.CLAIM_CONFIG:
+            yield from _of_configs(asked, claims)
+
+
+def _of_containers(asked: Asked, texts_of: Callable[[DeclaredContainer], Mapping[str, str]]) -> Iterator[Found]:
+    for container in asked.pod.containers:
+        for key, text in sorted(texts_of(container).items()):
+            if (stars := match(asked.row.key, key)) is not None:
+                yield text, replace(asked, key=key, container=container, stars=stars)
+
+
+def _of_pod(asked: Asked, texts: Mapping[str, str]) -> Iterator[Found]:
+    for key, text in sorted(texts.items()):
+        if (stars := match(asked.row.key, key)) is None:
+            continue
+        container = _starred(asked, stars)
+        if asked.row.star is Star.NOTHING or container is not None:
+            yield text, replace(asked, key=key, container=container, stars=stars)
+
+
+def _starred(asked: Asked, stars: tuple[str, ...]) -> DeclaredContainer | None:
+    """Find the container that a key names; a key that names another pod's container is no declaration here."""
+    if not stars or asked.row.star is Star.NOTHING:
+        return None
+    if asked.row.star is Star.CONTAINER:
+        return asked.pod.container(stars[0])
+    regular = [container for container in asked.pod.containers if not container.init]
+    numbered = {str(index): container for index, container in enumerate(regular)}
+    return numbered.get(stars[0])
+
+
+def _of_claims(asked: Asked, claims: Iterable[Claim]) -> Iterator[Found]:
+    for claim in used(asked.pod, claims):
+        for device in claim.devices:
+            if asked.row.driver not in ("", device.driver):
+                continue
+            text = device.device if asked.row.key == _DEVICE else device.consumed.get(asked.row.key)
+            if text is not None:
+                yield text, replace(asked, claim=claim, claimed=(device,))
+
+
+def _of_configs(asked: Asked, claims: Iterable[Claim]) -> Iterator[Found]:
+    for claim in used(asked.pod, claims):
+        for config in claim.configs:
+            if asked.row.driver not in ("", config.driver):
+                continue
+            text = _at(config.parameters, asked.row.key)
+            devices = tuple(
+                device
+                for device in claim.devices
+                if device.driver == config.driver and (not config.requests or _main(device.request) in config.requests)
+            )
+            if text is not None:
+                for container in using(asked.pod, claim, devices):
+                    yield text, replace(asked, claim=claim, claimed=devices, container=container)
+
+
+def used(pod: DeclaredPod, claims: Iterable[Claim]) -> list[Claim]:
+    """List the claims that the pod uses."""
+    mine = set(pod.claims.values())
+    return [claim for claim in claims if claim.namespace == pod.namespace and claim.name in mine]
+
+
+def using(pod: DeclaredPod, claim: Claim, devices: tuple[ClaimedDevice, ...]) -> list[DeclaredContainer]:
+    """List the containers that use these devices of the claim."""
+    names = {own for own, name in pod.claims.items() if name == claim.name}
+    requests = {_main(device.request) for device in devices}
+    return [
+        container
+        for container in pod.containers
+        if any(use.name in names and (not use.request or use.request in requests) for use in container.claims)
+    ]
+
+
+def _main(request: str) -> str:
+    """Name a request: of a prioritized list `main/sub` is allocated, and users speak of `main`."""
+    return request.partition("/")[0]
+
+
+def _at(parameters: Mapping[str, object], path: str) -> str | None:
+    value: object = parameters
+    for part in path.split("."):
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(part)
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value)

@@ -1,0 +1,141 @@
+"""
+What a pod declared, out of everything that anybody wrote about it.
+
+What comes in: a pod, its node, the leaf devices, the catalogue, what was first seen of the pod, its claims. What goes
+out: one limit per subject, scope and device, with every candidate that was looked at.
+
+The law: total and alone. Whatever a pod says, the answer is an answer, and only about that pod; it reads no clock, no
+file, no network, and does not depend on the order of anything but a pod's containers.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from exporter.limits import history
+from exporter.limits.answers import Candidate, Limit, Resolution, Seen, Subject
+from exporter.limits.candidates import candidates
+from exporter.limits.deciding import decide
+from exporter.limits.decoding import NOTHING_CHOSEN, Options
+from exporter.limits.detection import detect
+from exporter.limits.facts import Claim, DeclaredPod, LeafDevice, NodeFacts, Place, device_name
+from exporter.limits.rows import Catalogue, Scope, match
+from exporter.limits.terms import Scene
+
+_Group = tuple[Subject, Scope]
+
+
+def resolve(
+    pod: DeclaredPod,
+    node: NodeFacts | None,
+    devices: Sequence[LeafDevice],
+    catalogue: Catalogue,
+    first_seen: Iterable[Seen] = (),
+    *,
+    claims: Iterable[Claim] = (),
+    options: Options = NOTHING_CHOSEN,
+) -> Resolution:
+    """
+    Resolve the limits of one pod.
+
+    Args:
+        pod: as declared.
+        node: None offline, when nobody showed it.
+        devices: the node's leaf devices; empty where they are not known.
+        catalogue: what can be declared, from `exporter.limits.loading`.
+        first_seen: `Resolution.first_seen` of the last time, as long as the pod lives.
+        claims: all claims that are known; those of other pods do not matter.
+        options: what the operator chose.
+
+    """
+    devices, claims = tuple(devices), tuple(claims)
+    found: list[Candidate] = []
+    for detected in detect(catalogue, node=node, pod=pod, devices=devices, claims=claims, options=options):
+        system = detected.system
+        mine = tuple(device for device in devices if device.vendor == system.vendor)
+        found += _outranked(candidates(Scene(system, pod, node, mine, claims, options, detected.proven)))
+    first = history.known(first_seen)
+    vendors = {system.name: system.vendor for system in catalogue}
+    limits: list[Limit] = []
+    elsewhere: list[Limit] = []
+    new: list[Seen] = []
+    for (subject, scope), group in sorted(_grouped(found, first).items()):
+        held, seen = history.hold(subject, scope, group, first, devices)
+        new += seen
+        here, there = _limits(subject, held, _only(held, devices, vendors))
+        limits += here
+        elsewhere += there
+    kept = sorted({**first, **history.known(new)}.values(), key=_order)
+    return Resolution(pod.uid, pod.namespace, pod.name, tuple(limits), tuple(elsewhere), tuple(kept))
+
+
+def _outranked(found: Sequence[Candidate]) -> list[Candidate]:
+    """Take out what its system itself passes over: HAMi's percentage beside its MiB, and the other way in Volcano."""
+    result = []
+    for candidate in found:
+        winner = next((other for other in found if _beats(other, candidate)), None)
+        if winner is not None and winner.row is not None and candidate.valid:
+            candidate = replace(candidate, excluded=f"{winner.row.key} takes precedence")  # noqa: PLW2901
+        result.append(candidate)
+    return result
+
+
+def _beats(other: Candidate, candidate: Candidate) -> bool:
+    return (
+        other.row is not None
+        and candidate.row is not None
+        and other.subject == candidate.subject
+        and (other.valid or (other.ratio is not None and not other.invalid))
+        and any(match(key, other.row.key) is not None for key in candidate.row.loses_to)
+    )
+
+
+def _grouped(found: Iterable[Candidate], first: Mapping[history.Key, Seen]) -> dict[_Group, list[Candidate]]:
+    """Put together what is about one subject. What names no container goes to those of its system, if there are any."""
+    groups: dict[_Group, list[Candidate]] = defaultdict(list)
+    loose = []
+    for candidate in found:
+        scope = Scope.CONTAINER if candidate.scope is Scope.INSTANCE else candidate.scope
+        if candidate.subject == Subject() and scope in {Scope.CONTAINER, Scope.PROCESS}:
+            loose.append(candidate)
+        else:
+            groups[candidate.subject, scope].append(candidate)
+    for remembered in first.values():
+        groups.setdefault((remembered.subject, remembered.scope), [])
+    placed = {group: {each.system for each in members} for group, members in groups.items()}
+    for candidate in loose:
+        homes = [group for group, systems in placed.items() if candidate.system in systems and group[0].container]
+        for home in homes or [(Subject(), candidate.scope)]:
+            groups[home].append(candidate)
+    return groups
+
+
+def _only(group: Iterable[Candidate], devices: Sequence[LeafDevice], vendors: Mapping[str, str]) -> Place | None:
+    """Name the device where there is but one: then each device that a subject holds is that one."""
+    wanted = {vendors.get(candidate.system) for candidate in group}
+    mine = [device.key for device in devices if device.vendor in wanted]
+    return Place(device_name(mine[0]), mine[0]) if len(mine) == 1 and mine[0] is not None else None
+
+
+def _limits(subject: Subject, group: Sequence[Candidate], only: Place | None) -> tuple[list[Limit], list[Limit]]:
+    """Decide for each device that is named; what names none counts on all of them, and on those that nobody named."""
+    if not group:
+        return [], []
+    places = {candidate.place.name: candidate.place for candidate in group if candidate.place is not None}
+    anywhere = [candidate for candidate in group if candidate.place is None]
+    if not places:
+        return [decide(subject, only, anywhere)], []
+    here = [decide(subject, place, _on(place, group)) for _, place in sorted(places.items())]
+    rest = [candidate for candidate in anywhere if candidate.valid]
+    return here, [decide(subject, None, rest)] if rest else []
+
+
+def _on(place: Place, group: Sequence[Candidate]) -> list[Candidate]:
+    """List the candidates for a device: those that name it, and those that name none and were not put there already."""
+    named = [candidate for candidate in group if candidate.place == place]
+    put = {(candidate.row, candidate.text) for candidate in named}
+    return named + [c for c in group if c.place is None and (c.row, c.text) not in put]
+
+
+def _order(seen: Seen) -> tuple[Subject, str, str, int]:
+    return seen.subject, seen.scope, seen.place or "", seen.trust

@@ -1,0 +1,160 @@
+"""
+Who declared how much: a row's texts, decoded, one term per subject.
+
+What comes in: a system's rows and the pod with its surroundings. What goes out: terms in the row's unit, or why there
+is none: a pod's containers are added up, and so are several shares that a claim has of one device.
+
+The law: a sum with an invalid part is no sum.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from exporter.limits.answers import Subject
+from exporter.limits.decoders import Invalid, decode
+from exporter.limits.decoders.claims import where_of
+from exporter.limits.decoding import Amount, Asked, DeclarationError, Options
+from exporter.limits.facts import Claim, DeclaredPod, LeafDevice, NodeFacts
+from exporter.limits.reading import readings
+from exporter.limits.rows import Mechanism, Per, Row, Scope, System, What, fill
+
+MOST_DEVICES = 64
+"""Of one node; where they are not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """All that surrounds a system's rows: the pod, the node, the devices of the system's vendor."""
+
+    system: System
+    pod: DeclaredPod
+    node: NodeFacts | None
+    devices: tuple[LeafDevice, ...]
+    claims: tuple[Claim, ...]
+    options: Options
+    proven: bool = True
+    """The system is there by more than what the pod's author wrote."""
+
+    def read(self, row: Row) -> Iterator[tuple[str, Asked]]:
+        """Yield the row's texts."""
+        return readings(row, self.pod, node=self.node, devices=self.devices, claims=self.claims, options=self.options)
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One amount of one subject on its way to a candidate."""
+
+    subject: Subject
+    value: Fraction | None
+    text: str
+    amount: Amount
+    asked: Asked
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A text that cannot be used, and why."""
+
+    subject: Subject
+    text: str
+    reason: str
+
+
+def terms(scene: Scene, row: Row) -> Iterator[Term | Broken]:
+    """Yield what the row says of each subject; of a pod's containers the sum."""
+    found: list[Term] = []
+    for text, asked in scene.read(row):
+        decoded = decode(text, asked)
+        if isinstance(decoded, Invalid):
+            yield Broken(subject_of(row, asked, None), text, decoded.reason)
+            if row.scope is Scope.POD:
+                return  # a part of the sum is missing
+            continue
+        found += [Term(subject_of(row, asked, amount), amount.value, text, amount, asked) for amount in decoded]
+    if row.scope is Scope.POD and row.mechanism is Mechanism.RESOURCE:
+        yield from _summed(found)
+    elif row.mechanism is Mechanism.CLAIM:
+        yield from _shares(found)
+    else:
+        yield from found
+
+
+def _summed(terms: list[Term]) -> Iterator[Term]:
+    """Add up a pod's containers: all that stay, or the largest init container if that is more."""
+    known = [(term, term.value) for term in terms if term.value is not None]
+    if not known:
+        yield from terms[:1]
+        return
+    staying = sum((value for term, value in known if _stays(term)), Fraction(0))
+    value = max([staying, *(value for term, value in known if not _stays(term))])
+    text = " + ".join(term.text for term in terms)
+    yield replace(terms[0], value=value, text=text)
+
+
+def _shares(terms: list[Term]) -> Iterator[Term]:
+    """Add up several shares that one claim has of one device."""
+    by_device: dict[tuple[Subject, str], Term] = {}
+    for term in terms:
+        key = term.subject, " ".join(str(where_of(device)) for device in term.asked.claimed)
+        before = by_device.get(key)
+        if before is not None and before.value is not None and term.value is not None:
+            text = f"{before.text} + {term.text}"
+            by_device[key] = replace(before, value=before.value + term.value, text=text)
+        else:
+            by_device[key] = term
+    yield from by_device.values()
+
+
+def _stays(term: Term) -> bool:
+    return term.asked.container is None or term.asked.container.stays
+
+
+def subject_of(row: Row, asked: Asked, amount: Amount | None) -> Subject:
+    """Name whom a text is about; nobody (the pod, without a container) where it does not say."""
+    if row.scope is Scope.CLAIM and asked.claim is not None:
+        return Subject(claim=f"{asked.claim.namespace}/{asked.claim.name}")
+    if row.scope in {Scope.POD, Scope.CLAIM}:
+        return Subject()
+    if amount is not None and amount.container is not None:
+        return Subject(amount.container)
+    return Subject(asked.container.name if asked.container else "")
+
+
+def divisor(scene: Scene, row: Row, term: Term) -> tuple[Fraction, str]:
+    """
+    Find by how many devices a total is divided, 1 where nothing says so; and a problem.
+
+    A count in a label or annotation that cannot be is passed over: nobody gets rid of a resource's limit by one. One in
+    a resource is part of what was asked for. Raises DeclarationError.
+    """
+    problem = ""
+    for key in row.divide_by if row.per is Per.TOTAL else ():
+        for count in (each for each in scene.system.rows if each.what is What.COUNT and each.key == key):
+            try:
+                value = _count(scene, replace(count, key=fill(key, term.asked.stars)), term)
+            except DeclarationError as error:
+                if count.trust <= row.trust:
+                    raise
+                problem = f"{error}: passed over"
+            else:
+                if value:
+                    return value, problem
+    return Fraction(1), problem
+
+
+def _count(scene: Scene, row: Row, term: Term) -> Fraction:
+    total = Fraction(0)
+    for text, asked in scene.read(row):
+        decoded = decode(text, asked)
+        if isinstance(decoded, Invalid):
+            raise DeclarationError(f"{row.key}: {decoded.reason}")
+        for amount in decoded:
+            whose = amount.container or (asked.container.name if asked.container else "")
+            if whose in {"", term.subject.container} or not term.subject.container:
+                # A pod's containers each say the number of devices of the pod: the largest is it, not their sum.
+                total = max(total, amount.value or Fraction(0))
+    most = len(scene.devices) or MOST_DEVICES
+    if total.denominator != 1 or total > most:
+        raise DeclarationError(f"{row.key}: {float(total):g} is no number of devices here (at most {most})")
+    return total

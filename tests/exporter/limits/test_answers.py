@@ -1,0 +1,235 @@
+"""Scope is kept, sums count each declaration once, and who else enforces is part of the answer."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from exporter.limits import (
+    Claim,
+    ClaimedDevice,
+    ClaimUse,
+    DeclaredContainer,
+    DeclaredPod,
+    Held,
+    LeafDevice,
+    NodeFacts,
+    Options,
+    Resolution,
+    Scope,
+    bypassed,
+    declared,
+    resolve,
+)
+from exporter.limits.loading import builtin
+from exporter.model import DeviceKey, Sharing
+
+MIB, GIB = 2**20, 2**30
+
+Pod = Callable[..., DeclaredPod]
+Gpus = Callable[..., tuple[LeafDevice, ...]]
+Resolved = Callable[..., Resolution]
+
+
+def key(device: LeafDevice) -> DeviceKey:
+    assert device.key is not None
+    return device.key
+
+
+def test_a_pods_limit_is_no_containers(resolved: Resolved, gpus: Gpus) -> None:
+    """gpushare's pod of two containers has one limit, the pod's; its containers have none."""
+    devices = gpus(15109 * MIB)
+    found = resolved("gpushare", "binpack-1-0", devices=devices)
+    assert [(limit.scope, limit.subject.container) for limit in found.limits] == [(Scope.POD, "")]
+    assert found.on(key(devices[0]), "player") is None
+    pods = found.on(key(devices[0]))
+    assert pods is not None
+    assert pods.bytes == 5 * GIB
+
+
+def test_a_process_is_no_container(resolved: Resolved, gpus: Gpus) -> None:
+    """MPS limits each process: the container has no limit, until the operator says that it has."""
+    devices = tuple(replace(each, sharing=Sharing.MPS, replicas=4) for each in gpus(15360 * MIB))
+    found = resolved("nvidia-mps", "two-replicas", devices=devices)
+    assert found.on(key(devices[0]), "main") is None
+    process = found.on(key(devices[0]), "main", scope=Scope.PROCESS)
+    assert process is not None
+    assert (process.bytes, process.enforceable) == (3840 * MIB, False)
+    chosen = resolved("nvidia-mps", "two-replicas", devices=devices, options=Options(mps_container=True))
+    container = chosen.on(key(devices[0]), "main")
+    assert container is not None
+    assert (container.bytes, container.enforceable) == (3840 * MIB, True)
+
+
+def shared_claim(consumers: int, *amounts: str) -> Claim:
+    devices = tuple(
+        ClaimedDevice("gpu", "gpu.nvidia.com", "node", "gpu-0", f"share-{index}", {"memory": amount})
+        for index, amount in enumerate(amounts)
+    )
+    return Claim("team-a", "shared", devices, consumers=consumers)
+
+
+def user_of_claim(name: str) -> DeclaredPod:
+    main = DeclaredContainer("main", claims=(ClaimUse("gpu"),))
+    return DeclaredPod(f"uid-{name}", "team-a", name, containers=(main,), claims={"gpu": "shared"})
+
+
+def test_a_claim_counts_once(gpus: Gpus) -> None:
+    """Two pods share a claim of 10 GiB: each sees it, together they may hold 10 GiB, and neither is judged alone."""
+    devices, claim = gpus(16 * GIB), shared_claim(2, "10Gi")
+    found = [resolve(user_of_claim(name), None, devices, builtin(), claims=[claim]) for name in ("a", "b")]
+    assert [limit.bytes for each in found for limit in each.limits] == [10 * GIB, 10 * GIB]
+    assert not any(limit.enforceable for each in found for limit in each.limits)
+    assert declared(found) == {devices[0].key: 10 * GIB}
+
+
+def test_shares_of_one_claim_add_up(gpus: Gpus) -> None:
+    """A claim with two shares of one device may hold both."""
+    devices = gpus(16 * GIB)
+    (limit,) = resolve(user_of_claim("a"), None, devices, builtin(), claims=[shared_claim(1, "4Gi", "2Gi")]).limits
+    assert limit.bytes == 6 * GIB
+    assert limit.enforceable
+
+
+def test_claims_of_other_namespaces_do_not_matter(gpus: Gpus) -> None:
+    """A claim of the same name in another namespace is another claim."""
+    claim = replace(shared_claim(1, "4Gi"), namespace="team-b")
+    assert resolve(user_of_claim("a"), None, gpus(16 * GIB), builtin(), claims=[claim]).limits == ()
+
+
+def test_declared_sums(pod: Pod, gpus: Gpus) -> None:
+    """Over-commitment shows: what is declared on a device is the sum over its pods."""
+    devices = gpus(16 * GIB)
+    asked = pod({"nvidia.com/gpumem": "10240"})
+    both = [resolve(replace(asked, uid=uid), None, devices, builtin()) for uid in ("a", "b")]
+    assert declared(both) == {devices[0].key: 20 * GIB}
+
+
+def test_held_devices(gpus: Gpus) -> None:
+    """The kubelet's true ids say which GPUs a container holds, and how many replicas of each."""
+    devices = gpus(16 * GIB, 32 * GIB)
+    held = (Held("main", "nvidia.com/gpu", key(devices[1])),)
+    main = DeclaredContainer("main", limits={"nvidia.com/gpu": "1"})
+    (limit,) = resolve(DeclaredPod("u", "n", "p", containers=(main,), held=held), None, devices, builtin()).limits
+    assert (limit.device, limit.bytes) == (devices[1].key, 32 * GIB)
+
+
+def test_fair_share(gpus: Gpus) -> None:
+    """Switched on, a container gets total / replicas x replicas held of a device; off, nothing is declared."""
+    devices = tuple(replace(each, sharing=Sharing.TIME_SLICING, replicas=4) for each in gpus(16 * GIB, 16 * GIB))
+    held = (Held("main", "nvidia.com/gpu", key(devices[0]), replicas=2),)
+    main = DeclaredContainer("main", limits={"nvidia.com/gpu": "2"})
+    asked = DeclaredPod("u", "n", "p", containers=(main,), held=held)
+    node = NodeFacts(labels={"nvidia.com/gpu.sharing-strategy": "time-slicing"})
+    (without,) = resolve(asked, node, devices, builtin()).limits
+    assert (without.bytes, without.system) == (None, "nvidia-timeslicing")
+    (shared,) = resolve(asked, node, devices, builtin(), options=Options(fair_share=True)).limits
+    assert (shared.bytes, shared.system, shared.source.value) == (8 * GIB, "gpusteward", "policy")
+    assert shared.enforceable
+
+
+def test_users_may_lower_their_own(pod: Pod, gpus: Gpus) -> None:
+    """An annotation below the resource counts, without a word of contradiction; one above it does not count."""
+    annotation = "nvidia.com/container.main.gpu-memory.limit"
+    devices = gpus(16 * GIB)
+    (low,) = resolve(
+        pod({"nvidia.com/gpumem": "8192"}, annotations={annotation: "4Gi"}), None, devices, builtin()
+    ).limits
+    assert (low.bytes, low.system, low.problems) == (4 * GIB, "gpusteward", ())
+    (high,) = resolve(
+        pod({"nvidia.com/gpumem": "8192"}, annotations={annotation: "12Gi"}), None, devices, builtin()
+    ).limits
+    assert (high.bytes, high.system) == (8 * GIB, "hami-nvidia")
+    assert any("may only lower" in candidate.why for candidate in high.candidates)
+
+
+def test_contradictions_take_the_smaller(pod: Pod, gpus: Gpus) -> None:
+    """A scheduler that writes less than the pod asked for is believed, and the contradiction is told."""
+    uuid = "GPU-00000000-1111-2222-3333-444444444444"
+    asked = pod(
+        {"nvidia.com/gpumem": "8192"}, annotations={"hami.io/vgpu-devices-allocated": f"{uuid},NVIDIA,5000,0:;"}
+    )
+    (limit,) = resolve(asked, None, gpus(16 * GIB), builtin()).limits
+    assert limit.bytes == 5000 * MIB
+    assert any("contradiction" in problem for problem in limit.problems)
+
+
+def test_precedence_inside_a_system(pod: Pod, gpus: Gpus) -> None:
+    """MiB win over percent in HAMi, percent over MiB in Volcano, ratio over bytes in Koordinator."""
+    devices = gpus(16 * GIB)
+    cases = [
+        ({"nvidia.com/gpumem": "8192", "nvidia.com/gpumem-percentage": "10"}, 8 * GIB),
+        ({"nvidia.com/gpumem": "0", "nvidia.com/gpumem-percentage": "25"}, 4 * GIB),
+        ({"volcano.sh/vgpu-memory": "1024", "volcano.sh/vgpu-memory-percentage": "50"}, 8 * GIB),
+        ({"koordinator.sh/gpu-memory": "1Gi", "koordinator.sh/gpu-memory-ratio": "50"}, 8 * GIB),
+    ]
+    for resources, expected in cases:
+        (limit,) = resolve(pod(resources), None, devices, builtin()).limits
+        assert limit.bytes == expected, resources
+
+
+def test_a_switched_off_hook_is_no_enforcement(pod: Pod, gpus: Gpus) -> None:
+    """CUDA_DISABLE_CONTROL in the pod: HAMi's library does nothing, and the answer says so."""
+    devices = gpus(16 * GIB)
+    (kept,) = resolve(pod({"nvidia.com/gpumem": "8192"}), None, devices, builtin()).limits
+    assert kept.enforced_by == "hook"
+    (off,) = resolve(
+        pod({"nvidia.com/gpumem": "8192"}, env={"CUDA_DISABLE_CONTROL": "true"}), None, devices, builtin()
+    ).limits
+    assert off.enforced_by == "none"
+    assert any("CUDA_DISABLE_CONTROL" in problem for problem in off.problems)
+
+
+def test_a_bypassed_hook_shows(pod: Pod, gpus: Gpus) -> None:
+    """Use above the limit although it is "enforced" is a bypass; where nobody enforces there is none to bypass."""
+    devices = gpus(16 * GIB)
+    (hooked,) = resolve(pod({"nvidia.com/gpumem": "8192"}), None, devices, builtin()).limits
+    assert bypassed(hooked, 9 * GIB, 256 * MIB)
+    assert not bypassed(hooked, 8 * GIB + MIB, 256 * MIB)
+    (free,) = resolve(pod({"koordinator.sh/gpu-memory": "8Gi"}), None, devices, builtin()).limits
+    assert not bypassed(free, 16 * GIB, 256 * MIB)
+
+
+def test_sidecars_and_init_containers() -> None:
+    """A pod needs the sum of all that stay, or what its largest init container needs."""
+
+    def pod(**amounts: tuple[str, bool, bool]) -> DeclaredPod:
+        containers = tuple(
+            DeclaredContainer(name, limits={"koordinator.sh/gpu-memory": size}, init=init, stays=stays)
+            for name, (size, init, stays) in amounts.items()
+        )
+        return DeclaredPod("u", "n", "p", containers=containers)
+
+    first = pod(setup=("6Gi", True, False), sidecar=("1Gi", True, True), main=("3Gi", False, True))
+    second = pod(setup=("2Gi", True, False), sidecar=("1Gi", True, True), main=("3Gi", False, True))
+    limits = [resolve(each, None, (), builtin()).limits[0].bytes for each in (first, second)]
+    assert limits == [6 * GIB, 4 * GIB]
+
+
+def test_a_record_of_devices_frees_no_other(resolved: Resolved, gpus: Gpus) -> None:
+    """An index in an annotation (anybody may patch it) says where; what the resource declares holds anywhere."""
+    devices = gpus(7500 * MIB, 7500 * MIB)  # 14 GiB, as the node of gpushare advertises
+    for system, pod, container in (("gpushare", "binpack-1-0", ""), ("elastic-gpu", "cuda-gpu-test", "cuda")):
+        found = resolved(system, pod, devices=devices)
+        (named,) = found.limits
+        assert named.device == devices[0].key
+        elsewhere = found.on(key(devices[1]), container)
+        assert elsewhere is not None
+        assert elsewhere.bytes == named.bytes
+
+
+def test_every_candidate_is_listed_once(resolved: Resolved, gpus: Gpus) -> None:
+    """What holds on each device is looked at once for each of them."""
+    for limit in resolved("elastic-gpu", "two-cards", devices=gpus(GIB, 2 * GIB)).limits:
+        names = [candidate.name for candidate in limit.candidates]
+        assert len(names) == len(set(names)) == 1
+
+
+def test_a_pods_limit_stands_for_its_containers(gpus: Gpus) -> None:
+    """ACK writes the pod's limit and its containers' shares of it: the same memory, declared once."""
+    devices = gpus(16 * GIB)
+    main = DeclaredContainer("main", limits={"aliyun.com/gpu-mem": "8"})
+    allocation = {"scheduler.framework.gpushare.allocation": '{"0":{"0":8}}', "ALIYUN_COM_GPU_MEM_IDX": "0"}
+    asked = DeclaredPod("u", "n", "p", annotations=allocation, containers=(main,))
+    node = NodeFacts({"aliyun.com/gpu-mem": "16"}, labels={"ack.node.gpu.schedule": "share"})
+    found = resolve(asked, node, devices, builtin())
+    assert {limit.scope for limit in found.limits} == {Scope.POD, Scope.CONTAINER}
+    assert declared([found]) == {devices[0].key: 8 * GIB}

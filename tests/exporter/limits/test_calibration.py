@@ -1,0 +1,103 @@
+"""The unit of a resource is checked against the node, and what does not fit is told and never enforced."""
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import pytest
+
+from exporter.limits import DeclaredPod, LeafDevice, NodeFacts, resolve
+from exporter.limits.calibration import Fit, calibrate
+from exporter.limits.loading import builtin
+from exporter.limits.rows import Row
+
+MIB, GIB = 2**20, 2**30
+
+Pod = Callable[..., DeclaredPod]
+Gpus = Callable[..., tuple[LeafDevice, ...]]
+
+
+def row(key: str) -> Row:
+    return next(row for system in builtin() for row in system.rows if row.key == key and row.calibrate)
+
+
+@pytest.mark.parametrize(
+    ("key", "capacity", "memory", "unit"),
+    [
+        ("aliyun.com/gpu-mem", "14", [15109], GIB),
+        ("aliyun.com/gpu-mem", "15109", [15109], MIB),
+        ("aliyun.com/gpu-mem", "30218", [15109, 15109], MIB),
+        ("volcano.sh/vgpu-memory", "81559", [81559], MIB),
+        ("volcano.sh/vgpu-memory", "8155", [81559], 10 * MIB),
+        ("volcano.sh/gpu-memory", "15109", [15109], MIB),
+        ("tencent.com/vcuda-memory", "29", [7611], 256 * MIB),
+        ("koordinator.sh/gpu-memory", "15843721216", [15109], 1),
+        ("nvidia.com/mps-memory", "22", [23028], GIB),
+        ("volcano.sh/gpu-mem.128Mi", "118", [15109], 128 * MIB),
+    ],
+)
+def test_fits(key: str, capacity: str, memory: list[int], unit: int, gpus: Gpus) -> None:
+    """The node's own capacity chooses GiB or MiB, and finds a factor."""
+    found = calibrate(row(key), NodeFacts({key: capacity}), gpus(*(size * MIB for size in memory)))
+    assert (found.unit, found.fit) == (Fraction(unit), Fit.FITS)
+
+
+@pytest.mark.parametrize(
+    ("key", "capacity"),
+    [
+        ("aliyun.com/gpu-mem", "100"),
+        ("nvidia.com/mps-memory", "8"),
+        ("volcano.sh/vgpu-memory", "163118"),  # twice the memory: somebody scales it, and a share of it means less
+        ("volcano.sh/vgpu-memory", "3"),
+    ],
+)
+def test_what_does_not_fit(key: str, capacity: str, pod: Pod, gpus: Gpus) -> None:
+    """A unit that does not fit gives no limit, and says what it saw."""
+    node, devices = NodeFacts({key: capacity}), gpus(81559 * MIB)
+    assert calibrate(row(key), node, devices).fit is Fit.MISFIT
+    (limit,) = resolve(pod({key: "2"}), node, devices, builtin()).limits
+    assert limit.bytes is None
+    assert not limit.enforceable
+    assert any("uncalibrated" in problem for problem in limit.problems)
+
+
+def test_a_choice_that_nothing_decides(pod: Pod, gpus: Gpus) -> None:
+    """GiB or MiB, and no capacity to tell: the usual unit is shown, and nobody is judged by it."""
+    (limit,) = resolve(pod({"aliyun.com/gpu-mem": "4"}), NodeFacts(), gpus(16 * GIB), builtin()).limits
+    assert limit.bytes == 4 * GIB
+    assert not limit.enforceable
+    assert any("unit assumed" in problem for problem in limit.problems)
+
+
+def test_a_choice_that_only_one_can_be(pod: Pod) -> None:
+    """8000 GiB is no device: without a node, such a number is read as MiB (and nobody is judged by it)."""
+    (limit,) = resolve(pod({"aliyun.com/gpu-mem": "8k"}), None, (), builtin()).limits
+    assert (limit.bytes, limit.enforceable) == (8000 * MIB, False)
+
+
+def test_no_choice_needs_no_capacity(pod: Pod, gpus: Gpus) -> None:
+    """A unit that has only one meaning holds, also where it cannot be checked."""
+    (limit,) = resolve(pod({"nvidia.com/mps-memory": "8"}), NodeFacts(), gpus(16 * GIB), builtin()).limits
+    assert limit.bytes == 8 * GIB
+    assert limit.enforceable
+
+
+@pytest.mark.parametrize(("capacity", "expected"), [("15", 3 * GIB), ("15109", 3 * MIB)])
+def test_offline_by_what_is_possible(capacity: str, expected: int, pod: Pod) -> None:
+    """Without the devices' memory, a device of 15 MiB or of 15 TiB is not believed."""
+    node = NodeFacts({"aliyun.com/gpu-mem": capacity, "aliyun.com/gpu-count": "1"})
+    (limit,) = resolve(pod({"aliyun.com/gpu-mem": "3"}), node, (), builtin()).limits
+    assert limit.bytes == expected
+    assert not limit.enforceable
+
+
+def test_a_factor_that_no_pod_shows(pod: Pod, gpus: Gpus) -> None:
+    """HAMi's memoryFactor: an annotation of ten times the resource puts the unit in doubt; nobody is judged."""
+    uuid = "GPU-00000000-1111-2222-3333-444444444444"
+    asked = pod(
+        {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "800"},
+        annotations={"hami.io/vgpu-devices-allocated": f"{uuid},NVIDIA,8000,0:;"},
+    )
+    (limit,) = resolve(asked, None, gpus(16 * GIB), builtin()).limits
+    assert limit.bytes == 800 * MIB
+    assert not limit.enforceable
+    assert any("contradiction" in problem for problem in limit.problems)

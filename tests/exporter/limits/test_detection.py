@@ -1,0 +1,80 @@
+"""Which systems a node runs: by what it advertises and carries, and the operator's list beats it."""
+
+from collections.abc import Callable
+
+import pytest
+
+from exporter.limits import DeclaredPod, LeafDevice, NodeFacts, Options, resolve
+from exporter.limits.detection import detect
+from exporter.limits.loading import builtin
+
+GIB = 2**30
+ALWAYS = {"gpusteward", "undeclared"}
+
+Pod = Callable[..., DeclaredPod]
+Gpus = Callable[..., tuple[LeafDevice, ...]]
+
+
+def systems(node: NodeFacts, options: Options = Options()) -> set[str]:
+    return {found.system.name for found in detect(builtin(), node=node, options=options)} - ALWAYS
+
+
+@pytest.mark.parametrize(
+    ("node", "expected"),
+    [
+        (NodeFacts({"nvidia.com/gpu": "8"}), {"nvidia-gpu", "cce-fraction"}),
+        (
+            NodeFacts({"nvidia.com/gpu": "8"}, labels={"nvidia.com/gpu.sharing-strategy": "time-slicing"}),
+            {"nvidia-timeslicing", "cce-fraction"},
+        ),
+        (
+            NodeFacts({"nvidia.com/gpu": "8"}, labels={"nvidia.com/gpu.sharing-strategy": "mps"}),
+            {"nvidia-mps", "cce-fraction"},
+        ),
+        (
+            NodeFacts({"nvidia.com/gpu": "20"}, annotations={"hami.io/node-nvidia-register": "x"}),
+            {"hami-nvidia", "cce-fraction"},
+        ),
+        (NodeFacts({"aliyun.com/gpu-mem": "15"}), {"gpushare"}),
+        (NodeFacts({"aliyun.com/gpu-mem": "15"}, labels={"ack.node.gpu.schedule": "share"}), {"ack"}),
+        (NodeFacts({"nvidia.com/mig-1g.10gb": "7"}), {"nvidia-mig"}),
+        (NodeFacts({"nvidia.com/mps-core": "100", "nvidia.com/mps-memory": "15"}), {"alauda-mps"}),
+        (NodeFacts({"cpu": "8"}), set()),
+    ],
+)
+def test_nodes(node: NodeFacts, expected: set[str]) -> None:
+    """A node shows what it runs, and one name's several meanings do not apply at once."""
+    assert systems(node) == expected
+
+
+def test_the_operators_list_beats_detection() -> None:
+    """A pinned list is what counts, whatever the node shows; our own policy stays."""
+    node = NodeFacts({"nvidia.com/gpu": "8"}, annotations={"hami.io/node-nvidia-register": "x"})
+    found = detect(builtin(), node=node, options=Options(systems=frozenset({"nvidia-gpu"})))
+    assert {each.system.name for each in found} == {"nvidia-gpu"} | ALWAYS
+
+
+def test_each_detection_says_why() -> None:
+    """An operator can see which fact told."""
+    found = detect(builtin(), node=NodeFacts({"aliyun.com/gpu-mem": "15"}))
+    assert "the node advertises aliyun.com/gpu-mem" in {each.because for each in found}
+
+
+def test_keys_without_prefix_need_their_scheduler(pod: Pod, gpus: Gpus) -> None:
+    """`gpu-memory` is KAI's only on KAI's pods; elsewhere it is anybody's annotation."""
+    annotations = {"gpu-memory": "4096"}
+    assert resolve(pod(annotations=annotations), None, gpus(16 * GIB), builtin()).limits == ()
+    by_kai = pod(annotations=annotations, scheduler="kai-scheduler")
+    assert [limit.bytes for limit in resolve(by_kai, None, gpus(16 * GIB), builtin()).limits] == [4 * GIB]
+
+
+def test_a_pod_cannot_hide_a_system(pod: Pod, gpus: Gpus) -> None:
+    """A label or annotation of another system adds a candidate, and takes no limit away."""
+    asked = pod(
+        {"aliyun.com/gpu-mem": "4"},
+        labels={"kai.scheduler/queue": "q"},
+        annotations={"scheduler.framework.gpushare.allocation": "{}", "hami.io/vgpu-devices-allocated": ";"},
+    )
+    node = NodeFacts({"aliyun.com/gpu-mem": "16", "aliyun.com/gpu-count": "1"})
+    (limit,) = resolve(asked, node, gpus(16 * GIB), builtin()).limits
+    assert (limit.bytes, limit.enforceable) == (4 * GIB, True)
