@@ -10,14 +10,16 @@ starts the daemon anew: a dead sampler must not look alive. The driver is let go
 
 import asyncio
 import os
+import sys
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 
 import structlog
 
-from exporter import logs
+from exporter import first_seen, logs
 from exporter.clock import Clock, SystemClock
-from exporter.config import Arguments, Config, ConfigError, reloads, source_of_names
+from exporter.config import Arguments, Config, ConfigError, catalogue_of, reloads, source_of_names
 from exporter.devices import DeviceSource
 from exporter.devices.nvml import NvmlSource
 from exporter.devices.simulated import SimulatedNode
@@ -26,6 +28,8 @@ from exporter.host.procfs import ProcFs, proc_root
 from exporter.kube import InventorySource, NoNames
 from exporter.kube.file import FileInventory
 from exporter.latest import Latest
+from exporter.limiting import Limiting
+from exporter.limits import Options
 from exporter.metrics.exposition import Exposition
 from exporter.model import Fault
 from exporter.sampling import Beat, Sampler
@@ -48,9 +52,12 @@ class Sources:
 
 async def observe(arguments: Arguments, config: Config, latest: Latest, *, program: str) -> None:
     """Observe and export until cancelled. Raises DeviceError, WebError or ConfigError when that cannot be done."""
+    # The driver's thread builds thousands of Python objects a round; a scrape must not wait 5 ms for each turn.
+    sys.setswitchinterval(0.0005)
     clock = SystemClock()
     sources = await open_sources(config, clock)
     try:
+        limiting = _limiting(config)
         sampler = Sampler(
             node=config.node.name,
             devices=sources.devices,
@@ -58,6 +65,7 @@ async def observe(arguments: Arguments, config: Config, latest: Latest, *, progr
             inventory=sources.inventory,
             beat=_beat(config),
             clock=clock,
+            limiting=limiting,
         )
         exposition = Exposition(latest, node=config.node.name, version=VERSION)
         answers = Answers(
@@ -75,6 +83,8 @@ async def observe(arguments: Arguments, config: Config, latest: Latest, *, progr
                 tasks.create_task(sources.inventory.run(), name="names")
                 tasks.create_task(sampler.run(latest), name="sampling")
                 tasks.create_task(_render(latest, exposition, answers), name="rendering")
+                if config.limits.first_seen_file is not None:
+                    tasks.create_task(_remember(latest, limiting, config.limits.first_seen_file), name="remembering")
                 tasks.create_task(server.watch(), name="web config")
                 tasks.create_task(logs.tell(latest), name="telling")
                 tasks.create_task(_reload(arguments, config, sampler), name="config")
@@ -98,6 +108,23 @@ async def _render(latest: Latest, exposition: Exposition, answers: Answers) -> N
     while True:
         seen = (await latest.newer_than(seen)).round
         await exposition.prepare(now=answers.clock.monotonic(), interval=answers.interval())
+
+
+async def _remember(latest: Latest, limiting: Limiting, file: Path) -> None:
+    """Write what was first seen whenever there is more or less of it; a disk that is full is told, and tried again."""
+    seen, written, told = 0, limiting.first_seen, ""
+    while True:
+        seen = (await latest.newer_than(seen)).round
+        if (wanted := limiting.first_seen) == written:
+            continue
+        try:
+            await asyncio.to_thread(first_seen.save, file, wanted)
+        except OSError as error:
+            if str(error) != told:
+                log.warning("first_seen.not_written", file=str(file), reason=str(error))
+            told = str(error)
+            continue
+        written, told = wanted, ""
 
 
 async def _reload(arguments: Arguments, config: Config, sampler: Sampler) -> None:
@@ -135,6 +162,13 @@ def _names(config: Config, clock: Clock) -> InventorySource:
             log_links=links_below(config.node.host_root),
         )
     return NoNames()
+
+
+def _limiting(config: Config) -> Limiting:
+    chosen = config.limits
+    options = Options(chosen.systems.names, chosen.fair_share, mps_container=chosen.mps_scope == "container")
+    remembered = first_seen.load(chosen.first_seen_file) if chosen.first_seen_file is not None else None
+    return Limiting(catalogue_of(chosen), options, remembered)
 
 
 def _beat(config: Config) -> Beat:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from exporter.latest import Tally
-from exporter.model import Device, DeviceKey, Gpu, GpuUuid, Pod, Snapshot, Usage, Utilization
+from exporter.model import DeclaredLimit, Device, DeviceKey, Gpu, GpuUuid, Pod, Snapshot, Usage, Utilization
 
 VERSION = 1
 STALE_AFTER = 3
@@ -23,8 +23,12 @@ Json = dict[str, Any]
 
 
 def render(snapshot: Snapshot, tally: Tally, *, age: float, interval: float, program: str) -> bytes:
-    """Write the document as JSON; not-a-number becomes null."""
-    return msgspec.json.encode(document(snapshot, tally, age=age, interval=interval, program=program))
+    """Write the document as JSON; not-a-number becomes null, and bytes that are no text (of a path) are escaped."""
+    described = document(snapshot, tally, age=age, interval=interval, program=program)
+    try:
+        return msgspec.json.encode(described)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_escaped(described))
 
 
 def document(snapshot: Snapshot, tally: Tally, *, age: float, interval: float, program: str) -> Json:
@@ -62,8 +66,12 @@ def document(snapshot: Snapshot, tally: Tally, *, age: float, interval: float, p
             for fault in snapshot.faults
         ],
         "gpus": list(_gpus(snapshot)),
-        "devices": [_device(device) for device in snapshot.devices],
-        "containers": [_container(usage, snapshot) for usage in snapshot.usages],
+        "devices": [
+            {**_device(device), "memory_declared_bytes": snapshot.memory_declared.get(device.key)}
+            for device in snapshot.devices
+        ],
+        "containers": _containers(snapshot),
+        "limits": [_limit(limit, snapshot) for limit in snapshot.limits],
         "allocations": [
             {
                 "namespace": allocation.namespace,
@@ -86,6 +94,19 @@ def document(snapshot: Snapshot, tally: Tally, *, age: float, interval: float, p
             "capped_utilization": tally.capped_utilization,
         },
     }
+
+
+def _escaped(part: Any) -> Any:
+    """Write lone surrogates, in which Python keeps bytes that are no text, as a backslash and their number."""
+    match part:
+        case str():
+            return part.encode(errors="backslashreplace").decode()
+        case dict():
+            return {_escaped(key): _escaped(value) for key, value in part.items()}
+        case list() | tuple():
+            return [_escaped(each) for each in part]
+        case _:
+            return part
 
 
 def _key(device: DeviceKey) -> Json:
@@ -151,6 +172,42 @@ def _utilization(utilization: Utilization) -> Json:
         "memory_controller_utilization_ratio": utilization.memory_controller,
         "encoder_utilization_ratio": utilization.encoder,
         "decoder_utilization_ratio": utilization.decoder,
+    }
+
+
+def _containers(snapshot: Snapshot) -> list[Json]:
+    """Describe what containers hold, each with the limit that is its own: not its pod's, and not its processes'."""
+    own = {
+        (limit.pod_uid, limit.container, limit.device): limit.memory
+        for limit in snapshot.limits
+        if limit.container and limit.scope != "process"
+    }
+    return [
+        {
+            **_container(usage, snapshot),
+            "memory_limit_bytes": own.get((usage.subject.pod_uid, usage.subject.container, usage.device)),
+        }
+        for usage in snapshot.usages
+    ]
+
+
+def _limit(limit: DeclaredLimit, snapshot: Snapshot) -> Json:
+    pod = snapshot.pods.get(limit.pod_uid)
+    return {
+        "namespace": pod.namespace if pod else None,
+        "pod": pod.name if pod else None,
+        "pod_uid": limit.pod_uid,
+        "container": limit.container,
+        "claim": limit.claim,
+        **_key(limit.device),
+        "scope": limit.scope,
+        "memory_bytes": limit.memory,
+        "compute_ratio": limit.compute,
+        "system": limit.system,
+        "declared_in": limit.source,
+        "enforced_by": limit.enforced_by,
+        "problems": limit.problems,
+        "report_only": limit.report_only,
     }
 
 

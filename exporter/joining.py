@@ -32,18 +32,24 @@ Holders = Mapping[DeviceKey, frozenset[Subject]]
 """Leaf device to the containers that it was handed to."""
 
 
-def holders(inventory: Inventory) -> Holders:
+def newest_by_name(inventory: Inventory) -> Mapping[tuple[str, str], Pod]:
     """
-    Name who was handed which leaf device, used or not.
+    Say whom the kubelet means, which names pods and not UIDs.
 
-    The kubelet names pods, not UIDs. Of two pods of one name the newest that is not terminating is meant: the kubelet
-    frees the devices of a pod before it hands them out again.
+    Of two pods of one name it is the newest that is not terminating: the kubelet frees the devices of a pod before it
+    hands them out again.
     """
     newest: dict[tuple[str, str], Pod] = {}
     for pod in inventory.pods.values():
         known = newest.get((pod.namespace, pod.name))
         if known is None or (not pod.terminating, pod.created_at) > (not known.terminating, known.created_at):
             newest[pod.namespace, pod.name] = pod
+    return newest
+
+
+def holders(inventory: Inventory) -> Holders:
+    """Name who was handed which leaf device, used or not."""
+    newest = newest_by_name(inventory)
     containers = {(container.pod_uid, container.name): container for container in inventory.containers}
     found: dict[DeviceKey, set[Subject]] = defaultdict(set)
     for allocation in inventory.allocations:

@@ -4,10 +4,13 @@ Logs: structlog, JSON unless on a terminal, on standard error.
 What comes in: the level and the format, and the snapshots. What goes out: lines. Event names are dotted words, data
 goes into keys.
 
-The law: a fault is told when it comes and when it goes, not in every round in between.
+The law: a fault is told when it comes and when it goes, not in every round in between. A line never ends the daemon,
+whatever is in it and whoever has stopped reading; it never shows what was in local variables.
 """
 
+import contextlib
 import logging
+import os
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -22,8 +25,12 @@ Known = Mapping[tuple[str, str, str], Fault]
 
 def configure(level: str, style: str) -> None:
     """Set up structlog for the process; `style` is auto, json or console. May be called again after a reload."""
-    on_terminal = sys.stderr.isatty() if style == "auto" else style == "console"
-    renderer: Any = structlog.dev.ConsoleRenderer() if on_terminal else structlog.processors.JSONRenderer()
+    on_terminal = _on_terminal() if style == "auto" else style == "console"
+    renderer: Any = (
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)  # rich shows the variables
+        if on_terminal
+        else structlog.processors.JSONRenderer()
+    )
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -33,9 +40,44 @@ def configure(level: str, style: str) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=_Lines,
         cache_logger_on_first_use=False,
     )
+    logging.basicConfig(level=logging.WARNING, handlers=[_Libraries()])
+
+
+def write(line: str) -> None:
+    """
+    Write a line to standard error; what cannot be written is lost.
+
+    The descriptor itself is used: what fails stays in the buffer of `sys.stderr`, and ends Python with code 120.
+    """
+    if sys.stderr is not None:  # it is None where there was no descriptor 2 at the start: by now that is another file
+        with contextlib.suppress(OSError):
+            os.write(2, f"{line}\n".encode(errors="backslashreplace"))
+
+
+class _Lines:
+    """The end of structlog's chain; the names are those that it calls."""
+
+    def __init__(self, *_arguments: object) -> None:
+        self.debug = self.info = self.warning = self.error = self.critical = write
+
+
+class _Libraries(logging.Handler):
+    """What libraries warn of, in our form and not in theirs."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            structlog.get_logger().log(
+                record.levelno,
+                "library.said",
+                logger=record.name,
+                message=record.getMessage(),
+                exc_info=record.exc_info,
+            )
+        except Exception:  # noqa: BLE001  (as all handlers do: the one who logs is never hurt)
+            self.handleError(record)
 
 
 async def tell(latest: Latest) -> None:
@@ -73,6 +115,10 @@ def _tell_faults(log: Any, known: Known, snapshot: Snapshot) -> Known:
         if key not in now:
             log.info("sampling.fault_cleared", source=fault.source, reason=fault.reason, subject=fault.subject)
     return now
+
+
+def _on_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
 def _unchanged(_logger: Any, _name: str, event: Any) -> Any:

@@ -14,9 +14,9 @@ nesting; so the depth is counted first.
 
 import os
 import stat
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 
@@ -26,6 +26,7 @@ _LONGEST_NUMBER = 64
 """Characters of a number, a date or a truth value; Python takes quadratic time to make a number of many digits."""
 _TEXT = "tag:yaml.org,2002:str"
 _MERGE = "tag:yaml.org,2002:merge"
+_Data = TypeVar("_Data")
 
 
 class UnreadableError(Exception):
@@ -61,6 +62,15 @@ def read(path: Path, most: int) -> bytes:
 
 def plain(content: bytes) -> Any:
     """Turn one YAML or JSON document into dicts, lists and scalars; None when it is empty. Raises MalformedError."""
+    return _loaded(content, lambda text: yaml.load(text, Loader=_Loader))  # noqa: S506  (a SafeLoader, only stricter)
+
+
+def documents(content: bytes) -> list[Any]:
+    """Turn a file of any number of YAML documents (`---`) into their data, as `plain` does. Raises MalformedError."""
+    return _loaded(content, lambda text: list(yaml.load_all(text, Loader=_Loader)))
+
+
+def _loaded(content: bytes, load: Callable[[str], _Data]) -> _Data:
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
@@ -71,7 +81,7 @@ def plain(content: bytes) -> Any:
         raise MalformedError(f"a character that is not text (code {ord(unprintable[0])})", line, column)
     try:
         _look_ahead(text)
-        return yaml.load(text, Loader=_Loader)  # noqa: S506  (a SafeLoader, only stricter)
+        return load(text)
     except yaml.MarkedYAMLError as error:
         raise _placed(text, error) from error
     except yaml.YAMLError as error:

@@ -24,6 +24,7 @@ from exporter.host import HostSource
 from exporter.joining import holders, join
 from exporter.kube import InventorySource
 from exporter.latest import Latest
+from exporter.limiting import Limiting
 from exporter.model import DeviceKey, Fault, Gpu, GpuSample, GpuUuid, HostSample, Inventory, Memory, Sharing, Snapshot
 
 log = structlog.get_logger()
@@ -34,6 +35,8 @@ MOVED = 2 * 2**20
 """Bytes: the driver hands out memory in pages of 2 MiB."""
 LISTS_APART = 1.0
 """Seconds between two reads of the process lists, at the least."""
+PAUSE = 0.001
+"""Seconds after each GPU, of which one with 128 processes takes some 5 ms: a scrape needs several turns of the loop."""
 HEARTBEAT = 1.0
 """Seconds after which the beat is renewed while nothing is due."""
 
@@ -85,6 +88,7 @@ class Sampler:
         inventory: InventorySource,
         beat: Beat,
         clock: Clock,
+        limiting: Limiting | None = None,
     ) -> None:
         self.beat = beat
         self.inventory = inventory
@@ -94,6 +98,7 @@ class Sampler:
         self._devices = devices
         self._host = host
         self._clock = clock
+        self._limiting = limiting or Limiting(())
         self._read: Mapping[GpuUuid, _Read] = {}
         self._remembered: dict[GpuUuid, _Remembered] = {}
         self._present: Mapping[GpuUuid, int] = {}
@@ -137,6 +142,10 @@ class Sampler:
             *(fault for fault in self._device_faults if only is not None and fault.subject not in only),
             *answer.faults,
         )
+        for _ in self._limiting.refresh(inventory, self._gpus(), self._present):
+            await self._clock.sleep(0)
+        usages = [usage for read in self._read.values() for usage in read.accounts.usages]
+        limits = self._limiting.limits(inventory, usages)
         hosts = [read.host for read in self._read.values()] or [self._host.sample(())]
         proven = all(host.pid_domain_proven for host in hosts)
         faults = (*self.standing, *self._device_faults, *(fault for host in hosts for fault in host.faults))
@@ -159,7 +168,15 @@ class Sampler:
             inventory,
             dict.fromkeys(faults),
         )
-        return replace(snapshot, duration=self._clock.monotonic() - began)
+        return replace(
+            snapshot,
+            limits=limits.limits,
+            memory_declared=limits.memory_declared,
+            duration=self._clock.monotonic() - began,
+        )
+
+    def _gpus(self) -> list[Gpu]:
+        return [read.accounts.attributed.sample.gpu for read in self._read.values()]
 
     async def _answer(self, latest: Latest | None, only: Collection[GpuUuid] | None) -> DevicesSample:
         """Ask the driver, and keep the beat meanwhile: calls that are slow one by one are no reason to be restarted."""
@@ -192,8 +209,7 @@ class Sampler:
             peaks = new_peaks(before.peaks, accounts.usages, names.containers.keys())
             self._remembered[sample.gpu.uuid] = replace(before, sightings=sightings, peaks=peaks)
             found[sample.gpu.uuid] = _Read(accounts, host)
-            # A GPU with 128 processes takes some 5 ms: scrapes and probes are let in between.
-            await self._clock.sleep(0)
+            await self._clock.sleep(PAUSE)
         self._depth = names.depth
         return found
 

@@ -20,11 +20,15 @@ from exporter.config import ConfigError
 from exporter.config.reload import POLL, settled
 from exporter.config.values import ListenAddress
 from exporter.web import Answers, Gate, application
-from exporter.web_config import Security, contents, load_security
+from exporter.web_config import contents, load_security
+from exporter.web_connections import IDLE, Entrance
 
 BACKLOG = 128
-SHUTDOWN = 2.0
-"""Seconds that a scrape in flight is given when the daemon ends."""
+SHUTDOWN = 0.2
+"""
+Seconds that answers in flight are given when the daemon ends. They come from memory, within milliseconds, to whoever
+takes them; the daemon has a second for its end, and the driver needs some of it.
+"""
 
 log = structlog.get_logger()
 
@@ -37,8 +41,7 @@ class Server:
     """
     Listens from `async with` on, and ends with it. Raises WebError or ConfigError on entering.
 
-    Certificates are exchanged by opening a second server on the same socket, and closing the first: new connections get
-    all of the new settings, those that stand keep theirs, and none is lost in between.
+    When certificates are exchanged, new connections get the new ones, and those that stand keep theirs.
     """
 
     def __init__(
@@ -54,10 +57,12 @@ class Server:
             access_log=None,
             logger=_logger(),
             handle_signals=False,
-            shutdown_timeout=SHUTDOWN,
+            keepalive_timeout=IDLE,
+            shutdown_timeout=SHUTDOWN / 2,  # aiohttp waits twice: for the answer, and for what follows it
         )
         self._socket: socket.socket | None = None
-        self._site: web.SockSite | None = None
+        self._entrance: Entrance | None = None
+        self._letting_in: asyncio.Task[None] | None = None
         self._seen: tuple[bytes | str, ...] = ()
         self.fault: str | None = None
         """Why the web config in the file is not the one in force; None while it is."""
@@ -75,9 +80,12 @@ class Server:
             self._seen = contents(self._config_file)
         security = load_security(self._config_file)
         self._socket = listen(self._address)
+        self._gate.exchange(security)
         try:
             await self._runner.setup()
-            await self._open(security)
+            assert self._runner.server is not None  # noqa: S101  (it is set up)
+            self._entrance = Entrance(self._socket, self._runner.server, lambda: self._gate.security.tls)
+            self._letting_in = asyncio.create_task(self._entrance.run(), name="letting in")
         except BaseException:
             await self.__aexit__(None, None, None)
             raise
@@ -86,21 +94,25 @@ class Server:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._runner.cleanup()
+        if self._letting_in is not None:
+            self._letting_in.cancel()
+            await asyncio.wait([self._letting_in])
         if self._socket is not None:
             self._socket.close()
-
-    async def _open(self, security: Security) -> None:
-        assert self._socket is not None  # noqa: S101  (we are between enter and exit)
-        before = self._site
-        self._gate.exchange(security)
-        self._site = web.SockSite(self._runner, self._socket.dup(), ssl_context=security.tls, backlog=BACKLOG)
-        await self._site.start()
-        if before is not None:
-            await before.stop()
+        await self._runner.cleanup()
+        if self._entrance is not None:
+            self._entrance.close()
 
     async def watch(self) -> None:
-        """Apply changes of the web config and its certificates, for ever. What is wrong stays out, and is told."""
+        """
+        Apply changes of the web config and its certificates, for ever. What is wrong stays out, and is told.
+
+        Raises what ended the letting in of connections: a server that nobody reaches must not look alive.
+        """
+        assert self._letting_in is not None, "not entered yet"  # noqa: S101
+        await asyncio.gather(asyncio.shield(self._letting_in), self._watch_config())
+
+    async def _watch_config(self) -> None:
         path = self._config_file
         if path is None:
             return
@@ -109,7 +121,7 @@ class Server:
                 continue
             self._seen = found
             try:
-                await self._open(await asyncio.to_thread(load_security, path))
+                self._gate.exchange(await asyncio.to_thread(load_security, path))
             except ConfigError as error:
                 self.fault = str(error)
                 log.error("web.config_refused", reason=self.fault, remedy="the last good web config stays in force")  # noqa: TRY400

@@ -11,6 +11,7 @@ from exporter.model import (
     Allocation,
     Attribution,
     ContainerId,
+    DeclaredLimit,
     Device,
     DeviceAccount,
     DeviceKey,
@@ -169,6 +170,26 @@ def allocation(
     return Allocation(pod.namespace, pod.name, container, resource, where, replicas)
 
 
+def limit(
+    who: Pod,
+    where: DeviceKey,
+    memory: int | None = None,
+    *,
+    container: str = "main",
+    system: str = "gpusteward",
+    source: str = "annotation",
+    scope: str = "container",
+    enforced_by: str = "none",
+    compute: float | None = None,
+    problems: tuple[str, ...] = (),
+) -> DeclaredLimit:
+    """Make what a pod declares for a container, or (scope "pod") for all of them."""
+    name = "" if scope == "pod" else container
+    return DeclaredLimit(
+        who.uid, name, where, memory, system, source, scope, enforced_by, compute=compute, problems=problems
+    )
+
+
 def fault(reason: str = "gpu_lost", subject: str = "", *, source: str = "devices", incomplete: bool = True) -> Fault:
     """Make a fault."""
     return Fault(source, reason, f"{reason}, says the test", subject, incomplete)
@@ -180,6 +201,8 @@ def snapshot(
     usages: Iterable[Usage] = (),
     pods: Iterable[Pod] = (),
     allocations: Iterable[Allocation] = (),
+    limits: Iterable[DeclaredLimit] = (),
+    memory_declared: Mapping[DeviceKey, int] | None = None,
     present: Mapping[GpuUuid, int] | None = None,
     processes: Mapping[Attribution, int] | None = None,
     sources_up: Mapping[str, bool] | None = None,
@@ -203,6 +226,8 @@ def snapshot(
         usages=tuple(usages),
         pods={each.uid: each for each in pods},
         allocations=tuple(allocations),
+        limits=tuple(limits),
+        memory_declared=memory_declared or {},
         processes=processes or {},
         sources_up=sources_up or {},
         pid_domain_proven=True,

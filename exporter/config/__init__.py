@@ -6,21 +6,24 @@ What the operator wants: flags over environment over one YAML file, as one froze
 """
 
 from exporter.config.arguments import Arguments, parse_arguments
+from exporter.config.catalogue import catalogue_of
 from exporter.config.loading import load
 from exporter.config.reading import ConfigError
 from exporter.config.reload import Reloaded, reloads
-from exporter.config.schema import Config, Log, Names, Node, Sampling, Web, source_of_names
+from exporter.config.schema import Config, Limits, Log, Names, Node, Sampling, Web, source_of_names
 
 __all__ = [
     "Arguments",
     "Config",
     "ConfigError",
+    "Limits",
     "Log",
     "Names",
     "Node",
     "Reloaded",
     "Sampling",
     "Web",
+    "catalogue_of",
     "load",
     "parse_arguments",
     "reloads",

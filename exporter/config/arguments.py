@@ -44,6 +44,19 @@ FLAGS: tuple[tuple[str, str, str, str], ...] = (
     ("--names.source", "names.source", "SOURCE", "auto, kubernetes, file or none (default: auto)"),
     ("--names.kubeconfig", "names.kubeconfig", "FILE", "kubeconfig to reach the API server from outside of a pod"),
     ("--names.file", "names.file", "FILE", "YAML or JSON file that names pods and containers"),
+    ("--limits.systems", "limits.systems", "NAMES", "sharing systems to read limits of, by commas (default: auto)"),
+    (
+        "--limits.mps-scope",
+        "limits.mps_scope",
+        "SCOPE",
+        "report, or container: take the limit of an MPS process for its container's (default: report)",
+    ),
+    (
+        "--limits.first-seen-file",
+        "limits.first_seen_file",
+        "FILE",
+        "file in which what pods declared first outlives this daemon (default: remembered in memory)",
+    ),
     ("--web.listen-address", "web.listen_address", "ADDRESS", "address to listen on (default: :9478)"),
     ("--web.config.file", "web.config_file", "FILE", "TLS and basic authentication, Prometheus web config format"),
     ("--log.level", "log.level", "LEVEL", "debug, info, warning or error (default: info)"),
@@ -54,6 +67,11 @@ SWITCHES: tuple[tuple[str, str, str], ...] = (
         "--node.trust-pid-namespace",
         "node.trust_pid_namespace",
         "believe that /proc numbers processes as the driver does, without proof (default: no)",
+    ),
+    (
+        "--limits.fair-share",
+        "limits.fair_share",
+        "give a container that declares nothing its share of a replicated device as limit (default: no)",
     ),
     ("--web.api", "web.api", "serve the node page and /api, besides metrics and probes (default: yes)"),
 )

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from exporter.config.arguments import Arguments
+from exporter.config.catalogue import catalogue_of
 from exporter.config.reading import check, parse, read, refuse
 from exporter.config.schema import PATHS, Config, problems, settings
 
@@ -46,6 +47,8 @@ def combine(arguments: Arguments, content: bytes, name: str) -> Config:
         config = _not_slower_than_full_rounds(config)
     for key, expected in problems(config):
         raise refuse(source, key, expected, settings(config)[key], arguments.origins)
+    if config.limits.rows or config.limits.systems.names is not None:
+        catalogue_of(config.limits, source, arguments.origins.get("limits.systems", ""))
     return config
 
 

@@ -9,12 +9,12 @@ Durations are floats in seconds once they are here.
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, field
 
-from exporter.config.values import Duration, ListenAddress
+from exporter.config.values import Duration, ListenAddress, Systems
 
 _Duration = Annotated[Duration, Meta(description='a duration such as "5s"')]
 
@@ -65,11 +65,31 @@ def source_of_names(names: Names, *, in_a_pod: bool) -> Literal["kubernetes", "f
     return "kubernetes" if in_a_pod or names.kubeconfig is not None else "none"
 
 
+class Limits(Section, frozen=True):
+    """
+    What declares limits, and what is made of it.
+
+    Attributes:
+        fair_share: a container that declares nothing may hold its share of a replicated device.
+        mps_scope: whether a process's limit (MPS) is only reported, or is taken for the container's.
+        first_seen_file: where what pods declared first outlives the daemon; None remembers it in memory.
+        rows: the operator's own part of the catalogue, in the form of the package's (exporter/limits/catalogue).
+
+    """
+
+    systems: Annotated[Systems, Meta(description="auto, or a list of systems of docs/systems.md")] = Systems("auto")
+    fair_share: bool = False
+    mps_scope: Literal["report", "container"] = "report"
+    first_seen_file: Path | None = None
+    rows: Annotated[list[Any], Meta(description="a list of systems with rows")] = field(default_factory=list)
+
+
 class Web(Section, frozen=True):
     """The HTTP server. `api: false` leaves metrics and probes only; `config_file` is Prometheus' web config."""
 
     listen_address: Annotated[
-        ListenAddress, Meta(description='an address such as ":9478", "127.0.0.1:9478" or "[::1]:9478"')
+        ListenAddress,
+        Meta(description='an address such as ":9478", "127.0.0.1:9478" or "[::1]:9478" (without a zone)'),
     ] = ListenAddress(":9478")
     config_file: Path | None = None
     api: bool = True
@@ -89,11 +109,12 @@ class Config(Section, frozen=True):
     sampling: Sampling = field(default_factory=Sampling)
     devices: Literal["auto", "nvml", "simulated"] = "auto"
     names: Names = field(default_factory=Names)
+    limits: Limits = field(default_factory=Limits)
     web: Web = field(default_factory=Web)
     log: Log = field(default_factory=Log)
 
 
-PATHS = ("names.file", "names.kubeconfig", "web.config_file")
+PATHS = ("names.file", "names.kubeconfig", "limits.first_seen_file", "web.config_file")
 """Keys whose paths, written relative in the file, are meant relative to that file. The node's roots are absolute."""
 
 LIVE = frozenset({"sampling.interval", "sampling.fast_interval", "names.file", "log.level"})

@@ -22,7 +22,11 @@ class Duration(float):
 
 
 class ListenAddress(str):
-    """Where a server listens: ":9478", "127.0.0.1:9478", "[::1]:9478". Port 0 lets the kernel choose."""
+    """
+    Where a server listens: ":9478", "127.0.0.1:9478", "[::1]:9478". Port 0 lets the kernel choose.
+
+    IPv6 zones (`%eth0`) are not taken: they belong to link-local addresses, which scrapers cannot be given.
+    """
 
     __slots__ = ()
 
@@ -37,12 +41,26 @@ class ListenAddress(str):
         return int(self.rpartition(":")[2])
 
 
-_ADDRESS = re.compile(r"(?P<host>|[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9_.-]+)?\]):(?P<port>\d{1,5})", re.ASCII)
+class Systems(str):
+    """Which sharing systems are read: "auto", or names as a list or with commas between them; an empty list is none."""
+
+    __slots__ = ()
+
+    @property
+    def names(self) -> frozenset[str] | None:
+        """The names; None for "auto"."""
+        return None if self == "auto" else frozenset(filter(None, self.split(",")))
+
+
+_SYSTEMS = re.compile(r"[a-z0-9-]+(?:, ?[a-z0-9-]+)*")
+_ADDRESS = re.compile(r"(?P<host>|[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>\d{1,5})", re.ASCII)
 _HIGHEST_PORT = 65535
 
 
 def decode(kind: type[Any], value: object) -> object:
     """Make a value of `kind` from the scalar `value`: msgspec's `dec_hook`. Raises ValueError."""
+    if kind is Systems:
+        return _systems(value)
     if not isinstance(value, str) or not value or "\0" in value:
         raise ValueError("not text")
     if kind is Duration:
@@ -55,3 +73,11 @@ def decode(kind: type[Any], value: object) -> object:
     if kind is Path:
         return Path(value)
     raise NotImplementedError(kind)
+
+
+def _systems(value: object) -> Systems:
+    parts: list[object] = value if isinstance(value, list) else [value]
+    names = [part for part in parts if isinstance(part, str) and _SYSTEMS.fullmatch(part)]
+    if len(names) < len(parts) or (isinstance(value, list) and "auto" in names):
+        raise ValueError("not names of systems")
+    return Systems(",".join(names).replace(" ", ""))

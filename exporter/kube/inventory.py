@@ -23,7 +23,7 @@ from exporter.kube.errors import KubeError
 from exporter.kube.pods import KnownPod
 from exporter.kube.watching import PATIENCE, Patience, PodWatch
 from exporter.kube.workloads import APART, Workloads
-from exporter.model import Container, Fault, Inventory, Pod, PodUid
+from exporter.model import Container, DeclaredPod, Fault, Inventory, Pod, PodUid
 
 LOOK_AGAIN = 10.0
 """Seconds between two looks at the log links while the API server is away; a look takes some 10 microseconds a link."""
@@ -79,10 +79,19 @@ class KubeInventory:
         """Return the names as last known."""
         pods: dict[PodUid, Pod] = {}
         containers: list[Container] = []
+        declared: dict[PodUid, DeclaredPod] = {}
         for uid, known in self._everybody().items():
             pods[uid] = self._named(known)
             containers += known.containers
-        found = Inventory(pods=pods, containers=tuple(containers), known=self._watch.known, live=self._watch.live)
+            if known.declared is not None:
+                declared[uid] = known.declared
+        found = Inventory(
+            pods=pods,
+            containers=tuple(containers),
+            declared=declared,
+            known=self._watch.known,
+            live=self._watch.live,
+        )
         if not found.live:
             found = fill_in(found, self._remembered)
         return replace(found, faults=self._faults(found.known))

@@ -68,11 +68,23 @@ class EnvVar(Part, frozen=True):
     value: str | None = None
 
 
+Quantities = dict[str, str | int | float]
+"""As written: people leave the quotes away."""
+
+
+class ClaimUse(Part, frozen=True):
+    """A container's use of a claim of its pod."""
+
+    name: str
+    request: str = ""
+
+
 class Resources(Part, frozen=True):
     """What a container asks for; quantities as written."""
 
-    limits: dict[str, str | int | float] | None = None
-    requests: dict[str, str | int | float] | None = None
+    limits: Quantities | None = None
+    requests: Quantities | None = None
+    claims: list[ClaimUse] | None = None
 
 
 class ContainerSpec(Part, frozen=True):
@@ -81,21 +93,31 @@ class ContainerSpec(Part, frozen=True):
     name: str
     resources: Resources = Resources()
     env: list[EnvVar] | None = None
+    restart_policy: str | None = None
 
     def __post_init__(self) -> None:
         if self.env is not None:
             msgspec.structs.force_setattr(self, "env", [var for var in self.env if _kept(var)] or None)
 
 
+class PodClaim(Part, frozen=True):
+    """A claim of the pod, by its own name; in the status with the name of the one that was made."""
+
+    name: str
+    resource_claim_name: str | None = None
+
+
 class PodSpec(Part, frozen=True):
     """A pod as declared."""
 
     node_name: str = ""
+    scheduler_name: str = ""
     priority_class_name: str = ""
     runtime_class_name: str | None = None
     containers: list[ContainerSpec] | None = None
     init_containers: list[ContainerSpec] | None = None
     ephemeral_containers: list[ContainerSpec] | None = None
+    resource_claims: list[PodClaim] | None = None
 
 
 class Terminated(Part, frozen=True):
@@ -119,10 +141,18 @@ class ContainerStatus(Part, frozen=True):
     last_state: ContainerState = ContainerState()
 
 
+class ExtendedClaim(Part, frozen=True):
+    """The claim by which an extended resource is served."""
+
+    resource_claim_name: str = ""
+
+
 class PodStatus(Part, frozen=True):
     """A pod as it is."""
 
     phase: str = ""
+    resource_claim_statuses: list[PodClaim] | None = None
+    extended_resource_claim_status: ExtendedClaim | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
     ephemeral_container_statuses: list[ContainerStatus] | None = None
@@ -134,6 +164,20 @@ class PodObject(Part, frozen=True):
     metadata: Metadata
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+
+
+class NodeStatus(Part, frozen=True):
+    """What a node advertises."""
+
+    capacity: Quantities | None = None
+    allocatable: Quantities | None = None
+
+
+class NodeObject(Part, frozen=True):
+    """A node."""
+
+    metadata: Metadata = Metadata()
+    status: NodeStatus = NodeStatus()
 
 
 class Described(Part, frozen=True):

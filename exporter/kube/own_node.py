@@ -1,8 +1,8 @@
 """
-The own node: its labels, and the devices that DRA drivers publish for it.
+The own node: what it advertises and carries, and the devices that DRA drivers publish for it.
 
-What comes in: a client, the node's name. What goes out: labels, and (driver, pool, device) → UUID of ResourceSlices, as
-last known.
+What comes in: a client, the node's name. What goes out: the node's facts, and (driver, pool, device) → UUID of
+ResourceSlices, as last known.
 
 The law: asked for once a minute, because both change with the node's set-up only; what cannot be read stays as it was.
 Slices are asked for only while the kubelet tells of a claim.
@@ -16,8 +16,10 @@ import msgspec
 from exporter.clock import Clock
 from exporter.kube.allocations import ClaimedUuids
 from exporter.kube.client import Client, segment
+from exporter.kube.declared import node_facts
 from exporter.kube.errors import KubeError, decoded
-from exporter.kube.objects import Described
+from exporter.kube.objects import NodeObject
+from exporter.model import NodeFacts
 
 FRESH = 60.0
 """Seconds between two looks."""
@@ -57,21 +59,31 @@ class _Slices(_Part, frozen=True):
     items: list[_Slice]
 
 
-_NODE = msgspec.json.Decoder(Described)
+_NODE = msgspec.json.Decoder(NodeObject)
 _SLICES = msgspec.json.Decoder(_Slices)
 
 
 class OwnNode:
-    """Reads the node; one task calls `run`, everybody may read `labels` and `uuids`."""
+    """Reads the node; one task calls `run`, everybody may read `facts` and `uuids`."""
 
     def __init__(self, client: Client, name: str, *, clock: Clock, has_claims: Callable[[], bool]) -> None:
-        self.labels: Mapping[str, str] = {}
+        self.facts: NodeFacts | None = None
         self.uuids: ClaimedUuids = {}
         self.error: KubeError | None = None
         self._client = client
         self._name = name
         self._clock = clock
         self._has_claims = has_claims
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The node's labels; none before it was read."""
+        return self.facts.labels if self.facts else {}
+
+    @property
+    def asked(self) -> bool:
+        """Whether the node is known, or could not be read: before that, what is declared may mean something else."""
+        return self.facts is not None or self.error is not None
 
     async def run(self) -> None:
         """Look once a minute until cancelled; more often while it does not answer."""
@@ -84,9 +96,9 @@ class OwnNode:
             await self._clock.sleep(FRESH if self.error is None else FRESH / 6)
 
     async def look(self) -> None:
-        """Read labels, and slices if there are claims. Raises KubeError."""
-        node: Described = decoded(_NODE, await self._client.get(f"/api/v1/nodes/{segment(self._name)}"))
-        self.labels = node.metadata.labels or {}
+        """Read the node, and slices if there are claims. Raises KubeError."""
+        node: NodeObject = decoded(_NODE, await self._client.get(f"/api/v1/nodes/{segment(self._name)}"))
+        self.facts = node_facts(node)
         if self._has_claims():
             self.uuids = await self._slices()
 

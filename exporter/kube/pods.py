@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from exporter.kube.declared import declared_pod
 from exporter.kube.errors import UNREACHABLE, KubeError, decoded, status_error
 from exporter.kube.objects import (
     ContainerStatus,
@@ -24,7 +25,7 @@ from exporter.kube.objects import (
     PodObject,
     WatchEvent,
 )
-from exporter.model import Container, ContainerId, Pod, PodUid
+from exporter.model import Container, ContainerId, DeclaredPod, Pod, PodUid
 
 QUEUES = (
     "kueue.x-k8s.io/queue-name",
@@ -55,11 +56,12 @@ class KnownPod:
     A pod of the API.
 
     Attributes:
-        object: as decoded; limits are read from it.
+        object: as decoded.
         pod: its names. The workload is not in it: that takes more questions.
         containers: of each container the earlier generations first and the present one last.
         controller: the owner that controls it, if any.
         finished: it ran to its end (phase Succeeded or Failed), and holds no devices.
+        declared: what limits are read from; None of a pod that finished while it was in the API.
 
     """
 
@@ -68,6 +70,7 @@ class KnownPod:
     containers: tuple[Container, ...]
     controller: OwnerReference | None = None
     finished: bool = False
+    declared: DeclaredPod | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +221,7 @@ def _know(found: PodObject, before: KnownPod | None) -> KnownPod:
     containers += (Container(uid, name, id_) for name, ids in earlier.items() for id_ in ids[-EARLIER:])
     mirrored = MIRROR in annotations  # anybody may write the hash alone on a pod of his own
     created = metadata.creation_timestamp
+    finished = status.phase in ("Succeeded", "Failed")
     return KnownPod(
         found,
         Pod(
@@ -232,7 +236,8 @@ def _know(found: PodObject, before: KnownPod | None) -> KnownPod:
         ),
         tuple(containers),
         metadata.controller,
-        finished=status.phase in ("Succeeded", "Failed"),
+        finished=finished,
+        declared=None if finished else declared_pod(found),
     )
 
 

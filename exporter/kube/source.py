@@ -8,6 +8,7 @@ The law: three parts that may be away one by one; what one of them does not say,
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -35,8 +36,9 @@ class KubernetesSource:
         """Return what is known now of pods, containers, and what they were handed of `gpus`."""
         if (living := self._names.living) is not None:
             self._kubelet.keep_only(living)
+        names = self._names.inventory()
         return combine(
-            self._names.inventory(),
+            replace(names, node=self._node.facts, declared=names.declared if self._node.asked else {}),
             self._kubelet.view(),
             gpus,
             self._node.labels,

@@ -70,7 +70,10 @@ def _told(
             return f"node label {key}"
         if key := _key(signs.node_annotations, node.annotations):
             return f"node annotation {key}"
-    shared = {device.sharing.value for device in devices if device.vendor == system.vendor}
+    # GPUs of one node may be shared differently. Where the kubelet told what the pod holds, those alone matter.
+    held = {each.device for each in pod.held} if pod is not None else set()
+    mine = [device for device in devices if device.vendor == system.vendor and (not held or device.key in held)]
+    shared = {device.sharing.value for device in mine}
     if kind := next((kind for kind in signs.sharing if kind in shared), ""):
         return f"the kubelet's devices are shared: {kind}"
     if pod is None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from exporter.limits.answers import Candidate, Limit, Resolution
-from exporter.limits.rows import Scope, What
+from exporter.limits.rows import EnforcedBy, Scope, What
 
 _UNITS = ((2**30, "GiB"), (2**20, "MiB"))
 
@@ -37,7 +37,7 @@ def as_data(resolution: Resolution) -> list[dict[str, Any]]:
 
 def as_text(resolution: Resolution) -> str:
     """Write it for people."""
-    return "\n".join(_lines(resolution)) + "\n"
+    return "".join(f"{_printable(line)}\n" for line in _lines(resolution))
 
 
 def _candidate(candidate: Candidate) -> dict[str, Any]:
@@ -59,25 +59,37 @@ def _lines(resolution: Resolution) -> Iterator[str]:
     for limit in resolution.limits:
         yield from _limit(limit)
     for limit in (limit for limit in resolution.elsewhere if limit.bytes is not None):
-        yield f"  {_subject(limit)}, on any other device: {size(limit.bytes)}"
+        yield f"  {_subject(limit)} on any other device: {size(limit.bytes)}"
 
 
 def _limit(limit: Limit) -> Iterator[str]:
     place = limit.place.name if limit.place else "each device it holds"
     each = ", each process" if limit.scope is Scope.PROCESS else ""
     share = "" if limit.compute is None else f", {float(limit.compute):.4g} of the compute"
-    yield f"  {_subject(limit)} on {place}: {size(limit.bytes)}{each}{share}"
-    yield f"    {limit.system}, by {limit.source}, scope {limit.scope}, enforced by {limit.enforced_by}"
+    memory = "no memory limit" if limit.bytes is None else size(limit.bytes)
+    yield f"  {_subject(limit)} on {place}: {memory}{each}{share}"
+    guard = "nobody else" if limit.enforced_by is EnforcedBy.NONE else limit.enforced_by
+    yield f"    {limit.system}, by {limit.source}, scope {limit.scope}, enforced by {guard}"
     for candidate in limit.candidates:
         mark = "*" if candidate.taken else "-"
-        amount = f"{float(candidate.ratio or 0):.4g}" if candidate.what is What.COMPUTE else size(candidate.bytes)
-        told = f"{candidate.name} = {candidate.text!r}: {amount} (trust {candidate.trust.name.lower()})"
+        told = f"{candidate.name} = {candidate.text!r}: {_amount(candidate)} (trust {candidate.trust.name.lower()})"
         yield f"    {mark} {told}: {candidate.why}"
     for problem in limit.problems:
         yield f"    ! {problem}"
     if limit.bytes is not None:
         for reason in limit.report_only:
             yield f"    reported, not enforced: {reason}"
+
+
+def _amount(candidate: Candidate) -> str:
+    if candidate.what is not What.COMPUTE:
+        return size(candidate.bytes)
+    return f"{float(candidate.ratio):.4g} of the compute" if candidate.ratio else "no share of the compute"
+
+
+def _printable(line: str) -> str:
+    """Leave the terminal alone: names come from people, and a manifest need not have passed an API server."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in line)
 
 
 def _subject(limit: Limit) -> str:

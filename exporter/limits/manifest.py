@@ -9,12 +9,10 @@ The law: no more of an environment than limits are read from; and a fact that is
 
 import json
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
-import yaml
 
 from exporter.limits import objects
 from exporter.limits.facts import (
@@ -28,6 +26,7 @@ from exporter.limits.facts import (
     NodeFacts,
 )
 from exporter.model import DeviceKey, GpuUuid, Sharing
+from exporter.reading import MalformedError, documents, show
 
 LONGEST = 16 << 20
 _ENV = ("CUDA", "NVIDIA", "GPU", "NPU", "ASCEND")
@@ -37,6 +36,7 @@ _REGISTER = "hami.io/node-nvidia-register"
 _REGISTER_FIELDS = 3
 _STRATEGY = "nvidia.com/gpu.sharing-strategy"
 _MOST_DEVICES = 64
+_NEITHER = "neither YAML nor JSON as kubectl prints it"
 
 
 class ManifestError(ValueError):
@@ -45,27 +45,29 @@ class ManifestError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a file holds. ResourceSlices in it give the claims' devices their UUIDs."""
+    """
+    What a file holds. ResourceSlices in it give the claims' devices their UUIDs.
+
+    `others`: the kinds of what nothing is read from, for those who look for what is missing.
+    """
 
     pods: tuple[DeclaredPod, ...] = ()
     claims: tuple[Claim, ...] = ()
     nodes: tuple[NodeFacts, ...] = ()
+    others: tuple[str, ...] = field(default=(), compare=False)
 
 
 def read(text: str, source: str = "manifest") -> Manifest:
     """Read all that a file holds. Raises ManifestError."""
     if len(text) > LONGEST:
         raise ManifestError(f"{source}: longer than {LONGEST} characters")
-    try:
-        documents = _documents(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ManifestError(f"{source}: neither YAML nor JSON: {error}") from error
-    return collect(_flat(documents, source), source)
+    return collect(_flat(_documents(text, source), source), source)
 
 
 def collect(objects: Iterable[Mapping[str, Any]], source: str = "manifest") -> Manifest:
     """Sort decoded objects. Raises ManifestError."""
     pods, claims, nodes = [], [], []
+    others: dict[str, None] = {}
     uuids: dict[tuple[str, str, str], str] = {}
     for found in objects:
         try:
@@ -78,12 +80,12 @@ def collect(objects: Iterable[Mapping[str, Any]], source: str = "manifest") -> M
                     claims.append(claim_of(found))
                 case "ResourceSlice":
                     uuids |= slice_uuids(found)
-                case _:
-                    pass
+                case other:
+                    others[show(other) if isinstance(other, str) else "an object without a kind"] = None
         except msgspec.ValidationError as error:
             name = found.get("metadata", {}).get("name", "") if isinstance(found.get("metadata"), dict) else ""
             raise ManifestError(f"{source}: {found.get('kind')} {name}: {error}") from error
-    return Manifest(tuple(pods), tuple(with_uuids(claim, uuids) for claim in claims), tuple(nodes))
+    return Manifest(tuple(pods), tuple(with_uuids(claim, uuids) for claim in claims), tuple(nodes), tuple(others))
 
 
 def pod_of(found: Mapping[str, Any]) -> DeclaredPod:
@@ -229,12 +231,22 @@ def _number(text: str | None) -> int:
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else 0  # noqa: PLR2004
 
 
-def _documents(text: str) -> list[Any]:
+def _documents(text: str, source: str) -> list[Any]:
     """Decode JSON or YAML. JSON first: the YAML reader takes it too, and a hundred times as long."""
     if text.lstrip().startswith("{"):
-        with suppress(json.JSONDecodeError):
+        try:
             return [json.loads(text)]
-    return list(yaml.load_all(text, _Loader))
+        except json.JSONDecodeError:
+            pass  # YAML may start like this too
+        except RecursionError as error:
+            raise ManifestError(f"{source}: {_NEITHER}: nested too deeply") from error
+        except ValueError as error:  # a number of 5000 digits
+            raise ManifestError(f"{source}: {_NEITHER}: {error}") from error
+    try:
+        return documents(text.encode(errors="surrogatepass"))
+    except MalformedError as error:
+        told = MalformedError(f"{_NEITHER}: {error}", error.line, error.column)
+        raise ManifestError(told.at(source)) from error
 
 
 def _flat(documents: Iterable[Any], source: str) -> Iterable[Mapping[str, Any]]:
@@ -242,19 +254,9 @@ def _flat(documents: Iterable[Any], source: str) -> Iterable[Mapping[str, Any]]:
         if document is None:
             continue
         if not isinstance(document, dict):
-            raise ManifestError(f"{source}: expected an object with a kind, found {type(document).__name__}")
+            raise ManifestError(f"{source}: expected an object with a kind, found {show(document)}")
         if str(document.get("kind", "")).endswith("List"):
             items = document.get("items")
             yield from _flat(items if isinstance(items, list) else (), source)
         else:
             yield document
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML of Kubernetes: dates stay text, as in JSON."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [each for each in resolvers if each[0] != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client.core import Metric
 
-from exporter.metrics import containers, devices, gpus, pods, rounds
+from exporter.metrics import containers, devices, gpus, limits, pods, rounds
 from exporter.metrics.family import Family
 from exporter.model import Snapshot
 
@@ -19,6 +19,7 @@ COLLECTORS: tuple[Callable[[Snapshot], Iterator[Metric]], ...] = (
     gpus.collect,
     devices.collect,
     containers.collect,
+    limits.collect,
     pods.collect,
 )
 """What is told of a snapshot. The daemon itself (`rounds`) is told apart, because it is never withdrawn."""
@@ -27,6 +28,7 @@ CATALOGUE: Mapping[str, tuple[Family, ...]] = {
     "GPUs": gpus.FAMILIES,
     "Leaf devices": devices.FAMILIES,
     "Containers": containers.FAMILIES,
+    "Declared limits": limits.FAMILIES,
     "Pods": pods.FAMILIES,
     "The daemon itself": rounds.FAMILIES,
 }

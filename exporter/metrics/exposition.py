@@ -39,6 +39,9 @@ ASKED_WITHIN = 120.0
 REMEMBERED = 4
 """Scrapes of a format from whose times the next one is expected; two Prometheis that take turns need more than two."""
 
+PAUSE = 0.001
+"""Seconds between two families: a scrape that comes meanwhile needs several turns of the loop."""
+
 COMPRESSION = 1
 """Level 6 takes three times as long for an eighth less."""
 
@@ -77,7 +80,8 @@ class Exposition:
         self._rendered: _Facts | None = None
         self._pages: dict[Format, Page] = {}
         self._asked: dict[Format, deque[float]] = defaultdict(lambda: deque(maxlen=REMEMBERED))
-        self._preparing = False
+        self._considered: int | None = None
+        """The round that `prepare` looked at last; None while nobody calls it. A newer one is about to be rendered."""
 
     def page(self, *, now: float, interval: float, accept: str = "", accept_encoding: str = "") -> Page:
         """
@@ -93,7 +97,7 @@ class Exposition:
         wanted = (OPENMETRICS if "application/openmetrics-text" in accept else TEXT, gzip_accepted(accept_encoding))
         self._asked[wanted].append(now)
         facts = self._facts(now, interval)
-        if facts != self._rendered and not (self._preparing and self._still_good(wanted, now, interval)):
+        if facts != self._rendered and not (self._about_to_render(facts) and self._still_good(wanted, now, interval)):
             self._rendered, self._pages = facts, {}
         if wanted not in self._pages:
             plain = b"".join(_slices(facts, wanted[0]))
@@ -105,19 +109,21 @@ class Exposition:
         facts = self._facts(now, interval)
         wanted = [asked for asked, times in self._asked.items() if _due(times, now, interval)]
         pages, plain = {}, {}
-        self._preparing = True
         try:
             for content_type in {content_type for content_type, _ in wanted}:
                 parts = []
                 for part in _slices(facts, content_type):
                     parts.append(part)
-                    await asyncio.sleep(0)
+                    await asyncio.sleep(PAUSE)
                 plain[content_type] = b"".join(parts)
             for asked in wanted:
                 pages[asked] = _finished(plain[asked[0]], asked)
         finally:
-            self._preparing = False
+            self._considered = facts.snapshot.round if facts.snapshot else 0
         self._rendered, self._pages = facts, pages
+
+    def _about_to_render(self, facts: "_Facts") -> bool:
+        return self._considered is not None and facts.snapshot is not None and facts.snapshot.round > self._considered
 
     def _facts(self, now: float, interval: float) -> "_Facts":
         snapshot = self._latest.snapshot

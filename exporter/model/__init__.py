@@ -7,6 +7,16 @@ The law: **unknown is not zero.** A field that was not measured is `None`, and s
 Units: memory in bytes, ratios from 0 to 1, time in seconds (Unix time unless the name says otherwise), clocks in hertz.
 """
 
+from exporter.model.declared import (
+    Claim,
+    ClaimConfig,
+    ClaimedDevice,
+    ClaimUse,
+    DeclaredContainer,
+    DeclaredPod,
+    Held,
+    NodeFacts,
+)
 from exporter.model.devices import (
     Gpu,
     GpuInstance,
@@ -20,6 +30,7 @@ from exporter.model.devices import (
     Utilization,
 )
 from exporter.model.identity import ContainerId, DeviceKey, Fault, GpuUuid, PodUid
+from exporter.model.limits import DeclaredLimit
 from exporter.model.names import Allocation, Container, Inventory, Pod
 from exporter.model.processes import HostProcess, HostSample, Owner, ProcessKey
 from exporter.model.snapshot import Attribution, Device, DeviceAccount, Snapshot, Subject, Usage
@@ -27,8 +38,15 @@ from exporter.model.snapshot import Attribution, Device, DeviceAccount, Snapshot
 __all__ = [
     "Allocation",
     "Attribution",
+    "Claim",
+    "ClaimConfig",
+    "ClaimUse",
+    "ClaimedDevice",
     "Container",
     "ContainerId",
+    "DeclaredContainer",
+    "DeclaredLimit",
+    "DeclaredPod",
     "Device",
     "DeviceAccount",
     "DeviceKey",
@@ -39,10 +57,12 @@ __all__ = [
     "GpuSample",
     "GpuUuid",
     "Health",
+    "Held",
     "HostProcess",
     "HostSample",
     "Inventory",
     "Memory",
+    "NodeFacts",
     "Owner",
     "Pod",
     "PodUid",

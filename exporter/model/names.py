@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from exporter.model.declared import Claim, DeclaredPod, NodeFacts
 from exporter.model.devices import Sharing
 from exporter.model.identity import ContainerId, DeviceKey, Fault, PodUid
 
@@ -52,6 +53,8 @@ class Inventory:
 
     Attributes:
         sharing: leaf device to its sharing and its number of replicas, as far as Kubernetes tells.
+        declared: what the pods that have not ended declare; empty until the node's own facts were asked for.
+        node: None where nobody can tell.
         live: False while the source is away and these are remembered facts.
 
     """
@@ -60,6 +63,9 @@ class Inventory:
     containers: tuple[Container, ...] = ()
     allocations: tuple[Allocation, ...] = ()
     sharing: Mapping[DeviceKey, tuple[Sharing, int]] = field(default_factory=dict)
+    declared: Mapping[PodUid, DeclaredPod] = field(default_factory=dict)
+    node: NodeFacts | None = None
+    claims: tuple[Claim, ...] = ()
     known: bool = False
     """False until the source answered once: then nothing can be named."""
     live: bool = False

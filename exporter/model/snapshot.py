@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from exporter.model.devices import Gpu, Memory, Sharing, Utilization
 from exporter.model.identity import ContainerId, DeviceKey, Fault, GpuUuid, PodUid
+from exporter.model.limits import DeclaredLimit
 from exporter.model.names import Allocation, Pod
 from exporter.model.processes import ProcessKey
 
@@ -97,6 +98,9 @@ class Snapshot:
         gpus_present: every GPU that the driver counts (uuid to index); `gpus` are those which answered.
         gpus_read: the GPUs that were read in this round; an early round reads those whose memory moved, and keeps what
             was read of the others (`Device.sampled_at` tells when).
+        limits: what was declared, by subject and leaf device.
+        memory_declared: the sum of what is declared on a leaf device, each declaration once; nothing where nobody
+            declares.
         processes: how many entries of the driver's lists went where.
         utilization_dropped: of the GPUs read in this round, samples dropped because the driver claimed more than 100 %
             for one process.
@@ -118,6 +122,8 @@ class Snapshot:
     usages: tuple[Usage, ...] = ()
     pods: Mapping[PodUid, Pod] = field(default_factory=dict)
     allocations: tuple[Allocation, ...] = ()
+    limits: tuple[DeclaredLimit, ...] = ()
+    memory_declared: Mapping[DeviceKey, int] = field(default_factory=dict)
     processes: Mapping[Attribution, int] = field(default_factory=dict)
     utilization_dropped: int = 0
     utilization_capped: int = 0

@@ -1,8 +1,8 @@
 """
 Pods on simulated nodes, as large as real ones; a kubelet's word on what they hold.
 
-In: an API server without node controllers. Out: Pod objects that say they run. Law: 4 to 5 kB each as the API server
-lists them, which is what a training pod with its managed fields takes.
+In: an API server without node controllers. Out: Pod objects that say they run. Law: 5.5 kB each as the API server lists
+them (managed fields and all), which is what a small training pod takes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from google.protobuf.message import Message
 
 from cluster import kubelet_pb2 as kubelet
-from cluster.client import Api
+from cluster.client import Api, Object
 from cluster.manifests import pod, pod_spec
 from driver.node import FakeGpu
 
@@ -22,10 +22,14 @@ NAMESPACE = "default"
 RESOURCE = "nvidia.com/gpu"
 
 
-async def add(api: Api, node: str, count: int, *, running: bool = False) -> list[str]:
-    """Create `count` pods on a node; `running`: each with the status that a kubelet writes. Returns their names."""
+async def add(api: Api, node: str, count: int, *, running: bool = False, owners: Sequence[Object] = ()) -> list[str]:
+    """Create `count` pods on a node and return their names.
+
+    `running`: each with the status that a kubelet writes. `owners`: references to controllers that exist, in turn.
+    """
     names = [f"train-{node}-worker-{number:04}" for number in range(count)]
-    await asyncio.gather(*(_add(api, name, node, running) for name in names))
+    made = [_pod(name, node, owners[number % len(owners)] if owners else None) for number, name in enumerate(names)]
+    await asyncio.gather(*(_add(api, thing, running) for thing in made))
     return names
 
 
@@ -45,7 +49,7 @@ def answers(names: Sequence[str], gpus: Sequence[FakeGpu]) -> tuple[Message, Mes
     )
 
 
-async def _add(api: Api, name: str, node: str, running: bool) -> None:
+def _pod(name: str, node: str, owner: Object | None) -> Object:
     spec = pod_spec(command=["/bin/workload"], resources={RESOURCE: 1}) | {"nodeName": node}
     spec["containers"][0] |= {
         "env": [{"name": f"VARIABLE_{place}", "value": "value"} for place in range(20)],
@@ -54,8 +58,14 @@ async def _add(api: Api, name: str, node: str, running: bool) -> None:
     spec["volumes"] = [{"name": "data", "emptyDir": {}}]
     made = pod(name, spec, labels={"app": "train", "kueue.x-k8s.io/queue-name": "gold"})
     made["metadata"]["annotations"] = {"cni.example.com/networks": "x" * 500}
+    if owner:
+        made["metadata"]["ownerReferences"] = [owner]
+    return made
+
+
+async def _add(api: Api, thing: Object, running: bool) -> None:
     path = f"/api/v1/namespaces/{NAMESPACE}/pods"
-    await api.create(path, made)
+    await api.create(path, thing)
     if running:
         container = {
             "name": "main",
@@ -66,4 +76,7 @@ async def _add(api: Api, name: str, node: str, running: bool) -> None:
             "containerID": f"containerd://{uuid.uuid4().hex * 2}",
             "state": {"running": {"startedAt": "2026-11-01T10:00:00Z"}},
         }
-        await api.patch(f"{path}/{name}/status", {"status": {"phase": "Running", "containerStatuses": [container]}})
+        await api.patch(
+            f"{path}/{thing['metadata']['name']}/status",
+            {"status": {"phase": "Running", "containerStatuses": [container]}},
+        )

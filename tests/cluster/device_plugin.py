@@ -109,7 +109,7 @@ async def serve(inventory: Path, state: Path, folder: Path) -> None:
         sockets.append(socket)
         await _register(folder / "kubelet.sock", plugin)
         print(f"registered {resource}", flush=True)
-    while all(socket.exists() for socket in sockets):  # noqa: ASYNC110 - a folder has no event to wait for
+    while all(socket.exists() for socket in sockets):
         await asyncio.sleep(LOOK_EVERY_S)
     for server in servers:
         server.close()

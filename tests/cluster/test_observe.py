@@ -54,8 +54,8 @@ class Stage:
         assert token is not None
         (self.folder / "token").write_text(token)
 
-    def daemon(self) -> Daemon:
-        """Start the daemon as a pod would run it: a token, the host's pids, the kubelet's folder."""
+    def daemon(self, *flags: str) -> Daemon:
+        """Start the daemon as a pod would run it: a token, the host's pids, the kubelet's folder; and more flags."""
         kubeconfig = self.folder / "kubeconfig"
         cluster = {"server": self.bed.control_plane.admin.server, "certificate-authority": str(self.folder / "ca.crt")}
         config = {
@@ -77,6 +77,7 @@ class Stage:
             f"--node-name={NODE_NAME}",
             f"--node.kubelet-root={self.bed.node.kubelet_folder}",
             f"--node.host-root={self.folder / 'host'}",
+            *flags,
             env=self.bed.driver.environment(),
         )
 

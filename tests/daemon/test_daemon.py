@@ -8,6 +8,10 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+import urllib.parse
+import urllib.request
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -215,14 +219,117 @@ def test_the_page_is_clean_and_complete_on_the_simulated_node() -> None:
         assert "<title>" in daemon.get("/")[1]
 
 
-def test_its_imports_have_no_side_effects() -> None:
-    """Importing the daemon starts no thread, opens no driver and writes nothing."""
-    code = (
-        "import threading, exporter.__main__; "
-        "print(threading.active_count(), [m for m in ('exporter.devices.nvml',) if m in __import__('sys').modules])"
+IMPORTING = """
+import os, signal, sys, threading
+
+def state():
+    return threading.active_count(), set(os.listdir("/proc/self/fd")), [signal.getsignal(n) for n in range(1, 32)]
+
+beyond = []
+
+def watch(event, details):
+    writing = event == "open" and isinstance(details[2], int) and details[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+    if writing or event.startswith(("socket.connect", "socket.bind", "subprocess.", "os.fork", "os.exec", "os.mkdir")):
+        beyond.append((event, details))
+
+before = state()
+sys.addaudithook(watch)
+import exporter.__main__, exporter.running
+assert "exporter.devices.nvml.library" in sys.modules and "aiohttp" in sys.modules
+assert state() == before, (before, state())
+assert not beyond, beyond
+assert "libnvidia-ml" not in open("/proc/self/maps").read()
+"""
+
+
+def test_its_imports_have_no_side_effects(node: FakeNode) -> None:
+    """
+    Importing the daemon loads code and does nothing else.
+
+    It starts no thread, heeds no signal, keeps no file open, writes none, connects to nobody, starts no program, says
+    nothing, and does not load the driver's library, although one is there to be found.
+    """
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", IMPORTING],
+        env={**os.environ, **node.environment()},
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == ("1 ['exporter.devices.nvml']\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_it_loads_ends_it_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+    """Its imports take half a second; a signal in the middle of them ends it with code 0, too."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "class Signalling:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == 'exporter.daemon': os.kill(os.getpid(), {int(number)})\n"
+        "sys.meta_path.insert(0, Signalling())\n"
+    )
+    ended = run("--devices=simulated", env={"PYTHONPATH": str(tmp_path)})
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_slow_clients_and_a_hanging_driver_together_delay_no_end(node: FakeNode, start_daemon: StartDaemon) -> None:
+    """A body that never ends, answers that nobody takes, half a request, a call that hangs: SIGTERM, and it is over."""
+    daemon = start_daemon()
+    daemon.snapshot()
+    host, port = urllib.parse.urlsplit(daemon.url).netloc.split(":")
+    with ExitStack() as stack:
+        unfinished, unread, half = (
+            stack.enter_context(socket.create_connection((host, int(port)), timeout=10)) for _ in range(3)
+        )
+        unfinished.sendall(b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n.")
+        assert unfinished.recv(12) == b"HTTP/1.1 405"
+        half.sendall(b"GET /metrics HT")
+        unread.setblocking(False)
+        with suppress(BlockingIOError):  # until it takes no more, because nobody takes what it answers
+            while True:
+                unread.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 100)
+        before = node.calls("nvmlDeviceGetMemoryInfo")
+        node.hang("nvmlDeviceGetMemoryInfo")
+        until(lambda: node.calls("nvmlDeviceGetMemoryInfo") > before, "the call that hangs", daemon)
+        code, took = daemon.stop()
+    assert (code, took < 1.0) == (0, True), (code, took, daemon.log)
+    assert "Traceback" not in daemon.log
+
+
+def test_a_log_that_nobody_reads_ends_nothing(node: FakeNode) -> None:
+    """The collector of its lines goes away: it goes on, and ends on a signal as ever."""
+    reading, writing = os.pipe()
+    process = subprocess.Popen(
+        [str(COMMAND), "--web.listen-address", "127.0.0.1:0", "--log.format=json", "--sampling.interval=200ms"],
+        env={**os.environ, **node.environment(), "NODE_NAME": "n"},
+        stderr=writing,
+    )
+    os.close(writing)
+    try:
+        with os.fdopen(reading) as lines:
+            url = next(json.loads(line)["url"] for line in lines if "daemon.started" in line)
+        deadline = time.monotonic() + 20
+        for state in (1, 0):
+            while True:
+                with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
+                    if series(answer.read().decode(), "gpu_up", "gpu").get(("1",)) == state:
+                        break
+                assert time.monotonic() < deadline, f"waited for a GPU whose gpu_up is {state}"
+                time.sleep(0.05)
+            node.fail("*", 15, gpu=node.gpus[1].uuid)  # a fault, which is told to nobody
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+    finally:
+        process.kill()
+        process.wait(10)
+
+
+def test_a_path_of_any_bytes_is_served(node: FakeNode, start_daemon: StartDaemon, tmp_path: Path) -> None:
+    """A file name need not be text; the document that tells of it is."""
+    daemon = start_daemon(f"--names.file={tmp_path}/{os.fsdecode(bytes([0xFF]))}.yaml")
+    snapshot = daemon.until(lambda s: s if s["faults"] else None, "the fault of the missing file")
+    assert r"\udcff.yaml" in snapshot["faults"][0]["message"]
 
 
 def test_it_is_healthy_while_rounds_fail(node: FakeNode, start_daemon: StartDaemon) -> None:

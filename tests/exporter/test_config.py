@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.config import Arguments, Config, ConfigError, load, parse_arguments
+from exporter.config import Arguments, Config, ConfigError, catalogue_of, load, parse_arguments
 from exporter.config.loading import combine
 from exporter.config.schema import LIVE, settings
 from exporter.config.values import Duration, ListenAddress
+from exporter.limits import DeclaredPod, LeafDevice, resolve
+from exporter.model import DeviceKey, GpuUuid
 
 
 def of_file(text: str | bytes, *argv: str, **environ: str) -> Config:
@@ -39,6 +41,11 @@ def test_an_empty_file_means_the_defaults(text: str) -> None:
         "names.source": "auto",
         "names.kubeconfig": None,
         "names.file": None,
+        "limits.systems": "auto",
+        "limits.fair_share": False,
+        "limits.mps_scope": "report",
+        "limits.first_seen_file": None,
+        "limits.rows": [],
         "web.listen_address": ":9478",
         "web.config_file": None,
         "web.api": True,
@@ -109,8 +116,20 @@ def test_a_full_file_is_read() -> None:
         ("web: {listen_address: 9478}", 'web.listen_address: expected an address such as ":9478"'),
         ("web: {listen_address: ':99999'}", 'web.listen_address: expected an address such as ":9478"'),
         ("web: {listen_address: '::9478'}", 'web.listen_address: expected an address such as ":9478"'),
+        ("web: {listen_address: '[::1%lo]:9478'}", "(without a zone), got [::1%lo]:9478"),
         ("sampling: {intervall: 5s}", 'config.yaml: sampling.intervall: unknown key; did you mean "interval"?'),
         ("smapling: {interval: 5s}", 'config.yaml: smapling: unknown key; did you mean "sampling"?'),
+        ("limits: {systems: [hami, 7]}", "limits.systems: expected auto, or a list of systems of docs/systems.md"),
+        ("limits: {systems: [hamy]}", "config.yaml: limits.systems: no system is called hamy; see docs/systems.md"),
+        ("limits: {mps_scope: pod}", "config.yaml: limits.mps_scope: expected report or container, got pod"),
+        ("limits: {rows: [5]}", "config.yaml: limits.rows: Expected `object`, got `int` - at `$[0]`"),
+        ("limits: {rows: x}", "config.yaml: limits.rows: expected a list of systems with rows, got x"),
+        ("limits: {rows: [{title: x}]}", "config.yaml: limits.rows: Object missing required field `system`"),
+        ("limits: {rows: [{system: ours}]}", "config.yaml: limits.rows: $[0].title: a new system (ours) needs a title"),
+        (
+            "limits: {rows: [{system: kai, rows: [{mechanism: label, key: a, what: memory, unit: 0}]}]}",
+            "config.yaml: limits.rows: $[0].rows[0].unit: 0 is no unit of memory",
+        ),
         ("log: {colour: red}", "config.yaml: log.colour: unknown key; known here: format, level"),
         ("policy: {mode: enforce}", "config.yaml: policy: unknown key;"),
         ("log: {level: info}\nlog: {level: debug}", 'config.yaml:2:1: the key "log" twice'),
@@ -124,17 +143,53 @@ def test_a_full_file_is_read() -> None:
         ("log: {level: info", "config.yaml:1:"),
         ("a: 1\n---\nb: 2", "config.yaml:2:1: but found another document"),
         ("node: {name: !!python/object/apply:os.system [id]}", "could not determine a constructor"),
-        ("node: {name: 2025-13-45}", "config.yaml: not YAML: month must be in 1..12"),
+        ("node: {name: 2025-13-45}", "config.yaml:1:14: expected a value of the kind timestamp, got 2025-13-45"),
         ("node: {name: 2025-10-10}", "config.yaml: node.name: expected a node name, as text, got 2025-10-10"),
-        (b"node: {name: \x00}", "config.yaml: character 13 is not text (code 0)"),
+        (b"node: {name: \x00}", "config.yaml:1:14: a character that is not text (code 0)"),
         (b"node: {name: \xff}", "config.yaml: not UTF-8 text (byte 13)"),
-        ("[" * 5000, "config.yaml: nested too deeply"),
+        ("[" * 5000, "config.yaml:1:51: nested too deeply"),
+        ("node: &n {name: *n}", "config.yaml:1:7: an anchor (&) or alias (*), which is not taken here"),
+        ("node: {name: !!int ''}", "config.yaml:1:14: expected a value of the kind int"),
+        ("node: {name: !!bool x}", "config.yaml:1:14: expected a value of the kind bool, got x"),
+        (f"node: {{name: 0x{'F' * 5000}}}", "config.yaml:1:14: "),
         ('names: {file: "a\\0b"}', 'config.yaml: names.file: expected a path, got "a\0b"'),
     ],
 )
 def test_what_is_wrong_is_refused_with_the_place_and_the_remedy(text: str | bytes, message: str) -> None:
     """An error names the file, the path of the key, what was expected and what was found."""
     assert message in refusal(text)
+
+
+def test_limits_are_chosen() -> None:
+    """Systems by a list or by commas, `off` and `on` as YAML reads them, own rows on top of the package's catalogue."""
+    config = of_file("""
+        limits:
+          systems: [kai, ours]
+          fair_share: on
+          rows:
+            - system: ours
+              title: Ours
+              rows: [{mechanism: annotation, key: example.com/mib, what: memory, unit: 1Mi}]
+    """)
+    assert (config.limits.systems.names, config.limits.fair_share) == (frozenset({"kai", "ours"}), True)
+    assert of_file("limits: {fair_share: off}").limits == of_file("").limits
+    assert of_file("", "--limits.systems=nos, kai").limits.systems.names == frozenset({"nos", "kai"})
+    assert (of_file("").limits.systems.names, of_file("limits: {systems: []}").limits.systems.names) == (
+        None,
+        frozenset(),
+    )
+    (ours,) = [system for system in catalogue_of(config.limits) if system.name == "ours"]
+    assert [row.key for row in ours.rows] == ["example.com/mib"]
+
+
+def test_the_documented_rows_are_rows() -> None:
+    """The example of docs/configuration.md is taken as it stands there, and declares what it says."""
+    text = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
+    example = next(part for part in text.split("```yaml\n")[1:] if part.startswith("limits:")).split("```")[0]
+    annotated = DeclaredPod("u", "n", "p", annotations={"portal.example.com/gpu-mib": "512"})
+    one = LeafDevice(DeviceKey(GpuUuid("GPU-1")), 0, memory=2**33)
+    (limit,) = resolve(annotated, None, (one,), catalogue_of(of_file(example).limits)).limits
+    assert (limit.bytes, limit.scope, limit.system) == (512 * 2**20, "pod", "our-portal")
 
 
 def test_flags_win_over_the_environment_and_that_over_the_file() -> None:
@@ -147,18 +202,19 @@ def test_flags_win_over_the_environment_and_that_over_the_file() -> None:
 
 
 def test_every_key_has_a_flag_and_every_flag_a_key() -> None:
-    """What the file can say, the command line can say, and the other way round."""
+    """What the file can say, the command line can say, and the other way round; but for rows of the catalogue."""
     line = """
         --node-name a --node.kubelet-root /k --node.host-root /h --node.trust-pid-namespace
         --sampling.interval 10s --sampling.fast-interval 1s --devices nvml --names.file n.yaml --names.source file
-        --names.kubeconfig k.yaml
+        --names.kubeconfig k.yaml --limits.systems nos,kai --limits.fair-share --limits.mps-scope container
+        --limits.first-seen-file f.json
         --web.listen-address [::1]:80 --web.config.file w.yaml --no-web.api --log.level error --log.format json
     """
     arguments = parse_arguments(line.split(), {})
     config = settings(combine(arguments, b"", "host"))
     defaults = settings(combine(Arguments(), b"", "host"))
-    assert set(arguments.overrides) == set(config)
-    assert all(config[key] != defaults[key] for key in config)
+    assert set(arguments.overrides) == set(config) - {"limits.rows"}
+    assert all(config[key] != defaults[key] for key in arguments.overrides)
     assert config["names.file"] == Path("n.yaml")
     assert config["web.listen_address"] == "[::1]:80"
 
@@ -187,10 +243,15 @@ def test_wrong_usage_ends_with_exit_code_2(argv: list[str], capsys: pytest.Captu
 
 
 def test_a_file_that_cannot_be_read_is_said_so(tmp_path: Path) -> None:
-    """Missing, a folder, or far too large: one sentence each."""
-    missing, large = tmp_path / "missing.yaml", tmp_path / "large.yaml"
+    """Missing, a folder, a device, or far too large: one sentence each."""
+    missing, large, device = tmp_path / "missing.yaml", tmp_path / "large.yaml", Path("/dev/null")
     large.write_bytes(b"#" * (2 << 20))
-    for path, why in [(missing, "no such file"), (tmp_path, "is a directory"), (large, "larger than 1048576 bytes")]:
+    for path, why in [
+        (missing, "no such file"),
+        (tmp_path, "is a directory"),
+        (device, "not a regular file"),
+        (large, "larger than 1048576 bytes"),
+    ]:
         with pytest.raises(ConfigError, match=why):
             load(Arguments(config_file=path))
 
@@ -243,5 +304,5 @@ def test_the_default_of_the_fast_interval_follows_a_short_interval() -> None:
     """Who asks for rounds every 200 ms need not know the second key; who writes both is taken at his word."""
     short = combine(Arguments(overrides={"sampling.interval": "200ms"}), b"", "n")
     assert (short.sampling.interval, short.sampling.fast_interval) == (0.2, 0.2)
-    with pytest.raises(ConfigError, match="sampling.fast_interval"):
+    with pytest.raises(ConfigError, match=r"sampling\.fast_interval"):
         combine(Arguments(), b"sampling: {interval: 200ms, fast_interval: 1s}", "n")

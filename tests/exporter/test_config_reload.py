@@ -78,6 +78,18 @@ async def test_an_invalid_file_changes_nothing_and_its_repair_is_told(file: Path
     assert repaired.applied == ()
 
 
+@pytest.mark.parametrize("text", ["node: &n {name: *n}", "sampling: {interval: !!float ''}", "log: {level: !!bool x}"])
+async def test_what_the_yaml_library_stumbles_over_ends_no_watch(file: Path, text: str) -> None:
+    """Recursion, an IndexError, a KeyError: each is a refusal with its place, and the next text counts again."""
+    watched = Watched(file)
+    file.write_text(text)
+    change = await watched.next()
+    assert isinstance(change, ConfigError)
+    assert f"{file}:1:" in str(change)
+    file.write_text("sampling: {interval: 6s}")
+    assert (await reloaded(watched)).config.sampling.interval == 6.0
+
+
 async def test_a_missing_file_is_an_error_not_an_empty_one(file: Path) -> None:
     """Removing the file must not bring the defaults back."""
     watched = Watched(file)

@@ -1,14 +1,16 @@
 """The JSON document says what the snapshot says, in stable names, and nothing that it does not know."""
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
 
-from builders import GIB, allocation, device, gpu, leaf, memory, pod, snapshot, usage
+from builders import GIB, allocation, device, gpu, leaf, limit, memory, pod, snapshot, usage
 from exporter.document import document, render
 from exporter.latest import Tally
-from exporter.model import Health, Snapshot
+from exporter.model import Fault, Health, Snapshot
+from golden.everything import everything
 from serving.node import busy
 
 API_PAGE = Path(__file__).parents[2] / "docs" / "api.md"
@@ -38,6 +40,14 @@ def test_not_a_number_is_null() -> None:
     assert described(broken)["gpus"][0]["power_watts"] is None
 
 
+def test_bytes_that_are_no_text_are_escaped() -> None:
+    """A path or a cgroup name of any bytes can stand in a fault; the document stays JSON, and says which bytes."""
+    path = os.fsdecode(b"/tmp/\xff.yaml")
+    facts = snapshot(faults=[Fault("names", "names_unreadable", f"cannot read {path}", subject=path)])
+    (fault,) = described(facts)["faults"]
+    assert (fault["message"], fault["subject"]) == (r"cannot read /tmp/\udcff.yaml", r"/tmp/\udcff.yaml")
+
+
 def test_containers_carry_the_names_of_their_pods() -> None:
     """Who reads the document needs no second source to name a container."""
     who = pod("trainer-0", "team-a")
@@ -47,6 +57,36 @@ def test_containers_carry_the_names_of_their_pods() -> None:
     assert (container["pod_uid"], container["memory_used_bytes"]) == (who.uid, GIB)
     assert (container["processes"], container["pids"]) == (2, [7, 9])
     assert [each["uid"] for each in found["pods"]] == [who.uid]
+
+
+def test_limits_keep_their_scope() -> None:
+    """A container's limit stands beside what it uses; its pod's and its processes' are in the list of limits alone."""
+    own, pods, process, none = pod("own"), pod("pods"), pod("process"), pod("none")
+    facts = snapshot(
+        device(gpu(), attributed=0),
+        usages=[usage(each, leaf()) for each in (own, pods, process, none)],
+        pods=[own, pods, process, none],
+        limits=[
+            limit(own, leaf(), 8 * GIB, system="hami-nvidia", source="resource", enforced_by="hook"),
+            limit(pods, leaf(), 6 * GIB, scope="pod"),
+            limit(process, leaf(), 4 * GIB, scope="process", compute=0.5),
+            limit(none, leaf(), problems=("no quantity",)),
+        ],
+        memory_declared={leaf(): 14 * GIB},
+    )
+    found = described(facts)
+    beside = {each["pod"]: each["memory_limit_bytes"] for each in found["containers"]}
+    assert beside == {"own": 8 * GIB, "pods": None, "process": None, "none": None}
+    listed = {each["pod"]: (each["container"], each["scope"], each["memory_bytes"]) for each in found["limits"]}
+    assert listed == {
+        "own": ("main", "container", 8 * GIB),
+        "pods": ("", "pod", 6 * GIB),
+        "process": ("main", "process", 4 * GIB),
+        "none": ("main", "container", None),
+    }
+    first, *_, last = found["limits"]
+    assert (first["system"], first["declared_in"], first["enforced_by"]) == ("hami-nvidia", "resource", "hook")
+    assert (last["problems"], found["devices"][0]["memory_declared_bytes"]) == (["no quantity"], 14 * GIB)
 
 
 def test_pods_without_a_device_are_none_of_our_business() -> None:
@@ -84,8 +124,9 @@ def test_every_field_is_described() -> None:
     """docs/api.md names each field, and its example is a document of this version."""
     text = API_PAGE.read_text()
     found = document(busy(), Tally(), age=1.0, interval=5.0, program="x")
+    found["limits"] = document(everything(), Tally(), age=1.0, interval=5.0, program="x")["limits"]
     fields = set(found)
-    for listed in ("gpus", "devices", "containers", "allocations", "pods", "faults"):
+    for listed in ("gpus", "devices", "containers", "limits", "allocations", "pods", "faults"):
         fields |= {key for each in found[listed] for key in each}
     fields |= set(found["tally"])
     assert {field for field in fields if f"`{field}`" not in text} == set()

@@ -10,11 +10,15 @@ import pytest
 from exporter.devices import DeviceError, DevicesSample
 from exporter.joining import holders
 from exporter.latest import Latest
+from exporter.limiting import Limiting
+from exporter.limits.loading import builtin
 from exporter.model import (
     Allocation,
     Attribution,
     Container,
     ContainerId,
+    DeclaredContainer,
+    DeclaredPod,
     Device,
     DeviceAccount,
     DeviceKey,
@@ -166,7 +170,7 @@ async def test_nearly_full_shared_devices_are_looked_at_faster_and_exclusive_one
     world = node(4.9, held=int(9.5 * GIB))
     await run(world)
     assert [gpus for _, gpus in world.looks] == [frozenset({ONE})] * 9
-    assert [at for at, _ in world.looks] == [0.5 * i for i in range(1, 10)]
+    assert [at for at, _ in world.looks] == pytest.approx([0.5 * i for i in range(1, 10)], abs=0.01)
     assert len(world.asked) == 1, "nothing moved, so that no list was read"
 
 
@@ -400,6 +404,29 @@ async def test_the_counters_of_an_early_round_count_what_it_read() -> None:
     world.sample = dropping  # type: ignore[method-assign]
     sampler = sampler_of(world)
     assert [(await sampler.round(only)).utilization_dropped for only in (None, {ONE}, None)] == [2, 1, 2]
+
+
+async def test_limits_are_in_each_snapshot() -> None:
+    """What a pod declares is placed on the devices where it is found, in full rounds and in early ones."""
+    world = node(1.0, held=GIB)
+    limit = {"nvidia.com/container.main.gpu-memory.limit": "2Gi"}
+    declares = DeclaredPod(POD, "team", "train", annotations=limit, containers=(DeclaredContainer("main"),))
+    world.inventory_ = replace(world.inventory_, declared={POD: declares})
+    sampler = Sampler(
+        node="n1",
+        devices=world,
+        host=Host(),
+        inventory=world,
+        beat=Beat(),
+        clock=world.clock,
+        limiting=Limiting(builtin()),
+    )
+    for snapshot in [await sampler.round(), await sampler.round(only={ONE})]:
+        assert {(limit.container, limit.device.uuid, limit.memory) for limit in snapshot.limits} == {
+            ("main", ONE, 2 * GIB),
+            ("main", TWO, 2 * GIB),
+        }
+        assert snapshot.memory_declared == {DeviceKey(ONE): 2 * GIB, DeviceKey(TWO): 2 * GIB}
 
 
 def test_reserved_memory_counts_as_full() -> None:

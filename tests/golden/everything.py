@@ -2,10 +2,25 @@
 A node that has everything at once, made by hand: the source of the golden page.
 
 GPU 0 is time-sliced by two pods, one of which is being replaced; GPU 1 has MIG on; GPU 2 is shared through MPS and does
-not know the memory of one process; GPU 3 is counted by the driver and does not answer.
+not know the memory of one process; GPU 3 is counted by the driver and does not answer. Limits are of each scope.
 """
 
-from builders import GIB, MIB, allocation, device, fault, gpu, gpu_uuid, leaf, memory, pod, snapshot, subject, usage
+from builders import (
+    GIB,
+    MIB,
+    allocation,
+    device,
+    fault,
+    gpu,
+    gpu_uuid,
+    leaf,
+    limit,
+    memory,
+    pod,
+    snapshot,
+    subject,
+    usage,
+)
 from exporter.latest import Latest, Tally
 from exporter.metrics.exposition import Exposition
 from exporter.model import Attribution, GpuInstance, Health, Sharing, Snapshot, Utilization
@@ -83,6 +98,16 @@ def everything() -> Snapshot:
             allocation(ON_MIG, leaf(1, 0), resource="nvidia.com/mig-3g.40gb"),
             allocation(WAITING, leaf(3)),
         ),
+        limits=(
+            limit(OLD, leaf(0), 32 * GIB),
+            limit(NEW, leaf(0), 20 * GIB, compute=0.25),
+            limit(NEIGHBOUR, leaf(0), 24 * GIB, system="hami-nvidia", source="resource", enforced_by="hook"),
+            limit(ON_MIG, leaf(1, 0), 40 * GIB, system="nvidia-mig", source="resource", scope="instance"),
+            limit(SANDBOXED, leaf(1, 0), 6 * GIB, system="koordinator", scope="pod"),
+            limit(MPS_ONE, leaf(2), 4 * GIB, compute=0.5, system="nvidia-mps", scope="process", enforced_by="mps"),
+            limit(MPS_TWO, leaf(2), problems=("that is no quantity, says the test",)),
+        ),
+        memory_declared={leaf(0): 76 * GIB, leaf(1, 0): 46 * GIB},
         present={gpu_uuid(index): index for index in range(4)},
         processes={Attribution.CONTAINER: 9, Attribution.INHERITED: 1, Attribution.GHOST: 1, Attribution.HOST: 2},
         sources_up={"devices": True, "host": True, "names": False},

@@ -29,10 +29,10 @@ class _Bytes(CodecBase):  # type: ignore[misc]  # grpclib is not typed for us
 
     __content_subtype__ = "proto"
 
-    def encode(self, message: bytes, message_type: object) -> bytes:  # noqa: ARG002
+    def encode(self, message: bytes, message_type: object) -> bytes:
         return message
 
-    def decode(self, data: bytes, message_type: object) -> bytes:  # noqa: ARG002
+    def decode(self, data: bytes, message_type: object) -> bytes:
         return data
 
 

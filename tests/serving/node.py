@@ -76,6 +76,7 @@ def busy() -> Snapshot:
 async def serving(
     *snapshots: Snapshot,
     age: float = 0.0,
+    interval: float = INTERVAL,
     api: bool = True,
     config_file: Path | None = None,
     address: str = "127.0.0.1:0",
@@ -88,7 +89,7 @@ async def serving(
     answers = Answers(
         latest,
         Exposition(latest, node="gpu-node-1", version="1.2.3"),
-        interval=lambda: INTERVAL,
+        interval=lambda: interval,
         clock=clock,
         program=PROGRAM,
         started=clock.monotonic(),

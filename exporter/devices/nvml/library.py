@@ -92,7 +92,7 @@ class Library:
 
     def pci_bus_id(self, handle: Handle) -> str:
         """Give the PCI bus id of a GPU, as `00000000:3B:00.0`."""
-        return str(self._call("nvmlDeviceGetPciInfo", handle).busId)
+        return str(self._call("nvmlDeviceGetPciInfo", handle, take=lambda info: info.busId))
 
     def minor(self, handle: Handle) -> int:
         """Give the number in `/dev/nvidia<minor>`."""
@@ -212,10 +212,11 @@ class Library:
             self._room[function] = 2 * max(room, count.value)
         raise meaning(function, code)
 
-    def _call(self, function: str, *arguments: object) -> Any:
+    def _call(self, function: str, *arguments: object, take: Callable[[Any], Any] = lambda answer: answer) -> Any:
+        """Ask, and `take` what is wanted of the answer: pynvml decodes a text in a structure when it is touched."""
         self._beat(function)
         try:
-            return getattr(pynvml, function)(*arguments)
+            return take(getattr(pynvml, function)(*arguments))
         except pynvml.NVMLError as error:
             code = error.value
         except pynvml.NVMLLibraryMismatchError:  # is no NVMLError, but means the same as its FUNCTION_NOT_FOUND

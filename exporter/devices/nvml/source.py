@@ -33,8 +33,11 @@ from exporter.model import DeviceKey, Fault, GpuUuid, Memory
 DEADLINE = 5.0
 """Seconds for one driver call. A process list takes some 5 ms; the first initialisation may take seconds."""
 ACCESS_LOST_ROUNDS = 3
-_GOODBYE = 0.8
-"""Seconds for shutting down: a user of NVML that was killed has frozen a GPU's firmware (dcgm-exporter#84)."""
+_GOODBYE = 0.4
+"""
+Seconds for shutting down: a user of NVML that was killed has frozen a GPU's firmware (dcgm-exporter#84). The whole
+daemon has one.
+"""
 
 
 class NvmlSource:

@@ -7,6 +7,7 @@ driver, the kernel and Kubernetes would answer on the node that `table.py` descr
 The law: same time, same answers. Nothing is remembered, nothing is random, no other clock is read.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from exporter.devices import DevicesSample
@@ -17,6 +18,8 @@ from exporter.devices.simulated.table import GPUS
 from exporter.model import (
     Allocation,
     Container,
+    DeclaredContainer,
+    DeclaredPod,
     DeviceKey,
     Gpu,
     GpuUuid,
@@ -105,6 +108,7 @@ class SimulatedInventory:
             ),
             # The kubelet knows names, not UIDs: two generations of one name have one line.
             allocations=tuple(dict.fromkeys(allocation for pod in playing for allocation in _allocations(pod))),
+            declared={pod.uid: _declared(pod) for pod in playing},
             sharing={leaf: (row.sharing, row.replicas) for index, row in enumerate(GPUS) for leaf in _leaves(index)},
             known=True,
             live=True,
@@ -129,6 +133,23 @@ def _pod(pod: Playing, started_at: float) -> Pod:
         terminating=pod.terminating,
         config_hash=pod.config_hash,
     )
+
+
+def _declared(pod: Playing) -> DeclaredPod:
+    row = pod.row
+    containers = tuple(
+        DeclaredContainer(one.name, limits=_counted((_resource(device), one.replicas) for device in one.devices))
+        for one in row.containers
+    )
+    return DeclaredPod(pod.uid, row.namespace, pod.name, annotations=dict(row.annotations), containers=containers)
+
+
+def _counted(resources: Iterable[tuple[str, int]]) -> dict[str, str]:
+    """Sum up resources, as quantities."""
+    total: Counter[str] = Counter()
+    for resource, count in resources:
+        total[resource] += count
+    return {resource: str(count) for resource, count in total.items()}
 
 
 def _allocations(pod: Playing) -> Iterable[Allocation]:

@@ -67,6 +67,22 @@ async def test_a_gpu_may_be_lost_at_any_call(fake_node: FakeNode, nvml: Open, ca
     assert [(fault.reason, fault.subject) for fault in sample.faults] == [("gpu_lost", SECOND.uuid)]
 
 
+@pytest.mark.parametrize("text", [FIRST.name, FIRST.pci, FIRST.uuid], ids=["name", "bus id", "UUID"])
+async def test_a_gpu_whose_texts_are_garbage_leaves_the_others_working(
+    fake_node: FakeNode, nvml: Open, text: str
+) -> None:
+    """A failing VBIOS hands out bytes that are no UTF-8: a fault of this GPU, and the other is read as ever."""
+    fake_node.write([FIRST, replace(SECOND, name="healthy")])
+    state = fake_node.folder / "node"
+    state.write_bytes(state.read_bytes().replace(text.encode(), b"\xff\xfe"))
+
+    sample = await (await nvml()).sample()
+
+    assert [gpu.gpu.uuid for gpu in sample.samples] == [SECOND.uuid]
+    assert [(fault.reason, fault.incomplete) for fault in sample.faults] == [("driver_error", True)]
+    assert r"no text: b'\xff\xfe'" in sample.faults[0].message
+
+
 async def test_a_gpu_lost_from_the_start_is_told_by_its_index(fake_node: FakeNode, nvml: Open) -> None:
     """A GPU that never said its UUID cannot be present, but is not passed over in silence."""
     fake_node.write(TWO)

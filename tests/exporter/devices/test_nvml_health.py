@@ -99,7 +99,7 @@ def test_a_reason_that_a_gpu_cannot_tell_is_absent() -> None:
         def clock_limits(self, _handle: Handle) -> int:
             return 0x04
 
-        def _call(self, function: str, *_arguments: object) -> None:
+        def _call(self, function: str, *_arguments: object, **_take: object) -> None:
             raise UnsupportedError(function, 3, "Not Supported")
 
     health = read_health(TellsPowerOnly(lambda _call: None), Handle(object()), 0x04 | 0x20, Figures())

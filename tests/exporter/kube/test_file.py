@@ -1,12 +1,17 @@
 """Promises of exporter/kube/file.py: names from a file."""
 
 import json
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from exporter.kube import NoNames
-from exporter.kube.file import FileInventory
+from exporter.kube.file import MOST, FileInventory
+from exporter.model import Inventory
 
 ENTRY = {"namespace": "team", "pod": "train-0", "pod_uid": "u-1", "container": "main", "container_id": "a" * 64}
 
@@ -16,6 +21,14 @@ def write(file: Path, content: object) -> None:
     fresh = file.with_suffix(".new")
     fresh.write_text(content if isinstance(content, str) else json.dumps(content))
     fresh.replace(file)
+
+
+@contextmanager
+def restored(file: Path) -> Iterator[None]:
+    """Give the file its time stamp back."""
+    stat = file.stat()
+    yield
+    os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
 
 def test_each_entry_names_a_container(tmp_path: Path) -> None:
@@ -46,7 +59,13 @@ def test_a_change_is_seen_in_the_next_round(tmp_path: Path) -> None:
         ([{"namespace": "team"}], "pod"),
         ({"not": "a list"}, "array"),
         ([ENTRY | {"pod": 7}], "$[0].pod"),
-        ("[", "names"),
+        ("[", "names:1:2"),
+        ("- {namespace: 2025-13-45}", "names:1:15: expected a value of the kind timestamp"),
+        ("- {namespace: !!int 'x'}", "names:1:15"),
+        ("- {namespace: !!bool ''}", "names:1:15"),
+        ("- &a [*a]", "names:1:3: an anchor"),
+        ("[" * 200_000, "nested too deeply"),
+        ('- {namespace: "\\ud800"}', "names:1:"),
     ],
 )
 def test_a_broken_file_changes_nothing_and_is_told(tmp_path: Path, broken: object, expected: str) -> None:
@@ -63,6 +82,37 @@ def test_a_broken_file_changes_nothing_and_is_told(tmp_path: Path, broken: objec
     assert str(file) in fault.message and expected in fault.message
     write(file, [ENTRY])
     assert source.inventory().live, "mended"
+
+
+@pytest.mark.parametrize("inplace", ["pipe", "large"])
+def test_what_is_no_names_file_is_not_read(tmp_path: Path, inplace: str) -> None:
+    """A pipe would be waited for without end, a disk image read into memory: both are refused, the names stay."""
+    file = tmp_path / "names"
+    write(file, [ENTRY])
+    source = FileInventory(file)
+    source.inventory()
+    file.unlink()
+    if inplace == "pipe":
+        os.mkfifo(file)
+    else:
+        with file.open("wb") as sparse:
+            sparse.truncate(MOST + 1)
+    found: list[Inventory] = []
+    reader = threading.Thread(target=lambda: found.append(source.inventory()), daemon=True)
+    reader.start()
+    reader.join(10)
+    assert [(each.known, each.live, each.faults[0].reason) for each in found] == [(True, False, "names_unreadable")]
+
+
+def test_a_broken_file_is_read_once(tmp_path: Path) -> None:
+    """A broken file of some megabytes costs a second when it changes, and not in each round."""
+    file = tmp_path / "names"
+    write(file, "[[")
+    source = FileInventory(file)
+    first = source.inventory()
+    with restored(file):
+        file.write_text("[]")  # a good text under the same time stamp, size and inode: who read again would take it
+    assert source.inventory().faults == first.faults != ()
 
 
 def test_a_file_that_was_never_good_makes_rounds_incomplete(tmp_path: Path) -> None:

@@ -1,12 +1,14 @@
 """Which systems a node runs: by what it advertises and carries, and the operator's list beats it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from exporter.limits import DeclaredPod, LeafDevice, NodeFacts, Options, resolve
+from exporter.limits import DeclaredPod, Held, LeafDevice, NodeFacts, Options, resolve
 from exporter.limits.detection import detect
 from exporter.limits.loading import builtin
+from exporter.model import DeviceKey, Sharing
 
 GIB = 2**30
 ALWAYS = {"gpusteward", "undeclared"}
@@ -78,3 +80,20 @@ def test_a_pod_cannot_hide_a_system(pod: Pod, gpus: Gpus) -> None:
     node = NodeFacts({"aliyun.com/gpu-mem": "16", "aliyun.com/gpu-count": "1"})
     (limit,) = resolve(asked, node, gpus(16 * GIB), builtin()).limits
     assert (limit.bytes, limit.enforceable) == (4 * GIB, True)
+
+
+def test_gpus_of_one_node_may_be_shared_differently(pod: Pod, gpus: Gpus) -> None:
+    """A pod that the kubelet handed an exclusive GPU is no client of the MPS that shares the GPU beside it."""
+    whole, shared = (
+        replace(device, sharing=sharing)
+        for device, sharing in zip(gpus(GIB, GIB), (Sharing.EXCLUSIVE, Sharing.MPS), strict=True)
+    )
+    assert whole.key is not None and shared.key is not None
+    asks = pod({"nvidia.com/gpu": "1"})
+
+    def on(key: DeviceKey) -> set[str]:
+        held = replace(asks, held=(Held("main", "nvidia.com/gpu", key),))
+        return {found.system.name for found in detect(builtin(), pod=held, devices=(whole, shared))}
+
+    assert "nvidia-gpu" in on(whole.key) and "nvidia-mps" not in on(whole.key)
+    assert "nvidia-mps" in on(shared.key) and "nvidia-gpu" not in on(shared.key)

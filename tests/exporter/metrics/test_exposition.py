@@ -209,8 +209,10 @@ async def test_while_a_page_is_being_rendered_the_one_before_is_served() -> None
     await publish(latest, one_gpu())
     exposing = exposition(latest)
     exposing.page(now=4990, interval=5)
+    await exposing.prepare(now=5000, interval=5)
     before = exposing.page(now=5000, interval=5)
     await publish(latest, one_gpu(round=2, monotonic=5005, queue="new"))
+    assert exposing.page(now=5005, interval=5) is before, "in the moment before its turn comes"
     rendering = asyncio.ensure_future(exposing.prepare(now=5005, interval=5))
     await asyncio.sleep(0)
     assert not rendering.done()

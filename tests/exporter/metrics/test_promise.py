@@ -47,6 +47,11 @@ PROMISED: dict[str, tuple[str, set[str]]] = {
     "container_decoder_utilization_ratio": ("gauge", CONTAINER),
     "container_processes": ("gauge", CONTAINER),
     "container_allocated_replicas": ("gauge", CONTAINER | {"resource"}),
+    "container_memory_limit_bytes": ("gauge", CONTAINER),
+    "pod_memory_limit_bytes": ("gauge", {"namespace", "pod", *LEAF}),
+    "container_limit_info": ("info", CONTAINER | {"system", "source", "scope", "enforced_by"}),
+    "container_compute_limit_ratio": ("gauge", CONTAINER),
+    "device_memory_declared_bytes": ("gauge", LEAF),
     "pod_info": ("info", {"namespace", "pod", "pod_uid", "workload_kind", "workload", "queue", "priority_class"}),
     "build_info": ("info", {"version"}),
     "source_up": ("gauge", {"source"}),
@@ -58,7 +63,7 @@ PROMISED: dict[str, tuple[str, set[str]]] = {
     "processes": ("gauge", {"attribution"}),
     "pid_domain_proven": ("gauge", set()),
 }
-"""What can be known without limits, policy and XID events; the parts that add those add their names here."""
+"""What can be known without claims, policy and XID events; the parts that add those add their names here."""
 
 
 def families() -> dict[str, Family]:

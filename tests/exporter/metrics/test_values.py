@@ -10,6 +10,7 @@ from builders import (
     gpu,
     gpu_uuid,
     leaf,
+    limit,
     memory,
     pod,
     snapshot,
@@ -215,3 +216,42 @@ def test_the_daemon_counts_its_rounds() -> None:
     assert list(buckets.values()) == [0, 2, 2, 2, 2, 3, 3, 3, 3, 3, 4]
     assert series(text, "round_duration_seconds_count") == {(): 4}
     assert series(text, "round_duration_seconds_sum")[()] == pytest.approx(60.034)
+
+
+def test_limits_keep_their_scope() -> None:
+    """A pod's limit is no container's, and a process's (MPS) is in no byte series; which one it is stands beside."""
+    own, whole, client = pod("own"), pod("whole"), pod("client")
+    text = page(
+        snapshot(
+            ONE_GPU,
+            pods=[own, whole, client],
+            limits=[
+                limit(own, leaf(), 8 * GIB),
+                limit(own, leaf(), 4 * GIB, scope="process", system="nvidia-mps", compute=0.5),
+                limit(whole, leaf(), 6 * GIB, scope="pod"),
+                limit(client, leaf(), 4 * GIB, scope="process", system="nvidia-mps", enforced_by="mps"),
+            ],
+        )
+    )
+    assert series(text, "container_memory_limit_bytes", "pod", "container") == {("own", "main"): 8 * GIB}
+    assert series(text, "pod_memory_limit_bytes", "pod", "container") == {("whole", ""): 6 * GIB}
+    assert series(text, "container_compute_limit_ratio", "pod") == {("own",): 0.5}
+    assert set(series(text, "container_limit_info", "pod", "container", "system", "scope")) == {
+        ("own", "main", "gpusteward", "container"),
+        ("own", "main", "nvidia-mps", "process"),
+        ("whole", "", "gpusteward", "pod"),
+        ("client", "main", "nvidia-mps", "process"),
+    }
+    assert series(text, "device_memory_declared_bytes") == {}
+
+
+def test_limits_of_one_name_are_summed_and_one_unknown_makes_the_sum_unknown() -> None:
+    """While the old pod ends, its limit counts beside the new one's, as what both use does."""
+    old, new = pod(uid="old", terminating=True), pod(uid="new")
+    both = [limit(old, leaf(), 2 * GIB, compute=0.25), limit(new, leaf(), 3 * GIB, compute=0.5)]
+    text = page(snapshot(ONE_GPU, pods=[old, new], limits=both))
+    assert series(text, "container_memory_limit_bytes") == {(): 5 * GIB}
+    assert series(text, "container_compute_limit_ratio") == {(): 0.75}
+    assert series(text, "container_limit_info") == {(): 1}
+    text = page(snapshot(ONE_GPU, pods=[old, new], limits=[both[0], limit(new, leaf())]))
+    assert series(text, "container_memory_limit_bytes") == series(text, "container_compute_limit_ratio") == {}

@@ -1,0 +1,31 @@
+"""
+The catalogue of limits as the operator wants it: the package's, and his own rows on top.
+
+What comes in: the section `limits`. What goes out: the catalogue, or `ConfigError` with the place.
+"""
+
+import msgspec
+
+from exporter.config.reading import ConfigError
+from exporter.config.schema import Limits
+from exporter.limits.loading import CatalogueError, SystemEntry, with_own
+from exporter.limits.rows import Catalogue
+
+
+def catalogue_of(limits: Limits, source: str = "configuration", systems: str = "") -> Catalogue:
+    """
+    Put the operator's rows on top of the package's. Raises ConfigError, also for systems that nobody knows.
+
+    `source` has the rows; `systems` says where the systems were chosen, when that was elsewhere.
+    """
+    try:
+        found = with_own(msgspec.convert(limits.rows, list[SystemEntry]), "limits.rows")
+    except CatalogueError as error:
+        raise ConfigError(f"{source}: {error}") from error
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{source}: limits.rows: {error}") from error
+    if unknown := sorted((limits.systems.names or frozenset()) - {system.name for system in found}):
+        raise ConfigError(
+            f"{systems or f'{source}: limits.systems'}: no system is called {unknown[0]}; see docs/systems.md"
+        )
+    return found

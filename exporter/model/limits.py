@@ -1,0 +1,34 @@
+"""What was declared, in bytes: the limits of one round, of whoever is on a leaf device."""
+
+from dataclasses import dataclass
+
+from exporter.model.identity import DeviceKey, PodUid
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredLimit:
+    """
+    What one subject may hold of one leaf device, as declared.
+
+    Attributes:
+        container: empty for what the whole pod declared.
+        claim: `namespace/name` of the claim whose limit this is; empty otherwise.
+        memory: bytes; None where it is not declared, or not validly (`problems` say why).
+        compute: declared share of one device, 0 to 1; never enforced.
+        scope: what shares the amount: process, container, instance, pod or claim.
+        report_only: why it must not be enforced; empty when it may be.
+
+    """
+
+    pod_uid: PodUid
+    container: str
+    device: DeviceKey
+    memory: int | None
+    system: str
+    source: str
+    scope: str
+    enforced_by: str
+    claim: str = ""
+    compute: float | None = None
+    problems: tuple[str, ...] = ()
+    report_only: tuple[str, ...] = ()

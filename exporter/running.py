@@ -1,0 +1,54 @@
+"""
+From a command line to an exit code, by way of the daemon.
+
+What comes in: arguments and environment. What goes out: 0 ended by a signal, 1 the node cannot do what was asked, 2
+wrong usage or config. What is wrong is said in a sentence for people, without a traceback.
+"""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Coroutine, Mapping, Sequence
+
+from exporter import logs
+from exporter.config import ConfigError, load, parse_arguments
+from exporter.daemon import VERSION, observe
+from exporter.devices import DeviceError
+from exporter.latest import Latest
+from exporter.web_server import WebError
+
+PROGRAM = "gpusteward-exporter"
+
+
+def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Run the daemon; return the exit code."""
+    arguments = parse_arguments(argv, environ, program=PROGRAM, version=VERSION)
+    code = 0
+    try:
+        config = load(arguments)
+        logs.configure(config.log.level, config.log.format)
+        asyncio.run(until_signalled(observe(arguments, config, Latest(), program=PROGRAM)))
+    except* ConfigError as errors:
+        code = refuse(PROGRAM, errors, 2)
+    except* (DeviceError, WebError) as errors:
+        code = refuse(PROGRAM, errors, 1)
+    return code
+
+
+async def until_signalled(work: Coroutine[None, None, None]) -> None:
+    """Do `work` until SIGTERM or SIGINT; then cancel it, and wait until it has cleaned up."""
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(work, name="daemon")
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+def refuse(program: str, errors: BaseExceptionGroup[Exception], code: int) -> int:
+    """Say what is wrong, and return `code`."""
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    logs.write(f"{program}: {error}")
+    return code

@@ -1,0 +1,264 @@
+"""`gpusteward explain -f` as an operator meets it: pods of many systems, pipes, and files that are something else."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.daemon
+
+COMMAND = Path(sys.executable).with_name("gpusteward")
+FIXTURES = Path(__file__).parents[1] / "exporter" / "fixtures" / "limits"
+MIB, GIB = 2**20, 2**30
+PROMISED = {
+    "container",
+    "device",
+    "limit_bytes",
+    "system",
+    "source",
+    "scope",
+    "enforced_by",
+    "candidates",
+    "problems",
+}
+ALWAYS = "detect: {always: true}"
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: shared, namespace: team-a}
+spec: {containers: [{name: main, resources: {limits: {aliyun.com/gpu-mem: 300}}}]}
+"""
+NODE = """\
+apiVersion: v1
+kind: Node
+metadata: {name: node-a}
+status: {capacity: {aliyun.com/gpu-mem: "15109", aliyun.com/gpu-count: "1"}}
+"""
+
+
+def explain(*words: str, given: bytes = b"") -> subprocess.CompletedProcess[str]:
+    """Run `gpusteward explain` to its end."""
+    ended = subprocess.run([str(COMMAND), "explain", *words], input=given, capture_output=True, timeout=60, check=False)
+    return subprocess.CompletedProcess(ended.args, ended.returncode, ended.stdout.decode(), ended.stderr.decode())
+
+
+def shell(line: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of a shell, in which `gpusteward` is the program."""
+    line = line.replace("gpusteward", shlex.quote(str(COMMAND)))
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", line],
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def refused(ended: subprocess.CompletedProcess[str]) -> str:
+    """Check that this ended as wrong usage does, in one line; return the line."""
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("gpusteward explain: ")
+    assert ended.stderr.count("\n") == 1
+    return ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("system", "expected"),
+    [
+        ("hami-nvidia", ("first", "GPU-0fc3eda5-e98b-a25b-5b0d-cf5c855d1448", 3000 * MIB, "container", "hook")),
+        ("gpushare", (None, "index 0", 5 * GIB, "pod", "none")),
+        ("koordinator", (None, "minor 1", 8 * GIB, "pod", "none")),
+        ("nvidia-mps", ("main", None, 3840 * MIB, "process", "mps")),
+        ("nvidia-dra", (None, "GPU-00000000-1111-2222-3333-444444444444", 10 * GIB, "claim", "none")),
+        ("kai", ("gpu-workload", None, 4 * GIB, "container", "none")),
+        ("vgpu-manager", ("main", "GPU-00000000-1111-2222-3333-444444444444", GIB, "container", "hook")),
+    ],
+)
+def test_each_systems_pods_have_their_limit(
+    system: str, expected: tuple[str | None, str | None, int, str, str]
+) -> None:
+    """The JSON of a real pod parses back to the promised keys, and its first limit is what the system gives."""
+    ended = explain("-f", str(FIXTURES / f"{system}.yaml"), "--json")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    entries = json.loads(ended.stdout)
+    assert all(set(entry) == PROMISED for entry in entries)
+    first = entries[0]
+    keys = ("container", "device", "limit_bytes", "scope", "enforced_by")
+    assert tuple(first[key] for key in keys) == expected
+    assert any(candidate["taken"] and candidate["bytes"] == first["limit_bytes"] for candidate in first["candidates"])
+    assert all(candidate["why"] for candidate in first["candidates"])
+
+
+def test_every_fixture_is_text_for_people() -> None:
+    """Whatever the system: each pod is named, and each of its candidates says row, raw text, trust and reason."""
+    for file in sorted(FIXTURES.glob("*.yaml")):
+        text, data = explain("-f", str(file)), explain("-f", str(file), "--json")
+        assert (text.returncode, text.stderr, data.returncode) == (0, "", 0), file.name
+        assert text.stdout.startswith("pod "), file.name
+        for candidate in (each for entry in json.loads(data.stdout) for each in entry["candidates"]):
+            assert f"{candidate['row']} = {candidate['text']!r}: " in text.stdout
+            assert f"(trust {candidate['trust']}): {candidate['why']}\n" in text.stdout
+
+
+def test_a_pipe_and_a_node(tmp_path: Path) -> None:
+    """Either file can come through a pipe; the node decides whether gpushare counts GiB or MiB."""
+    pod, node = tmp_path / "pod.yaml", tmp_path / "node.yaml"
+    pod.write_text(POD)
+    node.write_text(NODE)
+    for line in (
+        f"cat {pod} | gpusteward explain -f - --node {node} --json",
+        f"cat {node} | gpusteward explain -f {pod} --node - --json",
+        f"(cat {pod}; echo ---; cat {node}) | gpusteward explain -f - --json",
+    ):
+        ended = shell(line)
+        (entry,) = json.loads(ended.stdout)
+        assert (ended.returncode, entry["container"], entry["limit_bytes"]) == (0, None, 300 * MIB), line
+    without = explain("-f", str(pod))
+    assert "300 GiB" in without.stdout
+    assert "no node was shown" in without.stdout
+
+
+def test_a_list_as_kubectl_prints_it() -> None:
+    """Several pods in a List are explained one after the other."""
+    pods = [
+        {
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "team-a"},
+            "spec": {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpumem": amount}}}]},
+        }
+        for name, amount in (("a", "1024"), ("b", "2048"))
+    ]
+    content = json.dumps({"kind": "List", "apiVersion": "v1", "items": pods}).encode()
+    text, data = explain("-f", "-", given=content), explain("-f", "-", "--json", given=content)
+    assert [line for line in text.stdout.splitlines() if line.startswith("pod ")] == ["pod team-a/a", "pod team-a/b"]
+    assert [entry["limit_bytes"] for entry in json.loads(data.stdout)] == [GIB, 2 * GIB]
+
+
+def test_a_claim_that_is_missing_is_named() -> None:
+    """A pod whose claim was not shown may have a limit all the same, and the text says which claim to add."""
+    pod = b"{kind: Pod, metadata: {name: p}, spec: {resourceClaims: [{name: g, resourceClaimName: mine}]}}"
+    assert "claim default/mine was not shown" in explain("-f", "-", given=pod).stdout
+
+
+def test_the_operators_own_rows_and_choices(tmp_path: Path) -> None:
+    """The daemon's config counts here as it does there: own rows, and whose the limit of an MPS process is."""
+    config, pod = tmp_path / "config.yaml", tmp_path / "pod.yaml"
+    row = "{mechanism: annotation, key: acme.example/gpu-gib, what: memory, unit: 1Gi, scope: pod}"
+    config.write_text(
+        f"limits: {{mps_scope: container, rows: [{{system: acme, title: Acme, rows: [{row}], {ALWAYS}}}]}}"
+    )
+    pod.write_text("{kind: Pod, metadata: {name: p, annotations: {acme.example/gpu-gib: '3'}}}")
+    (own,) = json.loads(explain("-f", str(pod), "--config", str(config), "--json").stdout)
+    assert (own["system"], own["container"], own["limit_bytes"]) == ("acme", None, 3 * GIB)
+    assert json.loads(explain("-f", str(pod), "--json").stdout) == []
+    mps = json.loads(explain("-f", str(FIXTURES / "nvidia-mps.yaml"), "--config", str(config), "--json").stdout)
+    assert (mps[0]["scope"], mps[0]["limit_bytes"]) == ("container", 3840 * MIB)
+    config.write_text("limits: {row: []}")
+    assert "config.yaml: " in refused(explain("-f", str(pod), "--config", str(config)))
+
+
+def test_a_reader_that_stops_early(tmp_path: Path) -> None:
+    """`| head` closes the pipe before a long answer is out: no word on standard error, and no failure."""
+    pods = tmp_path / "pods.yaml"
+    pods.write_text("---\n".join([POD] * 1000))
+    ended = shell(f"gpusteward explain -f {pods} | head -1")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "pod team-a/shared\n", "")
+
+
+def test_a_reader_that_is_gone() -> None:
+    """A pipe that nobody reads any more (whatever fits into pipes here) is no failure either."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as gone:
+        ended = subprocess.run(
+            [str(COMMAND), "explain", "-f", str(FIXTURES / "kai.yaml")],
+            stdout=gone,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+def test_a_disk_that_is_full() -> None:
+    """What could not be written was not explained: exit code 1, and why."""
+    ended = shell(f"gpusteward explain -f {FIXTURES / 'kai.yaml'} > /dev/full")
+    assert ended.returncode == 1
+    assert "standard output: cannot be written: No space left on device" in ended.stderr
+
+
+def test_neither_pod_nor_file() -> None:
+    """Without a file it is wrong usage; so is one standard input for two files."""
+    nothing = explain()
+    assert nothing.returncode == 2
+    assert "required: -f" in nothing.stderr
+    assert "only one of them can be standard input" in refused(explain("-f", "-", "--node", "-", given=POD.encode()))
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "expected a Pod as kubectl get -o yaml prints it, found nothing"),
+        (b"kind: Deployment\n", "expected a Pod as kubectl get -o yaml prints it, found Deployment"),
+        (b"hello\n", "expected an object with a kind, found hello"),
+        (b"kind: Pod\nspec: [\n", "standard input:3:1: neither YAML nor JSON"),
+        (b"kind: Pod\n\tspec: {}\n", "standard input:2:1: "),
+        (b'{"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": 3}}', "Pod p: Expected `array | null`"),
+        (b"a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n", "standard input:1:4: "),
+        (b"kind: Pod\nx: !!bool q\n", "standard input:2:4: "),
+        (b'{"a":' * 100_000, "nested too deeply"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"kind": "Pod", "x": ' + b"9" * 5000 + b"}", "digits"),
+        ("kind: Pod".encode("utf-16"), "expected UTF-8 text"),
+        (b"x" * (17 << 20), "larger than 16777216 bytes"),
+        (b"\x1b[31m", "standard input"),
+        (f"{POD}---\n{NODE}---\n{NODE}".encode(), "expected one Node, found 2"),
+    ],
+    ids=lambda value: repr(value[:24]) if isinstance(value, bytes) else "",
+)
+def test_what_is_no_pod_is_refused(content: bytes, told: str) -> None:
+    """One line names the file, the place where there is one, and what was expected; exit code 2, no traceback."""
+    line = refused(explain("-f", "-", given=content))
+    assert told in line
+    assert "standard input" in line
+    assert "\x1b" not in line
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    """A pipe nobody writes to, a directory, a device and a name that leads nowhere end at once, and are named."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path, why in (
+        (pipe, "not a regular file"),
+        (tmp_path, "is a directory"),
+        (Path("/dev/zero"), "not a regular file"),
+        (tmp_path / "nowhere", "no such file or directory"),
+    ):
+        assert f"{path}: cannot be read: {why}" in refused(explain("-f", str(path)))
+        assert f"{path}: cannot be read: {why}" in refused(explain("-f", "-", "--node", str(path), given=POD.encode()))
+
+
+def test_ten_megabytes_are_read(tmp_path: Path) -> None:
+    """A large cluster's pods are taken, all of them."""
+    pod = json.loads(json.dumps({"kind": "Pod", "metadata": {"name": "p", "annotations": {"x": "y" * 10_000}}}))
+    pods = tmp_path / "pods.json"
+    pods.write_text(json.dumps({"kind": "List", "items": [pod] * 1000}))
+    assert pods.stat().st_size > 10_000_000
+    assert explain("-f", str(pods)).stdout.count("pod default/p\n") == 1000
+
+
+def test_the_terminal_is_left_alone() -> None:
+    """Names that are escape sequences, or no characters at all, are written out; any character set will do."""
+    pod = b'{"kind": "Pod", "metadata": {"name": "\\u001b[31m\\ud800\\u00e9"}}'
+    ended = explain("-f", "-", given=pod)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith("pod default/\\x1b[31m\\ud800\u00e9\n")
+    narrow = shell(f"echo {shlex.quote(pod.decode())} | gpusteward explain -f -", PYTHONIOENCODING="ascii")
+    assert (narrow.returncode, narrow.stdout.splitlines()[0]) == (0, "pod default/\\x1b[31m\\ud800\\xe9")
