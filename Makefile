@@ -25,7 +25,7 @@ check: $(VENV)/.dev  ## lint, types, import contracts, unit tests: under a minut
 
 test: check  ## install what the tests need (asks first on a machine of your own), then run all of them on real parts
 	PYTHONPATH=tests $(BIN)/python -m cluster.install
-	PYTHONPATH=tests $(BIN)/python -m cluster.build
+	PYTHONPATH=tests $(BIN)/python -m cluster.build || [ "$${CI:-}" != true ]  # without Go its tests are skipped, loudly
 	$(BIN)/pytest -m "not ($(FAST))" --durations=15
 
 cluster: $(VENV)/.dev  ## leave a real Kubernetes with fake GPUs running, and print its kubeconfig

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cluster.requirements import NEEDS, PROMETHEUS, lacking
+from cluster.requirements import BROWSER, NEEDS, PROMETHEUS, lacking
 
 POLICY = Path("/usr/sbin/policy-rc.d")  # asked by Debian's packages whether they may start a service (invoke-rc.d(8))
 CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
@@ -20,25 +20,25 @@ CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
 
 def packages() -> list[str]:
     """Debian's packages whose programs are missing here."""
-    return sorted({need.package for need in lacking(*NEEDS, *PROMETHEUS)})
+    return sorted({need.package for need in lacking(*NEEDS, *PROMETHEUS, *BROWSER)})
 
 
 def main() -> int:
-    """Install; the exit status."""
+    """Install; the exit status. Who says no gets 0: his tests will be skipped, and say so."""
     wanted = packages()
     if not wanted:
         print("all packages that the tests need are installed")
         return 0
     if shutil.which("apt-get") is None:
         print(f"no apt-get here; the tests need what is in Debian's {', '.join(wanted)}", file=sys.stderr)
-        return 1
+        return int(os.environ.get("CI") == "true")
     command = ["apt-get", "install", "--yes", "--no-install-recommends", *wanted]
     if os.geteuid() != 0:
         command = ["sudo", *command]
     print(" ".join(command))
     if not _may_proceed():
         print("not installed; the tests that need them will be skipped", file=sys.stderr)
-        return 1
+        return 0
     return _install(command)
 
 

@@ -44,6 +44,7 @@ PROMETHEUS = (
     Need("promtool", "prometheus"),
     Need("prometheus-alertmanager", "prometheus-alertmanager"),
 )
+BROWSER = (Need("chromium", "chromium"),)
 
 
 def missing(*, node: bool) -> list[str]:

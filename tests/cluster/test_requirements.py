@@ -105,7 +105,7 @@ def test_packages_are_not_installed_without_a_yes(bare_path: Path, monkeypatch: 
     notes = installing(bare_path, monkeypatch)
     with Path(os.devnull).open() as nobody:
         monkeypatch.setattr(sys, "stdin", nobody)
-        assert install.main() == 1
+        assert install.main() == 0, "the tests go on, and skip what they cannot do"
     assert not notes.exists()
 
 
@@ -116,7 +116,7 @@ def test_ci_installs_what_is_missing_and_starts_no_service(bare_path: Path, monk
     assert install.main() == 0
     policy, update, command, taken_back = notes.read_text().splitlines()
     assert (policy, update, taken_back) == ("policy", "apt-get update --quiet", "no policy")
-    assert {"etcd-server", "containerd", "runc", "iproute2", "prometheus"} <= set(command.split())
+    assert {"etcd-server", "containerd", "runc", "iproute2", "prometheus", "chromium"} <= set(command.split())
 
 
 def test_nothing_is_installed_where_nothing_is_missing(
@@ -127,6 +127,7 @@ def test_nothing_is_installed_where_nothing_is_missing(
     monkeypatch.setenv("CI", "true")
     monkeypatch.setattr(install, "NEEDS", ())
     monkeypatch.setattr(install, "PROMETHEUS", ())
+    monkeypatch.setattr(install, "BROWSER", ())
     assert install.main() == 0
     assert "all packages" in capsys.readouterr().out
     assert not notes.exists()

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import hashlib
 import html
+import os
 import re
 import shutil
 from pathlib import Path
@@ -66,7 +67,11 @@ async def drawn(folder: Path, *snapshots: Snapshot, age: float = 0.0) -> tuple[s
 
 async def browsed(folder: Path, url: str) -> tuple[str, str]:
     browser = shutil.which("chromium")
-    assert browser is not None, "install Debian's package chromium"
+    if browser is None:
+        why = "chromium is missing (Debian's package chromium)"
+        if os.environ.get("CI") == "true":
+            pytest.fail(why, pytrace=False)
+        pytest.skip(why)
     async with asyncio.timeout(60):
         process = await asyncio.create_subprocess_exec(
             browser,
