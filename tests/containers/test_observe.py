@@ -212,6 +212,19 @@ def test_a_fork_whose_parent_was_seen_is_inherited_and_never_a_process(stage: St
     assert all(closes(snapshot))
 
 
+def test_a_process_whose_first_thread_ended_still_holds_its_memory(stage: Stage) -> None:
+    """A zombie leader with living threads is a living process: its bytes are its container's, and it is counted."""
+    pod = stage.pod(container("main", stage.node))
+    speaks_as = f"threads-{uuid.uuid4().hex[:6]}"
+    pid = pod.containers["main"].spawn("/bin/workload", "--name", speaks_as, "alloc 0 2GiB", "zombie")
+    stage.node.workload(speaks_as).ready()
+    assert Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    daemon = stage.daemon()
+    snapshot = daemon.until(lambda s: s if list(held(s).values()) == [2 * GiB] else None, "the zombie's memory")
+    assert snapshot["containers"][0]["pids"] == [pid]
+    assert snapshot["processes"]["ghost"] == snapshot["processes"]["inherited"] == 0
+
+
 def test_memory_that_nothing_explains_is_a_ghost(stage: Stage) -> None:
     """A number that was dead before the daemon came is nobody's, and the accounts still close."""
     pod = stage.pod(container("main", stage.node))
