@@ -97,6 +97,11 @@ class Node:
         """What is /var/lib/kubelet to the node."""
         return self.folder / "kubelet"
 
+    @property
+    def static_pods(self) -> Path:
+        """A manifest that is put here runs as a static pod."""
+        return self.folder / "static-pods"
+
     def start(self) -> None:
         """Start all, and return when the node is Ready. Raises StartError, BuildError."""
         self._add_interface()
@@ -172,6 +177,7 @@ class Node:
     def _start_containerd(self, inside: Sequence[str]) -> None:
         cni = self.folder / "cni"
         cni.mkdir()
+        self.static_pods.mkdir()
         ipam = {
             "type": "host-local",
             "subnet": self.network.pods,
@@ -222,6 +228,8 @@ class Node:
                     "failSwapOn": False,
                     "makeIPTablesUtilChains": False,
                     "volumePluginDir": str(self.folder / "volume-plugins"),
+                    "staticPodPath": str(self.static_pods),
+                    "fileCheckFrequency": "1s",
                     # A developer's full disk is no reason to evict: evictions here are the tests' own.
                     "evictionHard": {"memory.available": "1Mi", "nodefs.available": "1Mi", "imagefs.available": "1Mi"},
                     "imageGCHighThresholdPercent": 100,

@@ -412,3 +412,72 @@ async def test_slices_are_read_with_the_shipped_rights(stage: Stage) -> None:
         assert ("list", "resourceslices") in stage.asked()
     finally:
         await stage.api.delete(f"{slices}/gpus")
+
+
+async def test_sidecars_and_ephemeral_containers_are_named(stage: Stage, namespace: str) -> None:
+    """A restartable init container and a container that a person added to a running pod have bytes of their own."""
+    made = spec("alloc visible 1GiB")
+    main = made["containers"][0]
+    main["env"] = [{"name": "WORKLOAD_NAME", "value": f"{namespace}-main"}]
+    device = {"name": "NVIDIA_VISIBLE_DEVICES", "value": GPUS[0].uuid}
+    mount = {"name": "state", "mountPath": "/run/fake-nvml"}
+    made["volumes"] = [{"name": "state", "hostPath": {"path": str(stage.bed.driver.folder)}}]
+
+    def more(name: str, size: str) -> Object:
+        return {
+            "name": name,
+            "image": main["image"],
+            "command": ["/bin/workload", f"alloc visible {size}"],
+            "env": [{"name": "WORKLOAD_NAME", "value": f"{namespace}-{name}"}, device],
+            "volumeMounts": [mount],
+        }
+
+    made["initContainers"] = [more("proxy", "2GiB") | {"restartPolicy": "Always"}]
+    await stage.api.create(f"/api/v1/namespaces/{namespace}/pods", pod("train", made))
+    await stage.api.ready_pod(namespace, "train")
+    with stage.daemon() as daemon:
+        patch = {"spec": {"ephemeralContainers": [more("debugger", "512MiB")]}}
+        path = f"/api/v1/namespaces/{namespace}/pods/train/ephemeralcontainers"
+        await stage.api.patch(path, patch, kind="strategic")
+        wanted = {"main": GiB, "proxy": 2 * GiB, "debugger": 512 * MiB}
+
+        def by_container(snapshot: dict[str, Any]) -> dict[str, int]:
+            return {c["container"]: c["memory_used_bytes"] for c in snapshot["containers"] if c["memory_used_bytes"]}
+
+        snapshot = daemon.until(lambda s: s if by_container(s) == wanted else None, "three kinds of containers")
+        assert snapshot["complete"] and {c["pod"] for c in snapshot["containers"]} == {"train"}
+
+
+async def test_a_static_pod_is_named_by_its_mirror_pod(stage: Stage) -> None:
+    """Its cgroup carries the kubelet's hash instead of the UID that the API knows: it is found all the same."""
+    made = spec("alloc visible 1GiB", resource=None)
+    container = made["containers"][0]
+    container["env"] = [
+        {"name": "WORKLOAD_NAME", "value": "static"},
+        {"name": "NVIDIA_VISIBLE_DEVICES", "value": GPUS[0].uuid},
+    ]
+    container["volumeMounts"] = [{"name": "state", "mountPath": "/run/fake-nvml"}]
+    made["volumes"] = [{"name": "state", "hostPath": {"path": str(stage.bed.driver.folder)}}]
+    manifest = stage.bed.node.static_pods / "canary.json"
+    manifest.write_text(json.dumps(pod("canary", made)))
+    name = f"canary-{NODE_NAME}"
+
+    async def mirrored() -> bool:
+        return not await stage.api.missing(f"/api/v1/namespaces/default/pods/{name}")
+
+    try:
+        await until(mirrored, "the mirror pod")
+        await stage.api.ready_pod("default", name)
+        with stage.daemon() as daemon:
+            expected = {("default", name, GPUS[0].uuid): GiB}
+            snapshot = seen(daemon, lambda: expected, "the static pod by its mirror's name")
+            mirror = (await stage.api.get(f"/api/v1/namespaces/default/pods/{name}"))["metadata"]
+            assert snapshot["containers"][0]["pod_uid"] == mirror["uid"]
+            assert mirror["annotations"]["kubernetes.io/config.hash"] != mirror["uid"]
+    finally:
+        manifest.unlink()
+
+        async def gone() -> bool:
+            return await stage.api.missing(f"/api/v1/namespaces/default/pods/{name}")
+
+        await until(gone, "the mirror pod to be gone")
