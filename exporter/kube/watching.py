@@ -22,6 +22,7 @@ from exporter.kube.pods import Event, Pods, apply, parse_event, parse_list
 log = structlog.get_logger()
 
 PATH = "/api/v1/pods"
+GONE = 410
 ANY_VERSION = "0"
 """Answered from the server's memory, where pods are indexed by node; the newest may be read from etcd, all of them."""
 NEWEST_VERSION = ""
@@ -107,8 +108,16 @@ class PodWatch:
             except KubeError as error:
                 retry_after = error.retry_after
                 listing, begin = begin, _list_from(error, begin, self.pods.version)
-                # A watch that broke off, or a version that was forgotten, is followed by another question: that tells.
-                if error.reason == SILENT or (opened is None and (listing is not None or begin is None)):
+                if error.status == GONE:
+                    # The server lives and has forgotten our version: what it has now is not known until it is listed,
+                    # and that need not wait for as long as the outage before it made us patient.
+                    failures = 0
+                # A watch that broke off is followed by another question: that tells.
+                if (
+                    error.reason == SILENT
+                    or error.status == GONE
+                    or (opened is None and (listing is not None or begin is None))
+                ):
                     self._tell(error)
             proven = opened is not None and self._clock.monotonic() - opened >= PROVEN
             failures = 1 if proven else failures + 1
@@ -132,7 +141,7 @@ def _list_from(error: KubeError, begin: str | None, version: str) -> str | None:
     """Say from which version to list after `error`, if at all; `begin` is what was to be listed from."""
     if "ResourceVersionTooLarge" in error.causes:
         return NEWEST_VERSION
-    if error.status == 410:  # noqa: PLR2004
+    if error.status == GONE:
         return version if begin is None else NEWEST_VERSION
     if error.reason == SILENT:
         return version

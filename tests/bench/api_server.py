@@ -48,7 +48,7 @@ ROWS = (
     "requests a minute",
     "RSS",
     "without daemons",
-    "server killed, back after 10 s: all live after",
+    "server killed, back after 10 s: all watch again after",
     "CPU for that",
     "requests; of them refused (429); most in a second",
     "most RSS of the new server",

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from grpclib.client import Channel
 from grpclib.const import Cardinality, Handler
+from grpclib.exceptions import StreamTerminatedError
 from grpclib.server import Server, Stream
 
 from cluster import kubelet_pb2 as api
@@ -93,12 +94,27 @@ def read(inventory: Path) -> Inventory:
 
 
 async def serve(inventory: Path, state: Path, folder: Path) -> None:
-    """Register every resource that is in the inventory now, and serve until cancelled.
-
-    A kubelet that starts anew empties the folder; we end then, and whoever runs us starts us again, as a DaemonSet
-    would.
     """
-    servers, sockets = [], []
+    Register every resource that is in the inventory, and serve until cancelled.
+
+    A kubelet that starts anew empties the folder: then everything is registered again, as soon as it listens. It may do
+    so at any moment of its start, also after it took a registration.
+    """
+    while True:
+        servers: list[Server] = []
+        try:
+            sockets = await _offer(inventory, state, folder, servers)
+            while all(socket.exists() for socket in sockets):
+                await asyncio.sleep(LOOK_EVERY_S)
+        except (OSError, StreamTerminatedError):
+            await asyncio.sleep(LOOK_EVERY_S)  # no kubelet listens yet
+        finally:
+            for server in servers:
+                server.close()
+
+
+async def _offer(inventory: Path, state: Path, folder: Path, servers: list[Server]) -> list[Path]:
+    sockets = []
     for resource in read(inventory):
         plugin = Plugin(resource, inventory, state)
         socket = folder / plugin.endpoint
@@ -109,10 +125,7 @@ async def serve(inventory: Path, state: Path, folder: Path) -> None:
         sockets.append(socket)
         await _register(folder / "kubelet.sock", plugin)
         print(f"registered {resource}", flush=True)
-    while all(socket.exists() for socket in sockets):
-        await asyncio.sleep(LOOK_EVERY_S)
-    for server in servers:
-        server.close()
+    return sockets
 
 
 async def _register(kubelet: Path, plugin: Plugin) -> None:

@@ -10,9 +10,7 @@ import pytest
 from cluster.bed import GPUS
 from cluster.client import Object
 from cluster.manifests import pod
-
-# The stage of the other end-to-end tests, with its fixtures.
-from cluster.test_observe import SHARED, Stage, all_devices_free, spec, stage  # noqa: F401
+from cluster.stage import SHARED, Stage, spec
 from driver.node import GiB, MiB
 from scraped import series
 
@@ -25,7 +23,7 @@ SLICED = GPUS[1].uuid
 """In four replicas: where the pods of these tests are."""
 
 
-async def place(stage: Stage, namespace: str, name: str, annotations: Mapping[str, str]) -> None:  # noqa: F811
+async def place(stage: Stage, namespace: str, name: str, annotations: Mapping[str, str]) -> None:
     """Create a pod with annotations that holds 1 GiB of the shared GPU, and wait until it does."""
     made: Object = pod(name, spec("alloc visible 1GiB", resource=SHARED))
     made["metadata"]["annotations"] = dict(annotations)
@@ -40,7 +38,7 @@ def limits(snapshot: dict[str, Any]) -> dict[str, int | None]:
     return {one["pod"]: one["memory_limit_bytes"] for one in holding} if snapshot["complete"] else {}
 
 
-async def test_what_pods_declare_is_exported_in_bytes(stage: Stage, namespace: str) -> None:  # noqa: F811
+async def test_what_pods_declare_is_exported_in_bytes(stage: Stage, namespace: str) -> None:
     """A user's annotation and a scheduler's, the same beside a hostile pod, which harms nobody and is told why."""
     await place(stage, namespace, "user", {LIMIT: "2Gi"})
     await place(stage, namespace, "hami", {HAMI: f"{SLICED},NVIDIA,3000,30:;"})
@@ -64,7 +62,7 @@ async def test_what_pods_declare_is_exported_in_bytes(stage: Stage, namespace: s
         assert {name: size for (name, _, _), size in used.items()} == dict.fromkeys(wanted, GiB)
 
 
-async def test_a_user_lowers_a_limit_and_does_not_raise_it(stage: Stage, namespace: str) -> None:  # noqa: F811
+async def test_a_user_lowers_a_limit_and_does_not_raise_it(stage: Stage, namespace: str) -> None:
     """What was seen first stays: a raise is refused and told, a lower value counts, and without the pod all is gone."""
     await place(stage, namespace, "user", {LIMIT: "2Gi"})
     path = f"/api/v1/namespaces/{namespace}/pods/user"
@@ -79,7 +77,7 @@ async def test_a_user_lowers_a_limit_and_does_not_raise_it(stage: Stage, namespa
         daemon.until(lambda s: s["limits"] == [] and s["complete"], "no limit left")
 
 
-async def test_a_restart_of_the_daemon_is_no_way_to_raise_a_limit(stage: Stage, namespace: str) -> None:  # noqa: F811
+async def test_a_restart_of_the_daemon_is_no_way_to_raise_a_limit(stage: Stage, namespace: str) -> None:
     """The annotation is raised while no daemon looks: the next one has the first value from its file, and refuses."""
     await place(stage, namespace, "user", {LIMIT: "2Gi"})
     uid = (await stage.api.get(f"/api/v1/namespaces/{namespace}/pods/user"))["metadata"]["uid"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +45,19 @@ def container(name: str, node: FakeNode, *commands: str, instance: str = "") -> 
     return spec, speaks_as
 
 
-def private_view(bed: Bed) -> dict[str, Any]:
+@contextmanager
+def private_view(bed: Bed) -> Iterator[dict[str, Any]]:
     """Put the daemon where an unprivileged pod on cgroup v2 is: in a pod's cgroup, seen from a namespace of its own."""
-    path = f"/kubepods/besteffort/pod{uuid.uuid4()}/{uuid.uuid4().hex * 2}"
-    bed.containerd.cgroups.make(path)
-    return {
-        "enter": ("unshare", "--cgroup"),
-        "cgroups": [below(root, path) for root in bed.containerd.cgroups.mounts.kubelet],
-    }
+    pod = f"/kubepods/besteffort/pod{uuid.uuid4()}"
+    path = f"{pod}/{uuid.uuid4().hex * 2}"
+    cgroups = bed.containerd.cgroups
+    cgroups.make(pod)
+    cgroups.make(path)
+    try:
+        yield {"enter": ("unshare", "--cgroup"), "cgroups": [below(root, path) for root in cgroups.mounts.kubelet]}
+    finally:
+        cgroups.remove(path)
+        cgroups.remove(pod)
 
 
 def held(snapshot: dict[str, Any]) -> Held:

@@ -12,6 +12,7 @@ import os
 import signal
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -99,13 +100,16 @@ def stage(  # noqa: PLR0917  (fixtures are handed over by position)
 ) -> Iterator[Stage]:
     """Two GPUs, and a daemon in one of the two views."""
     fake_node.write(gpus(2, total=40 * GiB, reserved=600 * MiB))
-    view = private_view(image) if request.param != "host view" else {}
+    entered: AbstractContextManager[dict[str, Any]] = nullcontext({})
+    if request.param != "host view":
+        entered = private_view(image)
+    with entered as view:
 
-    def start(*flags: str) -> Daemon:
-        return start_daemon(*flags, **view)
+        def start(*flags: str) -> Daemon:
+            return start_daemon(*flags, **view)
 
-    yield Stage(image, fake_node, run_pod, start, tmp_path / "names.json")
-    fake_node.close()
+        yield Stage(image, fake_node, run_pod, start, tmp_path / "names.json")
+        fake_node.close()
 
 
 def test_pods_with_one_and_several_containers(stage: Stage) -> None:

@@ -145,6 +145,29 @@ async def test_410_lists_anew(tmp_path: Path, *, as_event: bool) -> None:
         assert watch.live
 
 
+async def test_what_a_server_forgot_is_not_live_until_it_is_listed(tmp_path: Path) -> None:
+    """After an outage the watch opens and says 410: what is known is old, and to list it needs no long wait."""
+    api = Pods()
+    waits: list[int] = []
+
+    class Counting(Patience):
+        def wait(self, failures: int, random: Random, retry_after: float | None = None) -> float:
+            waits.append(failures)
+            return 0.01
+
+    patience = Counting(watch=(60, 60), idle=5.0)
+    async with serving(api.answer) as server, watching(server, tmp_path, patience=patience) as watch:
+        await until(lambda: api.watches)
+        api.watch_refusals.extend(refusal(503, "ServiceUnavailable") for _ in range(10))
+        api.end()
+        await until(lambda: len(api.watches) == 2)
+        await api.say(event("ERROR", status(410, "Expired")))
+        api.end()
+        await until(lambda: not watch.live)
+        await until(lambda: watch.live)
+        assert max(waits) >= 10 and waits[-1] == 1, "the outage made it patient; the forgotten version does not"
+
+
 async def test_a_list_that_is_forgotten_too_asks_for_the_newest(tmp_path: Path) -> None:
     """When not even the list has that version, the newest is asked for."""
     api = Pods()

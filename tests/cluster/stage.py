@@ -1,0 +1,186 @@
+"""
+What the tests of observation on the cluster share: the daemon as a pod would run it, and what the workloads say.
+
+In: the cluster's bed. Out: a `Stage`. Law: the daemon has a token of its ServiceAccount and the rights that deploy/
+ships, and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cluster import pod_resources
+from cluster.bed import INVENTORY, MIG_GPU, NODE_NAME, Bed
+from cluster.client import Api, Object, until
+from cluster.manifests import pod, pod_spec
+from daemon.running import Daemon
+
+RBAC = Path(__file__).parents[2] / "deploy/exporter/rbac.yaml"
+NAMESPACE = "gpusteward"
+ACCOUNT = "gpusteward-exporter"
+PATHS = {"ServiceAccount": f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"}
+PATHS |= {k: f"/apis/rbac.authorization.k8s.io/v1/{k.lower()}s" for k in ("ClusterRole", "ClusterRoleBinding")}
+GPU, SHARED, MIG = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.10gb"
+LABELS = ("namespace", "pod", "container", "uuid", "gpu_instance")
+
+
+class Stage:
+    """The daemon on the cluster's node, and what the workloads say."""
+
+    def __init__(self, bed: Bed, api: Api, folder: Path) -> None:
+        self.bed, self.api, self.folder = bed, api, folder
+        host = folder / "host"
+        (host / "var/log").mkdir(parents=True)
+        (host / "proc").symlink_to("/proc")
+        (host / "var/log/containers").symlink_to(bed.folder / "log" / "containers")
+        (folder / "ca.crt").write_bytes(bed.control_plane.authority.certificate.read_bytes())
+
+    async def rotate(self) -> None:
+        """Write a new token of the daemon's ServiceAccount, as the kubelet does."""
+        token = (await self.api.token(NAMESPACE, ACCOUNT)).token
+        assert token is not None
+        (self.folder / "token").write_text(token)
+
+    def daemon(self, *flags: str) -> Daemon:
+        """Start the daemon as a pod would run it: a token, the host's pids, the kubelet's folder; and more flags."""
+        kubeconfig = self.folder / "kubeconfig"
+        cluster = {"server": self.bed.control_plane.admin.server, "certificate-authority": str(self.folder / "ca.crt")}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "bed", "cluster": cluster}],
+            "users": [{"name": "daemon", "user": {"tokenFile": str(self.folder / "token")}}],
+            "contexts": [{"name": "bed", "context": {"cluster": "bed", "user": "daemon"}}],
+            "current-context": "bed",
+        }
+        kubeconfig.write_text(json.dumps(config))
+        return Daemon(
+            "--devices=nvml",
+            "--sampling.interval=200ms",
+            "--sampling.fast-interval=100ms",
+            "--log.format=json",
+            "--names.source=kubernetes",
+            f"--names.kubeconfig={kubeconfig}",
+            f"--node-name={NODE_NAME}",
+            f"--node.kubelet-root={self.bed.node.kubelet_folder}",
+            f"--node.host-root={self.folder / 'host'}",
+            *flags,
+            env=self.bed.driver.environment(),
+        )
+
+    async def run(self, namespace: str, name: str, *commands: str, resource: str | None = GPU, count: int = 1) -> None:
+        """Create a pod whose first process is the workload, and wait until it did its commands."""
+        await self.api.create(
+            f"/api/v1/namespaces/{namespace}/pods", pod(name, spec(*commands, resource=resource, count=count))
+        )
+        await self.api.ready_pod(namespace, name)
+
+    def asked(self) -> set[tuple[str, str]]:
+        """Verb and resource of all that the daemon asked for, from the audit log; every one was granted."""
+        user = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
+        mine = [event for event in self.bed.control_plane.audit() if event["user"].get("username") == user]
+        refused = [event for event in mine if event.get("responseStatus", {}).get("code") == 403]
+        assert not refused, refused
+        return {(event["verb"], event["objectRef"]["resource"]) for event in mine}
+
+
+def spec(*commands: str, resource: str | None = GPU, count: int = 1, restart: str = "Always") -> Object:
+    """A pod of one workload; its name as a speaker is its pod's name, from the downward API."""
+    asked = {resource: count} if resource else None
+    made = pod_spec(command=["/bin/workload", *commands], resources=asked, restart=restart)
+    container = made["containers"][0]
+    container["env"] = [{"name": "WORKLOAD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}]
+    return made
+
+
+@pytest.fixture
+async def stage(cluster: Bed, node_api: Api, tmp_path: Path) -> Stage:
+    """The cluster with what deploy/ ships for the read-only daemon, and no device held by a pod of an earlier test."""
+
+    async def free() -> bool:
+        return not await pod_resources.holdings(cluster.node.pod_resources_socket)
+
+    await until(free, "the devices of earlier tests to be free")
+
+    async def offered() -> bool:
+        wanted = {name: sorted(ids) for name, ids in INVENTORY.items()}
+        return await pod_resources.allocatable(cluster.node.pod_resources_socket) == wanted
+
+    await until(offered, "the kubelet to have all devices (an earlier test may have restarted it)")
+    if await node_api.missing(f"/api/v1/namespaces/{NAMESPACE}"):
+        await node_api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    for thing in yaml.safe_load_all(RBAC.read_text()):
+        path = PATHS[thing["kind"]]
+        if await node_api.missing(f"{path}/{thing['metadata']['name']}"):
+            await node_api.create(path, thing)
+
+    async def in_force() -> bool:
+        asked = {"resource": "pods", "verb": "watch"}
+        review = {"spec": {"user": f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}", "resourceAttributes": asked}}
+        answer = await node_api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+        return bool(answer["status"]["allowed"])
+
+    await until(in_force, "the rights to be in force")
+    made = Stage(cluster, node_api, tmp_path)
+    await made.rotate()
+    return made
+
+
+def held(snapshot: dict[str, Any]) -> dict[tuple[str, str, str], int]:
+    """Read (namespace, pod, GPU) to bytes, without those that hold nothing."""
+    found: dict[tuple[str, str, str], int] = {}
+    for c in snapshot["containers"]:
+        key = (c["namespace"], c["pod"], c["uuid"])
+        found[key] = found.get(key, 0) + c["memory_used_bytes"]
+    return {key: size for key, size in found.items() if size}
+
+
+def seen(daemon: Daemon, expected: Callable[[], dict[tuple[str, str, str], int]], what: str) -> dict[str, Any]:
+    """Wait for a complete round with live names in which the daemon says what is expected."""
+
+    def same(snapshot: dict[str, Any]) -> dict[str, Any] | None:
+        good = held(snapshot) == expected() and snapshot["complete"] and snapshot["names_live"]
+        return snapshot if good else None
+
+    try:
+        return daemon.until(same, what)
+    except AssertionError as error:
+        last = daemon.snapshot()
+        raise AssertionError(f"{what}: {held(last)}, not {expected()}; {last['faults']}\n{error}") from None
+
+
+async def truth(stage: Stage, namespace: str) -> dict[tuple[str, str, str], int]:
+    """Ask the workloads of a namespace what they hold."""
+    found: dict[tuple[str, str, str], int] = {}
+    for one in (await stage.api.get(f"/api/v1/namespaces/{namespace}/pods"))["items"]:
+        if one["status"].get("phase") == "Running":
+            says = stage.bed.driver.workload(one["metadata"]["uid"]).says()
+            uuids = {c.uuid: MIG_GPU.uuid for gi in MIG_GPU.instances for c in gi.computes}
+            for device, size in says.held.items():
+                found[namespace, one["metadata"]["name"], uuids.get(device, device)] = size
+    return found
+
+
+async def ready_pods(stage: Stage, namespace: str, count: int) -> list[Object]:
+    """Wait until so many pods of a namespace are ready and did their commands."""
+
+    async def all_ready() -> list[Object] | None:
+        found = (await stage.api.get(f"/api/v1/namespaces/{namespace}/pods"))["items"]
+        ready = [
+            one
+            for one in found
+            if any(c["type"] == "Ready" and c["status"] == "True" for c in one["status"].get("conditions", []))
+            and "deletionTimestamp" not in one["metadata"]
+        ]
+        return ready if len(ready) == count else None
+
+    pods: list[Object] = await until(all_ready, f"{count} ready pods in {namespace}")
+    for one in pods:
+        stage.bed.driver.workload(one["metadata"]["uid"]).ready()
+    return pods
