@@ -9,6 +9,7 @@ Slices are asked for only while the kubelet tells of a claim.
 """
 
 from collections.abc import Callable, Mapping
+from random import Random
 from typing import Any
 
 import msgspec
@@ -66,13 +67,16 @@ _SLICES = msgspec.json.Decoder(_Slices)
 class OwnNode:
     """Reads the node; one task calls `run`, everybody may read `facts` and `uuids`."""
 
-    def __init__(self, client: Client, name: str, *, clock: Clock, has_claims: Callable[[], bool]) -> None:
+    def __init__(
+        self, client: Client, name: str, *, clock: Clock, random: Random, has_claims: Callable[[], bool]
+    ) -> None:
         self.facts: NodeFacts | None = None
         self.uuids: ClaimedUuids = {}
         self.error: KubeError | None = None
         self._client = client
         self._name = name
         self._clock = clock
+        self._random = random
         self._has_claims = has_claims
 
     @property
@@ -86,14 +90,16 @@ class OwnNode:
         return self.facts is not None or self.error is not None
 
     async def run(self) -> None:
-        """Look once a minute until cancelled; more often while it does not answer."""
+        """Look about once a minute until cancelled, more often while it does not answer; never all nodes at once."""
         while True:
             try:
                 await self.look()
                 self.error = None
             except KubeError as error:
                 self.error = error
-            await self._clock.sleep(FRESH if self.error is None else FRESH / 6)
+            asked_for = (self.error.retry_after or 0.0) if self.error else 0.0
+            pause = FRESH if self.error is None else FRESH / 6
+            await self._clock.sleep(max(asked_for, pause * self._random.uniform(0.75, 1.25)))
 
     async def look(self) -> None:
         """Read the node, and slices if there are claims. Raises KubeError."""

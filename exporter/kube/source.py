@@ -28,9 +28,12 @@ class KubernetesSource:
         self, credentials: Credentials, node: str, *, clock: Clock, socket: Path, log_links: Path | None = None
     ) -> None:
         self._client = Client(credentials, clock=clock)
-        self._names = KubeInventory(self._client, node, clock=clock, random=Random(), log_links=log_links)  # noqa: S311
+        lot = Random()  # noqa: S311  (it spreads requests, and keeps no secret)
+        self._names = KubeInventory(self._client, node, clock=clock, random=lot, log_links=log_links)
         self._kubelet = PodResources(socket)
-        self._node = OwnNode(self._client, node, clock=clock, has_claims=lambda: bool(self._kubelet.view().claims))
+        self._node = OwnNode(
+            self._client, node, clock=clock, random=lot, has_claims=lambda: bool(self._kubelet.view().claims)
+        )
 
     def inventory(self, gpus: Sequence[Gpu]) -> Inventory:
         """Return what is known now of pods, containers, and what they were handed of `gpus`."""

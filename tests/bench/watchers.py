@@ -38,7 +38,7 @@ async def main(places: Sequence[Path], port: str) -> None:
             client = Client(in_cluster(place, address), clock=clock)
             names = KubeInventory(client, place.name, clock=clock, random=Random())
             tasks.create_task(names.run())
-            tasks.create_task(OwnNode(client, place.name, clock=clock, has_claims=lambda: False).run())
+            tasks.create_task(OwnNode(client, place.name, clock=clock, random=Random(), has_claims=lambda: False).run())
             all_names.append(names)
         told = None
         while True:

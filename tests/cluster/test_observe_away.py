@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from random import Random
 from typing import Any
 
 import pytest
@@ -145,7 +146,7 @@ async def test_slices_are_read_with_the_shipped_rights(stage: Stage) -> None:
     try:
         with stage.daemon():
             client = Client(from_kubeconfig(str(stage.folder / "kubeconfig")), clock=SystemClock())
-            node = OwnNode(client, NODE_NAME, clock=SystemClock(), has_claims=lambda: True)
+            node = OwnNode(client, NODE_NAME, clock=SystemClock(), random=Random(1), has_claims=lambda: True)
             try:
                 await node.look()
             finally:
