@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ class Stage:
 
     def __init__(self, bed: Bed, api: Api, folder: Path) -> None:
         self.bed, self.api, self.folder = bed, api, folder
+        self.began = datetime.now(UTC).isoformat()
         host = folder / "host"
         (host / "var/log").mkdir(parents=True)
         (host / "proc").symlink_to("/proc")
@@ -82,9 +84,17 @@ class Stage:
         await self.api.ready_pod(namespace, name)
 
     def asked(self) -> set[tuple[str, str]]:
-        """Verb and resource of all that the daemon asked for, from the audit log; every one was granted."""
+        """
+        Verb and resource of all that the daemon asked for in this test, from the audit log; every one was granted.
+
+        (A server that was just started by an earlier test refuses for a moment, until it has read its own roles.)
+        """
         user = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
-        mine = [event for event in self.bed.control_plane.audit() if event["user"].get("username") == user]
+        mine = [
+            event
+            for event in self.bed.control_plane.audit()
+            if event["user"].get("username") == user and event["requestReceivedTimestamp"] >= self.began
+        ]
         refused = [event for event in mine if event.get("responseStatus", {}).get("code") == 403]
         assert not refused, refused
         return {(event["verb"], event["objectRef"]["resource"]) for event in mine}
