@@ -117,6 +117,10 @@ class Node:
         path = {"PYTHONPATH": str(Path(__file__).parents[1])}
         self._processes.start("device-plugin", command, lambda: self._offers(wanted), environment=path)
 
+    def kill_kubelet(self) -> None:
+        """End the kubelet as a crash does; `restart_kubelet` brings it back."""
+        self._processes.kill("kubelet")
+
     def restart_kubelet(self) -> None:
         """Kill the kubelet and start it again; the pods run on. Returns when it answers.
 

@@ -66,7 +66,7 @@ async def test_a_daemon_that_restarts_while_the_api_server_is_away(stage: Stage,
 
 
 async def test_the_kubelet_away(stage: Stage, namespace: str) -> None:
-    """A restart of the kubelet takes no allocation away, and leaves no fault behind."""
+    """The last allocations stay, with a fault; a restart of the kubelet takes none away and leaves no fault behind."""
     await stage.run(namespace, "idle", resource=SHARED)
     with stage.daemon() as daemon:
 
@@ -76,6 +76,9 @@ async def test_the_kubelet_away(stage: Stage, namespace: str) -> None:
         snapshot = daemon.until(lambda s: s if allocated(s) == ["idle"] else None, "the allocation")
         idle = [c for c in snapshot["containers"] if c["pod"] == "idle"]
         assert [(c["memory_used_bytes"], c["processes"]) for c in idle] == [(0, 0)], "handed out, and known to hold 0"
+        stage.bed.node.kill_kubelet()
+        away = daemon.until(lambda s: s if "kubelet_away" in json.dumps(s["faults"]) else None, "the kubelet's silence")
+        assert allocated(away) == ["idle"] and away["complete"], "the last view stays, and is told to be old"
         stage.bed.node.restart_kubelet()
         later = daemon.snapshot()["round"] + 30  # some six seconds: the kubelet is asked every five
         daemon.until(
