@@ -31,7 +31,7 @@ from exporter.model.devices import (
 )
 from exporter.model.identity import ContainerId, DeviceKey, Fault, GpuUuid, PodUid
 from exporter.model.limits import DeclaredLimit
-from exporter.model.names import Allocation, Container, Inventory, Pod
+from exporter.model.names import Allocation, Container, ContainerKind, Inventory, Pod
 from exporter.model.processes import HostProcess, HostSample, Owner, ProcessKey
 from exporter.model.snapshot import Attribution, Device, DeviceAccount, Snapshot, Subject, Usage
 
@@ -44,6 +44,7 @@ __all__ = [
     "ClaimedDevice",
     "Container",
     "ContainerId",
+    "ContainerKind",
     "DeclaredContainer",
     "DeclaredLimit",
     "DeclaredPod",

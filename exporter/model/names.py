@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from exporter.model.declared import Claim, DeclaredPod, NodeFacts
 from exporter.model.devices import Sharing
@@ -10,7 +11,18 @@ from exporter.model.identity import ContainerId, DeviceKey, Fault, PodUid
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod of this node. The UID decides; the names only display."""
+    """
+    A pod of this node. The UID decides; the names only display.
+
+    Attributes:
+        config_hash: static pods: their cgroup carries this hash of the kubelet's, not the UID of their mirror pod.
+        phase: as the kubelet reports it; empty where nobody told.
+        priority: None where it was not told.
+        controller_kind: kind of the owner that controls it (ReplicaSet, Job, DaemonSet); empty for a bare pod.
+        grace_seconds: what it wants between SIGTERM and SIGKILL.
+        labels: the pod's own, believed by nobody without its namespace's consent; the same holds for `annotations`.
+
+    """
 
     uid: PodUid
     namespace: str
@@ -22,7 +34,21 @@ class Pod:
     created_at: float = 0.0
     terminating: bool = False
     config_hash: PodUid | None = None
-    """Static pods: their cgroup carries this hash of the kubelet's, not the UID of their mirror pod."""
+    phase: str = ""
+    priority: int | None = None
+    controller_kind: str = ""
+    grace_seconds: float = 30.0
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+class ContainerKind(StrEnum):
+    """How a pod's spec lists a container. A sidecar is an init container that stays."""
+
+    REGULAR = "regular"
+    INIT = "init"
+    SIDECAR = "sidecar"
+    EPHEMERAL = "ephemeral"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +58,7 @@ class Container:
     pod_uid: PodUid
     name: str
     id: ContainerId | None
+    kind: ContainerKind = ContainerKind.REGULAR
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +82,8 @@ class Inventory:
         sharing: leaf device to its sharing and its number of replicas, as far as Kubernetes tells.
         declared: what the pods that have not ended declare; empty until the node's own facts were asked for.
         node: None where nobody can tell.
+        namespaces: labels of the pods' namespaces, at most a minute and a half old; one that could not be read is
+            missing, which is not the same as one without labels.
         live: False while the source is away and these are remembered facts.
 
     """
@@ -66,6 +95,7 @@ class Inventory:
     declared: Mapping[PodUid, DeclaredPod] = field(default_factory=dict)
     node: NodeFacts | None = None
     claims: tuple[Claim, ...] = ()
+    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     known: bool = False
     """False until the source answered once: then nothing can be named."""
     live: bool = False

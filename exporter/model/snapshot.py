@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from exporter.model.declared import Claim
 from exporter.model.devices import Gpu, Memory, Sharing, Utilization
 from exporter.model.identity import ContainerId, DeviceKey, Fault, GpuUuid, PodUid
 from exporter.model.limits import DeclaredLimit
-from exporter.model.names import Allocation, Pod
+from exporter.model.names import Allocation, Container, Pod
 from exporter.model.processes import ProcessKey
 
 
@@ -98,6 +99,9 @@ class Snapshot:
         gpus_present: every GPU that the driver counts (uuid to index); `gpus` are those which answered.
         gpus_read: the GPUs that were read in this round; an early round reads those whose memory moved, and keeps what
             was read of the others (`Device.sampled_at` tells when).
+        containers: every generation of every container that Kubernetes knows, the present one last.
+        namespaces: labels by namespace; see `Inventory`.
+        claims: the DRA claims of the pods here.
         limits: what was declared, by subject and leaf device.
         memory_declared: the sum of what is declared on a leaf device, each declaration once; nothing where nobody
             declares.
@@ -121,6 +125,9 @@ class Snapshot:
     devices: tuple[Device, ...] = ()
     usages: tuple[Usage, ...] = ()
     pods: Mapping[PodUid, Pod] = field(default_factory=dict)
+    containers: tuple[Container, ...] = ()
+    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    claims: tuple[Claim, ...] = ()
     allocations: tuple[Allocation, ...] = ()
     limits: tuple[DeclaredLimit, ...] = ()
     memory_declared: Mapping[DeviceKey, int] = field(default_factory=dict)

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -82,7 +83,10 @@ def traces(token: str, folder: Path) -> list[str]:
         file.parent.name for file in Path("/proc").glob("[0-9]*/cmdline") if str(folder).encode() in _read(file)
     ]
     return [
-        *(f"process {number}" for number in sorted(leftovers.marked(token) | set(map(int, commands)))),
+        *(
+            f"process {number} ({_read(Path(f'/proc/{number}/cmdline'))!r})"
+            for number in sorted(leftovers.marked(token) | set(map(int, commands)))
+        ),
         *(f"mount {line}" for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(folder) in line),
         *(f"cgroup {path}" for root in hierarchies().all for path in root.glob(f"{interface}*")),
         *(f"interface {path.name}" for path in Path("/sys/class/net").glob(f"{interface}*")),
@@ -152,8 +156,9 @@ def test_a_taken_port_is_named_and_nothing_stays() -> None:
         bed = Bed(node=False, port=port)
         with pytest.raises(StartError, match=rf"port 127\.0\.0\.1:{port}, wanted for the API server, is taken"):
             bed.start()
-    assert traces(bed.token, Path("/nowhere")) == []
-    assert not list(Path(os.environ.get("TMPDIR", "/tmp")).glob(f"*{bed.token}*"))
+    folder = Path(tempfile.gettempdir(), f"gpusteward-cluster-{bed.token}")
+    assert traces(bed.token, folder) == []
+    assert not list(folder.parent.glob(f"*{bed.token}*"))
 
 
 def test_free_ports_are_outside_of_what_the_kernel_hands_out() -> None:
