@@ -1,0 +1,115 @@
+"""
+What of the past still counts.
+
+What comes in: the history, a snapshot, the moment. What goes out: the history as it stands at this moment, and, when
+all subjects are judged, what it has to remember of them.
+
+The law: **whatever makes the past another past voids the evidence**: other rules, other devices, a machine that slept,
+process numbers that are no longer proven. It can delay an action, never hasten one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from enforcer import breakers, budgets
+from enforcer.cases import Case, CaseKey
+from enforcer.evidence import Evidence, Phase
+from enforcer.history import History, Moment, Series
+from enforcer.judging import Judged
+from enforcer.rules import Rules
+from enforcer.terms import Mode
+from exporter.model import Snapshot
+
+SUSPENDED = 5.0
+"""Seconds by which boot time may run ahead of monotonic time between two snapshots; above that the machine slept."""
+
+
+def carried(history: History, snapshot: Snapshot, rules: Rules, now: Moment) -> History:
+    """Carry the history to this moment."""
+    before = history.at
+    known, seen = dict(history.devices), _devices(snapshot)
+    present = {str(uuid) for uuid in snapshot.gpus_present}
+    changed = bool(known) and (
+        any(known[uuid] != what for uuid, what in seen.items() if uuid in known)
+        or not seen.keys() <= known.keys()
+        or not known.keys() <= present
+    )
+    slept = before is not None and (now.boot - before.boot) - (now.monotonic - before.monotonic) > SUSPENDED
+    other = history.rules is not None and replace(history.rules, ceilings=()) != replace(rules, ceilings=())
+    if changed or slept or other or not snapshot.pid_domain_proven:
+        history = without_evidence(history)
+    history = _landed(history, rules, now)
+    return replace(
+        history,
+        at=now,
+        started=now.monotonic if before is None else history.started,
+        rules=rules,
+        devices=frozenset(({uuid: what for uuid, what in known.items() if uuid in present} | seen).items()),
+        breakers=breakers.after(history.breakers, snapshot, now.boot, devices_changed=changed, hold_off=rules.hold_off),
+        spent=budgets.pruned(history.spent, rules, now.boot),
+        blocked={key: one for key, one in history.blocked.items() if key in history.evidence},
+    )
+
+
+def without_evidence(history: History) -> History:
+    """Void all evidence, and what hangs on it. A real action that is in flight stays: the world does not forget it."""
+    return replace(history, evidence={}, blocked={}, rehearsal=None)
+
+
+def beside(evidence: Mapping[CaseKey, Evidence], key: CaseKey) -> dict[CaseKey, Evidence]:
+    """Keep the evidence of other devices only: after an action all that was seen on its device is the past."""
+    return {one: known for one, known in evidence.items() if one.device != key.device}
+
+
+def remembered(history: History, found: Sequence[Judged], rules: Rules, now: Moment) -> History:
+    """Put the new evidence into the history, and count what it adds up to: seconds above limits, strikes."""
+    seconds = dict(history.over_seconds)
+    strikes = history.strikes
+    evidence: dict[CaseKey, Evidence] = {}
+    for one in found:
+        before, after = history.evidence.get(one.case.key), one.evidence
+        if after is None:
+            continue
+        step = after.read_at - before.read_at if before is not None else 0.0
+        if before is not None and before.above and after.above and step <= 1.5 * rules.interval:
+            series = series_of(one.case)
+            seconds[series] = seconds.get(series, 0.0) + step
+        told = before is not None and before.phase in (Phase.GRACE, Phase.DUE)
+        if after.phase is Phase.GRACE and not told:
+            strikes = budgets.struck(strikes, one.case.workload, rules, now.boot)
+            after = replace(after, strikes=strikes[one.case.workload].count)
+        evidence[one.case.key] = after
+    living = {series_of(one.case) for one in found}
+    return replace(
+        history,
+        evidence=evidence,
+        over_seconds={series: value for series, value in seconds.items() if series in living},
+        strikes=strikes,
+        fenced=history.fenced & {one.case.key for one in found},
+    )
+
+
+def series_of(case: Case) -> Series:
+    """Name the counter of a subject: a container that restarts goes on in the same one."""
+    return case.namespace, case.pod.name if case.pod else "", case.key.container, case.limit.device
+
+
+def _devices(snapshot: Snapshot) -> dict[str, str]:
+    return {
+        str(gpu.uuid): f"{gpu.driver_version} {[(one.id, one.mig_uuids) for one in gpu.instances]}"
+        for gpu in snapshot.gpus
+    }
+
+
+def _landed(history: History, rules: Rules, now: Moment) -> History:
+    """End a rehearsed action after the time that separates two: its victim is then taken for a new one."""
+    flight = history.rehearsal
+    if flight is None or now.monotonic - flight.at < rules.spacing:
+        return history
+    device = flight.action.key.device
+    kept = {
+        key: one
+        for key, one in history.evidence.items()
+        if key.device != device or one.terms.mode is not Mode.DRY_RUN  # a rehearsal delays no action
+    }
+    return replace(history, rehearsal=None, evidence=kept)

@@ -1,0 +1,48 @@
+"""
+What an action's end means for what follows.
+
+What comes in: the history, how the action in flight ended, the moment. What goes out: the history after it.
+
+The law: whatever happened, nobody else is tried instead; the next action wants new evidence from its device, and the
+time that separates two actions. Whoever vanished took the justification along.
+"""
+
+from dataclasses import replace
+
+from enforcer import breakers
+from enforcer.carrying import beside
+from enforcer.history import Blocked, History, Moment, Result
+from enforcer.terms import Breaker, Rung
+
+FIRST_WAIT = 10.0
+LONGEST_WAIT = 300.0
+"""Bounds of the wait after a PodDisruptionBudget's no: 10 s, doubled each time, up to five minutes."""
+
+
+def conclude(history: History, result: Result, now: Moment, *, detail: str = "") -> History:
+    """
+    End the action in flight. Without one nothing changes.
+
+    An ambiguous end is none: whoever does not know how it ended does not call this.
+    """
+    flight = history.in_flight
+    if flight is None:
+        return history
+    action, key = flight.action, flight.action.key
+    ended = replace(history, in_flight=None, ended_at=now.monotonic)
+    if result is Result.BLOCKED:
+        times = history.blocked[key].times + 1 if key in history.blocked else 1
+        wait = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(times - 1, 10))
+        return replace(ended, blocked={**history.blocked, key: Blocked(times, now.monotonic + wait)}, refused=0)
+    ended = replace(ended, evidence=beside(history.evidence, key))
+    if result is Result.REFUSED:
+        refused = history.refused + 1
+        if refused >= breakers.REFUSALS:
+            ended = replace(ended, breakers=breakers.opened(history.breakers, Breaker.API, now.boot, detail))
+        return replace(ended, refused=refused)
+    if result is Result.STUCK:
+        stuck = breakers.opened(history.breakers, Breaker.EFFECTIVENESS, now.boot, detail or f"{action.pod} did not go")
+        return replace(ended, breakers=stuck)
+    if result is Result.VERIFIED and action.rung is Rung.FENCE:
+        return replace(ended, fenced=history.fenced | {key}, refused=0)
+    return replace(ended, refused=0) if result is Result.VERIFIED else ended

@@ -1,0 +1,274 @@
+"""
+A node in a play: pods with limits on one shared GPU, and a clock that somebody steps.
+
+What comes in: actors (a pod each, or several), and how much each holds. What goes out: snapshots as the sampler would
+publish them, and the verdicts of the real policy on them.
+
+The law: nothing here judges. A scene says what is so, in the model's own facts.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+
+from enforcer.history import History, Moment, Result, Verdict
+from enforcer.outcomes import conclude
+from enforcer.policy import decide
+from enforcer.rules import Budget, Budgets, Rules
+from enforcer.terms import Mode, State
+from exporter.model import (
+    Container,
+    ContainerId,
+    ContainerKind,
+    DeclaredLimit,
+    Device,
+    DeviceAccount,
+    DeviceKey,
+    Fault,
+    Gpu,
+    GpuUuid,
+    Memory,
+    Pod,
+    PodUid,
+    Sharing,
+    Snapshot,
+    Subject,
+    Usage,
+    Utilization,
+)
+
+GIB = 2**30
+CARD = 80 * GIB
+BEGIN = 10_000.0
+"""Monotonic seconds at which plays begin, after any hold-off."""
+WALL = 1_700_000_000.0
+CONSENTING = {"gpusteward.io/mode": "enforce"}
+UNHURRIED = Rules(
+    mode=Mode.ENFORCE,
+    hold_off=0.0,
+    budgets=Budgets(Budget(100, 600.0), Budget(100, 600.0), Budget(100, 86400.0)),
+)
+"""Rules of stories that are about something else than hold-offs and budgets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """
+    One container of one pod on one GPU, and what is so of it now.
+
+    `used` and `limit` are bytes (None: unknown, not declared). `generation` counts restarts of the container, `uid`
+    says whose pod it is when a pod of the same name is made anew.
+    """
+
+    pod: str
+    used: int | None
+    limit: int | None = 8 * GIB
+    namespace: str = "team"
+    container: str = "main"
+    generation: int = 0
+    uid: str = ""
+    gpu: int = 0
+    scope: str = "container"
+    claim: str = ""
+    kind: ContainerKind = ContainerKind.REGULAR
+    problems: tuple[str, ...] = ()
+    report_only: tuple[str, ...] = ()
+    facts: Mapping[str, object] = field(default_factory=dict)
+    """Fields of the pod (priority, phase, annotations, ...) that are not the usual ones."""
+
+    @property
+    def pod_uid(self) -> PodUid:
+        """The UID, made of the names unless said."""
+        return PodUid(self.uid or f"uid-{self.namespace}-{self.pod}")
+
+    @property
+    def id(self) -> ContainerId:
+        """The id of this generation."""
+        return ContainerId(sha256(f"{self.pod_uid} {self.container} {self.generation}".encode()).hexdigest())
+
+    def named(self) -> Pod:
+        """Make its pod: running, of a Deployment, with priority 0."""
+        usual = Pod(
+            self.pod_uid,
+            self.namespace,
+            self.pod,
+            workload_kind="Deployment",
+            workload=self.pod.rsplit("-", 1)[0],
+            created_at=WALL - 3600,
+            phase="Running",
+            priority=0,
+            controller_kind="ReplicaSet",
+        )
+        return replace(usual, **self.facts)  # type: ignore[arg-type]
+
+
+def gpu_uuid(index: int) -> GpuUuid:
+    """Name a GPU."""
+    return GpuUuid(f"GPU-{index}")
+
+
+def snapshot(
+    actors: Sequence[Actor],
+    monotonic: float,
+    *,
+    round_: int = 1,
+    namespaces: Mapping[str, Mapping[str, str]] | None = None,
+    hidden: Mapping[int, int] | None = None,
+    sharing: Sharing = Sharing.TIME_SLICING,
+    read: Iterable[int] | None = None,
+    proven: bool = True,
+    live: bool = True,
+    faults: tuple[Fault, ...] = (),
+    gpus: int = 1,
+    listed_too_much: int = 0,
+    driver: str = "580.95.05",
+    vendor: str = "nvidia",
+) -> Snapshot:
+    """
+    Make a snapshot of actors on `gpus` cards of 80 GiB.
+
+    Args:
+        actors: who is there; those with `used=None` have a process that the driver does not measure.
+        monotonic: when the round began.
+        round_: its number.
+        namespaces: their labels; None: each consents.
+        hidden: by GPU, bytes that nobody explains.
+        sharing: of all GPUs.
+        read: GPUs that were read in this round; None: all.
+        proven: the PID domain.
+        live: the names.
+        faults: of the round.
+        gpus: how many.
+        listed_too_much: bytes by which the process lists exceed the device's use.
+        driver: its version.
+        vendor: of the GPUs.
+
+    """
+    devices, cards = [], []
+    for index in range(gpus):
+        key = DeviceKey(gpu_uuid(index))
+        mine = [actor for actor in actors if actor.gpu == index]
+        known = sum(actor.used or 0 for actor in mine)
+        unknown = any(actor.used is None for actor in mine)
+        used = min(CARD, known + (hidden or {}).get(index, 0))
+        memory = Memory(CARD, free=CARD - max(0, used - listed_too_much))
+        card = Gpu(gpu_uuid(index), index, "NVIDIA A100", vendor=vendor, driver_version=driver, memory=memory)
+        account = DeviceAccount(
+            key,
+            memory,
+            attributed=None if unknown else known,
+            ghost=0,
+            host=0,
+            unattributed=None if unknown else max(0, memory.used - known),
+            closes=known <= memory.used,
+        )
+        cards.append(card)
+        devices.append(Device(key, card, account, Utilization(), WALL, sharing, 4))
+    names = {actor.namespace for actor in actors}
+    return Snapshot(
+        round=round_,
+        taken_at=WALL + monotonic - BEGIN,
+        monotonic=monotonic,
+        node="node",
+        gpus_present={gpu_uuid(index): index for index in range(gpus)},
+        gpus_read=frozenset(map(gpu_uuid, range(gpus) if read is None else read)),
+        gpus=tuple(cards),
+        devices=tuple(devices),
+        usages=tuple(
+            Usage(Subject(actor.pod_uid, actor.container, actor.id), DeviceKey(gpu_uuid(actor.gpu)), actor.used)
+            for actor in actors
+        ),
+        pods={actor.pod_uid: actor.named() for actor in actors},
+        containers=tuple(Container(actor.pod_uid, actor.container, actor.id, actor.kind) for actor in actors),
+        namespaces=dict.fromkeys(names, CONSENTING) if namespaces is None else namespaces,
+        limits=tuple(
+            DeclaredLimit(
+                actor.pod_uid,
+                "" if actor.scope in {"pod", "claim"} else actor.container,
+                DeviceKey(gpu_uuid(actor.gpu)),
+                actor.limit,
+                "policy",
+                "annotation",
+                actor.scope,
+                "none",
+                claim=actor.claim,
+                problems=actor.problems,
+                report_only=actor.report_only,
+            )
+            for actor in actors
+            if actor.limit is not None or actor.problems
+        ),
+        pid_domain_proven=proven,
+        names_live=live,
+        faults=faults,
+    )
+
+
+class Play:
+    """The policy on a stage: `step` moves the clock and shows it the next round."""
+
+    def __init__(self, rules: Rules = UNHURRIED, history: History | None = None) -> None:
+        self.rules = rules
+        self.history = history or History()
+        self.monotonic = BEGIN
+        self.asleep = 0.0
+        """Seconds that the machine slept, in all."""
+        self.round = 0
+        self.verdicts: list[Verdict] = []
+
+    @property
+    def now(self) -> Moment:
+        """The moment of the stage's clock."""
+        return Moment(self.monotonic, self.monotonic + self.asleep)
+
+    def step(self, *actors: Actor, after: float | None = None, **world: object) -> Verdict:
+        """Let an interval pass, and show the policy who is there. `world`: see `snapshot`."""
+        self.monotonic += self.rules.interval if after is None else after
+        self.round += 1
+        seen = snapshot(actors, self.monotonic, round_=self.round, **world)  # type: ignore[arg-type]
+        self.history, verdict = decide(seen, self.rules, self.history, self.now)
+        self.verdicts.append(verdict)
+        return verdict
+
+    def steps(self, count: int, *actors: Actor, **world: object) -> Verdict:
+        """Let so many rounds pass in which nothing changes; the last one's verdict."""
+        for _ in range(count):
+            verdict = self.step(*actors, **world)  # type: ignore[arg-type]
+        return verdict
+
+    def until(self, state: State, *actors: Actor, most: int = 200, **world: object) -> Verdict:
+        """Step until the first actor's standing is `state`. Raises AssertionError after `most` rounds."""
+        for _ in range(most):
+            verdict = self.step(*actors, **world)  # type: ignore[arg-type]
+            if self.standing(actors[0]) is state:
+                return verdict
+        raise AssertionError(f"not {state} after {most} rounds: {verdict.standings}")
+
+    def standing(self, actor: Actor) -> State | None:
+        """Where the actor stands."""
+        found = [one for one in self.verdicts[-1].standings if _is(one.key, actor)]
+        return found[0].state if found else None
+
+    def reason(self, actor: Actor) -> str | None:
+        """Why it is held, exempt or unjudged."""
+        found = [one for one in self.verdicts[-1].standings if _is(one.key, actor)]
+        return found[0].reason if found else None
+
+    def conclude(self, result: Result) -> None:
+        """End the action that is in flight."""
+        self.history = conclude(self.history, result, self.now)
+
+    @property
+    def actions(self) -> list[str]:
+        """What was done so far: `evict team/pod`, and `(dry)` behind what was only rehearsed."""
+        return [
+            f"{verdict.action.rung} {verdict.action.namespace}/{verdict.action.pod}{' (dry)' if verdict.action.dry else ''}"
+            for verdict in self.verdicts
+            if verdict.action is not None
+        ]
+
+
+def _is(key: object, actor: Actor) -> bool:
+    container = getattr(key, "container_id", "")
+    uid, claim = getattr(key, "pod_uid", ""), getattr(key, "claim", "")
+    return (claim and claim == actor.claim) or (uid == actor.pod_uid and container in {actor.id, ""})
