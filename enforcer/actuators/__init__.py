@@ -1,0 +1,1 @@
+"""What does one thing to the world each. They do not know one another."""

@@ -1,0 +1,244 @@
+"""
+Events on pods: which to write, when, and how often.
+
+What comes in: notices, what is remembered, the time. What goes out: Events as they shall stand on the server
+(events.k8s.io/v1), and what to remember.
+
+The law: a change is told at once; what lasts or comes back is told again after five minutes at the earliest, as one
+more of its series. A number that changes by itself never tells two series apart. Whatever happens to a pod, it gets a
+burst of 25 and then one write each five minutes (the figures of client-go's recorder), and nothing here grows without
+bound. The server lets nobody change the note of an Event, so that a series gets a new one, with new figures, when it
+has become half an hour old.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from hashlib import sha256
+from typing import TypeAlias
+
+from exporter.model import ContainerKind, PodUid
+
+REMINDER = 300.0
+"""Seconds between two writes of one series at least."""
+RENEWAL = 1800.0
+"""Seconds after which a series begins anew: its note tells figures that old at most."""
+KEPT = 3600.0
+"""Seconds that the server keeps an Event after it was last written (`--event-ttl`)."""
+BURST, REFILL = 25, 300.0
+"""Writes that a pod may cause at once; seconds in which one more is granted."""
+MOST_SERIES = 1024
+"""Some 2 MB at their longest notes. A node has some 250 pods at most."""
+MOST_PODS = 1024
+LONGEST_NOTE = 1024
+LONGEST_ACTION = 128
+LONGEST_NAME = 253
+DIGEST = 16
+
+
+class EventReason(StrEnum):
+    """What users, scripts and alerts look for: a promise."""
+
+    EXCEEDED = "GPUMemoryLimitExceeded"
+    FENCED = "GPUMemoryLimitFenced"
+    EVICTED = "GPUMemoryLimitEvicted"
+    KILLED = "GPUMemoryLimitKilled"
+    HELD = "GPUMemoryLimitHeld"
+    INVALID = "GPUMemoryLimitInvalid"
+
+
+ACTIONS: Mapping[EventReason, str] = {
+    EventReason.EXCEEDED: "Notify",
+    EventReason.FENCED: "Fence",
+    EventReason.EVICTED: "Evict",
+    EventReason.KILLED: "Kill",
+    EventReason.HELD: "Hold",
+    EventReason.INVALID: "ReadLimit",
+}
+"""What was done to whom the Event is about, where the notice does not say."""
+
+
+class EventType(StrEnum):
+    """The two that there are."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Regarding:
+    """Whom an Event is about; without a container it is the whole pod."""
+
+    namespace: str
+    pod: str
+    pod_uid: PodUid
+    container: str = ""
+    kind: ContainerKind = ContainerKind.REGULAR
+
+
+Key: TypeAlias = tuple[PodUid, str, EventReason, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """
+    Something to be told on a pod.
+
+    Attributes:
+        at: Unix time at which it was seen.
+        topic: tells apart what has the same reason, is another matter, and must be told at once (which refusal, which
+            device). Never a number that changes by itself.
+        action: what was done; empty for that of the reason.
+
+    """
+
+    regarding: Regarding
+    reason: EventReason
+    note: str
+    at: float
+    topic: str = ""
+    type: EventType = EventType.WARNING
+    action: str = ""
+
+    @property
+    def key(self) -> Key:
+        """What makes two notices one series."""
+        return self.regarding.pod_uid, self.regarding.container, self.reason, self.topic
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """
+    An Event as it shall stand on the server, whatever stands there now.
+
+    Attributes:
+        first: the notice that began it; the server lets nothing of it be changed.
+        count: how often it was seen by now.
+        last_at: Unix time at which it was seen last.
+
+    """
+
+    name: str
+    first: Notice
+    count: int
+    last_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """An Event with its times, on the clock that nobody sets; `told` is the count that was last handed out."""
+
+    event: Event
+    began: float
+    told: int
+    told_at: float
+
+    @property
+    def pending(self) -> bool:
+        """Whether more was seen than was told."""
+        return self.event.count > self.told
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """
+    What `plan` hands to itself.
+
+    Attributes:
+        full_at: when each pod may cause a whole burst again; a pod that may now is not in here.
+        dropped: notices that were never told, since the beginning.
+
+    """
+
+    series: Mapping[Key, Series] = field(default_factory=dict)
+    full_at: Mapping[PodUid, float] = field(default_factory=dict)
+    dropped: int = 0
+
+
+def plan(notices: Iterable[Notice], remembered: Remembered, now: float) -> tuple[Remembered, tuple[Event, ...]]:
+    """
+    Say which Events to write now; `now` is in seconds of a clock that only grows.
+
+    To be asked once a round, also without notices: what was seen since the last write is told when its time has come.
+    """
+    series = {key: known for key, known in remembered.series.items() if now - known.told_at < KEPT}
+    granted = _Granted({uid: at for uid, at in remembered.full_at.items() if at > now}, now)
+    forgotten = [known for key, known in remembered.series.items() if key not in series]
+    dropped = remembered.dropped + sum(known.pending for known in forgotten)
+    writes: dict[str, Event] = {}
+    for notice in map(_fitting, notices):
+        known = series.get(notice.key)
+        if (known is None or _outlived(known, now)) and granted.to(notice.regarding.pod_uid):
+            begun = Event(event_name(notice), notice, 1, notice.at)
+            if known is None and len(series) >= MOST_SERIES:
+                dropped += series.pop(min(series, key=lambda key: series[key].told_at)).pending
+            series[notice.key] = Series(begun, began=now, told=1, told_at=now)
+            writes[begun.name] = begun
+        elif known is not None:
+            seen = replace(known.event, count=known.event.count + 1, last_at=notice.at)
+            series[notice.key] = replace(known, event=seen)
+        else:
+            dropped += 1
+    for key, known in series.items():
+        if known.pending and now - known.told_at >= REMINDER and granted.to(known.event.first.regarding.pod_uid):
+            series[key] = replace(known, told=known.event.count, told_at=now)
+            writes[known.event.name] = known.event
+    return Remembered(series, granted.full_at, dropped), tuple(writes.values())
+
+
+def event_name(notice: Notice) -> str:
+    """Name the Event that this notice begins: a DNS subdomain, the same for the same notice, and for no other."""
+    text = repr((notice.regarding.namespace, *notice.key, notice.at))
+    digest = sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:DIGEST]
+    stem = notice.regarding.pod[: LONGEST_NAME - DIGEST - 1].rstrip("-.")
+    return f"{stem if _is_subdomain(stem) else 'pod'}.{digest}"
+
+
+def cut(text: str, longest: int) -> str:
+    """
+    Cut to so many bytes of UTF-8, between characters.
+
+    What a terminal would act on, or could not show, becomes a space: names and declarations are the users' own words.
+    """
+    shown = "".join(letter if letter.isprintable() else " " for letter in text[: longest + 1])
+    if len(shown.encode()) <= longest:
+        return shown
+    return shown.encode()[: longest - len("…".encode())].decode(errors="ignore") + "…"
+
+
+class _Granted:
+    """
+    The writes that pods have left: one number each, the moment at which the whole burst is there again.
+
+    `full_at` has no moments that are past.
+    """
+
+    def __init__(self, full_at: dict[PodUid, float], now: float) -> None:
+        self.full_at = full_at
+        self._now = now
+
+    def to(self, pod: PodUid) -> bool:
+        """Take one, if there is one."""
+        full = self.full_at.get(pod, self._now)
+        if full - self._now > (BURST - 1) * REFILL:
+            return False
+        if pod not in self.full_at and len(self.full_at) >= MOST_PODS:
+            del self.full_at[min(self.full_at, key=self.full_at.__getitem__)]
+        self.full_at[pod] = full + REFILL
+        return True
+
+
+def _outlived(known: Series, now: float) -> bool:
+    return now - known.began >= RENEWAL and now - known.told_at >= REMINDER
+
+
+def _fitting(notice: Notice) -> Notice:
+    """Make it fit the server's bounds."""
+    action = cut(notice.action or ACTIONS[notice.reason], LONGEST_ACTION)
+    return replace(notice, note=cut(notice.note, LONGEST_NOTE), action=action)
+
+
+def _is_subdomain(name: str) -> bool:
+    labels = name.split(".")
+    letters = set("abcdefghijklmnopqrstuvwxyz0123456789-")
+    return all(label and set(label) <= letters and label.strip("-") == label for label in labels)

@@ -1,0 +1,54 @@
+"""
+The client that may also change things.
+
+What comes in: paths of the API reference, objects. What goes out: the server's answer, or a `KubeError`.
+
+The law: whatever changes the cluster passes through here, and nothing of the exporter imports it. A change is sent
+once: neither this client nor the library under it repeats what may have been done, only what the server refused with
+401. The answer to a change can be lost, so whoever asks for one has to bear that it was made.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import aiohttp
+
+from exporter.kube.client import Client, Request
+
+MERGE_PATCH = "application/merge-patch+json"
+
+
+@dataclass(frozen=True, slots=True)
+class _Change(Request):
+    """A request that changes something."""
+
+    verb: str = "POST"
+    more_headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def method(self) -> str:
+        return self.verb
+
+    @property
+    def headers(self) -> dict[str, str]:
+        # The two-argument form: a dataclass with slots is made anew, and `super()` would look for the class of before.
+        return {**super(_Change, self).headers, **self.more_headers}
+
+
+class Writer(Client):
+    """A `Client` that can create and patch; one connection serves both halves of the daemon."""
+
+    async def create(
+        self, path: str, thing: Mapping[str, object], *, headers: Mapping[str, str] | None = None
+    ) -> bytes:
+        """POST an object to a collection or sub-resource. Raises KubeError."""
+        return await self._read(_Change(path, {}, self._limits, body=thing, more_headers=headers or {}))
+
+    async def patch(self, path: str, change: Mapping[str, object]) -> bytes:
+        """Merge `change` into the object at `path` (RFC 7386). Raises KubeError."""
+        content = {"Content-Type": MERGE_PATCH}
+        return await self._read(_Change(path, {}, self._limits, body=change, verb="PATCH", more_headers=content))
+
+    @property
+    def _limits(self) -> aiohttp.ClientTimeout:
+        return aiohttp.ClientTimeout(total=self._deadline)

@@ -1,0 +1,114 @@
+"""
+`gpusteward run`: the node daemon.
+
+What comes in: the flags and the config of the daemon. What goes out: 0 ended by a signal, 1 the node cannot do what was
+asked, 2 wrong usage or config.
+
+The law: one daemon per node. It observes as gpusteward-exporter does, with the same code, and puts the policy on top.
+"""
+
+import argparse
+import asyncio
+import os
+from contextlib import asynccontextmanager
+from random import Random
+from typing import TYPE_CHECKING
+
+from exporter.config.arguments import add_flags, chosen
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from enforcer.cli import Commands
+    from enforcer.deciding import Tell
+    from enforcer.rules import Rules
+    from exporter.config import Arguments, Config
+
+PROGRAM = "gpusteward"
+POD_UID, POD_NAMESPACE, POD_NAME = "POD_UID", "POD_NAMESPACE", "POD_NAME"
+"""Environment variables that the DaemonSet fills from its own pod's fields."""
+
+
+def add(commands: "Commands") -> None:
+    """Add the sub-command to the program's."""
+    parser = commands.add_parser(
+        "run",
+        help="the node daemon: observe, export, and decide as far as the mode allows",
+        description="Observe this node, export what is seen, and judge it by the policy, as far as --mode allows.",
+        allow_abbrev=False,
+    )
+    add_flags(parser)
+    parser.set_defaults(run=run)
+
+
+def run(namespace: argparse.Namespace) -> int:
+    """Run the daemon; return the exit code."""
+    from enforcer.config import impossible  # noqa: PLC0415  (with the daemon come driver, HTTP and more)
+    from exporter import logs  # noqa: PLC0415
+    from exporter.config import ConfigError, load  # noqa: PLC0415
+    from exporter.devices import DeviceError  # noqa: PLC0415
+    from exporter.running import refuse, until_signalled  # noqa: PLC0415
+    from exporter.web_server import WebError  # noqa: PLC0415
+
+    arguments = chosen(namespace, os.environ)
+    code = 0
+    try:
+        config = load(arguments, impossible)
+        logs.configure(config.log.level, config.log.format)
+        asyncio.run(until_signalled(_daemon(arguments, config, os.environ)))
+    except* ConfigError as errors:
+        code = refuse(f"{PROGRAM} run", errors, 2)
+    except* (DeviceError, WebError) as errors:
+        code = refuse(f"{PROGRAM} run", errors, 1)
+    return code
+
+
+async def _daemon(arguments: "Arguments", config: "Config", environ: "Mapping[str, str]") -> None:
+    from enforcer.config import impossible, rules_of  # noqa: PLC0415
+    from enforcer.deciding import Deciding  # noqa: PLC0415
+    from exporter.daemon import Enforcement, observe  # noqa: PLC0415
+    from exporter.latest import Latest  # noqa: PLC0415
+
+    own_pod, own_namespace = environ.get(POD_UID, ""), environ.get(POD_NAMESPACE, "")
+
+    def rules(of: "Config") -> "Rules":
+        return rules_of(of, own_pod=own_pod, own_namespace=own_namespace)
+
+    def apply(changed: "Config") -> None:
+        deciding.rules = rules(changed)
+
+    async with _notifying(config, environ) as tell:
+        deciding = Deciding(rules(config), config.policy.stop_file, tell=tell)
+        enforcement = Enforcement(deciding, impossible, apply)
+        await observe(arguments, config, Latest(), program=f"{PROGRAM} run", enforcement=enforcement)
+
+
+@asynccontextmanager
+async def _notifying(config: "Config", environ: "Mapping[str, str]") -> "AsyncIterator[Tell]":
+    """Write Events on pods meanwhile, where the names of this node come from an API server."""
+    from exporter.config import source_of_names  # noqa: PLC0415
+
+    if source_of_names(config.names, in_a_pod="KUBERNETES_SERVICE_HOST" in environ) != "kubernetes" or _plays(config):
+        yield lambda _: None
+        return
+    from enforcer.actuators.notify import Notifier  # noqa: PLC0415  (the Kubernetes client costs 20 MB)
+    from enforcer.kube import Writer  # noqa: PLC0415
+    from exporter.clock import SystemClock  # noqa: PLC0415
+    from exporter.kube.client import credentials  # noqa: PLC0415
+
+    clock = SystemClock()
+    writer = Writer(credentials(config.names.kubeconfig), clock=clock)
+    lot = Random()  # noqa: S311  (it spreads requests, and keeps no secret)
+    notifier = Notifier(writer, environ.get(POD_NAME) or config.node.name, clock=clock, random=lot)
+    task = asyncio.create_task(notifier.run(), name="notifying")
+    try:
+        yield notifier.tell
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await writer.close()
+
+
+def _plays(config: "Config") -> bool:
+    """Tell whether the devices are not this node's, so that nobody here is to be told."""
+    return config.devices == "simulated" or config.devices.recording is not None
