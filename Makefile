@@ -14,7 +14,7 @@ help:  ## list the targets
 
 demo: $(VENV)/.run  ## start the daemon on an embedded simulated node, and print its address
 	@echo "gpusteward on a simulated node: http://127.0.0.1:9478/  (metrics: http://127.0.0.1:9478/metrics, stop: Ctrl-C)"
-	@exec $(BIN)/gpusteward-exporter --devices simulated --sampling.interval 2s --web.listen-address 127.0.0.1:9478
+	@exec $(BIN)/gpusteward run --config deploy/demo.yaml
 
 check: $(VENV)/.dev  ## lint, types, import contracts, unit tests: under a minute
 	$(BIN)/ruff check .

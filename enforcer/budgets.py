@@ -55,19 +55,29 @@ def remaining(spent: tuple[Spent, ...], rules: Rules, boot: float, *, dry: bool)
     }
 
 
-def struck(
-    strikes: Mapping[Workload, Strikes], workload: Workload, rules: Rules, boot: float
-) -> dict[Workload, Strikes]:
-    """Add an episode of `workload`, and forget the workloads to which all was forgiven."""
-    count = standing(strikes, workload, rules, boot) + 1
-    kept = {one: known for one, known in strikes.items() if standing(strikes, one, rules, boot) > 0}
-    return {**kept, workload: Strikes(count, boot)}
+def struck(strikes: Mapping[Workload, Strikes], workload: Workload, rules: Rules, boot: float) -> Strikes:
+    """
+    Add an episode of `workload` to those that are not forgiven yet.
+
+    What is told within `warn_after` is one: a pod that exceeds on eight GPUs at once did it once. One subject needs
+    longer than that to end an excess and to be told of the next.
+    """
+    last = strikes.get(workload)
+    if last is not None and 0 <= boot - last.at < rules.warn_after:
+        return last
+    return Strikes(standing(strikes, workload, rules, boot) + 1, boot)
+
+
+def unforgiven(strikes: Mapping[Workload, Strikes], rules: Rules, boot: float) -> dict[Workload, Strikes]:
+    """Forget the workloads to which all was forgiven."""
+    return {one: known for one, known in strikes.items() if standing(strikes, one, rules, boot) > 0}
 
 
 def standing(strikes: Mapping[Workload, Strikes], workload: Workload, rules: Rules, boot: float) -> float:
     """Count the episodes of `workload` that are not forgiven yet: one goes each half-life, little by little."""
     known = strikes.get(workload)
-    return max(0.0, known.count - (boot - known.at) / rules.strike_half_life) if known else 0.0
+    # What lies in the future (another boot's journal) is not forgiven yet, and no more than it was.
+    return max(0.0, known.count - max(0.0, boot - known.at) / rules.strike_half_life) if known else 0.0
 
 
 def _left(spent: list[Spent], budget: Budget, boot: float) -> int:

@@ -64,7 +64,7 @@ def beside(evidence: Mapping[CaseKey, Evidence], key: CaseKey) -> dict[CaseKey, 
 def remembered(history: History, found: Sequence[Judged], rules: Rules, now: Moment) -> History:
     """Put the new evidence into the history, and count what it adds up to: seconds above limits, strikes."""
     seconds = dict(history.over_seconds)
-    strikes = history.strikes
+    strikes = budgets.unforgiven(history.strikes, rules, now.boot)
     evidence: dict[CaseKey, Evidence] = {}
     for one in found:
         before, after = history.evidence.get(one.case.key), one.evidence
@@ -76,7 +76,7 @@ def remembered(history: History, found: Sequence[Judged], rules: Rules, now: Mom
             seconds[series] = seconds.get(series, 0.0) + step
         told = before is not None and before.phase in (Phase.GRACE, Phase.DUE)
         if after.phase is Phase.GRACE and not told:
-            strikes = budgets.struck(strikes, one.case.workload, rules, now.boot)
+            strikes[one.case.workload] = budgets.struck(strikes, one.case.workload, rules, now.boot)
             after = replace(after, strikes=strikes[one.case.workload].count)
         evidence[one.case.key] = after
     living = {series_of(one.case) for one in found}

@@ -8,18 +8,18 @@ The law: **each guard alone holds the action back**, and the first that does is 
 one is taken, in a total order; the others wait for what its end shows. A rehearsal never delays an action.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from enforcer import budgets
-from enforcer.cases import Case, CaseKey
-from enforcer.contention import shortage
+from enforcer.cases import CaseKey
+from enforcer.contention import Needs, shortage
 from enforcer.evidence import Phase
 from enforcer.history import Action, History, InFlight, Moment, Spent
 from enforcer.judging import Judged
 from enforcer.rules import Rules
 from enforcer.terms import Mode, Reason, Trigger
-from exporter.model import Snapshot
+from exporter.model import DeviceKey, Snapshot
 
 _COST = "controller.kubernetes.io/pod-deletion-cost"
 _LONGEST_NUMBER = 10
@@ -30,7 +30,7 @@ class Scene:
     """What the choice is made from."""
 
     snapshot: Snapshot
-    everybody: Sequence[Case]
+    needs: Mapping[DeviceKey, Needs]
     rules: Rules
     history: History
     now: Moment
@@ -73,9 +73,10 @@ def refusal(one: Judged, scene: Scene) -> Reason | None:
         return one.allowed.held
     if not scene.snapshot.names_live:
         return Reason.NAMES_STALE
-    if case.used is None or one.evidence is None or not one.evidence.over:
+    over = case.used is not None and case.used > rules.tolerance.above(case.limit.memory or 0)
+    if not over or one.evidence is None or not one.evidence.over:
         return Reason.NOT_OVER_NOW
-    if rules.trigger is Trigger.CONTENDED and shortage(case, scene.everybody, scene.snapshot) <= 0:
+    if rules.trigger is Trigger.CONTENDED and shortage(case, scene.needs) <= 0:
         return Reason.NOT_CONTENDED
     if one.evidence.strikes <= rules.strikes - 1:
         return Reason.STRIKES

@@ -31,6 +31,8 @@ from exporter.model import PodUid, Snapshot
 
 log = structlog.get_logger()
 
+SHOWN = 10
+"""Decisions on the node page; /api/v1/decisions has more."""
 Tell = Callable[[Iterable[Notice]], None]
 
 
@@ -88,7 +90,9 @@ class Deciding:
 
     def summary(self) -> dict[str, Any] | None:
         """Describe mode, breakers, budgets and where everybody stands; None before the first round."""
-        return None if self._verdict is None else document.summary(self._verdict, self._offset)
+        if self._verdict is None:
+            return None
+        return document.summary(self._verdict, self._tally.recent[:SHOWN], self._offset)
 
     def decisions(self) -> dict[str, Any]:
         """Describe the recent actions and refusals, the newest first."""

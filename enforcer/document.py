@@ -6,6 +6,7 @@ What comes in: standings, decisions, previews. What goes out: dicts; docs/api.md
 The law: unknown is null, and times are Unix seconds, made of monotonic ones with the moment at which both were read.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from enforcer.history import Action, Standing, Verdict
@@ -52,8 +53,8 @@ def decision(one: Decision, offset: float) -> Json:
     return {"at": one.at, "kind": "refusal", **standing(one.refusal, offset)}
 
 
-def summary(verdict: Verdict, offset: float) -> Json:
-    """Describe the node's policy: mode, breakers, budgets, where everybody stands."""
+def summary(verdict: Verdict, recent: Iterable[Decision], offset: float) -> Json:
+    """Describe the node's policy: mode, breakers, budgets, where everybody stands, what was decided of late."""
     return {
         "mode": verdict.mode,
         "breakers": [
@@ -62,6 +63,7 @@ def summary(verdict: Verdict, offset: float) -> Json:
         ],
         "budget_remaining": verdict.remaining,
         "standings": [standing(one, offset) for one in verdict.standings],
+        "recent": [decision(one, offset) for one in recent],
     }
 
 

@@ -13,10 +13,13 @@ between the limit and its tolerance) adds nothing, and what adds nothing cannot 
             warn_after and three rounds
     grace   due, when seen over for the  grace, nothing added           ok, after three rounds of it
             grace, and for 90 % of it
-    due     due                          due (nobody acts on it)        ok, after three rounds of it
+    due     due                          due (nobody acts on it), and   ok, after three rounds of it
+                                         grace anew after three rounds
 
-A gap longer than two intervals voids it. So does a limit that the excess seen so far would not have exceeded: whoever
-was above 9 GiB all the time was above 8 GiB, too, and gains nothing by changing its declaration back and forth.
+The 90 % are those of the last stretch, a ninth longer than the grace: so what was lost long ago shields nobody, and
+whoever is over again after a long time between is not due at the first spike. A gap longer than two intervals voids it
+all. So does a limit that the excess seen so far would not have exceeded: whoever was above 9 GiB all the time was above
+8 GiB, too, and gains nothing by changing its declaration back and forth.
 """
 
 from dataclasses import dataclass, replace
@@ -57,7 +60,8 @@ class Evidence:
         read_at: the last reading.
         over: the last reading was above limit and tolerance; `above`: above the limit.
         counted: rounds, an interval apart, that saw the excess in phase `over`, or (`below`) its end.
-        seen: seconds of the phase in which the excess was seen.
+        seen: seconds of the phase in which the excess was seen; of a grace, of its last stretch only.
+        unseen: spans of that stretch (from, to) in which it was not seen.
         grace: seconds that were granted; an annotation that changes meanwhile counts for the next time.
         least: the smallest use among the readings of this excess, bytes.
         strikes: of the workload, as this excess was told, itself counted.
@@ -74,6 +78,7 @@ class Evidence:
     counted_at: float = 0.0
     below: int = 0
     seen: float = 0.0
+    unseen: tuple[tuple[float, float], ...] = ()
     phase_from: float = 0.0
     grace: float = 0.0
     least: int = 0
@@ -100,16 +105,16 @@ def weigh(before: Evidence | None, reading: Reading, terms: Terms, rules: Rules)
     over, above = reading.used > ceiling, reading.used > reading.limit
     known = before if before is not None and not _void(before, reading, ceiling, rules) else None
     if known is not None and known.terms != terms:
-        known = _anew(known, terms, reading.at)
+        known = _anew(known, terms, reading)
     if known is None or (known.phase is Phase.OK and not over):
         known = Evidence(terms, reading.at)
     step = reading.at - known.read_at
     vouched = step if known.over and over and step <= 1.5 * rules.interval else 0.0
-    now = replace(known, read_at=reading.at, over=over, above=above)
+    now = replace(_looked(known, reading.at, vouched), read_at=reading.at, over=over, above=above)
     if over:
-        return _over(now, reading, vouched, rules)
+        return _over(now, reading, rules)
     if above:
-        return now if now.phase is not Phase.OVER else _begin(now, Phase.OVER, reading.at, counted=0)
+        return _between(now, reading, rules)
     return _below(now, reading.at, rules)
 
 
@@ -124,28 +129,46 @@ def _void(before: Evidence, reading: Reading, ceiling: int, rules: Rules) -> boo
     return before.phase is not Phase.OK and before.counted > 0 and before.least <= ceiling
 
 
-def _anew(known: Evidence, terms: Terms, at: float) -> Evidence:
-    if known.phase in (Phase.GRACE, Phase.DUE):
-        return replace(_begin(known, Phase.GRACE, at, counted=known.counted), terms=terms)
-    return replace(known, terms=terms)
+def _anew(known: Evidence, terms: Terms, reading: Reading) -> Evidence:
+    return replace(_told(known, reading) if known.phase in (Phase.GRACE, Phase.DUE) else known, terms=terms)
+
+
+def _told(known: Evidence, reading: Reading) -> Evidence:
+    return replace(_begin(known, Phase.GRACE, reading.at, counted=known.counted), grace=reading.grace)
 
 
 def _begin(known: Evidence, phase: Phase, at: float, *, counted: int) -> Evidence:
-    return replace(known, phase=phase, phase_from=at, seen=0.0, counted=counted, counted_at=at, below=0)
+    return replace(known, phase=phase, phase_from=at, seen=0.0, unseen=(), counted=counted, counted_at=at, below=0)
 
 
-def _over(now: Evidence, reading: Reading, vouched: float, rules: Rules) -> Evidence:
+def _looked(known: Evidence, at: float, vouched: float) -> Evidence:
+    """Add the time since the last reading."""
+    if known.phase is not Phase.GRACE:
+        return replace(known, seen=known.seen + vouched)
+    begin = max(known.phase_from, at - known.grace / COVERAGE)
+    unseen = known.unseen if vouched else (*known.unseen, (known.read_at, at))
+    unseen = tuple((max(first, begin), last) for first, last in unseen if last > begin)
+    return replace(known, unseen=unseen, seen=at - begin - sum(last - first for first, last in unseen))
+
+
+def _over(now: Evidence, reading: Reading, rules: Rules) -> Evidence:
     at = reading.at
     if now.phase is Phase.OK or (now.phase is Phase.OVER and now.counted == 0):
         begun = _begin(now, Phase.OVER, at, counted=1)
         return replace(begun, since=at, least=reading.used)
-    now = replace(now, seen=now.seen + vouched, least=min(now.least, reading.used), below=0)
+    now = replace(now, least=min(now.least, reading.used), below=0)
     if at - now.counted_at >= MARGIN * rules.interval:
         now = replace(now, counted=now.counted + 1, counted_at=at)
     if now.phase is Phase.OVER and now.seen >= rules.warn_after and now.counted >= ROUNDS:
-        return replace(_begin(now, Phase.GRACE, at, counted=now.counted), grace=reading.grace)
-    if now.phase is Phase.GRACE and now.seen >= now.grace and now.seen >= COVERAGE * (at - now.phase_from):
-        return replace(now, phase=Phase.DUE)
+        return _told(now, reading)
+    return replace(now, phase=Phase.DUE, unseen=()) if now.phase is Phase.GRACE and now.seen >= now.grace else now
+
+
+def _between(now: Evidence, reading: Reading, rules: Rules) -> Evidence:
+    if now.phase is Phase.OVER:
+        return _begin(now, Phase.OVER, reading.at, counted=0)
+    if now.phase is Phase.DUE and reading.at - now.counted_at >= ROUNDS * MARGIN * rules.interval:
+        return _told(now, reading)
     return now
 
 

@@ -1,14 +1,17 @@
 """
-`gpusteward explain -f FILE`: which memory limits a pod declares, and why each candidate was taken or not; offline.
+`gpusteward explain`: which memory limits a pod declares, and why each candidate was taken or not.
 
-What comes in: files as `kubectl get -o yaml` or `-o json` prints them. What goes out: text or JSON on standard output,
-or one line on standard error; and the exit code: 0, or 2 when a file is not what was expected.
+What comes in: NAMESPACE/POD, which a running daemon explains; or (`-f`) files as `kubectl get -o yaml` or `-o json`
+prints them, for which nobody is asked. What goes out: text or JSON on standard output, or one line on standard error;
+and the exit code: 0, 1 when the daemon does not explain, 2 when a file or the usage is not what was expected.
 
-The law: a file can be anything. It is read once, to a bound, without waiting for anybody but standard input.
+The law: a file can be anything, and so can what answers at a URL. Each is read once, to a bound; nobody is waited for
+but standard input, and a daemon for a few seconds.
 """
 
 import argparse
 import io
+import json
 import os
 import sys
 from pathlib import Path
@@ -17,6 +20,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from enforcer.cli import Commands
 
+DEFAULT_URL = "http://127.0.0.1:9478"
+"""Where a daemon listens on its own node, as its pod and a port-forward see it."""
 _STDIN = "-"
 _LONGEST = 16 << 20
 """Bytes of a file: the pods and claims of a large node as JSON are a tenth of it."""
@@ -27,18 +32,26 @@ def add(commands: "Commands") -> None:
     parser = commands.add_parser(
         "explain",
         help="say which limits a pod declares, and why",
-        description="Say which limits the pods of a file declare, and of each candidate why it was taken or not. Reads "
-        "what kubectl prints, asks no cluster and no driver. Exit code 0, or 2 when a file is not what was expected.",
-        epilog="example: kubectl get pods -n team-a -o yaml | gpusteward explain -f - --node node.yaml",
+        description="Say which limits a pod declares, and of each candidate why it was taken or not. A pod by its name "
+        "is explained by the daemon of its node, with what it uses now; pods of a file (-f) as kubectl prints them, "
+        "without a daemon or cluster. Exit code 0, 1 when the daemon does not explain, 2 on wrong usage or files.",
+        epilog="examples: gpusteward explain team-a/llm-0; "
+        "kubectl get pods -n team-a -o yaml | gpusteward explain -f - --node node.yaml",
         allow_abbrev=False,
     )
-    parser.add_argument(
+    asked = parser.add_mutually_exclusive_group(required=True)
+    asked.add_argument("pod", nargs="?", metavar="NAMESPACE/POD", help="a pod on the node of the daemon that is asked")
+    asked.add_argument(
         "-f",
         dest="pods",
-        required=True,
         metavar="FILE",
         help="Pods, and the ResourceClaims and ResourceSlices that they use, as kubectl get -o yaml or -o json prints "
         "them; - for standard input",
+    )
+    parser.add_argument(
+        "--url",
+        help="where the daemon listens, also https and with name and password (https://NAME:PASSWORD@HOST:PORT). "
+        f"Default: the variable GPUSTEWARD_URL, or {DEFAULT_URL}",
     )
     parser.add_argument(
         "--node",
@@ -55,20 +68,47 @@ def add(commands: "Commands") -> None:
     parser.add_argument(
         "--json",
         action="store_true",
-        help="print a list of {container, device, limit_bytes, system, source, scope, enforced_by, candidates, "
-        "problems}",
+        help="print a list of {namespace, pod, container, device, limit_bytes, system, source, scope, enforced_by, "
+        "candidates, problems}; of a daemon its document, in which this list is `limits`",
     )
     parser.set_defaults(run=run)
 
 
 def run(namespace: argparse.Namespace) -> int:
     """Explain, print, and return the exit code."""
-    from exporter.config import Arguments, ConfigError, catalogue_of, load  # noqa: PLC0415  (msgspec, YAML)
-    from exporter.limits import Options  # noqa: PLC0415
+    return _of_daemon(namespace) if namespace.pod is not None else _of_files(namespace)
+
+
+def _of_daemon(namespace: argparse.Namespace) -> int:
+    from enforcer.asking import AskError, UrlError, ask, daemon_at  # noqa: PLC0415  (HTTP)
+    from exporter.limits.explaining import printable  # noqa: PLC0415
+
+    if namespace.node is not None or namespace.config is not None:
+        return _wrong("--node and --config go with -f: a daemon has its own node and config")
+    where, slash, name = namespace.pod.partition("/")
+    if not where or not slash or not name or "/" in name:
+        return _wrong(f"expected NAMESPACE/POD, got {namespace.pod}")
+    given = "--url" if namespace.url is not None else "GPUSTEWARD_URL"
+    try:
+        daemon = daemon_at(namespace.url if namespace.url is not None else os.environ.get(given) or DEFAULT_URL)
+        text, document = ask(daemon, where, name)
+    except UrlError as error:
+        return _wrong(f"{given}: {error}")
+    except AskError as error:
+        return _wrong(str(error), 1)
+    if namespace.json:
+        return _print(json.dumps(document, indent=2) + "\n")
+    return _print("".join(f"{printable(line)}\n" for line in text.splitlines()))
+
+
+def _of_files(namespace: argparse.Namespace) -> int:
+    from exporter.config import Arguments, ConfigError, catalogue_of, load, options_of  # noqa: PLC0415  (msgspec, YAML)
     from exporter.limits.manifest import ManifestError  # noqa: PLC0415
     from exporter.limits.offline import explain  # noqa: PLC0415
 
     pods, node = namespace.pods, namespace.node
+    if namespace.url is not None:
+        return _wrong("--url goes with NAMESPACE/POD: for a file nobody is asked")
     if pods == node == _STDIN:
         return _wrong("-f and --node: only one of them can be standard input")
     try:
@@ -77,7 +117,7 @@ def run(namespace: argparse.Namespace) -> int:
             _text(pods),
             None if node is None else _text(node),
             catalogue_of(limits),
-            Options(limits.systems.names, limits.fair_share, mps_container=limits.mps_scope == "container"),
+            options_of(limits),
             as_json=namespace.json,
             source=_name(pods),
             node_source=_name(node or ""),
@@ -119,10 +159,10 @@ def _name(name: str) -> str:
     return "standard input" if name == _STDIN else name
 
 
-def _wrong(problem: str) -> int:
+def _wrong(problem: str, code: int = 2) -> int:
     shown = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in problem)
     sys.stderr.write(f"gpusteward explain: {shown}\n")
-    return 2
+    return code
 
 
 def _print(text: str) -> int:
@@ -134,6 +174,5 @@ def _print(text: str) -> int:
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
         if not isinstance(error, BrokenPipeError):
-            _wrong(f"standard output: cannot be written: {error.strerror}")
-            return 1
+            return _wrong(f"standard output: cannot be written: {error.strerror}", 1)
     return 0

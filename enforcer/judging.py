@@ -46,7 +46,8 @@ def judge(case: Case, snapshot: Snapshot, rules: Rules, history: History, now: M
     if shield is not None or case.unknown in NEVER:
         return Judged(case, shield, allowed, None)
     before = history.evidence.get(key)
-    waited = now.monotonic - snapshot.monotonic > rules.longest_gap  # in a stall of ours: it tells of another time
+    # In a stall of ours, or from a clock that is not ours: it tells of another time.
+    waited = not abs(now.monotonic - snapshot.monotonic) <= rules.longest_gap
     if case.used is None or case.limit.memory is None or waited:
         kept = None if before is None or gone_stale(before, now.monotonic, rules) else before
         return Judged(case, None, allowed, kept)

@@ -27,6 +27,7 @@ from enforcer import breakers, budgets
 from enforcer.carrying import carried, remembered, without_evidence
 from enforcer.cases import cases
 from enforcer.choosing import Scene, choose, taken
+from enforcer.contention import needs
 from enforcer.evidence import Phase
 from enforcer.history import History, Moment, Verdict
 from enforcer.judging import Judged, judge
@@ -52,7 +53,7 @@ def decide(snapshot: Snapshot, rules: Rules, history: History, now: Moment) -> t
     except Exception as error:  # noqa: BLE001  (total: whatever a snapshot holds, no action follows from an error)
         detail = f"{type(error).__name__}: {error}"
         opened = breakers.opened(history.breakers, Breaker.INTERNAL, now.boot, detail)
-        safe = replace(without_evidence(history), breakers=opened, at=now, standings={})
+        safe = replace(without_evidence(history), breakers=opened, at=now, started=now.monotonic, standings={})
         return safe, Verdict(now, rules.ceiling.mode, breakers=opened)
 
 
@@ -74,7 +75,8 @@ def _decide(snapshot: Snapshot, rules: Rules, history: History, now: Moment) -> 
         detail = f"{over} of {limited} pods with limits are over them at once"
         opened = breakers.opened(history.breakers, Breaker.BLAST_RADIUS, now.boot, detail)
         history = replace(history, breakers=opened)
-    action, reasons = choose(found, Scene(snapshot, [one.case for one in found], rules, history, now))
+    needed = needs((one.case for one in found), snapshot)
+    action, reasons = choose(found, Scene(snapshot, needed, rules, history, now))
     if action is not None:
         history = taken(history, action, now)
     standings = tuple(standing(one, reasons, history) for one in found)

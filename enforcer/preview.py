@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enforcer import breakers
 from enforcer.cases import cases
 from enforcer.choosing import Scene, refusal
+from enforcer.contention import needs
 from enforcer.evidence import Phase
 from enforcer.history import History, Moment, Standing
 from enforcer.judging import judge
@@ -46,6 +47,8 @@ class Preview:
 def preview(snapshot: Snapshot, rules: Rules) -> Preview:
     """Look at one snapshot as if the mode were enforce, and every grace over."""
     wanted = replace(rules, mode=Mode.ENFORCE, ceilings=())
+    # An early round reads some GPUs anew; what was read of the others seconds ago is good enough for a preview.
+    snapshot = replace(snapshot, gpus_read=frozenset(device.key.uuid for device in snapshot.devices))
     moment = Moment(snapshot.monotonic, snapshot.monotonic)
     history = History(at=moment, started=moment.monotonic - wanted.hold_off)
     found = [judge(case, snapshot, wanted, history, moment) for case in cases(snapshot)]
@@ -55,7 +58,7 @@ def preview(snapshot: Snapshot, rules: Rules) -> Preview:
         for one in found
         if one.evidence is not None and one.evidence.over
     ]
-    scene = Scene(snapshot, [one.case for one in found], wanted, history, moment)
+    scene = Scene(snapshot, needs((one.case for one in found), snapshot), wanted, history, moment)
     reasons = {one.case.key: reason for one in due if (reason := refusal(one, scene)) is not None}
     told = [standing(one, reasons, history) for one in due]
     return Preview(

@@ -70,7 +70,7 @@ def permission(case: Case, namespace: Labels | None, rules: Rules, *, fenced: bo
     `fenced`: a fence holds already; `blocked`: an eviction was refused by a PodDisruptionBudget.
     """
     mode, why = _mode(namespace, rules)
-    rung = _rung(rules, fenced=fenced, blocked=blocked)
+    rung = _rung(rules, fenced=fenced, blocked=blocked, container=bool(case.key.container_id))
     if case.limit.report_only:
         return Permission(mode, rung, Reason.REPORT_ONLY, "; ".join(case.limit.report_only))
     if held := _only_reported(case, rules, rung):
@@ -82,7 +82,8 @@ def permission(case: Case, namespace: Labels | None, rules: Rules, *, fenced: bo
     if held := _soft(case.pod, rung, rules):
         return Permission(mode, rung, held)
     key, value = rules.consent
-    if rung in DESTRUCTIVE and (namespace is None or namespace.get(key) != value):
+    rehearsed = mode is Mode.DRY_RUN and namespace is not None and namespace.get(CONSENT) == Mode.DRY_RUN
+    if rung in DESTRUCTIVE and not rehearsed and (namespace is None or namespace.get(key) != value):
         return Permission(mode, rung, Reason.NO_CONSENT, f"the namespace needs the label {key}: {value}")
     return Permission(mode, rung, None)
 
@@ -114,12 +115,16 @@ def _mode(namespace: Labels | None, rules: Rules) -> tuple[Mode, Reason | None]:
     return mode, why if mode.rank < Mode.DRY_RUN.rank else None
 
 
-def _rung(rules: Rules, *, fenced: bool, blocked: bool) -> Rung | None:
-    for rung in rules.ladder:
-        done = rung is Rung.NOTIFY or (rung is Rung.FENCE and fenced) or (rung is Rung.EVICT and blocked)
-        if not done or (rung is Rung.EVICT and not rules.kill_when_blocked):
-            return rung
-    return None
+def _rung(rules: Rules, *, fenced: bool, blocked: bool, container: bool) -> Rung | None:
+    """Find the next rung. Where the limit is not of one `container`, there is none to fence or to kill."""
+    on = blocked and rules.kill_when_blocked and container
+    done = {
+        Rung.NOTIFY: True,
+        Rung.FENCE: fenced or not container,
+        Rung.EVICT: on,
+        Rung.KILL: not container,
+    }
+    return next((rung for rung in rules.ladder if not done[rung]), None)
 
 
 def _only_reported(case: Case, rules: Rules, rung: Rung | None) -> Reason | None:

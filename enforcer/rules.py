@@ -9,6 +9,7 @@ seconds) is refused where it is written, with what was expected.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from enforcer.terms import Mode, Reason, Rung, Trigger
 from exporter.model import PodUid
@@ -25,6 +26,9 @@ CONSENT = "gpusteward.io/mode"
 ALLOW_EXEMPTION = "gpusteward.io/allow-pod-exemption"
 EXEMPT = "gpusteward.io/exempt"
 GRACE = "gpusteward.io/grace-seconds"
+
+
+_PARTS = 1_000_000
 
 
 class RulesError(ValueError):
@@ -45,7 +49,7 @@ class Tolerance:
 
     def above(self, limit: int) -> int:
         """Return the bytes above which `limit` counts as exceeded."""
-        return limit + max(int(limit * self.ratio), self.bytes)
+        return limit + max(limit * round(self.ratio * _PARTS) // _PARTS, self.bytes)  # no float overflows on a huge one
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +146,8 @@ class Rules:
             raise RulesError("ladder", "rungs from notify, fence, evict, kill, each once, the gentlest first")
         if not SHORTEST_GRACE <= self.grace <= LONGEST_GRACE:
             raise RulesError("grace", f"a duration from {SHORTEST_GRACE:.0f}s to {LONGEST_GRACE:.0f}s")
+        if not 0 < self.interval < inf:
+            raise RulesError("interval", "a duration above 0s")
         if not self.interval <= self.warn_after <= LONGEST_GRACE:
             raise RulesError("warn_after", f"a duration from one sampling.interval to {LONGEST_GRACE:.0f}s")
         if not 0 <= self.tolerance.ratio <= 1 or self.tolerance.bytes < 0:
@@ -157,11 +163,13 @@ class Rules:
             raise RulesError("mps", "notify or evict")
         for scope in ("node", "namespace", "workload"):
             budget: Budget = getattr(self.budgets, scope)
-            if budget.most < 0 or budget.window <= 0:
+            if budget.most < 0 or not 0 < budget.window < inf:
                 raise RulesError(f"budgets.{scope}", 'a number and a duration such as "3/10m"')
-        if self.spacing < self.interval:
+        if not self.interval <= self.spacing < inf:
             raise RulesError("spacing", "a duration of at least one sampling.interval")
-        if self.strikes < 1 or self.strike_half_life <= 0:
+        if not 0 <= self.hold_off < inf:
+            raise RulesError("hold_off", "a duration of 0s or more")
+        if self.strikes < 1 or not 0 < self.strike_half_life < inf:
             raise RulesError("strikes", "a number of 1 or more, and a half-life above 0s")
 
     @property

@@ -60,7 +60,8 @@ def _state(one: Judged, reasons: Mapping[CaseKey, Reason], history: History) -> 
     if evidence is None:
         return State.UNJUDGED, one.case.unknown or Reason.READING_GAP, "; ".join(one.case.limit.problems)
     before = history.standings.get(key)
-    if one.case.used is None and before is not None and evidence.phase is not Phase.OK:
+    acted = before is not None and before.state is State.ACTING  # and acts no more, or the line above had said so
+    if one.case.used is None and before is not None and not acted and evidence.phase is not Phase.OK:
         return before.state, before.reason, before.detail
     if evidence.phase is not Phase.DUE:
         return State(evidence.phase), None, ""

@@ -11,6 +11,7 @@ starts the daemon anew: a dead sampler must not look alive. The driver is let go
 import asyncio
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -19,17 +20,18 @@ import structlog
 
 from exporter import first_seen, logs
 from exporter.clock import Clock, SystemClock
-from exporter.config import Arguments, Config, ConfigError, catalogue_of, reloads, source_of_names
+from exporter.config import Arguments, Check, Config, ConfigError, catalogue_of, options_of, reloads, source_of_names
 from exporter.devices import DeviceSource
 from exporter.devices.nvml import NvmlSource
+from exporter.devices.recorded import RecordedNode
 from exporter.devices.simulated import SimulatedNode
 from exporter.host import HostSource
 from exporter.host.procfs import ProcFs, proc_root
+from exporter.judge import Judge
 from exporter.kube import InventorySource, NoNames
 from exporter.kube.file import FileInventory
 from exporter.latest import Latest
 from exporter.limiting import Limiting
-from exporter.limits import Options
 from exporter.metrics.exposition import Exposition
 from exporter.model import Fault
 from exporter.sampling import Beat, Sampler
@@ -43,14 +45,34 @@ VERSION = version("gpusteward")
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The three seams, opened."""
+    """The three seams, opened, and the name of the node that they are about."""
 
     devices: DeviceSource
     host: HostSource
     inventory: InventorySource
+    node: str
 
 
-async def observe(arguments: Arguments, config: Config, latest: Latest, *, program: str) -> None:
+@dataclass(frozen=True, slots=True)
+class Enforcement:
+    """
+    What is put on top of the observing half.
+
+    Attributes:
+        judge: hears every snapshot.
+        check: finds what is impossible in a config that is well written.
+        apply: takes a reloaded config.
+
+    """
+
+    judge: Judge
+    check: Check
+    apply: Callable[[Config], None]
+
+
+async def observe(
+    arguments: Arguments, config: Config, latest: Latest, *, program: str, enforcement: Enforcement | None = None
+) -> None:
     """Observe and export until cancelled. Raises DeviceError, WebError or ConfigError when that cannot be done."""
     # The driver's thread builds thousands of Python objects a round; a scrape must not wait 5 ms for each turn.
     sys.setswitchinterval(0.0005)
@@ -59,7 +81,7 @@ async def observe(arguments: Arguments, config: Config, latest: Latest, *, progr
     try:
         limiting = _limiting(config)
         sampler = Sampler(
-            node=config.node.name,
+            node=sources.node,
             devices=sources.devices,
             host=sources.host,
             inventory=sources.inventory,
@@ -67,7 +89,12 @@ async def observe(arguments: Arguments, config: Config, latest: Latest, *, progr
             clock=clock,
             limiting=limiting,
         )
-        exposition = Exposition(latest, node=config.node.name, version=VERSION)
+        judge = enforcement.judge if enforcement else None
+        if judge is not None:
+            latest.hear = judge.hear
+        exposition = Exposition(
+            latest, node=sources.node, version=VERSION, more=judge.families if judge else lambda _: iter(())
+        )
         answers = Answers(
             latest,
             exposition,
@@ -76,9 +103,11 @@ async def observe(arguments: Arguments, config: Config, latest: Latest, *, progr
             program=f"{program} {VERSION}",
             started=clock.monotonic(),
             api=config.web.api,
+            resolution=limiting.resolution,
+            judge=judge,
         )
         async with Server(answers, config.web.listen_address, config.web.config_file) as server:
-            log.info("daemon.started", version=VERSION, node=config.node.name, url=server.url, devices=config.devices)
+            log.info("daemon.started", version=VERSION, node=sources.node, url=server.url, devices=config.devices)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(sources.inventory.run(), name="names")
                 tasks.create_task(sampler.run(latest), name="sampling")
@@ -86,8 +115,8 @@ async def observe(arguments: Arguments, config: Config, latest: Latest, *, progr
                 if config.limits.first_seen_file is not None:
                     tasks.create_task(_remember(latest, limiting, config.limits.first_seen_file), name="remembering")
                 tasks.create_task(server.watch(), name="web config")
-                tasks.create_task(logs.tell(latest), name="telling")
-                tasks.create_task(_reload(arguments, config, sampler), name="config")
+                tasks.create_task(logs.tell(latest, limiting.invalid), name="telling")
+                tasks.create_task(_reload(arguments, config, sampler, enforcement), name="config")
     finally:
         await sources.devices.close()
         log.info("daemon.stopped")
@@ -95,11 +124,15 @@ async def observe(arguments: Arguments, config: Config, latest: Latest, *, progr
 
 async def open_sources(config: Config, clock: Clock) -> Sources:
     """Open what the config names. `auto` is the driver of this node, never a simulation. Raises DeviceError."""
+    if (recording := config.devices.recording) is not None:
+        played = RecordedNode(recording, clock.time, clock.monotonic)
+        return Sources(played, played.host, played.inventory, played.node)
     if config.devices == "simulated":
         node = SimulatedNode(clock.time, started_at=clock.time())
-        return Sources(node.devices, node.host, node.inventory)
+        return Sources(node.devices, node.host, node.inventory, config.node.name)
     host = ProcFs(proc_root(config.node.host_root), trusted=config.node.trust_pid_namespace)
-    return Sources(await NvmlSource.open(clock=clock.time, monotonic=clock.monotonic), host, _names(config, clock))
+    nvml = await NvmlSource.open(clock=clock.time, monotonic=clock.monotonic)
+    return Sources(nvml, host, _names(config, clock), config.node.name)
 
 
 async def _render(latest: Latest, exposition: Exposition, answers: Answers) -> None:
@@ -127,9 +160,11 @@ async def _remember(latest: Latest, limiting: Limiting, file: Path) -> None:
         written, told = wanted, ""
 
 
-async def _reload(arguments: Arguments, config: Config, sampler: Sampler) -> None:
+async def _reload(
+    arguments: Arguments, config: Config, sampler: Sampler, enforcement: Enforcement | None = None
+) -> None:
     """Apply what a changed file says; what it gets wrong changes nothing, and stands in each snapshot until mended."""
-    async for change in reloads(arguments, config):
+    async for change in reloads(arguments, config, also=enforcement.check if enforcement else lambda _: ()):
         if isinstance(change, ConfigError):
             log.error("config.refused", reason=str(change), remedy="the last good config stays in force")
             sampler.standing = (Fault("config", "config_invalid", str(change), incomplete=False),)
@@ -138,6 +173,8 @@ async def _reload(arguments: Arguments, config: Config, sampler: Sampler) -> Non
         sampler.beat = _beat(change.config)
         if "names.file" in change.applied and isinstance(sampler.inventory, (FileInventory, NoNames)):
             sampler.inventory = FileInventory(change.config.names.file) if change.config.names.file else NoNames()
+        if enforcement is not None:
+            enforcement.apply(change.config)
         logs.configure(change.config.log.level, change.config.log.format)
         log.info("config.reloaded", message=change.message)
 
@@ -166,9 +203,8 @@ def _names(config: Config, clock: Clock) -> InventorySource:
 
 def _limiting(config: Config) -> Limiting:
     chosen = config.limits
-    options = Options(chosen.systems.names, chosen.fair_share, mps_container=chosen.mps_scope == "container")
     remembered = first_seen.load(chosen.first_seen_file) if chosen.first_seen_file is not None else None
-    return Limiting(catalogue_of(chosen), options, remembered)
+    return Limiting(catalogue_of(chosen), options_of(chosen), remembered)
 
 
 def _beat(config: Config) -> Beat:

@@ -7,7 +7,7 @@ docs/api.md describes the fields; within `version` 1 fields are added, never ren
 The law: unknown is null, never 0; and nothing about a process goes out but its number.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -22,9 +22,15 @@ STALE_AFTER = 3
 Json = dict[str, Any]
 
 
-def render(snapshot: Snapshot, tally: Tally, *, age: float, interval: float, program: str) -> bytes:
-    """Write the document as JSON; not-a-number becomes null, and bytes that are no text (of a path) are escaped."""
-    described = document(snapshot, tally, age=age, interval=interval, program=program)
+def render(
+    snapshot: Snapshot, tally: Tally, *, age: float, interval: float, program: str, policy: Json | None = None
+) -> bytes:
+    """Write the document as JSON, as `encoded` does; `policy` is what the one who decides says of the node."""
+    return encoded({**document(snapshot, tally, age=age, interval=interval, program=program), "policy": policy})
+
+
+def encoded(described: Json) -> bytes:
+    """Write JSON; not-a-number becomes null, and bytes that are no text (of a path) are escaped."""
     try:
         return msgspec.json.encode(described)
     except UnicodeEncodeError:
@@ -42,17 +48,9 @@ def document(snapshot: Snapshot, tally: Tally, *, age: float, interval: float, p
 
     """
     return {
-        "version": VERSION,
-        "program": program,
-        "node": snapshot.node,
-        "round": snapshot.round,
-        "taken_at": snapshot.taken_at,
-        "age_seconds": round(age, 3),
-        "interval_seconds": interval,
-        "stale": age > STALE_AFTER * interval,
+        **head(snapshot, age=age, interval=interval, program=program),
         "duration_seconds": snapshot.duration,
         "complete": snapshot.complete,
-        "names_live": snapshot.names_live,
         "pid_domain_proven": snapshot.pid_domain_proven,
         "sources_up": snapshot.sources_up,
         "faults": [
@@ -70,7 +68,7 @@ def document(snapshot: Snapshot, tally: Tally, *, age: float, interval: float, p
             {**_device(device), "memory_declared_bytes": snapshot.memory_declared.get(device.key)}
             for device in snapshot.devices
         ],
-        "containers": _containers(snapshot),
+        "containers": list(containers(snapshot, snapshot.usages)),
         "limits": [_limit(limit, snapshot) for limit in snapshot.limits],
         "allocations": [
             {
@@ -83,7 +81,7 @@ def document(snapshot: Snapshot, tally: Tally, *, age: float, interval: float, p
             }
             for allocation in snapshot.allocations
         ],
-        "pods": [_pod(pod) for pod in _concerned(snapshot)],
+        "pods": [_pod(pod) for pod in concerned(snapshot)],
         "processes": snapshot.processes,
         "tally": {
             "rounds": tally.rounds,
@@ -93,6 +91,21 @@ def document(snapshot: Snapshot, tally: Tally, *, age: float, interval: float, p
             "dropped_utilization": tally.dropped_utilization,
             "capped_utilization": tally.capped_utilization,
         },
+    }
+
+
+def head(snapshot: Snapshot, *, age: float, interval: float, program: str) -> Json:
+    """Say what each document begins with: of what, of when, by whom."""
+    return {
+        "version": VERSION,
+        "program": program,
+        "node": snapshot.node,
+        "round": snapshot.round,
+        "taken_at": snapshot.taken_at,
+        "age_seconds": round(age, 3),
+        "interval_seconds": interval,
+        "stale": age > STALE_AFTER * interval,
+        "names_live": snapshot.names_live,
     }
 
 
@@ -175,20 +188,18 @@ def _utilization(utilization: Utilization) -> Json:
     }
 
 
-def _containers(snapshot: Snapshot) -> list[Json]:
+def containers(snapshot: Snapshot, usages: Iterable[Usage]) -> Iterator[Json]:
     """Describe what containers hold, each with the limit that is its own: not its pod's, and not its processes'."""
     own = {
         (limit.pod_uid, limit.container, limit.device): limit.memory
         for limit in snapshot.limits
         if limit.container and limit.scope != "process"
     }
-    return [
-        {
+    for usage in usages:
+        yield {
             **_container(usage, snapshot),
             "memory_limit_bytes": own.get((usage.subject.pod_uid, usage.subject.container, usage.device)),
         }
-        for usage in snapshot.usages
-    ]
 
 
 def _limit(limit: DeclaredLimit, snapshot: Snapshot) -> Json:
@@ -206,6 +217,7 @@ def _limit(limit: DeclaredLimit, snapshot: Snapshot) -> Json:
         "system": limit.system,
         "declared_in": limit.source,
         "enforced_by": limit.enforced_by,
+        "bypassed": limit.bypassed,
         "problems": limit.problems,
         "report_only": limit.report_only,
     }
@@ -245,7 +257,7 @@ def _pod(pod: Pod) -> Json:
     }
 
 
-def _concerned(snapshot: Snapshot) -> Iterator[Pod]:
+def concerned(snapshot: Snapshot) -> Iterator[Pod]:
     """Pick the pods that hold or were handed a device; the other pods of the node are none of our business."""
     users = {usage.subject.pod_uid for usage in snapshot.usages}
     holders = {(allocation.namespace, allocation.pod) for allocation in snapshot.allocations}

@@ -11,6 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
 from exporter.accounting import GpuAccounts
+from exporter.limits.claimed import claim_usages
+from exporter.limits.facts import leaf_devices
 from exporter.model import (
     Attribution,
     Device,
@@ -117,6 +119,12 @@ def join(
         containers=inventory.containers,
         namespaces=inventory.namespaces,
         claims=inventory.claims,
+        claim_usages=claim_usages(
+            inventory.declared,
+            inventory.claims,
+            usages,
+            leaf_devices((one.attributed.sample.gpu for one in accounts.values()), inventory.sharing),
+        ),
         allocations=inventory.allocations,
         processes=processes,
         utilization_dropped=sum(a.attributed.sample.dropped_utilization for a in fresh),

@@ -2,7 +2,8 @@
 The limits of this node's pods, round after round.
 
 What comes in: the inventory with what pods declare, the GPUs, who is on which leaf device. What goes out: limits by
-subject and leaf device, and the sum that is declared on each leaf device.
+subject and leaf device, whether one that somebody else enforces is bypassed, the sum that is declared on each leaf
+device; and what is declared in vain.
 
 The law: a pod is resolved anew only when something that its limits are read from has changed; what was first seen of it
 is carried as long as it is known here, and handed out to be kept over restarts. One pod on which the resolver fails
@@ -25,6 +26,7 @@ from exporter.limits import (
     Scope,
     Seen,
     Subject,
+    bypassed,
     declared,
     leaf_devices,
     resolve,
@@ -51,6 +53,11 @@ log = structlog.get_logger()
 MOST = 64
 """Pods that are resolved in one round, at some 0.8 ms each; the others keep their last answer until the next round."""
 
+TOLERATED = 256 * 2**20
+"""Bytes by which a limit may be exceeded before it is bypassed: the driver counts contexts, not all hooks do."""
+TOLERATED_PART = 50
+"""Of a large limit a fiftieth may be exceeded, which is more from 12.5 GiB on."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -58,6 +65,28 @@ class Limits:
 
     limits: tuple[DeclaredLimit, ...] = ()
     memory_declared: Mapping[DeviceKey, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Invalid:
+    """
+    A declaration that cannot be used.
+
+    Attributes:
+        container: empty where it is about the whole pod, or does not say.
+        row: of the catalogue, as docs/systems.md lists it; `key` is what stands in the pod.
+        text: as written, cut; `reason` says what is wrong with it.
+
+    """
+
+    pod_uid: PodUid
+    namespace: str
+    pod: str
+    container: str
+    row: str
+    key: str
+    text: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +105,7 @@ class _Resolved:
     pod: DeclaredPod
     surroundings: _Surroundings
     resolution: Resolution
+    invalid: frozenset[Invalid]
 
 
 class Limiting:
@@ -105,6 +135,10 @@ class Limiting:
         known = self._resolved.get(uid)
         return known.resolution if known else None
 
+    def invalid(self) -> frozenset[Invalid]:
+        """Say what is declared in vain now, also by pods that hold no device."""
+        return frozenset[Invalid]().union(*(known.invalid for known in self._resolved.values()))
+
     def refresh(self, inventory: Inventory, gpus: Iterable[Gpu], present: Iterable[GpuUuid]) -> Iterator[None]:
         """
         Resolve what is new or has changed, pods that have no answer yet first; yields after each pod.
@@ -122,14 +156,15 @@ class Limiting:
         asked = _with_held(inventory)
         due = [uid for uid, pod in asked.items() if self._is_due(uid, pod)]
         for uid in sorted(due, key=lambda uid: uid in self._resolved)[:MOST]:
-            self._resolved[uid] = _Resolved(asked[uid], self._surroundings, self._resolve(uid, asked[uid]))
+            resolution = self._resolve(uid, asked[uid])
+            self._resolved[uid] = _Resolved(asked[uid], self._surroundings, resolution, _invalid(uid, resolution))
             yield
 
     def limits(self, inventory: Inventory, usages: Iterable[Usage]) -> Limits:
         """Say what is declared for whoever is on a leaf device, and for whom a device is named that nobody uses yet."""
-        seen: dict[PodUid, set[tuple[str, DeviceKey]]] = defaultdict(set)
+        used: dict[PodUid, list[Usage]] = defaultdict(list)
         for usage in usages:
-            seen[usage.subject.pod_uid].add((usage.subject.container, usage.device))
+            used[usage.subject.pod_uid].append(usage)
         found: list[DeclaredLimit] = []
         placed: list[Resolution] = []
         for uid in inventory.declared:
@@ -137,9 +172,10 @@ class Limiting:
                 continue
             pod = inventory.pods.get(uid)
             expected = pod is not None and not pod.terminating
-            limits = _placed(known.resolution, seen[uid], expected=expected)
+            seen = {(usage.subject.container, usage.device) for usage in used[uid]}
+            limits = _placed(known.resolution, seen, expected=expected)
             placed.append(replace(known.resolution, limits=limits))
-            found += (_fact(uid, limit) for limit in limits)
+            found += (_fact(uid, limit, used[uid]) for limit in limits)
         return Limits(tuple(found), declared(placed))
 
     def _look(self, inventory: Inventory, gpus: Iterable[Gpu], present: Iterable[GpuUuid]) -> None:
@@ -204,7 +240,40 @@ def _placed(resolution: Resolution, seen: Iterable[tuple[str, DeviceKey]], *, ex
     return tuple(found.values())
 
 
-def _fact(uid: PodUid, limit: Limit) -> DeclaredLimit:
+def _invalid(uid: PodUid, resolution: Resolution) -> frozenset[Invalid]:
+    """Collect what is invalid; what holds on several devices is one declaration."""
+    return frozenset(
+        Invalid(
+            uid,
+            resolution.namespace,
+            resolution.name,
+            candidate.subject.container,
+            candidate.row.name,
+            candidate.key,
+            candidate.text,
+            candidate.excluded.removeprefix("invalid: "),
+        )
+        for limit in resolution.limits
+        for candidate in limit.candidates
+        if candidate.invalid and candidate.row is not None
+    )
+
+
+def _used(limit: Limit, usages: Iterable[Usage]) -> int | None:
+    """
+    Say what a pod holds under a limit; None when it is not known, or (a claim's) not of this pod alone.
+
+    Of a container's generations it is the one that holds most: each of them was held to the limit by itself.
+    """
+    name = limit.subject.container
+    mine = [u.memory_used for u in usages if u.device == limit.device and name in {"", u.subject.container}]
+    known = [used for used in mine if used is not None]
+    if limit.subject.claim or not known or len(known) < len(mine):
+        return None
+    return max(known) if name else sum(known)
+
+
+def _fact(uid: PodUid, limit: Limit, usages: Iterable[Usage]) -> DeclaredLimit:
     assert limit.device is not None  # noqa: S101  (`_placed` gave it one)
     return DeclaredLimit(
         uid,
@@ -219,4 +288,5 @@ def _fact(uid: PodUid, limit: Limit) -> DeclaredLimit:
         None if limit.compute is None else float(limit.compute),
         limit.problems,
         limit.report_only,
+        bypassed(limit, _used(limit, usages), max((limit.bytes or 0) // TOLERATED_PART, TOLERATED)),
     )

@@ -4,23 +4,29 @@ Logs: structlog, JSON unless on a terminal, on standard error.
 What comes in: the level and the format, and the snapshots. What goes out: lines. Event names are dotted words, data
 goes into keys.
 
-The law: a fault is told when it comes and when it goes, not in every round in between. A line never ends the daemon,
-whatever is in it and whoever has stopped reading; it never shows what was in local variables.
+The law: a fault is told when it comes and when it goes, a declaration that cannot be used when it is made; neither in
+every round in between. Users make declarations, so of those a round tells so many and no more. A line never ends the
+daemon, whatever is in it and whoever has stopped reading; it never shows what was in local variables.
 """
 
 import contextlib
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import structlog
 
 from exporter.latest import Latest
+from exporter.limiting import Invalid
 from exporter.model import Fault, Snapshot
 
 Known = Mapping[tuple[str, str, str], Fault]
+
+INVALID = 20
+"""Declarations that are told in one round; the others follow in the next ones, the pods taking turns."""
 
 
 def configure(level: str, style: str) -> None:
@@ -80,15 +86,17 @@ class _Libraries(logging.Handler):
             self.handleError(record)
 
 
-async def tell(latest: Latest) -> None:
-    """Tell what changes from snapshot to snapshot, until cancelled."""
+async def tell(latest: Latest, invalid: Callable[[], Collection[Invalid]] = tuple) -> None:
+    """Tell what changes from snapshot to snapshot, and what is declared in vain, until cancelled."""
     log = structlog.get_logger()
     known: Known = {}
+    told: frozenset[Invalid] = frozenset()
     seen = 0
     while True:
         snapshot = await latest.newer_than(seen)
         seen = snapshot.round
         known = _tell_faults(log, known, snapshot)
+        told = _tell_invalid(log, told, frozenset(invalid()))
         log.debug(
             "sampling.round",
             round=snapshot.round,
@@ -115,6 +123,28 @@ def _tell_faults(log: Any, known: Known, snapshot: Snapshot) -> Known:
         if key not in now:
             log.info("sampling.fault_cleared", source=fault.source, reason=fault.reason, subject=fault.subject)
     return now
+
+
+def _tell_invalid(log: Any, told: frozenset[Invalid], now: frozenset[Invalid]) -> frozenset[Invalid]:
+    """Tell what is new; return what was told and still stands."""
+    turns: Counter[str] = Counter()
+    waiting: list[tuple[int, Invalid]] = []
+    for one in sorted(now - told):
+        waiting.append((turns[one.pod_uid], one))
+        turns[one.pod_uid] += 1
+    chosen = [one for _, one in sorted(waiting)[:INVALID]]
+    for one in chosen:
+        log.warning(
+            "limits.invalid",
+            namespace=one.namespace,
+            pod=one.pod,
+            container=one.container,
+            row=one.row,
+            key=one.key,
+            text=one.text,
+            reason=one.reason,
+        )
+    return (told & now) | frozenset(chosen)
 
 
 def _on_terminal() -> bool:

@@ -10,6 +10,7 @@ does not ask for is not asked. Nothing is left behind: a socket that was opened 
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -22,6 +23,7 @@ from exporter.config import Arguments, Config, ConfigError, load, source_of_name
 from exporter.config.values import ListenAddress
 from exporter.devices import DeviceError, DevicesSample
 from exporter.devices.nvml import NvmlSource
+from exporter.devices.recorded import RecordedNode
 from exporter.host.pid_domain import unproven
 from exporter.host.procfs import ProcFs, proc_root
 from exporter.kube.file import FileInventory
@@ -46,14 +48,26 @@ async def preflight(arguments: Arguments, *, in_a_pod: bool) -> tuple[Line, ...]
         config = load(arguments)
     except ConfigError as error:
         return (checking.refused_config(str(error)),)
-    parts = [_web(config)] if config.devices == "simulated" else [_host(config), _names(config, in_a_pod), _web(config)]
+    played = config.devices == "simulated" or config.devices.recording is not None
+    parts = [_web(config)] if played else [_host(config), _names(config, in_a_pod), _web(config)]
     driver, *others = await asyncio.gather(_driver(config), *parts)
     file = str(arguments.config_file) if arguments.config_file else None
     return (checking.config(file), *driver, *(line for part in others for line in part))
 
 
 async def _driver(config: Config) -> tuple[Line, ...]:
+    if (recording := config.devices.recording) is not None:
+        return (checking.recording(await in_thread(lambda: _recorded(recording), f"reading {recording}")),)
     return (checking.driver(None if config.devices == "simulated" else await _devices()),)
+
+
+def _recorded(file: Path) -> str | Failed:
+    try:
+        node = RecordedNode(file, time.time, time.monotonic)
+    except DeviceError as error:
+        return Failed(str(error))
+    node.let_go()
+    return f"{file} plays, recorded on {node.node}"
 
 
 async def _devices() -> DevicesSample | Failed:

@@ -11,7 +11,7 @@ never looked at in between.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -89,7 +89,9 @@ class Sampler:
         beat: Beat,
         clock: Clock,
         limiting: Limiting | None = None,
+        keep: Callable[[Snapshot], None] | None = None,
     ) -> None:
+        """Make a sampler. `keep` gets each snapshot before the next round begins; what it raises ends the sampler."""
         self.beat = beat
         self.inventory = inventory
         self.standing: tuple[Fault, ...] = ()
@@ -99,6 +101,7 @@ class Sampler:
         self._host = host
         self._clock = clock
         self._limiting = limiting or Limiting(())
+        self._keep = keep
         self._read: Mapping[GpuUuid, _Read] = {}
         self._remembered: dict[GpuUuid, _Remembered] = {}
         self._present: Mapping[GpuUuid, int] = {}
@@ -224,6 +227,8 @@ class Sampler:
             log.exception("sampling.round_failed", round=self._rounds)
             latest.tally = latest.tally.after_failure()
             return
+        if self._keep is not None:
+            self._keep(snapshot)
         latest.beat = self._clock.monotonic()
         await latest.publish(snapshot, latest.tally.after(snapshot))
 

@@ -1,5 +1,5 @@
 """
-The HTTP face: metrics, probes, the JSON document, the node page.
+The HTTP face: metrics, probes, the JSON documents, the node page.
 
 What comes in: `Latest`, and requests. What goes out: answers from memory; no request touches the driver, the kubelet or
 the API server.
@@ -11,13 +11,16 @@ answers; `/readyz` asks whether there is something to scrape. Both stay open whe
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-import msgspec
 from aiohttp import web
 
 from exporter.clock import Clock
-from exporter.document import render
+from exporter.document import Json, encoded, head, render
+from exporter.explanation import PodNotHereError, explanation
+from exporter.judge import Judge
 from exporter.latest import Latest
+from exporter.limits import Resolution
 from exporter.metrics.exposition import Exposition
+from exporter.model import PodUid
 from exporter.page import node_page
 from exporter.web_auth import BasicAuth
 from exporter.web_config import Security
@@ -49,6 +52,8 @@ class Answers:
         interval: says the seconds between two rounds that are in force now.
         api: False leaves metrics and probes only.
         started: `clock.monotonic()` when the daemon started: the first round may take a while.
+        resolution: says how a pod's limits came about; None for a pod that was not resolved.
+        judge: who decides; None where nobody does.
 
     """
 
@@ -59,6 +64,8 @@ class Answers:
     program: str
     started: float
     api: bool = True
+    resolution: Callable[[PodUid], Resolution | None] = lambda _uid: None
+    judge: Judge | None = None
 
     def routes(self) -> list[web.RouteDef]:
         """List what there is; HEAD comes with each GET."""
@@ -67,7 +74,13 @@ class Answers:
             web.get("/healthz", self.health),
             web.get("/readyz", self.readiness),
         ]
-        return [*always, web.get("/api/v1/snapshot", self.snapshot), web.get("/", self.page)] if self.api else always
+        api = [
+            web.get("/api/v1/snapshot", self.snapshot),
+            web.get("/api/v1/explain", self.explain),
+            web.get("/", self.page),
+        ]
+        judged = [web.get("/api/v1/decisions", self.decisions), web.get("/api/v1/preview", self.preview)]
+        return [*always, *api, *(judged if self.judge else ())] if self.api else always
 
     async def metrics(self, request: web.Request) -> web.Response:
         """Serve the page for scrapers."""
@@ -102,7 +115,48 @@ class Answers:
         if latest is None:
             return refusal(503, "no round has ended yet")
         age = max(0.0, self.clock.monotonic() - latest.monotonic)
-        body = render(latest, self.latest.tally, age=age, interval=self.interval(), program=self.program)
+        policy = self.judge.summary() if self.judge else None
+        body = render(latest, self.latest.tally, age=age, interval=self.interval(), program=self.program, policy=policy)
+        return web.Response(body=body, content_type="application/json", charset="utf-8")
+
+    async def explain(self, request: web.Request) -> web.Response:
+        """Serve where the limits of one pod come from, and what it uses now, as JSON."""
+        namespace, pod = request.query.get("namespace", ""), request.query.get("pod", "")
+        if not namespace or not pod:
+            return refusal(400, "name a pod: /api/v1/explain?namespace=NAMESPACE&pod=POD")
+        latest = self.latest.snapshot
+        if latest is None:
+            return refusal(503, "no round has ended yet")
+        try:
+            described = explanation(
+                latest,
+                namespace,
+                pod,
+                resolution=self.resolution,
+                policy=self.judge.standings if self.judge else None,
+                age=max(0.0, self.clock.monotonic() - latest.monotonic),
+                interval=self.interval(),
+                program=self.program,
+            )
+        except PodNotHereError as error:
+            return refusal(404, str(error), near=error.near)
+        return web.Response(body=encoded(described), content_type="application/json", charset="utf-8")
+
+    async def decisions(self, _request: web.Request) -> web.Response:
+        """Serve what was done and refused of late, as JSON."""
+        return self._judged(self.judge.decisions() if self.judge else None)
+
+    async def preview(self, _request: web.Request) -> web.Response:
+        """Serve what enforcing would do right now, as JSON."""
+        return self._judged(self.judge.preview() if self.judge else None)
+
+    def _judged(self, described: Json | None) -> web.Response:
+        latest = self.latest.snapshot
+        if latest is None or described is None:
+            return refusal(503, "no round has ended yet")
+        age = max(0.0, self.clock.monotonic() - latest.monotonic)
+        begin = head(latest, age=age, interval=self.interval(), program=self.program)
+        body = encoded({**begin, **described})
         return web.Response(body=body, content_type="application/json", charset="utf-8")
 
     async def page(self, _request: web.Request) -> web.Response:
@@ -143,9 +197,9 @@ def _client_names(request: web.Request) -> frozenset[str]:
     return frozenset(name for _, name in certificate.get("subjectAltName", ()))
 
 
-def refusal(status: int, message: str, headers: dict[str, str] | None = None) -> web.Response:
-    """Make an error of the API: `{"error": "one sentence"}`."""
-    body = msgspec.json.encode({"error": message})
+def refusal(status: int, message: str, headers: dict[str, str] | None = None, **more: object) -> web.Response:
+    """Make an error of the API: `{"error": "one sentence"}`, perhaps with more keys."""
+    body = encoded({"error": message, **more})
     return web.Response(status=status, body=body, content_type="application/json", charset="utf-8", headers=headers)
 
 

@@ -10,6 +10,7 @@ from hashlib import sha256
 from exporter.model import (
     Allocation,
     Attribution,
+    ClaimUsage,
     ContainerId,
     DeclaredLimit,
     Device,
@@ -182,11 +183,25 @@ def limit(
     enforced_by: str = "none",
     compute: float | None = None,
     problems: tuple[str, ...] = (),
+    claim: str = "",
+    bypassed: bool | None = None,
 ) -> DeclaredLimit:
-    """Make what a pod declares for a container, or (scope "pod") for all of them."""
-    name = "" if scope == "pod" else container
+    """Make what a pod declares for a container, (scope "pod") for all of them, or what its claim (by name) says."""
+    name = "" if scope in {"pod", "claim"} else container
+    whose = f"{who.namespace}/{claim}" if claim else ""
     return DeclaredLimit(
-        who.uid, name, where, memory, system, source, scope, enforced_by, compute=compute, problems=problems
+        who.uid,
+        name,
+        where,
+        memory,
+        system,
+        source,
+        scope,
+        enforced_by,
+        whose,
+        compute=compute,
+        problems=problems,
+        bypassed=bypassed,
     )
 
 
@@ -202,6 +217,7 @@ def snapshot(
     pods: Iterable[Pod] = (),
     allocations: Iterable[Allocation] = (),
     limits: Iterable[DeclaredLimit] = (),
+    claim_usages: Iterable[ClaimUsage] = (),
     memory_declared: Mapping[DeviceKey, int] | None = None,
     present: Mapping[GpuUuid, int] | None = None,
     processes: Mapping[Attribution, int] | None = None,
@@ -227,6 +243,7 @@ def snapshot(
         pods={each.uid: each for each in pods},
         allocations=tuple(allocations),
         limits=tuple(limits),
+        claim_usages=tuple(claim_usages),
         memory_declared=memory_declared or {},
         processes=processes or {},
         sources_up=sources_up or {},

@@ -20,7 +20,7 @@ from exporter.checking.cluster import (
     rights,
 )
 from exporter.checking.lines import Failed, Line, Verdict, exit_code, render
-from exporter.checking.node import CgroupView, PidDomain, cgroups, driver, pid_domain
+from exporter.checking.node import CgroupView, PidDomain, cgroups, driver, pid_domain, recording
 from exporter.checking.settings import Address, config, refused_config, web_address, web_config
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "names",
     "node_name",
     "pid_domain",
+    "recording",
     "refused_config",
     "render",
     "rights",

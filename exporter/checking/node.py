@@ -56,6 +56,13 @@ def driver(found: DevicesSample | Failed | None) -> Line:
     return Line("driver", Verdict.OK, told[0])
 
 
+def recording(found: str | Failed) -> Line:
+    """Judge the recording that is to be played."""
+    if isinstance(found, Failed):
+        return Line("driver", Verdict.FAIL, found.message)
+    return Line("driver", Verdict.OK, f"not asked: {found}")
+
+
 def pid_domain(found: PidDomain | Failed) -> Line:
     """Judge whether the numbers of the driver are those of `/proc`."""
     if isinstance(found, Failed):

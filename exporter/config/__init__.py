@@ -6,25 +6,29 @@ What the operator wants: flags over environment over one YAML file, as one froze
 """
 
 from exporter.config.arguments import Arguments, parse_arguments
-from exporter.config.catalogue import catalogue_of
-from exporter.config.loading import load
+from exporter.config.catalogue import catalogue_of, options_of
+from exporter.config.loading import Check, load
+from exporter.config.policy import Policy
 from exporter.config.reading import ConfigError
 from exporter.config.reload import Reloaded, reloads
 from exporter.config.schema import Config, Limits, Log, Names, Node, Sampling, Web, source_of_names
 
 __all__ = [
     "Arguments",
+    "Check",
     "Config",
     "ConfigError",
     "Limits",
     "Log",
     "Names",
     "Node",
+    "Policy",
     "Reloaded",
     "Sampling",
     "Web",
     "catalogue_of",
     "load",
+    "options_of",
     "parse_arguments",
     "reloads",
     "source_of_names",

@@ -1,13 +1,14 @@
 """
-The catalogue of limits as the operator wants it: the package's, and his own rows on top.
+The catalogue of limits as the operator wants it: the package's, and his own rows on top; and his choices.
 
-What comes in: the section `limits`. What goes out: the catalogue, or `ConfigError` with the place.
+What comes in: the section `limits`. What goes out: the catalogue, or `ConfigError` with the place; the options.
 """
 
 import msgspec
 
 from exporter.config.reading import ConfigError
 from exporter.config.schema import Limits
+from exporter.limits import Options
 from exporter.limits.loading import CatalogueError, SystemEntry, with_own
 from exporter.limits.rows import Catalogue
 
@@ -29,3 +30,8 @@ def catalogue_of(limits: Limits, source: str = "configuration", systems: str = "
             f"{systems or f'{source}: limits.systems'}: no system is called {unknown[0]}; see docs/systems.md"
         )
     return found
+
+
+def options_of(limits: Limits) -> Options:
+    """Say in the resolver's words what the section chooses."""
+    return Options(limits.systems.names, limits.fair_share, mps_container=limits.mps_scope == "container")

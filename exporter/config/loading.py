@@ -5,7 +5,7 @@ What comes in: `Arguments`. What goes out: `Config`, or `ConfigError`. `combine`
 """
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,21 @@ import msgspec
 from exporter.config.arguments import Arguments
 from exporter.config.catalogue import catalogue_of
 from exporter.config.reading import check, parse, read, refuse
-from exporter.config.schema import PATHS, Config, problems, settings
+from exporter.config.schema import PATHS, Config, found_at, problems
+from exporter.config.values import RECORDED
+
+Check = Callable[[Config], Iterable[tuple[str, str]]]
+"""Names each key whose value is impossible, with what was expected instead."""
 
 
-def load(arguments: Arguments) -> Config:
-    """Read the config file, if one was named, and put everything together. Raises ConfigError."""
+def load(arguments: Arguments, also: Check = lambda _: ()) -> Config:
+    """
+    Read the config file, if one was named, and put everything together.
+
+    `also` finds what is impossible beyond what this package knows of. Raises ConfigError.
+    """
     content = read(arguments.config_file) if arguments.config_file else b""
-    return combine(arguments, content, hostname())
+    return combine(arguments, content, hostname(), also)
 
 
 def hostname() -> str:
@@ -28,7 +36,7 @@ def hostname() -> str:
     return socket.gethostname().strip().lower()
 
 
-def combine(arguments: Arguments, content: bytes, name: str) -> Config:
+def combine(arguments: Arguments, content: bytes, name: str, also: Check = lambda _: ()) -> Config:
     """
     Put flags and environment over the file, and the file over the defaults.
 
@@ -45,8 +53,8 @@ def combine(arguments: Arguments, content: bytes, name: str) -> Config:
     config = check(data, Config, source, arguments.origins)
     if not (data.get("sampling") or {}).get("fast_interval"):
         config = _not_slower_than_full_rounds(config)
-    for key, expected in problems(config):
-        raise refuse(source, key, expected, settings(config)[key], arguments.origins)
+    for key, expected in (*problems(config), *also(config)):
+        raise refuse(source, key, expected, found_at(config, key), arguments.origins)
     if config.limits.rows or config.limits.systems.names is not None:
         catalogue_of(config.limits, source, arguments.origins.get("limits.systems", ""))
     return config
@@ -66,6 +74,9 @@ def _anchored(data: Mapping[str, Any], folder: Path) -> dict[str, str]:
         section, _, name = key.partition(".")
         if value := data.get(section, {}).get(name):
             found[key] = str(folder / value)
+    devices = data.get("devices", "")
+    if devices.startswith(RECORDED):
+        found["devices"] = RECORDED + str(folder / devices.removeprefix(RECORDED))
     return found
 
 

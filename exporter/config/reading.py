@@ -90,6 +90,7 @@ def hint(key: str, known: list[str]) -> str:
 # --- msgspec's message in our words -----------------------------------------------------------------------------------
 
 _AT = re.compile(r"^(?P<what>.*?)(?: - at (?:`key` in )?`\$\.?(?P<path>.*)`)?$", re.DOTALL)
+_ITEM = re.compile(r"\[\d+\].*", re.DOTALL)
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<key>.*)`", re.DOTALL)
 
 
@@ -104,6 +105,7 @@ def _explain(
         section = _annotation(struct, path)
         key = unknown["key"]
         return ConfigError(f"{source}: {f'{path}.' if path else ''}{key}: unknown key; {hint(key, _keys(section))}")
+    path = _ITEM.sub("", path)  # of a list the whole is shown: its items are few, and only together they make sense
     path, free, _ = path.partition("[...]")  # msgspec does not say which key of a mapping, or which item of a list
     found: Any = data
     for key in filter(None, path.split(".")):

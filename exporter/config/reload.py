@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from exporter.config.arguments import Arguments
-from exporter.config.loading import combine, hostname
+from exporter.config.loading import Check, combine, hostname
 from exporter.config.reading import ConfigError, read
 from exporter.config.schema import Config, changes
 
@@ -65,7 +65,7 @@ async def settled(look: Callable[[], T], poll: float = POLL) -> AsyncIterator[T]
 
 
 async def reloads(
-    arguments: Arguments, running: Config, *, poll: float = POLL
+    arguments: Arguments, running: Config, *, poll: float = POLL, also: Check = lambda _: ()
 ) -> AsyncIterator[Reloaded | ConfigError]:
     """
     Watch the config file of `arguments`, where there is one, and yield what its changes mean.
@@ -85,7 +85,7 @@ async def reloads(
 
     quiet: Reloaded | None = Reloaded(running, (), ())
     async for text in settled(look, poll):
-        change = _judge(text, arguments, running)
+        change = _judge(text, arguments, running, also)
         if isinstance(change, Reloaded):
             running = change.config
             if change == quiet:
@@ -96,10 +96,10 @@ async def reloads(
         yield change
 
 
-def _judge(text: bytes | str, arguments: Arguments, running: Config) -> Reloaded | ConfigError:
+def _judge(text: bytes | str, arguments: Arguments, running: Config, also: Check) -> Reloaded | ConfigError:
     if isinstance(text, str):
         return ConfigError(text)
     try:
-        return Reloaded(*changes(running, combine(arguments, text, hostname())))
+        return Reloaded(*changes(running, combine(arguments, text, hostname(), also)))
     except ConfigError as error:
         return error

@@ -14,7 +14,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, field
 
-from exporter.config.values import Duration, ListenAddress, Systems
+from exporter.config.policy import Policy
+from exporter.config.values import Devices, Duration, ListenAddress, Systems
 
 _Duration = Annotated[Duration, Meta(description='a duration such as "5s"')]
 
@@ -107,9 +108,10 @@ class Config(Section, frozen=True):
 
     node: Node
     sampling: Sampling = field(default_factory=Sampling)
-    devices: Literal["auto", "nvml", "simulated"] = "auto"
+    devices: Annotated[Devices, Meta(description="auto, nvml, simulated or recorded:FILE")] = Devices("auto")
     names: Names = field(default_factory=Names)
     limits: Limits = field(default_factory=Limits)
+    policy: Policy = field(default_factory=Policy)
     web: Web = field(default_factory=Web)
     log: Log = field(default_factory=Log)
 
@@ -117,7 +119,7 @@ class Config(Section, frozen=True):
 PATHS = ("names.file", "names.kubeconfig", "limits.first_seen_file", "web.config_file")
 """Keys whose paths, written relative in the file, are meant relative to that file. The node's roots are absolute."""
 
-LIVE = frozenset({"sampling.interval", "sampling.fast_interval", "names.file", "log.level"})
+LIVE = frozenset({"sampling.interval", "sampling.fast_interval", "names.file", "policy", "log.level"})
 """Keys that a reload applies at once; each other one needs a restart."""
 
 
@@ -131,12 +133,27 @@ def problems(config: Config) -> Iterator[tuple[str, str]]:
         yield "sampling.fast_interval", f"a duration from {FASTEST} to sampling.interval, which is {sampling.interval}"
     if config.names.source == "file" and config.names.file is None:
         yield "names.file", "a file, because names.source is file"
+    if config.devices.recording is not None and config.limits.first_seen_file is not None:
+        yield "limits.first_seen_file", "no file, because devices plays a recording, and the file is this node's"
     name = config.node.name
     if not 0 < len(name) <= MAX_NAME or not name.isprintable() or " " in name:
         yield "node.name", f"a node name of 1 to {MAX_NAME} characters without spaces"
-    for key, path in (("kubelet_root", config.node.kubelet_root), ("host_root", config.node.host_root)):
+    absolute = {
+        "node.kubelet_root": config.node.kubelet_root,
+        "node.host_root": config.node.host_root,
+        "policy.stop_file": config.policy.stop_file,
+    }
+    for key, path in absolute.items():
         if not path.is_absolute():
-            yield f"node.{key}", "an absolute path"
+            yield key, "an absolute path"
+
+
+def found_at(config: Config, key: str) -> object:
+    """Return the value at a dotted key, in plain data."""
+    value: Any = config
+    for part in key.split("."):
+        value = getattr(value, part)
+    return msgspec.to_builtins(value) if isinstance(value, msgspec.Struct) else value
 
 
 def settings(config: Config) -> dict[str, object]:
@@ -164,6 +181,9 @@ def changes(running: Config, wanted: Config) -> tuple[Config, tuple[str, ...], t
     merged = running
     for key in live:
         section, _, name = key.partition(".")
+        if not name:
+            merged = msgspec.structs.replace(merged, **{section: after[key]})
+            continue
         changed = msgspec.structs.replace(getattr(merged, section), **{name: after[key]})
         merged = msgspec.structs.replace(merged, **{section: changed})
     return merged, live, tuple(key for key in different if key not in LIVE)

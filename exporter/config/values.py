@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from exporter.quantities import parse_duration
+from exporter.quantities import parse_bytes, parse_duration
 
 
 class Duration(float):
@@ -41,6 +41,28 @@ class ListenAddress(str):
         return int(self.rpartition(":")[2])
 
 
+class Bytes(int):
+    """Bytes, written as a Kubernetes quantity: "256Mi", "1G", 1048576."""
+
+    __slots__ = ()
+
+
+class Rate(str):
+    """So many in so long: "3/10m"."""
+
+    __slots__ = ()
+
+    @property
+    def most(self) -> int:
+        """How many."""
+        return int(self.partition("/")[0])
+
+    @property
+    def window(self) -> float:
+        """Seconds."""
+        return parse_duration(self.partition("/")[2])
+
+
 class Systems(str):
     """Which sharing systems are read: "auto", or names as a list or with commas between them; an empty list is none."""
 
@@ -52,7 +74,20 @@ class Systems(str):
         return None if self == "auto" else frozenset(filter(None, self.split(",")))
 
 
+class Devices(str):
+    """Where the devices are: "auto", "nvml", "simulated", or "recorded:" and the path of a recording."""
+
+    __slots__ = ()
+
+    @property
+    def recording(self) -> Path | None:
+        """The recording to play; None for devices of another kind."""
+        return Path(self.removeprefix(RECORDED)) if self.startswith(RECORDED) else None
+
+
+RECORDED = "recorded:"
 _SYSTEMS = re.compile(r"[a-z0-9-]+(?:, ?[a-z0-9-]+)*")
+_RATE = re.compile(r"\d{1,6}/\S+", re.ASCII)
 _ADDRESS = re.compile(r"(?P<host>|[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>\d{1,5})", re.ASCII)
 _HIGHEST_PORT = 65535
 
@@ -61,15 +96,27 @@ def decode(kind: type[Any], value: object) -> object:
     """Make a value of `kind` from the scalar `value`: msgspec's `dec_hook`. Raises ValueError."""
     if kind is Systems:
         return _systems(value)
+    if kind is Bytes and isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
     if not isinstance(value, str) or not value or "\0" in value:
         raise ValueError("not text")
     if kind is Duration:
         return Duration(parse_duration(value))
+    if kind is Bytes:
+        return Bytes(parse_bytes(value))
+    if kind is Rate:
+        if not _RATE.fullmatch(value) or Rate(value).window <= 0:
+            raise ValueError("not a rate")
+        return Rate(value)
     if kind is ListenAddress:
         match = _ADDRESS.fullmatch(value)
         if match is None or int(match["port"]) > _HIGHEST_PORT:
             raise ValueError("not an address")
         return ListenAddress(value)
+    if kind is Devices:
+        if value not in {"auto", "nvml", "simulated"} and not re.match(f"{RECORDED}.", value):
+            raise ValueError("not a source of devices")
+        return Devices(value)
     if kind is Path:
         return Path(value)
     raise NotImplementedError(kind)

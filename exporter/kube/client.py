@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 import aiohttp
 import msgspec
+import structlog
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config.config_exception import ConfigException
@@ -30,12 +31,16 @@ from kubernetes.aio.config.kube_config import load_kube_config
 from exporter.clock import Clock
 from exporter.kube.errors import SILENT, UNREACHABLE, KubeError, decoded, status_error
 
+log = structlog.get_logger()
+
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 USER_AGENT = "gpusteward"
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 """What to accept when only the metadata is wanted: the server leaves out the rest, and the same right suffices."""
 RENEWAL = 60.0
 """Seconds between two looks at the credentials. The kubelet writes a new token when 80 % of its hour are over."""
+RENEWAL_AGAIN = 5.0
+"""... when they could not be read: a file that is empty, because somebody is just writing it."""
 LONGEST_LINE = 16 * 2**20
 """Bytes of one watch event. etcd takes objects of up to 1.5 MB; aiohttp's own line reader gives up at 128 kB."""
 LONGEST_REFUSAL = 64 * 2**10
@@ -83,7 +88,7 @@ def credentials(kubeconfig: Path | None) -> Credentials:
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
+class Request:
     """What is sent; `body` makes a POST of a GET."""
 
     path: str
@@ -91,6 +96,16 @@ class _Request:
     limits: aiohttp.ClientTimeout
     accept: str = "application/json"
     body: Mapping[str, object] | None = None
+
+    @property
+    def method(self) -> str:
+        """The verb of HTTP."""
+        return "GET" if self.body is None else "POST"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers, apart from who we are."""
+        return {"Accept": self.accept}
 
 
 class _Verdict(msgspec.Struct, frozen=True):
@@ -116,6 +131,7 @@ class Client:
         self._configuration = Configuration()
         self._api: ApiClient | None = None
         self._renew_at = 0.0
+        self._unreadable = ""  # why the credentials could not be read last time
         self._renewing = asyncio.Lock()
 
     @property
@@ -127,7 +143,7 @@ class Client:
         self, path: str, query: Mapping[str, str] | None = None, *, accept: str = "application/json"
     ) -> bytes:
         """Read an object or a list. Raises KubeError."""
-        return await self._read(_Request(path, query or {}, aiohttp.ClientTimeout(total=self._deadline), accept))
+        return await self._read(Request(path, query or {}, aiohttp.ClientTimeout(total=self._deadline), accept))
 
     async def may(
         self, verb: str, group: str, resource: str, name: str | None = None, namespace: str | None = None
@@ -141,7 +157,7 @@ class Client:
         spec = {"resourceAttributes": {key: value for key, value in asked.items() if value is not None}}
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec}
         limits = aiohttp.ClientTimeout(total=self._deadline)
-        answer: _Review = decoded(_REVIEW, await self._read(_Request(REVIEWS, {}, limits, body=review)))
+        answer: _Review = decoded(_REVIEW, await self._read(Request(REVIEWS, {}, limits, body=review)))
         return answer.status.allowed
 
     @asynccontextmanager
@@ -156,7 +172,7 @@ class Client:
         """
         limits = aiohttp.ClientTimeout(total=seconds + idle, sock_connect=self._deadline, sock_read=idle)
         query = {**query, "watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
-        answer = await self._open(_Request(path, query, limits))
+        answer = await self._open(Request(path, query, limits))
         try:
             yield _lines(answer.content)
         finally:
@@ -168,7 +184,7 @@ class Client:
         if api is not None:
             await api.close()
 
-    async def _read(self, request: _Request) -> bytes:
+    async def _read(self, request: Request) -> bytes:
         answer = await self._open(request)
         try:
             return await answer.read()
@@ -177,7 +193,7 @@ class Client:
         finally:
             answer.release()
 
-    async def _open(self, request: _Request) -> aiohttp.ClientResponse:
+    async def _open(self, request: Request) -> aiohttp.ClientResponse:
         """Ask, and return the answer as soon as its headers are here. Whoever gets it lets it go."""
         try:
             async with asyncio.timeout(self._deadline):
@@ -194,7 +210,7 @@ class Client:
                 await self.close()  # the authority may have been replaced: the next request reads it anew
             raise self._renamed(error) from error
 
-    async def _authorized(self, request: _Request) -> aiohttp.ClientResponse:
+    async def _authorized(self, request: Request) -> aiohttp.ClientResponse:
         """Send; when the credentials are refused and others have come since, send once more with those."""
         await self._renew()
         used = dict(self._configuration.api_key)
@@ -207,15 +223,15 @@ class Client:
                 return await self._send(request)
         return answer
 
-    async def _send(self, request: _Request) -> aiohttp.ClientResponse:
+    async def _send(self, request: Request) -> aiohttp.ClientResponse:
         if self._api is None:
             self._api = ApiClient(self._configuration)
             self._api.user_agent = USER_AGENT
         method, url, headers, body, _ = await self._api.param_serialize(
-            "GET" if request.body is None else "POST",
+            request.method,
             request.path,
             query_params=list(request.query.items()),
-            header_params={"Accept": request.accept},
+            header_params=request.headers,
             body=request.body,
             auth_settings=["BearerToken"],
         )
@@ -229,15 +245,33 @@ class Client:
             now = self._clock.monotonic()
             if self._api is not None and now < self._renew_at:
                 return
+            pause, why = RENEWAL, ""
             try:
-                await self._credentials(self._configuration)
-            except KubeError:
+                fresh = await self._read_credentials()
+            except KubeError as error:
                 if self._api is None:
                     raise
-            for name, value in self._configuration.api_key.items():
-                # A file that ends in a line feed would make a header that cannot be sent.
-                self._configuration.api_key[name] = value.strip()
-            self._renew_at = now + RENEWAL
+                pause, why = RENEWAL_AGAIN, error.message
+            else:
+                if self._api is None:
+                    self._configuration = fresh
+                else:
+                    self._configuration.host, self._configuration.api_key = fresh.host, fresh.api_key
+            if why and why != self._unreadable:
+                log.warning("kube.credentials_unreadable", message=why, used="those of before")
+            self._unreadable = why
+            self._renew_at = now + pause
+
+    async def _read_credentials(self) -> Configuration:
+        """Read all anew. Raises KubeError, also when there is no token where one was: it is just being written."""
+        fresh = Configuration()
+        await self._credentials(fresh)
+        # A file that ends in a line feed would make a header that cannot be sent.
+        fresh.api_key = {name: value.strip() for name, value in fresh.api_key.items()}
+        empty = any(len(value.split()) < 2 for value in fresh.api_key.values())  # noqa: PLR2004  (the word Bearer)
+        if empty or (self._configuration.api_key and not fresh.api_key):
+            raise KubeError(UNREACHABLE, "NotConfigured", "the token is empty")
+        return fresh
 
     def _renamed(self, error: Exception) -> KubeError:
         server = self._configuration.host

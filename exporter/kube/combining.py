@@ -55,12 +55,14 @@ def fill_in(names: Inventory, remembered: Inventory) -> Inventory:
     container the present generation stays the last one.
     """
     uids = {pod.config_hash: uid for uid, pod in names.pods.items() if pod.config_hash}
+    kinds = {(container.pod_uid, container.name): container.kind for container in names.containers}
     known = {container.id for container in names.containers}
     generations: dict[tuple[PodUid, str], list[Container]] = {}
     for container in remembered.containers:
         if container.id is not None:
             uid = uids.get(container.pod_uid, container.pod_uid)
-            generations.setdefault((uid, container.name), []).append(replace(container, pod_uid=uid))
+            kind = kinds.get((uid, container.name), container.kind)  # the links do not tell
+            generations.setdefault((uid, container.name), []).append(replace(container, pod_uid=uid, kind=kind))
     older: list[Container] = []
     newer: list[Container] = []
     for ordered in generations.values():

@@ -6,7 +6,7 @@ What comes in: a pod or the node, decoded. What goes out: the same as facts that
 The law: all is taken as it is written, nothing is understood here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from exporter.kube.objects import ContainerSpec, NodeObject, PodObject, Quantities
 from exporter.model import ClaimUse, DeclaredContainer, DeclaredPod, NodeFacts
@@ -17,9 +17,12 @@ def declared_pod(found: PodObject) -> DeclaredPod:
     metadata, spec, status = found.metadata, found.spec, found.status
     claims = {each.name: each.resource_claim_name for each in spec.resource_claims or ()}
     claims |= {each.name: each.resource_claim_name for each in status.resource_claim_statuses or ()}
-    if status.extended_resource_claim_status is not None:
+    served: dict[str, list[ClaimUse]] = {}
+    if (extended := status.extended_resource_claim_status) is not None:
         # An extended resource (nvidia.com/gpu) that the scheduler served by a claim; no container names it.
-        claims[""] = status.extended_resource_claim_status.resource_claim_name
+        claims[""] = extended.resource_claim_name
+        for mapping in extended.request_mappings or ():
+            served.setdefault(mapping.container_name, []).append(ClaimUse("", mapping.request_name))
     return DeclaredPod(
         metadata.uid,
         metadata.namespace,
@@ -27,8 +30,8 @@ def declared_pod(found: PodObject) -> DeclaredPod:
         metadata.labels or {},
         metadata.annotations or {},
         (
-            *(_container(each, init=True) for each in spec.init_containers or ()),
-            *(_container(each, init=False) for each in spec.containers or ()),
+            *(_container(each, served.get(each.name, ()), init=True) for each in spec.init_containers or ()),
+            *(_container(each, served.get(each.name, ()), init=False) for each in spec.containers or ()),
         ),
         {own: name for own, name in claims.items() if name},
         spec.scheduler_name,
@@ -43,14 +46,14 @@ def node_facts(found: NodeObject) -> NodeFacts:
     )
 
 
-def _container(found: ContainerSpec, *, init: bool) -> DeclaredContainer:
+def _container(found: ContainerSpec, served: Iterable[ClaimUse], *, init: bool) -> DeclaredContainer:
     resources = found.resources
     return DeclaredContainer(
         found.name,
         _texts(resources.limits),
         _texts(resources.requests),
         {var.name: var.value for var in found.env or () if var.value is not None},
-        tuple(ClaimUse(use.name, use.request) for use in resources.claims or ()),
+        (*(ClaimUse(use.name, use.request) for use in resources.claims or ()), *served),
         init=init,
         stays=not init or found.restart_policy == "Always",
     )

@@ -4,33 +4,49 @@ Names from a file: for nodes without an API server, for tests, and for a look at
 What comes in: a YAML or JSON file with a list of containers, written by whoever knows them (for instance from the
 labels of `crictl ps -o json`). What goes out: the inventory.
 
-The law: a broken file changes nothing. The last good list stays, and a fault says where the file is wrong. A file that
-did not change is not read again, whether it was good or not.
+The law: a broken file changes nothing. The last good list stays, and a fault says where the file is wrong; but the
+labels of namespaces, which give consent, are unknown meanwhile. A file that did not change is not read again, whether
+it was good or not.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
-from exporter.model import Container, ContainerId, Fault, Gpu, Inventory, Pod, PodUid
+from exporter.model import Container, ContainerId, ContainerKind, Fault, Gpu, Inventory, Pod, PodUid
 from exporter.reading import MalformedError, UnreadableError, plain, read
 
 MOST = 4 << 20
 """Bytes: some 19 000 containers, a cluster's, where a node has hundreds. YAML of that size takes some 2 s, once."""
 
 
+NOTHING: Mapping[str, str] = {}
+
+
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One container: the names, the pod's UID, and the 64 hex characters of its id."""
+    """
+    One container: the names, the pod's UID, and the 64 hex characters of its id.
+
+    What is said of the pod or the namespace is written with each of their containers; of several the last counts.
+    """
 
     namespace: str
     pod: str
     pod_uid: str
     container: str
     container_id: str
+    kind: ContainerKind = ContainerKind.REGULAR
     workload_kind: str = ""
     workload: str = ""
+    controller_kind: str = ""
+    phase: str = ""
+    priority: int | None = None
+    grace_seconds: float = 30.0
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    namespace_labels: dict[str, str] | None = None
 
 
 def parse(text: bytes) -> Inventory:
@@ -38,12 +54,23 @@ def parse(text: bytes) -> Inventory:
     entries = msgspec.convert(plain(text), list[Entry])
     pods = {
         PodUid(e.pod_uid): Pod(
-            PodUid(e.pod_uid), e.namespace, e.pod, workload_kind=e.workload_kind, workload=e.workload
+            PodUid(e.pod_uid),
+            e.namespace,
+            e.pod,
+            workload_kind=e.workload_kind,
+            workload=e.workload,
+            controller_kind=e.controller_kind,
+            phase=e.phase,
+            priority=e.priority,
+            grace_seconds=e.grace_seconds,
+            labels=e.labels or NOTHING,
+            annotations=e.annotations or NOTHING,
         )
         for e in entries
     }
-    containers = tuple(Container(PodUid(e.pod_uid), e.container, ContainerId(e.container_id)) for e in entries)
-    return Inventory(pods=pods, containers=containers, known=True, live=True)
+    containers = tuple(Container(PodUid(e.pod_uid), e.container, ContainerId(e.container_id), e.kind) for e in entries)
+    namespaces = {e.namespace: e.namespace_labels for e in entries if e.namespace_labels is not None}
+    return Inventory(pods=pods, containers=containers, namespaces=namespaces, known=True, live=True)
 
 
 class FileInventory:
@@ -82,4 +109,4 @@ class FileInventory:
 
     def _remembered(self, reason: str, message: str) -> Inventory:
         fault = Fault("names", reason, message, subject=str(self._path), incomplete=not self._inventory.known)
-        return replace(self._inventory, live=False, faults=(fault,))
+        return replace(self._inventory, namespaces={}, live=False, faults=(fault,))

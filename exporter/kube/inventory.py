@@ -29,9 +29,10 @@ LOOK_AGAIN = 10.0
 """Seconds between two looks at the log links while the API server is away; a look takes some 10 microseconds a link."""
 
 _REASONS = {401: "api_unauthorized", 403: "api_forbidden"}
+_SETTLING = "a server that has just started refuses until it has read its roles"
 _REMEDIES = {
     401: "the API server does not accept the token: is the ServiceAccount still there?",
-    403: "a right is missing: pods get, list, watch (ClusterRole)",
+    403: "a right is missing: pods list, watch (ClusterRole)",
 }
 
 
@@ -149,13 +150,14 @@ class KubeInventory:
             return found
         if self._watch.error is None:
             return (*found, Fault("api", "api_pending", "the API server has not answered yet", incomplete=not known))
-        return (*found, _away(self._watch.error, known=known))
+        return (*found, _away(self._watch.error, known=known, settling=self._watch.settling))
 
 
-def _away(error: KubeError, *, known: bool) -> Fault:
+def _away(error: KubeError, *, known: bool, settling: bool) -> Fault:
     """Say that the names are those of before: a round that has them is complete."""
-    remedy = _REMEDIES.get(error.status)
+    remedy = _SETTLING if settling else _REMEDIES.get(error.status)
     reason = "api_not_configured" if error.reason == "NotConfigured" else _REASONS.get(error.status, "api_away")
+    reason = "api_away" if settling else reason
     names = "the last known names stay" if known else "nobody can be named"
     message = f"{error}; {names}" if remedy is None else f"{error}; {remedy}; {names}"
     return Fault("api", reason, message, incomplete=not known)

@@ -1,40 +1,64 @@
 """
-Namespaces, whose labels say what may be done in them.
+The labels of the namespaces in which this node has pods: they say what may be done there.
 
-What comes in: names, when somebody asks. What goes out: labels, at most a minute old.
+What comes in: a client, the pods. What goes out: labels by namespace, a minute and a half old at most.
 
-The law: only what is asked for is read, and what cannot be read now is an error, never an old answer: consent may have
-been withdrawn.
+The law: what cannot be read now is unknown, however well it was known before: consent may have been withdrawn. Unknown
+is not the same as without labels.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from random import Random
 
 import msgspec
 
 from exporter.clock import Clock
-from exporter.kube.client import Client, segment
+from exporter.kube.client import METADATA_ONLY, Client, segment
 from exporter.kube.errors import decoded
+from exporter.kube.kept import Kept
 from exporter.kube.objects import Described
+from exporter.model import Fault
 
-FRESH = 60.0
-"""Seconds for which an answer counts."""
+LASTS = 90.0
+"""Seconds for which an answer counts; they are asked for about once a minute."""
 
 _DECODER = msgspec.json.Decoder(Described)
 
 
 class Namespaces:
-    """Reads and remembers."""
+    """Reads and remembers; `names` tells the namespaces of the pods that are here now."""
 
-    def __init__(self, client: Client, *, clock: Clock) -> None:
+    def __init__(self, client: Client, names: Callable[[], Iterable[str]], *, clock: Clock, random: Random) -> None:
         self._client = client
-        self._clock = clock
-        self._remembered: dict[str, tuple[float, Mapping[str, str]]] = {}
+        self._kept: Kept[str, Mapping[str, str]] = Kept(
+            "namespaces", lambda: dict.fromkeys(names()), self._ask, clock=clock, random=random, lasts=LASTS
+        )
 
-    async def labels(self, name: str) -> Mapping[str, str]:
-        """Return the labels of a namespace. Raises KubeError (404 when there is no such namespace)."""
-        now = self._clock.monotonic()
-        self._remembered = {known: entry for known, entry in self._remembered.items() if entry[0] > now}
-        if name not in self._remembered:
-            answer: Described = decoded(_DECODER, await self._client.get(f"/api/v1/namespaces/{segment(name)}"))
-            self._remembered[name] = now + FRESH, answer.metadata.labels or {}
-        return self._remembered[name][1]
+    @property
+    def labels(self) -> Mapping[str, Mapping[str, str]]:
+        """Labels by namespace; one that could not be read is missing."""
+        return self._kept.values
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """Say that we may not read them: without their labels no namespace consents to anything."""
+        if (error := self._kept.refused) is None:
+            return ()
+        message = (
+            f"{error}; a right is missing: get namespaces (ClusterRole); without their labels no namespace has "
+            "agreed to anything"
+        )
+        return (Fault("api", "namespaces_forbidden", message, incomplete=False),)
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        await self._kept.run()
+
+    async def look(self) -> None:
+        """Ask for what is due."""
+        await self._kept.look()
+
+    async def _ask(self, name: str) -> Mapping[str, str]:
+        path = f"/api/v1/namespaces/{segment(name)}"
+        answer: Described = decoded(_DECODER, await self._client.get(path, accept=METADATA_ONLY))
+        return answer.metadata.labels or {}

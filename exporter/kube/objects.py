@@ -113,6 +113,8 @@ class PodSpec(Part, frozen=True):
     node_name: str = ""
     scheduler_name: str = ""
     priority_class_name: str = ""
+    priority: int | None = None
+    termination_grace_period_seconds: int | None = None
     runtime_class_name: str | None = None
     containers: list[ContainerSpec] | None = None
     init_containers: list[ContainerSpec] | None = None
@@ -141,10 +143,18 @@ class ContainerStatus(Part, frozen=True):
     last_state: ContainerState = ContainerState()
 
 
+class RequestMapping(Part, frozen=True):
+    """Which request of that claim serves which container; the container does not name it."""
+
+    container_name: str = ""
+    request_name: str = ""
+
+
 class ExtendedClaim(Part, frozen=True):
     """The claim by which an extended resource is served."""
 
     resource_claim_name: str = ""
+    request_mappings: list[RequestMapping] | None = None
 
 
 class PodStatus(Part, frozen=True):

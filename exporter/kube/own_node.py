@@ -5,7 +5,7 @@ What comes in: a client, the node's name. What goes out: the node's facts, and (
 ResourceSlices, as last known.
 
 The law: asked for once a minute, because both change with the node's set-up only; what cannot be read stays as it was.
-Slices are asked for only while the kubelet tells of a claim.
+Slices are asked for only while there is a claim.
 """
 
 from collections.abc import Callable, Mapping
@@ -106,7 +106,11 @@ class OwnNode:
         node: NodeObject = decoded(_NODE, await self._client.get(f"/api/v1/nodes/{segment(self._name)}"))
         self.facts = node_facts(node)
         if self._has_claims():
-            self.uuids = await self._slices()
+            await self.look_at_devices()
+
+    async def look_at_devices(self) -> None:
+        """Read the slices now: a claim has devices that nobody knows yet. Raises KubeError."""
+        self.uuids = await self._slices()
 
     async def _slices(self) -> ClaimedUuids:
         query = {"fieldSelector": f"spec.nodeName={self._name}"}

@@ -23,9 +23,10 @@ from exporter.kube.objects import (
     ObjectList,
     OwnerReference,
     PodObject,
+    PodSpec,
     WatchEvent,
 )
-from exporter.model import Container, ContainerId, DeclaredPod, Pod, PodUid
+from exporter.model import Container, ContainerId, ContainerKind, DeclaredPod, Pod, PodUid
 
 QUEUES = (
     "kueue.x-k8s.io/queue-name",
@@ -40,6 +41,8 @@ LINGERS = 300.0
 """Seconds for which a deleted pod keeps its names; ten times the usual grace of a termination."""
 EARLIER = 4
 """Ids of earlier generations that are kept for each container, newest last."""
+GRACE = 30.0
+"""Seconds between SIGTERM and SIGKILL where a pod does not say; the API server writes them into each."""
 MIRROR = "kubernetes.io/config.mirror"
 CONFIG_HASH = "kubernetes.io/config.hash"
 
@@ -214,14 +217,22 @@ def _know(found: PodObject, before: KnownPod | None) -> KnownPod:
     for container in before.containers if before else ():
         if container.id is not None:
             earlier.setdefault(container.name, []).append(container.id)
+    kinds = _kinds(found.spec)
     containers: list[Container] = []
+
+    def add(name: str, ids: Iterable[ContainerId | None]) -> None:
+        kind = kinds.get(name, ContainerKind.REGULAR)
+        containers.extend(Container(uid, name, id_, kind) for id_ in ids)
+
     for one in _statuses(found):
-        containers += (Container(uid, one.name, id_) for id_ in _generations(one, earlier.pop(one.name, ())))
+        add(one.name, _generations(one, earlier.pop(one.name, ())))
     # An evicted pod's status may have no containers any more, while their processes still end.
-    containers += (Container(uid, name, id_) for name, ids in earlier.items() for id_ in ids[-EARLIER:])
+    for name, ids in earlier.items():
+        add(name, ids[-EARLIER:])
     mirrored = MIRROR in annotations  # anybody may write the hash alone on a pod of his own
     created = metadata.creation_timestamp
     finished = status.phase in ("Succeeded", "Failed")
+    grace = found.spec.termination_grace_period_seconds
     return KnownPod(
         found,
         Pod(
@@ -233,12 +244,26 @@ def _know(found: PodObject, before: KnownPod | None) -> KnownPod:
             created_at=created.timestamp() if created else 0.0,
             terminating=metadata.deletion_timestamp is not None,
             config_hash=PodUid(annotations.get(CONFIG_HASH) or annotations[MIRROR]) if mirrored else None,
+            phase=status.phase,
+            priority=found.spec.priority,
+            controller_kind=metadata.controller.kind if metadata.controller else "",
+            grace_seconds=GRACE if grace is None else float(grace),
+            labels=metadata.labels or {},
+            annotations=annotations,
         ),
         tuple(containers),
         metadata.controller,
         finished=finished,
         declared=None if finished else declared_pod(found),
     )
+
+
+def _kinds(spec: PodSpec) -> dict[str, ContainerKind]:
+    """Say of each container that is not a regular one what it is; names are unique over all lists of a pod."""
+    kinds = {one.name: ContainerKind.EPHEMERAL for one in spec.ephemeral_containers or ()}
+    for one in spec.init_containers or ():
+        kinds[one.name] = ContainerKind.SIDECAR if one.restart_policy == "Always" else ContainerKind.INIT
+    return kinds
 
 
 def _statuses(found: PodObject) -> Iterable[ContainerStatus]:

@@ -42,5 +42,7 @@ RIGHTS = (
     Right("get", "apps", "replicasets", "the workload is the ReplicaSet, not its Deployment"),
     Right("get", "apps", "statefulsets", "the workload is the StatefulSet, not what controls it"),
     Right("get", "batch", "jobs", "the workload is the Job, not its CronJob"),
+    Right("get", "", "namespaces", "no namespace can agree to anything, because its labels are not known"),
+    Right("get", "resource.k8s.io", "resourceclaims", "what claims (DRA) may hold is not known"),
     Right("list", "resource.k8s.io", "resourceslices", "MIG instances that claims (DRA) hold are not known"),
 )

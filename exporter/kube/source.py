@@ -3,22 +3,24 @@ Kubernetes as the source of names and allocations: API server, kubelet and own n
 
 What comes in: a client, the kubelet's socket, the GPUs of the moment. What goes out: one inventory, at once.
 
-The law: three parts that may be away one by one; what one of them does not say, the others do not invent.
+The law: parts that may be away one by one; what one of them does not say, the others do not invent.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 from exporter.clock import Clock
+from exporter.kube.claims import Claims
 from exporter.kube.client import Client, Credentials
 from exporter.kube.combining import combine
 from exporter.kube.inventory import KubeInventory
+from exporter.kube.namespaces import Namespaces
 from exporter.kube.own_node import OwnNode
 from exporter.kube.pod_resources import PodResources
-from exporter.model import Gpu, Inventory
+from exporter.model import DeclaredPod, Gpu, Inventory
 
 
 class KubernetesSource:
@@ -31,17 +33,25 @@ class KubernetesSource:
         lot = Random()  # noqa: S311  (it spreads requests, and keeps no secret)
         self._names = KubeInventory(self._client, node, clock=clock, random=lot, log_links=log_links)
         self._kubelet = PodResources(socket)
-        self._node = OwnNode(
-            self._client, node, clock=clock, random=lot, has_claims=lambda: bool(self._kubelet.view().claims)
-        )
+        self._node = OwnNode(self._client, node, clock=clock, random=lot, has_claims=self._has_claims)
+        self._claims = Claims(self._client, self._declared, self._node.look_at_devices, clock=clock, random=lot)
+        self._namespaces = Namespaces(self._client, self._namespaces_here, clock=clock, random=lot)
 
     def inventory(self, gpus: Sequence[Gpu]) -> Inventory:
         """Return what is known now of pods, containers, and what they were handed of `gpus`."""
         if (living := self._names.living) is not None:
             self._kubelet.keep_only(living)
         names = self._names.inventory()
+        declared = names.declared.items() if self._node.asked else ()
         return combine(
-            replace(names, node=self._node.facts, declared=names.declared if self._node.asked else {}),
+            replace(
+                names,
+                node=self._node.facts,
+                declared={uid: pod for uid, pod in declared if uid not in self._names.pods or self._claims.asked(pod)},
+                claims=self._claims.found(self._node.uuids),
+                namespaces=self._namespaces.labels,
+                faults=(*names.faults, *self._namespaces.faults, *self._claims.faults),
+            ),
             self._kubelet.view(),
             gpus,
             self._node.labels,
@@ -50,11 +60,22 @@ class KubernetesSource:
         )
 
     async def run(self) -> None:
-        """Keep all three up to date until cancelled; what is away is a fault, never an exception."""
+        """Keep all of it up to date until cancelled; what is away is a fault, never an exception."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._names.run(), name="names")
                 tasks.create_task(self._kubelet.run(), name="allocations")
                 tasks.create_task(self._node.run(), name="own node")
+                tasks.create_task(self._claims.run(lambda: self._node.uuids), name="claims")
+                tasks.create_task(self._namespaces.run(), name="namespaces")
         finally:
             await self._client.close()
+
+    def _declared(self) -> Iterator[DeclaredPod]:
+        return (known.declared for known in self._names.pods.values() if known.declared is not None)
+
+    def _namespaces_here(self) -> Iterator[str]:
+        return (known.pod.namespace for known in self._names.pods.values() if not known.finished)
+
+    def _has_claims(self) -> bool:
+        return bool(self._kubelet.view().claims) or any(pod.claims for pod in self._declared())

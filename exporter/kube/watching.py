@@ -17,11 +17,13 @@ import structlog
 from exporter.clock import Clock
 from exporter.kube.client import Client
 from exporter.kube.errors import SILENT, KubeError
+from exporter.kube.kept import SETTLES
 from exporter.kube.pods import Event, Pods, apply, parse_event, parse_list
 
 log = structlog.get_logger()
 
 PATH = "/api/v1/pods"
+FORBIDDEN = 403
 GONE = 410
 ANY_VERSION = "0"
 """Answered from the server's memory, where pods are indexed by node; the newest may be read from etcd, all of them."""
@@ -80,6 +82,13 @@ class PodWatch:
         self._clock = clock
         self._random = random
         self._patience = patience
+        self._interrupted = False  # the server did not answer since the last success
+        self._forbidden_since: float | None = None  # it answers again, and refuses
+
+    @property
+    def settling(self) -> bool:
+        """Whether a refusal is that of a server which has just come back: it answers before it has read its roles."""
+        return self._forbidden_since is not None and self._clock.monotonic() - self._forbidden_since < SETTLES
 
     @property
     def live(self) -> bool:
@@ -102,11 +111,16 @@ class PodWatch:
                 query = {**selection, "resourceVersion": self.pods.version}
                 async with self._client.watch(PATH, query, seconds=seconds, idle=self._patience.idle) as lines:
                     opened = self._clock.monotonic()
+                    self._interrupted, self._forbidden_since = False, None
                     self._tell(None)
                     async for line in lines:
                         self._hear(parse_event(line))
             except KubeError as error:
                 retry_after = error.retry_after
+                if error.status != FORBIDDEN:
+                    self._interrupted, self._forbidden_since = True, None
+                elif self._interrupted and self._forbidden_since is None:
+                    self._forbidden_since = self._clock.monotonic()
                 listing, begin = begin, _list_from(error, begin, self.pods.version)
                 if error.status == GONE:
                     # The server lives and has forgotten our version: what it has now is not known until it is listed,

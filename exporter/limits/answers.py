@@ -43,6 +43,7 @@ class Candidate:
         taken: it decided the limit, or (compute) the share.
         why: in words, why it was taken or not.
         doubts: why it must not be enforced, though it counts.
+        key: the key that was found, where the row's is a pattern; empty for what is remembered.
 
     """
 
@@ -65,11 +66,14 @@ class Candidate:
     problems: tuple[str, ...] = ()
     taken: bool = False
     why: str = ""
+    key: str = ""
 
     @property
     def name(self) -> str:
-        """The row's name for people."""
-        return self.row.name if self.row else f"{self.system} as first seen"
+        """The declaration in one line, for people: the row's name with the key that was found."""
+        if self.row is None:
+            return f"{self.system} as first seen"
+        return f"{self.row.system} {self.row.mechanism} {self.key or self.row.key}"
 
     @property
     def valid(self) -> bool:
@@ -199,11 +203,12 @@ def declared(resolutions: Iterable[Resolution]) -> Mapping[DeviceKey, int]:
     return dict(total)
 
 
-def bypassed(limit: Limit, used: int, tolerance: int) -> bool:
-    """Tell whether an enforcement elsewhere plainly does not hold: more is used than it should let pass."""
-    return (
-        limit.enforced_by not in {EnforcedBy.NONE, EnforcedBy.MPS}
-        and limit.bytes is not None
-        and limit.scope is not Scope.PROCESS
-        and used > limit.bytes + tolerance
-    )
+def bypassed(limit: Limit, used: int | None, tolerance: int) -> bool | None:
+    """
+    Tell whether an enforcement elsewhere plainly does not hold: more is used than it should let pass.
+
+    None where there is nothing to bypass (nobody enforces, or only for each process), and where the use is not known.
+    """
+    if limit.enforced_by in {EnforcedBy.NONE, EnforcedBy.MPS} or limit.scope is Scope.PROCESS:
+        return None
+    return None if limit.bytes is None or used is None else used > limit.bytes + tolerance

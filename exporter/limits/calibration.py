@@ -4,7 +4,8 @@ The unit of a resource, checked against the node: what it advertises must fit th
 What comes in: a row, the node's capacity, its devices. What goes out: the unit, and how sure it is.
 
 The law: a wrong unit would evict innocent pods (one unit of `aliyun.com/gpu-mem` is a GiB or a MiB, by a flag of the
-plugin). So capacity x unit must be within 10 % of the devices' memory; what does not fit is told and never enforced.
+plugin; half of a GPU is all of it where HAMi hands out twice its memory). So capacity x unit, or what a system
+registers, must be within 10 % of the devices' memory; what does not fit is told and never enforced.
 """
 
 from collections.abc import Iterable
@@ -13,7 +14,8 @@ from enum import StrEnum
 from fractions import Fraction
 
 from exporter.limits.decoding import DeclarationError, quantity
-from exporter.limits.facts import LeafDevice, NodeFacts
+from exporter.limits.facts import LeafDevice, NodeFacts, device_name
+from exporter.limits.registers import registered
 from exporter.limits.rows import Row
 
 TOLERANCE = Fraction(1, 10)
@@ -46,6 +48,8 @@ class Calibration:
 def calibrate(row: Row, node: NodeFacts | None, devices: Iterable[LeafDevice]) -> Calibration:
     """Find the unit of a row of memory."""
     usual = row.units[0]
+    if why := _registered_misfit(row, node, devices := tuple(devices)):
+        return Calibration(usual, Fit.MISFIT, why)
     choice = len(row.units) > 1 or (row.scaled and bool(row.calibrate))
     unchecked = Fit.ASSUMED if choice else Fit.GIVEN
     if not row.calibrate:
@@ -71,6 +75,19 @@ def calibrate(row: Row, node: NodeFacts | None, devices: Iterable[LeafDevice]) -
         f"uncalibrated: the node advertises {_units(capacity, usual)} as {row.calibrate}, "
         f"and its devices have {_size(Fraction(total))}",
     )
+
+
+def _registered_misfit(row: Row, node: NodeFacts | None, devices: Iterable[LeafDevice]) -> str:
+    """Tell how what the system registered of a device differs from it: its memory is scaled (HAMi can), or it errs."""
+    said: dict[str, int] = dict(registered(node.annotations.get(row.register, ""))) if node and row.register else {}
+    for device in devices:
+        if device.key is None or device.mig or device.memory is None:
+            continue
+        size = said.get(device.key.uuid)
+        if size is not None and not _close(Fraction(size), device.memory, TOLERANCE):
+            has = f"and the device has {_size(Fraction(device.memory))}"
+            return f"uncalibrated: {row.register} says {_size(Fraction(size))} of {device_name(device.key)}, {has}"
+    return ""
 
 
 def _plausible(row: Row, node: NodeFacts, capacity: Fraction, unchecked: Fit) -> Calibration:

@@ -5,7 +5,7 @@ What comes in: a system and a pod with its surroundings. What goes out: candidat
 named, and beside them what holds on any device.
 
 The law: zero means undeclared; more than the device, or less than a MiB, is invalid; a unit that does not fit the node
-counts for nothing.
+counts for nothing, nor does a share where the node hands out more than its devices have.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,6 +18,7 @@ from exporter.limits.decoders import Invalid, decode
 from exporter.limits.decoders.claims import where_of
 from exporter.limits.decoding import DeclarationError, locate, shown
 from exporter.limits.facts import LeafDevice, NodeFacts, Place
+from exporter.limits.reading import using
 from exporter.limits.rows import Confidence, EnforcedBy, Mechanism, Per, Row, Scope, What
 from exporter.limits.terms import Broken, Scene, Term, divisor, subject_of, terms
 
@@ -37,7 +38,7 @@ def candidates(scene: Scene) -> list[Candidate]:
     found: list[Candidate] = []
     for row in scene.system.rows:
         if row.what in {What.MEMORY, What.MEMORY_RATIO, What.COMPUTE}:
-            unit = calibrate(row, scene.node, scene.devices) if row.what is What.MEMORY else None
+            unit = None if row.what is What.COMPUTE else _calibrated(scene, row)
             for term in terms(scene, row):
                 if isinstance(term, Broken):
                     found.append(_invalid(scene, row, term))
@@ -67,6 +68,7 @@ def _placed(
         enforcement_proven=proven,
         doubts=_doubts(scene, row, term),
         problems=_bypasses(scene, term),
+        key=term.asked.key,
     )
     try:
         place = _place(scene, row, term)
@@ -99,6 +101,8 @@ def _valued(scene: Scene, base: Candidate, term: Term, count: Fraction, unit: Ca
         return replace(base, ratio=share, excluded=f"invalid: {float(share):.4g} of one device", invalid=True)
     if row.what is What.COMPUTE:
         return replace(base, ratio=share)
+    if unit is not None and unit.fit is Fit.MISFIT:
+        return replace(base, ratio=share, excluded=unit.why, problems=(*base.problems, unit.why))
     memory = _memory(scene, base.place)
     if memory is None:
         why = (
@@ -134,6 +138,12 @@ def _checked(scene: Scene, sized: Candidate) -> Candidate:
         than = f"the device's {largest}" if largest else "any device has"
         return replace(sized, excluded=f"invalid: {amount} bytes are more than {than}", invalid=True)
     return sized
+
+
+def _calibrated(scene: Scene, row: Row) -> Calibration:
+    """Check the row's unit; a share is one of what the node advertises, so the unit of that has to fit the devices."""
+    sizes = (each for each in scene.system.rows if each.what is What.MEMORY and each.calibrate == row.calibrate)
+    return calibrate(next(sizes, row) if row.calibrate else row, scene.node, scene.devices)
 
 
 def _place(scene: Scene, row: Row, term: Term) -> Place | None:
@@ -177,6 +187,7 @@ def _invalid(scene: Scene, row: Row, broken: Broken) -> Candidate:
         excluded=f"invalid: {broken.reason}",
         invalid=True,
         enforced_by=row.enforced_by or scene.system.enforced_by,
+        key=broken.key,
     )
 
 
@@ -196,14 +207,17 @@ def _enforced_by(scene: Scene, row: Row, term: Term) -> tuple[EnforcedBy, bool]:
 
 
 def _bypasses(scene: Scene, term: Term) -> tuple[str, ...]:
-    """Name the variables with which the pod's author switched the enforcement off."""
-    container = scene.pod.container(term.subject.container)
+    """Name the variables with which the pod's author switched the enforcement off, in any container concerned."""
+    claim, container = term.asked.claim, term.subject.container
+    if claim is not None:
+        containers = using(scene.pod, claim, term.asked.claimed)
+    else:
+        containers = [each for each in scene.pod.containers if container in {"", each.name}]
     off = {"", "0", "false"}
-    variables = scene.system.bypass_env if container else ()
     return tuple(
         f"env {variable} switches {scene.system.name}'s enforcement off"
-        for variable in variables
-        if container is not None and container.env.get(variable, "").lower() not in off
+        for variable in scene.system.bypass_env
+        if any(each.env.get(variable, "").lower() not in off for each in containers)
     )
 
 

@@ -77,7 +77,7 @@ def _compare(winner: Candidate | None, memory: Sequence[Candidate]) -> tuple[lis
             and not rest
             and factor <= _LARGEST_FACTOR
         ):
-            doubts.append(f"this installation may count {winner.row.key} in units {factor} times as large")
+            doubts.append(f"this installation may count {winner.key} in units {factor} times as large")
     return contradictions, doubts
 
 

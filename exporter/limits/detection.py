@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from exporter.limits.decoding import NOTHING_CHOSEN, Options
 from exporter.limits.facts import Claim, DeclaredPod, LeafDevice, NodeFacts
 from exporter.limits.reading import used
-from exporter.limits.rows import Catalogue, System, match
+from exporter.limits.rows import Catalogue, System, matching
+from exporter.model import Sharing
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,12 @@ def _told(
     signs = system.detect
     if signs.always:
         return "always"
+    # GPUs of one node may be shared differently. Where the kubelet told what the pod holds, those alone matter.
+    held = {each.device for each in pod.held} if pod is not None else set()
+    mine = [device for device in devices if device.vendor == system.vendor and (not held or device.key in held)]
+    shared = {device.sharing.value for device in mine}
+    if held and signs.sharing and shared == {Sharing.EXCLUSIVE.value}:
+        return ""  # the node offers replicas (nvidia.com/gpu.shared) beside whole GPUs, and this pod has whole ones
     if node is not None:
         if key := _key(signs.resources, node.advertised()):
             return f"the node advertises {key}"
@@ -70,10 +77,6 @@ def _told(
             return f"node label {key}"
         if key := _key(signs.node_annotations, node.annotations):
             return f"node annotation {key}"
-    # GPUs of one node may be shared differently. Where the kubelet told what the pod holds, those alone matter.
-    held = {each.device for each in pod.held} if pod is not None else set()
-    mine = [device for device in devices if device.vendor == system.vendor and (not held or device.key in held)]
-    shared = {device.sharing.value for device in mine}
     if kind := next((kind for kind in signs.sharing if kind in shared), ""):
         return f"the kubelet's devices are shared: {kind}"
     if pod is None:
@@ -97,14 +100,14 @@ def _written(system: System, pod: DeclaredPod) -> str:
 
 
 def _key(patterns: tuple[str, ...], texts: Mapping[str, str]) -> str:
-    found = (key for pattern in patterns for key in sorted(texts) if match(pattern, key) is not None)
+    found = (key for pattern in patterns for key, _ in matching(pattern, texts))
     return next(found, "")
 
 
 def _label(patterns: tuple[str, ...], labels: Mapping[str, str]) -> str:
     for pattern in patterns:
         key, equals, value = pattern.partition("=")
-        for label in sorted(labels):
-            if match(key, label) is not None and (not equals or labels[label] == value):
+        for label, _ in matching(key, labels):
+            if not equals or labels[label] == value:
                 return f"{label}={labels[label]}"
     return ""

@@ -3,9 +3,9 @@ Where the limits of a pod came from, for people and for scripts.
 
 What comes in: a resolution. What goes out: the list that `gpusteward explain --json` prints, or text.
 
-The law: the JSON's keys are a promise: `container`, `device`, `limit_bytes`, `system`, `source`, `scope`,
-`enforced_by`, `candidates`, `problems`. Pod- and claim-scoped limits have `container: null`; a limit of each device
-that the subject holds has `device: null`.
+The law: the JSON's keys are a promise: `namespace`, `pod`, `container`, `device`, `limit_bytes`, `system`, `source`,
+`scope`, `enforced_by`, `candidates`, `problems`. Pod- and claim-scoped limits have `container: null`; a limit of each
+device that the subject holds has `device: null`. What people read leaves their terminal alone.
 """
 
 from collections.abc import Iterator
@@ -21,6 +21,8 @@ def as_data(resolution: Resolution) -> list[dict[str, Any]]:
     """Make the list that is printed as JSON."""
     return [
         {
+            "namespace": resolution.namespace,
+            "pod": resolution.name,
             "container": limit.subject.container or None,
             "device": limit.place.name if limit.place else None,
             "limit_bytes": limit.bytes,
@@ -37,12 +39,13 @@ def as_data(resolution: Resolution) -> list[dict[str, Any]]:
 
 def as_text(resolution: Resolution) -> str:
     """Write it for people."""
-    return "".join(f"{_printable(line)}\n" for line in _lines(resolution))
+    return "".join(f"{printable(line)}\n" for line in _lines(resolution))
 
 
 def _candidate(candidate: Candidate) -> dict[str, Any]:
     return {
-        "row": candidate.name,
+        "row": candidate.row.name if candidate.row else candidate.name,
+        "key": candidate.key or None,
         "text": candidate.text,
         "bytes": candidate.bytes,
         "ratio": None if candidate.ratio is None else float(candidate.ratio),
@@ -87,7 +90,7 @@ def _amount(candidate: Candidate) -> str:
     return f"{float(candidate.ratio):.4g} of the compute" if candidate.ratio else "no share of the compute"
 
 
-def _printable(line: str) -> str:
+def printable(line: str) -> str:
     """Leave the terminal alone: names come from people, and a manifest need not have passed an API server."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in line)
 

@@ -5,7 +5,8 @@ What comes in: candidates of one subject, what was first seen. What goes out: th
 to be remembered.
 
 The law: extended resources cannot change while a pod lives, annotations and labels can. Their first value is kept for
-the pod's life; a raise is refused and told. Taking a user's own declaration away is a raise, too.
+the pod's life; a raise is refused and told. To take a declaration away is a raise, too, and so is to move it to another
+device and make it larger.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,17 +42,35 @@ def hold(
     for (name, place), trust in ((item, trust) for item in places.items() for trust in _MUTABLE):
         mine = [c for c in found if c.place == place and c.trust is trust and c.what is not What.COMPUTE and c.valid]
         now = min(mine, key=lambda c: (c.bytes or 0, c.name), default=None)
-        before = first.get((subject, scope, name, trust))
-        if before is None:
-            if now is not None and now.bytes is not None:
-                new.append(Seen(subject, scope, name, trust, now.system, now.bytes))
-        elif now is None and trust is Trust.USER:
-            found.append(_remembered(before, place, "taken away", "it was taken away after it was first seen"))
-        elif now is not None and (now.bytes or 0) > before.bytes:
+        before = first.get((subject, scope, name, trust)) or _elsewhere(subject, scope, trust, first)
+        if now is None:
+            if before is not None and before.place == name and _missed(place, trust, candidates):
+                found.append(_remembered(before, place, "taken away", "it was taken away after it was first seen"))
+        elif before is not None and (now.bytes or 0) > before.bytes:
             refused = f"raised to {now.bytes} bytes after {before.bytes} were first seen: refused"
             found = [replace(c, excluded=refused) if c in mine else c for c in found]
             found.append(_remembered(before, place, "raised", f"{now.name}: {refused}"))
+        elif (before is None or before.place != name) and now.bytes is not None:
+            new.append(Seen(subject, scope, name, trust, now.system, now.bytes))
     return found, new
+
+
+def _elsewhere(subject: Subject, scope: Scope, trust: Trust, first: Mapping[Key, Seen]) -> Seen | None:
+    """Find the largest that was first seen on other devices: naming another device is no way to a larger share."""
+    others = (seen for key, seen in first.items() if (key[0], key[1], key[3]) == (subject, scope, trust))
+    return max(others, key=lambda seen: (seen.bytes, seen.place or ""), default=None)
+
+
+def _missed(place: Place | None, trust: Trust, candidates: Sequence[Candidate]) -> bool:
+    """
+    Tell whether what is gone from a place is missed there.
+
+    Not where the same trust still says something of every device, nor where a device only got another name: an index
+    while nobody knew the devices, then its UUID.
+    """
+    left = [c for c in candidates if c.trust is trust and c.what is not What.COMPUTE and c.valid]
+    known = place is None or place.key is not None
+    return not any(c.place is None for c in left) and (known or not left)
 
 
 def as_data(seen: Seen) -> dict[str, str | int | None]:

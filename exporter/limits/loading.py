@@ -75,6 +75,7 @@ class RowEntry(_Part, frozen=True, kw_only=True):
     loses_to: list[_Key] = field(default_factory=list)
     decoder: str = "quantity"
     calibrate: str = ""
+    register: str = ""
     scaled: bool = False
     plain: bool = False
     kubelet: bool = False
@@ -179,6 +180,7 @@ def check(catalogue: Catalogue) -> None:
                 raise CatalogueError(f"{system.name}.yields_to: no system is called {name}")
         counts = {row.key for row in system.rows if row.what is What.COUNT}
         keys = {row.key for row in system.rows}
+        sized = {row.calibrate for row in system.rows if row.what is What.MEMORY}
         for row in system.rows:
             for key in row.divide_by:
                 if key not in counts:
@@ -186,6 +188,8 @@ def check(catalogue: Catalogue) -> None:
             for key in row.loses_to:
                 if key not in keys:
                     raise CatalogueError(f"{row.name}: loses_to: {key} is no row of {system.name}")
+            if row.what is What.MEMORY_RATIO and row.calibrate and row.calibrate not in sized:
+                raise CatalogueError(f"{row.name}: calibrate: no memory row of {system.name} is calibrated by it")
             if row.per is Per.TOTAL and not row.divide_by:
                 raise CatalogueError(f"{row.name}: per: total needs divide_by")
 

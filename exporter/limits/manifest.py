@@ -25,6 +25,7 @@ from exporter.limits.facts import (
     LeafDevice,
     NodeFacts,
 )
+from exporter.limits.registers import registered
 from exporter.model import DeviceKey, GpuUuid, Sharing
 from exporter.reading import MalformedError, documents, show
 
@@ -33,7 +34,6 @@ _ENV = ("CUDA", "NVIDIA", "GPU", "NPU", "ASCEND")
 _SECRET = ("KEY", "TOKEN", "SECRET", "PASS", "CREDENTIAL")
 _MIB = 2**20
 _REGISTER = "hami.io/node-nvidia-register"
-_REGISTER_FIELDS = 3
 _STRATEGY = "nvidia.com/gpu.sharing-strategy"
 _MOST_DEVICES = 64
 _NEITHER = "neither YAML nor JSON as kubectl prints it"
@@ -91,15 +91,18 @@ def collect(objects: Iterable[Mapping[str, Any]], source: str = "manifest") -> M
 def pod_of(found: Mapping[str, Any]) -> DeclaredPod:
     """Take what limits are read from out of a pod. Raises msgspec.ValidationError."""
     pod = msgspec.convert(found, objects.Pod)
-    containers = [
-        *(_container(each, init=True) for each in pod.spec.init_containers or ()),
-        *(_container(each, init=False) for each in pod.spec.containers or ()),
-    ]
     claims = {each.name: each.resource_claim_name for each in pod.spec.resource_claims or ()}
     claims |= {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses or ()}
-    if pod.status.extended_resource_claim_status is not None:
+    served: dict[str, list[ClaimUse]] = {}
+    if (extended := pod.status.extended_resource_claim_status) is not None:
         # An extended resource (nvidia.com/gpu) that the scheduler served by a claim; no container names it.
-        claims[""] = pod.status.extended_resource_claim_status.resource_claim_name
+        claims[""] = extended.resource_claim_name
+        for mapping in extended.request_mappings or ():
+            served.setdefault(mapping.container_name, []).append(ClaimUse("", mapping.request_name))
+    containers = [
+        *(_container(each, served.get(each.name, ()), init=True) for each in pod.spec.init_containers or ()),
+        *(_container(each, served.get(each.name, ()), init=False) for each in pod.spec.containers or ()),
+    ]
     return DeclaredPod(
         pod.metadata.uid,
         pod.metadata.namespace or "default",
@@ -124,7 +127,11 @@ def node_of(found: Mapping[str, Any]) -> NodeFacts:
 
 
 def claim_of(found: Mapping[str, Any]) -> Claim:
-    """Take the allocation out of a ResourceClaim (v1, v1beta1, v1beta2). Raises msgspec.ValidationError."""
+    """
+    Take the allocation out of a ResourceClaim (v1, v1beta1, v1beta2). Raises msgspec.ValidationError.
+
+    Devices with admin access are left out: whoever has that looks on, and is given nothing of the device.
+    """
     claim = msgspec.convert(found, objects.Claim)
     devices = claim.status.allocation.devices if claim.status.allocation else objects.Devices()
     return Claim(
@@ -135,6 +142,7 @@ def claim_of(found: Mapping[str, Any]) -> Claim:
                 each.request, each.driver, each.pool, each.device, each.share_id, _texts(each.consumed_capacity)
             )
             for each in devices.results or ()
+            if not each.admin_access
         ),
         tuple(
             ClaimConfig(each.opaque.driver, tuple(each.requests or ()), each.opaque.parameters or {})
@@ -170,8 +178,10 @@ def devices_of(node: NodeFacts) -> tuple[LeafDevice, ...]:
 
     HAMi registers UUIDs and MiB; GPU feature discovery labels a count and MiB. Empty where neither is there.
     """
-    if registered := _registered(node.annotations.get(_REGISTER, "")):
-        return registered
+    if devices := registered(node.annotations.get(_REGISTER, "")):
+        return tuple(
+            LeafDevice(DeviceKey(GpuUuid(uuid)), index, memory=memory) for index, (uuid, memory) in enumerate(devices)
+        )
     labels = node.labels
     count, memory = _number(labels.get("nvidia.com/gpu.count")), _number(labels.get("nvidia.com/gpu.memory"))
     if not count or not memory or count > _MOST_DEVICES:
@@ -184,34 +194,14 @@ def devices_of(node: NodeFacts) -> tuple[LeafDevice, ...]:
     )
 
 
-def _registered(text: str) -> tuple[LeafDevice, ...]:
-    """Read HAMi's register: JSON since 2.5, before that `uuid,split,MiB,cores,type,numa,health:` per device."""
-    devices: list[tuple[str, int]] = []
-    try:
-        listed = json.loads(text) if text.startswith("[") else None
-    except (ValueError, RecursionError):
-        return ()
-    if isinstance(listed, list):
-        entries = [each for each in listed if isinstance(each, dict)]
-        devices = [(str(each.get("id", "")), _number(str(each.get("devmem", "")))) for each in entries]
-    else:
-        rows = [each.split(",") for each in text.split(":") if each]
-        devices = [(row[0], _number(row[2])) for row in rows if len(row) >= _REGISTER_FIELDS]
-    return tuple(
-        LeafDevice(DeviceKey(GpuUuid(uuid)), index, memory=memory * _MIB)
-        for index, (uuid, memory) in enumerate(devices[:_MOST_DEVICES])
-        if uuid and memory
-    )
-
-
-def _container(found: objects.Container, *, init: bool) -> DeclaredContainer:
+def _container(found: objects.Container, served: Iterable[ClaimUse], *, init: bool) -> DeclaredContainer:
     resources = found.resources or objects.Resources()
     return DeclaredContainer(
         found.name,
         _texts(resources.limits),
         _texts(resources.requests),
         {var.name: str(var.value) for var in found.env or () if _kept(var)},
-        tuple(ClaimUse(use.name, use.request) for use in resources.claims or ()),
+        (*(ClaimUse(use.name, use.request) for use in resources.claims or ()), *served),
         init=init,
         stays=not init or found.restart_policy == "Always",
     )

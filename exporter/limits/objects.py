@@ -74,10 +74,18 @@ class Spec(Part, frozen=True):
     resource_claims: list[PodClaim] | None = None
 
 
+class RequestMapping(Part, frozen=True):
+    """Which request of that claim serves which container; the container does not name it."""
+
+    container_name: str = ""
+    request_name: str = ""
+
+
 class Extended(Part, frozen=True):
     """The claim by which an extended resource is served."""
 
     resource_claim_name: str = ""
+    request_mappings: list[RequestMapping] | None = None
 
 
 class Status(Part, frozen=True):
@@ -117,6 +125,7 @@ class Result(Part, frozen=True):
     pool: str = ""
     device: str = ""
     share_id: str | None = msgspec.field(name="shareID", default=None)
+    admin_access: bool | None = None
     consumed_capacity: dict[str, Quantity] | None = None
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from exporter.limits.decoding import NOTHING_CHOSEN, Asked, Options
 from exporter.limits.facts import Claim, ClaimedDevice, DeclaredContainer, DeclaredPod, LeafDevice, NodeFacts
-from exporter.limits.rows import Mechanism, Row, Star, match
+from exporter.limits.rows import Mechanism, Row, Star, matching
 
 _DEVICE = "device"
 """Key of a claim row that is about the device itself, not about its consumed capacity."""
@@ -48,18 +48,16 @@ def readings(
 
 def _of_containers(asked: Asked, texts_of: Callable[[DeclaredContainer], Mapping[str, str]]) -> Iterator[Found]:
     for container in asked.pod.containers:
-        for key, text in sorted(texts_of(container).items()):
-            if (stars := match(asked.row.key, key)) is not None:
-                yield text, replace(asked, key=key, container=container, stars=stars)
+        texts = texts_of(container)
+        for key, stars in matching(asked.row.key, texts):
+            yield texts[key], replace(asked, key=key, container=container, stars=stars)
 
 
 def _of_pod(asked: Asked, texts: Mapping[str, str]) -> Iterator[Found]:
-    for key, text in sorted(texts.items()):
-        if (stars := match(asked.row.key, key)) is None:
-            continue
+    for key, stars in matching(asked.row.key, texts):
         container = _starred(asked, stars)
         if asked.row.star is Star.NOTHING or container is not None:
-            yield text, replace(asked, key=key, container=container, stars=stars)
+            yield texts[key], replace(asked, key=key, container=container, stars=stars)
 
 
 def _starred(asked: Asked, stars: tuple[str, ...]) -> DeclaredContainer | None:

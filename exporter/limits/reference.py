@@ -21,8 +21,8 @@ gpusteward does. `*` in a key stands for any text. The operator can add rows of 
 Trust, from high to low: claim status, container resources, annotations of schedulers, annotations and labels of users,
 environment. A lower source may only lower a limit. What is written in annotations and labels counts as first seen for
 the life of the pod; a raise is refused. Zero declares nothing; more than the device is invalid. A unit marked with
-*checked* must fit the node: its capacity times the unit is within 10 % of its devices' memory, or the declaration is
-reported and not enforced. Compute shares are exported and never enforced.
+*checked* must fit the node: its capacity times the unit (with HAMi what it registers on the node) is within 10 % of its
+devices' memory, or the declaration is reported and not enforced. Compute shares are exported and never enforced.
 """
 
 _WORDS = {
@@ -112,11 +112,11 @@ def _unit(row: Row) -> str:
     if row.what in {What.COUNT, What.DEVICE}:
         return ""
     if row.what is not What.MEMORY:
-        return f"{float(row.units[0]):g} of a device"
+        return f"{float(row.units[0]):g} of a device{', *checked*' if row.calibrate or row.register else ''}"
     sizes = " or ".join(_size(int(unit)) for unit in row.units)
     if row.units[0] == 1 and row.mechanism in {Mechanism.RESOURCE, Mechanism.POLICY} and row.decoder != "quantity":
         sizes = "the device's"
-    marks = [*(["times a factor"] if row.scaled else []), *(["*checked*"] if row.calibrate else [])]
+    marks = [*(["times a factor"] if row.scaled else []), *(["*checked*"] if row.calibrate or row.register else [])]
     return ", ".join([sizes, *marks])
 
 

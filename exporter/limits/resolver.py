@@ -19,7 +19,7 @@ from exporter.limits.deciding import decide
 from exporter.limits.decoding import NOTHING_CHOSEN, Options
 from exporter.limits.detection import detect
 from exporter.limits.facts import Claim, DeclaredPod, LeafDevice, NodeFacts, Place, device_name
-from exporter.limits.rows import Catalogue, Scope, match
+from exporter.limits.rows import Catalogue, Scope
 from exporter.limits.terms import Scene
 
 _Group = tuple[Subject, Scope]
@@ -71,11 +71,17 @@ def resolve(
 
 def _outranked(found: Sequence[Candidate]) -> list[Candidate]:
     """Take out what its system itself passes over: HAMi's percentage beside its MiB, and the other way in Volcano."""
+    stronger: dict[Subject, list[Candidate]] = defaultdict(list)
+    sought = {key for candidate in found if candidate.row is not None for key in candidate.row.loses_to}
+    for other in found:
+        if other.row is not None and other.row.key in sought:
+            stronger[other.subject].append(other)
     result = []
     for candidate in found:
-        winner = next((other for other in found if _beats(other, candidate)), None)
-        if winner is not None and winner.row is not None and candidate.valid:
-            candidate = replace(candidate, excluded=f"{winner.row.key} takes precedence")  # noqa: PLW2901
+        rivals = stronger.get(candidate.subject, ()) if candidate.row is not None and candidate.row.loses_to else ()
+        winner = next((other for other in rivals if _beats(other, candidate)), None)
+        if winner is not None and candidate.valid:
+            candidate = replace(candidate, excluded=f"{winner.key} takes precedence")  # noqa: PLW2901
         result.append(candidate)
     return result
 
@@ -84,9 +90,9 @@ def _beats(other: Candidate, candidate: Candidate) -> bool:
     return (
         other.row is not None
         and candidate.row is not None
-        and other.subject == candidate.subject
+        and other.row.key in candidate.row.loses_to
+        and (other.place == candidate.place or None in {other.place, candidate.place})
         and (other.valid or (other.ratio is not None and not other.invalid))
-        and any(match(key, other.row.key) is not None for key in candidate.row.loses_to)
     )
 
 
@@ -133,8 +139,8 @@ def _limits(subject: Subject, group: Sequence[Candidate], only: Place | None) ->
 def _on(place: Place, group: Sequence[Candidate]) -> list[Candidate]:
     """List the candidates for a device: those that name it, and those that name none and were not put there already."""
     named = [candidate for candidate in group if candidate.place == place]
-    put = {(candidate.row, candidate.text) for candidate in named}
-    return named + [c for c in group if c.place is None and (c.row, c.text) not in put]
+    put = {(candidate.row, candidate.key, candidate.text) for candidate in named}
+    return named + [c for c in group if c.place is None and (c.row, c.key, c.text) not in put]
 
 
 def _order(seen: Seen) -> tuple[Subject, str, str, int]:

@@ -7,6 +7,7 @@ The law: a row is data. It names a mechanism, a key, a unit and a count to divid
 decoder, a small function that the row names. No row holds an expression.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from fractions import Fraction
@@ -107,6 +108,7 @@ class Row:
         divide_by: keys of count rows of the same system; the first that the subject has is the divisor.
         loses_to: keys of the same system; where the subject has one of them, this row does not count.
         calibrate: key of the node's capacity that must fit the devices; empty where nothing can be checked.
+        register: node annotation in which the system lists its devices' memory; where it is there, it must fit them.
         plain: only plain numbers, no quantity suffixes: the system itself refuses those.
         kubelet: the kubelet's device ids of this resource are true.
 
@@ -124,6 +126,7 @@ class Row:
     loses_to: tuple[str, ...] = ()
     decoder: str = "quantity"
     calibrate: str = ""
+    register: str = ""
     scaled: bool = False
     plain: bool = False
     kubelet: bool = False
@@ -215,6 +218,15 @@ def match(pattern: str, text: str) -> tuple[str, ...] | None:
     if not text.endswith(rest[-1]) or end <= at:
         return None
     return (*stars, text[at:end])
+
+
+def matching(pattern: str, texts: Collection[str]) -> list[tuple[str, tuple[str, ...]]]:
+    """List, in order, the keys that match and what their stars stand for; an exact key is looked up, not searched."""
+    if "*" not in pattern:
+        return [(pattern, ())] if pattern in texts else []
+    first = pattern.partition("*")[0]
+    found = ((key, match(pattern, key)) for key in sorted(key for key in texts if key.startswith(first)))
+    return [(key, stars) for key, stars in found if stars is not None]
 
 
 def fill(pattern: str, stars: tuple[str, ...]) -> str:

@@ -57,6 +57,7 @@ class Broken:
     """A text that cannot be used, and why."""
 
     subject: Subject
+    key: str
     text: str
     reason: str
 
@@ -67,7 +68,7 @@ def terms(scene: Scene, row: Row) -> Iterator[Term | Broken]:
     for text, asked in scene.read(row):
         decoded = decode(text, asked)
         if isinstance(decoded, Invalid):
-            yield Broken(subject_of(row, asked, None), text, decoded.reason)
+            yield Broken(subject_of(row, asked, None), asked.key, text, decoded.reason)
             if row.scope is Scope.POD:
                 return  # a part of the sum is missing
             continue

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client.core import Metric
 
-from exporter.metrics import containers, devices, gpus, limits, pods, rounds
+from exporter.metrics import claims, containers, devices, gpus, limits, pods, rounds
 from exporter.metrics.family import Family
 from exporter.model import Snapshot
 
@@ -20,6 +20,7 @@ COLLECTORS: tuple[Callable[[Snapshot], Iterator[Metric]], ...] = (
     devices.collect,
     containers.collect,
     limits.collect,
+    claims.collect,
     pods.collect,
 )
 """What is told of a snapshot. The daemon itself (`rounds`) is told apart, because it is never withdrawn."""
@@ -29,6 +30,7 @@ CATALOGUE: Mapping[str, tuple[Family, ...]] = {
     "Leaf devices": devices.FAMILIES,
     "Containers": containers.FAMILIES,
     "Declared limits": limits.FAMILIES,
+    "Claims": claims.FAMILIES,
     "Pods": pods.FAMILIES,
     "The daemon itself": rounds.FAMILIES,
 }

@@ -61,6 +61,8 @@ class Page:
     headers: Mapping[str, str]
 
 
+Collect = Callable[[Snapshot], Iterator[Metric]]
+"""Makes families of a snapshot."""
 Format = tuple[str, bool]
 """Content type, and whether compressed."""
 
@@ -73,8 +75,9 @@ RENDER_OPENMETRICS: Callable[["_One"], bytes] = generate_openmetrics
 class Exposition:
     """Renders the latest snapshot, and keeps the pages of its round. Pure but for this cache."""
 
-    def __init__(self, latest: Latest, *, node: str, version: str) -> None:
+    def __init__(self, latest: Latest, *, node: str, version: str, more: Collect = lambda _: iter(())) -> None:
         self._latest = latest
+        self._more = more
         self._node = node
         self._version = version
         self._rendered: _Facts | None = None
@@ -128,7 +131,7 @@ class Exposition:
     def _facts(self, now: float, interval: float) -> "_Facts":
         snapshot = self._latest.snapshot
         fresh = snapshot is not None and now - snapshot.monotonic <= STALE_AFTER * interval
-        return _Facts(snapshot, self._latest.tally, fresh, self._node, self._version)
+        return _Facts(snapshot, self._latest.tally, fresh, self._node, self._version, self._more)
 
     def _still_good(self, wanted: Format, now: float, interval: float) -> bool:
         before = self._rendered.snapshot if self._rendered else None
@@ -187,6 +190,7 @@ class _Facts:
     fresh: bool
     node: str
     version: str
+    more: Collect
 
     def collect(self) -> Iterator[Metric]:
         """Yield what can be said: families without a sample are left out."""
@@ -198,4 +202,5 @@ class _Facts:
         if self.snapshot is not None and self.fresh:
             for collect in COLLECTORS:
                 yield from collect(self.snapshot)
+            yield from self.more(self.snapshot)
         yield from rounds.collect(self.snapshot, self.tally, node=self.node, version=self.version)

@@ -6,6 +6,7 @@ declaration it was.
 
 The law: scope is kept. A pod's limit is never written on its containers, and a process's (MPS) is no limit of the
 container. What two generations of one name declared is summed, as what they use is; unknown of one, unknown of both.
+A limit that one of them bypasses is bypassed.
 """
 
 from collections import defaultdict
@@ -49,7 +50,15 @@ DECLARED = gauge(
     "device_memory_total_bytes it is over-committed.",
 )
 
-FAMILIES = (CONTAINER_LIMIT, POD_LIMIT, INFO, COMPUTE, DECLARED)
+BYPASSED = gauge(
+    "container_limit_bypassed",
+    CONTAINER,
+    "1 if a limit that somebody else is said to enforce (hook, kernel, driver, hardware) is exceeded by more than 2 % "
+    "and 256 MiB: it does not hold; else 0. No sample where nobody enforces it, where it is enforced for each process "
+    "(MPS), and where the use is unknown. The container is empty where the limit is the whole pod's.",
+)
+
+FAMILIES = (CONTAINER_LIMIT, POD_LIMIT, INFO, COMPUTE, DECLARED, BYPASSED)
 
 Named = tuple[str, str, str, DeviceKey]
 
@@ -92,6 +101,15 @@ def collect(snapshot: Snapshot) -> Iterator[Metric]:
         (labelled(snapshot.node, **device_labels(device)), amount)
         for device, amount in snapshot.memory_declared.items()
     )
+    yield BYPASSED.of(
+        (labels_of(named), _bypassed(limits))
+        for named, limits in _by_name(snapshot, lambda limit: not limit.claim and limit.scope != "process").items()
+    )
+
+
+def _bypassed(limits: list[DeclaredLimit]) -> int | None:
+    found = {limit.bypassed for limit in limits}
+    return 1 if True in found else None if None in found else 0
 
 
 def _of_container(limit: DeclaredLimit) -> bool:

@@ -1,10 +1,10 @@
 """
-The reference of all metrics, written from the promises themselves: `python -m exporter.metrics.reference`.
+The reference of all metrics, written from the promises themselves: `make golden`.
 
-What comes in: the catalogue. What goes out: the text of docs/metrics.md, which a test compares with this.
+What comes in: the catalogue, and the families of whoever decides. What goes out: the text of docs/metrics.md, which a test compares with this.
 """
 
-import sys
+from collections.abc import Mapping
 
 from exporter.metrics import CATALOGUE
 from exporter.metrics.family import CONTAINER, GPU, LEAF, Family
@@ -12,7 +12,7 @@ from exporter.metrics.family import CONTAINER, GPU, LEAF, Family
 HEAD = """\
 # Metrics
 
-<!-- Written by `python -m exporter.metrics.reference`; change the help texts in exporter/metrics/ instead. -->
+<!-- Written by `make golden`; change the help texts in exporter/metrics/ and enforcer/metrics.py instead. -->
 
 Served at `/metrics`, as Prometheus text or OpenMetrics. Base units; ratios from 0 to 1. What is unknown has no sample:
 a missing series never means zero.
@@ -32,10 +32,10 @@ While an old and a new pod of one name coexist, their values are summed.
 """
 
 
-def page() -> str:
-    """Write the reference."""
+def page(more: Mapping[str, tuple[Family, ...]]) -> str:
+    """Write the reference; `more` are families beyond the exporter's, by subject."""
     parts = [HEAD]
-    for subject, families in CATALOGUE.items():
+    for subject, families in {**CATALOGUE, **more}.items():
         parts.append(f"\n## {subject}\n\n| name | type | labels | meaning |\n|---|---|---|---|\n")
         parts += [f"| `{family.name}` | {family.kind} | {labels(family)} | {family.help} |\n" for family in families]
     return "".join(parts)
@@ -47,7 +47,3 @@ def labels(family: Family) -> str:
         if family.labels[: len(names)] == names:
             return ", ".join([short, *(f"`{name}`" for name in family.labels[len(names) :])])
     return ", ".join(f"`{name}`" for name in family.labels)
-
-
-if __name__ == "__main__":
-    sys.stdout.write(page())

@@ -33,13 +33,14 @@ from exporter.model.identity import ContainerId, DeviceKey, Fault, GpuUuid, PodU
 from exporter.model.limits import DeclaredLimit
 from exporter.model.names import Allocation, Container, ContainerKind, Inventory, Pod
 from exporter.model.processes import HostProcess, HostSample, Owner, ProcessKey
-from exporter.model.snapshot import Attribution, Device, DeviceAccount, Snapshot, Subject, Usage
+from exporter.model.snapshot import Attribution, ClaimUsage, Device, DeviceAccount, Snapshot, Subject, Usage
 
 __all__ = [
     "Allocation",
     "Attribution",
     "Claim",
     "ClaimConfig",
+    "ClaimUsage",
     "ClaimUse",
     "ClaimedDevice",
     "Container",

@@ -17,6 +17,8 @@ class DeclaredLimit:
         compute: declared share of one device, 0 to 1; never enforced.
         scope: what shares the amount: process, container, instance, pod or claim.
         report_only: why it must not be enforced; empty when it may be.
+        bypassed: whether it is plainly exceeded although somebody else is said to enforce it; None where nobody is, and
+            where the use is not known.
 
     """
 
@@ -32,3 +34,4 @@ class DeclaredLimit:
     compute: float | None = None
     problems: tuple[str, ...] = ()
     report_only: tuple[str, ...] = ()
+    bypassed: bool | None = None

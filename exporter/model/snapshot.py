@@ -50,6 +50,24 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimUsage:
+    """
+    What the containers that hold a claim hold together of one of its leaf devices.
+
+    Attributes:
+        memory_used: None when something of it is unknown, or cannot be told from what they hold by another claim.
+        subjects: who was counted, each once, however many pods share the claim.
+
+    """
+
+    namespace: str
+    claim: str
+    device: DeviceKey
+    memory_used: int | None
+    subjects: frozenset[Subject] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceAccount:
     """
     The account of one leaf device: attributed + ghost + host + unattributed = used.
@@ -101,7 +119,7 @@ class Snapshot:
             was read of the others (`Device.sampled_at` tells when).
         containers: every generation of every container that Kubernetes knows, the present one last.
         namespaces: labels by namespace; see `Inventory`.
-        claims: the DRA claims of the pods here.
+        claims: the DRA claims of the pods here; `claim_usages` what is held of their devices.
         limits: what was declared, by subject and leaf device.
         memory_declared: the sum of what is declared on a leaf device, each declaration once; nothing where nobody
             declares.
@@ -128,6 +146,7 @@ class Snapshot:
     containers: tuple[Container, ...] = ()
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
+    claim_usages: tuple[ClaimUsage, ...] = ()
     allocations: tuple[Allocation, ...] = ()
     limits: tuple[DeclaredLimit, ...] = ()
     memory_declared: Mapping[DeviceKey, int] = field(default_factory=dict)

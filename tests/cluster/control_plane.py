@@ -27,6 +27,10 @@ CONTROLLERS_WITHOUT_NODES = (
     "garbage-collector-controller",
 )
 
+# Alpha in 1.34, the first is on by default from 1.36 on: claims of a share of a device, and extended resources that the
+# scheduler serves by claims.
+FEATURE_GATES = {"DRAConsumableCapacity": True, "DRAExtendedResource": True}
+
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -134,6 +138,7 @@ class ControlPlane:
             f"--kubelet-client-certificate={to_kubelet.certificate}",
             f"--kubelet-client-key={to_kubelet.key}",
             "--kubelet-preferred-address-types=InternalIP",
+            _gates(),
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction,ValidatingAdmissionPolicy",
             "--endpoint-reconciler-type=none",  # its endpoint would be a loopback address, which the API refuses
@@ -151,6 +156,7 @@ class ControlPlane:
         command = [
             build.program("kube-controller-manager"),
             f"--kubeconfig={config}",
+            _gates(),
             "--leader-elect=false",
             "--secure-port=0",
             "--kube-api-qps=200",  # its 30 controllers each make a ServiceAccount first; by default that takes 5 s
@@ -172,6 +178,7 @@ class ControlPlane:
             f"--kubeconfig={config}",
             f"--authentication-kubeconfig={config}",
             f"--authorization-kubeconfig={config}",
+            _gates(),
             "--leader-elect=false",
             "--bind-address=127.0.0.1",
             f"--secure-port={port}",
@@ -190,6 +197,10 @@ class ControlPlane:
         except OSError:
             return False
         return True
+
+
+def _gates() -> str:
+    return "--feature-gates=" + ",".join(f"{name}={str(on).lower()}" for name, on in FEATURE_GATES.items())
 
 
 def etcd_program() -> Path:

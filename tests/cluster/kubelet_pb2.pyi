@@ -1,4 +1,4 @@
-# ruff: noqa: E501, I001, N803, UP007, UP035, UP045
+# ruff: noqa: A002, E501, I001, N803, UP007, UP035, UP045
 # fmt: off
 # mypy: disable-error-code="type-arg, var-annotated"
 from google.protobuf.internal import containers as _containers
@@ -25,6 +25,34 @@ class AllocateResponse(_message.Message):
     CONTAINER_RESPONSES_FIELD_NUMBER: _ClassVar[int]
     container_responses: _containers.RepeatedCompositeFieldContainer[ContainerAllocateResponse]
     def __init__(self, container_responses: _Optional[_Iterable[_Union[ContainerAllocateResponse, _Mapping]]] = ...) -> None: ...
+
+class Claim(_message.Message):
+    __slots__ = ["name", "namespace", "uid"]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    namespace: str
+    uid: str
+    def __init__(self, namespace: _Optional[str] = ..., uid: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class ClaimedDevice(_message.Message):
+    __slots__ = ["cdi_device_ids", "device_name", "pool_name", "request_names"]
+    CDI_DEVICE_IDS_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_NAME_FIELD_NUMBER: _ClassVar[int]
+    POOL_NAME_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_NAMES_FIELD_NUMBER: _ClassVar[int]
+    cdi_device_ids: _containers.RepeatedScalarFieldContainer[str]
+    device_name: str
+    pool_name: str
+    request_names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, request_names: _Optional[_Iterable[str]] = ..., pool_name: _Optional[str] = ..., device_name: _Optional[str] = ..., cdi_device_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Claims(_message.Message):
+    __slots__ = ["claims"]
+    CLAIMS_FIELD_NUMBER: _ClassVar[int]
+    claims: _containers.RepeatedCompositeFieldContainer[Claim]
+    def __init__(self, claims: _Optional[_Iterable[_Union[Claim, _Mapping]]] = ...) -> None: ...
 
 class ContainerAllocateRequest(_message.Message):
     __slots__ = ["devices_ids"]
@@ -105,6 +133,18 @@ class Mount(_message.Message):
     read_only: bool
     def __init__(self, container_path: _Optional[str] = ..., host_path: _Optional[str] = ..., read_only: bool = ...) -> None: ...
 
+class PluginInfo(_message.Message):
+    __slots__ = ["endpoint", "name", "supported_versions", "type"]
+    ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SUPPORTED_VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    endpoint: str
+    name: str
+    supported_versions: _containers.RepeatedScalarFieldContainer[str]
+    type: str
+    def __init__(self, type: _Optional[str] = ..., name: _Optional[str] = ..., endpoint: _Optional[str] = ..., supported_versions: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class PodResources(_message.Message):
     __slots__ = ["containers", "name", "namespace"]
     CONTAINERS_FIELD_NUMBER: _ClassVar[int]
@@ -114,6 +154,27 @@ class PodResources(_message.Message):
     name: str
     namespace: str
     def __init__(self, name: _Optional[str] = ..., namespace: _Optional[str] = ..., containers: _Optional[_Iterable[_Union[ContainerResources, _Mapping]]] = ...) -> None: ...
+
+class PreparedClaim(_message.Message):
+    __slots__ = ["devices", "error"]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    devices: _containers.RepeatedCompositeFieldContainer[ClaimedDevice]
+    error: str
+    def __init__(self, devices: _Optional[_Iterable[_Union[ClaimedDevice, _Mapping]]] = ..., error: _Optional[str] = ...) -> None: ...
+
+class PreparedClaims(_message.Message):
+    __slots__ = ["claims"]
+    class ClaimsEntry(_message.Message):
+        __slots__ = ["key", "value"]
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: PreparedClaim
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[PreparedClaim, _Mapping]] = ...) -> None: ...
+    CLAIMS_FIELD_NUMBER: _ClassVar[int]
+    claims: _containers.MessageMap[str, PreparedClaim]
+    def __init__(self, claims: _Optional[_Mapping[str, PreparedClaim]] = ...) -> None: ...
 
 class RegisterRequest(_message.Message):
     __slots__ = ["endpoint", "options", "resource_name", "version"]
@@ -126,3 +187,30 @@ class RegisterRequest(_message.Message):
     resource_name: str
     version: str
     def __init__(self, version: _Optional[str] = ..., endpoint: _Optional[str] = ..., resource_name: _Optional[str] = ..., options: _Optional[_Union[DevicePluginOptions, _Mapping]] = ...) -> None: ...
+
+class RegistrationStatus(_message.Message):
+    __slots__ = ["error", "plugin_registered"]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    PLUGIN_REGISTERED_FIELD_NUMBER: _ClassVar[int]
+    error: str
+    plugin_registered: bool
+    def __init__(self, plugin_registered: bool = ..., error: _Optional[str] = ...) -> None: ...
+
+class UnpreparedClaim(_message.Message):
+    __slots__ = ["error"]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    error: str
+    def __init__(self, error: _Optional[str] = ...) -> None: ...
+
+class UnpreparedClaims(_message.Message):
+    __slots__ = ["claims"]
+    class ClaimsEntry(_message.Message):
+        __slots__ = ["key", "value"]
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: UnpreparedClaim
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[UnpreparedClaim, _Mapping]] = ...) -> None: ...
+    CLAIMS_FIELD_NUMBER: _ClassVar[int]
+    claims: _containers.MessageMap[str, UnpreparedClaim]
+    def __init__(self, claims: _Optional[_Mapping[str, UnpreparedClaim]] = ...) -> None: ...

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster import build
-from cluster.control_plane import ControlPlane
+from cluster.control_plane import FEATURE_GATES, ControlPlane
 from cluster.processes import Processes, StartError, answers, free_port, listens
 from containers.cgroupfs import Hierarchies, hierarchies
 from containers.containerd import BedError, Containerd
@@ -242,6 +242,7 @@ class Node:
                     "nodeStatusUpdateFrequency": "1s",
                     "nodeStatusReportFrequency": "5m",  # of a status that has not changed
                     "maxPods": 110,
+                    "featureGates": FEATURE_GATES,
                 }
             )
         )

@@ -44,10 +44,11 @@ class Stage:
         (folder / "ca.crt").write_bytes(bed.control_plane.authority.certificate.read_bytes())
 
     async def rotate(self) -> None:
-        """Write a new token of the daemon's ServiceAccount, as the kubelet does."""
+        """Put a new token of the daemon's ServiceAccount in the place of the old one, at once, as the kubelet does."""
         token = (await self.api.token(NAMESPACE, ACCOUNT)).token
         assert token is not None
-        (self.folder / "token").write_text(token)
+        (self.folder / "token.new").write_text(token)
+        (self.folder / "token.new").rename(self.folder / "token")
 
     def daemon(self, *flags: str) -> Daemon:
         """Start the daemon as a pod would run it: a token, the host's pids, the kubelet's folder; and more flags."""

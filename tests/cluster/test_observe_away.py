@@ -124,8 +124,8 @@ async def test_the_daemon_needs_exactly_the_rights_that_are_shipped(stage: Stage
         daemon.until(lambda s: all(p["workload"] for p in s["pods"]), "all workloads")
     role = next(d for d in yaml.safe_load_all(RBAC.read_text()) if d["kind"] == "ClusterRole")
     shipped = {(verb, resource) for rule in role["rules"] for resource in rule["resources"] for verb in rule["verbs"]}
-    # No DRA driver runs here, so that nobody makes the daemon ask for slices; test_own_node does, with the same role.
-    assert stage.asked() | {("list", "resourceslices")} == shipped
+    # No DRA driver runs here, so that nobody makes the daemon ask for claims and slices; test_claims does.
+    assert stage.asked() | {("get", "resourceclaims"), ("list", "resourceslices")} == shipped
 
 
 async def test_slices_are_read_with_the_shipped_rights(stage: Stage) -> None:

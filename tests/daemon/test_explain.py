@@ -17,6 +17,8 @@ COMMAND = Path(sys.executable).with_name("gpusteward")
 FIXTURES = Path(__file__).parents[1] / "exporter" / "fixtures" / "limits"
 MIB, GIB = 2**20, 2**30
 PROMISED = {
+    "namespace",
+    "pod",
     "container",
     "device",
     "limit_bytes",
@@ -103,7 +105,8 @@ def test_every_fixture_is_text_for_people() -> None:
         assert (text.returncode, text.stderr, data.returncode) == (0, "", 0), file.name
         assert text.stdout.startswith("pod "), file.name
         for candidate in (each for entry in json.loads(data.stdout) for each in entry["candidates"]):
-            assert f"{candidate['row']} = {candidate['text']!r}: " in text.stdout
+            system, mechanism, _ = candidate["row"].split(" ", 2)
+            assert f"{system} {mechanism} {candidate['key']} = {candidate['text']!r}: " in text.stdout
             assert f"(trust {candidate['trust']}): {candidate['why']}\n" in text.stdout
 
 
@@ -195,10 +198,12 @@ def test_a_disk_that_is_full() -> None:
 
 
 def test_neither_pod_nor_file() -> None:
-    """Without a file it is wrong usage; so is one standard input for two files."""
-    nothing = explain()
-    assert nothing.returncode == 2
-    assert "required: -f" in nothing.stderr
+    """Without a pod or a file it is wrong usage, and so are both; so is one standard input for two files."""
+    for words, why in (((), "NAMESPACE/POD -f is required"), (("a/b", "-f", "x"), "not allowed with")):
+        ended = explain(*words)
+        assert (ended.returncode, ended.stdout) == (2, "")
+        assert why in ended.stderr
+    assert "--url goes with NAMESPACE/POD" in refused(explain("-f", "-", "--url", "http://x", given=POD.encode()))
     assert "only one of them can be standard input" in refused(explain("-f", "-", "--node", "-", given=POD.encode()))
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.config import Arguments, Config, ConfigError, catalogue_of, load, parse_arguments
+from exporter.config import Arguments, Config, ConfigError, Policy, catalogue_of, load, parse_arguments
 from exporter.config.loading import combine
 from exporter.config.schema import LIVE, settings
 from exporter.config.values import Duration, ListenAddress
@@ -46,6 +46,7 @@ def test_an_empty_file_means_the_defaults(text: str) -> None:
         "limits.mps_scope": "report",
         "limits.first_seen_file": None,
         "limits.rows": [],
+        "policy": Policy(),
         "web.listen_address": ":9478",
         "web.config_file": None,
         "web.api": True,
@@ -102,7 +103,7 @@ def test_a_full_file_is_read() -> None:
             ),
         ),
         ("sampling: 5s", "config.yaml: sampling: expected a mapping, got 5s"),
-        ("devices: gpu", "config.yaml: devices: expected auto or nvml or simulated, got gpu"),
+        ("devices: gpu", "config.yaml: devices: expected auto, nvml, simulated or recorded:FILE, got gpu"),
         ("log: {level: off}", "config.yaml: log.level: expected debug or info or warning or error, got false"),
         ("web: {api: 1}", "config.yaml: web.api: expected true or false, got 1"),
         ("names: {file: 7}", "config.yaml: names.file: expected a path, got 7"),
@@ -131,7 +132,22 @@ def test_a_full_file_is_read() -> None:
             "config.yaml: limits.rows: $[0].rows[0].unit: 0 is no unit of memory",
         ),
         ("log: {colour: red}", "config.yaml: log.colour: unknown key; known here: format, level"),
-        ("policy: {mode: enforce}", "config.yaml: policy: unknown key;"),
+        ("polcy: {mode: enforce}", 'config.yaml: polcy: unknown key; did you mean "policy"?'),
+        (
+            "policy: {mode: on}",
+            "config.yaml: policy.mode: expected off or observe or warn or dry-run or enforce, got true",
+        ),
+        ("policy: {grace: 120}", 'config.yaml: policy.grace: expected a duration such as "2m", got 120'),
+        ("policy: {tolerance: {bytes: 1 GB}}", 'policy.tolerance.bytes: expected bytes as a quantity such as "256Mi"'),
+        (
+            "policy: {budgets: {node: 3}}",
+            'policy.budgets.node: expected a number of actions and a duration such as "3/10m"',
+        ),
+        ("policy: {budgets: {node: 3/0s}}", "policy.budgets.node: expected a number of actions and a duration"),
+        ("policy: {ladder: [notify, shoot]}", "policy.ladder: expected a list of notify, fence, evict, kill"),
+        ("policy: {namespaces: {label: yes-please}}", "policy.namespaces.label: expected a label such as"),
+        ("policy: {protect: {namespace: [a]}}", 'policy.protect.namespace: unknown key; did you mean "namespaces"?'),
+        ("policy: {stop_file: stop}", "config.yaml: policy.stop_file: expected an absolute path, got stop"),
         ("log: {level: info}\nlog: {level: debug}", 'config.yaml:2:1: the key "log" twice'),
         ("log:\n  level: info\n  level: info", 'config.yaml:3:3: the key "level" twice'),
         ("5: x", "config.yaml:1:1: the key 5 is not text; quote it"),
@@ -202,19 +218,20 @@ def test_flags_win_over_the_environment_and_that_over_the_file() -> None:
 
 
 def test_every_key_has_a_flag_and_every_flag_a_key() -> None:
-    """What the file can say, the command line can say, and the other way round; but for rows of the catalogue."""
+    """What the file can say, the command line can say, and the other way round; but for rows and policy."""
     line = """
         --node-name a --node.kubelet-root /k --node.host-root /h --node.trust-pid-namespace
         --sampling.interval 10s --sampling.fast-interval 1s --devices nvml --names.file n.yaml --names.source file
         --names.kubeconfig k.yaml --limits.systems nos,kai --limits.fair-share --limits.mps-scope container
-        --limits.first-seen-file f.json
+        --limits.first-seen-file f.json --mode warn
         --web.listen-address [::1]:80 --web.config.file w.yaml --no-web.api --log.level error --log.format json
     """
     arguments = parse_arguments(line.split(), {})
-    config = settings(combine(arguments, b"", "host"))
-    defaults = settings(combine(Arguments(), b"", "host"))
-    assert set(arguments.overrides) == set(config) - {"limits.rows"}
-    assert all(config[key] != defaults[key] for key in arguments.overrides)
+    whole = combine(arguments, b"", "host")
+    config, defaults = settings(whole), settings(combine(Arguments(), b"", "host"))
+    assert set(arguments.overrides) == set(config) - {"limits.rows", "policy"} | {"policy.mode"}
+    assert all(config[key] != defaults[key] for key in set(arguments.overrides) - {"policy.mode"})
+    assert whole.policy.mode == "warn"
     assert config["names.file"] == Path("n.yaml")
     assert config["web.listen_address"] == "[::1]:80"
 
@@ -306,3 +323,22 @@ def test_the_default_of_the_fast_interval_follows_a_short_interval() -> None:
     assert (short.sampling.interval, short.sampling.fast_interval) == (0.2, 0.2)
     with pytest.raises(ConfigError, match=r"sampling\.fast_interval"):
         combine(Arguments(), b"sampling: {interval: 200ms, fast_interval: 1s}", "n")
+
+
+def test_a_recording_is_a_source_of_devices() -> None:
+    """Its path starts at the file's folder, or at the working directory where a flag says it; another word is refused."""
+    written = Arguments(Path("/etc/gpusteward/config.yaml"))
+    assert combine(written, b"devices: recorded:r.gz", "h").devices.recording == Path("/etc/gpusteward/r.gz")
+    assert combine(written, b"devices: recorded:/tmp/r.gz", "h").devices.recording == Path("/tmp/r.gz")
+    assert combine(parse_arguments(["--devices=recorded:r.gz"], {}), b"", "h").devices.recording == Path("r.gz")
+    assert combine(Arguments(), b"devices: nvml", "h").devices.recording is None
+    for wrong in ("recorded:", "recording:x", "recorded"):
+        with pytest.raises(ConfigError, match="devices: expected auto, nvml, simulated or recorded:FILE, got"):
+            combine(Arguments(), f"devices: '{wrong}'".encode(), "h")
+
+
+def test_a_recording_leaves_this_nodes_memory_alone() -> None:
+    """What a recorded node's pods declared first does not come into the file of this one."""
+    flags = ["--devices=recorded:r", "--limits.first-seen-file=f"]
+    with pytest.raises(ConfigError, match="first-seen-file: expected no file, because devices plays a recording"):
+        combine(parse_arguments(flags, {}), b"", "h")

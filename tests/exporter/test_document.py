@@ -67,7 +67,7 @@ def test_limits_keep_their_scope() -> None:
         usages=[usage(each, leaf()) for each in (own, pods, process, none)],
         pods=[own, pods, process, none],
         limits=[
-            limit(own, leaf(), 8 * GIB, system="hami-nvidia", source="resource", enforced_by="hook"),
+            limit(own, leaf(), 8 * GIB, system="hami-nvidia", source="resource", enforced_by="hook", bypassed=True),
             limit(pods, leaf(), 6 * GIB, scope="pod"),
             limit(process, leaf(), 4 * GIB, scope="process", compute=0.5),
             limit(none, leaf(), problems=("no quantity",)),
@@ -86,6 +86,7 @@ def test_limits_keep_their_scope() -> None:
     }
     first, *_, last = found["limits"]
     assert (first["system"], first["declared_in"], first["enforced_by"]) == ("hami-nvidia", "resource", "hook")
+    assert (first["bypassed"], last["bypassed"]) == (True, None)
     assert (last["problems"], found["devices"][0]["memory_declared_bytes"]) == (["no quantity"], 14 * GIB)
 
 

@@ -4,13 +4,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from builders import GIB, allocation, gpu, leaf, memory, pod, usage
+from builders import GIB, allocation, gpu, leaf, memory, pod, subject, usage
 from exporter import first_seen
 from exporter.limiting import MOST, Limiting, Limits
 from exporter.limits import Options
-from exporter.limits.loading import builtin
+from exporter.limits.loading import SystemEntry, builtin, with_own
 from exporter.model import (
     DeclaredContainer,
     DeclaredPod,
@@ -215,3 +216,94 @@ def test_the_operators_choice_is_the_resolvers() -> None:
     assert amounts(rounds(Limiting(builtin()), facts, use)[1]) == {(a.uid, leaf(0)): None}
     _, found = rounds(Limiting(builtin(), Options(fair_share=True)), facts, use)
     assert amounts(found) == {(a.uid, leaf(0)): 20 * GIB}
+
+
+HOOKED = {"nvidia.com/gpumem": "8192"}
+
+
+def hooked(who: Pod, resources: Mapping[str, str], annotations: Mapping[str, str] | None = None) -> DeclaredPod:
+    """Make a pod of two containers, the first of which asks for resources."""
+    containers = (DeclaredContainer("main", dict(resources)), DeclaredContainer("sidecar"))
+    return DeclaredPod(who.uid, who.namespace, who.name, annotations=annotations or {}, containers=containers)
+
+
+@pytest.mark.parametrize(
+    ("used", "told"),
+    [
+        (8 * GIB, False),
+        (8 * GIB + 256 * 2**20, False),
+        (8 * GIB + 257 * 2**20, True),
+        (None, None),
+    ],
+)
+def test_a_hook_that_does_not_hold_is_told(used: int | None, told: bool | None) -> None:
+    """Above limit and tolerance, HAMi's library is bypassed; what is not known proves nothing."""
+    a = pod("a")
+    facts = inventory((a, hooked(a, HOOKED)), held={"a": leaf(0)})
+    use = [usage(a, leaf(0), used), usage(subject(a, "sidecar"), leaf(0), 20 * GIB)]
+    _, found = rounds(Limiting(builtin()), facts, use)
+    assert {limit.container: limit.bypassed for limit in found.limits if limit.container} == {"main": told}
+
+
+def test_of_a_large_limit_a_fiftieth_is_tolerated() -> None:
+    """2 % of 50 GiB are 1 GiB."""
+    a = pod("a")
+    facts = inventory((a, hooked(a, {"nvidia.com/gpumem": "51200"})), held={"a": leaf(0)})
+    told = [rounds(Limiting(builtin()), facts, [usage(a, leaf(0), each * GIB)])[1].limits[0] for each in (51, 52)]
+    assert [limit.bypassed for limit in told] == [False, True]
+
+
+def test_two_generations_do_not_bypass_together() -> None:
+    """While a container restarts, the old and the new one are each held to the limit by themselves."""
+    a = pod("a")
+    facts = inventory((a, hooked(a, HOOKED)), held={"a": leaf(0)})
+    use = [usage(subject(a, generation=number), leaf(0), 6 * GIB) for number in (0, 1)]
+    _, found = rounds(Limiting(builtin()), facts, use)
+    assert [limit.bypassed for limit in found.limits] == [False]
+
+
+def test_nobody_bypasses_what_nobody_enforces() -> None:
+    """A limit that is only declared, and one of MPS (which limits processes), can be exceeded and not bypassed."""
+    a, b = pod("a"), pod("b")
+    facts = inventory((a, declares(a, {LIMIT: "8Gi"})), (b, declares(b)), held={"a": leaf(0), "b": leaf(1)})
+    mps = replace(
+        facts,
+        sharing={leaf(0): (Sharing.TIME_SLICING, 4), leaf(1): (Sharing.MPS, 4)},
+        node=NodeFacts({"nvidia.com/gpu": "8"}),
+    )
+    _, found = rounds(Limiting(builtin()), mps, [usage(a, leaf(0), 20 * GIB), usage(b, leaf(1), 60 * GIB)])
+    assert {limit.pod_uid: (limit.enforced_by, limit.bypassed) for limit in found.limits} == {
+        a.uid: ("none", None),
+        b.uid: ("mps", None),
+    }
+
+
+def test_the_use_of_a_pod_is_that_of_all_its_containers() -> None:
+    """A limit of the whole pod that somebody enforces is bypassed by what its containers hold together."""
+    row = {"mechanism": "annotation", "key": "acme.example/gpu-mib", "what": "memory", "unit": "1Mi", "scope": "pod"}
+    acme = {"system": "acme", "title": "Acme", "enforced_by": "kernel", "detect": {"always": True}, "rows": [row]}
+    catalogue = with_own(msgspec.convert([acme], list[SystemEntry]), "test")
+    a = pod("a")
+    facts = inventory((a, hooked(a, {"nvidia.com/gpu": "1"}, {"acme.example/gpu-mib": "8192"})), held={"a": leaf(0)})
+
+    def told(*amounts: int | None) -> bool | None:
+        use = [usage(subject(a, name), leaf(0), each) for name, each in zip(("main", "sidecar"), amounts, strict=True)]
+        _, found = rounds(Limiting(catalogue), facts, [*use, usage(a, leaf(1), 60 * GIB)])
+        return next(each.bypassed for each in found.limits if not each.container and each.device == leaf(0))
+
+    assert (told(4 * GIB, 3 * GIB), told(5 * GIB, 4 * GIB), told(9 * GIB, None)) == (False, True, None)
+
+
+def test_what_is_declared_in_vain_is_known() -> None:
+    """Each invalid text once, with its key, also of a pod without a device; gone when it or the pod is."""
+    a, b, keeps = pod("a"), pod("b"), Limiting(builtin())
+    wrong, fine = {LIMIT: "eight"}, {LIMIT: "8Gi"}
+    rounds(keeps, inventory((a, declares(a, wrong)), (b, declares(b, fine)), held={"b": leaf(0)}))
+    (one,) = keeps.invalid()
+    assert (one.pod_uid, one.namespace, one.pod, one.container) == (a.uid, a.namespace, "a", "main")
+    assert (one.row, one.key) == ("gpusteward annotation nvidia.com/container.*.gpu-memory.limit", LIMIT)
+    assert (one.text, one.reason != "", one.reason.startswith("invalid")) == ("eight", True, False)
+    rounds(keeps, inventory((a, declares(a, fine)), (b, declares(b, wrong))))
+    assert {each.pod for each in keeps.invalid()} == {"b"}
+    rounds(keeps, inventory((a, declares(a, fine))))
+    assert keeps.invalid() == frozenset()

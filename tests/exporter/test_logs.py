@@ -1,5 +1,6 @@
 """Promises of exporter/logs.py: lines that hide no failure, show no secret and never end the daemon."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -7,6 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
+
+from builders import snapshot
+from exporter.latest import Latest
+from exporter.limiting import Invalid
+from exporter.logs import INVALID, tell
+from exporter.model import PodUid
 
 ROOT = Path(__file__).parents[2]
 
@@ -66,3 +74,65 @@ def test_without_standard_error_nothing_is_written_elsewhere(tmp_path: Path, sty
     text = f"kept = open({str(file)!r}, 'wb'); assert kept.fileno() == 2\n{FAILING.format(style=style)}"
     subprocess.run(["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-c", text], cwd=ROOT, check=True, timeout=30)
     assert file.read_bytes() == b""
+
+
+def invalid(pod: str, number: int = 0) -> Invalid:
+    row = "gpusteward annotation nvidia.com/container.*.gpu-memory.limit"
+    return Invalid(PodUid(f"uid-{pod}"), "team-a", pod, "main", row, f"key-{number:03}", "eight", "no quantity")
+
+
+async def told(*rounds: list[Invalid]) -> list[list[tuple[str, str]]]:
+    """Let `tell` see rounds with what is declared in vain in each; return pod and key of what it told, by round."""
+    latest, now = Latest(), list[Invalid]()
+    with capture_logs() as lines:
+        task = asyncio.create_task(tell(latest, lambda: now))
+        found = []
+        for number, each in enumerate(rounds, start=1):
+            now[:] = each
+            before = len(lines)
+            await latest.publish(snapshot(round=number), latest.tally)
+            async with asyncio.timeout(10):
+                while not any(line["event"] == "sampling.round" and line["round"] == number for line in lines):
+                    await asyncio.sleep(0)
+            found.append([(one["pod"], one["key"]) for one in lines[before:] if one["event"] == "limits.invalid"])
+        task.cancel()
+    return found
+
+
+async def test_a_declaration_in_vain_is_told_once_for_each_change() -> None:
+    """Not in every round; anew when it was mended and is wrong again."""
+    a, b = invalid("a"), invalid("b")
+    found = await told([a], [a], [a, b], [b], [a, b])
+    assert found == [[("a", "key-000")], [], [("b", "key-000")], [], [("a", "key-000")]]
+
+
+async def test_the_line_says_what_to_mend() -> None:
+    """Whose, which key, what stands there and why that cannot be used, as a warning."""
+    latest = Latest()
+    with capture_logs() as lines:
+        await latest.publish(snapshot(), latest.tally)
+        task = asyncio.create_task(tell(latest, lambda: [invalid("a")]))
+        async with asyncio.timeout(10):
+            while not lines:
+                await asyncio.sleep(0)
+        task.cancel()
+    assert lines[0] == {
+        "event": "limits.invalid",
+        "log_level": "warning",
+        "namespace": "team-a",
+        "pod": "a",
+        "container": "main",
+        "row": "gpusteward annotation nvidia.com/container.*.gpu-memory.limit",
+        "key": "key-000",
+        "text": "eight",
+        "reason": "no quantity",
+    }
+
+
+async def test_one_pod_does_not_fill_the_log() -> None:
+    """A round tells so many and no more, each pod's first ones first; nothing is lost, only later."""
+    many = [invalid("a", number) for number in range(2 * INVALID)]
+    first, second, third = await told(*[[*many, invalid("b")]] * 3)
+    assert ("b", "key-000") in first
+    assert [len(each) for each in (first, second, third)] == [INVALID, INVALID, 1]
+    assert {*first, *second, *third} == {(one.pod, one.key) for one in [*many, invalid("b")]}

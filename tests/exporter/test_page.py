@@ -7,6 +7,7 @@ import html
 import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -14,14 +15,14 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from builders import GIB, device, gpu, memory, snapshot
+from builders import GIB, device, gpu, leaf, limit, memory, pod, snapshot
 from exporter.document import document
 from exporter.latest import Tally
 from exporter.model import Snapshot
 from exporter.page import node_page
 from serving.node import MARKUP, busy, serving
 
-LARGEST = 20 * 1024
+LARGEST = 26 * 1024
 
 
 def test_the_page_is_small_and_brings_all_it_needs() -> None:
@@ -178,3 +179,23 @@ async def test_a_limit_is_shown_where_one_is_known(tmp_path: Path) -> None:
     assert '<table class="limited">' in text
     assert "research/llama-0 / main GPU 0 30.0 GiB 34.0 GiB 20.0 GiB exceeded 55 % 2" in words(text)
     assert "notebooks/anna / main GPU 0 18.0 GiB unknown 20.0 GiB unknown 1" in words(text)
+
+
+@pytest.mark.browser
+async def test_what_is_wrong_with_a_limit_stands_in_the_row(tmp_path: Path) -> None:
+    """Problems of a declaration, and a hook that does not hold, are words in the row of whom they are about."""
+    train, idle = pod("llama-0", "research"), pod("idle", "notebooks")
+    facts = replace(
+        busy(),
+        limits=(
+            limit(train, leaf(0), 24 * GIB, system="hami-nvidia", enforced_by="hook", bypassed=True),
+            limit(idle, leaf(2, 9), problems=("gpusteward annotation x: invalid: <b>",)),
+        ),
+    )
+    drawing, console = await drawn(tmp_path, facts)
+    text = words(drawing)
+    row = "research/llama-0 / main the hook that should keep it below 24.0 GiB does not GPU 0 30.0 GiB 34.0 GiB"
+    assert f"{row} 24.0 GiB exceeded" in text
+    assert text.count("the hook that should") == 1
+    assert "notebooks/idle / main gpusteward annotation x: invalid: <b> GPU 2" in text
+    assert console == ""

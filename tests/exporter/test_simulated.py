@@ -448,3 +448,16 @@ def test_noise_is_spread_evenly() -> None:
     assert 0.45 < sum(values) / 1000 < 0.55
     assert min(values) < 0.02
     assert 0.98 < max(values) < 1
+
+
+def test_pods_and_namespaces_tell_what_a_policy_asks_for() -> None:
+    """Each pod has a phase, its class's priority and the kind of its controller; each namespace of theirs is known."""
+    found = node_at(600.0).inventory.inventory()
+    assert {pod.namespace for pod in found.pods.values()} == set(found.namespaces)
+    assert all(pod.phase in {"Running", "Pending"} and pod.priority is not None for pod in found.pods.values())
+    priorities = {pod.priority_class: pod.priority for pod in found.pods.values()}
+    assert priorities["system-node-critical"] == 2_000_001_000 and priorities[""] == 0
+    assert len(set(priorities.values())) == len(priorities), "a class that the simulation does not know would be 0"
+    kinds = {pod.workload_kind: pod.controller_kind for pod in found.pods.values()}
+    assert kinds["Deployment"] == "ReplicaSet" and kinds["StatefulSet"] == "StatefulSet"
+    assert any(pod.annotations for pod in found.pods.values())

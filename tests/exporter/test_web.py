@@ -93,12 +93,15 @@ async def test_without_the_api_only_metrics_and_probes_stay() -> None:
     """`web.api: false` closes the node page and the API, with an error that a client can read."""
     async with serving(busy(), api=False) as (server, _):
         statuses = {path: (await get(server.url + path))[0] for path in ("/metrics", "/healthz", "/readyz", "/")}
-        status, text, _ = await get(f"{server.url}/api/v1/snapshot")
+        answers = [await get(server.url + path) for path in ("/api/v1/snapshot", EXPLAIN)]
     assert statuses == {"/metrics": 200, "/healthz": 200, "/readyz": 503, "/": 404}
-    assert (status, text) == (404, '{"error":"not found"}')
+    assert [answer[:2] for answer in answers] == [(404, '{"error":"not found"}')] * 2
 
 
-@pytest.mark.parametrize("path", ["/", "/metrics", "/healthz", "/api/v1/snapshot"])
+EXPLAIN = "/api/v1/explain?namespace=notebooks&pod=anna"
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics", "/healthz", "/api/v1/snapshot", EXPLAIN])
 async def test_head_is_answered_and_writing_is_not(path: str) -> None:
     """HEAD is a GET without its body; there is nothing to write to."""
     async with serving(busy()) as (server, _):
@@ -107,7 +110,7 @@ async def test_head_is_answered_and_writing_is_not(path: str) -> None:
     assert (status, headers["Allow"]) == (405, "GET,HEAD")
 
 
-@pytest.mark.parametrize("path", ["/", "/metrics", "/healthz", "/api/v1/snapshot", "/nothing", "/api/nothing"])
+@pytest.mark.parametrize("path", ["/", "/metrics", "/healthz", "/api/v1/snapshot", EXPLAIN, "/nothing", "/api/nothing"])
 async def test_no_answer_tells_versions_of_its_parts(path: str) -> None:
     """The Server header names us alone, and browsers are told to guess and frame nothing, on every answer."""
     async with serving(busy()) as (server, _):

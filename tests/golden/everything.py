@@ -2,7 +2,8 @@
 A node that has everything at once, made by hand: the source of the golden page.
 
 GPU 0 is time-sliced by two pods, one of which is being replaced; GPU 1 has MIG on; GPU 2 is shared through MPS and does
-not know the memory of one process; GPU 3 is counted by the driver and does not answer. Limits are of each scope.
+not know the memory of one process; GPU 3 is counted by the driver and does not answer. Limits are of each scope; two
+pods share a claim (DRA) of GPU 4.
 """
 
 from builders import (
@@ -21,9 +22,12 @@ from builders import (
     subject,
     usage,
 )
+from enforcer.metrics import FAMILIES
 from exporter.latest import Latest, Tally
 from exporter.metrics.exposition import Exposition
-from exporter.model import Attribution, GpuInstance, Health, Sharing, Snapshot, Utilization
+from exporter.metrics.reference import page
+from golden.judged import families
+from exporter.model import Attribution, ClaimUsage, GpuInstance, Health, Sharing, Snapshot, Utilization
 
 OLD = pod("trainer-0", uid="11111111-old", created_at=1_699_990_000.0, terminating=True, workload="trainer")
 NEW = pod(
@@ -41,6 +45,7 @@ NEIGHBOUR = pod(
 ON_MIG = pod("infer-a", "team-c", workload_kind="Deployment", workload="infer")
 SANDBOXED = pod("sealed", "team-c")
 MPS_ONE, MPS_TWO = pod("mps-1", "team-d"), pod("mps-2", "team-d")
+CLAIM_ONE, CLAIM_TWO = pod("rank-0", "team-g"), pod("rank-1", "team-g")
 WAITING = pod("waiting", "team-e")
 BYSTANDER = pod("web-0", "team-f")
 """Has nothing to do with GPUs, hence no series."""
@@ -67,6 +72,7 @@ GPU_1 = gpu(
         GpuInstance(7, "1g.10gb", ("MIG-cccc",)),
     ),
 )
+GPU_4 = gpu(4, memory=memory(80 * GIB, used=9 * GIB))
 GPU_2 = gpu(2, memory=memory(24 * GIB, used=9 * GIB), utilization=Utilization(busy=0.5, sm=0.3))
 
 
@@ -79,6 +85,7 @@ def everything() -> Snapshot:
         device(GPU_1, 0, attributed=12 * GIB, sharing=Sharing.MIG, containers=2),
         device(GPU_1, 7, attributed=0, sharing=Sharing.MIG, containers=0),
         device(GPU_2, attributed=None, sharing=Sharing.MPS, replicas=2, containers=2),
+        device(GPU_4, attributed=9 * GIB, sharing=Sharing.DRA, containers=2),
         usages=(
             usage(subject(OLD), leaf(0), 20 * GIB, memory_peak=30 * GIB, sm=0.25, encoder=0.0, decoder=0.0, pids=[101]),
             usage(
@@ -89,26 +96,43 @@ def everything() -> Snapshot:
             usage(subject(SANDBOXED, ""), leaf(1, 0), 4 * GIB, memory_peak=4 * GIB, pids=[501]),
             usage(MPS_ONE, leaf(2), None, memory_peak=3 * GIB, sm=0.25, encoder=0.0, decoder=0.0, pids=[601, 602]),
             usage(MPS_TWO, leaf(2), 256 * MIB, memory_peak=256 * MIB, sm=0.0, encoder=0.0, decoder=0.0, pids=[603]),
+            usage(CLAIM_ONE, leaf(4), 5 * GIB, memory_peak=5 * GIB, pids=[801]),
+            usage(CLAIM_TWO, leaf(4), 4 * GIB, memory_peak=4 * GIB, pids=[802]),
             usage(subject(pod("nameless", uid="not-listed")), leaf(0), GIB, pids=[701]),
         ),
-        pods=(OLD, NEW, NEIGHBOUR, ON_MIG, SANDBOXED, MPS_ONE, MPS_TWO, WAITING, BYSTANDER),
+        pods=(OLD, NEW, NEIGHBOUR, ON_MIG, SANDBOXED, MPS_ONE, MPS_TWO, CLAIM_ONE, CLAIM_TWO, WAITING, BYSTANDER),
         allocations=(
             allocation(NEW, leaf(0), 2),
             allocation(NEIGHBOUR, leaf(0)),
             allocation(ON_MIG, leaf(1, 0), resource="nvidia.com/mig-3g.40gb"),
             allocation(WAITING, leaf(3)),
+            allocation(CLAIM_ONE, leaf(4), resource="gpu.nvidia.com"),
+            allocation(CLAIM_TWO, leaf(4), resource="gpu.nvidia.com"),
         ),
         limits=(
             limit(OLD, leaf(0), 32 * GIB),
             limit(NEW, leaf(0), 20 * GIB, compute=0.25),
-            limit(NEIGHBOUR, leaf(0), 24 * GIB, system="hami-nvidia", source="resource", enforced_by="hook"),
+            limit(
+                NEIGHBOUR,
+                leaf(0),
+                24 * GIB,
+                system="hami-nvidia",
+                source="resource",
+                enforced_by="hook",
+                bypassed=False,
+            ),
             limit(ON_MIG, leaf(1, 0), 40 * GIB, system="nvidia-mig", source="resource", scope="instance"),
             limit(SANDBOXED, leaf(1, 0), 6 * GIB, system="koordinator", scope="pod"),
             limit(MPS_ONE, leaf(2), 4 * GIB, compute=0.5, system="nvidia-mps", scope="process", enforced_by="mps"),
             limit(MPS_TWO, leaf(2), problems=("that is no quantity, says the test",)),
+            limit(CLAIM_ONE, leaf(4), 10 * GIB, system="nvidia-dra", source="claim", scope="claim", claim="shared"),
+            limit(CLAIM_TWO, leaf(4), 10 * GIB, system="nvidia-dra", source="claim", scope="claim", claim="shared"),
         ),
-        memory_declared={leaf(0): 76 * GIB, leaf(1, 0): 46 * GIB},
-        present={gpu_uuid(index): index for index in range(4)},
+        claim_usages=(
+            ClaimUsage("team-g", "shared", leaf(4), 9 * GIB, frozenset({subject(CLAIM_ONE), subject(CLAIM_TWO)})),
+        ),
+        memory_declared={leaf(0): 76 * GIB, leaf(1, 0): 46 * GIB, leaf(4): 10 * GIB},
+        present={gpu_uuid(index): index for index in range(5)},
         processes={Attribution.CONTAINER: 9, Attribution.INHERITED: 1, Attribution.GHOST: 1, Attribution.HOST: 2},
         sources_up={"devices": True, "host": True, "names": False},
         faults=(
@@ -128,5 +152,10 @@ def golden_page(accept: str = "") -> bytes:
     """Render the page of that node."""
     latest = Latest()
     latest.snapshot, latest.tally = everything(), tally()
-    exposition = Exposition(latest, node=latest.snapshot.node, version="0.0.0")
+    exposition = Exposition(latest, node=latest.snapshot.node, version="0.0.0", more=families)
     return exposition.page(now=latest.snapshot.monotonic, interval=5.0, accept=accept).body
+
+
+def reference() -> str:
+    """Write docs/metrics.md: the exporter's promises, and the policy's."""
+    return page({"The policy (`gpusteward run` only)": FAMILIES})

@@ -11,12 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
-from enforcer.history import History, Moment, Result, Verdict
+from enforcer.history import Action, History, Moment, Result, Verdict
 from enforcer.outcomes import conclude
 from enforcer.policy import decide
 from enforcer.rules import Budget, Budgets, Rules
-from enforcer.terms import Mode, State
+from enforcer.terms import Mode, Reason, State
 from exporter.model import (
+    ClaimUsage,
     Container,
     ContainerId,
     ContainerKind,
@@ -102,6 +103,12 @@ class Actor:
         return replace(usual, **self.facts)  # type: ignore[arg-type]
 
 
+GREEDY = Actor("greedy-1", 70 * GIB)
+"""Holds far more than it declares."""
+MEEK = Actor("meek-1", 2 * GIB, limit=30 * GIB)
+"""Could not take what it declares while GREEDY is there."""
+
+
 def gpu_uuid(index: int) -> GpuUuid:
     """Name a GPU."""
     return GpuUuid(f"GPU-{index}")
@@ -123,6 +130,7 @@ def snapshot(
     listed_too_much: int = 0,
     driver: str = "580.95.05",
     vendor: str = "nvidia",
+    strangers: Iterable[str] = (),
 ) -> Snapshot:
     """
     Make a snapshot of actors on `gpus` cards of 80 GiB.
@@ -142,6 +150,7 @@ def snapshot(
         listed_too_much: bytes by which the process lists exceed the device's use.
         driver: its version.
         vendor: of the GPUs.
+        strangers: names of pods of which Kubernetes tells nothing.
 
     """
     devices, cards = [], []
@@ -178,9 +187,10 @@ def snapshot(
             Usage(Subject(actor.pod_uid, actor.container, actor.id), DeviceKey(gpu_uuid(actor.gpu)), actor.used)
             for actor in actors
         ),
-        pods={actor.pod_uid: actor.named() for actor in actors},
+        pods={actor.pod_uid: actor.named() for actor in actors if actor.pod not in set(strangers)},
         containers=tuple(Container(actor.pod_uid, actor.container, actor.id, actor.kind) for actor in actors),
         namespaces=dict.fromkeys(names, CONSENTING) if namespaces is None else namespaces,
+        claim_usages=_claim_usages(actors),
         limits=tuple(
             DeclaredLimit(
                 actor.pod_uid,
@@ -202,6 +212,20 @@ def snapshot(
         names_live=live,
         faults=faults,
     )
+
+
+def _claim_usages(actors: Sequence[Actor]) -> tuple[ClaimUsage, ...]:
+    """Sum up what the actors of each claim hold by it (`claim` is `namespace/name`)."""
+    found = []
+    for claim, gpu in sorted({(actor.claim, actor.gpu) for actor in actors if actor.claim}):
+        mine = [actor for actor in actors if (actor.claim, actor.gpu) == (claim, gpu)]
+        known = [actor.used for actor in mine if actor.used is not None]
+        namespace, _, name = claim.partition("/")
+        assert name, f"{claim}: a claim is written namespace/name"
+        subjects = frozenset(Subject(actor.pod_uid, actor.container, actor.id) for actor in mine)
+        used = sum(known) if len(known) == len(mine) else None
+        found.append(ClaimUsage(namespace, name, DeviceKey(gpu_uuid(gpu)), used, subjects))
+    return tuple(found)
 
 
 class Play:
@@ -243,6 +267,22 @@ class Play:
             if self.standing(actors[0]) is state:
                 return verdict
         raise AssertionError(f"not {state} after {most} rounds: {verdict.standings}")
+
+    def until_reason(self, reason: Reason, *actors: Actor, most: int = 200, **world: object) -> Verdict:
+        """Step until the first actor's standing has `reason`. Raises AssertionError after `most` rounds."""
+        for _ in range(most):
+            verdict = self.step(*actors, **world)  # type: ignore[arg-type]
+            if self.reason(actors[0]) == reason:
+                return verdict
+        raise AssertionError(f"not {reason} after {most} rounds: {verdict.standings}")
+
+    def until_action(self, *actors: Actor, most: int = 200, **world: object) -> Action:
+        """Step until something is done. Raises AssertionError after `most` rounds."""
+        for _ in range(most):
+            verdict = self.step(*actors, **world)  # type: ignore[arg-type]
+            if verdict.action is not None:
+                return verdict.action
+        raise AssertionError(f"nothing done after {most} rounds: {verdict.standings}")
 
     def standing(self, actor: Actor) -> State | None:
         """Where the actor stands."""

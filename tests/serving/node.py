@@ -5,7 +5,7 @@ A served node for tests: snapshots in, a real HTTP server on a free port out.
 lost GPU, a pod whose name tries to be markup.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +14,9 @@ from builders import GIB, MIB, allocation, device, gpu, gpu_uuid, leaf, memory, 
 from exporter.clock import SystemClock
 from exporter.config.values import ListenAddress
 from exporter.latest import Latest, Tally
+from exporter.limits import Resolution
 from exporter.metrics.exposition import Exposition
-from exporter.model import Fault, GpuInstance, Health, Sharing, Snapshot, Utilization
+from exporter.model import Fault, GpuInstance, Health, PodUid, Sharing, Snapshot, Utilization
 from exporter.web import Answers
 from exporter.web_server import Server
 
@@ -80,6 +81,7 @@ async def serving(
     api: bool = True,
     config_file: Path | None = None,
     address: str = "127.0.0.1:0",
+    resolution: Callable[[PodUid], Resolution | None] = lambda _uid: None,
 ) -> AsyncIterator[tuple[Server, Latest]]:
     """Serve the last of `snapshots` as one that was taken `age` seconds ago."""
     clock, latest = SystemClock(), Latest()
@@ -94,6 +96,7 @@ async def serving(
         program=PROGRAM,
         started=clock.monotonic(),
         api=api,
+        resolution=resolution,
     )
     async with Server(answers, ListenAddress(address), config_file, poll=0.01) as server:
         yield server, latest

@@ -14,7 +14,7 @@ from exporter.devices import DevicesSample
 from exporter.devices.simulated.gpus import samples
 from exporter.devices.simulated.rows import gpu, mig
 from exporter.devices.simulated.scene import Playing, actors, pods
-from exporter.devices.simulated.table import GPUS
+from exporter.devices.simulated.table import CONSENTING, GPUS
 from exporter.model import (
     Allocation,
     Container,
@@ -109,10 +109,15 @@ class SimulatedInventory:
             # The kubelet knows names, not UIDs: two generations of one name have one line.
             allocations=tuple(dict.fromkeys(allocation for pod in playing for allocation in _allocations(pod))),
             declared={pod.uid: _declared(pod) for pod in playing},
+            namespaces={pod.row.namespace: _labels(pod.row.namespace) for pod in playing},
             sharing={leaf: (row.sharing, row.replicas) for index, row in enumerate(GPUS) for leaf in _leaves(index)},
             known=True,
             live=True,
         )
+
+
+PRIORITIES = {"serving": 100_000, "training-high": 50_000, "training-low": 1_000, "system-node-critical": 2_000_001_000}
+"""What the PriorityClasses of the table are worth; the last is Kubernetes' own."""
 
 
 def _leaves(index: int) -> tuple[DeviceKey, ...]:
@@ -132,7 +137,17 @@ def _pod(pod: Playing, started_at: float) -> Pod:
         created_at=started_at + pod.began,
         terminating=pod.terminating,
         config_hash=pod.config_hash,
+        phase="Running" if pod.running else "Pending",
+        priority=PRIORITIES.get(row.priority_class, 0),
+        controller_kind="ReplicaSet" if row.kind == "Deployment" else row.kind,
+        annotations=dict(row.annotations),
     )
+
+
+def _labels(namespace: str) -> dict[str, str]:
+    """Label a namespace; those of CONSENTING let the policy act in them."""
+    consent = {"gpusteward.io/mode": "enforce"} if namespace in CONSENTING else {}
+    return {"kubernetes.io/metadata.name": namespace, **consent}
 
 
 def _declared(pod: Playing) -> DeclaredPod:

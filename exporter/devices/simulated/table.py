@@ -26,6 +26,9 @@ DRIVER = "570.124.06"  # one of those that print the id of a thread for some pro
 UPTIME = 23 * 86_400.0  # seconds since boot, when the simulation begins
 HOUR = 3600.0
 
+CONSENTING = {"team-vision", "team-nlp"}
+"""Namespaces whose administrators let the policy evict; those of `research` have not decided yet."""
+
 #            name                      MiB  reserved   watts      MHz idle, boost, memory
 H100 = Model("NVIDIA H100 PCIe", 81_559, 551, 48.0, 350.0, 345, 1755, 1593, gpm=True)
 A100 = Model("NVIDIA A100 80GB PCIe", 81_920, 618, 44.0, 300.0, 210, 1410, 1512, gpm=False)

@@ -53,6 +53,7 @@ DECODERS: dict[str, Decoder] = {
     "pinned-per-device": claims.pinned_per_device,
     "threads": claims.threads,
     "indices": naming.indices,
+    "dashed-indices": naming.dashed_indices,
     "uuids": naming.uuids,
     "cards": naming.cards,
 }

@@ -15,6 +15,8 @@ from exporter.limits.facts import ClaimedDevice
 
 _MIB = 2**20
 _GPU = re.compile(r"gpu-([0-9]{1,4})", re.ASCII)
+_PARTITION = {"partitions"}
+"""What a claim consumes of AMD's GPUs: a partition is a device of its own, and the kernel keeps it apart."""
 _NVIDIA = "gpu.nvidia.com"
 
 
@@ -32,7 +34,9 @@ def device(_text: str, asked: Asked) -> Iterable[Amount]:
     found = []
     for claimed in asked.claimed:
         where = where_of(claimed)
-        if claimed.share_id is not None or claimed.consumed or _shared(asked):
+        if ((claimed.share_id is not None or claimed.consumed) and claimed.consumed.keys() != _PARTITION) or _shared(
+            asked
+        ):
             found.append(Amount(None, where=where, shared=True))
             continue
         place = locate(where, asked.devices)

@@ -5,7 +5,8 @@ What comes in: "0", "0,1", "GPU-...,GPU-...", "card0,card1|card2". What goes out
 device: the amount stands elsewhere.
 
 Sources: AliyunContainerService/gpushare-scheduler-extender pkg/utils/const.go, elastic-ai/elastic-gpu-scheduler
-pkg/utils/types.go, tkestack/gpu-manager pkg/types, intel/platform-aware-scheduling gpu-aware-scheduling.
+pkg/utils/types.go, tkestack/gpu-manager pkg/types, intel/platform-aware-scheduling gpu-aware-scheduling,
+alibaba/open-simulator pkg/type/open-gpu-share/utils (DevIdSep).
 """
 
 from collections.abc import Iterable
@@ -16,6 +17,11 @@ from exporter.limits.decoding import MOST, Amount, Asked, DeclarationError, Wher
 def indices(text: str, _asked: Asked) -> Iterable[Amount]:
     """Read indices, separated by commas; -1 and nothing mean none (gpushare writes -1 before it assigned one)."""
     return [Amount(None, where=Where(index=whole(each, "index"))) for each in _items(text) if each != "-1"]
+
+
+def dashed_indices(text: str, asked: Asked) -> Iterable[Amount]:
+    """Read indices as open-simulator joins them: "2-3-0-1"."""
+    return indices(text.replace("-", ","), asked)
 
 
 def uuids(text: str, _asked: Asked) -> Iterable[Amount]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from cluster.certificates import Authority
 from exporter.clock import SystemClock
@@ -152,6 +153,41 @@ async def test_credentials_that_cannot_be_read_now_are_used_on(tmp_path: Path, a
         clock.ahead = 61.0
         assert await client.get("/api") == b"{}"
         await client.close()
+
+
+@pytest.mark.parametrize("written", ["", "\n"])
+@pytest.mark.parametrize("where", ["in a pod", "kubeconfig"])
+async def test_a_token_that_is_just_being_written_takes_nothing(
+    tmp_path: Path, authority: Authority, where: str, written: str
+) -> None:
+    """An empty token file is told, and the last token sent on, nothing anonymous; the new one comes in seconds."""
+    clock, valid = Minutes(), "first"
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return await only(valid)(request)
+
+    async with serving(answer, context=serving_tls(authority)) as server:
+        folder = service_account(tmp_path / "sa", authority, valid)
+        config = kubeconfig(
+            tmp_path / "config", server.url, user={"tokenFile": str(folder / "token")}, authority=folder / "ca.crt"
+        )
+        credentials = in_cluster(folder, environment(server)) if where == "in a pod" else from_kubeconfig(config)
+        client = Client(credentials, clock=clock)
+        await client.get("/api")
+        (folder / "token").write_text(written)
+        clock.ahead = 61.0
+        with capture_logs() as logs:
+            assert await client.get("/api") == b"{}"
+            clock.ahead += 6.0
+            assert await client.get("/api") == b"{}"
+        assert [(entry["event"], entry["log_level"]) for entry in logs] == [("kube.credentials_unreadable", "warning")]
+        (folder / "token").write_text("second")
+        clock.ahead += 6.0
+        valid = "second"
+        assert await client.get("/api") == b"{}"
+        await client.close()
+    sent = [seen.headers["Authorization"].lower() for seen in server.seen]
+    assert sent == ["bearer first"] * 3 + ["bearer second"], "no request is refused, and none is anonymous"
 
 
 async def test_a_replaced_authority_is_trusted_after_one_failure(tmp_path: Path, authority: Authority) -> None:

@@ -44,7 +44,12 @@ SPEC = {
 STATUS = {
     "phase": "Running",
     "resourceClaimStatuses": [{"name": "made", "resourceClaimName": "p-made-x7k2"}],
-    "extendedResourceClaimStatus": {"resourceClaimName": "p-extended-abc"},
+    "extendedResourceClaimStatus": {
+        "resourceClaimName": "p-extended-abc",
+        "requestMappings": [
+            {"containerName": "sidecar", "resourceName": "nvidia.com/gpu", "requestName": "container-0-request-0"}
+        ],
+    },
 }
 
 
@@ -71,6 +76,7 @@ def test_a_pod_is_taken_as_it_is_written() -> None:
     main = found.containers[2]
     assert main.limits == {"nvidia.com/gpumem": "3000", "example.com/half": "0.5"}
     assert main.claims == (ClaimUse("made", "gpu"), ClaimUse("own"))
+    assert found.containers[0].claims == (ClaimUse("", "container-0-request-0"),), "only the status tells"
 
 
 def test_nobodys_secrets_are_kept() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from exporter.kube import NoNames
 from exporter.kube.file import MOST, FileInventory
-from exporter.model import Inventory
+from exporter.model import ContainerKind, Inventory, PodUid
 
 ENTRY = {"namespace": "team", "pod": "train-0", "pod_uid": "u-1", "container": "main", "container_id": "a" * 64}
 
@@ -39,6 +39,38 @@ def test_each_entry_names_a_container(tmp_path: Path) -> None:
     assert found.known and found.live and found.faults == ()
     assert [(pod.namespace, pod.name) for pod in found.pods.values()] == [("team", "train-0")]
     assert [(c.pod_uid, c.name, c.id) for c in found.containers] == [("u-1", "main", "a" * 64)]
+
+
+def test_what_a_policy_asks_for_may_be_in_the_file(tmp_path: Path) -> None:
+    """Facts of container, pod and namespace; without its labels a namespace is unknown, which is not without labels."""
+    file = tmp_path / "names"
+    more = {
+        "priority": 7,
+        "labels": {"a": "b"},
+        "annotations": {"c": "d"},
+        "controller_kind": "Job",
+        "phase": "Running",
+    }
+    pod = {"pod": "x", "pod_uid": "u-2", "namespace_labels": {"gpusteward.io/mode": "enforce"}}
+    write(file, [ENTRY, ENTRY | more | pod | {"namespace": "other", "kind": "sidecar", "grace_seconds": 5}])
+    found = FileInventory(file).inventory()
+    told, silent = found.pods[PodUid("u-2")], found.pods[PodUid("u-1")]
+    assert (told.priority, told.labels, told.annotations) == (7, {"a": "b"}, {"c": "d"})
+    assert (told.controller_kind, told.phase, told.grace_seconds) == ("Job", "Running", 5.0)
+    assert (silent.priority, silent.labels, silent.controller_kind, silent.phase) == (None, {}, "", "")
+    assert [c.kind for c in found.containers] == [ContainerKind.REGULAR, ContainerKind.SIDECAR]
+    assert found.namespaces == {"other": {"gpusteward.io/mode": "enforce"}}
+
+
+def test_a_broken_file_takes_consent_back(tmp_path: Path) -> None:
+    """Names stay while the file is broken; what its namespaces agreed to is unknown until it is mended."""
+    file = tmp_path / "names"
+    write(file, [ENTRY | {"namespace_labels": {"gpusteward.io/mode": "enforce"}}])
+    source = FileInventory(file)
+    assert source.inventory().namespaces
+    write(file, "{")
+    found = source.inventory()
+    assert (list(found.pods), found.namespaces, found.live) == (["u-1"], {}, False)
 
 
 def test_a_change_is_seen_in_the_next_round(tmp_path: Path) -> None:

@@ -60,19 +60,31 @@ class Api:
 
 
 class Ticking(SystemClock):
-    """Waits of seconds take milliseconds."""
+    """Waits of seconds take milliseconds; it can be set forward."""
+
+    ahead = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.ahead
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds / 1000)
 
 
 @asynccontextmanager
-async def naming(api: Api, folder: Path, *, log_links: Path | None = None) -> AsyncIterator[KubeInventory]:
+async def naming(
+    api: Api, folder: Path, *, log_links: Path | None = None, clock: SystemClock | None = None
+) -> AsyncIterator[KubeInventory]:
     async with serving(api.answer) as server:
         credentials = from_kubeconfig(kubeconfig(folder / "config", server.url))
         client = Client(credentials, clock=SystemClock(), deadline=5.0)
         source = KubeInventory(
-            client, "n1", clock=Ticking(), random=Random(1), log_links=log_links, patience=Patience(watch=(60, 60))
+            client,
+            "n1",
+            clock=clock or Ticking(),
+            random=Random(1),
+            log_links=log_links,
+            patience=Patience(watch=(60, 60)),
         )
         task = asyncio.create_task(source.run())
         try:
@@ -174,8 +186,30 @@ async def test_without_rights_the_fault_says_which(tmp_path: Path) -> None:
     api.without_rights = True
     async with naming(api, tmp_path) as source:
         found = await named(source, lambda found: found.faults and found.faults[0].reason == "api_forbidden")
-        assert "pods get, list, watch" in found.faults[0].message
+        assert "pods list, watch" in found.faults[0].message
         assert found.faults[0].incomplete
+
+
+async def test_a_server_that_has_just_started_is_not_without_rights(tmp_path: Path) -> None:
+    """It answers before it has read its roles: for ten seconds a 403 after an outage is the outage, then a refusal."""
+    api = Api()
+    clock = Ticking()
+    async with naming(api, tmp_path, clock=clock) as source:
+        await named(source, lambda found: found.live)
+        api.away = True
+        api.lines.put_nowait(None)
+        await named(source, lambda found: not found.live)
+        api.away, api.without_rights = False, True
+        found = await named(source, lambda found: "403" in found.faults[0].message)
+        assert found.faults[0].reason == "api_away" and "read its roles" in found.faults[0].message
+        clock.ahead = 11.0
+        assert source.inventory().faults[0].reason == "api_forbidden"
+        api.without_rights = False
+        await named(source, lambda found: found.live)
+        api.without_rights = True
+        api.lines.put_nowait(None)
+        found = await named(source, lambda found: not found.live)
+        assert found.faults[0].reason == "api_forbidden", "nothing was away: a right was taken"
 
 
 async def test_a_deleted_pod_keeps_its_names_and_frees_its_devices(tmp_path: Path) -> None:

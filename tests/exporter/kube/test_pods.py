@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from exporter.kube.errors import KubeError
 from exporter.kube.pods import EARLIER, LINGERS, QUEUES, Pods, apply, container_id, parse_event, parse_list
-from exporter.model import Container, ContainerId, PodUid
+from exporter.model import Container, ContainerId, ContainerKind, PodUid
 from sources.kube_api import bookmark, event, listing, pod, status
 
 Object = dict[str, Any]
@@ -61,6 +61,50 @@ def test_init_and_ephemeral_containers_are_containers() -> None:
     )
     found = after(listing(thing)).known[UID].containers
     assert [(c.name, c.id) for c in found] == [("sidecar", A), ("main", B), ("debugger", C)]
+
+
+def test_a_pod_tells_what_a_policy_asks_for() -> None:
+    """Phase, priority, grace, the kind of the controller; labels and annotations are those already held, no copies."""
+    owners = [
+        {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "n"},
+        {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": True},
+    ]
+    metadata = {"labels": {"a": "b"}, "annotations": {"c": "d"}, "ownerReferences": owners}
+    thing = pod(
+        metadata=metadata, spec={"priority": -5, "terminationGracePeriodSeconds": 0}, status={"phase": "Pending"}
+    )
+    known = after(listing(thing)).known[UID]
+    found = known.pod
+    assert (found.phase, found.priority, found.controller_kind) == ("Pending", -5, "DaemonSet")
+    assert found.grace_seconds == 0.0, "none is not the default"
+    assert (found.labels, found.annotations) == ({"a": "b"}, {"c": "d"})
+    assert found.labels is known.object.metadata.labels and found.annotations is known.object.metadata.annotations
+    bare = after(listing(pod(metadata={"ownerReferences": owners[:1]}))).known[UID].pod
+    assert (bare.priority, bare.controller_kind, bare.grace_seconds) == (None, "", 30.0)
+    assert (bare.labels, bare.annotations, bare.config_hash) == ({}, {}, None)
+
+
+def test_containers_are_of_four_kinds() -> None:
+    """Init, sidecar (an init container that stays), regular, ephemeral; also of a status that lists none any more."""
+    spec = {
+        "initContainers": [{"name": "setup"}, {"name": "proxy", "restartPolicy": "Always"}],
+        "ephemeralContainers": [{"name": "debugger"}],
+    }
+    status = {
+        "initContainerStatuses": [running(A, name="setup"), running(B, name="proxy")],
+        "containerStatuses": [running(C)],
+        "ephemeralContainerStatuses": [running("d" * 64, name="debugger")],
+    }
+    kinds = {
+        "setup": ContainerKind.INIT,
+        "proxy": ContainerKind.SIDECAR,
+        "main": ContainerKind.REGULAR,
+        "debugger": ContainerKind.EPHEMERAL,
+    }
+    pods = after(listing(pod(spec=spec, status=status)))
+    assert {c.name: c.kind for c in pods.known[UID].containers} == kinds
+    pods = after(event("MODIFIED", pod(version="11", spec=spec, status={"phase": "Failed"})), before=pods)
+    assert {c.name: c.kind for c in pods.known[UID].containers} == kinds
 
 
 def test_a_restart_keeps_the_earlier_generation() -> None:

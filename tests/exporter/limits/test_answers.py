@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from exporter.limits import (
     Claim,
+    ClaimConfig,
     ClaimedDevice,
     ClaimUse,
     DeclaredContainer,
@@ -176,6 +177,44 @@ def test_a_switched_off_hook_is_no_enforcement(pod: Pod, gpus: Gpus) -> None:
     ).limits
     assert off.enforced_by == "none"
     assert any("CUDA_DISABLE_CONTROL" in problem for problem in off.problems)
+
+
+def test_a_switched_off_hook_of_a_claim_or_pod(gpus: Gpus) -> None:
+    """A limit of a claim or of the pod is not kept where one of the containers concerned has switched the hook off."""
+    off, on = {"CUDA_DISABLE_CONTROL": "1"}, {"CUDA_DISABLE_CONTROL": "false"}
+    device = ClaimedDevice("gpu", "hami-core-gpu.project-hami.io", "node", "hami-gpu-0", "s", {"memory": "4Gi"})
+    claim = Claim("n", "half", (device,), consumers=1)
+
+    def guard(user: dict[str, str], other: dict[str, str]) -> str:
+        containers = (DeclaredContainer("a", env=user, claims=(ClaimUse("gpu"),)), DeclaredContainer("b", env=other))
+        asked = DeclaredPod("u", "n", "p", containers=containers, claims={"gpu": "half"})
+        return resolve(asked, None, gpus(16 * GIB), builtin(), claims=[claim]).limits[0].enforced_by.value
+
+    assert [guard(on, on), guard(off, on), guard(on, off)] == ["hook", "none", "hook"]
+    isolated = {"koordinator.sh/gpu-isolation-provider": "HAMi-core"}
+    main = DeclaredContainer("main", limits={"koordinator.sh/gpu-memory": "4Gi"}, env=off)
+    (limit,) = resolve(DeclaredPod("u", "n", "p", isolated, containers=(main,)), None, (), builtin()).limits
+    assert limit.enforced_by == "none"
+
+
+def test_a_default_holds_where_nothing_else_is_said(gpus: Gpus) -> None:
+    """MPS' default for a claim holds on the devices that have no limit of their own."""
+    devices = gpus(16 * GIB, 16 * GIB)
+    claimed = tuple(ClaimedDevice("gpu", "gpu.nvidia.com", "node", f"gpu-{index}") for index in range(2))
+    mps = {"defaultPinnedDeviceMemoryLimit": "10Gi", "defaultPerDevicePinnedMemoryLimit": {"1": "6Gi"}}
+    config = ClaimConfig("gpu.nvidia.com", (), {"sharing": {"strategy": "MPS", "mpsConfig": mps}})
+    claim = Claim("team-a", "shared", claimed, (config,), consumers=1)
+    found = resolve(user_of_claim("a"), None, devices, builtin(), claims=[claim])
+    limits = [found.on(key(device), "main", scope=Scope.PROCESS) for device in devices]
+    assert [limit.bytes for limit in limits if limit] == [10 * GIB, 6 * GIB]
+
+
+def test_two_keys_of_one_pattern(pod: Pod) -> None:
+    """A pattern that finds two keys makes two candidates, each with its own key."""
+    asked = pod({"baidu.com/v100_32g_cgpu_memory": "10", "baidu.com/t4_16g_cgpu_memory": "10"})
+    (limit,) = resolve(asked, None, (), builtin()).limits
+    found = sorted(candidate.key for candidate in limit.candidates)
+    assert found == ["baidu.com/t4_16g_cgpu_memory", "baidu.com/v100_32g_cgpu_memory"]
 
 
 def test_a_bypassed_hook_shows(pod: Pod, gpus: Gpus) -> None:

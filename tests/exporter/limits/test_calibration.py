@@ -101,3 +101,52 @@ def test_a_factor_that_no_pod_shows(pod: Pod, gpus: Gpus) -> None:
     assert limit.bytes == 800 * MIB
     assert not limit.enforceable
     assert any("contradiction" in problem for problem in limit.problems)
+
+
+GPU0 = "GPU-00000000-1111-2222-3333-444444444444"
+OLD = f"{GPU0},10,{{}},100,NVIDIA-Tesla T4,0,true:"
+NEW = f'[{{{{"id":"{GPU0}","index":0,"count":10,"devmem":{{}},"devcore":100,"type":"NVIDIA-Tesla T4","health":true}}}}]'
+
+
+@pytest.mark.parametrize("form", [OLD, NEW], ids=["2.4", "2.5"])
+@pytest.mark.parametrize(
+    ("resources", "annotations"),
+    [
+        ({"nvidia.com/gpu": "1", "nvidia.com/gpumem": "8192"}, {}),
+        ({"nvidia.com/gpu": "1", "nvidia.com/gpumem-percentage": "50"}, {}),
+        ({"nvidia.com/gpu": "1"}, {"hami.io/vgpu-devices-allocated": f"{GPU0},NVIDIA,8192,0:;"}),
+    ],
+    ids=["MiB", "percent", "annotation"],
+)
+def test_what_hami_registers(
+    form: str, resources: dict[str, str], annotations: dict[str, str], pod: Pod, gpus: Gpus
+) -> None:
+    """HAMi can hand out twice the memory that is there (deviceMemoryScaling): then half of it is no half of the GPU."""
+    asked, devices = pod(resources, annotations=annotations), gpus(16 * GIB)
+    true, scaled = (
+        NodeFacts(annotations={"hami.io/node-nvidia-register": form.format(size)}) for size in (16384, 32768)
+    )
+    (limit,) = resolve(asked, true, devices, builtin()).limits
+    assert (limit.bytes, limit.enforceable) == (8 * GIB, True)
+    (limit,) = resolve(asked, scaled, devices, builtin()).limits
+    assert (limit.bytes, limit.enforceable) == (None, False)
+    assert any("uncalibrated" in problem and "32 GiB" in problem for problem in limit.problems)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[", "[1]", "{}", "a,b,c:", f"{GPU0},1,-5,:", f"{GPU0},1,{'9' * 5000}:", "[" * 9999]
+)
+def test_a_register_that_cannot_be_read(text: str, pod: Pod, gpus: Gpus) -> None:
+    """What a node registers illegibly says nothing about its devices, for or against."""
+    node = NodeFacts(annotations={"hami.io/node-nvidia-register": text})
+    (limit,) = resolve(pod({"nvidia.com/gpumem": "8192"}), node, gpus(16 * GIB), builtin()).limits
+    assert (limit.bytes, limit.enforceable) == (8 * GIB, True)
+
+
+@pytest.mark.parametrize(("capacity", "expected"), [("16384", 4 * GIB), ("1638", 4 * GIB), ("32768", None)])
+def test_a_share_of_what_is_advertised(capacity: str, expected: int | None, pod: Pod, gpus: Gpus) -> None:
+    """Volcano's percent are of what the node advertises, with any factor; where that is scaled, of no GPU."""
+    node = NodeFacts({"volcano.sh/vgpu-memory": capacity})
+    (limit,) = resolve(pod({"volcano.sh/vgpu-memory-percentage": "25"}), node, gpus(16 * GIB), builtin()).limits
+    assert limit.bytes == expected
+    assert any("uncalibrated" in problem for problem in limit.problems) == (expected is None)

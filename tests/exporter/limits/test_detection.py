@@ -97,3 +97,26 @@ def test_gpus_of_one_node_may_be_shared_differently(pod: Pod, gpus: Gpus) -> Non
 
     assert "nvidia-gpu" in on(whole.key) and "nvidia-mps" not in on(whole.key)
     assert "nvidia-mps" in on(shared.key) and "nvidia-gpu" not in on(shared.key)
+
+
+def test_whole_gpus_beside_replicas_are_whole(pod: Pod, gpus: Gpus) -> None:
+    """A node that offers nvidia.com/gpu and nvidia.com/gpu.shared: who holds a whole one may use all of its memory."""
+    whole, sliced = (
+        replace(device, sharing=sharing, replicas=replicas)
+        for device, (sharing, replicas) in zip(
+            gpus(16 * GIB, 16 * GIB), ((Sharing.EXCLUSIVE, 1), (Sharing.TIME_SLICING, 4)), strict=True
+        )
+    )
+    assert whole.key is not None and sliced.key is not None
+    node = NodeFacts(
+        {"nvidia.com/gpu": "1", "nvidia.com/gpu.shared": "4"},
+        labels={"nvidia.com/gpu.sharing-strategy": "time-slicing"},
+    )
+
+    def limit(resource: str, key: DeviceKey) -> tuple[str, int | None]:
+        asked = replace(pod({resource: "1"}), held=(Held("main", resource, key),))
+        (found,) = resolve(asked, node, (whole, sliced), builtin()).limits
+        return found.system, found.bytes
+
+    assert limit("nvidia.com/gpu", whole.key) == ("nvidia-gpu", 16 * GIB)
+    assert limit("nvidia.com/gpu.shared", sliced.key) == ("nvidia-timeslicing", None)

@@ -13,6 +13,7 @@ GIB = 2**30
 ANNOTATION = "nvidia.com/container.main.gpu-memory.limit"
 HAMI = "hami.io/vgpu-devices-allocated"
 GPU0 = "GPU-00000000-1111-2222-3333-444444444444"
+GPU1 = "GPU-00000001-1111-2222-3333-444444444444"
 
 Pod = Callable[..., DeclaredPod]
 Gpus = Callable[..., tuple[LeafDevice, ...]]
@@ -67,6 +68,38 @@ def test_scheduler_annotations(pod: Pod, gpus: Gpus) -> None:
     limit = after(first, raised, devices=gpus(16 * GIB))
     assert limit.bytes == 4 * GIB
     assert any("refused" in problem for problem in limit.problems)
+
+
+def test_another_device_is_no_way_out(pod: Pod, gpus: Gpus) -> None:
+    """A scheduler's record that names another device, and more, is a raise: what was first seen holds on both."""
+    count, devices = {"nvidia.com/gpu": "1"}, gpus(16 * GIB, 16 * GIB)
+    first = pod(count, annotations={HAMI: f"{GPU0},NVIDIA,4096,0:;"})
+    moved = pod(count, annotations={HAMI: f"{GPU1},NVIDIA,16000,0:;"})
+    seen = resolve(first, None, devices, builtin()).first_seen
+    found = resolve(moved, None, devices, builtin(), seen)
+    assert {limit.device: limit.bytes for limit in found.limits} == {each.key: 4 * GIB for each in devices}
+    assert any("refused" in problem for problem in found.problems)
+    assert found.first_seen == seen
+
+
+def test_a_record_that_is_taken_away(pod: Pod, gpus: Gpus) -> None:
+    """Nobody gets rid of a limit by taking the scheduler's record away, or by breaking it."""
+    count = {"nvidia.com/gpu": "1"}
+    first = pod(count, annotations={HAMI: f"{GPU0},NVIDIA,4096,0:;"})
+    for later in (pod(count), pod(count, annotations={HAMI: "garbage"})):
+        limit = after(first, later, devices=gpus(16 * GIB))
+        assert limit.bytes == 4 * GIB
+        assert any("taken away" in problem for problem in limit.problems)
+
+
+def test_a_device_that_gets_its_name_late(pod: Pod, gpus: Gpus) -> None:
+    """`minor 0` while the devices were not known, its UUID later: the same record, neither raised nor taken away."""
+    allocated = '{"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-memory":"8Gi"}}]}'
+    asked = pod(annotations={"scheduling.koordinator.sh/device-allocated": allocated})
+    seen = resolve(asked, None, (), builtin()).first_seen
+    found = resolve(asked, None, gpus(16 * GIB, 16 * GIB), builtin(), seen)
+    assert [limit.bytes for limit in found.limits] == [8 * GIB]
+    assert found.problems == ()
 
 
 def test_nothing_else_is_remembered(pod: Pod, gpus: Gpus) -> None:

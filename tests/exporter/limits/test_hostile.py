@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from exporter.limits import DeclaredContainer, DeclaredPod, LeafDevice, Limit, NodeFacts, Resolution, resolve
-from exporter.limits.decoding import LONGEST
+from exporter.limits.decoding import LONGEST, MOST
 from exporter.limits.loading import builtin
 
 MIB, GIB = 2**20, 2**30
@@ -33,7 +33,7 @@ def only(resolution: Resolution) -> Limit:
     [
         (HAMI, "x" * 2**20, f"no declaration has more than {LONGEST}"),
         (HAMI, ":;" * 60_000, "segments do not match"),
-        (HAMI, "GPU-1,NVIDIA,1,1:" * 5000 + ";", "more than 1024 devices"),
+        (HAMI, "GPU-1,NVIDIA,1,1:" * 5000 + ";", f"more than {MOST} devices"),
         (HAMI, f"{GPU0},NVIDIA,1000,0:;;;", "segments do not match 1 containers"),
         (HAMI, f"{GPU0},NVIDIA:;", "is not UUID,type,memory,cores"),
         (HAMI, f"{GPU0},NVIDIA,-1000,0:;", "not a plain number"),

@@ -7,7 +7,7 @@ import pytest
 from exporter.limits import DeclaredPod, resolve
 from exporter.limits.decoders import DECODERS
 from exporter.limits.loading import CatalogueError, builtin, check, extend, parse, with_own
-from exporter.limits.rows import fill, match
+from exporter.limits.rows import fill, match, matching
 
 GIB = 2**30
 NEW = b"""
@@ -81,6 +81,10 @@ def test_own_rows(pod: Callable[..., DeclaredPod]) -> None:
             b"- {system: own, title: x, rows: [{mechanism: resource, key: a, what: memory, per: total}]}",
             "needs divide_by",
         ),
+        (
+            b"- {system: own, title: x, rows: [{mechanism: resource, key: a, what: memory-ratio, calibrate: b}]}",
+            "no memory row of own is calibrated by it",
+        ),
         (b"{", "config"),
         (b"- 5", "$[0]"),
     ],
@@ -111,7 +115,8 @@ def test_check_finds_nothing_in_ours() -> None:
     ],
 )
 def test_keys(pattern: str, text: str, stars: tuple[str, ...] | None) -> None:
-    """A `*` stands for at least one character, and can be put back."""
+    """A `*` stands for at least one character, is found among others, and can be put back."""
     assert match(pattern, text) == stars
+    assert matching(pattern, {text, "nvidia.com/other"}) == ([] if stars is None else [(text, stars)])
     if stars is not None:
         assert fill(pattern, stars) == text

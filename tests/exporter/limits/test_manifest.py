@@ -32,6 +32,8 @@ POD = {
     },
 }
 PROMISED = [
+    "namespace",
+    "pod",
     "container",
     "device",
     "limit_bytes",
@@ -80,7 +82,8 @@ def test_the_json_is_as_promised() -> None:
     (pod,) = read(json.dumps(POD)).pods
     (entry,) = json.loads(json.dumps(as_data(resolve(pod, None, (), builtin()))))
     assert list(entry) == PROMISED
-    assert (entry["container"], entry["device"], entry["limit_bytes"]) == ("main", None, 8 * GIB)
+    assert (entry["namespace"], entry["pod"], entry["container"]) == (pod.namespace, pod.name, "main")
+    assert (entry["device"], entry["limit_bytes"]) == (None, 8 * GIB)
     memory = next(found for found in entry["candidates"] if found["taken"] and found["bytes"])
     assert (memory["row"], memory["text"], memory["trust"], memory["why"]) == (
         "alauda-mps resource nvidia.com/mps-memory",

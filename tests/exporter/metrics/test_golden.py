@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from exporter.metrics import reference
-from golden.everything import golden_page
+from golden.everything import golden_page, reference
 
 ROOT = Path(__file__).parents[3]
 
@@ -15,12 +14,12 @@ def test_the_page_of_a_node_that_has_everything() -> None:
 
 def test_the_reference_is_up_to_date() -> None:
     """docs/metrics.md says what the code's help texts say."""
-    assert reference.page() == (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
+    assert reference() == (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
 
 
 def test_the_reference_names_every_family() -> None:
     """Each family has one row, and its labels are written so that a reader finds all of them."""
-    rows = [line for line in reference.page().splitlines() if line.startswith("| `gpusteward_")]
+    rows = [line for line in reference().splitlines() if line.startswith("| `gpusteward_")]
     text = golden_page().decode()
     assert len(rows) == sum(line.startswith("# TYPE") for line in text.splitlines())
     assert any("*container*, `resource`" in row for row in rows)

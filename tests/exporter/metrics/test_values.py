@@ -19,7 +19,7 @@ from builders import (
 )
 from exporter.latest import DURATION_BUCKETS, Latest, Tally
 from exporter.metrics.exposition import Exposition
-from exporter.model import Attribution, GpuInstance, Health, Sharing, Snapshot, Utilization
+from exporter.model import Attribution, ClaimUsage, GpuInstance, Health, Sharing, Snapshot, Utilization
 from scraped import series
 
 ONE_GPU = device(gpu(memory=memory(used=10 * GIB)), attributed=10 * GIB)
@@ -255,3 +255,43 @@ def test_limits_of_one_name_are_summed_and_one_unknown_makes_the_sum_unknown() -
     assert series(text, "container_limit_info") == {(): 1}
     text = page(snapshot(ONE_GPU, pods=[old, new], limits=[both[0], limit(new, leaf())]))
     assert series(text, "container_memory_limit_bytes") == series(text, "container_compute_limit_ratio") == {}
+
+
+def test_a_claim_that_pods_share_counts_once() -> None:
+    """One series for the claim, whoever shares it; a limit of each process is none of it, unknown use has no sample."""
+    one, two = pod("rank-0"), pod("rank-1")
+    limits = [
+        limit(one, leaf(), 10 * GIB, source="claim", scope="claim", claim="shared"),
+        limit(two, leaf(), 12 * GIB, source="claim", scope="claim", claim="shared"),
+        limit(one, leaf(), 2 * GIB, source="claim-config", scope="process"),
+    ]
+    usages = (ClaimUsage("team-a", "shared", leaf(), 9 * GIB), ClaimUsage("team-a", "unclear", leaf(), None))
+    text = page(snapshot(ONE_GPU, pods=(one, two), limits=limits, claim_usages=usages))
+    labels = ("namespace", "claim", "gpu", "pod", "container")
+    assert series(text, "claim_memory_used_bytes", *labels) == {("team-a", "shared", "0", "", ""): 9 * GIB}
+    smaller = {("team-a", "shared", "0", "", ""): 10 * GIB}
+    assert series(text, "claim_memory_limit_bytes", *labels) == smaller, (
+        "of two views the smaller: one is a round behind"
+    )
+    assert series(text, "container_memory_limit_bytes") == series(text, "pod_memory_limit_bytes") == {}
+
+
+def test_a_bypassed_limit_is_one_and_an_unknown_one_is_absent() -> None:
+    """1 and 0 only where somebody enforces and the use is known; of two generations one that bypasses is enough."""
+    over, well, nobody, whole = pod("over"), pod("well"), pod("nobody"), pod("whole")
+    old, new = pod("a", uid="old", terminating=True), pod("a", uid="new")
+    limits = [
+        limit(over, leaf(), 2 * GIB, enforced_by="hook", bypassed=True),
+        limit(well, leaf(), 2 * GIB, enforced_by="hook", bypassed=False),
+        limit(nobody, leaf(), 2 * GIB),
+        limit(whole, leaf(), 2 * GIB, scope="pod", enforced_by="kernel", bypassed=False),
+        limit(old, leaf(), 2 * GIB, enforced_by="hook", bypassed=True),
+        limit(new, leaf(), 2 * GIB, enforced_by="hook"),
+    ]
+    text = page(snapshot(ONE_GPU, pods=[over, well, nobody, whole, old, new], limits=limits))
+    assert series(text, "container_limit_bypassed", "pod", "container") == {
+        ("over", "main"): 1,
+        ("well", "main"): 0,
+        ("whole", ""): 0,
+        ("a", "main"): 1,
+    }

@@ -1,0 +1,84 @@
+"""
+The section `policy`: what the operator wants to be done about use above a limit.
+
+What comes in: nothing. What goes out: frozen structs with defaults.
+
+The law: the section is checked whoever reads the file, so that a typing error is found by both daemons; what it means
+is the enforcer's business alone.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, field
+
+from exporter.config.values import Bytes, Duration, Rate
+
+_Duration = Annotated[Duration, Meta(description='a duration such as "2m"')]
+_Rate = Annotated[Rate, Meta(description='a number of actions and a duration such as "3/10m"')]
+Mode = Literal["off", "observe", "warn", "dry-run", "enforce"]
+Rung = Literal["notify", "fence", "evict", "kill"]
+
+
+class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A part of the section: frozen, and closed for keys that nobody reads."""
+
+
+class Tolerance(Part, frozen=True):
+    """What a use may exceed its limit by: the larger of both."""
+
+    ratio: float = 0.02
+    bytes: Annotated[Bytes, Meta(description='bytes as a quantity such as "256Mi"')] = Bytes(256 * 2**20)
+
+
+class Namespaces(Part, frozen=True):
+    """The label, `key=value`, by which a namespace consents to evictions and kills."""
+
+    label: Annotated[
+        str, Meta(pattern=r"^[^=\s]+=[^=\s]*$", description='a label such as "gpusteward.io/mode=enforce"')
+    ] = "gpusteward.io/mode=enforce"
+
+
+class Budgets(Part, frozen=True):
+    """How many actions in which time, for the node, for each namespace, for each workload."""
+
+    node: _Rate = Rate("3/10m")
+    namespace: _Rate = Rate("2/10m")
+    workload: _Rate = Rate("3/24h")
+
+
+class Protect(Part, frozen=True):
+    """Whom nobody may touch; the last three may be lifted."""
+
+    namespaces: Annotated[list[str], Meta(description="a list of names, * for any text")] = field(
+        default_factory=lambda: ["kube-*", "gpu-operator"]
+    )
+    priority_at_least: int = 2_000_000_000
+    labels: dict[str, str] = field(default_factory=dict)
+    daemon_sets: bool = True
+    bare_pods: bool = True
+    third_party: bool = True
+
+
+class Policy(Part, frozen=True):
+    """The whole section; docs/policy.md says what each key does."""
+
+    mode: Mode = "observe"
+    trigger: Literal["contended", "limit"] = "contended"
+    tolerance: Tolerance = field(default_factory=Tolerance)
+    warn_after: _Duration = Duration(15)
+    grace: _Duration = Duration(120)
+    ladder: Annotated[list[Rung], Meta(description="a list of notify, fence, evict, kill")] = field(
+        default_factory=lambda: ["notify", "evict"]
+    )
+    when_blocked: Literal["hold", "kill"] = "hold"
+    mps: Literal["notify", "evict"] = "notify"
+    namespaces: Namespaces = field(default_factory=Namespaces)
+    budgets: Budgets = field(default_factory=Budgets)
+    protect: Protect = field(default_factory=Protect)
+    spacing: _Duration = Duration(60)
+    hold_off: _Duration = Duration(300)
+    strikes: int = 1
+    strike_half_life: _Duration = Duration(3600)
+    stop_file: Path = Path("/run/gpusteward/stop")

@@ -1,0 +1,127 @@
+"""
+ResourceClaims (DRA) of this node's pods: which devices each was given, and how much of them.
+
+What comes in: a client, what the pods declare, the UUIDs that ResourceSlices tell. What goes out: claims as the
+resolver takes them.
+
+The law: a claim is read by its name, because a pod here names it; nothing is listed or watched. An allocation does not
+change while it is there, so it is read seldom; who shares the claim does, so it is read anew when its pods change.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from random import Random
+
+import msgspec
+
+from exporter.clock import Clock
+from exporter.kube.allocations import ClaimedUuids
+from exporter.kube.client import Client, segment
+from exporter.kube.errors import UNREACHABLE, KubeError
+from exporter.kube.kept import FRESH, LOOK, Kept
+from exporter.limits.manifest import claim_of, with_uuids
+from exporter.model import Claim, DeclaredPod, Fault
+
+VERSIONS = ("v1", "v1beta2", "v1beta1")
+"""Of resource.k8s.io: 1.34, 1.33, 1.32."""
+SELDOM = 600.0
+"""Seconds until an allocated claim is read again."""
+
+ClaimName = tuple[str, str]
+"""Namespace and name."""
+
+
+class Claims:
+    """
+    Reads and remembers; `pods` tells what the pods here declare, `learn_devices` reads the ResourceSlices.
+
+    A claim that nobody can read is missing, as is one that no pod names any more.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        pods: Callable[[], Iterable[DeclaredPod]],
+        learn_devices: Callable[[], Awaitable[None]],
+        *,
+        clock: Clock,
+        random: Random,
+    ) -> None:
+        self._client = client
+        self._learn_devices = learn_devices
+        self._clock = clock
+        self._version: str | None = None
+        self._kept: Kept[ClaimName, Claim] = Kept(
+            "resourceclaims", lambda: named(pods()), self._ask, clock=clock, random=random, pause=_pause
+        )
+
+    def found(self, uuids: ClaimedUuids) -> tuple[Claim, ...]:
+        """Return what is known of the claims; their devices have the UUIDs of their slices."""
+        return tuple(with_uuids(claim, uuids) for _, claim in sorted(self._kept.values.items()))
+
+    def asked(self, pod: DeclaredPod) -> bool:
+        """Say whether all claims of a pod were asked for: before that, what it declares may mean something else."""
+        return all(self._kept.asked(name) for name in named((pod,)))
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """Say that we may not read them."""
+        if (error := self._kept.refused) is None:
+            return ()
+        message = (
+            f"{error}; a right is missing: get resourceclaims.resource.k8s.io (ClusterRole); limits of claims are "
+            "not known"
+        )
+        return (Fault("api", "claims_forbidden", message, incomplete=False),)
+
+    async def run(self, uuids: Callable[[], ClaimedUuids]) -> None:
+        """Ask until cancelled; `uuids` tells those that are known."""
+        while True:
+            await self.look(uuids)
+            await self._clock.sleep(LOOK)
+
+    async def look(self, uuids: Callable[[], ClaimedUuids]) -> None:
+        """Ask for what is due, and for the slices when a claim has come whose device is not known."""
+        if not await self._kept.look():
+            return
+        known = uuids()
+        devices = (device for claim in self._kept.values.values() for device in claim.devices)
+        if any((device.driver, device.pool, device.device) not in known for device in devices):
+            with suppress(KubeError):  # the own node's look once a minute asks again, and tells
+                await self._learn_devices()
+
+    async def _ask(self, name: ClaimName) -> Claim:
+        versions = VERSIONS if self._version is None else (self._version, *VERSIONS)
+        missing: KubeError | None = None
+        for version in dict.fromkeys(versions):
+            path = f"/apis/resource.k8s.io/{version}/namespaces/{segment(name[0])}/resourceclaims/{segment(name[1])}"
+            try:
+                claim = _decoded(await self._client.get(path))
+            except KubeError as error:
+                if error.status != 404:  # noqa: PLR2004
+                    raise
+                missing = error  # the claim, or this version of the API
+                continue
+            self._version = version
+            return claim
+        raise missing or KubeError(404, "NotFound", "no version of resource.k8s.io")
+
+
+def named(pods: Iterable[DeclaredPod]) -> Mapping[ClaimName, frozenset[str]]:
+    """List the claims that pods name, with the UIDs of those pods."""
+    users: dict[ClaimName, set[str]] = {}
+    for pod in pods:
+        for claim in pod.claims.values():
+            users.setdefault((pod.namespace, claim), set()).add(pod.uid)
+    return {name: frozenset(uids) for name, uids in users.items()}
+
+
+def _decoded(body: bytes) -> Claim:
+    try:
+        return claim_of(msgspec.json.decode(body))
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        raise KubeError(UNREACHABLE, "Invalid", f"an answer that cannot be read: {error}") from error
+
+
+def _pause(claim: Claim) -> float:
+    return SELDOM if claim.devices else FRESH

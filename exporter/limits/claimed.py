@@ -1,0 +1,73 @@
+"""
+What the containers that share a claim hold together of each of its devices.
+
+What comes in: what the pods here declare, their claims, usages, leaf devices. What goes out: one `ClaimUsage` for each
+claim and leaf device.
+
+The law: whose bytes they are is never guessed. A container that holds two claims of one device tells nobody by which of
+them it holds its memory, so that the use of both is unknown.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from exporter.limits.decoders.claims import where_of
+from exporter.limits.decoding import DeclarationError, locate
+from exporter.limits.facts import Claim, ClaimedDevice, DeclaredPod, LeafDevice
+from exporter.limits.reading import used, using
+from exporter.model import ClaimUsage, DeviceKey, PodUid, Usage
+
+Holder = tuple[PodUid, str]
+"""A pod and the name of one of its containers."""
+
+
+def claim_usages(
+    declared: Mapping[PodUid, DeclaredPod],
+    claims: Iterable[Claim],
+    usages: Iterable[Usage],
+    devices: Iterable[LeafDevice],
+) -> tuple[ClaimUsage, ...]:
+    """Sum up what the containers of each claim hold on its devices; each container counts once in a claim."""
+    claims, devices = tuple(claims), tuple(devices)
+    if not claims:
+        return ()
+    holders: dict[tuple[str, str, DeviceKey], set[Holder]] = {}
+    held: dict[tuple[Holder, DeviceKey], set[tuple[str, str]]] = defaultdict(set)
+    for uid, pod in declared.items():
+        for claim in used(pod, claims):
+            for claimed in claim.devices:
+                if (device := _leaf(claimed, devices)) is None:
+                    continue
+                mine = {(uid, container.name) for container in using(pod, claim, (claimed,))}
+                holders.setdefault((claim.namespace, claim.name, device), set()).update(mine)
+                for holder in mine:
+                    held[holder, device].add((claim.namespace, claim.name))
+    by_holder: dict[tuple[Holder, DeviceKey], list[Usage]] = defaultdict(list)
+    for usage in usages:
+        by_holder[(usage.subject.pod_uid, usage.subject.container), usage.device].append(usage)
+    found = []
+    for (namespace, name, device), containers in sorted(holders.items(), key=str):
+        # A sandboxed pod's processes are the pod's: its containers cannot be told apart from outside.
+        pods = {(uid, "") for uid, _ in containers}
+        counted = [usage for holder in sorted(containers | pods) for usage in by_holder.get((holder, device), ())]
+        clear = all(len(held[holder, device]) == 1 for holder in containers)
+        amount = _sum(counted) if clear else None
+        found.append(ClaimUsage(namespace, name, device, amount, frozenset(usage.subject for usage in counted)))
+    return tuple(found)
+
+
+def _leaf(claimed: ClaimedDevice, devices: tuple[LeafDevice, ...]) -> DeviceKey | None:
+    try:
+        return locate(where_of(claimed), devices).key
+    except DeclarationError:
+        return None
+
+
+def _sum(usages: list[Usage]) -> int | None:
+    """Add up; one unknown part makes the sum unknown, and so does it when nobody was seen or handed the device."""
+    total = 0
+    for usage in usages:
+        if usage.memory_used is None:
+            return None
+        total += usage.memory_used
+    return total if usages else None

@@ -1,0 +1,44 @@
+"""One round's answers, frozen."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from exporter.model import Fault, GpuSample, GpuUuid, HostSample, Inventory
+
+
+@dataclass(frozen=True, slots=True)
+class HostRead:
+    """One question to the kernel, and its answer. `asked`: raw pids; `want_living`: the owners of all who live, too."""
+
+    asked: frozenset[int]
+    sample: HostSample
+    want_living: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRound:
+    """
+    What the sources said in one round.
+
+    Attributes:
+        number: the round's, counted from the start of the recording; a round that failed has left none.
+        taken_at: Unix time at its beginning; `monotonic` is the same moment on the clock that nobody sets.
+        duration: seconds that it took.
+        only: the GPUs that were asked; None for all of them.
+        present: every GPU that the driver counted, also those which did not answer (uuid to index).
+        samples: the GPUs that answered, in their order.
+        faults: of the driver as a whole, or of GPUs that did not answer.
+        hosts: what the kernel was asked, in order.
+
+    """
+
+    number: int
+    taken_at: float
+    monotonic: float
+    duration: float
+    only: frozenset[GpuUuid] | None = None
+    present: Mapping[GpuUuid, int] = field(default_factory=dict)
+    samples: tuple[GpuSample, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    hosts: tuple[HostRead, ...] = ()
+    inventory: Inventory = field(default_factory=Inventory)

@@ -1,0 +1,165 @@
+"""
+Write a recording.
+
+What comes in: a header, then round after round. What goes out: a file, compressed when its name ends in `.gz`.
+
+The law: after each round the file can be read, whatever becomes of this process. A round is written whole or not at
+all: where the disk is full, the file ends with the round before.
+"""
+
+import contextlib
+import os
+import zlib
+from collections.abc import Callable, Hashable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from exporter.model import Inventory
+from exporter.recording.answers import HostRead, RecordedRound
+from exporter.recording.lines import (
+    Header,
+    HostPart,
+    InventoryPart,
+    Part,
+    ProcessesPart,
+    RecordingError,
+    RoundGpu,
+    RoundLine,
+    Shelf,
+)
+
+GZIP = 16 + zlib.MAX_WBITS
+"""zlib's word for gzip's frame. Flushed after each round, which costs a few bytes."""
+LEVEL = 6
+
+
+class Writing:
+    """
+    An open recording; a context manager that ends it.
+
+    `inventory` and `host` say what of an answer is kept: they are asked once for each that has changed.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        header: Header,
+        *,
+        inventory: Callable[[Inventory], Inventory] = lambda whole: whole,
+        host: Callable[[HostRead], HostRead] = lambda whole: whole,
+    ) -> None:
+        """Create the file, readable by its owner alone. Raises RecordingError; a file that is there is left alone."""
+        self._path = path
+        self._inventory = inventory
+        self._host = host
+        self._shelf = Shelf()
+        self._newest: dict[Hashable, int] = {}
+        self._numbers = 0
+        self._encode = msgspec.json.Encoder().encode
+        self._gzip = zlib.compressobj(LEVEL, wbits=GZIP) if path.suffix == ".gz" else None
+        self.rounds = 0
+        self.size = 0
+        """Bytes on disk."""
+        try:
+            # A device or a pipe (/dev/stdout) may be written to; a file that is there may be somebody's evidence.
+            special = path.exists() and not path.is_file()
+            flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if special else os.O_CREAT | os.O_EXCL)
+            self._file = os.open(path, flags, 0o600)
+            os.set_blocking(self._file, True)  # only the opening must not wait: for somebody who reads a pipe
+        except FileExistsError:
+            raise RecordingError(f"{path}: is there already, and is not written over") from None
+        except (OSError, ValueError) as error:
+            raise self._refused(error) from error
+        try:
+            self._write([header])
+        except RecordingError:
+            os.close(self._file)
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def add(self, recorded: RecordedRound) -> None:
+        """Write one round. Raises RecordingError; the file then ends with the round before."""
+        parts: list[Part] = []
+
+        def named(key: Hashable, value: Any, part: Callable[[int, Any], Part]) -> int:
+            number = self._newest.get(key)
+            if number is None or not (self._shelf[number] is value or self._shelf[number] == value):
+                self._numbers += 1
+                number = self._newest[key] = self._numbers
+                self._shelf.put(number, value)
+                parts.append(part(number, value))
+            return number
+
+        line = RoundLine(
+            recorded.number,
+            recorded.taken_at,
+            recorded.monotonic,
+            recorded.duration,
+            named("inventory", recorded.inventory, lambda number, one: InventoryPart.of(number, self._inventory(one))),
+            [
+                named((one.asked, one.want_living), one, lambda number, one: HostPart(number, self._host(one)))
+                for one in recorded.hosts
+            ],
+            None if recorded.only is None else sorted(recorded.only),
+            dict(recorded.present),
+            [
+                RoundGpu(
+                    one.gpu,
+                    one.sampled_at,
+                    None if one.processes is None else named(one.gpu.uuid, one.processes, ProcessesPart),
+                    one.utilization,
+                    one.dropped_utilization,
+                    one.faults,
+                )
+                for one in recorded.samples
+            ],
+            recorded.faults,
+        )
+        self._shelf.after(line)
+        self._newest = {key: number for key, number in self._newest.items() if number in self._shelf}
+        self._write([*parts, line])
+        self.rounds += 1
+
+    def close(self) -> None:
+        """End the file. Raises RecordingError when its end cannot be written."""
+        if self._file < 0:
+            return
+        try:
+            if self._gzip is not None:
+                self._append(self._gzip.flush(zlib.Z_FINISH))
+        finally:
+            os.close(self._file)
+            self._file = -1
+
+    def _write(self, lines: list[Any]) -> None:
+        try:
+            text = b"".join(self._encode(line) + b"\n" for line in lines)
+        except (UnicodeEncodeError, TypeError, ValueError, RecursionError) as error:
+            raise RecordingError(f"{self._path}: a round cannot be written as JSON: {error}") from error
+        if self._gzip is not None:
+            text = self._gzip.compress(text) + self._gzip.flush(zlib.Z_SYNC_FLUSH)
+        self._append(text)
+
+    def _append(self, text: bytes) -> None:
+        try:
+            rest = memoryview(text)
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+        except OSError as error:
+            with contextlib.suppress(OSError):  # a pipe; the reader drops a torn end as well
+                os.ftruncate(self._file, self.size)
+            self._gzip = None  # its end would fit to nothing any more
+            raise self._refused(error) from error
+        self.size += len(text)
+
+    def _refused(self, error: OSError | ValueError) -> RecordingError:
+        why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
+        return RecordingError(f"{self._path}: cannot be written: {why}")

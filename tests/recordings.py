@@ -1,0 +1,102 @@
+"""
+Recordings for tests: a sampler that keeps its rounds, and what comes back of them.
+
+What comes in: sources, a clock. What goes out: a file, and the snapshots of then to compare with.
+"""
+
+import asyncio
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from enforcer.replaying import snapshots
+from exporter.clock import Clock
+from exporter.config import Arguments, load
+from exporter.devices.simulated import SimulatedNode
+from exporter.latest import Latest
+from exporter.limiting import Limiting
+from exporter.limits.loading import builtin
+from exporter.model import Inventory, Snapshot
+from exporter.recording import FORMAT, Header, HostRead, Reading, Writing
+from exporter.recording.anonymizing import Pseudonyms
+from exporter.recording.keeping import Keeping
+from exporter.sampling import Beat, Sampler
+from exporter.taping import Tape
+
+BEGINNING = 1_760_000_000.0
+
+
+class SteppedClock:
+    """Time that passes only in `sleep`; whoever sleeps past `end` is cancelled."""
+
+    def __init__(self, end: float) -> None:
+        self.now, self.end = 0.0, end
+
+    def time(self) -> float:
+        return BEGINNING + self.now
+
+    def monotonic(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        if self.now > self.end:
+            raise asyncio.CancelledError
+        await asyncio.sleep(0)
+
+
+def header(interval: float = 5.0) -> Header:
+    return Header(gpusteward_recording=FORMAT, program="1", node="n", started_at=BEGINNING, interval=interval)
+
+
+def sampler(tape: Tape, clock: Clock, file: Writing, live: list[Snapshot]) -> Sampler:
+    """Make a sampler that keeps its rounds."""
+
+    def keep(snapshot: Snapshot) -> None:
+        live.append(snapshot)
+        file.add(tape.round(snapshot))
+
+    return Sampler(
+        node="n",
+        devices=tape.devices,
+        host=tape.host,
+        inventory=tape.inventory,
+        beat=Beat(5.0, 0.5),
+        clock=clock,
+        limiting=Limiting(builtin()),
+        keep=keep,
+    )
+
+
+async def record(
+    path: Path, node: SimulatedNode, clock: SteppedClock, names: Pseudonyms | None = None
+) -> list[Snapshot]:
+    """Run a sampler on `node` until the clock ends; the file has its rounds, the answer its snapshots."""
+    keeping = Keeping.of(builtin())
+    live: list[Snapshot] = []
+    tape = Tape(node.devices, node.host, node.inventory)
+
+    def inventory(whole: Inventory) -> Inventory:
+        kept = keeping.inventory(whole)
+        return names.inventory(kept) if names else kept
+
+    def host(whole: HostRead) -> HostRead:
+        return names.host(whole) if names else whole
+
+    with Writing(path, header(), inventory=inventory, host=host) as file, pytest.raises(asyncio.CancelledError):
+        await sampler(tape, clock, file, live).run(Latest())
+    return live
+
+
+async def replayed(path: Path) -> list[Snapshot]:
+    with Reading(path) as reading:
+        return [snapshot async for snapshot in snapshots(reading, load(Arguments()))]
+
+
+def assert_same(found: list[Snapshot], live: list[Snapshot]) -> None:
+    """Compare field by field, so that a failure says which."""
+    assert len(found) == len(live) > 0
+    for one, other in zip(found, live, strict=True):
+        for field in fields(Snapshot):
+            assert getattr(one, field.name) == getattr(other, field.name), (one.round, field.name)
