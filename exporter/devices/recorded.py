@@ -54,7 +54,9 @@ class Stage:
             kept = {uuid: one for uuid, one in self._samples.items() if uuid not in only or uuid in new}
             self._samples = {**kept, **new}
             self._faults = (*(one for one in self._faults if one.subject not in only), *recorded.faults)
-            self._hosts = [*recorded.hosts, *self._hosts][:MOST]
+            asked = {(one.asked, one.want_living) for one in recorded.hosts}
+            older = (one for one in self._hosts if (one.asked, one.want_living) not in asked)
+            self._hosts = [*recorded.hosts, *older][:MOST]
         self._recorded = recorded
 
     async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:

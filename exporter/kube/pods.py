@@ -6,6 +6,8 @@ What comes in: answers of the API server and the time. What goes out: the next s
 The law: the UID decides, names only display. A pod that was deleted is remembered for a while, because its processes
 may outlive it (a forced deletion waits for nobody), and their cgroups still carry its UID. A pod that cannot be decoded
 costs itself, never the others.
+
+Above 300 lines, because the states, the events between them and what a pod's object says are read together.
 """
 
 import re

@@ -6,7 +6,7 @@ each device.
 
 The law: anybody who may patch nodes wrote it, so what cannot be read is nothing, never an error.
 
-Source: Project-HAMi/HAMi pkg/util/util.go (JSON since 2.5, before that `uuid,split,MiB,cores,type,numa,health:`).
+Source: Project-HAMi/HAMi pkg/device/devices.go (JSON since 2.5, before that `uuid,split,MiB,cores,type,numa,health:`).
 """
 
 import json

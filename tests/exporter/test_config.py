@@ -326,7 +326,7 @@ def test_the_default_of_the_fast_interval_follows_a_short_interval() -> None:
 
 
 def test_a_recording_is_a_source_of_devices() -> None:
-    """Its path starts at the file's folder, or at the working directory where a flag says it; another word is refused."""
+    """Its path starts at the file's folder, or where the daemon started if a flag says it; others are refused."""
     written = Arguments(Path("/etc/gpusteward/config.yaml"))
     assert combine(written, b"devices: recorded:r.gz", "h").devices.recording == Path("/etc/gpusteward/r.gz")
     assert combine(written, b"devices: recorded:/tmp/r.gz", "h").devices.recording == Path("/tmp/r.gz")

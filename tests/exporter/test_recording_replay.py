@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -216,6 +217,17 @@ def test_a_later_version_may_ask_differently(tmp_path: Path) -> None:
     assert host.sample((), want_living=True) == reads[2].sample
     assert host.sample({4, 3, 2, 8}) == HostSample({4: process(4)}, frozenset({2}), None, True, (fault,))
     assert host.sample({4}, want_living=True).living == frozenset({Owner()})
+
+
+def test_an_early_round_replaces_what_was_asked_before() -> None:
+    """However often the same is asked, the kernel's answer is the newest one; of others the older ones stay."""
+    stage = Stage()
+    before, other = HostRead(frozenset({1}), HostSample({1: process(1)})), HostRead(frozenset({2}), HostSample())
+    after = replace(before, sample=HostSample({1: process(1, 9)}))
+    stage.set(RecordedRound(1, 0, 0, 0, hosts=(before, other)))
+    stage.set(RecordedRound(2, 1, 1, 0, only=frozenset({gpu().uuid}), hosts=(after,)))
+    assert [StageHost(stage).sample({1}) for _ in range(3)] == [after.sample] * 3
+    assert StageHost(stage).sample({2}) is other.sample
 
 
 def test_nothing_recorded_is_nothing_known() -> None:

@@ -237,6 +237,8 @@ class Play:
         self.monotonic = BEGIN
         self.asleep = 0.0
         """Seconds that the machine slept, in all."""
+        self.stall = 0.0
+        """Seconds that the next snapshot waits until somebody looks at it."""
         self.round = 0
         self.verdicts: list[Verdict] = []
 
@@ -250,6 +252,7 @@ class Play:
         self.monotonic += self.rules.interval if after is None else after
         self.round += 1
         seen = snapshot(actors, self.monotonic, round_=self.round, **world)  # type: ignore[arg-type]
+        self.monotonic, self.stall = self.monotonic + self.stall, 0.0
         self.history, verdict = decide(seen, self.rules, self.history, self.now)
         self.verdicts.append(verdict)
         return verdict
