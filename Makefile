@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 FAST := not daemon and not containers and not cluster and not prometheus and not browser
 
-.PHONY: help demo check test cluster bench golden docs lock clean
+.PHONY: help demo check test cluster bench golden docs guards lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1\t\2/' | expand -t 12
@@ -36,6 +36,9 @@ bench: $(VENV)/.dev  ## measure rounds and scrapes; the table goes into docs/per
 
 golden: $(VENV)/.dev  ## write the golden metrics page anew
 	PYTHONPATH=tests $(BIN)/python -m golden
+
+guards: $(VENV)/.dev  ## break each guard of the policy, one at a time, and list which test notices (tests/policy/guards.txt)
+	PYTHONPATH=tests $(BIN)/python -m policy.mutation $(ONLY)
 
 lock: $(VENV)/.dev  ## resolve the dependencies anew
 	$(BIN)/pip install -q uv

@@ -19,18 +19,23 @@ from prometheus_client.core import Metric
 
 from enforcer import document, metrics
 from enforcer.events import Notice
-from enforcer.history import History, Moment, Verdict
+from enforcer.history import Action, History, Moment, Result, Verdict
 from enforcer.invalid_limits import Told, invalid_limits
+from enforcer.lastlook import Live, Spared, holds, last_look
+from enforcer.outcomes import conclude
 from enforcer.policy import decide
 from enforcer.preview import preview
 from enforcer.rules import Ceiling, Rules
 from enforcer.tallies import Tally
-from enforcer.telling import lines, notices
+from enforcer.telling import beginning, ending, lines, notices
 from enforcer.terms import Mode, Reason
 from exporter.model import PodUid, Snapshot
 
 log = structlog.get_logger()
 
+NOTHING_KNOWN = History()
+USUAL_GRACE = 30.0
+"""Seconds that Kubernetes grants a pod that says nothing."""
 SHOWN = 10
 """Decisions on the node page; /api/v1/decisions has more."""
 Tell = Callable[[Iterable[Notice]], None]
@@ -56,13 +61,18 @@ class Deciding:
         stop_file: Path,
         *,
         tell: Tell = lambda _: None,
+        begin: Callable[[Action], None] | None = None,
+        history: History = NOTHING_KNOWN,
         moment: Callable[[], Moment] = read_moment,
     ) -> None:
         self.rules = rules
+        self.ceilings: tuple[Ceiling, ...] = ()
+        """What else restricts the mode: that another daemon has the node, that the journal cannot be written."""
+        self._begin = begin
         self._stop_file = stop_file
         self._tell = tell
         self._moment = moment
-        self._history = History()
+        self._history = history
         self._tally = Tally()
         self._told: Told = {}
         self._verdict: Verdict | None = None
@@ -82,6 +92,35 @@ class Deciding:
             self._told, invalid = invalid_limits(snapshot, self._told)
             told += invalid
         self._tell(told)
+        if verdict.action is not None and not verdict.action.dry and self._begin is not None:
+            self._begin(verdict.action)
+
+    def still(self, action: Action, live: Live, snapshot: Snapshot) -> Reason | Spared | None:
+        """Say why an action must not be taken now; `snapshot` was heard."""
+        rules = self._in_force()
+        return last_look(action, live, snapshot, rules=rules, history=self._history, now=self._moment())
+
+    def holds(self, action: Action, snapshot: Snapshot) -> bool | None:
+        """Say whether the victim still holds memory of its device; None when the snapshot does not tell."""
+        return holds(action, snapshot)
+
+    def grace_of(self, action: Action) -> float:
+        """Return the seconds that the victim's pod wants between SIGTERM and SIGKILL."""
+        pod = self._snapshot.pods.get(action.pod_uid) if self._snapshot else None
+        return USUAL_GRACE if pod is None else pod.grace_seconds
+
+    def accepted(self, action: Action) -> None:
+        """Take that an action is under way, and tell its user."""
+        if (notice := beginning(action, self.grace_of(action), self._moment(), time.time())) is not None:
+            self._tell([notice])
+
+    def conclude(self, action: Action, result: Result, detail: str) -> None:
+        """Take the end of an action."""
+        now, at = self._moment(), time.time()
+        self._history = conclude(self._history, result, now, detail=detail)
+        self._tally = self._tally.ended(action, result, at, now.monotonic - action.since)
+        if (notice := ending(action, result, detail, now, at)) is not None:
+            self._tell([notice])
 
     def families(self, snapshot: Snapshot) -> Iterator[Metric]:
         """Yield the policy's metrics."""
@@ -115,10 +154,11 @@ class Deciding:
 
     def _in_force(self) -> Rules:
         """Return the rules, below the stop file's ceiling while there is one, or it cannot be looked for."""
+        rules = replace(self.rules, ceilings=(*self.rules.ceilings, *self.ceilings)) if self.ceilings else self.rules
         try:
             self._stop_file.lstat()
         except FileNotFoundError:
-            return self.rules
+            return rules
         except OSError as error:
             log.warning("enforcer.stop_file", file=str(self._stop_file), reason=str(error))
-        return replace(self.rules, ceilings=(*self.rules.ceilings, Ceiling(Mode.OBSERVE, Reason.STOPPED)))
+        return replace(rules, ceilings=(*rules.ceilings, Ceiling(Mode.OBSERVE, Reason.STOPPED)))

@@ -192,6 +192,7 @@ class History:
 
     Attributes:
         started: of the first snapshot.
+        shown: when the newest snapshot was taken.
         devices: what the node's devices were, to notice that they changed.
         armed: acting was allowed in the snapshot before, so that its start was looked at.
         over_seconds: measured above the limit, by the labels of the metric.
@@ -204,6 +205,7 @@ class History:
 
     at: Moment | None = None
     started: float = 0.0
+    shown: float | None = None
     rules: Rules | None = None
     devices: frozenset[tuple[str, str]] = frozenset()
     armed: bool = False

@@ -9,16 +9,16 @@ and each namespace that has a limit here, so that the first action shows in `inc
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import product
+from itertools import accumulate, product
 
-from prometheus_client.core import Metric
+from prometheus_client.core import HistogramMetricFamily, Metric
 
 from enforcer.history import History, Standing, Verdict
 from enforcer.rules import Rules
-from enforcer.tallies import Tally
+from enforcer.tallies import BUCKETS, KEPT, Tally
 from enforcer.terms import Breaker, Rung, State
 from exporter.metrics.devices import instance_label
-from exporter.metrics.family import CONTAINER, Family, Labels, counter, gauge, labelled
+from exporter.metrics.family import CONTAINER, NAMESPACE, Family, Kind, Labels, counter, gauge, labelled
 from exporter.metrics.gpus import indices
 from exporter.model import DeviceKey, Snapshot
 
@@ -36,6 +36,20 @@ STATE = gauge(
 ACTIONS = counter(
     "actions_total", ("action", "namespace"), "Actions that were begun; notify counts the subjects whose grace began."
 )
+FAILURES = counter(
+    "action_failures_total", ("action", "namespace"), "Actions that did not come about, or had no effect in time."
+)
+LAST = gauge(
+    "last_action_timestamp_seconds",
+    ("namespace", "pod", "container", "action"),
+    "Unix time at which the effect of the last action was seen; told for 15 minutes.",
+)
+DURATION = Family(
+    f"{NAMESPACE}action_duration_seconds",
+    Kind.HISTOGRAM,
+    ("action",),
+    "Time from the first reading over the limit to the effect seen, in seconds.",
+)
 DRY_RUN = counter(
     "dry_run_actions_total", ("action", "namespace"), "Actions that would have been begun, had the mode been enforce."
 )
@@ -51,7 +65,9 @@ BUDGET = gauge(
     "Actions that the budget still allows: of the node, and of its most spent namespace and workload.",
 )
 
-FAMILIES: tuple[Family, ...] = (OVER_SECONDS, STATE, ACTIONS, DRY_RUN, REFUSALS, HELD, MODE, BREAKER, BUDGET)
+FAMILIES: tuple[Family, ...] = (
+    OVER_SECONDS, STATE, ACTIONS, FAILURES, DRY_RUN, LAST, DURATION, REFUSALS, HELD, MODE, BREAKER, BUDGET,
+)  # fmt: skip
 
 
 def collect(snapshot: Snapshot, verdict: Verdict, history: History, tally: Tally, rules: Rules) -> Iterator[Metric]:
@@ -69,8 +85,14 @@ def collect(snapshot: Snapshot, verdict: Verdict, history: History, tally: Tally
     states = {(one.namespace, one.pod, one.container, one.device): one for one in sorted(named, key=_urgency)}
     yield STATE.of((subject(*key, state=one.state), 1) for key, one in states.items())
     namespaces = sorted({one.namespace for one in named})
-    for family, counted in ((ACTIONS, tally.begun), (DRY_RUN, tally.rehearsed)):
+    for family, counted in ((ACTIONS, tally.begun), (FAILURES, tally.failed), (DRY_RUN, tally.rehearsed)):
         yield family.of(_counted(node, counted, rules.ladder, namespaces))
+    yield LAST.of(
+        (labelled(node, namespace=namespace, pod=pod, container=container, action=rung), at)
+        for (namespace, pod, container, rung), at in sorted(tally.last.items())
+        if snapshot.taken_at - at < KEPT
+    )
+    yield _durations(node, tally)
     yield REFUSALS.of(
         (labelled(node, reason=reason, namespace=namespace), count)
         for (reason, namespace), count in sorted(tally.refused.items())
@@ -88,6 +110,19 @@ def collect(snapshot: Snapshot, verdict: Verdict, history: History, tally: Tally
 _ORDER = (
     State.OK, State.UNJUDGED, State.EXEMPT, State.OVER, State.GRACE, State.HELD, State.DUE, State.ACTING,
 )  # fmt: skip
+
+
+def _durations(node: str, tally: Tally) -> Metric:
+    metric = HistogramMetricFamily(DURATION.name, DURATION.help)
+    for rung, counts in sorted(tally.durations.items()):
+        bounds = [*(f"{bound:g}" for bound in BUCKETS), "+Inf"]
+        bounds = [bound if bound == "+Inf" or "." in bound else f"{bound}.0" for bound in bounds]
+        labels = labelled(node, action=rung)
+        for bound, count in zip(bounds, accumulate(counts), strict=True):
+            metric.add_sample(f"{DURATION.name}_bucket", {**labels, "le": bound}, count)
+        metric.add_sample(f"{DURATION.name}_count", labels, sum(counts))
+        metric.add_sample(f"{DURATION.name}_sum", labels, tally.seconds[rung])
+    return metric
 
 
 def _urgency(one: Standing) -> int:

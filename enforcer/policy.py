@@ -58,12 +58,13 @@ def decide(snapshot: Snapshot, rules: Rules, history: History, now: Moment) -> t
 
 
 def _decide(snapshot: Snapshot, rules: Rules, history: History, now: Moment) -> tuple[History, Verdict]:
-    if history.at is not None and now.monotonic <= history.at.monotonic:
+    known = history.shown is not None and snapshot.monotonic <= history.shown  # and may contradict what is newer
+    if known or (history.at is not None and now.monotonic <= history.at.monotonic):
         return history, Verdict(now, rules.ceiling.mode, tuple(history.standings.values()), breakers=history.breakers)
     if any(fault.reason == "config_invalid" for fault in snapshot.faults):
         rules = replace(rules, ceilings=(*rules.ceilings, Ceiling(Mode.OBSERVE, Reason.BREAKER)))
     mode = rules.ceiling.mode
-    history = carried(history, snapshot, rules, now)
+    history = replace(carried(history, snapshot, rules, now), shown=min(snapshot.monotonic, now.monotonic))
     if mode is Mode.OFF:
         history = replace(without_evidence(history), standings={}, armed=False)
         return history, Verdict(now, mode, breakers=history.breakers)

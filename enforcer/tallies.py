@@ -7,16 +7,22 @@ The law: frozen, and pure: each verdict makes a new tally. Nothing in it grows w
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from enforcer.history import Action, Standing, Verdict
+from enforcer.history import Action, Result, Standing, Verdict
 from enforcer.terms import Mode, Reason, Rung, State
 
 MOST_RECENT = 200
 """Decisions that are kept for people."""
 MOST_KEYS = 2000
 """Series of one counter: namespaces times reasons; beyond that, new ones are not counted apart."""
+FAILURES = frozenset({Result.REFUSED, Result.FAILED, Result.STUCK})
+"""Ends that an operator has to look after; a budget's no, and a victim that vanished, are none."""
+BUCKETS = (15.0, 60.0, 120.0, 180.0, 300.0, 600.0, 1200.0, 3600.0)
+"""Upper bounds in seconds: warn_after and grace take 135 s, a pod's own end 30 s more."""
+KEPT = 900.0
+"""Seconds for which the time of the last action is told."""
 ELSEWHERE = ""
 """The namespace under which that happens."""
 
@@ -38,6 +44,10 @@ class Tally:
     Attributes:
         rehearsed: rung and namespace to dry-run actions; `begun` to those that were really begun.
         refused: reason and namespace to changes into that refusal.
+        failed: rung and namespace to actions that did not come about, or had no effect.
+        durations: rung to seconds from the first reading over the limit to the effect seen, one count per bucket of
+            `BUCKETS` and one above, not cumulated; `seconds` their sums.
+        last: namespace, pod, container and rung to the Unix time of the last action that had its effect.
         recent: the last decisions, the newest first.
 
     """
@@ -45,6 +55,10 @@ class Tally:
     begun: Mapping[tuple[Rung, str], int] = field(default_factory=dict)
     rehearsed: Mapping[tuple[Rung, str], int] = field(default_factory=dict)
     refused: Mapping[tuple[Reason, str], int] = field(default_factory=dict)
+    failed: Mapping[tuple[Rung, str], int] = field(default_factory=dict)
+    durations: Mapping[Rung, tuple[int, ...]] = field(default_factory=dict)
+    seconds: Mapping[Rung, float] = field(default_factory=dict)
+    last: Mapping[tuple[str, str, str, Rung], float] = field(default_factory=dict)
     recent: tuple[Decision, ...] = ()
 
     def after(self, verdict: Verdict, at: float) -> "Tally":
@@ -66,7 +80,26 @@ class Tally:
         if (action := verdict.action) is not None:
             recent.append(Decision(at, action, None))
             _count(rehearsed if action.dry else begun, action.rung, action.namespace)
-        return Tally(begun, rehearsed, refused, (*reversed(recent), *self.recent)[:MOST_RECENT])
+        recent = [*reversed(recent), *self.recent]
+        return replace(self, begun=begun, rehearsed=rehearsed, refused=refused, recent=tuple(recent[:MOST_RECENT]))
+
+    def ended(self, action: Action, result: Result, at: float, seconds: float) -> "Tally":
+        """Count the end of an action; `seconds` have passed since the first reading over the limit."""
+        if result in FAILURES:
+            failed = dict(self.failed)
+            _count(failed, action.rung, action.namespace)
+            return replace(self, failed=failed)
+        if result is not Result.VERIFIED:
+            return self
+        counts = list(self.durations.get(action.rung, (0,) * (len(BUCKETS) + 1)))
+        counts[sum(seconds > bound for bound in BUCKETS)] += 1
+        recently = {key: then for key, then in self.last.items() if at - then < KEPT}
+        return replace(
+            self,
+            durations={**self.durations, action.rung: tuple(counts)},
+            seconds={**self.seconds, action.rung: self.seconds.get(action.rung, 0.0) + seconds},
+            last={**recently, (action.namespace, action.pod, action.container, action.rung): at},
+        )
 
 
 Word = TypeVar("Word", Rung, Reason)

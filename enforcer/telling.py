@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from enforcer.events import EventReason, EventType, Notice, Regarding
-from enforcer.history import Action, Standing, Verdict
-from enforcer.sentences import Excess, duration, exceeded, held
+from enforcer.history import Action, Moment, Result, Standing, Verdict
+from enforcer.sentences import Excess, duration, evicted, exceeded, held, killed
 from enforcer.terms import Mode, Reason, Rung, State
 from enforcer.words import WORDS
 from exporter.limits.facts import device_name
@@ -51,6 +51,31 @@ def notices(verdict: Verdict, snapshot: Snapshot) -> Iterator[Notice]:
             text = held(excess, now.rung or Rung.NOTIFY, why)
             topic = f"{device} {now.reason}"
             yield Notice(regarding, EventReason.HELD, text, snapshot.taken_at, topic, EventType.NORMAL)
+
+
+def ending(action: Action, result: Result, detail: str, now: Moment, at: float) -> Notice | None:
+    """Tell a user how an action on its pod ended, where there is something to tell."""
+    device = device_name(action.device)
+    excess = Excess(action.container, device, action.used, action.limit, action.declared)
+    regarding = Regarding(action.namespace, action.pod, action.pod_uid, action.container)
+    over = now.monotonic - action.since
+    if result is Result.VERIFIED and action.rung is Rung.KILL:
+        return Notice(regarding, EventReason.KILLED, killed(excess, over), at, topic=device)
+    if result is Result.BLOCKED:
+        why = f"{WORDS[Reason.BLOCKED]}{f' ({detail})' if detail else ''}"
+        return Notice(regarding, EventReason.HELD, held(excess, action.rung, why), at, f"{device} blocked")
+    return None
+
+
+def beginning(action: Action, grace: float, now: Moment, at: float) -> Notice | None:
+    """Tell a user that his pod is evicted, while there still is a pod to tell it on."""
+    if action.rung is not Rung.EVICT:
+        return None
+    device = device_name(action.device)
+    excess = Excess(action.container, device, action.used, action.limit, action.declared)
+    regarding = Regarding(action.namespace, action.pod, action.pod_uid, action.container)
+    text = evicted(excess, now.monotonic - action.since, grace)
+    return Notice(regarding, EventReason.EVICTED, text, at, topic=device)
 
 
 def lines(verdict: Verdict, before: Verdict | None) -> Iterator[Line]:

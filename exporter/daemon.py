@@ -11,7 +11,7 @@ starts the daemon anew: a dead sampler must not look alive. The driver is let go
 import asyncio
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -33,7 +33,7 @@ from exporter.kube.file import FileInventory
 from exporter.latest import Latest
 from exporter.limiting import Limiting
 from exporter.metrics.exposition import Exposition
-from exporter.model import Fault
+from exporter.model import Fault, GpuUuid, Snapshot
 from exporter.sampling import Beat, Sampler
 from exporter.web import Answers
 from exporter.web_server import Server
@@ -53,6 +53,9 @@ class Sources:
     node: str
 
 
+Fresh = Callable[[Collection[GpuUuid]], Awaitable[Snapshot | None]]
+
+
 @dataclass(frozen=True, slots=True)
 class Enforcement:
     """
@@ -62,12 +65,14 @@ class Enforcement:
         judge: hears every snapshot.
         check: finds what is impossible in a config that is well written.
         apply: takes a reloaded config.
+        attach: gets the way to ask for a fresh round of some GPUs; its snapshot is None when that failed.
 
     """
 
     judge: Judge
     check: Check
     apply: Callable[[Config], None]
+    attach: Callable[[Fresh], None] = lambda _: None
 
 
 async def observe(
@@ -80,6 +85,7 @@ async def observe(
     sources = await open_sources(config, clock)
     try:
         limiting = _limiting(config)
+        judge = enforcement.judge if enforcement else None
         sampler = Sampler(
             node=sources.node,
             devices=sources.devices,
@@ -88,10 +94,10 @@ async def observe(
             beat=_beat(config),
             clock=clock,
             limiting=limiting,
+            keep=judge.hear if judge else None,
         )
-        judge = enforcement.judge if enforcement else None
-        if judge is not None:
-            latest.hear = judge.hear
+        if enforcement is not None:
+            enforcement.attach(lambda only: sampler.fresh(only, latest))
         exposition = Exposition(
             latest, node=sources.node, version=VERSION, more=judge.families if judge else lambda _: iter(())
         )

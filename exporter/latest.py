@@ -6,7 +6,7 @@ snapshot stands the tally: what the rounds themselves did, which is never withdr
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from exporter.model import Snapshot
@@ -73,13 +73,10 @@ class Latest:
         """`time.monotonic()` at which the scheduler last moved, whether or not the round brought anything."""
         self.ready = False
         """A first complete round was published; stays True."""
-        self.hear: Callable[[Snapshot], None] = lambda _: None
-        """Called with each snapshot before anybody else sees it: who decides may skip no round."""
         self._changed = asyncio.Condition()
 
     async def publish(self, snapshot: Snapshot, tally: Tally) -> None:
         """Make `snapshot` the latest and wake who waits for it."""
-        self.hear(snapshot)
         self.snapshot, self.tally = snapshot, tally
         self.ready = self.ready or snapshot.complete
         async with self._changed:

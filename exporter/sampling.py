@@ -77,7 +77,7 @@ class _Remembered:
 
 
 class Sampler:
-    """Drives the sources. One task calls `run`; nobody else touches them."""
+    """Drives the sources. One task calls `run`, others may ask for a `fresh` round; nobody else touches them."""
 
     def __init__(
         self,
@@ -108,6 +108,7 @@ class Sampler:
         self._device_faults: tuple[Fault, ...] = ()
         self._depth: int | None = None
         self._rounds = 0
+        self._turn = asyncio.Lock()
 
     async def run(self, latest: Latest) -> None:
         """Make rounds until cancelled. A failed round is counted and told; a driver that is lost for good raises."""
@@ -123,6 +124,14 @@ class Sampler:
                 await self._clock.sleep(min(rest, self.beat.fast_interval))
                 if moved := await self._moved(watched):
                     await self._publish(latest, moved)
+
+    async def fresh(self, only: Collection[GpuUuid], latest: Latest) -> Snapshot | None:
+        """
+        Make a round of some GPUs as soon as the present one has ended; for who must know before the next one is due.
+
+        None when the round failed. Raises DeviceError.
+        """
+        return await self._publish(latest, only)
 
     async def round(self, only: Collection[GpuUuid] | None = None, latest: Latest | None = None) -> Snapshot:
         """
@@ -216,21 +225,23 @@ class Sampler:
         self._depth = names.depth
         return found
 
-    async def _publish(self, latest: Latest, only: Collection[GpuUuid] | None) -> None:
-        latest.beat = self._clock.monotonic()
-        try:
-            snapshot = await self.round(only, latest)
-        except DeviceError:
-            raise
-        except Exception:
-            # A bug of ours must not end the daemon that keeps neighbours alive: this round is lost, and counted.
-            log.exception("sampling.round_failed", round=self._rounds)
-            latest.tally = latest.tally.after_failure()
-            return
-        if self._keep is not None:
-            self._keep(snapshot)
-        latest.beat = self._clock.monotonic()
-        await latest.publish(snapshot, latest.tally.after(snapshot))
+    async def _publish(self, latest: Latest, only: Collection[GpuUuid] | None) -> Snapshot | None:
+        async with self._turn:  # rounds follow one another, whoever asks for them
+            latest.beat = self._clock.monotonic()
+            try:
+                snapshot = await self.round(only, latest)
+            except DeviceError:
+                raise
+            except Exception:
+                # A bug of ours must not end the daemon that keeps neighbours alive: this round is lost, and counted.
+                log.exception("sampling.round_failed", round=self._rounds)
+                latest.tally = latest.tally.after_failure()
+                return None
+            if self._keep is not None:
+                self._keep(snapshot)
+            latest.beat = self._clock.monotonic()
+            await latest.publish(snapshot, latest.tally.after(snapshot))
+            return snapshot
 
     async def _moved(self, watched: Collection[DeviceKey]) -> Collection[GpuUuid]:
         """Look at the memory of `watched` devices; name the GPUs that are due for a reading of their lists."""

@@ -144,6 +144,11 @@ def parse_list(body: bytes) -> Listed:
     return Listed(answer.metadata.resource_version, tuple(pods), broken)
 
 
+def parse_pod(body: bytes) -> KnownPod:
+    """Decode a single pod. Raises KubeError."""
+    return know(decoded(_POD, body))
+
+
 def parse_event(line: bytes) -> Event:
     """Decode a line of a watch. Raises KubeError when the line is one (410: what follows was forgotten)."""
     event: WatchEvent = decoded(_EVENT, line)
@@ -177,7 +182,7 @@ def apply(event: Event, pods: Pods, *, node: str, now: float) -> Pods:
             known = {}
             for found in event.pods:
                 if (uid := PodUid(found.metadata.uid)) and found.spec.node_name == node:
-                    known[uid] = _know(found, pods.known.get(uid) or _returned(departed, uid))
+                    known[uid] = know(found, pods.known.get(uid) or _returned(departed, uid))
             missing = (uid for uid in pods.known if uid not in known)
             departed |= {uid: _depart(pods.known[uid], now) for uid in missing}
             departed = {uid: gone for uid, gone in departed.items() if uid not in known}
@@ -192,9 +197,9 @@ def apply(event: Event, pods: Pods, *, node: str, now: float) -> Pods:
             before = known.pop(uid, None) or _returned(departed, uid)
             departed.pop(uid, None)
             if deleted:
-                departed[uid] = _depart(_know(found, before), now)
+                departed[uid] = _depart(know(found, before), now)
             else:
-                known[uid] = _know(found, before)
+                known[uid] = know(found, before)
             return Pods(version, known, departed, broken)
         case Passed():
             return replace(
@@ -211,7 +216,8 @@ def container_id(written: str) -> ContainerId | None:
     return ContainerId(bare) if _ID.fullmatch(bare) else None
 
 
-def _know(found: PodObject, before: KnownPod | None) -> KnownPod:
+def know(found: PodObject, before: KnownPod | None = None) -> KnownPod:
+    """Take from a pod what is to be known of it; `before` is what was known, earlier generations among it."""
     metadata, status = found.metadata, found.status
     uid = PodUid(metadata.uid)
     annotations = metadata.annotations or {}

@@ -1,7 +1,8 @@
 """
 The reference of all metrics, written from the promises themselves: `make golden`.
 
-What comes in: the catalogue, and the families of whoever decides. What goes out: the text of docs/metrics.md, which a test compares with this.
+What comes in: the catalogue, and the families of whoever decides. What goes out: the text of docs/metrics.md, which a
+test compares with this.
 """
 
 from collections.abc import Mapping

@@ -20,7 +20,7 @@ from enforcer.outcomes import conclude
 from enforcer.policy import decide
 from enforcer.rules import Budget, Budgets, Ceiling, Protect, Rules
 from enforcer.terms import Breaker, Mode, Reason, Rung, Trigger
-from exporter.model import ContainerKind, Device, DeviceKey, Fault, Sharing, Snapshot
+from exporter.model import Container, ContainerKind, Device, DeviceKey, Fault, Sharing, Snapshot
 from policy.invariants import Step, violations
 from policy.scenes import BEGIN, CARD, GIB, Actor, snapshot
 
@@ -49,6 +49,7 @@ POD: dict[str, dict[str, object]] = {
     "bare": {"controller_kind": ""},
     "keep": {"labels": {"keep": "yes"}},
     "exempt": {"annotations": {"gpusteward.io/exempt": "true"}},
+    "trusting": {"annotations": {"gpusteward.io/exempt": "true"}},
     "patient": {"annotations": {"gpusteward.io/grace-seconds": "900"}},
     "hasty": {"annotations": {"gpusteward.io/grace-seconds": "1"}},
     "nonsense": {"annotations": {"gpusteward.io/grace-seconds": "٣"}},
@@ -64,12 +65,26 @@ NAMESPACE: dict[str, Mapping[str, str] | None] = {
     "namespace typo": {"gpusteward.io/mode": "Enforce"},
     "trusting": {"gpusteward.io/mode": "enforce", "gpusteward.io/allow-pod-exemption": "true"},
 }
-USE = ("within", "between", "unknown", "gone", "sated", "neighbour unknown", "neighbour over")
+NEIGHBOUR: dict[str, dict[str, object]] = {
+    "neighbour leaves": {"terminating": True},
+    "neighbour ended": {"phase": "Succeeded"},
+    "neighbour starts": {"phase": "Pending"},
+}
+USE = ("within", "between", "unknown", "gone", "sated", "neighbour unknown", "neighbour over", "neighbour init")
 DEVICE = ("mps", "mig", "exclusive", "driver", "vendor", "no memory", "half read", "silent", "another gpu")
-DOUBT = ("unproven", "stale names", "allocations", "bad config", "listed too much", "hidden")
+DOUBT = (
+    "nameless",
+    "newer container",
+    "unproven",
+    "stale names",
+    "allocations",
+    "bad config",
+    "listed too much",
+    "hidden",
+)
 LIMIT = ("raised", "lowered", "invalid", "undeclared", "report only", "process", "init", "another container")
-NODE = ("stop", "warn", "rehearse", "off")
-FLAGS = (*POD, *NAMESPACE, *USE, *DEVICE, *DOUBT, *LIMIT, *NODE)
+NODE = ("stop", "warn", "rehearse", "off", "own pod", "own namespace")
+FLAGS = (*POD, *NEIGHBOUR, *NAMESPACE, *USE, *DEVICE, *DOUBT, *LIMIT, *NODE)
 SHOTS = (
     "restart",
     "remake",
@@ -119,6 +134,8 @@ class World:
     random: Random
     rules: Rules
     cast: list[Actor]
+    free: int = GIB
+    """Bytes that are free while nothing else is said; the first neighbour is owed 35 GiB."""
     history: History = field(default_factory=History)
     monotonic: float = BEGIN
     asleep: float = 0.0
@@ -223,6 +240,10 @@ class World:
         rules = self.effective()
         before = self.history
         self.history, verdict = decide(seen, rules, before, now)
+        if before.shown is not None and seen.monotonic <= before.shown:
+            if verdict.action is not None or self.history != before:
+                self.found.append("INV-7 a snapshot that was shown before adds something")
+            return verdict
         self.trace.append(Step(seen, rules, now, verdict, self.history, self.ended, self.reborn, self.closed))
         self.ended, self.reborn, self.closed = None, False, frozenset()
         self.found += violations(self.trace)
@@ -234,7 +255,10 @@ class World:
         """Return the rules, under the ceilings of this moment."""
         modes = {"stop": Mode.OBSERVE, "warn": Mode.WARN, "rehearse": Mode.DRY_RUN, "off": Mode.OFF}
         ceilings = tuple(Ceiling(mode, Reason.STOPPED) for name, mode in modes.items() if name in self.flags)
-        return replace(self.rules, ceilings=ceilings) if ceilings else self.rules
+        rules = replace(self.rules, ceilings=ceilings) if ceilings else self.rules
+        if "own pod" in self.flags:
+            rules = replace(rules, own_pod=self.cast[0].pod_uid)
+        return replace(rules, own_namespace="team") if "own namespace" in self.flags else rules
 
     def actors(self) -> list[Actor]:
         """Say who is there, with all that is other than usual."""
@@ -273,6 +297,12 @@ class World:
                 other = replace(one, used=None)
             if index == 0 and "neighbour over" in flags:
                 other = replace(one, used=(one.limit or 0) + GIB)
+            if index == 0 and "neighbour init" in flags:
+                other = replace(one, kind=ContainerKind.INIT)
+            if index == 0:
+                other = replace(
+                    other, facts={name: what for flag in flags for name, what in NEIGHBOUR.get(flag, {}).items()}
+                )
             found.append(other)
         return found
 
@@ -283,7 +313,7 @@ class World:
         hidden = {}
         for index in range(gpus):
             held = sum(one.used or 0 for one in actors if one.gpu == index)
-            free = 50 * GIB if "sated" in flags else GIB
+            free = 50 * GIB if "sated" in flags else self.free
             hidden[index] = max(0, CARD - free - held) if "hidden" not in flags else 0
         names = {one.namespace for one in actors}
         usual = {name: {"gpusteward.io/mode": "enforce"} for name in names}
@@ -312,6 +342,12 @@ class World:
             driver="610.1" if "driver" in flags else "580.95.05",
             vendor="amd" if "vendor" in flags else "nvidia",
         )
+        if "nameless" in flags:
+            found = replace(found, pods={uid: pod for uid, pod in found.pods.items() if uid != self.cast[0].pod_uid})
+        if "newer container" in flags and actors:
+            newer = replace(actors[0], generation=99)
+            made = Container(newer.pod_uid, newer.container, newer.id, newer.kind)
+            found = replace(found, containers=(*found.containers, made))
         if "silent" in flags:
             found = replace(found, gpus=(), devices=(), gpus_read=frozenset(), usages=())
         if "no memory" in flags:
@@ -355,7 +391,7 @@ def some_world(random: Random) -> World:
         cast.append(Actor("calm-0", 2 * GIB, limit=4 * GIB))
     if scope == "claim" and random.random() < 0.3:
         cast.append(Actor("mate-0", 2 * GIB, scope="claim", claim=claim))
-    return World(random, some_rules(random), cast)
+    return World(random, some_rules(random), cast, free=random.choice((1, 1, 33, 36)) * GIB)
 
 
 def play(seed: int, rounds: int = 24) -> World:

@@ -46,6 +46,10 @@ HISTORY = History(over_seconds={("team-a", "trainer-0", "main", leaf(0)): 195.5}
 TALLY = Tally(
     begun={(Rung.NOTIFY, "team-a"): 3},
     rehearsed={(Rung.EVICT, "team-b"): 1},
+    failed={(Rung.EVICT, "team-a"): 1},
+    durations={Rung.EVICT: (0, 0, 0, 2, 1, 0, 0, 0, 0)},
+    seconds={Rung.EVICT: 512.25},
+    last={("team-b", "notebook-1", "main", Rung.EVICT): 1_699_999_990.0},
     refused={(Reason.NO_CONSENT, "team-a"): 2},
 )
 

@@ -245,7 +245,9 @@ def test_no_deletion_cost_breaks_or_stops_the_choice(text: str) -> None:
     play.until(State.ACTING, second)
 
 
-@pytest.mark.parametrize("limit", [2**63 - 1, 10**400, 1, 0, -1])
+@pytest.mark.parametrize(
+    "limit", [2**63 - 1, 10**400, 1, 0, -1], ids=["largest", "beyond floats", "one", "zero", "negative"]
+)
 def test_no_size_of_a_limit_is_an_error(limit: int) -> None:
     """A limit beyond all floats is a limit like others: nobody is over it, and nothing breaks."""
     play = Play(LIMITED)

@@ -1,0 +1,113 @@
+"""
+The last look before an action.
+
+What comes in: the action, a snapshot taken since it was decided, the API server's word of this moment, rules, history.
+What goes out: why it must not be taken, or nothing.
+
+The law: all that justified the action is asked for again, of what is known now and of nothing that is remembered. Who
+is another by now, or has changed what he declares, is spared.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from enforcer.cases import cases
+from enforcer.choosing import Scene, refusal
+from enforcer.contention import needs
+from enforcer.evidence import Phase
+from enforcer.history import Action, History, Moment
+from enforcer.judging import judge
+from enforcer.rules import Rules
+from enforcer.terms import Reason
+from exporter.model import Container, Pod, Snapshot
+
+FRESH = 1.0
+"""Seconds that the oldest part of a last look may be old when the call is made."""
+
+
+class Spared(StrEnum):
+    """Why an action that was decided is not taken, beyond the reasons for which none is decided."""
+
+    POD_GONE = "pod_gone"
+    OTHER_POD = "other_pod"
+    OTHER_NODE = "other_node"
+    OTHER_CONTAINER = "other_container"
+    DECLARATION_CHANGED = "declaration_changed"
+    SUBJECT_GONE = "subject_gone"
+    NOT_DUE = "not_due"
+    LOOK_FAILED = "look_failed"
+    LOOK_TOO_OLD = "look_too_old"
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """What the API server says: the pod of this name (None: there is none), and the labels of its namespace."""
+
+    pod: Pod | None
+    containers: tuple[Container, ...]
+    node: str
+    labels: Mapping[str, str]
+
+
+def last_look(
+    action: Action, live: Live, snapshot: Snapshot, *, rules: Rules, history: History, now: Moment
+) -> Reason | Spared | None:
+    """Say why `action` must not be taken; None: nothing speaks against it. `history` has it in flight."""
+    pod = live.pod
+    if pod is None:
+        return Spared.POD_GONE
+    if pod.uid != action.pod_uid:
+        return Spared.OTHER_POD
+    if live.node != snapshot.node:
+        return Spared.OTHER_NODE
+    present = {one.name: one.id for one in live.containers}
+    if action.container and present.get(action.container) != action.container_id:
+        return Spared.OTHER_CONTAINER
+    known = snapshot.pods.get(pod.uid)
+    if known is None:
+        return Spared.SUBJECT_GONE
+    if (known.labels, known.annotations) != (pod.labels, pod.annotations):
+        return Spared.DECLARATION_CHANGED  # the limit was read of others
+    if not now.monotonic - FRESH <= snapshot.monotonic <= now.monotonic:
+        return Spared.LOOK_TOO_OLD
+    seen = replace(
+        snapshot,
+        pods={**snapshot.pods, pod.uid: replace(pod, workload_kind=known.workload_kind, workload=known.workload)},
+        containers=(*(one for one in snapshot.containers if one.pod_uid != pod.uid), *live.containers),
+        namespaces={**snapshot.namespaces, action.namespace: live.labels},
+        names_live=True,
+    )
+    everybody = cases(seen)
+    case = next((one for one in everybody if one.key == action.key), None)
+    if case is None:
+        return Spared.SUBJECT_GONE
+    if case.limit.memory != action.limit:
+        return Spared.DECLARATION_CHANGED
+    alone = replace(history, in_flight=None, ended_at=None, spent=())  # its own token is spent, and itself in flight
+    judged = judge(case, seen, rules, alone, now)
+    if judged.shield is not None:
+        return judged.shield
+    if judged.allowed.held is not None:
+        return judged.allowed.held
+    if judged.allowed.rung is not action.rung:
+        return Spared.NOT_DUE
+    if judged.evidence is None or judged.evidence.phase is not Phase.DUE:
+        return case.unknown or Spared.NOT_DUE
+    return refusal(judged, Scene(seen, needs(everybody, seen), rules, alone, now))
+
+
+def holds(action: Action, snapshot: Snapshot) -> bool | None:
+    """Say whether the victim of `action` still holds memory of its device; None when the snapshot does not tell."""
+    if action.device.uuid not in snapshot.gpus_read or not snapshot.pid_domain_proven:
+        return None
+    held = [
+        usage.memory_used
+        for usage in snapshot.usages
+        if usage.device == action.device
+        and usage.subject.pod_uid == action.pod_uid
+        and (not action.container or usage.subject.container_id == action.container_id)
+    ]
+    if any(held):
+        return True
+    return None if None in held else False

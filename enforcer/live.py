@@ -1,0 +1,50 @@
+"""
+The API server's word on one pod, asked for at this moment.
+
+What comes in: an action. What goes out: its pod and the labels of its namespace as they are, or `KubeError`.
+
+The law: a quorum read, never the server's or our own memory of it: neither request has a resourceVersion.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+import msgspec
+
+from enforcer.history import Action
+from enforcer.lastlook import Live
+from exporter.kube.client import METADATA_ONLY, Client, segment
+from exporter.kube.errors import KubeError, decoded
+from exporter.kube.objects import Described
+from exporter.kube.pods import parse_pod
+
+NOT_FOUND = 404
+
+_NAMESPACE = msgspec.json.Decoder(Described)
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Asks one API server."""
+
+    client: Client
+
+    async def __call__(self, action: Action) -> Live:
+        """Read pod and namespace at the same time. Raises KubeError when either cannot be read."""
+        namespace = f"/api/v1/namespaces/{segment(action.namespace)}"
+        pod, labels = await asyncio.gather(
+            self._pod(f"{namespace}/pods/{segment(action.pod)}"), self.client.get(namespace, accept=METADATA_ONLY)
+        )
+        described: Described = decoded(_NAMESPACE, labels)
+        if pod is None:
+            return Live(None, (), "", described.metadata.labels or {})
+        known = parse_pod(pod)
+        return Live(known.pod, known.containers, known.object.spec.node_name, described.metadata.labels or {})
+
+    async def _pod(self, path: str) -> bytes | None:
+        try:
+            return await self.client.get(path)
+        except KubeError as error:
+            if error.status == NOT_FOUND:
+                return None
+            raise

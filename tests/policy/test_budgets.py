@@ -1,0 +1,191 @@
+"""
+Budgets and strikes.
+
+What comes in: over-users of several workloads and namespaces, one after the other. What goes out: who is still acted
+on, and of whom the budget is spent.
+"""
+
+from dataclasses import replace
+
+import pytest
+from policy.scenes import BEGIN, GIB, MEEK, UNHURRIED, Actor, Play
+
+from enforcer.budgets import standing
+from enforcer.history import History, Result, Spent, Strikes, Verdict
+from enforcer.rules import Budget, Budgets, Rules
+from enforcer.terms import Mode, Reason, Scope, State
+
+SHORT = replace(UNHURRIED, grace=30.0, spacing=5.0)
+WIDE = Budget(100, 86400.0)
+
+
+def over(name: str, generation: int = 0, namespace: str = "team", workload: str = "job") -> Actor:
+    """An over-user; another generation is a pod that was made anew, of the same workload."""
+    facts: dict[str, object] = {"workload": workload}
+    return Actor(f"{name}-{generation}", 70 * GIB, namespace=namespace, facts=facts)
+
+
+def acts(play: Play, actor: Actor, most: int = 30) -> Reason | None:
+    """Play until the actor is acted on and gone (None), or held (the reason)."""
+    for _ in range(most):
+        verdict = play.step(actor, MEEK)
+        if verdict.action is not None:
+            play.conclude(Result.VERIFIED)
+            return None
+        if play.standing(actor) is State.HELD and play.reason(actor) != Reason.SPACING:
+            return Reason(play.reason(actor) or "")
+    raise AssertionError(verdict)
+
+
+def left(verdict: Verdict) -> tuple[int, int, int]:
+    return tuple(verdict.remaining[scope] for scope in (Scope.NODE, Scope.NAMESPACE, Scope.WORKLOAD))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("budgets", "victims", "reason"),
+    [
+        (
+            Budgets(Budget(2, 86400.0), WIDE, WIDE),
+            [over("a", namespace="x"), over("b", namespace="y"), over("c", namespace="z")],
+            Reason.BUDGET_NODE,
+        ),
+        (
+            Budgets(WIDE, Budget(2, 86400.0), WIDE),
+            [over("a", workload="a"), over("b", workload="b"), over("c", workload="c")],
+            Reason.BUDGET_NAMESPACE,
+        ),
+        (Budgets(WIDE, WIDE, Budget(2, 86400.0)), [over("a"), over("b"), over("c")], Reason.BUDGET_WORKLOAD),
+    ],
+    ids=["node", "namespace", "workload"],
+)
+def test_the_third_of_two_is_held_and_the_window_frees_it(
+    budgets: Budgets, victims: list[Actor], reason: Reason
+) -> None:
+    """Two actions are allowed in a window: the third victim is held with its reason, and acted on when it has passed."""
+    play = Play(replace(SHORT, budgets=budgets))
+    assert [acts(play, one) for one in victims] == [None, None, reason]
+    play.monotonic += 86400.0
+    assert acts(play, victims[2]) is None
+
+
+@pytest.mark.parametrize(
+    ("budgets", "other"),
+    [
+        (Budgets(WIDE, Budget(1, 600.0), WIDE), over("b", namespace="elsewhere")),
+        (Budgets(WIDE, WIDE, Budget(1, 600.0)), over("b", workload="another")),
+    ],
+    ids=["another namespace", "another workload"],
+)
+def test_a_spent_budget_spares_nobody_else(budgets: Budgets, other: Actor) -> None:
+    """The twin: whoever has another budget is acted on although this one is spent."""
+    play = Play(replace(SHORT, budgets=budgets))
+    assert acts(play, over("a")) is None
+    assert acts(play, other) is None
+
+
+def test_a_job_that_comes_back_for_ever_costs_three_actions_a_day() -> None:
+    """Row 64: the same workload under new names and UIDs: three actions, then held with `budget_workload`."""
+    play = Play(replace(SHORT, budgets=Budgets(WIDE, WIDE, Budget(3, 86400.0))))
+    told = [acts(play, over("job", generation)) for generation in range(5)]
+    assert told == [None, None, None, Reason.BUDGET_WORKLOAD, Reason.BUDGET_WORKLOAD]
+
+
+def test_a_token_is_taken_when_the_action_is_intended() -> None:
+    """In the very round of the action one is gone; it does not come back however the action ends."""
+    for result in Result:
+        play = Play(replace(SHORT, budgets=Budgets(Budget(9, 600.0), Budget(8, 600.0), Budget(7, 600.0))))
+        play.until_action(over("a"), MEEK)
+        assert left(play.verdicts[-1]) == (8, 7, 6)
+        play.conclude(result)
+        assert left(play.step(MEEK)) == (8, 7, 6)
+
+
+def test_what_is_left_is_told_for_the_most_spent() -> None:
+    """Of namespaces and workloads the one with the least left is shown."""
+    play = Play(replace(SHORT, budgets=Budgets(Budget(9, 86400.0), Budget(8, 86400.0), Budget(7, 86400.0))))
+    for one in (over("a", workload="a"), over("b", workload="a"), over("c", workload="c", namespace="other")):
+        assert acts(play, one) is None
+    assert left(play.step(MEEK)) == (6, 6, 5)
+
+
+def test_tokens_outlive_the_daemon() -> None:
+    """INV-8: a history that begins with what was spent holds back what the one before would have."""
+    spent = Spent(BEGIN - 10, ("team", "Deployment", "job"), dry=False)
+    rules = replace(SHORT, budgets=Budgets(WIDE, WIDE, Budget(1, 600.0)))
+    assert acts(Play(rules, History(spent=(spent,))), over("a")) is Reason.BUDGET_WORKLOAD
+    assert acts(Play(rules), over("a")) is None
+
+
+@pytest.mark.parametrize("at", [BEGIN + 1e9, BEGIN + 600.0])
+def test_a_token_from_another_boot_s_future_counts(at: float) -> None:
+    """Boot time began anew: tokens that seem to lie in the future delay, they are not free."""
+    rules = replace(SHORT, budgets=Budgets(WIDE, WIDE, Budget(1, 600.0)))
+    play = Play(rules, History(spent=(Spent(at, ("team", "Deployment", "job"), dry=False),)))
+    assert acts(play, over("a")) is Reason.BUDGET_WORKLOAD
+
+
+def test_sleep_passes_windows_and_the_clock_on_the_wall_does_not() -> None:
+    """Windows are boot time: a machine that slept an hour has its budget back, and nothing else moves it."""
+    rules = replace(SHORT, budgets=Budgets(WIDE, WIDE, Budget(1, 3600.0)))
+    play = Play(rules)
+    assert acts(play, over("a")) is None
+    assert acts(play, over("b")) is Reason.BUDGET_WORKLOAD
+    play.asleep += 3600.0
+    assert acts(play, over("b")) is None
+
+
+def test_a_rehearsal_spends_of_its_own() -> None:
+    """Dry runs take from budgets as large as the real ones, and leave those alone."""
+    rules = replace(SHORT, mode=Mode.DRY_RUN, budgets=Budgets(WIDE, WIDE, Budget(1, 86400.0)))
+    play = Play(rules)
+    play.until_action(over("a"), MEEK)
+    play.until_reason(Reason.BUDGET_WORKLOAD, over("a"), MEEK)
+    assert play.actions == ["evict team/a-0 (dry)"]
+    play.rules = replace(rules, mode=Mode.ENFORCE)
+    assert acts(play, over("a")) is None
+
+
+def test_the_second_episode_is_one_too_many() -> None:
+    """strikes: 2: told and ended once, it is held; over again it is acted on."""
+    play = Play(replace(SHORT, strikes=2))
+    assert acts(play, over("a")) is Reason.STRIKES
+    play.steps(3, replace(over("a"), used=GIB), MEEK)
+    assert acts(play, over("a")) is None
+
+
+def test_a_strike_is_the_workload_s() -> None:
+    """Row 38: a container that restarts, or a pod made anew, keeps its workload's strikes; its grace begins anew."""
+    play = Play(replace(SHORT, strikes=2))
+    assert acts(play, over("a")) is Reason.STRIKES
+    play.step(MEEK)
+    assert acts(play, over("a", generation=1)) is None
+    play = Play(replace(SHORT, strikes=2))
+    assert acts(play, over("a")) is Reason.STRIKES
+    play.step(MEEK)
+    assert acts(play, over("b", workload="another")) is Reason.STRIKES
+
+
+def test_a_strike_is_forgiven_little_by_little() -> None:
+    """After its half-life a strike is gone: the next episode is a first one; a little earlier it is not."""
+    for later, expected in ((3700.0, Reason.STRIKES), (1800.0, None)):
+        play = Play(replace(SHORT, strikes=2))
+        assert acts(play, over("a")) is Reason.STRIKES
+        play.step(MEEK, after=later)
+        assert acts(play, over("a")) is expected
+
+
+def test_who_exceeds_on_two_devices_at_once_did_it_once() -> None:
+    """Two containers of a pod that are told in the same round are one episode of their workload."""
+    both = (over("a"), replace(over("a"), container="second", gpu=1))
+    play = Play(replace(SHORT, strikes=2))
+    play.steps(20, *both, MEEK, replace(MEEK, pod="other-1", gpu=1), gpus=2)
+    assert play.actions == []
+    assert {one.reason for one in play.verdicts[-1].standings if one.pod == "a-0"} == {Reason.STRIKES}
+
+
+def test_strikes_that_lie_in_the_future_are_not_more_than_they_were() -> None:
+    """Another boot's strikes: neither forgiven nor grown."""
+    rules, workload = Rules(), ("team", "Job", "a")
+    assert standing({workload: Strikes(2.0, BEGIN + 1e6)}, workload, rules, BEGIN) == 2.0
+    assert standing({workload: Strikes(2.0, BEGIN)}, workload, rules, BEGIN + 1800) == 1.5
+    assert standing({workload: Strikes(2.0, BEGIN)}, workload, rules, BEGIN + 1e6) == 0.0

@@ -1,0 +1,363 @@
+"""
+Doubt is per subject.
+
+What comes in: GREEDY, far over its limit, MEEK, who is denied its due, and somebody or something doubtful. What goes
+out: doubt about others delays nothing; doubt about GREEDY itself convicts nobody, and is told.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+from policy.scenes import CONSENTING, GIB, GREEDY, MEEK, UNHURRIED, Actor, Play, snapshot
+
+from enforcer.policy import decide
+from enforcer.rules import EXEMPT, GRACE
+from enforcer.terms import Mode, Reason, State, Trigger
+
+UNDISTURBED = 28
+"""The round in which GREEDY is acted on when nobody disturbs."""
+HOUR = 720
+
+
+def first_action(actors: Iterable[tuple[Actor, ...]], **world: object) -> int | None:
+    """Play a line of rounds; in which was the first action, and was it GREEDY's?"""
+    play = Play()
+    for number, present in enumerate(actors, 1):
+        if play.step(*present, **world).action is not None:  # type: ignore[arg-type]
+            assert play.actions == ["evict team/greedy-1"]
+            return number
+    return None
+
+
+# Others
+
+
+def test_a_crash_looping_neighbour_shields_nobody() -> None:
+    """A neighbour with another container id in each round: GREEDY is acted on in the same round as without it."""
+    rounds = ((GREEDY, MEEK, Actor("crash-1", GIB, generation=number)) for number in range(40))
+    assert first_action(rounds) == UNDISTURBED
+
+
+def test_a_neighbour_that_comes_and_goes_shields_nobody() -> None:
+    """A pod that is there in every second round, under a new UID each time."""
+    rounds = (
+        (GREEDY, MEEK, *((Actor("blink-1", GIB, uid=f"uid-{number}"),) if number % 2 else ())) for number in range(40)
+    )
+    assert first_action(rounds) == UNDISTURBED
+
+
+@pytest.mark.parametrize("hidden", [1, 5, 8])
+def test_a_hidden_process_shields_nobody(hidden: int) -> None:
+    """Row 33: memory that nobody explains, next to an over-user, is told elsewhere, and is no veto here."""
+    assert first_action([(GREEDY, MEEK)] * 40, hidden={0: hidden * GIB}) == UNDISTURBED
+
+
+def test_thirty_gib_that_nobody_explains_shield_nobody() -> None:
+    """Row 33, in full: 30 GiB hidden, the over-user has 45, and its neighbour is short of 25."""
+    greedy = replace(GREEDY, used=45 * GIB)
+    assert first_action([(greedy, MEEK)] * 40, hidden={0: 30 * GIB}) == UNDISTURBED
+
+
+def test_a_hidden_process_is_never_the_victim() -> None:
+    """Row 33: 70 GiB that nobody explains; nobody who is known is over: nothing is done, for ever."""
+    play = Play()
+    play.steps(HOUR, replace(GREEDY, used=GIB), MEEK, hidden={0: 70 * GIB})
+    assert (play.actions, play.standing(GREEDY)) == ([], State.OK)
+
+
+def test_a_neighbour_with_unknown_readings_shields_nobody() -> None:
+    """Row 26 of a neighbour: its own N/A makes it unjudged; GREEDY is acted on as if nothing was."""
+    unknown = Actor("na-1", None, limit=20 * GIB)
+    assert first_action([(GREEDY, MEEK, unknown)] * 40) == UNDISTURBED
+
+
+@pytest.mark.parametrize("doubled", [1, 10, 30])
+def test_a_forking_neighbour_shields_nobody_who_is_far_over(doubled: int) -> None:
+    """Rows 31, 43: the lists say more than the device holds: GREEDY is over by more than that, whoever is wrong."""
+    assert first_action([(GREEDY, MEEK)] * 40, listed_too_much=doubled * GIB) == UNDISTURBED
+
+
+def test_doubt_that_could_change_the_excess_holds_back() -> None:
+    """The twin: over by 12 GiB, and 13 GiB of the lists are wrong: it may be GREEDY's figure that is."""
+    small = replace(GREEDY, used=20 * GIB)
+    full = Actor("full-1", 56 * GIB, limit=56 * GIB)
+    assert first_action([(small, MEEK, full)] * 60, listed_too_much=13 * GIB) is None
+    assert first_action([(small, MEEK, full)] * 60, listed_too_much=11 * GIB) == UNDISTURBED
+
+
+def test_an_unknown_neighbour_does_not_hide_that_the_lists_are_wrong() -> None:
+    """A neighbour's N/A does not make figures certain that cannot be: the lists of the known exceed the device's use."""
+    small = replace(GREEDY, used=20 * GIB)
+    others = (Actor("full-1", 58 * GIB, limit=58 * GIB), MEEK, Actor("na-1", None))
+    assert first_action([(small, *others)] * 60, listed_too_much=13 * GIB) is None
+
+
+def test_doubt_that_could_change_the_need_holds_back() -> None:
+    """A neighbour with unknown use, whose need is all that justifies it, may hold what nobody explains."""
+    greedy, unknown = replace(GREEDY, used=40 * GIB), Actor("na-1", None, limit=35 * GIB)
+    assert first_action([(greedy, unknown)] * 60, hidden={0: 35 * GIB}) is None
+    assert first_action([(greedy, unknown)] * 60, hidden={0: 5 * GIB}) is None  # 30 short, 35 free
+    assert first_action([(replace(greedy, used=50 * GIB), unknown)] * 60, hidden={0: 5 * GIB}) == UNDISTURBED
+
+
+def test_another_gpu_that_fails_is_another_gpu() -> None:
+    """Row 28: of two GPUs one is not read for minutes: on the other everything goes on."""
+    elsewhere = Actor("else-1", 70 * GIB, gpu=1)
+    play = Play()
+    for number in range(1, 41):
+        play.step(GREEDY, MEEK, elsewhere, gpus=2, read=(0,))
+        if play.actions:
+            break
+    assert (number, play.actions) == (UNDISTURBED, ["evict team/greedy-1"])
+    assert (play.standing(elsewhere), play.reason(elsewhere)) == (State.UNJUDGED, Reason.READING_UNKNOWN)
+
+
+# Its own
+
+
+def test_unknown_for_ever_is_never_acted_on_and_always_told() -> None:
+    """Row 26: N/A memory for an hour: no action, and in each round `unjudged` with its reason, for an alert to fire."""
+    play = Play()
+    for _ in range(HOUR):
+        play.step(replace(GREEDY, used=None), MEEK)
+        assert (play.standing(GREEDY), play.reason(GREEDY)) == (State.UNJUDGED, Reason.READING_UNKNOWN)
+    assert play.actions == []
+
+
+def test_one_flaky_reading_now_and_then_delays_and_does_not_spare() -> None:
+    """One N/A in five minutes: it is acted on, some rounds later."""
+    flaky = replace(GREEDY, used=None)
+    for bad in range(1, 28):
+        rounds = [(flaky if number % 60 == bad else GREEDY, MEEK) for number in range(1, 80)]
+        acted = first_action(rounds)
+        assert acted is not None
+        assert UNDISTURBED < acted <= UNDISTURBED + bad, bad
+
+
+def test_who_is_unknown_in_each_second_round_is_not_convicted() -> None:
+    """Half of its readings are unknown: nothing vouches for the time between two, so nothing is ever due."""
+    play = Play()
+    for number in range(HOUR):
+        play.step(replace(GREEDY, used=None) if number % 2 else GREEDY, MEEK)
+    assert play.actions == []
+    assert play.standing(GREEDY) is State.OVER
+
+
+def test_no_answer_is_not_an_answer_of_zero() -> None:
+    """INV-9: while GREEDY is unknown its excess has not ended: with the next reading it goes on, and without it is void."""
+    play = Play()
+    play.until(State.GRACE, GREEDY, MEEK)
+    play.step(replace(GREEDY, used=None), MEEK)
+    assert play.standing(GREEDY) is State.GRACE
+    play.step(GREEDY, MEEK)
+    assert play.standing(GREEDY) is State.GRACE
+    play.steps(3, replace(GREEDY, used=None), MEEK)
+    assert (play.standing(GREEDY), play.reason(GREEDY)) == (State.UNJUDGED, Reason.READING_UNKNOWN)
+
+
+# What it declares
+
+
+def limits(*gib: float | None) -> list[tuple[Actor, ...]]:
+    """GREEDY with these limits, one a round, over and over, for an hour."""
+    return [
+        (replace(GREEDY, limit=None if one is None else int(one * GIB)), MEEK) for one in gib * (HOUR // len(gib))
+    ]
+
+
+def test_toggling_between_two_limits_that_it_exceeds_gains_nothing() -> None:
+    """8 GiB and 9 GiB in turn, with 70 held: acted on in the same round as ever."""
+    assert first_action(limits(8, 9)) == UNDISTURBED
+    assert first_action(limits(8, 8, 8, 60)) == UNDISTURBED
+
+
+def test_toggling_the_declaration_off_is_seen_in_what_it_stands_as() -> None:
+    """In each second round nothing is declared: nobody can be convicted of that, and it never stands as `ok`."""
+    play = Play()
+    states = set()
+    for present in limits(8, None):
+        play.step(*present)
+        states.add(play.standing(GREEDY))
+    assert play.actions == []
+    assert states == {State.OVER, None}
+
+
+def test_a_limit_that_turns_invalid_is_told() -> None:
+    """A declaration that nobody can read in each second round: no action, and `limit_invalid` is told each time."""
+    play = Play()
+    for number in range(60):
+        actor = replace(GREEDY, limit=None, problems=("8 what?",)) if number % 2 else GREEDY
+        play.step(actor, MEEK)
+    told = [change.after.reason for verdict in play.verdicts for change in verdict.changes]
+    assert play.actions == []
+    assert told.count(Reason.LIMIT_INVALID) == 30
+
+
+def test_toggling_the_grace_annotation_gains_nothing() -> None:
+    """The grace that it had when it was told counts: what is written meanwhile is for the next time."""
+    asking = replace(GREEDY, facts={"annotations": {GRACE: "30"}})
+    longer = replace(GREEDY, facts={"annotations": {GRACE: "3600"}})
+    assert first_action([(GREEDY, MEEK)] * 4 + [(asking, MEEK), (longer, MEEK)] * 30) == UNDISTURBED
+
+
+def test_toggling_an_exemption_that_nobody_granted_gains_nothing() -> None:
+    """`gpusteward.io/exempt` without the namespace's word is no word, however often it comes and goes."""
+    claiming = replace(GREEDY, facts={"annotations": {EXEMPT: "true"}})
+    assert first_action([(claiming, MEEK), (GREEDY, MEEK)] * 30) == UNDISTURBED
+
+
+def test_toggling_a_granted_exemption_is_the_administrator_s_doing() -> None:
+    """The twin: in a namespace that lets its pods exempt themselves it protects, and is told."""
+    play = Play()
+    labels = {"team": {**CONSENTING, "gpusteward.io/allow-pod-exemption": "true"}}
+    for number in range(120):
+        facts: dict[str, object] = {"annotations": {EXEMPT: "true"}} if number % 20 == 0 else {}
+        play.step(replace(GREEDY, facts=facts), MEEK, namespaces=labels)
+    assert play.actions == []
+    assert Reason.EXEMPT in {one.after.reason for verdict in play.verdicts for one in verdict.changes}
+
+
+@pytest.mark.parametrize(("limit", "acted"), [(9, UNDISTURBED), (4, UNDISTURBED), (60, UNDISTURBED), (70, None)])
+def test_a_limit_that_is_raised_or_lowered_in_the_middle_of_a_grace(limit: int, acted: int | None) -> None:
+    """Row 57: who was above the new limit all the time was told rightly; who is within it is not over."""
+    assert first_action([(GREEDY, MEEK)] * 15 + [(replace(GREEDY, limit=limit * GIB), MEEK)] * 60) == acted
+
+
+def test_a_limit_that_the_excess_seen_so_far_did_not_exceed_voids_it() -> None:
+    """Row 57: 20 GiB when it was told, 70 now, and the limit is raised to 30: from the beginning."""
+    before, after = replace(GREEDY, used=20 * GIB), replace(GREEDY, limit=30 * GIB)
+    full = Actor("full-1", 50 * GIB, limit=60 * GIB)
+    short = Actor("meek-1", 2 * GIB, limit=40 * GIB)
+    assert first_action([(before, full, short)] * 15 + [(after, short)] * 60) == 15 + UNDISTURBED
+
+
+# Who it is
+
+
+def test_a_restart_in_the_middle_of_a_grace_is_another_subject() -> None:
+    """Row 38: the same container in its next generation: from the beginning."""
+    assert first_action([(GREEDY, MEEK)] * 20 + [(replace(GREEDY, generation=1), MEEK)] * 40) == 20 + UNDISTURBED
+
+
+def test_the_same_name_with_another_uid_is_another_subject() -> None:
+    """Row 17: a StatefulSet's pod is made anew in the middle of a grace: from the beginning."""
+    assert first_action([(GREEDY, MEEK)] * 20 + [(replace(GREEDY, uid="uid-new"), MEEK)] * 40) == 20 + UNDISTURBED
+
+
+def test_two_pods_of_one_name_are_two() -> None:
+    """Row 17: the old one terminates, the new one runs, for a while both hold memory: only the living one is acted on."""
+    old = replace(GREEDY, used=40 * GIB, facts={"terminating": True})
+    new = replace(GREEDY, used=30 * GIB, uid="uid-new")
+    play = Play()
+    action = play.until_action(new, old, MEEK)
+    assert action.pod_uid == "uid-new"
+    assert play.standing(old) is State.EXEMPT
+
+
+def test_memory_that_moves_among_its_processes_is_still_its_own() -> None:
+    """Row 43: the subject is the container: whoever forks holds the same sum, under the same evidence."""
+    assert first_action((replace(GREEDY, used=(60 + n % 9) * GIB), MEEK) for n in range(40)) == UNDISTURBED
+
+
+# How it holds it
+
+
+def test_memory_that_is_freed_in_time() -> None:
+    """Row 39: free in the last round of the grace, and from then on: nothing is done, and it stands as ok again."""
+    play = Play()
+    play.steps(27, GREEDY, MEEK)
+    play.steps(40, replace(GREEDY, used=8 * GIB), MEEK)
+    assert (play.actions, play.standing(GREEDY)) == ([], State.OK)
+
+
+def test_memory_that_is_freed_for_one_round_is_not_freed() -> None:
+    """The twin of row 39: freed in the last round of the grace, and taken again: acted on a little later."""
+    low = (replace(GREEDY, used=8 * GIB), MEEK)
+    acted = first_action([(GREEDY, MEEK)] * 27 + [low] + [(GREEDY, MEEK)] * 40)
+    assert acted is not None
+    assert UNDISTURBED < acted <= UNDISTURBED + 4
+
+
+@pytest.mark.parametrize("trigger", Trigger, ids=str)
+@pytest.mark.parametrize("low", [8 * GIB, 8 * GIB + 2**20])
+def test_oscillating_around_the_limit_is_never_due(low: int, trigger: Trigger) -> None:
+    """Row 40: above in each second round: never in three rounds on end, so nobody is told, and nothing is done."""
+    play = Play(replace(UNHURRIED, trigger=trigger))
+    for number in range(HOUR):
+        play.step(replace(GREEDY, used=low if number % 2 else 70 * GIB), MEEK)
+    assert play.actions == []
+    assert State.GRACE not in {one.after.state for verdict in play.verdicts for one in verdict.changes}
+
+
+# Time, and the whole node
+
+
+def test_the_wall_clock_is_nobody_s_evidence() -> None:
+    """Row 22: the clock on the wall is an hour ahead, an hour behind, in turn: the same round."""
+    play = Play()
+    for number in range(1, 41):
+        play.monotonic += 5
+        seen = snapshot([GREEDY, MEEK], play.monotonic, round_=number)
+        seen = replace(seen, taken_at=seen.taken_at + (3600 if number % 2 else -3600))
+        play.history, verdict = decide(seen, play.rules, play.history, play.now)
+        if verdict.action is not None:
+            break
+    assert number == UNDISTURBED
+
+
+def test_a_machine_that_slept_begins_anew() -> None:
+    """Row 23: ten minutes of sleep in the middle of a grace: from the beginning."""
+    play = Play()
+    play.steps(20, GREEDY, MEEK)
+    play.asleep += 600.0
+    play.step(GREEDY, MEEK)
+    assert play.standing(GREEDY) is State.OVER
+    play.steps(26, GREEDY, MEEK)
+    assert play.actions == []
+    play.step(GREEDY, MEEK)
+    assert play.actions == ["evict team/greedy-1"]
+
+
+def test_a_stall_of_ours_begins_anew_and_bursts_nothing() -> None:
+    """Row 24: nothing is decided for 30 s, then the rounds that waited come at once: no evidence is made of them."""
+    play = Play()
+    play.steps(20, GREEDY, MEEK)
+    play.monotonic += 30.0
+    waiting = [snapshot([GREEDY, MEEK], play.monotonic - 25.0 + 5.0 * late, round_=21 + late) for late in range(6)]
+    for number, seen in enumerate(waiting):
+        play.monotonic += 0.01
+        play.history, verdict = decide(seen, play.rules, play.history, play.now)
+        assert verdict.action is None, number
+    assert play.actions == []
+    begun = play.monotonic
+    play.until_action(GREEDY, MEEK)
+    assert play.monotonic - begun >= 120.0
+
+
+def test_the_first_snapshot_twice_is_one() -> None:
+    """Row 68: a snapshot that is not later than the one before adds nothing."""
+    play = Play()
+    seen = snapshot([GREEDY, MEEK], play.monotonic + 5)
+    for _ in range(400):
+        play.monotonic += 0.02
+        play.history, verdict = decide(seen, play.rules, play.history, play.now)
+        assert verdict.action is None
+    assert play.standing is not None
+    assert {one.state for one in verdict.standings if one.pod == "greedy-1"} == {State.OVER}
+
+
+def test_names_that_are_remembered_only_hold_back() -> None:
+    """Row 18: the API server is silent: the evidence goes on, nobody is acted on, and with its return it is."""
+    play = Play()
+    play.steps(40, GREEDY, MEEK, live=False)
+    assert (play.actions, play.reason(GREEDY)) == ([], Reason.NAMES_STALE)
+    play.step(GREEDY, MEEK)
+    assert play.actions == ["evict team/greedy-1"]
+
+
+def test_the_rehearsal_doubts_as_the_play_does() -> None:
+    """In dry-run the same doubts hold back as in enforce."""
+    play = Play(replace(UNHURRIED, mode=Mode.DRY_RUN))
+    play.steps(60, replace(GREEDY, used=None), MEEK)
+    assert (play.actions, play.reason(GREEDY)) == ([], Reason.READING_UNKNOWN)

@@ -1,0 +1,172 @@
+"""
+What each end of an action means for what follows.
+
+What comes in: an eviction of GREEDY, and each way in which it may end. What goes out: evidence, waits, breakers, and
+when GREEDY is acted on again, if it is still there.
+"""
+
+from dataclasses import replace
+
+import pytest
+from policy.scenes import GREEDY, MEEK, UNHURRIED, Actor, Play
+
+from enforcer.history import History, Result
+from enforcer.outcomes import LONGEST_WAIT, conclude
+from enforcer.terms import Breaker, Reason, Rung, State
+
+SHORT = replace(UNHURRIED, grace=30.0)
+AGAIN = SHORT.warn_after + SHORT.grace
+"""Seconds of new evidence that a second action on the same device wants."""
+
+
+def acted() -> Play:
+    play = Play(SHORT)
+    play.until_action(GREEDY, MEEK)
+    return play
+
+
+def test_while_the_end_is_unknown_nothing_follows() -> None:
+    """Row 3, 15: an ambiguous action is in flight until somebody knows better: an hour long, and longer."""
+    play = acted()
+    play.steps(720, GREEDY, MEEK)
+    assert len(play.actions) == 1
+    assert play.standing(GREEDY) is State.ACTING
+
+
+@pytest.mark.parametrize("result", [Result.VERIFIED, Result.ABANDONED, Result.FAILED, Result.REFUSED], ids=str)
+def test_afterwards_all_begins_anew(result: Result) -> None:
+    """INV-1: what was seen before an action's end is no evidence; whoever is still over has its whole grace again."""
+    play = acted()
+    play.conclude(result)
+    ended = play.monotonic
+    play.step(GREEDY, MEEK)
+    assert play.standing(GREEDY) is State.OVER
+    play.until_action(GREEDY, MEEK)
+    assert play.monotonic - ended >= max(AGAIN, SHORT.spacing)
+
+
+def test_the_same_name_with_another_uid_is_another_pod() -> None:
+    """Row 17: a StatefulSet's pod comes back under its name: nothing that was known of the old one holds for it."""
+    play = acted()
+    play.conclude(Result.VERIFIED)
+    reborn = replace(GREEDY, uid="uid-reborn")
+    ended = play.monotonic
+    play.step(reborn, MEEK)
+    assert play.standing(reborn) is State.OVER
+    assert play.until_action(reborn, MEEK).pod_uid == "uid-reborn"
+    assert play.monotonic - ended >= AGAIN
+
+
+def test_stuck_stops_the_node() -> None:
+    """Rows 45, 47: accepted and without effect: the breaker opens, and nobody else is tried."""
+    play = acted()
+    play.conclude(Result.STUCK)
+    assert play.history.breakers[Breaker.EFFECTIVENESS].detail == "greedy-1 did not go"
+    other = replace(GREEDY, pod="other-1", gpu=1)
+    play.steps(60, other, replace(MEEK, gpu=1), gpus=1)
+    assert len(play.actions) == 1
+
+
+def test_blocked_waits_longer_each_time() -> None:
+    """Rows 4, 5: a PodDisruptionBudget says no: held with `blocked`, asked again later, and never killed instead."""
+    play = acted()
+    waits = []
+    for _ in range(9):
+        play.conclude(Result.BLOCKED)
+        ended = play.monotonic
+        play.step(GREEDY, MEEK)
+        assert (play.standing(GREEDY), play.reason(GREEDY)) == (State.HELD, Reason.BLOCKED)
+        play.until_action(GREEDY, MEEK)
+        waits.append(play.monotonic - ended)
+    assert waits == [60.0, 60.0, 60.0, 80.0, 160.0, 300.0, 300.0, 300.0, 300.0]  # at least the spacing
+    assert set(play.actions) == {"evict team/greedy-1"}
+
+
+def test_blocked_and_kill_was_written() -> None:
+    """The operator wrote kill behind evict: it follows after another whole grace, and only for whom is still over."""
+    play = Play(replace(SHORT, ladder=(Rung.EVICT, Rung.KILL), kill_when_blocked=True))
+    play.until_action(GREEDY, MEEK)
+    play.conclude(Result.BLOCKED)
+    ended = play.monotonic
+    play.step(GREEDY, MEEK)
+    assert play.standing(GREEDY) is State.GRACE
+    play.until_action(GREEDY, MEEK)
+    assert play.actions == ["evict team/greedy-1", "kill team/greedy-1"]
+    assert play.monotonic - ended >= SHORT.grace
+
+
+def test_blocked_is_forgotten_with_the_excess() -> None:
+    """Who comes below its limit and exceeds it again later is asked for an eviction first, not killed."""
+    play = Play(replace(SHORT, ladder=(Rung.EVICT, Rung.KILL), kill_when_blocked=True))
+    play.until_action(GREEDY, MEEK)
+    play.conclude(Result.BLOCKED)
+    play.step(replace(GREEDY, generation=1, used=0), MEEK)
+    play.steps(4, MEEK)
+    reborn = replace(GREEDY, generation=1)
+    play.until_action(reborn, MEEK)
+    assert play.actions == ["evict team/greedy-1"] * 2
+
+
+def test_a_fence_holds_and_the_next_rung_follows() -> None:
+    """Fenced and still above its limit: the next rung comes after another grace, not at once."""
+    play = Play(replace(SHORT, ladder=(Rung.FENCE, Rung.EVICT)))
+    play.until_action(GREEDY, MEEK)
+    play.conclude(Result.VERIFIED)
+    ended = play.monotonic
+    play.until_action(GREEDY, MEEK)
+    assert play.actions == ["fence team/greedy-1", "evict team/greedy-1"]
+    assert play.monotonic - ended >= max(AGAIN, SHORT.spacing)
+
+
+def test_a_fence_that_failed_does_not_hold() -> None:
+    """The twin: without its effect seen the same rung is tried again."""
+    play = Play(replace(SHORT, ladder=(Rung.FENCE, Rung.EVICT)))
+    play.until_action(GREEDY, MEEK)
+    play.conclude(Result.FAILED)
+    play.until_action(GREEDY, MEEK)
+    assert play.actions == ["fence team/greedy-1"] * 2
+
+
+def test_a_fence_is_the_container_s() -> None:
+    """Another generation is not fenced."""
+    play = Play(replace(SHORT, ladder=(Rung.FENCE, Rung.EVICT)))
+    play.until_action(GREEDY, MEEK)
+    play.conclude(Result.VERIFIED)
+    play.steps(2, MEEK)
+    play.until_action(replace(GREEDY, generation=1), MEEK)
+    assert play.actions == ["fence team/greedy-1"] * 2
+
+
+def test_an_end_without_an_action_is_none() -> None:
+    """Whoever reports an end twice changes nothing."""
+    history = History()
+    for result in Result:
+        assert conclude(history, result, Play().now) is history
+
+
+def test_the_longest_wait_is_bounded() -> None:
+    """A PDB of weeks: the wait stays at five minutes, and no number overflows."""
+    play = acted()
+    flight = play.history.in_flight
+    for _ in range(2000):
+        play.history = conclude(replace(play.history, in_flight=flight), Result.BLOCKED, play.now)
+    (one,) = play.history.blocked.values()
+    assert (one.times, one.until - play.monotonic) == (2000, LONGEST_WAIT)
+
+
+def test_who_acts_no_more_is_not_told_to_act() -> None:
+    """Blocked, and unread in the next round: it stands as due or held, not as acting, for nothing is in flight."""
+    play = acted()
+    play.conclude(Result.BLOCKED)
+    play.step(GREEDY, MEEK, read=())
+    assert play.standing(GREEDY) in {State.DUE, State.HELD}
+
+
+def test_an_action_outlives_what_voids_evidence() -> None:
+    """Other rules, a sleep, another driver: the action in flight stays, for the world does not forget it."""
+    play = acted()
+    play.rules = replace(SHORT, spacing=90.0)
+    play.asleep += 600.0
+    play.steps(60, Actor("other-1", GREEDY.used), MEEK, driver="590.10")
+    assert play.history.in_flight is not None
+    assert len(play.actions) == 1
