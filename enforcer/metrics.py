@@ -9,16 +9,16 @@ and each namespace that has a limit here, so that the first action shows in `inc
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import accumulate, product
+from itertools import product
 
-from prometheus_client.core import HistogramMetricFamily, Metric
+from prometheus_client.core import Metric
 
 from enforcer.history import History, Standing, Verdict
 from enforcer.rules import Rules
 from enforcer.tallies import BUCKETS, KEPT, Tally
 from enforcer.terms import Breaker, Rung, State
 from exporter.metrics.devices import instance_label
-from exporter.metrics.family import CONTAINER, NAMESPACE, Family, Kind, Labels, counter, gauge, labelled
+from exporter.metrics.family import CONTAINER, Family, Labels, counter, gauge, histogram, labelled
 from exporter.metrics.gpus import indices
 from exporter.model import DeviceKey, Snapshot
 
@@ -44,9 +44,8 @@ LAST = gauge(
     ("namespace", "pod", "container", "action"),
     "Unix time at which the effect of the last action was seen; told for 15 minutes.",
 )
-DURATION = Family(
-    f"{NAMESPACE}action_duration_seconds",
-    Kind.HISTOGRAM,
+DURATION = histogram(
+    "action_duration_seconds",
     ("action",),
     "Time from the first reading over the limit to the effect seen, in seconds.",
 )
@@ -92,7 +91,13 @@ def collect(snapshot: Snapshot, verdict: Verdict, history: History, tally: Tally
         for (namespace, pod, container, rung), at in sorted(tally.last.items())
         if snapshot.taken_at - at < KEPT
     )
-    yield _durations(node, tally)
+    yield DURATION.counted(
+        BUCKETS,
+        (
+            (labelled(node, action=rung), counts, tally.seconds[rung])
+            for rung, counts in sorted(tally.durations.items())
+        ),
+    )
     yield REFUSALS.of(
         (labelled(node, reason=reason, namespace=namespace), count)
         for (reason, namespace), count in sorted(tally.refused.items())
@@ -110,19 +115,6 @@ def collect(snapshot: Snapshot, verdict: Verdict, history: History, tally: Tally
 _ORDER = (
     State.OK, State.UNJUDGED, State.EXEMPT, State.OVER, State.GRACE, State.HELD, State.DUE, State.ACTING,
 )  # fmt: skip
-
-
-def _durations(node: str, tally: Tally) -> Metric:
-    metric = HistogramMetricFamily(DURATION.name, DURATION.help)
-    for rung, counts in sorted(tally.durations.items()):
-        bounds = [*(f"{bound:g}" for bound in BUCKETS), "+Inf"]
-        bounds = [bound if bound == "+Inf" or "." in bound else f"{bound}.0" for bound in bounds]
-        labels = labelled(node, action=rung)
-        for bound, count in zip(bounds, accumulate(counts), strict=True):
-            metric.add_sample(f"{DURATION.name}_bucket", {**labels, "le": bound}, count)
-        metric.add_sample(f"{DURATION.name}_count", labels, sum(counts))
-        metric.add_sample(f"{DURATION.name}_sum", labels, tally.seconds[rung])
-    return metric
 
 
 def _urgency(one: Standing) -> int:

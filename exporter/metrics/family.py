@@ -7,9 +7,10 @@ a container that left is gone from the page.
 The law: **a row whose value is None has no sample**; zero is written only when zero was measured.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import accumulate
 
 from prometheus_client.core import Metric, Sample
 
@@ -68,6 +69,24 @@ class Family:
         metric.samples = [Sample(self.name, labels, value) for labels, value in rows if value is not None]
         return metric
 
+    def counted(self, bounds: Sequence[float], rows: Iterable[tuple[Labels, Sequence[int], float]]) -> Metric:
+        """
+        Build a histogram.
+
+        Args:
+            bounds: upper bounds of the buckets, without the last one, which has none.
+            rows: labels, counts (one a bucket and one above; not cumulated), and the sum of what was observed.
+
+        """
+        metric = self.of([])
+        for labels, counts, total in rows:
+            cumulated = list(accumulate(counts))
+            for bound, count in zip((*map(str, bounds), "+Inf"), cumulated, strict=True):
+                metric.samples.append(Sample(f"{self.name}_bucket", labels | {"le": bound}, count))
+            metric.samples.append(Sample(f"{self.name}_count", labels, cumulated[-1]))
+            metric.samples.append(Sample(f"{self.name}_sum", labels, total))
+        return metric
+
 
 def gauge(name: str, labels: tuple[str, ...], text: str) -> Family:
     """Promise a gauge."""
@@ -77,6 +96,11 @@ def gauge(name: str, labels: tuple[str, ...], text: str) -> Family:
 def counter(name: str, labels: tuple[str, ...], text: str) -> Family:
     """Promise a counter; its name ends in `_total`."""
     return Family(NAMESPACE + name, Kind.COUNTER, labels, text)
+
+
+def histogram(name: str, labels: tuple[str, ...], text: str) -> Family:
+    """Promise a histogram."""
+    return Family(NAMESPACE + name, Kind.HISTOGRAM, labels, text)
 
 
 def info(name: str, labels: tuple[str, ...], text: str) -> Family:

@@ -6,12 +6,11 @@ snapshot grows old; they are how an old snapshot is noticed.
 """
 
 from collections.abc import Iterator
-from itertools import accumulate
 
-from prometheus_client.core import Metric, Sample
+from prometheus_client.core import Metric
 
 from exporter.latest import DURATION_BUCKETS, Tally
-from exporter.metrics.family import NAMESPACE, Family, Kind, Labels, counter, gauge, info, labelled
+from exporter.metrics.family import counter, gauge, histogram, info, labelled
 from exporter.model import Attribution, Snapshot
 
 BUILD = info("build_info", ("version",), "The version of this daemon. Always 1.")
@@ -32,9 +31,8 @@ PROCESSES = gauge(
     ("attribution",),
     "Entries of the driver's process lists in the latest round, by where they were counted and why.",
 )
-DURATION = Family(
-    NAMESPACE + "round_duration_seconds",
-    Kind.HISTOGRAM,
+DURATION = histogram(
+    "round_duration_seconds",
     (),
     "Duration in seconds of the rounds that brought a snapshot (the daemon's own clock).",
 )
@@ -61,17 +59,7 @@ def collect(snapshot: Snapshot | None, tally: Tally, *, node: str, version: str)
             (labelled(node, attribution=attribution), snapshot.processes.get(attribution, 0))
             for attribution in Attribution
         )
-    yield _durations(tally, own)
+    yield DURATION.counted(DURATION_BUCKETS, [(own, tally.duration_counts, tally.duration_sum)])
     yield ROUNDS.of([(own, tally.rounds)])
     yield INCOMPLETE.of((labelled(node, reason=reason), count) for reason, count in sorted(tally.incomplete.items()))
     yield FAILURES.of([(own, tally.failures)])
-
-
-def _durations(tally: Tally, labels: Labels) -> Metric:
-    metric = DURATION.of([])
-    counts = list(accumulate(tally.duration_counts))
-    for bound, count in zip((*map(str, DURATION_BUCKETS), "+Inf"), counts, strict=True):
-        metric.samples.append(Sample(f"{DURATION.name}_bucket", labels | {"le": bound}, count))
-    metric.samples.append(Sample(f"{DURATION.name}_count", labels, counts[-1]))
-    metric.samples.append(Sample(f"{DURATION.name}_sum", labels, tally.duration_sum))
-    return metric
