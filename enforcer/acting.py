@@ -183,7 +183,7 @@ class Acting:
                     return self._ended(decision, Result.FAILED, "nothing came of it, as far as was seen")
                 if going:
                     answer = replace(answer, heard=Heard.ACCEPTED)
-            if ended is False and waited >= grace and not insisted and answer.heard is Heard.ACCEPTED:
+            if ended is False and rung.insists and waited >= grace and not insisted:
                 insisted = True
                 if (spared := await self._insist(decision, action)) is not None:
                     return self._ended(decision, Result.ABANDONED, spared)

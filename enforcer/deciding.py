@@ -52,6 +52,7 @@ class Deciding:
 
     Attributes:
         rules: in force; exchange them whole.
+        stop_file: nothing is done while it is there.
 
     """
 
@@ -64,14 +65,17 @@ class Deciding:
         begin: Callable[[Action], None] | None = None,
         history: History = NOTHING_KNOWN,
         moment: Callable[[], Moment] = read_moment,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self.rules = rules
         self.ceilings: tuple[Ceiling, ...] = ()
         """What else restricts the mode: that another daemon has the node, that the journal cannot be written."""
         self._begin = begin
-        self._stop_file = stop_file
+        self.stop_file = stop_file
+        self._stopped = ""
         self._tell = tell
         self._moment = moment
+        self._wall = wall
         self._history = history
         self._tally = Tally()
         self._told: Told = {}
@@ -111,12 +115,12 @@ class Deciding:
 
     def accepted(self, action: Action) -> None:
         """Take that an action is under way, and tell its user."""
-        if (notice := beginning(action, self.grace_of(action), self._moment(), time.time())) is not None:
+        if (notice := beginning(action, self.grace_of(action), self._moment(), self._wall())) is not None:
             self._tell([notice])
 
     def conclude(self, action: Action, result: Result, detail: str) -> None:
         """Take the end of an action."""
-        now, at = self._moment(), time.time()
+        now, at = self._moment(), self._wall()
         self._history = conclude(self._history, result, now, detail=detail)
         self._tally = self._tally.ended(action, result, at, now.monotonic - action.since)
         if (notice := ending(action, result, detail, now, at)) is not None:
@@ -155,10 +159,20 @@ class Deciding:
     def _in_force(self) -> Rules:
         """Return the rules, below the stop file's ceiling while there is one, or it cannot be looked for."""
         rules = replace(self.rules, ceilings=(*self.rules.ceilings, *self.ceilings)) if self.ceilings else self.rules
+        stopped, told = self._found(), self._stopped
+        self._stopped = stopped
+        if stopped and not told:
+            log.warning("enforcer.stopped", file=str(self.stop_file), reason=stopped)
+        elif told and not stopped:
+            log.warning("enforcer.stop_ended", file=str(self.stop_file))
+        return replace(rules, ceilings=(*rules.ceilings, Ceiling(Mode.OBSERVE, Reason.STOPPED))) if stopped else rules
+
+    def _found(self) -> str:
+        """Say that the stop file is there, or that it cannot be looked for, which is the same; "" without one."""
         try:
-            self._stop_file.lstat()
+            self.stop_file.lstat()
         except FileNotFoundError:
-            return rules
+            return ""
         except OSError as error:
-            log.warning("enforcer.stop_file", file=str(self._stop_file), reason=str(error))
-        return replace(rules, ceilings=(*rules.ceilings, Ceiling(Mode.OBSERVE, Reason.STOPPED)))
+            return f"it cannot be looked for: {error.strerror}"
+        return "it is there"

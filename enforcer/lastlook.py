@@ -92,8 +92,10 @@ def last_look(
         return judged.allowed.held
     if judged.allowed.rung is not action.rung:
         return Spared.NOT_DUE
+    if case.unknown is not None:
+        return case.unknown
     if judged.evidence is None or judged.evidence.phase is not Phase.DUE:
-        return case.unknown or Spared.NOT_DUE
+        return Spared.NOT_DUE
     return refusal(judged, Scene(seen, needs(everybody, seen), rules, alone, now))
 
 

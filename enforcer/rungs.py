@@ -49,12 +49,14 @@ class Actuator(Protocol):
     """One rung."""
 
     rung: Rung
+    insists: bool
+    """Whether something follows when the grace of the pod is over, and it is still there."""
 
     async def act(self, action: Action, decision: str) -> Answer:
         """Do it, once; `decision` is the id under which it stands in the journal."""
 
     async def insist(self, action: Action, decision: str) -> Answer | None:
-        """Do what follows when the grace of the pod is over and it is still there; None where nothing does."""
+        """Do what follows, once; None where nothing does."""
 
     async def ended(self, action: Action) -> bool | None:
         """Look whether its victim is gone; None when that cannot be seen now."""

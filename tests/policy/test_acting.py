@@ -1,0 +1,293 @@
+"""From the decision to the effect: what is asked of the world, in which order, and when nothing is."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from enforcer.events import EventReason
+from enforcer.history import Action, Result
+from enforcer.rungs import Answer, Heard
+from enforcer.terms import Breaker, Rung
+from policy.scenes import GIB, UNHURRIED, Actor
+from policy.stage import Stage
+
+HOG = Actor("hog-1", used=60 * GIB, limit=40 * GIB)
+POOR = Actor("poor-1", used=10 * GIB, limit=40 * GIB)
+KILLING = replace(UNHURRIED, ladder=(Rung.NOTIFY, Rung.KILL))
+
+
+def breakers(stage: Stage) -> set[str]:
+    summary = stage.deciding.summary()
+    assert summary is not None
+    return {one["breaker"] for one in summary["breakers"]}
+
+
+async def test_an_eviction_is_intended_looked_at_made_and_seen() -> None:
+    """Intent on disk, last look, call, answer on disk, effect seen twice: in this order, and once."""
+    stage = Stage(HOG, POOR)
+    stage.at["heard accepted"] = lambda: stage.empty("hog-1")
+    await stage.play()
+    assert stage.script == [
+        "intended",
+        "asked",
+        "looked",
+        "acted",
+        "heard accepted",
+        "looked",
+        "waited",
+        "looked",
+        "verified",
+    ]
+    told = [notice.reason for notice in stage.notices if notice.regarding.pod == "hog-1"]
+    assert told == [EventReason.EXCEEDED, EventReason.EVICTED]
+    assert not [notice for notice in stage.notices if notice.regarding.pod == "poor-1"]
+    assert breakers(stage) == set()
+
+
+def _another(stage: Stage) -> None:
+    stage.live = replace(HOG, uid="another")
+
+
+def _restarted(stage: Stage) -> None:
+    stage.live = replace(HOG, generation=1)
+
+
+def _deleted(stage: Stage) -> None:
+    stage.live = replace(HOG, facts={"terminating": True})
+
+
+def _finished(stage: Stage) -> None:
+    stage.live = replace(HOG, facts={"phase": "Succeeded"})
+
+
+def _important(stage: Stage) -> None:
+    stage.live = replace(HOG, facts={"priority": 2_000_000_000})
+
+
+def _edited(stage: Stage) -> None:
+    stage.live = replace(HOG, facts={"annotations": {"nvidia.com/container.main.gpu-memory.limit": "70Gi"}})
+
+
+def _freed(stage: Stage) -> None:
+    stage.actors[0] = replace(HOG, used=30 * GIB)
+
+
+def _raised(stage: Stage) -> None:
+    stage.actors[0] = replace(HOG, limit=70 * GIB)
+
+
+def _no_need(stage: Stage) -> None:
+    stage.actors[1] = replace(POOR, limit=10 * GIB)
+
+
+def _withdrawn(stage: Stage) -> None:
+    stage.labels = {}
+
+
+def _restricted(stage: Stage) -> None:
+    stage.labels = {"gpusteward.io/mode": "warn"}
+
+
+def _unreadable(stage: Stage) -> None:
+    stage.actors[0] = replace(HOG, used=None)
+
+
+def _unproven(stage: Stage) -> None:
+    stage.world["proven"] = False
+
+
+def _away(stage: Stage) -> None:
+    stage.away = True
+
+
+def _gone(stage: Stage) -> None:
+    stage.actors = [POOR]
+
+
+@pytest.mark.parametrize(
+    ("happens", "spared"),
+    [
+        (_another, "other_pod"),
+        (_restarted, "other_container"),
+        (_deleted, "terminating"),
+        (_finished, "not_running"),
+        (_important, "priority"),
+        (_edited, "declaration_changed"),
+        (_freed, "not_over_now"),
+        (_raised, "declaration_changed"),
+        (_no_need, "not_contended"),
+        (_withdrawn, "no_consent"),
+        (_restricted, "mode"),
+        (_unreadable, "reading_unknown"),
+        (_unproven, "pid_domain"),
+        (_away, "look_failed"),
+        (_gone, "pod_gone"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_what_the_last_look_sees_spares(happens: Callable[[Stage], None], spared: str) -> None:
+    """Whatever has changed between decision and call: nothing is called, and the reason stands in the journal."""
+    stage = Stage(HOG, POOR)
+    stage.at["intended"] = lambda: happens(stage)
+    await stage.play(160)
+    assert f"abandoned {spared}" in stage.script, stage.script
+    assert "acted" not in stage.script
+
+
+async def test_a_slow_answer_is_looked_at_again_and_then_given_up() -> None:
+    """A round that takes longer than a second after the server's word is too old; so it is tried twice, and no more."""
+    stage = Stage(HOG, POOR)
+    fresh = stage.fresh
+
+    async def late(only: object) -> object:
+        seen = await fresh(only)  # type: ignore[arg-type]
+        stage.monotonic_ += 1.5
+        return seen
+
+    stage.acting._hands = replace(stage.acting._hands, fresh=late)  # type: ignore[arg-type]
+    await stage.play(160)
+    assert stage.script[:6] == ["intended", "asked", "looked", "asked", "looked", "abandoned look_too_old"]
+    assert "acted" not in stage.script
+
+
+async def test_a_disk_that_is_full_holds_every_action_back() -> None:
+    """What cannot be written down first is not done."""
+    stage = Stage(HOG, POOR)
+    stage.disk_full = True
+    await stage.play()
+    assert stage.script == []
+
+
+@pytest.mark.parametrize(
+    ("heard", "result"),
+    [
+        (Heard.BLOCKED, Result.BLOCKED),
+        (Heard.GONE, Result.ABANDONED),
+        (Heard.CHANGED, Result.ABANDONED),
+        (Heard.REFUSED, Result.REFUSED),
+        (Heard.FAILED, Result.FAILED),
+    ],
+)
+async def test_an_answer_that_is_an_end(heard: Heard, result: Result) -> None:
+    """It is one call, and nobody else is tried instead."""
+    other = replace(HOG, pod="hog-2", used=12 * GIB, limit=8 * GIB)
+    stage = Stage(replace(HOG, used=45 * GIB), POOR, other)
+    stage.answer = Answer(heard, "because")
+    await stage.play(150)
+    assert stage.script == ["intended", "asked", "looked", "acted", f"heard {heard}", f"{result} because"]
+
+
+async def test_three_refusals_open_the_breaker() -> None:
+    """Whoever is told three times that he may not does not ask a fourth time."""
+    stage = Stage(HOG, POOR)
+    stage.answer = Answer(Heard.REFUSED, "no right")
+    await stage.play(2000)
+    assert stage.script.count("acted") == 3
+    assert breakers(stage) == {Breaker.API}
+
+
+async def test_an_effect_that_does_not_come_stops_everything() -> None:
+    """Accepted, and two and a half minutes later still there: stuck, told, and no more victims."""
+    stage = Stage(HOG, POOR)
+    await stage.play(2000)
+    assert stage.script.count("acted") == 1
+    assert stage.script[-1].startswith("stuck no effect was seen within 150 s")
+    assert breakers(stage) == {Breaker.EFFECTIVENESS}
+
+
+async def test_memory_that_stays_is_no_effect() -> None:
+    """The pod is gone, its memory is not (a process in the driver's hands): that is stuck, and no success."""
+    stage = Stage(HOG, POOR)
+    stage.gone = True
+    await stage.play(600)
+    assert stage.script[-1].startswith("stuck")
+    assert stage.script.count("acted") == 1
+
+
+async def test_an_answer_that_was_lost_is_waited_for_and_never_repeated() -> None:
+    """For a minute the server may still do it; if the pod is alive then, nothing came of it."""
+    stage = Stage(HOG, POOR)
+    stage.answer = Answer(Heard.AMBIGUOUS, "the connection broke")
+    await stage.play(215)
+    assert stage.script[:5] == ["intended", "asked", "looked", "acted", "heard ambiguous"]
+    assert stage.script[-1] == "failed nothing came of it, as far as was seen"
+    assert stage.script.count("acted") == 1
+
+
+async def test_an_answer_that_was_lost_and_came_about() -> None:
+    """The pod terminates after all: it is seen to its end."""
+    stage = Stage(HOG, POOR)
+    stage.answer = Answer(Heard.AMBIGUOUS, "504")
+    stage.at["heard ambiguous"] = lambda: setattr(stage, "live", replace(HOG, facts={"terminating": True}))
+    task = asyncio.create_task(stage.play(400))
+    while "asked" not in stage.script[4:]:
+        await asyncio.sleep(0)
+    stage.empty("hog-1")
+    await task
+    assert stage.script[-1] == "verified"
+    assert stage.script.count("acted") == 1
+
+
+async def test_a_daemon_that_ends_in_a_call_says_that_it_does_not_know() -> None:
+    """The journal has the intent, and that nobody heard the answer; the next daemon looks before it does anything."""
+    stage = Stage(HOG, POOR)
+    begun = asyncio.Event()
+
+    async def forever(_action: object, _decision: str) -> Answer:
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    stage.act = forever  # type: ignore[method-assign]
+    task = asyncio.create_task(stage.play(400))
+    await begun.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert stage.script == ["intended", "asked", "looked", "heard ambiguous"]
+
+
+async def test_a_container_that_does_not_heed_is_killed_after_its_grace_and_another_look() -> None:
+    """SIGTERM, the pod's own grace, a look, SIGKILL once."""
+    stage = Stage(HOG, POOR, rules=KILLING)
+    stage.at["insisted"] = lambda: stage.empty("hog-1")
+    await stage.play(400)
+    calls = [line for line in stage.script if line in {"acted", "insisted", "asked"}]
+    assert calls == ["asked", "acted", "asked", "insisted"]
+    assert stage.script[-1] == "verified"
+    assert EventReason.KILLED in [notice.reason for notice in stage.notices]
+
+
+async def test_a_container_that_frees_its_memory_on_sigterm_is_not_killed() -> None:
+    """It heeded in its own way: what justified the kill is gone."""
+    stage = Stage(HOG, POOR, rules=KILLING)
+    stage.at["acted"] = lambda: stage.actors.__setitem__(0, replace(HOG, used=30 * GIB))
+    await stage.play(400)
+    assert "insisted" not in stage.script
+    assert stage.script[-1] == "abandoned not_due"
+
+
+async def test_the_stop_file_holds_an_action_in_its_last_look(tmp_path: Path) -> None:
+    """It needs no API server, and works until the call is made."""
+    stop = tmp_path / "stop"
+    stage = Stage(HOG, POOR, stop_file=stop)
+    stage.at["asked"] = stop.touch
+    await stage.play(160)
+    assert "acted" not in stage.script
+    assert stage.script[-1] == "abandoned stopped"
+
+
+async def test_what_another_daemon_began_is_watched_and_never_done_again() -> None:
+    """Its victim is gone: seen, and ended."""
+    first = Stage(HOG, POOR)
+    begun: list[Action] = []
+    first.deciding._begin = begun.append
+    await first.play(160)
+    stage = Stage(POOR)
+    stage.gone = True
+    stage.acting.resume("11111111-2222-3333-4444-555555555555", begun[0])
+    await stage.play(30)
+    assert "acted" not in stage.script
+    assert stage.script[-1] == "verified"
