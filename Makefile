@@ -31,8 +31,9 @@ test: check  ## install what the tests need (asks first on a machine of your own
 cluster: $(VENV)/.dev  ## leave a real Kubernetes with fake GPUs running, and print its kubeconfig
 	PYTHONPATH=tests $(BIN)/python -m cluster
 
-bench: $(VENV)/.dev  ## measure rounds and scrapes; the table goes into docs/performance.md
+bench: $(VENV)/.dev  ## measure rounds, scrapes and decisions; the tables go into docs/performance.md
 	PYTHONPATH=tests $(BIN)/python -m bench
+	PYTHONPATH=tests $(BIN)/python -m bench.policy
 
 golden: $(VENV)/.dev  ## write the golden metrics page anew
 	PYTHONPATH=tests $(BIN)/python -m golden

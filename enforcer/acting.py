@@ -56,13 +56,13 @@ Fresh = Callable[[Collection[GpuUuid]], Awaitable[Snapshot | None]]
 class Journal(Protocol):
     """What must be on disk; each method returns when it is, and raises OSError when it cannot be."""
 
-    def intend(self, decision: str, action: Action) -> None:
-        """Note what will be done."""
+    async def intend(self, decision: str, action: Action) -> None:
+        """Note what will be done, and that it may be done from now on."""
 
-    def hear(self, decision: str, answer: Answer) -> None:
+    async def hear(self, decision: str, answer: Answer) -> None:
         """Note what the world said."""
 
-    def end(self, decision: str, result: Result, detail: str) -> None:
+    async def end(self, decision: str, result: Result, detail: str) -> None:
         """Note how it ended."""
 
 
@@ -92,6 +92,8 @@ class Hands:
     rungs: Mapping[Rung, Actuator]
     ask: Ask
     fresh: Fresh
+    spared: Callable[[], Reason | None] = lambda: None
+    """Says, without waiting, why nobody may be acted on any more: the lock was lost."""
 
 
 class Acting:
@@ -125,13 +127,15 @@ class Acting:
 
     async def _carry(self, action: Action) -> tuple[Result, str]:
         decision = str(uuid4())
-        self._journal.intend(decision, action)
+        if action.rung not in self._hands.rungs:
+            return Result.FAILED, f"this daemon cannot {action.rung}"
+        await self._journal.intend(decision, action)
         spared = await self._look(action)
         if spared is not None:
-            return self._ended(decision, Result.ABANDONED, spared)
+            return await self._ended(decision, Result.ABANDONED, spared)
         answer = await self._once(action, decision)
         if answer.heard in ENDS:
-            return self._ended(decision, ENDS[answer.heard], answer.detail)
+            return await self._ended(decision, ENDS[answer.heard], answer.detail)
         if answer.heard is not Heard.AMBIGUOUS:
             self._decider.accepted(action)
         return await self._seen(decision, action, answer)
@@ -150,7 +154,7 @@ class Acting:
             snapshot = await self._hands.fresh({action.device.uuid})
             if snapshot is None:
                 continue
-            spared = self._decider.still(action, live, snapshot)
+            spared = self._hands.spared() or self._decider.still(action, live, snapshot)
             if spared is None and self._clock.monotonic() - answered > FRESH:
                 spared = Spared.LOOK_TOO_OLD
             if spared is not Spared.LOOK_TOO_OLD:
@@ -163,10 +167,10 @@ class Acting:
         try:
             answer = await asyncio.shield(call)
         except asyncio.CancelledError:
-            self._journal.hear(decision, Answer(Heard.AMBIGUOUS, "the daemon was ended meanwhile"))
             call.cancel()
+            await self._journal.hear(decision, Answer(Heard.AMBIGUOUS, "the daemon was ended meanwhile"))
             raise
-        self._journal.hear(decision, answer)
+        await self._journal.hear(decision, answer)
         return answer
 
     async def _seen(self, decision: str, action: Action, answer: Answer) -> tuple[Result, str]:
@@ -180,21 +184,21 @@ class Acting:
             if ended is False and answer.heard is Heard.AMBIGUOUS and waited >= AMBIGUOUS:
                 going = await self._goes(action)
                 if going is False:
-                    return self._ended(decision, Result.FAILED, "nothing came of it, as far as was seen")
+                    return await self._ended(decision, Result.FAILED, "nothing came of it, as far as was seen")
                 if going:
                     answer = replace(answer, heard=Heard.ACCEPTED)
             if ended is False and rung.insists and waited >= grace and not insisted:
                 insisted = True
                 if (spared := await self._insist(decision, action)) is not None:
-                    return self._ended(decision, Result.ABANDONED, spared)
+                    return await self._ended(decision, Result.ABANDONED, spared)
             if ended:
                 snapshot = await self._hands.fresh({action.device.uuid})
                 holds = None if snapshot is None else self._decider.holds(action, snapshot)
                 free = free + 1 if holds is False else 0
                 if free >= RELEASED:
-                    return self._ended(decision, Result.VERIFIED, "")
+                    return await self._ended(decision, Result.VERIFIED, "")
             await self._clock.sleep(PAUSE)
-        return self._ended(decision, Result.STUCK, f"no effect was seen within {waited:.0f} s")
+        return await self._ended(decision, Result.STUCK, f"no effect was seen within {waited:.0f} s")
 
     async def _goes(self, action: Action) -> bool | None:
         """Say whether its pod terminates, or is another by now; None when nobody answers."""
@@ -210,15 +214,15 @@ class Acting:
             return None if spared in (Spared.POD_GONE, Reason.TERMINATING) else spared
         answer = await self._hands.rungs[action.rung].insist(action, decision)
         if answer is not None:
-            self._journal.hear(decision, answer)
+            await self._journal.hear(decision, answer)
         return None
 
     async def _watch(self, decision: str, action: Action) -> tuple[Result, str]:
         """See what became of what another daemon began: never do it again."""
         if action.rung not in self._hands.rungs:
-            return self._ended(decision, Result.FAILED, "this daemon has no such rung")
+            return await self._ended(decision, Result.FAILED, "this daemon has no such rung")
         return await self._seen(decision, action, Answer(Heard.AMBIGUOUS, "begun by a daemon before this one"))
 
-    def _ended(self, decision: str, result: Result, detail: str) -> tuple[Result, str]:
-        self._journal.end(decision, result, detail)
+    async def _ended(self, decision: str, result: Result, detail: str) -> tuple[Result, str]:
+        await self._journal.end(decision, result, detail)
         return result, detail

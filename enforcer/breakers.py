@@ -12,6 +12,8 @@ What comes in: the breakers so far, and what one snapshot or one outcome says. W
     sampler         the node's devices are others than before               by itself, after the hold-off
     config          the config cannot be used                               by itself, when it can
     internal        the policy met an error of its own                      by a person
+    journal         what was done before is not known for certain,          by a person
+                    or what is to be done cannot be noted
 
 The law: a breaker that is open stays open until what is written here closes it; nothing that a pod does closes one.
 What a pod can do (be unattributed, crash, hide) opens none: it would be a shield.

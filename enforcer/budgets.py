@@ -14,11 +14,14 @@ from enforcer.history import Spent, Strikes, Workload
 from enforcer.rules import Budget, Rules
 from enforcer.terms import Reason, Scope
 
+DAY = 86400.0
+"""Seconds for which tokens are kept at least: a window made shorter and longer again must find them."""
+
 
 def pruned(spent: tuple[Spent, ...], rules: Rules, boot: float) -> tuple[Spent, ...]:
     """Forget the tokens that no budget counts any more."""
     budgets = rules.budgets
-    longest = max(budgets.node.window, budgets.namespace.window, budgets.workload.window)
+    longest = max(budgets.node.window, budgets.namespace.window, budgets.workload.window, DAY)
     return tuple(one for one in spent if boot - one.at < longest)
 
 

@@ -66,18 +66,28 @@ def remembered(history: History, found: Sequence[Judged], rules: Rules, now: Mom
     seconds = dict(history.over_seconds)
     strikes = budgets.unforgiven(history.strikes, rules, now.boot)
     evidence: dict[CaseKey, Evidence] = {}
+    excesses = set(history.excesses) & {one.case.key for one in found}
+    just_started = now.monotonic - history.started <= rules.longest_gap
     for one in found:
         before, after = history.evidence.get(one.case.key), one.evidence
         if after is None:
             continue
+        if after.phase is Phase.OK:
+            excesses.discard(one.case.key)
+        elif just_started and one.case.workload in strikes:
+            excesses.add(one.case.key)  # the daemon before this one may have counted it
         step = after.read_at - before.read_at if before is not None else 0.0
         if before is not None and before.above and after.above and step <= 1.5 * rules.interval:
             series = series_of(one.case)
             seconds[series] = seconds.get(series, 0.0) + step
         told = before is not None and before.phase in (Phase.GRACE, Phase.DUE)
         if after.phase is Phase.GRACE and not told:
-            strikes[one.case.workload] = budgets.struck(strikes, one.case.workload, rules, now.boot)
-            after = replace(after, strikes=strikes[one.case.workload].count)
+            workload = one.case.workload
+            if one.case.key not in excesses:
+                excesses.add(one.case.key)
+                strikes[workload] = budgets.struck(strikes, workload, rules, now.boot)
+            # Whoever is told exceeds once at least, whatever was forgiven or lost.
+            after = replace(after, strikes=max(1.0, budgets.standing(strikes, workload, rules, now.boot)))
         evidence[one.case.key] = after
     living = {series_of(one.case) for one in found}
     return replace(
@@ -85,6 +95,7 @@ def remembered(history: History, found: Sequence[Judged], rules: Rules, now: Mom
         evidence=evidence,
         over_seconds={series: value for series, value in seconds.items() if series in living},
         strikes=strikes,
+        excesses=frozenset(excesses),
         fenced=history.fenced & {one.case.key for one in found},
     )
 

@@ -116,15 +116,17 @@ def cases(snapshot: Snapshot) -> tuple[Case, ...]:
         look = _Look(device, blind, overshoot(device.account, held[limit.device]) if device else 0)
         for case in _of_limit(limit, snapshot, look, usages=usages, present=present, claims=claims):
             known = found.get(case.key)
-            if known is None or _amount(case) < _amount(known):
+            if known is None or _rank(case) < _rank(known):
                 found[case.key] = case
     return tuple(found[key] for key in sorted(found))
 
 
-def _amount(case: Case) -> float:
-    limit = case.limit  # what binds nobody must not hide what does
+def _rank(case: Case) -> tuple[bool, float, str, str, str]:
+    """Order the limits of one subject: what binds nobody must not hide what does, and no list's order decides."""
+    limit = case.limit
     binds = limit.memory is not None and not limit.report_only and limit.scope != "process"
-    return limit.memory if binds and limit.memory is not None else float("inf")
+    amount = float("inf") if limit.memory is None else limit.memory
+    return not binds, amount, limit.pod_uid, limit.system, limit.source
 
 
 @dataclass(frozen=True, slots=True)

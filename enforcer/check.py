@@ -15,6 +15,8 @@ from exporter.config.arguments import add_flags, chosen
 
 if TYPE_CHECKING:
     from enforcer.cli import Commands
+    from exporter.config import Config
+    from exporter.kube.rights import Right
 
 
 def add(commands: "Commands") -> None:
@@ -33,11 +35,13 @@ def add(commands: "Commands") -> None:
 
 def run(namespace: argparse.Namespace) -> int:
     """Check, print, and return the exit code."""
+    from enforcer.config import impossible  # noqa: PLC0415
     from exporter.checking import exit_code, render  # noqa: PLC0415  (with the probes come driver, HTTP and more)
     from exporter.probing import preflight  # noqa: PLC0415
 
     arguments = chosen(namespace, os.environ)
-    lines = asyncio.run(preflight(arguments, in_a_pod="KUBERNETES_SERVICE_HOST" in os.environ))
+    in_a_pod = "KUBERNETES_SERVICE_HOST" in os.environ
+    lines = asyncio.run(preflight(arguments, in_a_pod=in_a_pod, also=impossible, more=mode_rights))
     code = exit_code(lines)
     if namespace.json:
         checks = [{"check": line.check, "verdict": line.verdict, "message": line.message} for line in lines]
@@ -46,3 +50,14 @@ def run(namespace: argparse.Namespace) -> int:
         sys.stdout.write(render(lines, colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ))
     sys.stdout.flush()
     return code
+
+
+def mode_rights(config: "Config") -> tuple["Right", ...]:
+    """Name the rights that the config's mode asks for besides the exporter's: what `gpusteward run` does with them."""
+    from enforcer.terms import Mode  # noqa: PLC0415
+
+    if Mode(config.policy.mode).rank < Mode.WARN.rank:
+        return ()
+    from enforcer.actuators.notify import RIGHTS  # noqa: PLC0415  (the Kubernetes client costs 20 MB)
+
+    return RIGHTS

@@ -73,8 +73,7 @@ def refusal(one: Judged, scene: Scene) -> Reason | None:
         return one.allowed.held
     if not scene.snapshot.names_live:
         return Reason.NAMES_STALE
-    over = case.used is not None and case.used > rules.tolerance.above(case.limit.memory or 0)
-    if not over or one.evidence is None or not one.evidence.over:
+    if case.used is None or one.evidence is None or not one.evidence.over:
         return Reason.NOT_OVER_NOW
     if rules.trigger is Trigger.CONTENDED and shortage(case, scene.needs) <= 0:
         return Reason.NOT_CONTENDED
@@ -88,9 +87,16 @@ def refusal(one: Judged, scene: Scene) -> Reason | None:
         return Reason.BREAKER
     if flight is not None:
         return Reason.IN_FLIGHT
-    if not dry and history.ended_at is not None and now.monotonic - history.ended_at < rules.spacing:
+    if not dry and _too_soon(history, rules, now):
         return Reason.SPACING
     return budgets.exhausted(history.spent, case.workload, rules, now.boot, dry=dry)
+
+
+def _too_soon(history: History, rules: Rules, now: Moment) -> bool:
+    """Tell whether an action was a short time ago; after a restart the tokens alone know."""
+    if any(not one.dry and 0 <= now.boot - one.at < rules.spacing for one in history.spent):
+        return True
+    return history.ended_at is not None and now.monotonic - history.ended_at < rules.spacing
 
 
 def _order(one: Judged) -> tuple[bool, int, int, int, float, CaseKey]:

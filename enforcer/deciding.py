@@ -19,7 +19,7 @@ from prometheus_client.core import Metric
 
 from enforcer import document, metrics
 from enforcer.events import Notice
-from enforcer.history import Action, History, Moment, Result, Verdict
+from enforcer.history import Action, History, Moment, Result, Standing, Verdict
 from enforcer.invalid_limits import Told, invalid_limits
 from enforcer.lastlook import Live, Spared, holds, last_look
 from enforcer.outcomes import conclude
@@ -44,6 +44,12 @@ Tell = Callable[[Iterable[Notice]], None]
 def read_moment() -> Moment:
     """Read both clocks."""
     return Moment(time.monotonic(), time.clock_gettime(time.CLOCK_BOOTTIME))
+
+
+def _told_of(snapshot: Snapshot, verdict: Verdict) -> Snapshot:
+    """Leave out the limits of those namespaces whose own mode is that nobody is told."""
+    quiet = {one.key.pod_uid for one in verdict.standings if one.mode.rank < Mode.WARN.rank}
+    return replace(snapshot, limits=tuple(one for one in snapshot.limits if one.pod_uid not in quiet))
 
 
 class Deciding:
@@ -71,6 +77,7 @@ class Deciding:
         self.ceilings: tuple[Ceiling, ...] = ()
         """What else restricts the mode: that another daemon has the node, that the journal cannot be written."""
         self._begin = begin
+        self._note: Callable[[History, History], None] = lambda _before, _after: None
         self.stop_file = stop_file
         self._stopped = ""
         self._tell = tell
@@ -85,19 +92,40 @@ class Deciding:
     def hear(self, snapshot: Snapshot) -> None:
         """Judge a snapshot, and tell what changed."""
         rules = self._in_force()
-        before = self._verdict
-        self._history, verdict = decide(snapshot, rules, self._history, self._moment())
+        before, past = self._verdict, self._history
+        self._history, verdict = decide(snapshot, rules, past, self._moment())
+        self._noted(past)
         self._tally = self._tally.after(verdict, snapshot.taken_at)
         self._verdict, self._snapshot = verdict, snapshot
         for line in lines(verdict, before):
             (log.warning if line.warning else log.info)(line.event, **line.data)
         told = [*notices(verdict, snapshot)]
         if verdict.mode.rank >= Mode.WARN.rank:
-            self._told, invalid = invalid_limits(snapshot, self._told)
+            self._told, invalid = invalid_limits(_told_of(snapshot, verdict), self._told)
             told += invalid
         self._tell(told)
         if verdict.action is not None and not verdict.action.dry and self._begin is not None:
             self._begin(verdict.action)
+
+    def arm(self, begin: Callable[[Action], None], history: History, note: Callable[[History, History], None]) -> None:
+        """Let actions begin: `history` is what outlived the daemon before; `note` gets each change of such things."""
+        mine = self._history
+        self._history = replace(
+            mine,
+            spent=(*history.spent, *mine.spent),
+            breakers={**history.breakers, **mine.breakers},
+            strikes={**history.strikes, **mine.strikes},
+            in_flight=history.in_flight,
+        )
+        self._begin, self._note = begin, note
+
+    def disarm(self) -> None:
+        """Let no action begin any more."""
+        self._begin = None
+
+    def judged(self) -> tuple[Standing, ...]:
+        """Return where everybody stands."""
+        return self._verdict.standings if self._verdict else ()
 
     def still(self, action: Action, live: Live, snapshot: Snapshot) -> Reason | Spared | None:
         """Say why an action must not be taken now; `snapshot` was heard."""
@@ -121,7 +149,9 @@ class Deciding:
     def conclude(self, action: Action, result: Result, detail: str) -> None:
         """Take the end of an action."""
         now, at = self._moment(), self._wall()
-        self._history = conclude(self._history, result, now, detail=detail)
+        past = self._history
+        self._history = conclude(past, result, now, detail=detail)
+        self._noted(past)
         self._tally = self._tally.ended(action, result, at, now.monotonic - action.since)
         if (notice := ending(action, result, detail, now, at)) is not None:
             self._tell([notice])
@@ -151,6 +181,11 @@ class Deciding:
         """Describe where the subjects of a pod stand."""
         found = self._verdict.standings if self._verdict else ()
         return [document.standing(one, self._offset) for one in found if one.key.pod_uid == pod]
+
+    def _noted(self, past: History) -> None:
+        """Have noted what outlives the daemon, if it changed."""
+        if past.breakers != self._history.breakers or past.strikes != self._history.strikes:
+            self._note(past, self._history)
 
     @property
     def _offset(self) -> float:

@@ -12,6 +12,7 @@ from typing import Any
 from enforcer.history import Action, Standing, Verdict
 from enforcer.preview import Preview
 from enforcer.tallies import Decision
+from enforcer.terms import MANUAL
 from enforcer.words import WORDS
 from exporter.limits.facts import device_name
 
@@ -34,7 +35,7 @@ def standing(one: Standing, offset: float) -> Json:
         "why": None if one.reason is None else WORDS[one.reason],
         "detail": one.detail,
         "mode": one.mode,
-        "next": one.rung,
+        "next": None if one.spared else one.rung,
         "used_bytes": one.used,
         "limit_bytes": one.limit,
         "declared": one.declared,
@@ -58,7 +59,7 @@ def summary(verdict: Verdict, recent: Iterable[Decision], offset: float) -> Json
     return {
         "mode": verdict.mode,
         "breakers": [
-            {"breaker": name, "detail": one.detail, "by_itself": one.until is not None}
+            {"breaker": name, "detail": one.detail, "by_itself": name not in MANUAL}
             for name, one in verdict.breakers.items()
         ],
         "budget_remaining": verdict.remaining,

@@ -126,11 +126,14 @@ def gone_stale(evidence: Evidence, now: float, rules: Rules) -> bool:
 def _void(before: Evidence, reading: Reading, ceiling: int, rules: Rules) -> bool:
     if gone_stale(before, reading.at, rules):
         return True
-    return before.phase is not Phase.OK and before.counted > 0 and before.least <= ceiling
+    return before.counted > 0 and before.least <= ceiling
 
 
 def _anew(known: Evidence, terms: Terms, reading: Reading) -> Evidence:
-    return replace(_told(known, reading) if known.phase in (Phase.GRACE, Phase.DUE) else known, terms=terms)
+    if known.phase not in (Phase.GRACE, Phase.DUE):
+        return replace(known, terms=terms)
+    anew = replace(_told(known, reading), terms=terms)
+    return replace(anew, below=known.below, counted_at=known.counted_at) if known.below else anew  # an end is an end
 
 
 def _told(known: Evidence, reading: Reading) -> Evidence:
@@ -153,7 +156,7 @@ def _looked(known: Evidence, at: float, vouched: float) -> Evidence:
 
 def _over(now: Evidence, reading: Reading, rules: Rules) -> Evidence:
     at = reading.at
-    if now.phase is Phase.OK or (now.phase is Phase.OVER and now.counted == 0):
+    if now.counted == 0:
         begun = _begin(now, Phase.OVER, at, counted=1)
         return replace(begun, since=at, least=reading.used)
     now = replace(now, least=min(now.least, reading.used), below=0)

@@ -122,6 +122,8 @@ class Standing:
         mode: the effective one for this subject.
         since: monotonic seconds at which the present excess was seen first; None while there is none.
         due_at: monotonic seconds at which its grace ends at the earliest.
+        told_at: monotonic seconds at which its present grace began; None outside of one.
+        spared: why nothing would follow, whatever it does; None where something would.
 
     """
 
@@ -141,11 +143,13 @@ class Standing:
     since: float | None = None
     due_at: float | None = None
     over: bool = False
+    told_at: float | None = None
+    spared: Reason | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A subject whose standing is another than before; `before` is None for a new one."""
+    """A subject whose standing is another than before, or its grace a new one; `before` is None for a new subject."""
 
     before: State | None
     after: Standing
@@ -196,6 +200,8 @@ class History:
         devices: what the node's devices were, to notice that they changed.
         armed: acting was allowed in the snapshot before, so that its start was looked at.
         over_seconds: measured above the limit, by the labels of the metric.
+        excesses: subjects that were told, and not seen to be within their limits since: of each one strike counts,
+            however often its reading is interrupted.
         fenced: subjects on which a fence holds; the next rung follows after another grace.
         in_flight: the action that has begun and not ended; `rehearsal` a dry one, which ends by itself.
         ended_at: of the last action.
@@ -214,6 +220,7 @@ class History:
     over_seconds: Mapping[Series, float] = field(default_factory=dict)
     spent: tuple[Spent, ...] = ()
     breakers: Mapping[Breaker, Opened] = field(default_factory=dict)
+    excesses: frozenset[CaseKey] = frozenset()
     strikes: Mapping[Workload, Strikes] = field(default_factory=dict)
     blocked: Mapping[CaseKey, Blocked] = field(default_factory=dict)
     fenced: frozenset[CaseKey] = frozenset()

@@ -14,9 +14,9 @@ asks nobody and never raises: an error of its own is no action, and an open brea
     exempt     protected: measured, and left alone                     any, when the protection ends, from the beginning
     ok         within limit and tolerance                              over
     over       above, not yet for warn_after and three rounds          grace, ok
-    grace      told; the grace runs while the excess is seen           due, ok
-    due        the grace is over; the action is taken, or rehearsed    acting, held, ok
-    held       would be acted on, but: the reason says what            due, acting, ok
+    grace      told; the grace runs while the excess is seen           due, held, ok
+    due        the grace is over; the action is taken, or rehearsed    acting, held, grace, ok
+    held       would be acted on, but: the reason says what            due, acting, grace, ok
     acting     the action is in flight                                 gone, or ok from the beginning
 """
 

@@ -82,8 +82,9 @@ def permission(case: Case, namespace: Labels | None, rules: Rules, *, fenced: bo
     if held := _soft(case.pod, rung, rules):
         return Permission(mode, rung, held)
     key, value = rules.consent
-    rehearsed = mode is Mode.DRY_RUN and namespace is not None and namespace.get(CONSENT) == Mode.DRY_RUN
-    if rung in DESTRUCTIVE and not rehearsed and (namespace is None or namespace.get(key) != value):
+    labels = namespace or {}
+    rehearsed = mode is Mode.DRY_RUN and labels.get(CONSENT) == Mode.DRY_RUN
+    if rung in DESTRUCTIVE and not rehearsed and labels.get(key) != value:
         return Permission(mode, rung, Reason.NO_CONSENT, f"the namespace needs the label {key}: {value}")
     return Permission(mode, rung, None)
 

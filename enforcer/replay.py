@@ -11,6 +11,7 @@ says enforce, the actions are rehearsed, because in a recording the victim stays
 import argparse
 import asyncio
 import json
+import os
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -19,15 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from enforcer.cli import Commands
-    from enforcer.history import Verdict
     from enforcer.rules import Rules
     from exporter.config import Config
     from exporter.model import Snapshot
 
 PROGRAM = "gpusteward replay"
+_NAMES = ("namespace", "pod", "container")
 
 
 def add(commands: "Commands") -> None:
@@ -56,7 +55,7 @@ def run(namespace: argparse.Namespace) -> int:
     from exporter.running import refuse  # noqa: PLC0415
 
     logs.configure("warning", "auto")
-    said = {"policy.mode": namespace.mode} if namespace.mode else {}
+    said = {} if namespace.mode is None else {"policy.mode": namespace.mode}
     arguments = Arguments(namespace.config, said, dict.fromkeys(said, "--mode"))
     code = 0
     try:
@@ -66,64 +65,83 @@ def run(namespace: argparse.Namespace) -> int:
         code = refuse(PROGRAM, errors, 2)
     except* RecordingError as errors:
         code = refuse(PROGRAM, errors, 1)
+    except* BrokenPipeError:  # `| head` has read enough, which is no error
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
     return code
 
 
 async def _replay(file: Path, config: "Config", *, as_json: bool) -> None:
-    from enforcer.config import rules_of  # noqa: PLC0415
     from enforcer.history import History, Moment  # noqa: PLC0415
     from enforcer.policy import decide  # noqa: PLC0415
     from enforcer.replaying import snapshots  # noqa: PLC0415
     from enforcer.telling import lines  # noqa: PLC0415
+    from exporter.limits.explaining import printable  # noqa: PLC0415
     from exporter.recording import Reading  # noqa: PLC0415
 
     history, before = History(), None
-    counts: Counter[str] = Counter()
+    rehearsed: Counter[str] = Counter()
+    held: Counter[str] = Counter()
     rounds = 0
     with Reading(file) as reading:
-        rules = _rehearsed(replace(rules_of(config), interval=reading.header.interval))
+        rules = _rules(config, reading.header.interval, file)
         async for snapshot in snapshots(reading, config):
             moment = Moment(snapshot.monotonic, snapshot.monotonic)
             history, verdict = decide(snapshot, rules, history, moment)
             rounds += 1
             for line in lines(verdict, before):
                 _print(snapshot, line.event.removeprefix("enforcer."), line.data, as_json=as_json)
-            counts.update(_counted(verdict))
+            rehearsed.update([verdict.action.rung] if verdict.action else [])
+            held.update(str(refusal.reason) for refusal in verdict.refusals)
             before = verdict
         torn = reading.torn
     if as_json:
-        sys.stdout.write(json.dumps({"event": "summary", "rounds": rounds, "torn": torn, **counts}) + "\n")
+        told = {"event": "summary", "rounds": rounds, "torn": torn, "rehearsed": rehearsed, "held": held}
+        sys.stdout.write(json.dumps(told) + "\n")
     else:
-        told = ", ".join(f"{count} {what}" for what, count in sorted(counts.items())) or "nothing would have been done"
-        sys.stdout.write(f"{rounds} rounds: {told}{f' ({torn})' if torn else ''}\n")
+        done = ", ".join(f"{count} {rung} rehearsed" for rung, count in sorted(rehearsed.items()))
+        refused = ", ".join(f"held {count} times: {reason}" for reason, count in sorted(held.items()))
+        text = "; ".join(filter(None, [done or "nothing would have been done", refused, printable(torn)]))
+        sys.stdout.write(f"{rounds} rounds: {text}\n")
     sys.stdout.flush()
 
 
-def _rehearsed(rules: "Rules") -> "Rules":
+def _rules(config: "Config", interval: float, file: Path) -> "Rules":
+    """Take the config's rules at the recording's pace. Raises ConfigError where they make no sense at it."""
+    from enforcer.config import rules_of  # noqa: PLC0415
+    from enforcer.rules import RulesError  # noqa: PLC0415
     from enforcer.terms import Mode  # noqa: PLC0415
+    from exporter.config import ConfigError  # noqa: PLC0415
 
-    return replace(rules, mode=Mode.DRY_RUN) if rules.mode is Mode.ENFORCE else rules
-
-
-def _counted(verdict: "Verdict") -> "Iterator[str]":
-    if verdict.action is not None:
-        yield f"{verdict.action.rung} rehearsed"
-    for refusal in verdict.refusals:
-        yield f"held: {refusal.reason}"
+    rules = rules_of(config)
+    try:
+        return replace(rules, interval=interval, mode=Mode.DRY_RUN if rules.mode is Mode.ENFORCE else rules.mode)
+    except RulesError as error:
+        raise ConfigError(
+            f"policy.{error.key}: the rounds of {file} are {interval:g}s apart; expected {error.expected}"
+        ) from error
 
 
 def _print(snapshot: "Snapshot", event: str, data: Any, *, as_json: bool) -> None:
+    from exporter.limits.explaining import printable  # noqa: PLC0415
+
     at = datetime.fromtimestamp(snapshot.taken_at, UTC)
     if as_json:
         sys.stdout.write(json.dumps({"at": at.isoformat(), "round": snapshot.round, "event": event, **data}) + "\n")
         return
-    who = "/".join(str(data[key]) for key in ("namespace", "pod", "container") if data.get(key))
-    rest = {key: value for key, value in data.items() if key not in {"namespace", "pod", "container"} and value}
+    who = "/".join(str(data[key]) for key in _NAMES if data.get(key))
+    rest = {key: value for key, value in data.items() if key not in _NAMES and value not in {None, ""}}
     told = " ".join(f"{key}={_shown(key, value)}" for key, value in rest.items())
-    sys.stdout.write(f"{at:%Y-%m-%d %H:%M:%S}  {event:<10} {f'{who}  ' if who else ''}{told}\n")
+    line = f"{at:%Y-%m-%d %H:%M:%SZ}  {event:<10} {f'{who}  ' if who else ''}{told}"
+    sys.stdout.write(f"{printable(line)}\n")  # names of a recording may come from anybody
 
 
 def _shown(key: str, value: object) -> object:
+    from enforcer.terms import Reason  # noqa: PLC0415
+    from enforcer.words import WORDS  # noqa: PLC0415
     from exporter.limits.explaining import size  # noqa: PLC0415
 
+    if isinstance(value, Reason):
+        return f"{value} ({WORDS[value]})"
+    if key == "over_for":
+        return str(value).replace(" ", "")
     return size(value).replace(" ", "") if key in {"used", "limit"} and isinstance(value, int) else value

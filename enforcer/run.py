@@ -5,14 +5,16 @@ What comes in: the flags and the config of the daemon. What goes out: 0 ended by
 asked, 2 wrong usage or config.
 
 The law: one daemon per node. It observes as gpusteward-exporter does, with the same code, and puts the policy on top.
+Signals are heeded before anything else is loaded: see `exporter.__main__`.
 """
 
 import argparse
 import asyncio
 import os
+import signal
 from contextlib import asynccontextmanager
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from exporter.config.arguments import add_flags, chosen
 
@@ -43,6 +45,8 @@ def add(commands: "Commands") -> None:
 
 def run(namespace: argparse.Namespace) -> int:
     """Run the daemon; return the exit code."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _leave)  # until the event loop takes over
     from enforcer.config import impossible  # noqa: PLC0415  (with the daemon come driver, HTTP and more)
     from exporter import logs  # noqa: PLC0415
     from exporter.config import ConfigError, load  # noqa: PLC0415
@@ -63,6 +67,11 @@ def run(namespace: argparse.Namespace) -> int:
     return code
 
 
+def _leave(*_signal: object) -> NoReturn:
+    """End at once: nothing is open yet, and an exception would rise somewhere in the middle of an import."""
+    os._exit(0)
+
+
 async def _daemon(arguments: "Arguments", config: "Config", environ: "Mapping[str, str]") -> None:
     from enforcer.config import impossible, rules_of  # noqa: PLC0415
     from enforcer.deciding import Deciding  # noqa: PLC0415
@@ -75,7 +84,7 @@ async def _daemon(arguments: "Arguments", config: "Config", environ: "Mapping[st
         return rules_of(of, own_pod=own_pod, own_namespace=own_namespace)
 
     def apply(changed: "Config") -> None:
-        deciding.rules = rules(changed)
+        deciding.rules, deciding.stop_file = rules(changed), changed.policy.stop_file
 
     async with _notifying(config, environ) as tell:
         deciding = Deciding(rules(config), config.policy.stop_file, tell=tell)

@@ -61,6 +61,11 @@ def exceeded(excess: Excess, mode: Mode, rung: Rung | None, seconds: float | Non
     return f"{_said(excess)}. In mode {Mode.ENFORCE}, {_WOULD[rung]}{moment}; in mode {mode} nothing is done."
 
 
+def reported(excess: Excess, why: str) -> str:
+    """Say that it is above its limit, and that nothing follows: `why` is half a sentence."""
+    return f"{_said(excess)}. Nothing else is done about it: {why}."
+
+
 def fenced(excess: Excess, rung: Rung | None, seconds: float | None = None) -> str:
     """Say that the driver caps it now; `rung` is what follows while it stays above."""
     moment = "" if seconds is None else f" in {duration(seconds)}"

@@ -38,15 +38,17 @@ def standing(one: Judged, reasons: Mapping[CaseKey, Reason], history: History) -
         since=evidence.since if evidence is not None and excess else None,
         due_at=evidence.due_at() if evidence is not None else None,
         over=evidence is not None and evidence.over,
+        told_at=evidence.phase_from if state is State.GRACE and evidence is not None else None,
+        spared=one.allowed.held,
     )
 
 
 def changes(before: Mapping[CaseKey, Standing], after: Iterable[Standing]) -> tuple[Change, ...]:
-    """Name the subjects whose state, or reason of it, is another than before."""
+    """Name the subjects whose state, or reason of it, or grace is another than before."""
     found = []
     for now in after:
         was = before.get(now.key)
-        if was is None or (was.state, was.reason) != (now.state, now.reason):
+        if was is None or (was.state, was.reason, was.told_at) != (now.state, now.reason, now.told_at):
             found.append(Change(was.state if was else None, now))
     return tuple(found)
 

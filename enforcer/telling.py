@@ -4,7 +4,7 @@ What is told of a verdict: to users on their pods, and to operators in the log.
 What comes in: a verdict, and the snapshot that it was made of. What goes out: notices and log lines, as data.
 
 The law: each change of a standing is told once, to whom it concerns. Users are told from mode `warn` on, and only what
-they can do something about: that they are over, and why that is held.
+they can do something about: that they are over, and why that is held. Nobody is threatened with what would not follow.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,13 +12,15 @@ from dataclasses import dataclass, field
 
 from enforcer.events import EventReason, EventType, Notice, Regarding
 from enforcer.history import Action, Moment, Result, Standing, Verdict
-from enforcer.sentences import Excess, duration, evicted, exceeded, held, killed
+from enforcer.sentences import Excess, duration, evicted, exceeded, held, killed, reported
 from enforcer.terms import Mode, Reason, Rung, State
 from enforcer.words import WORDS
 from exporter.limits.facts import device_name
 from exporter.model import ContainerKind, Snapshot
 
-PASSING = frozenset({Reason.IN_FLIGHT, Reason.SPACING, Reason.QUEUED, Reason.NOT_OVER_NOW})
+PASSING = frozenset(
+    {Reason.IN_FLIGHT, Reason.SPACING, Reason.QUEUED, Reason.NOT_OVER_NOW, Reason.HOLD_OFF, Reason.NAMES_STALE}
+)
 """Reasons that are gone within minutes: the log has them, a user can do nothing about them."""
 
 
@@ -44,11 +46,14 @@ def notices(verdict: Verdict, snapshot: Snapshot) -> Iterator[Notice]:
         excess = Excess(now.container, device, now.used, now.limit, now.declared)
         if now.state is State.GRACE:
             left = None if now.due_at is None else max(0.0, now.due_at - verdict.at.monotonic)
-            text = exceeded(excess, now.mode, now.rung, left)
+            if now.spared is None or now.spared is Reason.MODE:
+                text = exceeded(excess, now.mode, now.rung, left)
+            else:
+                text = reported(excess, WORDS[now.spared])
             yield Notice(regarding, EventReason.EXCEEDED, text, snapshot.taken_at, topic=device)
         elif now.state is State.HELD and now.reason is not None and now.reason not in PASSING:
             why = f"{WORDS[now.reason]}{f' ({now.detail})' if now.detail else ''}"
-            text = held(excess, now.rung or Rung.NOTIFY, why)
+            text = held(excess, now.rung, why) if now.rung else reported(excess, why)
             topic = f"{device} {now.reason}"
             yield Notice(regarding, EventReason.HELD, text, snapshot.taken_at, topic, EventType.NORMAL)
 

@@ -76,6 +76,11 @@ class Breaker(StrEnum):
     SAMPLER = "sampler"
     CONFIG = "config"
     INTERNAL = "internal"
+    JOURNAL = "journal"
+
+
+MANUAL = (Breaker.BLAST_RADIUS, Breaker.EFFECTIVENESS, Breaker.API, Breaker.INTERNAL, Breaker.JOURNAL)
+"""Breakers that a person closes: these outlive the daemon."""
 
 
 class Scope(StrEnum):
@@ -125,6 +130,10 @@ class Reason(StrEnum):
 
     MODE = "mode"
     STOPPED = "stopped"
+    NOT_OWNER = "not_owner"
+    NOT_ARMED = "not_armed"
+    JOURNAL = "journal"
+    ADMISSION = "admission"
     NAMESPACE_UNKNOWN = "namespace_unknown"
     NO_CONSENT = "no_consent"
     NO_RUNG = "no_rung"

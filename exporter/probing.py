@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,7 +19,7 @@ import aiohttp
 
 from exporter import checking
 from exporter.checking import Address, CgroupView, Failed, Line, PidDomain
-from exporter.config import Arguments, Config, ConfigError, load, source_of_names
+from exporter.config import Arguments, Check, Config, ConfigError, load, source_of_names
 from exporter.config.values import ListenAddress
 from exporter.devices import DeviceError, DevicesSample
 from exporter.devices.nvml import NvmlSource
@@ -28,6 +28,7 @@ from exporter.host.pid_domain import unproven
 from exporter.host.procfs import ProcFs, proc_root
 from exporter.kube.file import FileInventory
 from exporter.kube.remembered import links_below, read
+from exporter.kube.rights import Right
 from exporter.web_config import load_security
 from exporter.web_server import WebError, listen
 
@@ -42,14 +43,29 @@ INITIAL_CGROUP = "cgroup:[4026531835]"
 OWN_PROC = Path("/proc")
 
 
-async def preflight(arguments: Arguments, *, in_a_pod: bool) -> tuple[Line, ...]:
-    """Ask and judge all that these arguments need. `in_a_pod`: Kubernetes has told this process where its API is."""
+async def preflight(
+    arguments: Arguments,
+    *,
+    in_a_pod: bool,
+    also: Check = lambda _: (),
+    more: Callable[[Config], Sequence[Right]] = lambda _: (),
+) -> tuple[Line, ...]:
+    """
+    Ask and judge all that these arguments need.
+
+    Args:
+        arguments: the daemon's.
+        in_a_pod: Kubernetes has told this process where its API is.
+        also: finds what is impossible in a config beyond what this package knows of.
+        more: the rights that a config's mode asks for besides the exporter's.
+
+    """
     try:
-        config = load(arguments)
+        config = load(arguments, also)
     except ConfigError as error:
         return (checking.refused_config(str(error)),)
     played = config.devices == "simulated" or config.devices.recording is not None
-    parts = [_web(config)] if played else [_host(config), _names(config, in_a_pod), _web(config)]
+    parts = [_web(config)] if played else [_host(config), _names(config, in_a_pod, more(config)), _web(config)]
     driver, *others = await asyncio.gather(_driver(config), *parts)
     file = str(arguments.config_file) if arguments.config_file else None
     return (checking.config(file), *driver, *(line for part in others for line in part))
@@ -112,11 +128,11 @@ def _cgroups(root: Path) -> CgroupView | Failed:
     return CgroupView(text, private, sample.living or (), sample.faults)
 
 
-async def _names(config: Config, in_a_pod: bool) -> tuple[Line, ...]:  # noqa: FBT001
+async def _names(config: Config, in_a_pod: bool, more: Sequence[Right]) -> tuple[Line, ...]:  # noqa: FBT001
     file = config.names.file
     match source_of_names(config.names, in_a_pod=in_a_pod):
         case "kubernetes":
-            return await _kubernetes(config)
+            return await _kubernetes(config, more)
         case "file" if file is not None:
             found = await in_thread(lambda: FileInventory(file).inventory(), f"reading {file}")
             return (checking.names(config.names.source, found),)
@@ -124,20 +140,21 @@ async def _names(config: Config, in_a_pod: bool) -> tuple[Line, ...]:  # noqa: F
             return (checking.names(config.names.source, None),)
 
 
-async def _kubernetes(config: Config) -> tuple[Line, ...]:
+async def _kubernetes(config: Config, more: Sequence[Right]) -> tuple[Line, ...]:
     # Imported here, because the Kubernetes client costs 20 MB that a node without it need not pay.
     from exporter import probing_kube  # noqa: PLC0415
 
     folder = links_below(config.node.host_root)
     kubelet, api, links = await asyncio.gather(
         probing_kube.kubelet(config, DEADLINE),
-        probing_kube.api(config, _boot_id(), DEADLINE),
+        probing_kube.api(config, _boot_id(), DEADLINE, more),
         in_thread(lambda: len(read(folder)) if folder.is_dir() else None, f"reading {folder}"),
     )
     return (
         checking.kubelet(kubelet),
         checking.api_server(api.server),
         checking.rights(api.rights),
+        *([checking.mode_rights(config.policy.mode, api.more)] if more else ()),
         checking.node_name(config.node.name, api.node),
         checking.log_links(str(folder), links),
     )

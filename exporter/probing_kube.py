@@ -7,7 +7,7 @@ The law: it asks what the daemon would ask, with the same code, and changes noth
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -44,10 +44,15 @@ _NODE = msgspec.json.Decoder(_Node)
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """What the API server said; None is what it was not asked, because it does not answer."""
+    """
+    What the API server said; None is what it was not asked, because it does not answer.
+
+    `rights` are the exporter's own, `more` those that were asked for besides.
+    """
 
     server: ApiServer | Failed
     rights: Mapping[Right, bool] | Failed | None = None
+    more: Mapping[Right, bool] | Failed | None = None
     node: NodeObject | Failed | None = None
 
 
@@ -59,24 +64,31 @@ async def kubelet(config: Config, deadline: float) -> AllocationsView | Failed:
         return Failed(str(error))
 
 
-async def api(config: Config, booted: str, deadline: float) -> Api:
-    """Ask the API server who it is, what we may do, and about the node. `booted` is this machine's boot id."""
+async def api(config: Config, booted: str, deadline: float, more: Iterable[Right] = ()) -> Api:
+    """
+    Ask the API server who it is, what we may do, and about the node.
+
+    `booted` is this machine's boot id; `more`: rights that are used besides the exporter's.
+    """
     client = Client(credentials(config.names.kubeconfig), clock=SystemClock(), deadline=deadline)
     try:
         version: _Version = decoded(_VERSION, await client.get("/version"))
         server = ApiServer(client.server, version.git_version)
-        granted, node = await asyncio.gather(_rights(client, config.node.name), _node(client, config.node.name, booted))
-        return Api(server, granted, node)
+        name = config.node.name
+        granted, others, node = await asyncio.gather(
+            _rights(client, RIGHTS, name), _rights(client, tuple(more), name), _node(client, name, booted)
+        )
+        return Api(server, granted, others, node)
     except KubeError as error:
         return Api(_failed(error))
     finally:
         await client.close()
 
 
-async def _rights(client: Client, node: str) -> Mapping[Right, bool] | Failed:
-    asked = [client.may(r.verb, r.group, r.resource, name=node if r.own_node else None) for r in RIGHTS]
+async def _rights(client: Client, rights: tuple[Right, ...], node: str) -> Mapping[Right, bool] | Failed:
+    asked = [client.may(r.verb, r.group, r.resource, name=node if r.own_node else None) for r in rights]
     try:
-        return dict(zip(RIGHTS, await asyncio.gather(*asked), strict=True))
+        return dict(zip(rights, await asyncio.gather(*asked), strict=True))
     except KubeError as error:
         return _failed(error)
 

@@ -5,8 +5,8 @@ What comes in: what the probes found, as data. What goes out: lines, each with a
 is not good, what to do; an exit code; text.
 
 The law: **fail** is what keeps the daemon from starting, or its rounds from ever being complete, or is a source that
-the config asks for and that does not answer. **warn** is what it works without, and shows less. Who could not be asked
-is not called good.
+the config asks for and that does not answer, or a right that the mode asks for and that is not granted. **warn** is
+what it works without, and shows less. Who could not be asked is not called good.
 """
 
 from exporter.checking.cluster import (
@@ -15,6 +15,7 @@ from exporter.checking.cluster import (
     api_server,
     kubelet,
     log_links,
+    mode_rights,
     names,
     node_name,
     rights,
@@ -39,6 +40,7 @@ __all__ = [
     "exit_code",
     "kubelet",
     "log_links",
+    "mode_rights",
     "names",
     "node_name",
     "pid_domain",

@@ -4,7 +4,7 @@ The cluster: kubelet, API server, rights, the node's name, and other sources of 
 What comes in: what they answered. What goes out: a line for each.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from exporter.checking.lines import Failed, Line, Verdict, advised, count, worst
@@ -13,6 +13,7 @@ from exporter.kube.rights import Right
 from exporter.model import Inventory
 
 _SHIPPED = "the shipped ClusterRole has them: deploy/exporter/rbac.yaml"
+_SHIPPED_FOR_MODES = "the shipped ClusterRole has them: deploy/enforcer/rbac.yaml"
 _STATUS = {
     401: "the token is not accepted: is the ServiceAccount still there?",
     403: "grant the right, see deploy/exporter/rbac.yaml",
@@ -64,13 +65,27 @@ def rights(found: Mapping[Right, bool] | Failed | None) -> Line:
     if found is None:
         return _not_asked("api rights")
     if isinstance(found, Failed):
-        return Line("api rights", Verdict.WARN, f"cannot be asked for: {_refused(found)}")
-    missing = [right for right, granted in found.items() if not granted]
+        return _unknown("api rights", found)
+    missing = _missing(found)
     if not missing:
         return Line("api rights", Verdict.OK, f"all {len(found)} that are used are granted")
-    told = ", ".join(f"{right} ({right.without})" for right in missing)
     verdict = Verdict.FAIL if any(right.needed for right in missing) else Verdict.WARN
-    return Line("api rights", verdict, f"missing: {told}; {_SHIPPED}")
+    return Line("api rights", verdict, f"missing: {_told(missing)}; {_SHIPPED}")
+
+
+def mode_rights(mode: str, found: Mapping[Right, bool] | Failed | None) -> Line:
+    """
+    Judge what we may do where the mode asks for more than to look; None: the server did not answer.
+
+    Each of them is needed: an operator who sets a mode wants what it does, and nobody would see that it is not done.
+    """
+    if found is None:
+        return _not_asked("mode rights")
+    if isinstance(found, Failed):
+        return _unknown("mode rights", found)
+    if missing := _missing(found):
+        return Line("mode rights", Verdict.FAIL, f"mode {mode} lacks {_told(missing)}; {_SHIPPED_FOR_MODES}")
+    return Line("mode rights", Verdict.OK, f"all {len(found)} that mode {mode} uses are granted")
 
 
 def node_name(name: str, found: NodeObject | Failed | None) -> Line:
@@ -115,6 +130,18 @@ def names(source: str, found: Inventory | Failed | None) -> Line:
     if found.faults:
         return Line("names", worst(found.faults), "; ".join(map(advised, found.faults)))
     return Line("names", Verdict.OK, f"the file names {count(len(found.containers), 'container')}")
+
+
+def _missing(found: Mapping[Right, bool]) -> list[Right]:
+    return [right for right, granted in found.items() if not granted]
+
+
+def _told(missing: Iterable[Right]) -> str:
+    return ", ".join(f"{right} ({right.without})" for right in missing)
+
+
+def _unknown(check: str, why: Failed) -> Line:
+    return Line(check, Verdict.WARN, f"cannot be asked for: {_refused(why)}")
 
 
 def _refused(found: Failed) -> str:

@@ -82,3 +82,4 @@ class Policy(Part, frozen=True):
     strikes: int = 1
     strike_half_life: _Duration = Duration(3600)
     stop_file: Path = Path("/run/gpusteward/stop")
+    journal: Path | None = None

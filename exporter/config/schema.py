@@ -142,9 +142,10 @@ def problems(config: Config) -> Iterator[tuple[str, str]]:
         "node.kubelet_root": config.node.kubelet_root,
         "node.host_root": config.node.host_root,
         "policy.stop_file": config.policy.stop_file,
+        "policy.journal": config.policy.journal,
     }
     for key, path in absolute.items():
-        if not path.is_absolute():
+        if path is not None and not path.is_absolute():
             yield key, "an absolute path"
 
 
@@ -153,7 +154,7 @@ def found_at(config: Config, key: str) -> object:
     value: Any = config
     for part in key.split("."):
         value = getattr(value, part)
-    return msgspec.to_builtins(value) if isinstance(value, msgspec.Struct) else value
+    return msgspec.to_builtins(value, enc_hook=str) if isinstance(value, msgspec.Struct) else value
 
 
 def settings(config: Config) -> dict[str, object]:

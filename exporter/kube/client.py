@@ -31,7 +31,7 @@ from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 from kubernetes.aio.config.kube_config import load_kube_config
 
 from exporter.clock import Clock
-from exporter.kube.errors import SILENT, UNREACHABLE, KubeError, decoded, status_error
+from exporter.kube.errors import SILENT, UNREACHABLE, KubeError, UnsentError, decoded, status_error
 
 log = structlog.get_logger()
 
@@ -46,6 +46,13 @@ RENEWAL_AGAIN = 5.0
 LONGEST_LINE = 16 * 2**20
 """Bytes of one watch event. etcd takes objects of up to 1.5 MB; aiohttp's own line reader gives up at 128 kB."""
 LONGEST_REFUSAL = 64 * 2**10
+BEFORE_SENDING = (
+    aiohttp.ClientConnectorError,
+    aiohttp.ConnectionTimeoutError,
+    aiohttp.ClientHttpProxyError,
+    aiohttp.InvalidURL,
+)
+"""What goes wrong before a request leaves: no address, no connection, no trust, a proxy that leads nowhere."""
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 Credentials = Callable[[Configuration], Awaitable[None]]
@@ -66,7 +73,7 @@ def in_cluster(folder: Path = SERVICE_ACCOUNT, environment: Mapping[str, str] | 
             loader.load_and_set(configuration)
         except (ConfigException, OSError, UnicodeDecodeError) as error:
             message = f"{error} (looked in {folder}); outside of a pod a kubeconfig is needed"
-            raise KubeError(UNREACHABLE, "NotConfigured", message) from error
+            raise UnsentError(UNREACHABLE, "NotConfigured", message) from error
 
     return load
 
@@ -79,7 +86,7 @@ def from_kubeconfig(files: str) -> Credentials:
             await load_kube_config(config_file=files, client_configuration=configuration, persist_config=False)
         except Exception as error:  # the library lets TypeError, KeyError, yaml's and the plugin's own pass
             message = f"cannot use the kubeconfig {files}: {error}"
-            raise KubeError(UNREACHABLE, "NotConfigured", message) from error
+            raise UnsentError(UNREACHABLE, "NotConfigured", message) from error
 
     return load
 
@@ -187,9 +194,13 @@ class Client:
             await api.close()
 
     async def _read(self, request: Request) -> bytes:
+        return (await self._exchange(request))[1]
+
+    async def _exchange(self, request: Request) -> tuple[int, bytes]:
+        """Ask; HTTP's status and the body."""
         answer = await self._open(request)
         try:
-            return await answer.read()
+            return answer.status, await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._renamed(error) from error
         finally:
@@ -272,16 +283,17 @@ class Client:
         fresh.api_key = {name: value.strip() for name, value in fresh.api_key.items()}
         empty = any(len(value.split()) < 2 for value in fresh.api_key.values())  # noqa: PLR2004  (the word Bearer)
         if empty or (self._configuration.api_key and not fresh.api_key):
-            raise KubeError(UNREACHABLE, "NotConfigured", "the token is empty")
+            raise UnsentError(UNREACHABLE, "NotConfigured", "the token is empty")
         return fresh
 
     def _renamed(self, error: Exception) -> KubeError:
         server = self._configuration.host
+        renamed = UnsentError if isinstance(error, BEFORE_SENDING) else KubeError
         if isinstance(error, (aiohttp.ClientSSLError, ssl.SSLError)):
-            return KubeError(UNREACHABLE, "Untrusted", f"{server}: {error}")
+            return renamed(UNREACHABLE, "Untrusted", f"{server}: {error}")
         if isinstance(error, TimeoutError):
-            return KubeError(UNREACHABLE, "Timeout", f"{server} did not answer in time")
-        return KubeError(UNREACHABLE, "Unreachable", f"{server}: {error or type(error).__name__}")
+            return renamed(UNREACHABLE, "Timeout", f"{server} did not answer in time")
+        return renamed(UNREACHABLE, "Unreachable", f"{server}: {error or type(error).__name__}")
 
 
 def segment(name: str) -> str:

@@ -27,6 +27,8 @@ class KubeError(Exception):
             `Dropped`, `Silent`, `Untrusted`, `NotConfigured`, `Invalid`.
         retry_after: seconds that the server wants us to wait.
         causes: words in which the server goes into detail (`ResourceVersionTooLarge`).
+        particulars: the same in sentences.
+        kind: the resource that stands in the way (`pods`, `poddisruptionbudget`); empty where a proxy answered.
 
     """
 
@@ -37,6 +39,9 @@ class KubeError(Exception):
         message: str,
         retry_after: float | None = None,
         causes: Collection[str] = (),
+        *,
+        particulars: Collection[str] = (),
+        kind: str = "",
     ) -> None:
         super().__init__(f"{reason}: {message}" if not status else f"{status} {reason}: {message}")
         self.status = status
@@ -44,13 +49,21 @@ class KubeError(Exception):
         self.message = message
         self.retry_after = retry_after
         self.causes = causes
+        self.particulars = particulars
+        self.kind = kind
+
+
+class UnsentError(KubeError):
+    """The same, and the request certainly reached no server: it can be made again as if it had never been."""
 
 
 class _Cause(msgspec.Struct, frozen=True):
     reason: str = ""
+    message: str = ""
 
 
 class _Details(msgspec.Struct, frozen=True, rename="camel"):
+    kind: str = ""
     retry_after_seconds: int = 0
     causes: list[_Cause] | None = None
 
@@ -77,6 +90,8 @@ def status_error(raw: bytes | msgspec.Raw, otherwise: KubeError) -> KubeError:
         status.message or otherwise.message,
         otherwise.retry_after or details.retry_after_seconds or None,
         [cause.reason for cause in details.causes or ()],
+        particulars=[cause.message for cause in details.causes or () if cause.message],
+        kind=details.kind,
     )
 
 

@@ -254,7 +254,10 @@ class World:
     def effective(self) -> Rules:
         """Return the rules, under the ceilings of this moment."""
         modes = {"stop": Mode.OBSERVE, "warn": Mode.WARN, "rehearse": Mode.DRY_RUN, "off": Mode.OFF}
-        ceilings = tuple(Ceiling(mode, Reason.STOPPED) for name, mode in modes.items() if name in self.flags)
+        why = {"warn": Reason.NOT_OWNER}
+        ceilings = tuple(
+            Ceiling(mode, why.get(name, Reason.STOPPED)) for name, mode in modes.items() if name in self.flags
+        )
         rules = replace(self.rules, ceilings=ceilings) if ceilings else self.rules
         if "own pod" in self.flags:
             rules = replace(rules, own_pod=self.cast[0].pod_uid)

@@ -8,7 +8,8 @@ ships, and nothing else.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,14 @@ from cluster import pod_resources
 from cluster.bed import INVENTORY, MIG_GPU, NODE_NAME, Bed
 from cluster.client import Api, Object, until
 from cluster.manifests import pod, pod_spec
-from daemon.running import Daemon
+from daemon.running import COMMAND, Daemon
 
 RBAC = Path(__file__).parents[2] / "deploy/exporter/rbac.yaml"
+ENFORCER_RBAC = RBAC.parents[1] / "enforcer/rbac.yaml"
 NAMESPACE = "gpusteward"
 ACCOUNT = "gpusteward-exporter"
+ENFORCER = "gpusteward"
+RUN = (Path(sys.executable).with_name("gpusteward"), "run")
 PATHS = {"ServiceAccount": f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"}
 PATHS |= {k: f"/apis/rbac.authorization.k8s.io/v1/{k.lower()}s" for k in ("ClusterRole", "ClusterRoleBinding")}
 GPU, SHARED, MIG = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.10gb"
@@ -36,6 +40,7 @@ class Stage:
 
     def __init__(self, bed: Bed, api: Api, folder: Path) -> None:
         self.bed, self.api, self.folder = bed, api, folder
+        self.account = ACCOUNT
         self.began = datetime.now(UTC).isoformat()
         host = folder / "host"
         (host / "var/log").mkdir(parents=True)
@@ -45,12 +50,20 @@ class Stage:
 
     async def rotate(self) -> None:
         """Put a new token of the daemon's ServiceAccount in the place of the old one, at once, as the kubelet does."""
-        token = (await self.api.token(NAMESPACE, ACCOUNT)).token
+        token = (await self.api.token(NAMESPACE, self.account)).token
         assert token is not None
         (self.folder / "token.new").write_text(token)
         (self.folder / "token.new").rename(self.folder / "token")
 
-    def daemon(self, *flags: str) -> Daemon:
+    async def enforcing(self) -> None:
+        """Be the ServiceAccount that deploy/ ships for `gpusteward run`, which is bound to both roles."""
+        await _apply(self.api, ENFORCER_RBAC)
+        await _in_force(self.api, ENFORCER, resource="pods", verb="watch")
+        await _in_force(self.api, ENFORCER, resource="events", group="events.k8s.io", verb="patch")
+        self.account = ENFORCER
+        await self.rotate()
+
+    def daemon(self, *flags: str, command: Sequence[str | Path] = (COMMAND,)) -> Daemon:
         """Start the daemon as a pod would run it: a token, the host's pids, the kubelet's folder; and more flags."""
         kubeconfig = self.folder / "kubeconfig"
         cluster = {"server": self.bed.control_plane.admin.server, "certificate-authority": str(self.folder / "ca.crt")}
@@ -75,6 +88,7 @@ class Stage:
             f"--node.host-root={self.folder / 'host'}",
             *flags,
             env=self.bed.driver.environment(),
+            command=command,
         )
 
     async def run(self, namespace: str, name: str, *commands: str, resource: str | None = GPU, count: int = 1) -> None:
@@ -90,15 +104,19 @@ class Stage:
 
         (A server that was just started by an earlier test refuses for a moment, until it has read its own roles.)
         """
-        user = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
-        mine = [
+        mine = self.requests()
+        refused = [event for event in mine if event.get("responseStatus", {}).get("code") == 403]
+        assert not refused, refused
+        return {(event["verb"], event["objectRef"]["resource"]) for event in mine}
+
+    def requests(self) -> list[Object]:
+        """All that was asked with the daemon's token in this test, from the audit log."""
+        user = f"system:serviceaccount:{NAMESPACE}:{self.account}"
+        return [
             event
             for event in self.bed.control_plane.audit()
             if event["user"].get("username") == user and event["requestReceivedTimestamp"] >= self.began
         ]
-        refused = [event for event in mine if event.get("responseStatus", {}).get("code") == 403]
-        assert not refused, refused
-        return {(event["verb"], event["objectRef"]["resource"]) for event in mine}
 
 
 def spec(*commands: str, resource: str | None = GPU, count: int = 1, restart: str = "Always") -> Object:
@@ -126,21 +144,31 @@ async def stage(cluster: Bed, node_api: Api, tmp_path: Path) -> Stage:
     await until(offered, "the kubelet to have all devices (an earlier test may have restarted it)")
     if await node_api.missing(f"/api/v1/namespaces/{NAMESPACE}"):
         await node_api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-    for thing in yaml.safe_load_all(RBAC.read_text()):
-        path = PATHS[thing["kind"]]
-        if await node_api.missing(f"{path}/{thing['metadata']['name']}"):
-            await node_api.create(path, thing)
-
-    async def in_force() -> bool:
-        asked = {"resource": "pods", "verb": "watch"}
-        review = {"spec": {"user": f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}", "resourceAttributes": asked}}
-        answer = await node_api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
-        return bool(answer["status"]["allowed"])
-
-    await until(in_force, "the rights to be in force")
+    await _apply(node_api, RBAC)
+    await _in_force(node_api, ACCOUNT, resource="pods", verb="watch")
     made = Stage(cluster, node_api, tmp_path)
     await made.rotate()
     return made
+
+
+async def _apply(api: Api, manifest: Path) -> None:
+    for thing in _things(manifest):
+        path = PATHS[thing["kind"]]
+        if await api.missing(f"{path}/{thing['metadata']['name']}"):
+            await api.create(path, thing)
+
+
+def _things(manifest: Path) -> list[Object]:
+    return list(yaml.safe_load_all(manifest.read_text()))
+
+
+async def _in_force(api: Api, account: str, **asked: str) -> None:
+    async def allowed() -> bool:
+        review = {"spec": {"user": f"system:serviceaccount:{NAMESPACE}:{account}", "resourceAttributes": asked}}
+        answer = await api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+        return bool(answer["status"]["allowed"])
+
+    await until(allowed, f"the rights of {account} to be in force")
 
 
 def held(snapshot: dict[str, Any]) -> dict[tuple[str, str, str], int]:

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.cluster
 
 COMMAND = Path(sys.executable).with_name("gpusteward")
 MANIFEST = Path(__file__).parents[2] / "deploy" / "exporter" / "rbac.yaml"
+ENFORCER_MANIFEST = MANIFEST.parents[1] / "enforcer" / "rbac.yaml"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ACCOUNT = "checker"
 NOTHING = {"apiGroups": ["example.com"], "resources": ["nothing"], "verbs": ["get"]}
@@ -89,11 +90,11 @@ class Stage:
         checks = json.loads(ended.stdout)["checks"]
         return ended.returncode, {one["check"]: (one["verdict"], one["message"]) for one in checks}
 
-    async def checked(self, condition: Callable[[Checks], bool], what: str) -> tuple[int, Checks]:
+    async def checked(self, condition: Callable[[Checks], bool], what: str, *flags: str) -> tuple[int, Checks]:
         """Check until it says so: the server's authorizer learns of a changed role by a watch."""
 
         async def ask() -> tuple[int, Checks] | None:
-            code, checks = await self.check()
+            code, checks = await self.check(*flags)
             return (code, checks) if condition(checks) else None
 
         return await until(ask, what)
@@ -105,9 +106,9 @@ class Stage:
         return {(event["verb"], event.get("objectRef", {}).get("resource", event["requestURI"])) for event in events}
 
 
-def shipped() -> list[Object]:
+def shipped(manifest: Path = MANIFEST) -> list[Object]:
     """The rules that deploy/ ships."""
-    (role,) = (one for one in yaml.safe_load_all(MANIFEST.read_text()) if one["kind"] == "ClusterRole")
+    (role,) = (one for one in yaml.safe_load_all(manifest.read_text()) if one["kind"] == "ClusterRole")
     rules: list[Object] = role["rules"]
     return rules
 
@@ -163,6 +164,29 @@ async def test_a_missing_right_is_told(stage: Stage) -> None:
     await stage.grant([])
     code, checks = await stage.checked(lambda checks: checks["node name"][0] == "warn", "the node to be unreadable")
     assert code == 1 and "403" in checks["node name"][1]
+
+
+@pytest.mark.parametrize("mode", ["warn", "dry-run"])
+async def test_a_right_that_the_mode_needs_is_told(stage: Stage, mode: str) -> None:
+    """With the exporter's role alone it fails and names each verb, in mode observe it passes; with both it passes."""
+    code, checks = await stage.checked(lambda checks: checks["api rights"][0] == "ok", "the exporter's rights")
+    assert code == 0 and "mode rights" not in checks, "who only observes writes nothing, and is asked nothing"
+    code, checks = await stage.check(f"--mode={mode}")
+    assert (code, checks["mode rights"][0], checks["api rights"][0]) == (1, "fail", "ok")
+    for words in (f"mode {mode}", "create events.events.k8s.io (", "patch events.events.k8s.io (", "deploy/enforcer"):
+        assert words in checks["mode rights"][1]
+    both = [*shipped(), *shipped(ENFORCER_MANIFEST)]
+    await stage.grant([*shipped(), {**both[-1], "verbs": ["create"]}])
+    code, checks = await stage.checked(
+        lambda checks: "create events" not in checks["mode rights"][1], "the right to create", f"--mode={mode}"
+    )
+    assert code == 1 and "patch events.events.k8s.io (" in checks["mode rights"][1]
+    await stage.grant(both)
+    code, checks = await stage.checked(
+        lambda checks: checks["mode rights"][0] == "ok", "both roles to be in force", f"--mode={mode}"
+    )
+    assert code == 0, checks
+    assert stage.asked() == {("get", "/version"), ("create", "selfsubjectaccessreviews"), ("get", "nodes")}
 
 
 async def test_a_node_that_is_not_in_the_cluster_is_told(stage: Stage) -> None:

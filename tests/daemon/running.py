@@ -28,7 +28,7 @@ COMMAND = Path(sys.executable).with_name("gpusteward-exporter")
 
 class Daemon:
     """
-    A running `gpusteward-exporter`; a context manager that ends it.
+    A running `gpusteward-exporter`, or what `command` says; a context manager that ends it.
 
     `enter`: words before the command, such as `unshare --cgroup`; `cgroup`: a cgroup folder that it enters first.
     """
@@ -39,10 +39,14 @@ class Daemon:
         env: Mapping[str, str] | None = None,
         enter: Sequence[str] = (),
         cgroups: Sequence[Path] = (),
+        command: Sequence[str | Path] = (COMMAND,),
     ) -> None:
         join = "".join(f'echo $$ > "{folder}/cgroup.procs" && ' for folder in cgroups)
         self.process = subprocess.Popen(
-            ["sh", "-c", f'{join}exec "$@"', "sh", *enter, str(COMMAND), "--web.listen-address", "127.0.0.1:0", *flags],
+            [
+                *("sh", "-c", f'{join}exec "$@"', "sh", *enter),
+                *(*map(str, command), "--web.listen-address", "127.0.0.1:0", *flags),
+            ],
             env={**os.environ, "NODE_NAME": "test-node", **(env or {})},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

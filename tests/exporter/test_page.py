@@ -9,6 +9,7 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,6 +17,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from builders import GIB, device, gpu, leaf, limit, memory, pod, snapshot
+from daemon.films import OVER, film
+from daemon.running import COMMAND, Daemon
 from exporter.document import document
 from exporter.latest import Tally
 from exporter.model import Snapshot
@@ -23,6 +26,7 @@ from exporter.page import node_page
 from serving.node import MARKUP, busy, serving
 
 LARGEST = 26 * 1024
+JSON = {"format": "json"}
 
 
 def test_the_page_is_small_and_brings_all_it_needs() -> None:
@@ -166,16 +170,7 @@ async def test_a_limit_is_shown_where_one_is_known(tmp_path: Path) -> None:
     facts["containers"][0]["memory_limit_bytes"] = 20 * GIB
     facts["containers"][1]["memory_limit_bytes"] = 20 * GIB
 
-    async def page(_request: web.Request) -> web.Response:
-        return web.Response(body=node_page().body, content_type="text/html")
-
-    async def api(_request: web.Request) -> web.Response:
-        return web.Response(body=msgspec.json.encode(facts), content_type="application/json")
-
-    app = web.Application()
-    app.add_routes([web.get("/", page), web.get("/api/v1/snapshot", api)])
-    async with TestServer(app) as server:
-        text, _ = await browsed(tmp_path, str(server.make_url("")).rstrip("/"))
+    text, _ = await drawn_from(tmp_path, facts)
     assert '<table class="limited">' in text
     assert "research/llama-0 / main GPU 0 30.0 GiB 34.0 GiB 20.0 GiB exceeded 55 % 2" in words(text)
     assert "notebooks/anna / main GPU 0 18.0 GiB unknown 20.0 GiB unknown 1" in words(text)
@@ -199,3 +194,135 @@ async def test_what_is_wrong_with_a_limit_stands_in_the_row(tmp_path: Path) -> N
     assert text.count("the hook that should") == 1
     assert "notebooks/idle / main gpusteward annotation x: invalid: <b> GPU 2" in text
     assert console == ""
+
+
+async def drawn_from(folder: Path, facts: dict[str, Any]) -> tuple[str, str]:
+    """Let Chromium draw the page of a document that was made by hand, over several polls."""
+
+    async def page(_request: web.Request) -> web.Response:
+        return web.Response(body=node_page().body, content_type="text/html")
+
+    async def api(_request: web.Request) -> web.Response:
+        return web.Response(body=msgspec.json.encode(facts), content_type="application/json")
+
+    app = web.Application()
+    app.add_routes([web.get("/", page), web.get("/api/v1/snapshot", api)])
+    async with TestServer(app) as server:
+        return await browsed(folder, str(server.make_url("")).rstrip("/"))
+
+
+def judged(**policy: Any) -> dict[str, Any]:
+    """Describe the busy node, with what a policy says of it."""
+    facts = document(busy(), Tally(), age=0.0, interval=1.0, program="x")
+    nothing = {"mode": "dry-run", "breakers": [], "budget_remaining": {}, "standings": [], "recent": []}
+    return {**facts, "policy": {**nothing, **policy}}
+
+
+def standing(container: dict[str, Any], state: str, **more: Any) -> dict[str, Any]:
+    """Describe where a container of the document stands, as docs/api.md says."""
+    names = ("namespace", "pod", "pod_uid", "container", "container_id", "uuid", "gpu_instance")
+    return {
+        **{name: container[name] for name in names},
+        **dict.fromkeys(("reason", "why", "next", "over_since", "due_at")),
+        "claim": "",
+        "state": state,
+        "mode": "dry-run",
+        "used_bytes": 30 * GIB,
+        "limit_bytes": 20 * GIB,
+        **more,
+    }
+
+
+@pytest.mark.browser
+async def test_where_everybody_stands_is_a_column(tmp_path: Path) -> None:
+    """State, what is left of the grace, and reasons are words; the tooltip says what is next, and why not."""
+    facts = judged()
+    now, (llama, anna, sidecar, *_) = facts["taken_at"], facts["containers"]
+    facts["policy"]["standings"] = [
+        standing(llama, "grace", over_since=now - 300, due_at=now + 90, next="evict"),
+        standing(anna, "held", reason="no_consent", why="its namespace does not consent", over_since=now - 600),
+        standing({**sidecar, "container": "", "container_id": None}, "ok"),
+    ]
+    drawing, console = await drawn_from(tmp_path, facts)
+    text = words(drawing)
+    assert console == ""
+    assert 'class="judged"' in drawing
+    assert "mode dry-run" in text
+    assert "research/llama-0 / main GPU 0 30.0 GiB 34.0 GiB grace 90 s 55 % 2" in text
+    assert "notebooks/anna / main GPU 0 18.0 GiB unknown held: no consent unknown 1" in text
+    assert "notebooks/anna / sidecar GPU 0 3.0 GiB unknown ok unknown 1" in text, "the limit of the whole pod counts"
+    assert "above its limit for 5 min. Next: evict, in 90 s at the earliest. Mode dry-run." in drawing
+    assert "above its limit for 10 min. its namespace does not consent. Mode dry-run." in drawing
+
+
+@pytest.mark.browser
+async def test_without_a_policy_there_is_no_trace_of_one(tmp_path: Path) -> None:
+    """The exporter's page has no empty column, no mode and no decisions."""
+    drawing, _ = await drawn(tmp_path, busy())
+    assert '<span id="mode" class="pill" hidden="">' in drawing
+    assert re.search(r'<section id="decisions" class="card" hidden="">', drawing)
+    assert "judged" not in re.sub(r"<(script|style)>.*?</\1>", "", drawing, flags=re.DOTALL)
+
+
+@pytest.mark.browser
+async def test_recent_decisions_are_listed_once_each(tmp_path: Path) -> None:
+    """
+    What was done, rehearsed, refused, and why, the newest first.
+
+    One container on two GPUs, refused in the same round for the same reason, makes two lines; polls add none.
+    """
+    facts = judged()
+    now, (llama, _, _, other, *_) = facts["taken_at"], facts["containers"]
+    assert (llama["pod"], llama["container"]) == (other["pod"], other["container"])
+    why = {"reason": "queued", "why": "another one comes first"}
+    facts["policy"]["recent"] = [
+        {"at": now, "kind": "refusal", **standing(llama, "held", **why)},
+        {"at": now, "kind": "refusal", **standing(other, "held", **why)},
+        {"at": now - 60, "kind": "dry_run", "action": "evict", **standing(llama, "due")},
+        {"at": now - 90, "kind": "action", "action": "evict", **standing(llama, "due")},
+    ]
+    drawing, console = await drawn_from(tmp_path, facts)
+    assert console == ""
+    listed = re.search(r'<ul id="recent">(.*?)</ul>', drawing, re.DOTALL)
+    assert listed is not None
+    told = [re.sub(r"^\S+( [AP]M)? ", "", words(item).strip()) for item in listed[1].split("</li>") if item.strip()]
+    assert told == [
+        "held research/llama-0/main on GPU 0: 30.0 GiB of 20.0 GiB, but another one comes first",
+        "held research/llama-0/main on GPU 1: 30.0 GiB of 20.0 GiB, but another one comes first",
+        "would evict research/llama-0/main on GPU 0: 30.0 GiB of 20.0 GiB",
+        "evict research/llama-0/main on GPU 0: 30.0 GiB of 20.0 GiB",
+    ]
+
+
+@pytest.mark.browser
+async def test_an_open_breaker_cannot_be_overlooked(tmp_path: Path) -> None:
+    """Which, why, and who closes it; the mode stands out when it may hurt."""
+    breakers = [
+        {"breaker": "blast_radius", "detail": "5 of 6 pods are over", "by_itself": False},
+        {"breaker": "config", "detail": "<b>: unknown key", "by_itself": True},
+    ]
+    drawing, _ = await drawn_from(tmp_path, judged(mode="enforce", breakers=breakers))
+    text = words(drawing)
+    assert "blast radius: 5 of 6 pods are over. Nothing is acted on until a person closes it." in text
+    assert "config: <b>: unknown key. Nothing is acted on until it closes by itself." in text
+    assert '<span id="mode" class="pill warn">mode enforce</span>' in drawing
+
+
+@pytest.mark.browser
+@pytest.mark.daemon
+def test_a_daemon_that_judges_is_drawn(tmp_path: Path) -> None:
+    """From `gpusteward run` to the pixels: the notebook above its limit, in its grace."""
+    config = tmp_path / "config.yaml"
+    policy = {"mode": "dry-run", "warn_after": "1s", "stop_file": str(tmp_path / "stop")}
+    devices = f"recorded:{film(tmp_path / 'film', (OVER, 3.0))}"
+    config.write_bytes(
+        msgspec.json.encode({"devices": devices, "sampling": {"interval": "200ms"}, "policy": policy, "log": JSON})
+    )
+    with Daemon(f"--config={config}", command=(COMMAND.with_name("gpusteward"), "run")) as daemon:
+        daemon.until(lambda s: "grace" in {one["state"] for one in s["policy"]["standings"]}, "the grace")
+        drawing, console = asyncio.run(browsed(tmp_path / "browser", daemon.url))
+    text = words(drawing)
+    assert console == ""
+    assert "mode dry-run" in text
+    row = r"team-vision/anna-notebook-0 / notebook GPU 3 2\d\.\d GiB 2\d\.\d GiB 16\.0 GiB exceeded grace \d+ s "
+    assert re.search(row, text), text

@@ -9,14 +9,16 @@ The law: **nothing is sampled.** Two traces that led to the same history at the 
 legal (interval, warn_after and grace 30 s), so that the fourth reading in a row may act and short traces say much.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from enforcer.history import History, Moment, Result
 from enforcer.outcomes import conclude
 from enforcer.policy import decide
 from enforcer.terms import Trigger
+from exporter.model import Snapshot
 from policy.invariants import Step, violations
 from policy.scenes import BEGIN, CARD, GIB, UNHURRIED, Actor, snapshot
 
@@ -98,7 +100,7 @@ class Law:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where traces have led: one of them (`trace`), how many there are, and in how many of those somebody was acted on."""
+    """Where traces have led: one of them (`trace`), how many, and in how many of those somebody was acted on."""
 
     history: History
     law: Law
@@ -120,14 +122,14 @@ class Found:
     wrong: list[str] = field(default_factory=list)
 
 
-def enumerate_all(length: int, *, merged: bool = True) -> Found:
-    """Go through all traces of `length` events. Not `merged`: each for itself, which takes as long as it takes."""
+def enumerate_all(length: int, *, alphabet: Iterable[str] = EVENTS, merged: bool = True) -> Found:
+    """Go through all traces of `length` events of the alphabet. Not `merged`: each for itself, which takes long."""
     found = Found()
     places = [Place(History(), Law(), BEGIN, 0, (), (), 1, 0)]
     for _ in range(length):
         nexts: dict[object, Place] = {}
         for place in places:
-            for one in _after(place, found):
+            for one in _after(place, alphabet, found):
                 key = _same(one) if merged else one.events
                 known = nexts.get(key)
                 nexts[key] = (
@@ -140,21 +142,21 @@ def enumerate_all(length: int, *, merged: bool = True) -> Found:
     return found
 
 
-def by_the_law(length: int) -> tuple[int, int]:
+def by_the_law(length: int, alphabet: Iterable[str] = EVENTS) -> tuple[int, int]:
     """Count traces, and traces with an action, by the automaton alone."""
     places = {(Law(), False): 1}
     for _ in range(length):
         nexts: dict[tuple[Law, bool], int] = {}
         for (law, acted), traces in places.items():
-            for event in EVENTS:
+            for event in alphabet:
                 now, acts = law.after(event)
                 nexts[now, acted or acts] = nexts.get((now, acted or acts), 0) + traces
         places = nexts
     return sum(places.values()), sum(traces for (_, acted), traces in places.items() if acted)
 
 
-def _after(place: Place, found: Found) -> Iterator[Place]:
-    for event in EVENTS:
+def _after(place: Place, alphabet: Iterable[str], found: Found) -> Iterator[Place]:
+    for event in alphabet:
         step, generation = _play(place, event)
         found.decided += 1
         law, acts = place.law.after(event)
@@ -174,16 +176,21 @@ def _play(place: Place, event: str) -> tuple[Step, int]:
         ended = Result.FAILED
         history = conclude(history, ended, Moment(place.at, place.at))
     at = place.at + RULES.interval + (PAUSE if event == "paused" else 0.0)
+    seen = _seen(event, at, generation)
+    now = Moment(at, at)
+    after, verdict = decide(seen, RULES, history, now)
+    return Step(seen, RULES, now, verdict, after, ended), generation
+
+
+@cache
+def _seen(event: str, at: float, generation: int) -> Snapshot:
     used = {"within": 8 * GIB, "between": 8 * GIB + GIB // 8, "unknown": None}.get(event, 30 * GIB)
     facts: dict[str, object] = {"priority": 2_000_000_000 if event == "shielded" else 0}
     accused = Actor("train-0", used, generation=generation, facts=facts)
     neighbour = Actor("poor-0", 5 * GIB, limit=40 * GIB)
     free = 50 * GIB if event == "sated" else GIB
     hidden = {0: max(0, CARD - free - 5 * GIB - (used or 0))}
-    seen = snapshot([accused, neighbour], at, round_=len(place.trace) + 1, hidden=hidden)
-    now = Moment(at, at)
-    after, verdict = decide(seen, RULES, history, now)
-    return Step(seen, RULES, now, verdict, after, ended), generation
+    return snapshot([accused, neighbour], at, hidden=hidden)
 
 
 def _same(place: Place) -> object:

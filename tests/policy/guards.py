@@ -91,6 +91,7 @@ def _found(module: str, tree: ast.Module) -> Iterator[tuple[Guard, Break]]:
 
 
 def _places(tree: ast.Module, module: str, text: str) -> Iterator[tuple[str, str, Break]]:
+    lines = [line.encode() for line in text.splitlines(keepends=True)]
     only = CONSTANTS.get(module)
     for statement in tree.body:
         if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant):
@@ -101,7 +102,7 @@ def _places(tree: ast.Module, module: str, text: str) -> Iterator[tuple[str, str
     for place, function in _functions(tree.body):
         for node in ast.walk(function):
             if only is None or isinstance(node, ast.Constant):
-                for what, apply in _broken(node, text):
+                for what, apply in _broken(node, lines):
                     yield place, what, apply
 
 
@@ -113,13 +114,18 @@ def _functions(body: list[ast.stmt], prefix: str = "") -> Iterator[tuple[str, as
             yield prefix + node.name, node
 
 
-def _broken(node: ast.AST, text: str) -> Iterator[tuple[str, Break]]:
-    def said(part: ast.AST) -> str:
-        return " ".join((ast.get_source_segment(text, part) or "").split())
+def _broken(node: ast.AST, lines: list[bytes]) -> Iterator[tuple[str, Break]]:
+    def said(part: ast.expr) -> str:
+        # What `ast.get_source_segment` says, which splits all of the text for each answer.
+        first, last = part.lineno - 1, (part.end_lineno or part.lineno) - 1
+        text = b"".join(lines[first : last + 1])
+        end = len(text) - len(lines[last]) + (part.end_col_offset or 0)
+        return " ".join(text[part.col_offset : end].decode().split())
 
     if isinstance(node, ast.If):
         yield f"if {said(node.test)}: never", _put(node, "test", ast.Constant(value=False))
-    if isinstance(node, ast.BoolOp):
+    default = isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or) and isinstance(node.values[-1], ast.Constant)
+    if isinstance(node, ast.BoolOp) and not default:  # `size or 0` guards nothing
         neutral = isinstance(node.op, ast.And)
         for index, operand in enumerate(node.values):
             yield f"{said(node)}: without {said(operand)}", _put_at(node.values, index, neutral)

@@ -305,9 +305,9 @@ class Play:
     def actions(self) -> list[str]:
         """What was done so far: `evict team/pod`, and `(dry)` behind what was only rehearsed."""
         return [
-            f"{verdict.action.rung} {verdict.action.namespace}/{verdict.action.pod}{' (dry)' if verdict.action.dry else ''}"
-            for verdict in self.verdicts
-            if verdict.action is not None
+            f"{action.rung} {action.namespace}/{action.pod}{' (dry)' if action.dry else ''}"
+            for action in (verdict.action for verdict in self.verdicts)
+            if action is not None
         ]
 
 

@@ -119,15 +119,15 @@ class Stage:
         return self.gone
 
     # --- the journal ---
-    def intend(self, _decision: str, _action: Action) -> None:
+    async def intend(self, _decision: str, _action: Action) -> None:
         if self.disk_full:
             raise OSError(28, "No space left on device")
         self._say("intended")
 
-    def hear(self, _decision: str, answer: Answer) -> None:
+    async def hear(self, _decision: str, answer: Answer) -> None:
         self._say(f"heard {answer.heard}")
 
-    def end(self, _decision: str, result: Result, detail: str) -> None:
+    async def end(self, _decision: str, result: Result, detail: str) -> None:
         self._say(f"{result} {detail}".strip())
 
     def _say(self, line: str) -> None:

@@ -8,12 +8,12 @@ on, and of whom the budget is spent.
 from dataclasses import replace
 
 import pytest
-from policy.scenes import BEGIN, GIB, MEEK, UNHURRIED, Actor, Play
 
 from enforcer.budgets import standing
 from enforcer.history import History, Result, Spent, Strikes, Verdict
 from enforcer.rules import Budget, Budgets, Rules
 from enforcer.terms import Mode, Reason, Scope, State
+from policy.scenes import BEGIN, GIB, MEEK, UNHURRIED, Actor, Play
 
 SHORT = replace(UNHURRIED, grace=30.0, spacing=5.0)
 WIDE = Budget(100, 86400.0)
@@ -61,7 +61,7 @@ def left(verdict: Verdict) -> tuple[int, int, int]:
 def test_the_third_of_two_is_held_and_the_window_frees_it(
     budgets: Budgets, victims: list[Actor], reason: Reason
 ) -> None:
-    """Two actions are allowed in a window: the third victim is held with its reason, and acted on when it has passed."""
+    """Two actions are allowed in a window: the third victim is held, and acted on when it has passed."""
     play = Play(replace(SHORT, budgets=budgets))
     assert [acts(play, one) for one in victims] == [None, None, reason]
     play.monotonic += 86400.0
@@ -114,6 +114,18 @@ def test_tokens_outlive_the_daemon() -> None:
     rules = replace(SHORT, budgets=Budgets(WIDE, WIDE, Budget(1, 600.0)))
     assert acts(Play(rules, History(spent=(spent,))), over("a")) is Reason.BUDGET_WORKLOAD
     assert acts(Play(rules), over("a")) is None
+
+
+def test_the_spacing_outlives_the_daemon() -> None:
+    """Of the action before our restart only the token is known: the next one keeps its distance all the same."""
+    spent = Spent(BEGIN, ("elsewhere", "Deployment", "other"), dry=False)
+    play = Play(replace(SHORT, spacing=300.0), History(spent=(spent,)))
+    play.until_reason(Reason.SPACING, over("a"), MEEK)
+    play.until_action(over("a"), MEEK)
+    assert play.monotonic - BEGIN >= 300.0
+    twin = Play(replace(SHORT, spacing=300.0), History(spent=(replace(spent, dry=True),)))
+    twin.until_action(over("a"), MEEK)
+    assert twin.monotonic - BEGIN < 300.0
 
 
 @pytest.mark.parametrize("at", [BEGIN + 1e9, BEGIN + 600.0])

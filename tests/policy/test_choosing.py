@@ -8,12 +8,12 @@ waits for what its end shows.
 from dataclasses import replace
 
 import pytest
-from policy.scenes import GIB, GREEDY, MEEK, UNHURRIED, WALL, Actor, Play
 
 from enforcer.history import Result
 from enforcer.rules import CONSENT
 from enforcer.terms import Mode, Reason, Rung, State
 from exporter.model import DeviceKey
+from policy.scenes import GIB, GREEDY, MEEK, UNHURRIED, WALL, Actor, Play, gpu_uuid
 
 SHORT = replace(UNHURRIED, grace=30.0)
 COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -99,7 +99,7 @@ def test_one_in_flight_on_the_whole_node() -> None:
 
 
 def test_evidence_of_other_devices_stays() -> None:
-    """The end of an action voids what was seen on its own device only: elsewhere the next action waits for the spacing."""
+    """An action's end voids what was seen on its own device only: elsewhere the next one waits for the spacing."""
     farther = (replace(PLAIN, pod="n-1", gpu=1, used=30 * GIB), replace(NEEDY, pod="needy2-1", gpu=1))
     play = Play(SHORT)
     play.until_action(PLAIN, NEEDY, *farther, *BYSTANDERS, gpus=2)
@@ -147,7 +147,7 @@ def test_an_action_says_all_that_its_user_has_to_know() -> None:
     since = play.monotonic
     action = play.until_action(GREEDY, MEEK)
     assert (action.rung, action.namespace, action.pod, action.container) == (Rung.EVICT, "team", "greedy-1", "main")
-    assert (action.pod_uid, action.container_id, action.device) == (GREEDY.pod_uid, GREEDY.id, DeviceKey("GPU-0"))
+    assert (action.pod_uid, action.container_id, action.device) == (GREEDY.pod_uid, GREEDY.id, DeviceKey(gpu_uuid(0)))
     assert (action.used, action.limit, action.declared) == (70 * GIB, 8 * GIB, "policy annotation")
     assert (action.workload, action.since, action.dry) == (("team", "Deployment", "greedy"), since, False)
 

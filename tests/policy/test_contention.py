@@ -8,14 +8,14 @@ What comes in: GREEDY with 70 of 80 GiB (limit 8), and a neighbour of each kind.
 from dataclasses import replace
 
 import pytest
-from policy.scenes import CARD, GIB, GREEDY, MEEK, UNHURRIED, Actor, Play
-from policy.test_reasons import ENOUGH
 
 from enforcer.terms import Reason, Trigger
 from exporter.model import ContainerKind
+from policy.refusals import ENOUGH
+from policy.scenes import CARD, GIB, GREEDY, MEEK, UNHURRIED, Actor, Play
 
-HELD = ([], Reason.NOT_CONTENDED)
-ACTED = (["evict team/greedy-1"], None)
+HELD: tuple[list[str], str | None] = ([], Reason.NOT_CONTENDED)
+ACTED: tuple[list[str], str | None] = (["evict team/greedy-1"], None)
 
 
 def outcome(*others: Actor, greedy: Actor = GREEDY, **world: object) -> tuple[list[str], str | None]:

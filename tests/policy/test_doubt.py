@@ -9,15 +9,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
-from policy.scenes import CONSENTING, GIB, GREEDY, MEEK, UNHURRIED, Actor, Play, snapshot
 
-from enforcer.policy import decide
 from enforcer.rules import EXEMPT, GRACE
-from enforcer.terms import Mode, Reason, State, Trigger
+from enforcer.terms import Reason, State, Trigger
+from policy.scenes import CONSENTING, GIB, GREEDY, MEEK, UNHURRIED, Actor, Play
 
 UNDISTURBED = 28
 """The round in which GREEDY is acted on when nobody disturbs."""
-HOUR = 720
+LONG = 180
 
 
 def first_action(actors: Iterable[tuple[Actor, ...]], **world: object) -> int | None:
@@ -62,7 +61,7 @@ def test_thirty_gib_that_nobody_explains_shield_nobody() -> None:
 def test_a_hidden_process_is_never_the_victim() -> None:
     """Row 33: 70 GiB that nobody explains; nobody who is known is over: nothing is done, for ever."""
     play = Play()
-    play.steps(HOUR, replace(GREEDY, used=GIB), MEEK, hidden={0: 70 * GIB})
+    play.steps(LONG, replace(GREEDY, used=GIB), MEEK, hidden={0: 70 * GIB})
     assert (play.actions, play.standing(GREEDY)) == ([], State.OK)
 
 
@@ -75,7 +74,8 @@ def test_a_neighbour_with_unknown_readings_shields_nobody() -> None:
 @pytest.mark.parametrize("doubled", [1, 10, 30])
 def test_a_forking_neighbour_shields_nobody_who_is_far_over(doubled: int) -> None:
     """Rows 31, 43: the lists say more than the device holds: GREEDY is over by more than that, whoever is wrong."""
-    assert first_action([(GREEDY, MEEK)] * 40, listed_too_much=doubled * GIB) == UNDISTURBED
+    short = replace(MEEK, limit=79 * GIB)  # short of its due even if all that is wrong is its own
+    assert first_action([(GREEDY, short)] * 40, listed_too_much=doubled * GIB) == UNDISTURBED
 
 
 def test_doubt_that_could_change_the_excess_holds_back() -> None:
@@ -87,7 +87,7 @@ def test_doubt_that_could_change_the_excess_holds_back() -> None:
 
 
 def test_an_unknown_neighbour_does_not_hide_that_the_lists_are_wrong() -> None:
-    """A neighbour's N/A does not make figures certain that cannot be: the lists of the known exceed the device's use."""
+    """A neighbour's N/A makes no figure certain: the lists of the known exceed the device's use."""
     small = replace(GREEDY, used=20 * GIB)
     others = (Actor("full-1", 58 * GIB, limit=58 * GIB), MEEK, Actor("na-1", None))
     assert first_action([(small, *others)] * 60, listed_too_much=13 * GIB) is None
@@ -105,11 +105,8 @@ def test_another_gpu_that_fails_is_another_gpu() -> None:
     """Row 28: of two GPUs one is not read for minutes: on the other everything goes on."""
     elsewhere = Actor("else-1", 70 * GIB, gpu=1)
     play = Play()
-    for number in range(1, 41):
-        play.step(GREEDY, MEEK, elsewhere, gpus=2, read=(0,))
-        if play.actions:
-            break
-    assert (number, play.actions) == (UNDISTURBED, ["evict team/greedy-1"])
+    play.until_action(GREEDY, MEEK, elsewhere, gpus=2, read=(0,))
+    assert (play.round, play.actions) == (UNDISTURBED, ["evict team/greedy-1"])
     assert (play.standing(elsewhere), play.reason(elsewhere)) == (State.UNJUDGED, Reason.READING_UNKNOWN)
 
 
@@ -117,9 +114,9 @@ def test_another_gpu_that_fails_is_another_gpu() -> None:
 
 
 def test_unknown_for_ever_is_never_acted_on_and_always_told() -> None:
-    """Row 26: N/A memory for an hour: no action, and in each round `unjudged` with its reason, for an alert to fire."""
+    """Row 26: N/A memory all the time: no action, and `unjudged` with its reason in each round, for an alert."""
     play = Play()
-    for _ in range(HOUR):
+    for _ in range(LONG):
         play.step(replace(GREEDY, used=None), MEEK)
         assert (play.standing(GREEDY), play.reason(GREEDY)) == (State.UNJUDGED, Reason.READING_UNKNOWN)
     assert play.actions == []
@@ -128,7 +125,7 @@ def test_unknown_for_ever_is_never_acted_on_and_always_told() -> None:
 def test_one_flaky_reading_now_and_then_delays_and_does_not_spare() -> None:
     """One N/A in five minutes: it is acted on, some rounds later."""
     flaky = replace(GREEDY, used=None)
-    for bad in range(1, 28):
+    for bad in range(1, 28, 3):
         rounds = [(flaky if number % 60 == bad else GREEDY, MEEK) for number in range(1, 80)]
         acted = first_action(rounds)
         assert acted is not None
@@ -138,14 +135,14 @@ def test_one_flaky_reading_now_and_then_delays_and_does_not_spare() -> None:
 def test_who_is_unknown_in_each_second_round_is_not_convicted() -> None:
     """Half of its readings are unknown: nothing vouches for the time between two, so nothing is ever due."""
     play = Play()
-    for number in range(HOUR):
+    for number in range(LONG):
         play.step(replace(GREEDY, used=None) if number % 2 else GREEDY, MEEK)
     assert play.actions == []
     assert play.standing(GREEDY) is State.OVER
 
 
 def test_no_answer_is_not_an_answer_of_zero() -> None:
-    """INV-9: while GREEDY is unknown its excess has not ended: with the next reading it goes on, and without it is void."""
+    """INV-9: while GREEDY is unknown its excess has not ended: with the next reading it goes on, else it is void."""
     play = Play()
     play.until(State.GRACE, GREEDY, MEEK)
     play.step(replace(GREEDY, used=None), MEEK)
@@ -160,10 +157,8 @@ def test_no_answer_is_not_an_answer_of_zero() -> None:
 
 
 def limits(*gib: float | None) -> list[tuple[Actor, ...]]:
-    """GREEDY with these limits, one a round, over and over, for an hour."""
-    return [
-        (replace(GREEDY, limit=None if one is None else int(one * GIB)), MEEK) for one in gib * (HOUR // len(gib))
-    ]
+    """GREEDY with these limits, one a round, over and over."""
+    return [(replace(GREEDY, limit=None if one is None else int(one * GIB)), MEEK) for one in gib * (LONG // len(gib))]
 
 
 def test_toggling_between_two_limits_that_it_exceeds_gains_nothing() -> None:
@@ -246,7 +241,7 @@ def test_the_same_name_with_another_uid_is_another_subject() -> None:
 
 
 def test_two_pods_of_one_name_are_two() -> None:
-    """Row 17: the old one terminates, the new one runs, for a while both hold memory: only the living one is acted on."""
+    """Row 17: the old one terminates while the new one runs, both hold memory: only the living one is acted on."""
     old = replace(GREEDY, used=40 * GIB, facts={"terminating": True})
     new = replace(GREEDY, used=30 * GIB, uid="uid-new")
     play = Play()
@@ -284,80 +279,7 @@ def test_memory_that_is_freed_for_one_round_is_not_freed() -> None:
 def test_oscillating_around_the_limit_is_never_due(low: int, trigger: Trigger) -> None:
     """Row 40: above in each second round: never in three rounds on end, so nobody is told, and nothing is done."""
     play = Play(replace(UNHURRIED, trigger=trigger))
-    for number in range(HOUR):
+    for number in range(LONG):
         play.step(replace(GREEDY, used=low if number % 2 else 70 * GIB), MEEK)
     assert play.actions == []
     assert State.GRACE not in {one.after.state for verdict in play.verdicts for one in verdict.changes}
-
-
-# Time, and the whole node
-
-
-def test_the_wall_clock_is_nobody_s_evidence() -> None:
-    """Row 22: the clock on the wall is an hour ahead, an hour behind, in turn: the same round."""
-    play = Play()
-    for number in range(1, 41):
-        play.monotonic += 5
-        seen = snapshot([GREEDY, MEEK], play.monotonic, round_=number)
-        seen = replace(seen, taken_at=seen.taken_at + (3600 if number % 2 else -3600))
-        play.history, verdict = decide(seen, play.rules, play.history, play.now)
-        if verdict.action is not None:
-            break
-    assert number == UNDISTURBED
-
-
-def test_a_machine_that_slept_begins_anew() -> None:
-    """Row 23: ten minutes of sleep in the middle of a grace: from the beginning."""
-    play = Play()
-    play.steps(20, GREEDY, MEEK)
-    play.asleep += 600.0
-    play.step(GREEDY, MEEK)
-    assert play.standing(GREEDY) is State.OVER
-    play.steps(26, GREEDY, MEEK)
-    assert play.actions == []
-    play.step(GREEDY, MEEK)
-    assert play.actions == ["evict team/greedy-1"]
-
-
-def test_a_stall_of_ours_begins_anew_and_bursts_nothing() -> None:
-    """Row 24: nothing is decided for 30 s, then the rounds that waited come at once: no evidence is made of them."""
-    play = Play()
-    play.steps(20, GREEDY, MEEK)
-    play.monotonic += 30.0
-    waiting = [snapshot([GREEDY, MEEK], play.monotonic - 25.0 + 5.0 * late, round_=21 + late) for late in range(6)]
-    for number, seen in enumerate(waiting):
-        play.monotonic += 0.01
-        play.history, verdict = decide(seen, play.rules, play.history, play.now)
-        assert verdict.action is None, number
-    assert play.actions == []
-    begun = play.monotonic
-    play.until_action(GREEDY, MEEK)
-    assert play.monotonic - begun >= 120.0
-
-
-def test_the_first_snapshot_twice_is_one() -> None:
-    """Row 68: a snapshot that is not later than the one before adds nothing."""
-    play = Play()
-    seen = snapshot([GREEDY, MEEK], play.monotonic + 5)
-    for _ in range(400):
-        play.monotonic += 0.02
-        play.history, verdict = decide(seen, play.rules, play.history, play.now)
-        assert verdict.action is None
-    assert play.standing is not None
-    assert {one.state for one in verdict.standings if one.pod == "greedy-1"} == {State.OVER}
-
-
-def test_names_that_are_remembered_only_hold_back() -> None:
-    """Row 18: the API server is silent: the evidence goes on, nobody is acted on, and with its return it is."""
-    play = Play()
-    play.steps(40, GREEDY, MEEK, live=False)
-    assert (play.actions, play.reason(GREEDY)) == ([], Reason.NAMES_STALE)
-    play.step(GREEDY, MEEK)
-    assert play.actions == ["evict team/greedy-1"]
-
-
-def test_the_rehearsal_doubts_as_the_play_does() -> None:
-    """In dry-run the same doubts hold back as in enforce."""
-    play = Play(replace(UNHURRIED, mode=Mode.DRY_RUN))
-    play.steps(60, replace(GREEDY, used=None), MEEK)
-    assert (play.actions, play.reason(GREEDY)) == ([], Reason.READING_UNKNOWN)

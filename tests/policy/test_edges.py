@@ -4,21 +4,27 @@ Exactly there, and one step beside it: the edges of the policy's comparisons.
 What comes in: readings, moments and amounts on an edge. What goes out: on which side of it they count.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 
 from enforcer.evidence import Evidence, Phase, Reading, Terms, gone_stale, weigh
-from enforcer.rules import Rules
-from enforcer.terms import Mode, Rung
-from policy.scenes import GIB, UNHURRIED
+from enforcer.history import Moment, Result
+from enforcer.policy import decide
+from enforcer.protection import grace
+from enforcer.rules import ALLOW_EXEMPTION, Budget, Budgets, Ceiling, Rules
+from enforcer.terms import Mode, Reason, Rung, State, Trigger
+from policy.scenes import CONSENTING, GIB, UNHURRIED, Actor, Play, snapshot
 
 TERMS = Terms(Mode.ENFORCE, None, Rung.EVICT)
 QUICK = replace(UNHURRIED, warn_after=5.0, grace=30.0)
 LIMIT = 8 * GIB
 CEILING = QUICK.tolerance.above(LIMIT)
 OVER = 12 * GIB
+GREEDY = Actor("greedy-0", OVER)
+ALONE = replace(UNHURRIED, trigger=Trigger.LIMIT)
+"""The limit alone counts."""
 
 
 def weighed(
@@ -70,16 +76,13 @@ def test_amounts_on_the_edge_are_not_above_it() -> None:
 @pytest.mark.parametrize(("extra", "kept"), [(0, False), (1, True)])
 def test_a_limit_raised_exactly_to_the_use_voids_the_evidence(extra: int, *, kept: bool) -> None:
     """What was seen must exceed the new limit, too: as much as the new one and its tolerance is not above it."""
-    before = weighed((0, 5, 10), used=(CEILING + extra, OVER))
-    lower = weighed((0, 5, 10), used=(OVER, CEILING + extra, OVER))
-    for evidence in (before, lower):
-        assert evidence.phase is Phase.GRACE or not extra
-    raised = QUICK.tolerance.above(LIMIT + GIB)
-    least = raised + extra
-    evidence = weighed((0, 5, 10), used=(least, OVER))
-    assert weigh(evidence, Reading(15, OVER, LIMIT + GIB, 30), TERMS, QUICK).phase is (
-        Phase.GRACE if kept else Phase.OVER
-    )
+    raised = LIMIT + GIB
+    least = QUICK.tolerance.above(raised) + extra
+    for used in ((least, OVER), (OVER, least, OVER)):
+        evidence = weighed((0, 5, 10), used=used)
+        assert evidence.phase is Phase.GRACE
+        after = weigh(evidence, Reading(15, OVER, raised, 30), TERMS, QUICK)
+        assert after.phase is (Phase.GRACE if kept else Phase.OVER)
 
 
 def test_within_the_tolerance_nothing_was_seen_that_a_new_limit_could_void() -> None:
@@ -100,3 +103,141 @@ def test_three_rounds_within_the_tolerance_end_what_was_due(step: float, phase: 
     for index in range(1, 4):
         due = weigh(due, Reading(40 + step * index, LIMIT + 1, LIMIT, 30), TERMS, QUICK)
     assert due.phase is phase
+
+
+@pytest.mark.parametrize("early", [0.0, 0.1])
+def test_a_hold_off_is_over_when_it_has_passed(early: float) -> None:
+    """Exactly the hold-off after the first snapshot somebody may be acted on, not a moment before."""
+    play = Play(replace(ALONE, hold_off=200.0, interval=5.0))
+    first = play.monotonic + 5
+    play.steps(40, GREEDY)
+    assert play.reason(GREEDY) == "hold_off"
+    play.step(GREEDY, after=first + 200.0 - early - play.monotonic)
+    assert bool(play.actions) is not bool(early)
+
+
+def test_a_rehearsal_waits_for_no_spacing_of_actions() -> None:
+    """After an action the next one waits; a rehearsal in another namespace does not."""
+    other = Actor("other-0", OVER, namespace="dry")
+    spaces: dict[str, Mapping[str, str]] = {"team": CONSENTING, "dry": {"gpusteward.io/mode": "dry-run"}}
+    play = Play(replace(ALONE, spacing=1000.0))
+    play.until(State.ACTING, GREEDY, namespaces=spaces)
+    play.conclude(Result.VERIFIED)
+    play.steps(100, other, namespaces=spaces)
+    assert play.monotonic < (play.history.ended_at or 0.0) + 1000.0
+    assert "evict dry/other-0 (dry)" in play.actions
+
+
+@pytest.mark.parametrize(
+    ("cost", "first"),
+    [
+        ("", True),
+        ("3", False),
+        ("-3", True),
+        ("2147483647", False),
+        ("99999999999", True),
+        ("\u0663", True),
+        ("\u00b2", True),
+        ("3.0", True),
+    ],
+)
+def test_only_a_number_of_ten_ascii_digits_is_a_deletion_cost(cost: str, *, first: bool) -> None:
+    """What is no such number costs nothing: then the larger excess goes first."""
+    larger = Actor("larger-0", 14 * GIB, facts={"annotations": {"controller.kubernetes.io/pod-deletion-cost": cost}})
+    play = Play(ALONE)
+    while not play.actions:
+        play.step(GREEDY, larger)
+    assert (play.actions == ["evict team/larger-0"]) is first
+
+
+def test_a_reading_that_is_limit_and_tolerance_is_not_over_now() -> None:
+    """Who is due, and holds limit and tolerance to the byte in this round, is not acted on in it."""
+    play = Play(replace(ALONE, budgets=Budgets(node=Budget(0, 600.0))))
+    play.until(State.HELD, GREEDY)
+    play.history = replace(play.history, rules=ALONE)
+    play.rules = ALONE
+    play.step(replace(GREEDY, used=CEILING))
+    assert play.reason(GREEDY) == "not_over_now"
+    play.step(replace(GREEDY, used=CEILING + 1))
+    assert play.actions
+
+
+def test_who_is_ok_has_a_fresh_record() -> None:
+    """Of a subject within its limit nothing is kept but when it was read."""
+    assert weighed((0, 5, 10), used=(1,)) == weighed((10,), used=(1,))
+    assert weighed((0, 5), used=(1, LIMIT + 1)) == Evidence(TERMS, 5, above=True)
+
+
+def test_the_end_of_an_excess_is_three_rounds_the_first_of_them_at_once() -> None:
+    """The first reading at the limit counts, however early; each next one nine tenths of an interval later."""
+    told = weighed((0, 5, 10))
+    phases = []
+    for at in (11, 15.5, 20.0):
+        told = weigh(told, Reading(at, LIMIT, LIMIT, 30), TERMS, QUICK)
+        phases.append(told.phase)
+    assert phases == [Phase.GRACE, Phase.GRACE, Phase.OK]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("000000060", 60.0),
+        ("0000000060", 120.0),
+        ("30", 30.0),
+        ("29", 30.0),
+        ("\u00b2", 120.0),
+        ("\u0666\u0660", 120.0),
+    ],
+)
+def test_a_grace_is_written_with_nine_digits_at_most(text: str, seconds: float) -> None:
+    """A pod may write nine digits; longer ones are no number that anybody means."""
+    pod = replace(GREEDY, facts={"annotations": {"gpusteward.io/grace-seconds": text}}).named()
+    assert grace(pod, None, Rules()) == seconds
+
+
+def test_a_grace_that_begins_anew_has_no_unseen_past() -> None:
+    """What was not seen before the terms changed is no part of the new grace."""
+    told = weighed((0, 5, 10))
+    assert told.phase is Phase.GRACE
+    anew = weigh(told, Reading(15, LIMIT + 1, LIMIT, 45), replace(TERMS, rung=Rung.KILL), QUICK)
+    assert (anew.phase, anew.unseen, anew.seen, anew.phase_from, anew.grace) == (Phase.GRACE, (), 0.0, 15, 45)
+
+
+def test_a_longer_grace_wants_the_word_of_the_namespace() -> None:
+    """600 s are granted where the namespace allows exemptions, and nowhere else; 30 s are granted to everybody."""
+    word = {ALLOW_EXEMPTION: "true"}
+    longer, shorter = (
+        replace(GREEDY, facts={"annotations": {"gpusteward.io/grace-seconds": text}}).named() for text in ("600", "30")
+    )
+    assert [grace(longer, labels, Rules()) for labels in (None, {}, word)] == [120.0, 120.0, 600.0]
+    assert [grace(shorter, labels, Rules()) for labels in (None, {}, word)] == [30.0, 30.0, 30.0]
+
+
+def test_of_two_that_say_the_same_the_node_is_the_reason() -> None:
+    """Where stop file and namespace both say `observe`, it is the stop file that somebody has to remove."""
+    rules = replace(ALONE, ceilings=(Ceiling(Mode.OBSERVE, Reason.STOPPED),))
+    play = Play(rules)
+    play.steps(40, GREEDY, namespaces={"team": {"gpusteward.io/mode": "observe"}})
+    assert play.reason(GREEDY) == Reason.STOPPED
+
+
+def test_after_a_fence_the_next_rung_follows() -> None:
+    """A fence that holds is not put up again: who is still over is evicted, after another grace."""
+    play = Play(replace(ALONE, ladder=(Rung.NOTIFY, Rung.FENCE, Rung.EVICT)))
+    play.until(State.ACTING, GREEDY)
+    play.conclude(Result.VERIFIED)
+    fenced = play.monotonic
+    play.until(State.ACTING, GREEDY)
+    assert play.actions == ["fence team/greedy-0", "evict team/greedy-0"]
+    assert play.monotonic - fenced >= ALONE.grace
+
+
+def test_a_limit_on_a_device_that_does_not_answer_is_no_error() -> None:
+    """A GPU that the driver counts and does not describe leaves its subjects unjudged, and the policy whole."""
+    play = Play(ALONE)
+    play.step(GREEDY)
+    lost = replace(snapshot([GREEDY], play.monotonic + 20), devices=(), gpus=(), gpus_read=frozenset())
+    moment = Moment(play.monotonic + 20, play.monotonic + 20)
+    _, verdict = decide(lost, ALONE, play.history, moment)
+    assert not verdict.breakers
+    assert [(one.state, one.reason) for one in verdict.standings] == [(State.UNJUDGED, Reason.READING_UNKNOWN)]

@@ -7,11 +7,12 @@ What comes in: one pod whose use is told for each round. What goes out: where it
 from dataclasses import replace
 
 import pytest
-from policy.scenes import GIB, GREEDY, MEEK, UNHURRIED, Actor, Play
 
 from enforcer.evidence import Evidence
-from enforcer.rules import GRACE, Ceiling, Rules
+from enforcer.protection import grace
+from enforcer.rules import ALLOW_EXEMPTION, GRACE, LONGEST_GRACE, Ceiling, Rules
 from enforcer.terms import Mode, Reason, State
+from policy.scenes import GIB, GREEDY, MEEK, UNHURRIED, Actor, Play
 
 SHORT = replace(UNHURRIED, grace=30.0)
 """Told in round 4, due in round 10."""
@@ -88,10 +89,11 @@ def test_each_row_of_the_table(trace: str, told: str) -> None:
 
 
 def test_due_and_held_the_table_s_last_row() -> None:
-    """Held without a neighbour: between limit and tolerance it stays held, three rounds at the limit end it."""
+    """Held without a neighbour: a while between limit and tolerance it stays held; three rounds at the limit end it."""
     begun = "oooooooooo"
     assert stands(begun, neighbour=False)[-1] == "h"
     assert stands(begun + "tt", neighbour=False)[-2:] == "hh"
+    assert stands(begun + "tttt", neighbour=False)[-4:] == "hhgg"  # long enough between to be told anew
     assert stands(begun + "bb", neighbour=False)[-2:] == "hh"
     assert stands(begun + "bbb", neighbour=False)[-1] == "k"
 
@@ -104,7 +106,7 @@ def test_the_first_round_over_is_not_the_first_that_counts_after_a_dip() -> None
 
 
 def test_before_the_grace_nobody_after_it_exactly_this_one() -> None:
-    """The kubelet's table: round 27 is the last in which nobody is acted on, round 28 acts on GREEDY, and on it only."""
+    """The kubelet's table: until round 27 nobody is acted on, in round 28 GREEDY is, and nobody else."""
     play = Play()
     play.steps(27, GREEDY, MEEK)
     assert play.actions == []
@@ -177,7 +179,6 @@ def test_a_stricter_mode_and_back_begins_the_grace_anew() -> None:
         ("600", False, 120.0),  # laxer: not on its own word
         ("600", True, 600.0),
         ("0", False, 30.0),  # never below the shortest
-        ("99999", True, 3600.0),  # never above the longest
         ("-5", True, 120.0),
         ("1e3", True, 120.0),
         ("\u0663\u0660", True, 120.0),
@@ -195,6 +196,12 @@ def test_the_grace_a_pod_asks_for(wish: str, granted: bool, seconds: float) -> N
     play.until_action(actor, MEEK, namespaces={"team": labels}, most=1000)
     assert play.monotonic - begun == pytest.approx(seconds, abs=play.rules.interval)
     assert play.monotonic - begun >= seconds
+
+
+def test_the_longest_grace() -> None:
+    """An hour, whatever a pod with its namespace's word asks for."""
+    pod = replace(GREEDY, facts={"annotations": {GRACE: "99999"}}).named()
+    assert grace(pod, {ALLOW_EXEMPTION: "true"}, Rules()) == LONGEST_GRACE
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from policy.scenes import CONSENTING, GREEDY, MEEK, UNHURRIED, Play
-from policy.test_reasons import ENOUGH
 
 from enforcer.rules import CONSENT, Ceiling, Rules
 from enforcer.terms import Mode, Reason, Rung, State, most_restrictive
 from exporter.model import Fault
+from policy.refusals import ENOUGH
+from policy.scenes import CONSENTING, GREEDY, MEEK, UNHURRIED, Play
 
 SHORT = replace(UNHURRIED, grace=30.0)
 OWN_LABEL = replace(SHORT, consent=("example.com/may-evict", "yes"))
@@ -67,7 +67,12 @@ def test_a_mode_that_nobody_can_read_observes(label: str) -> None:
 
 @pytest.mark.parametrize(
     ("labels", "acted"),
-    [({"example.com/may-evict": "yes"}, True), ({"example.com/may-evict": "no"}, False), (CONSENTING, False), ({}, False)],
+    [
+        ({"example.com/may-evict": "yes"}, True),
+        ({"example.com/may-evict": "no"}, False),
+        (CONSENTING, False),
+        ({}, False),
+    ],
 )
 def test_consent_is_the_label_that_the_operator_chose(labels: dict[str, str], acted: bool) -> None:
     """Key and value are the operator's; the default's label is then none."""

@@ -8,11 +8,12 @@ when GREEDY is acted on again, if it is still there.
 from dataclasses import replace
 
 import pytest
-from policy.scenes import GREEDY, MEEK, UNHURRIED, Actor, Play
 
 from enforcer.history import History, Result
 from enforcer.outcomes import LONGEST_WAIT, conclude
-from enforcer.terms import Breaker, Reason, Rung, State
+from enforcer.rules import Rules
+from enforcer.terms import Breaker, Mode, Reason, Rung, State
+from policy.scenes import GIB, GREEDY, MEEK, UNHURRIED, Actor, Play
 
 SHORT = replace(UNHURRIED, grace=30.0)
 AGAIN = SHORT.warn_after + SHORT.grace
@@ -26,9 +27,9 @@ def acted() -> Play:
 
 
 def test_while_the_end_is_unknown_nothing_follows() -> None:
-    """Row 3, 15: an ambiguous action is in flight until somebody knows better: an hour long, and longer."""
+    """Row 3, 15: an ambiguous action is in flight until somebody knows better: however long it takes."""
     play = acted()
-    play.steps(720, GREEDY, MEEK)
+    play.steps(100, GREEDY, MEEK)
     assert len(play.actions) == 1
     assert play.standing(GREEDY) is State.ACTING
 
@@ -80,6 +81,19 @@ def test_blocked_waits_longer_each_time() -> None:
         waits.append(play.monotonic - ended)
     assert waits == [60.0, 60.0, 60.0, 80.0, 160.0, 300.0, 300.0, 300.0, 300.0]  # at least the spacing
     assert set(play.actions) == {"evict team/greedy-1"}
+
+
+def test_who_is_blocked_delays_others_for_a_budget_s_window_at_most() -> None:
+    """An over-user behind a PodDisruptionBudget is asked first; when its tokens are spent the other one goes."""
+    first = replace(GREEDY, pod="behind-1", used=40 * GIB)
+    other = replace(GREEDY, pod="other-1", used=30 * GIB)
+    calm = (replace(MEEK, limit=60 * GIB), Actor("calm-1", GIB))
+    play = Play(Rules(mode=Mode.ENFORCE, hold_off=0.0))
+    begun = play.monotonic
+    while "evict team/other-1" not in play.actions:
+        play.conclude(Result.BLOCKED)
+        play.until_action(first, other, *calm)
+    assert play.monotonic - begun <= 600.0 + 4 * 60.0
 
 
 def test_blocked_and_kill_was_written() -> None:

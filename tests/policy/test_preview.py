@@ -7,24 +7,22 @@ What comes in: one snapshot. What goes out: who would be acted on, and who not, 
 from dataclasses import replace
 
 import pytest
-from policy.scenes import BEGIN, GIB, GREEDY, MEEK, UNHURRIED, Actor, Play, snapshot
-from policy.test_reasons import SCENES
 
 from enforcer.preview import preview
 from enforcer.rules import Ceiling, Rules
 from enforcer.terms import Mode, Reason, State
+from policy.refusals import SCENES
+from policy.scenes import BEGIN, GIB, GREEDY, MEEK, UNHURRIED, Actor, Play, snapshot
 
 DELAYS = {
     Reason.STRIKES,
     Reason.HOLD_OFF,
     Reason.BREAKER,
-    Reason.BUDGET_NODE,
-    Reason.BUDGET_NAMESPACE,
-    Reason.BUDGET_WORKLOAD,
     Reason.MODE,
     Reason.STOPPED,
+    Reason.NOT_OWNER,
 }
-"""What only delays, or what the preview asks to leave out of account."""
+"""What only delays, or what the preview leaves out of account. A budget of 0 does not only delay."""
 
 
 @pytest.mark.parametrize("mode", Mode, ids=str)

@@ -7,11 +7,11 @@ What comes in: GREEDY, due in any case, with one more fact. What goes out: wheth
 from dataclasses import replace
 
 import pytest
-from policy.scenes import CONSENTING, GREEDY, MEEK, UNHURRIED, Actor, Play
-from policy.test_reasons import ENOUGH, SCENES
 
 from enforcer.rules import ALLOW_EXEMPTION, CONSENT, EXEMPT, Protect, Rules
 from enforcer.terms import Mode, Reason, Rung, State, Trigger
+from policy.refusals import ENOUGH, SCENES
+from policy.scenes import CONSENTING, GREEDY, MEEK, UNHURRIED, Actor, Play
 
 HARD = [reason for reason, (state, _) in SCENES.items() if state is State.EXEMPT]
 SOFT = [Reason.THIRD_PARTY, Reason.DAEMON_SET, Reason.BARE_POD]
@@ -151,7 +151,7 @@ def test_only_running_pods(phase: str) -> None:
 
 
 def test_a_protection_that_comes_in_the_last_round_protects() -> None:
-    """Row 58: in the round in which it would be acted on its exemption is there: exempt, and from the beginning later."""
+    """Row 58: its exemption comes in the round in which it would be acted on: exempt, and from the beginning later."""
     exempt = replace(GREEDY, facts={"annotations": {EXEMPT: "true"}})
     labels = {"team": {**CONSENTING, ALLOW_EXEMPTION: "true"}}
     play = Play()

@@ -1,0 +1,508 @@
+"""
+The rung `kill` on real containers: its victim ends, nobody else does, and where that is not certain nothing is sent.
+
+In each test a neighbour must live: same pod, other pod, or the process that has the number now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from containers.cgroupfs import Ledger, below, hierarchies, start_ticks
+from containers.fixtures import RunPod, wait_until
+from containers.killer import action, child_of, join, stat
+from containers.pods import Bed, Container, Pod
+from containers.specs import ContainerSpec, HostPath, PidMode
+from driver.namespaces import in_new_namespace
+from enforcer.actuators.kill import DEAF, Kill
+from enforcer.deciding import read_moment
+from enforcer.history import Action
+from enforcer.holding import Hold, Inits
+from enforcer.killing import Member, Obstacle, Victim
+from enforcer.rungs import Answer, Heard
+from exporter.model import ContainerId, HostSample, PodUid
+
+pytestmark = pytest.mark.containers
+
+DECISION, ANOTHER = "decision-1", "decision-2"
+SAVES = "trap 'echo saved > /state/saved; exit 0' TERM; touch /state/ready; while :; do sleep 600 & wait; done"
+HEARS_AND_STAYS = "trap 'touch /state/heard' TERM; touch /state/ready; while :; do sleep 600 & wait; done"
+IGNORES = "trap '' TERM; touch /state/ready; while :; do sleep 600 & wait; done"
+NO_HANDLER = "touch /state/ready; exec sleep 600"
+FORKS = "trap '' TERM; touch /state/ready; while :; do (sleep 1 & sleep 1 & sleep 1) & sleep 0.02; done"
+KILLED = 128 + signal.SIGKILL
+
+
+def descriptors() -> int:
+    return len([*Path("/proc/self/fd").iterdir()])
+
+
+def user_of(pid: int) -> int:
+    return Path(f"/proc/{pid}").stat().st_uid
+
+
+def victim_of(container: Container) -> Victim:
+    return PodUid(container.pod.uid), ContainerId(container.id)
+
+
+class Stage:
+    """A rung, and the pods that it must leave alone: whoever ran when a test ended ran when it began."""
+
+    def __init__(self, run_pod: RunPod, folder: Path) -> None:
+        self.kill = Kill(Path("/proc"), trusted=True)
+        self._run_pod = run_pod
+        self.folder = folder
+        self._bystanders: dict[int, int | None] = {}
+        self.neighbour = self.pod("main", name="neighbour")
+        self.spare(self.neighbour.containers["main"].pid)
+
+    def pod(self, *containers: ContainerSpec | str, **words: Any) -> Pod:
+        return self._run_pod(*containers, **words)
+
+    def start(self, script: str, *, user: int = 0) -> Container:
+        """Start a pod of this script and a sidecar that must live; return the first when it did what it does first."""
+        users = self.folder / "passwd"
+        users.write_text(f"user:x:{user}:{user}::/:/bin/sh\n")
+        become = ["/bin/busybox", "su", "-s", "/bin/sh", "user"] if user else ["/bin/sh"]
+        mounts = [HostPath(self.folder, at="/state"), HostPath(users, at="/etc/passwd")]
+        pod = self.pod(ContainerSpec("main", command=[*become, "-c", script], mounts=mounts), "side")
+        self.spare(pod.containers["side"].pid)
+        self.wrote("ready")
+        return pod.containers["main"]
+
+    def wrote(self, name: str) -> None:
+        wait_until((self.folder / name).exists, what=f"the container wrote {name}")
+
+    def spare(self, pid: int) -> None:
+        self._bystanders[pid] = start_ticks(pid)
+
+    async def hold(self, *victims: Victim | Container) -> None:
+        await self.kill.hold([victim_of(v) if isinstance(v, Container) else v for v in victims], read_moment())
+
+    def all_live(self) -> bool:
+        return all(ticks is not None and start_ticks(pid) == ticks for pid, ticks in self._bystanders.items())
+
+
+@pytest.fixture
+def stage(run_pod: RunPod, tmp_path: Path) -> Iterator[Stage]:
+    """A rung of its own, and a neighbour that lives to the end."""
+    tmp_path.chmod(0o777)  # containers of other users write what they did
+    made = Stage(run_pod, tmp_path)
+    yield made
+    made.kill.close()
+    assert made.all_live(), "an innocent did not live"
+
+
+async def until(condition: Callable[[], Awaitable[bool | None]], what: str) -> None:
+    """Wait until an asynchronous condition holds."""
+    deadline = time.monotonic() + 10.0
+    while not await condition():
+        assert time.monotonic() < deadline, f"in vain: {what}"
+        time.sleep(0.01)  # noqa: ASYNC251  (nobody else is on this loop)
+
+
+async def gone(stage: Stage, asked: Action, container: Container) -> int:
+    """Wait until the rung says that its victim ended; the exit code that the runtime tells."""
+    await until(lambda: stage.kill.ended(asked), "the init exits")
+    wait_until(lambda: not container.running, what="the runtime knows")
+    return int(container.status.exit_code)
+
+
+# --- what is asked for happens ----------------------------------------------------------------------------------------
+
+
+async def test_an_over_user_ends_and_nobody_else(stage: Stage) -> None:
+    """SIGTERM ends the container that handles it; its sidecar and its neighbours go on."""
+    pod = stage.pod("main", "side")
+    main, side = pod.containers["main"], pod.containers["side"]
+    stage.spare(side.pid)
+    asked = action(victim_of(main))
+    await stage.hold(main, side, stage.neighbour.containers["main"])
+    assert not stage.kill.obstacles
+    assert stage.kill.preflight(asked) is None
+    assert await stage.kill.ended(asked) is False
+    assert await stage.kill.act(asked, DECISION) == Answer(Heard.ACCEPTED)
+    assert await gone(stage, asked, main) != KILLED
+    assert side.running
+
+
+async def test_who_saves_in_time_is_not_killed(stage: Stage, tmp_path: Path) -> None:
+    """A handler that saves and exits has its own exit code; SIGKILL is not sent to what is gone."""
+    main = stage.start(SAVES)
+    asked = action(victim_of(main))
+    await stage.hold(main)
+    assert await stage.kill.act(asked, DECISION) == Answer(Heard.ACCEPTED)
+    assert await gone(stage, asked, main) == 0
+    assert (tmp_path / "saved").read_text() == "saved\n"
+    answer = await stage.kill.insist(asked, DECISION)
+    assert answer is not None and answer.heard is Heard.GONE
+    assert await stage.kill.act(asked, ANOTHER) == answer
+
+
+async def test_who_hears_and_stays_is_killed_once(stage: Stage) -> None:
+    """SIGKILL ends who handled SIGTERM and went on; a second one is not sent."""
+    main = stage.start(HEARS_AND_STAYS)
+    asked = action(victim_of(main))
+    await stage.hold(main)
+    assert await stage.kill.act(asked, DECISION) == Answer(Heard.ACCEPTED)
+    stage.wrote("heard")
+    assert await stage.kill.ended(asked) is False
+    assert await stage.kill.insist(asked, DECISION) == Answer(Heard.ACCEPTED)
+    assert await stage.kill.insist(asked, DECISION) is None
+    assert await gone(stage, asked, main) == KILLED
+
+
+@pytest.mark.parametrize("script", [IGNORES, NO_HANDLER])
+async def test_who_does_not_hear_is_told_so(stage: Stage, script: str) -> None:
+    """An init that ignores SIGTERM, or has no handler for it, lives on; that is said at once, and SIGKILL ends it."""
+    main = stage.start(script)
+    asked = action(victim_of(main))
+    await stage.hold(main)
+    assert await stage.kill.act(asked, DECISION) == Answer(Heard.ACCEPTED, DEAF)
+    assert await stage.kill.ended(asked) is False
+    assert await stage.kill.insist(asked, DECISION) == Answer(Heard.ACCEPTED)
+    assert await gone(stage, asked, main) == KILLED
+
+
+async def test_a_fork_storm_ends_with_its_init(stage: Stage) -> None:
+    """However its processes come and go, the container's init is held; with it all of them end."""
+    main = stage.start(FORKS)
+    asked = action(victim_of(main))
+    wait_until(lambda: len(main.pids) > 20, what="a storm")
+    await stage.hold(main)
+    assert await stage.kill.act(asked, DECISION) == Answer(Heard.ACCEPTED, DEAF)
+    assert await stage.kill.insist(asked, DECISION) == Answer(Heard.ACCEPTED)
+    assert await gone(stage, asked, main) == KILLED
+    assert main.pids == set()
+
+
+async def test_an_exec_changes_nobodys_identity(stage: Stage) -> None:
+    """What is executed in a container, a namespace made inside, and another program in its init leave it the init."""
+    main = stage.start("touch /state/ready; while [ ! -e /state/go ]; do sleep 0.01; done; exec sleep 600")
+    await stage.hold(main)
+    init = main.pid
+    main.spawn("sleep", "600")
+    (stage.folder / "go").touch()
+    wait_until(lambda: Path(f"/proc/{init}/comm").read_text() == "sleep\n", what="another program")
+    assert stage.kill.preflight(action(victim_of(main))) is None
+    fresh = Kill(Path("/proc"), trusted=True)
+    await fresh.hold([victim_of(main)], read_moment())
+    assert fresh.held == {victim_of(main)}, "an exec in between is no obstacle"
+    fresh.close()
+    assert main.running
+
+
+# --- nobody else ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_restarted_container_lives(stage: Stage) -> None:
+    """What was held of a container's last life is gone; the new one has a new id, and is nobody's victim."""
+    pod = stage.pod("main", "side")
+    main = pod.containers["main"]
+    old = victim_of(main)
+    await stage.hold(old)
+    main.restart()
+    stage.spare(main.pid)
+    asked = action(old)
+    for answer in (stage.kill.preflight(asked), await stage.kill.act(asked, DECISION)):
+        assert answer is not None and answer.heard is Heard.GONE
+    assert await stage.kill.ended(asked) is True
+    fresh = await stage.kill.act(action(victim_of(main)), ANOTHER)
+    assert fresh == Answer(Heard.FAILED, "it was not held while its grace ran")
+    await stage.hold(main)
+    assert stage.kill.held == {victim_of(main)}
+    assert stage.kill.preflight(action(victim_of(main))) is None
+    assert main.running
+
+
+async def test_who_is_not_held_is_not_signalled(stage: Stage) -> None:
+    """An action whose victim nobody held, is no container, or is younger than its evidence is not taken."""
+    main = stage.start(SAVES)
+    before = time.monotonic() - 3600.0
+    not_held = await stage.kill.act(action(victim_of(main)), DECISION)
+    assert not_held == Answer(Heard.FAILED, "it was not held while its grace ran")
+    await stage.hold(main)
+    younger = await stage.kill.act(action(victim_of(main), since=before), DECISION)
+    assert younger == Answer(Heard.FAILED, "its init started after the excess was seen")
+    pod = Action(
+        **{field: getattr(action(victim_of(main)), field) for field in Action.__slots__} | {"container_id": None}
+    )
+    assert (await stage.kill.act(pod, DECISION)).heard is Heard.FAILED
+    assert await stage.kill.ended(pod) is None
+    await stage.hold()
+    assert (await stage.kill.act(action(victim_of(main)), DECISION)).heard is Heard.FAILED
+    assert main.running
+    assert not (stage.folder / "saved").exists()
+
+
+async def test_what_one_daemon_began_another_does_not_finish(stage: Stage) -> None:
+    """After a restart between SIGTERM and SIGKILL no SIGKILL follows from the old decision; the end is still seen."""
+    main = stage.start(HEARS_AND_STAYS)
+    asked = action(victim_of(main))
+    await stage.hold(main)
+    assert await stage.kill.act(asked, DECISION) == Answer(Heard.ACCEPTED)
+    stage.wrote("heard")
+    stage.kill.close()
+    stage.kill = Kill(Path("/proc"), trusted=True)
+    refused = await stage.kill.insist(asked, DECISION)
+    assert refused is not None and refused.heard is Heard.FAILED
+    await stage.hold(main)
+    refused = await stage.kill.insist(asked, DECISION)
+    assert refused == Answer(Heard.FAILED, "this daemon did not ask it to end, so it is not killed")
+    assert main.running
+    await stage.hold()
+    assert await stage.kill.ended(asked) is False
+    main.stop()
+    await until(lambda: stage.kill.ended(asked), "nothing of it is left")
+
+
+async def test_one_that_was_asked_is_held_until_the_next(stage: Stage) -> None:
+    """Between SIGTERM and SIGKILL a container stays held, though its excess may be over; two never do."""
+    main = stage.start(HEARS_AND_STAYS)
+    other = stage.pod("main", name="other").containers["main"]
+    await stage.hold(main, other)
+    assert await stage.kill.act(action(victim_of(main)), DECISION) == Answer(Heard.ACCEPTED)
+    await stage.hold()
+    assert stage.kill.held == {victim_of(main)}
+    assert await stage.kill.insist(action(victim_of(main)), DECISION) == Answer(Heard.ACCEPTED)
+    assert await gone(stage, action(victim_of(main)), main) == KILLED
+    await stage.hold(other)
+    assert await stage.kill.act(action(victim_of(other)), ANOTHER) == Answer(Heard.ACCEPTED)
+    await gone(stage, action(victim_of(other)), other)
+    await stage.hold()
+    assert stage.kill.held == {victim_of(other)}
+    files = descriptors()
+    stage.kill.close()
+    assert descriptors() == files - 1
+
+
+@pytest.mark.parametrize(("mode", "why"), [(PidMode.NODE, Obstacle.HOST), (PidMode.POD, Obstacle.SHARED)])
+async def test_a_shared_namespace_has_no_init_of_the_container(stage: Stage, mode: PidMode, why: Obstacle) -> None:
+    """With hostPID and shareProcessNamespace the rung is not there, and says so; nobody is signalled instead."""
+    pod = stage.pod("main", "side", pid_mode=mode)
+    for container in pod.containers.values():
+        stage.spare(container.pid)
+    await stage.hold(*pod.containers.values())
+    assert stage.kill.obstacles == {victim_of(container): why for container in pod.containers.values()}
+    asked = action(victim_of(pod.containers["main"]))
+    assert await stage.kill.act(asked, DECISION) == Answer(Heard.FAILED, why.value)
+    assert stage.kill.preflight(asked) == Answer(Heard.FAILED, why.value)
+    assert await stage.kill.ended(asked) is False
+
+
+@contextmanager
+def process(*command: str) -> Iterator[int]:
+    """A process of no container; ended afterwards."""
+    with subprocess.Popen(command) as running:
+        try:
+            yield running.pid
+        finally:
+            running.kill()
+
+
+def ended_process() -> int:
+    """Return the number of a process that is no more."""
+    with process("true") as pid:
+        pass
+    return pid
+
+
+async def test_an_init_that_a_workload_makes_is_not_the_containers(stage: Stage) -> None:
+    """A container in the host's namespace makes a namespace: its first process looks like an init, and lives."""
+    main = stage.pod("main", pid_mode=PidMode.NODE).containers["main"]
+    with process(*in_new_namespace(), "sleep", "600") as unshare:
+        fake = child_of(unshare)
+        join(main.cgroup, unshare)
+        join(main.cgroup, fake)
+        for pid in (main.pid, unshare, fake):
+            stage.spare(pid)
+        await stage.hold(main)
+        assert stage.kill.obstacles == {victim_of(main): Obstacle.NOT_SURE}
+        assert (await stage.kill.act(action(victim_of(main)), DECISION)).heard is Heard.FAILED
+        assert stage.all_live()
+        os.kill(fake, signal.SIGKILL)
+        stage._bystanders.clear()
+
+
+async def test_a_doubt_ends_with_its_cause(stage: Stage) -> None:
+    """A process of the host's namespace in the container's cgroup (as `runc exec` begins) delays the hold, no more."""
+    main = stage.start(SAVES)
+    with process("sleep", "600") as stranger:
+        join(main.cgroup, stranger)
+        await stage.hold(main)
+        assert stage.kill.obstacles == {victim_of(main): Obstacle.NOT_SURE}
+    await stage.hold(main)
+    assert stage.kill.held == {victim_of(main)}
+    assert not stage.kill.obstacles
+
+
+async def test_a_lie_below_a_container_makes_nobody_a_victim(stage: Stage, bed: Bed) -> None:
+    """A workload that names a cgroup of its own after another's container does not become that container."""
+    liar, neighbour = stage.start(SAVES), stage.neighbour.containers["main"]
+    uid, id_ = victim_of(neighbour)
+    ledger: Ledger = bed.containerd.cgroups
+    ledger.nest(liar.cgroup, f"kubepods/burstable/pod{uid}/{id_}", liar.pid)
+    await stage.hold(neighbour, liar)
+    assert stage.kill.held == {victim_of(neighbour), victim_of(liar)}
+    assert await stage.kill.act(action(victim_of(liar)), DECISION) == Answer(Heard.ACCEPTED)
+    assert await gone(stage, action(victim_of(liar)), liar) == 0
+
+
+async def test_what_was_searched_is_read_again(stage: Stage) -> None:
+    """A number that changed hands since /proc was searched is not held: not another's init, no worker, nobody."""
+    main, neighbour = stage.start(SAVES), stage.neighbour.containers["main"]
+    victim, inits = victim_of(main), Inits(Path("/proc"), trusted=True)
+    worker, dead = main.spawn("sleep", "600"), await asyncio.to_thread(ended_process)
+    for pid, why in ((neighbour.pid, Obstacle.NOT_SURE), (worker, Obstacle.NOT_SURE), (dead, Obstacle.NOT_FOUND)):
+        before = descriptors()
+        assert inits.hold(victim, [Member(pid, (pid, 1))], read_moment()) is why
+        assert descriptors() == before
+    held = inits.hold(victim, [Member(main.pid, (main.pid, 1))], read_moment())
+    assert isinstance(held, Hold)
+    held.release()
+
+
+async def test_an_init_that_left_its_container_lives(stage: Stage) -> None:
+    """What is in another container's cgroup by now is not signalled, whatever it was when it was held."""
+    main, neighbour = stage.start(SAVES), stage.neighbour.containers["main"]
+    await stage.hold(main)
+    stage.spare(main.pid)
+    join(neighbour.cgroup, main.pid)
+    answer = await stage.kill.act(action(victim_of(main)), DECISION)
+    assert answer == Answer(Heard.CHANGED, "its init is no longer in its container")
+    join(main.cgroup, main.pid)
+    assert stage.kill.preflight(action(victim_of(main))) is None
+
+
+# --- ends in between --------------------------------------------------------------------------------------------------
+
+
+def end(container: Container, pid: int) -> None:
+    """End a container's init and wait until its number is free."""
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), what="the runtime reaped it")
+    wait_until(lambda: not container.running, what="the runtime knows")
+
+
+async def test_an_end_between_the_checks_is_noticed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever exits before /proc was read is gone by the poll that follows: what was read is not believed."""
+    main = stage.start(SAVES)
+    pid, real = main.pid, stage.kill._inits._proc.sample
+
+    def sample(pids: list[int]) -> HostSample:
+        end(main, pid)
+        return real(pids)
+
+    await stage.hold(main)
+    monkeypatch.setattr(stage.kill._inits._proc, "sample", sample)
+    answer = await stage.kill.act(action(victim_of(main)), DECISION)
+    assert answer == Answer(Heard.GONE, "its init has exited")
+    assert await stage.kill.ended(action(victim_of(main))) is True
+
+
+async def test_an_end_just_before_the_signal_is_noticed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever exits after the last look is gone by the kernel's own word."""
+    main = stage.start(SAVES)
+    pid, real = main.pid, Inits.hears
+
+    def hears(inits: Inits, hold: Any) -> bool:
+        end(main, pid)
+        return real(inits, hold)
+
+    await stage.hold(main)
+    monkeypatch.setattr(Inits, "hears", hears)
+    answer = await stage.kill.act(action(victim_of(main)), DECISION)
+    assert answer == Answer(Heard.GONE, "its init has exited")
+
+
+async def test_a_zombie_has_exited(stage: Stage) -> None:
+    """An init that nobody reaps is gone: its signals would reach nobody, and its end is seen."""
+    main = stage.start(SAVES)
+    pid, asked = main.pid, action(victim_of(main))
+    shim = int(stat(pid)[1])
+    await stage.hold(main)
+    with ExitStack() as stack:
+        os.kill(shim, signal.SIGSTOP)
+        stack.callback(os.kill, shim, signal.SIGCONT)
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda: stage.kill.ended(asked), "it exits")
+        assert stat(pid)[0] == "Z"
+        assert await stage.kill.act(asked, DECISION) == Answer(Heard.GONE, "its init has exited")
+        fresh = Kill(Path("/proc"), trusted=True)
+        await fresh.hold([victim_of(main)], read_moment())
+        assert fresh.obstacles == {victim_of(main): Obstacle.NOT_FOUND}
+    wait_until(lambda: not main.running, what="the runtime knows")
+
+
+def killer(*words: str, below_: tuple[str, ...] = ()) -> Any:
+    """Run killer.py as another process, below these words; what it says."""
+    paths = os.pathsep.join(str(Path(__file__).parents[up]) for up in (1, 2))
+    command = [*below_, sys.executable, str(Path(__file__).with_name("killer.py")), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": paths})
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+async def test_a_reused_number_is_somebody_else(stage: Stage, bed: Bed) -> None:
+    """Another process with the number of the one that was held gets no signal, not even as init of the same cgroup."""
+    main, other = stage.start(SAVES), stage.neighbour.containers["main"]
+    main.stop()
+    ledger: Ledger = bed.containerd.cgroups
+    ledger.make(main.cgroup)
+    words = ("reuse", *victim_of(main), main.cgroup, other.cgroup)
+    began, told = killer(*words, below_=(*in_new_namespace("--mount-proc"),))
+    assert began == [True, Heard.ACCEPTED.value, False]
+    assert told == [[[Heard.GONE.value] * asked, True, True] for asked in (1, 3, 3)]
+
+
+# --- rights -----------------------------------------------------------------------------------------------------------
+
+ANOTHER_USER = 1000
+NO_RIGHTS = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
+ONLY_KILL = ("setpriv", "--bounding-set=-all,+kill", "--inh-caps=-all")
+
+
+async def test_cap_kill_is_enough(stage: Stage) -> None:
+    """As root with no capability but CAP_KILL, a container of another user is held and ended."""
+    main = stage.start(SAVES, user=ANOTHER_USER)
+    assert user_of(main.pid) == ANOTHER_USER
+    says, obstacles, answers = killer("ask", *victim_of(main), below_=ONLY_KILL)
+    assert (says, obstacles) == (None, [])
+    assert answers == [None, [Heard.ACCEPTED.value, ""]]
+    wait_until(lambda: not main.running, what="it ends")
+    assert main.status.exit_code == 0
+
+
+async def test_without_cap_kill_nothing_is_sent(stage: Stage) -> None:
+    """Without it the kernel's no is heard before anything is sent, and is known at the start."""
+    main = stage.start(SAVES, user=ANOTHER_USER)
+    stage.spare(main.pid)
+    says, obstacles, answers = killer("ask", *victim_of(main), below_=NO_RIGHTS)
+    assert "CAP_KILL is missing" in says
+    assert obstacles == []
+    assert [heard for heard, _ in answers] == [Heard.REFUSED.value] * 2
+    assert all("does not let us" in detail for _, detail in answers)
+    assert not (stage.folder / "saved").exists()
+
+
+async def test_our_own_container_is_never_held(stage: Stage) -> None:
+    """Who runs in a container does not hold that container's init, whatever it is asked."""
+    main = stage.start(SAVES)
+    stage.spare(main.pid)
+    procs = [str(below(root, main.cgroup) / "cgroup.procs") for root in hierarchies().kubelet]
+    enter = ("sh", "-c", 'for procs in $0; do echo $$ > "$procs"; done; exec "$@"', " ".join(procs))
+    _, obstacles, answers = killer("ask", *victim_of(main), below_=enter)
+    assert obstacles == [Obstacle.OURS.value]
+    assert answers == [[Heard.FAILED.value, Obstacle.OURS.value]] * 2

@@ -1,0 +1,372 @@
+"""
+`gpusteward run` as an operator meets it: a real daemon that judges a node, tells everywhere what it thinks, and stops.
+
+What comes in: films (`daemon.films`) and policies in a hurry. What goes out: what each face of the daemon says.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from daemon.films import ANNA, CALM, INTERVAL, OVER, film
+from daemon.running import Daemon, until
+from daemon.test_explain_running import POD, explain
+from scraped import families, series
+
+pytestmark = pytest.mark.daemon
+
+COMMAND = Path(sys.executable).with_name("gpusteward")
+INF = float("inf")
+HURRIED = {
+    "mode": "dry-run",
+    "warn_after": "1s",
+    "grace": "30s",  # there is no shorter one
+    "hold_off": "1s",
+    "spacing": "30s",
+}
+"""The policy of deploy/demo.yaml, in even more of a hurry."""
+
+
+@pytest.fixture(scope="module")
+def always_over(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a film in which anna-notebook is above its limit, from the beginning and for good: it plays in a loop."""
+    return film(tmp_path_factory.mktemp("films") / "over.jsonl.gz", (OVER, 2.0))
+
+
+StartRun = Callable[..., Daemon]
+
+
+@pytest.fixture
+def start_run(tmp_path: Path) -> Iterator[StartRun]:
+    """Start `gpusteward run` on a film, with a policy, which is written to `config.yaml`."""
+    with ExitStack() as stack:
+
+        def start(devices: Path, *flags: str, env: Mapping[str, str] | None = None, **policy: object) -> Daemon:
+            write(tmp_path, devices, **policy)
+            words = (COMMAND, "run")
+            return stack.enter_context(Daemon(f"--config={tmp_path}/config.yaml", *flags, env=env, command=words))
+
+        yield start
+
+
+def write(folder: Path, devices: Path, **policy: object) -> None:
+    """Write the config as editors and ConfigMaps do: all at once."""
+    stop = {"stop_file": str(folder / "stop")}
+    config = {
+        "devices": f"recorded:{devices}",
+        "sampling": {"interval": f"{INTERVAL * 1000:g}ms"},
+        "log": {"format": "json"},
+        "policy": {**HURRIED, **stop, **policy},
+    }
+    draft = folder / "draft"
+    draft.write_text(json.dumps(config))
+    draft.rename(folder / "config.yaml")
+
+
+def standing(snapshot: Mapping[str, Any]) -> dict[str, Any]:
+    """Take where anna-notebook stands."""
+    found = [one for one in snapshot["policy"]["standings"] if (one["namespace"], one["pod"], one["container"]) == ANNA]
+    (one,) = found
+    return dict(one)
+
+
+def reached(state: str) -> Callable[[dict[str, Any]], dict[str, Any] | None]:
+    """Make the condition that anna-notebook is in a state."""
+
+    def look(snapshot: dict[str, Any]) -> dict[str, Any] | None:
+        return snapshot if standing(snapshot)["state"] == state else None
+
+    return look
+
+
+def exported(daemon: Daemon, name: str, wanted: Mapping[tuple[str, ...], float], *labels: str) -> str:
+    """Wait until the series of one name that are not 0 are these; return that page, which is rendered after a round."""
+
+    def look() -> str | None:
+        page = daemon.get("/metrics")[1]
+        return page if {key: value for key, value in series(page, name, *labels).items() if value} == wanted else None
+
+    return until(look, f"{name}: {wanted}", daemon)
+
+
+def states(daemon: Daemon, wanted: str) -> None:
+    """Wait until the metrics have anna-notebook in this state, and in no other."""
+
+    def look() -> bool:
+        found = series(daemon.get("/metrics")[1], "container_state", "namespace", "pod", "container", "uuid", "state")
+        return [key[4] for key in found if key[:3] == ANNA] == [wanted]
+
+    until(look, f"the state {wanted} of anna-notebook", daemon)
+
+
+def logged(daemon: Daemon, event: str) -> list[dict[str, Any]]:
+    """Take the log lines of one event."""
+    found = [json.loads(line) for line in daemon.lines]
+    return [line for line in found if line["event"] == event]
+
+
+def test_an_excess_from_its_beginning_to_its_end(start_run: StartRun, tmp_path: Path) -> None:
+    """
+    A notebook passes its limit, is told, has its grace, would be evicted, and comes back; each face says the same.
+
+    Faces: the snapshot, the metrics, the decisions, the preview, `gpusteward explain`, the log.
+    """
+    whole = film(tmp_path / "film.jsonl.gz", (CALM, 3.0), (OVER, 36.0), (CALM, 20.0))
+    daemon = start_run(whole)
+    daemon.until(reached("ok"), "the calm beginning")
+    page = daemon.get("/metrics")[1]
+    zeros = series(page, "dry_run_actions_total", "action", "namespace")
+    assert zeros[("evict", "team-vision")] == 0
+    assert zeros[("notify", "team-vision")] == 0
+    assert series(page, "actions_total", "action", "namespace").keys() == zeros.keys()
+    assert json.loads(daemon.get("/api/v1/decisions")[1])["recent"] == []
+
+    over = standing(daemon.until(reached("over"), "the excess"))
+    assert (over["over"], over["due_at"], over["limit_bytes"]) == (True, None, 16 << 30)
+    assert over["used_bytes"] > over["limit_bytes"]
+    told = daemon.until(reached("grace"), "the grace")
+    one = standing(told)
+    assert one["next"] == "evict"
+    assert told["taken_at"] + 25 < one["due_at"] <= told["taken_at"] + 31
+    assert one["over_since"] == pytest.approx(over["over_since"], abs=0.01)
+    states(daemon, "grace")
+    shown = explain(POD, "--url", daemon.url)
+    assert re.search(r"policy:\n    container notebook on GPU-\S+: grace", shown.stdout), shown
+    would = json.loads(daemon.get("/api/v1/preview")[1])
+    assert [(each["pod"], each["state"]) for each in would["would_act_on"]] == [(ANNA[1], "due")]
+
+    due = until(lambda: reached("due")(daemon.snapshot()), "the end of the grace", daemon, within=40)
+    assert standing(due)["over_since"] == pytest.approx(over["over_since"], abs=0.01)
+    (decision,) = due["policy"]["recent"]
+    assert (decision["kind"], decision["action"], decision["pod"]) == ("dry_run", "evict", ANNA[1])
+    assert 31 < decision["at"] - decision["over_since"] < 34
+    assert json.loads(daemon.get("/api/v1/decisions")[1])["recent"] == [decision]
+    page = exported(daemon, "dry_run_actions_total", {("evict", ANNA[0]): 1}, "action", "namespace")
+    exported(daemon, "actions_total", {("notify", ANNA[0]): 1}, "action", "namespace")
+    assert series(page, "budget_remaining", "scope") == {("node",): 2, ("namespace",): 1, ("workload",): 2}
+    over_for = series(page, "container_over_limit_seconds_total", "namespace", "pod", "container", "uuid")
+    (seconds,) = [value for key, value in over_for.items() if key[:3] == ANNA]
+    assert 31 < seconds < 34
+
+    daemon.until(reached("ok"), "the end of the excess")
+    states(daemon, "ok")
+    mine = [json.loads(line) for line in daemon.lines]
+    events = [line["event"] for line in mine if line.get("pod") == ANNA[1]]
+    assert events == ["enforcer.over", "enforcer.grace", "enforcer.due", "enforcer.rehearsed", "enforcer.ok"]
+    assert [line["mode"] for line in logged(daemon, "enforcer.mode")] == ["dry-run"]
+    assert daemon.stop()[0] == 0
+
+
+def in_metrics(daemon: Daemon, mode: str) -> None:
+    """Wait until the metrics tell this mode, and no other."""
+    exported(daemon, "enforcement_mode", {(mode,): 1}, "mode")
+
+
+def in_mode(mode: str) -> Callable[[dict[str, Any]], dict[str, Any] | None]:
+    return lambda snapshot: snapshot if (snapshot["policy"] or {}).get("mode") == mode else None
+
+
+def test_the_stop_file_stops_at_once_and_its_end_begins_anew(
+    start_run: StartRun, tmp_path: Path, always_over: Path
+) -> None:
+    """With the next round the mode is observe, for everybody; without the file the whole grace begins again."""
+    daemon = start_run(always_over)
+    advanced = daemon.until(lambda s: s if (standing(s)["due_at"] or INF) < s["taken_at"] + 28 else None, "some grace")
+    round_ = advanced["round"]
+    (tmp_path / "stop").touch()
+    stopped = daemon.until(in_mode("observe"), "the stop")
+    assert stopped["round"] <= round_ + 3
+    assert {one["mode"] for one in stopped["policy"]["standings"]} == {"observe"}
+    in_metrics(daemon, "observe")
+    (said,) = logged(daemon, "enforcer.stopped")
+    assert said["file"] == str(tmp_path / "stop")
+    (tmp_path / "stop").unlink()
+    again = daemon.until(in_mode("dry-run"), "the end of the stop")
+    one = standing(again)
+    assert one["state"] == "grace"
+    assert one["due_at"] > again["taken_at"] + 29
+    assert len(logged(daemon, "enforcer.stop_ended")) == 1
+    until(lambda: len(logged(daemon, "enforcer.grace")) == 3 or None, "the word on each grace", daemon)
+
+
+def test_a_stop_file_that_cannot_be_looked_for_is_one(start_run: StartRun, tmp_path: Path, always_over: Path) -> None:
+    """When nobody knows whether it is there, nothing is done; that is told once, not in each round."""
+    (tmp_path / "file").touch()
+    daemon = start_run(always_over, stop_file=str(tmp_path / "file" / "stop"))
+    daemon.until(lambda s: s["round"] > 4, "some rounds")
+    in_metrics(daemon, "observe")
+    (said,) = logged(daemon, "enforcer.stopped")
+    assert "cannot be looked for" in said["reason"]
+
+
+def test_a_reload_counts_at_once_and_voids_what_was_seen(
+    start_run: StartRun, tmp_path: Path, always_over: Path
+) -> None:
+    """Mode, rules and stop file change while it runs; under other rules nobody was told, so all begins anew."""
+    daemon = start_run(always_over)
+    first = standing(daemon.until(reached("grace"), "the grace"))
+    write(tmp_path, always_over, tolerance={"ratio": 0.03})
+    other = daemon.until(
+        lambda s: s if (standing(s)["over_since"] or 0) > first["over_since"] + 0.1 else None, "the new beginning"
+    )
+    assert standing(other)["state"] == "over"
+    write(tmp_path, always_over, mode="warn")
+    daemon.until(in_mode("warn"), "the other mode")
+    in_metrics(daemon, "warn")
+    other_stop = tmp_path / "elsewhere"
+    other_stop.touch()
+    write(tmp_path, always_over, stop_file=str(other_stop))
+    daemon.until(in_mode("observe"), "the other stop file")
+    assert logged(daemon, "enforcer.stopped")[-1]["file"] == str(other_stop)
+
+
+def faulty(told: str) -> Callable[[dict[str, Any]], dict[str, Any] | None]:
+    return lambda snapshot: snapshot if any(told in one["message"] for one in snapshot["faults"]) else None
+
+
+def test_a_policy_that_cannot_be_meant_stops_everything(start_run: StartRun, tmp_path: Path, always_over: Path) -> None:
+    """While the file is broken: mode observe, breaker `config`, a fault with the place; then as before."""
+    daemon = start_run(always_over)
+    daemon.until(reached("grace"), "the grace")
+    for policy, told in (
+        ({"laddr": ["notify"]}, 'policy.laddr: unknown key; did you mean "ladder"?'),
+        ({"tolerance": {"ratio": 1.5}}, "policy.tolerance: expected a ratio from 0 to 1"),
+    ):
+        write(tmp_path, always_over, **policy)
+        broken = daemon.until(faulty(told), "the refusal")
+        assert [one["reason"] for one in broken["faults"] if one["source"] == "config"] == ["config_invalid"]
+        assert broken["complete"]
+        assert broken["policy"]["mode"] == "observe"
+        (breaker,) = broken["policy"]["breakers"]
+        assert (breaker["breaker"], told in breaker["detail"]) == ("config", True), breaker
+        exported(daemon, "breaker_open", {("config",): 1}, "breaker")
+    write(tmp_path, always_over)
+    mended = daemon.until(in_mode("dry-run"), "the mended file")
+    assert mended["policy"]["breakers"] == []
+    exported(daemon, "breaker_open", {}, "breaker")
+    assert standing(mended)["due_at"] > mended["taken_at"] + 28, "as if it had begun now"
+    assert len(logged(daemon, "enforcer.breaker_opened")) == len(logged(daemon, "enforcer.breaker_closed")) == 1
+
+
+def ended(
+    *words: str, command: Path = COMMAND, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        [str(command), *words, "--web.listen-address=127.0.0.1:0"],
+        env={**os.environ, **(env or {})},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{mode: enforce}", "config.yaml: policy.mode: expected off, observe, warn or dry-run"),
+        ("{ladder: [evict, notify]}", "config.yaml: policy.ladder: expected rungs"),
+    ],
+)
+def test_a_policy_that_cannot_be_meant_is_refused_at_the_start(tmp_path: Path, text: str, told: str) -> None:
+    """Exit code 2, the file, the key, and what was expected; nothing starts."""
+    file = tmp_path / "config.yaml"
+    file.write_text(f"devices: simulated\npolicy: {text}\n")
+    found = ended("run", f"--config={file}")
+    assert (found.returncode, found.stdout) == (2, "")
+    assert found.stderr.startswith("gpusteward run: ") and told in found.stderr, found.stderr
+    assert found.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("mode", "told"),
+    [
+        ("enforce", "--mode: expected off, observe, warn or dry-run: this version rehearses actions"),
+        ("kill", "--mode: expected off or observe or warn or dry-run or enforce, got"),
+        ("", "--mode: expected"),
+    ],
+)
+def test_a_mode_of_the_command_line_is_named_as_such(mode: str, told: str) -> None:
+    """Exit code 2; who typed it learns where. This version rehearses only."""
+    found = ended("run", "--devices=simulated", f"--mode={mode}")
+    assert found.returncode == 2
+    assert told in found.stderr and "Traceback" not in found.stderr, found.stderr
+
+
+def test_the_daemon_spares_itself(start_run: StartRun, always_over: Path) -> None:
+    """The pod that POD_UID names, and the namespace of POD_NAMESPACE, are exempt."""
+    uid = standing(start_run(always_over, mode="observe").until(reached("over"), "the excess"))["pod_uid"]
+    for env, reason in (({"POD_UID": uid}, "own_pod"), ({"POD_NAMESPACE": ANNA[0]}, "namespace")):
+        daemon = start_run(always_over, mode="observe", env=env)
+        one = standing(daemon.until(lambda s: s if s["policy"] else None, "a verdict"))
+        assert (one["state"], one["reason"]) == ("exempt", reason)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_it_loads_ends_it_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+    """As the first process of a container it would else not even notice."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "class Signalling:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == 'exporter.daemon': os.kill(os.getpid(), {int(number)})\n"
+        "sys.meta_path.insert(0, Signalling())\n"
+    )
+    found = ended("run", "--devices=simulated", env={"PYTHONPATH": str(tmp_path)})
+    assert (found.returncode, found.stderr) == (0, "")
+
+
+def test_the_exporter_alone_judges_nobody(tmp_path: Path, always_over: Path) -> None:
+    """It takes the shared file with its section `policy`, and has none of its metrics, documents and columns."""
+    write(tmp_path, always_over, mode="enforce")
+    with Daemon(f"--config={tmp_path}/config.yaml") as daemon:
+        assert daemon.snapshot()["policy"] is None
+        names = {family.name for family in families(daemon.get("/metrics")[1])}
+        assert "gpusteward_container_memory_limit_bytes" in names
+        policy = (
+            "container_state",
+            "enforcement_mode",
+            "breaker_open",
+            "budget_remaining",
+            "held",
+            "actions",
+            "refusals",
+        )
+        assert not {name for name in names if name.startswith(tuple(f"gpusteward_{word}" for word in policy))}
+        for path in ("/api/v1/decisions", "/api/v1/preview"):
+            status, body = daemon.get(path)
+            assert (status, json.loads(body)) == (404, {"error": "not found"})
+        assert "policy:" not in explain(POD, "--url", daemon.url).stdout
+        assert not [line for line in daemon.lines if '"event": "enforcer.' in line]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{grase: 2m}", 'policy.grase: unknown key; did you mean "grace"?'),
+        ("{protect: {namespace: [a]}}", 'policy.protect.namespace: unknown key; did you mean "namespaces"?'),
+        ("{budgets: {pod: 1/1m}}", "policy.budgets.pod: unknown key"),
+        ("{mode: on}", "policy.mode: expected off or observe"),
+        ("{ladder: notify}", "policy.ladder: expected a list of notify, fence, evict, kill"),
+        ("[]", "policy: expected a mapping"),
+    ],
+)
+def test_the_exporter_refuses_typing_errors_in_the_policy(tmp_path: Path, text: str, told: str) -> None:
+    """A shared file is checked by whoever reads it."""
+    file = tmp_path / "config.yaml"
+    file.write_text(f"devices: simulated\npolicy: {text}\n")
+    found = ended(f"--config={file}", command=COMMAND.with_name("gpusteward-exporter"))
+    assert found.returncode == 2
+    assert f"{file}: {told}" in found.stderr, found.stderr

@@ -1,0 +1,113 @@
+"""
+A daemon that writes a journal and is killed (SIGKILL) before or after any one of its calls to the kernel.
+
+In: a folder. Out: in it a folder for each death, with what the dead one left: the journal, and `said`, which has a line
+for each promise that was made before: `token`, `open ID`, `end ID`, `breaker`. Law: `said` is written after the journal
+came back, so that what stands there had to be on disk; the calls are the real ones, and the kill is one.
+
+    python -m dying FOLDER
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from enforcer import journal_file
+from enforcer.history import History, Opened, Result
+from enforcer.journal_file import Journal
+from enforcer.rules import Rules
+from enforcer.rungs import Answer, Heard
+from enforcer.terms import Breaker
+from journals import Hands, action, uuid
+
+CALLS = ("open", "write", "fdatasync", "fsync", "link", "replace", "rename", "unlink", "ftruncate", "mkdir")
+_WRITE, _OPEN, _KILL = os.write, os.open, os.kill
+
+
+def story(folder: Path, said: Callable[[str], None]) -> None:
+    """Two daemons, one after the other: three actions, a breaker, files that are rewritten after each kilobyte."""
+    hands = Hands(limit=2000)
+    for first in (1, 4):
+        journal = journal_file.opened(folder / "state" / "journal", Rules(), given=hands.given)
+        tell(journal, hands, first, said)
+        journal.close()
+
+
+def tell(journal: Journal, hands: Hands, first: int, said: Callable[[str], None]) -> None:
+    """Three actions, of which the last does not end, and a breaker."""
+    for number in range(first, first + 3):
+        hands.boottime += 10.0
+        journal.intend(uuid(number), action(number))
+        said("token")
+        said(f"open {uuid(number)}")
+        journal.send(uuid(number))
+        journal.hear(uuid(number), Answer(Heard.ACCEPTED, "", 201))
+        if number < first + 2:
+            said(f"end {uuid(number)}")  # said first: to forget that it is open would be the mistake
+            journal.end(uuid(number), Result.VERIFIED, "")
+    journal.note(History(), History(breakers={Breaker.EFFECTIVENESS: Opened(hands.boottime, None, "?")}))
+    said("breaker")
+
+
+def mortal(life: int) -> Callable[[], None]:
+    """Count the calls to the kernel, each twice: before and after; kill this process at the one with number `life`."""
+    lived = 0
+
+    def step() -> None:
+        nonlocal lived
+        lived += 1
+        if lived == life:
+            _KILL(os.getpid(), signal.SIGKILL)
+
+    def around(call: Callable[..., Any]) -> Callable[..., Any]:
+        def made(*args: Any, **kwargs: Any) -> Any:
+            step()
+            result = call(*args, **kwargs)
+            step()
+            return result
+
+        return made
+
+    for name in CALLS:
+        setattr(os, name, around(getattr(os, name)))
+    return step
+
+
+def live(folder: Path, life: int) -> None:
+    """Tell the story, and die on the way."""
+    folder.mkdir()
+    notes = _OPEN(folder / "said", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    mortal(life)
+
+    def said(text: str) -> None:
+        _WRITE(notes, f"{text}\n".encode())
+
+    story(folder, said)
+
+
+def main() -> int:
+    """Die at each step, and end with the life that reached the end of the story."""
+    folder = Path(sys.argv[1])
+    for life in range(1, 10_000):
+        child = os.fork()
+        if child == 0:
+            code = 70
+            try:
+                live(folder / str(life), life)
+                code = 0
+            finally:
+                os._exit(code)
+        _, status = os.waitpid(child, 0)
+        if os.WIFEXITED(status):
+            return os.WEXITSTATUS(status)
+        assert os.WTERMSIG(status) == signal.SIGKILL
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""
+Journals for tests: decisions as the policy makes them, records as a daemon writes them, and clocks that somebody sets.
+
+In: nothing. Out: records, and files full of them. Law: what was promised is counted here, apart from the code that
+keeps it: tokens by intents, open decisions by intents without ends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from enforcer.cases import CaseKey
+from enforcer.history import Action, Opened, Result, Strikes
+from enforcer.journal_file import Given
+from enforcer.journal_lines import (
+    Acked,
+    BreakerClosed,
+    BreakerOpened,
+    Ended,
+    Intent,
+    Record,
+    Sent,
+    Stamp,
+    Started,
+    State,
+    Stopped,
+    Struck,
+    encode,
+)
+from enforcer.rungs import Answer, Heard
+from enforcer.terms import Breaker, Mode, Rung
+from exporter.model import ContainerId, DeviceKey, GpuUuid, PodUid
+
+BOOT, LATER = "aaaaaaaa-0000-4000-8000-000000000001", "bbbbbbbb-0000-4000-8000-000000000002"
+
+
+def uuid(number: int) -> str:
+    """Name a decision."""
+    return str(UUID(int=number, version=4))
+
+
+def action(number: int = 1, *, rung: Rung = Rung.EVICT, workload: str = "train", dry: bool = False) -> Action:
+    """Make an action on a pod of `workload`."""
+    pod, container = PodUid(f"uid-{number}"), ContainerId(hashlib.sha256(b"%d" % number).hexdigest())
+    return Action(
+        rung,
+        CaseKey(pod, "main", container, "", "GPU-0"),
+        DeviceKey(GpuUuid("GPU-0")),
+        pod,
+        "team",
+        f"{workload}-{number}",
+        "main",
+        container,
+        ("team", "Deployment", workload),
+        70 << 30,
+        8 << 30,
+        "hami-nvidia limits[nvidia.com/gpumem]",
+        12.5,
+        dry,
+    )
+
+
+def intent(number: int = 1, *, rung: Rung = Rung.EVICT, workload: str = "train", dry: bool = False) -> Intent:
+    """Make an intent."""
+    return Intent(uuid(number), action(number, rung=rung, workload=workload, dry=dry), Mode.ENFORCE, "0123456789abcdef")
+
+
+STORY: tuple[Record, ...] = (
+    State(),
+    Started(7, "1.0"),
+    intent(1),
+    Sent(uuid(1)),
+    Acked(uuid(1), Answer(Heard.ACCEPTED, "", 201)),
+    Ended(uuid(1), Result.VERIFIED),
+    Struck(("team", "Deployment", "train"), Strikes(2.5, 110.0)),
+    BreakerOpened(Breaker.API, Opened(112.0, None, 'three "no"s,\nin a row')),
+    intent(2, workload="other"),
+    Acked(uuid(2), Answer(Heard.AMBIGUOUS, "the connection was lost")),
+    BreakerClosed(Breaker.API, "ann"),
+    intent(3, rung=Rung.KILL),
+    Stopped(),
+)
+"""One record of each kind, a hundred seconds after the boot and a second apart; 2 and 3 have not ended."""
+
+
+@dataclass
+class Writing:
+    """A file in memory, written by hand: stamps go on by a second."""
+
+    boot: str = BOOT
+    boottime: float = 100.0
+    seq: int = 0
+    data: bytes = b""
+    lines: list[bytes] = field(default_factory=list)
+
+    def write(self, *records: Record) -> Writing:
+        """Write records."""
+        for record in records:
+            self.seq, self.boottime = self.seq + 1, self.boottime + 1
+            line = encode(Stamp(self.seq, self.boot, self.boottime, 1.7e9 + self.boottime), record)
+            self.lines.append(line)
+            self.data += line
+        return self
+
+    def reboot(self, name: str = LATER, boottime: float = 0.0) -> Writing:
+        """Begin another boot."""
+        self.boot, self.boottime = name, boottime
+        return self
+
+
+@dataclass
+class Hands:
+    """Clocks that somebody sets."""
+
+    boottime: float = 200.0
+    boot: str = BOOT
+    limit: int = 4 << 20
+
+    @property
+    def given(self) -> Given:
+        """Return what the kernel would say."""
+        return Given(self.boot, lambda: (self.boottime, 1.7e9 + self.boottime), self.limit)

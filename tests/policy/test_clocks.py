@@ -1,0 +1,84 @@
+"""
+Clocks, stalls, sleep, and sources that fall silent: doubt about the whole node.
+
+What comes in: GREEDY, far over its limit, and a time that does not pass as it should. What goes out: delay, and never
+haste.
+"""
+
+from dataclasses import replace
+
+from enforcer.policy import decide
+from enforcer.terms import Mode, Reason, State
+from policy.scenes import GREEDY, MEEK, UNHURRIED, Play, snapshot
+
+UNDISTURBED = 28
+"""The round in which GREEDY is acted on when nothing disturbs."""
+
+
+def test_the_wall_clock_is_nobody_s_evidence() -> None:
+    """Row 22: the clock on the wall is an hour ahead, an hour behind, in turn: the same round."""
+    play = Play()
+    for number in range(1, 41):
+        play.monotonic += 5
+        seen = snapshot([GREEDY, MEEK], play.monotonic, round_=number)
+        seen = replace(seen, taken_at=seen.taken_at + (3600 if number % 2 else -3600))
+        play.history, verdict = decide(seen, play.rules, play.history, play.now)
+        if verdict.action is not None:
+            break
+    assert number == UNDISTURBED
+
+
+def test_a_machine_that_slept_begins_anew() -> None:
+    """Row 23: ten minutes of sleep in the middle of a grace: from the beginning."""
+    play = Play()
+    play.steps(20, GREEDY, MEEK)
+    play.asleep += 600.0
+    play.step(GREEDY, MEEK)
+    assert play.standing(GREEDY) is State.OVER
+    play.steps(26, GREEDY, MEEK)
+    assert play.actions == []
+    play.step(GREEDY, MEEK)
+    assert play.actions == ["evict team/greedy-1"]
+
+
+def test_a_stall_of_ours_begins_anew_and_bursts_nothing() -> None:
+    """Row 24: nothing is decided for 30 s, then the rounds that waited come at once: no evidence is made of them."""
+    play = Play()
+    play.steps(20, GREEDY, MEEK)
+    play.monotonic += 30.0
+    waiting = [snapshot([GREEDY, MEEK], play.monotonic - 25.0 + 5.0 * late, round_=21 + late) for late in range(6)]
+    for number, seen in enumerate(waiting):
+        play.monotonic += 0.01
+        play.history, verdict = decide(seen, play.rules, play.history, play.now)
+        assert verdict.action is None, number
+    assert play.actions == []
+    begun = play.monotonic
+    play.until_action(GREEDY, MEEK)
+    assert play.monotonic - begun >= 120.0
+
+
+def test_the_first_snapshot_twice_is_one() -> None:
+    """Row 68: a snapshot that is not later than the one before adds nothing."""
+    play = Play()
+    seen = snapshot([GREEDY, MEEK], play.monotonic + 5)
+    for _ in range(400):
+        play.monotonic += 0.02
+        play.history, verdict = decide(seen, play.rules, play.history, play.now)
+        assert verdict.action is None
+    assert {one.state for one in verdict.standings if one.pod == "greedy-1"} == {State.OVER}
+
+
+def test_names_that_are_remembered_only_hold_back() -> None:
+    """Row 18: the API server is silent: the evidence goes on, nobody is acted on, and with its return it is."""
+    play = Play()
+    play.steps(40, GREEDY, MEEK, live=False)
+    assert (play.actions, play.reason(GREEDY)) == ([], Reason.NAMES_STALE)
+    play.step(GREEDY, MEEK)
+    assert play.actions == ["evict team/greedy-1"]
+
+
+def test_the_rehearsal_doubts_as_the_play_does() -> None:
+    """In dry-run the same doubts hold back as in enforce."""
+    play = Play(replace(UNHURRIED, mode=Mode.DRY_RUN))
+    play.steps(60, replace(GREEDY, used=None), MEEK)
+    assert (play.actions, play.reason(GREEDY)) == ([], Reason.READING_UNKNOWN)
