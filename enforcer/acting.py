@@ -35,6 +35,8 @@ EVACUATION = 600.0
 """Seconds that somebody else gets who moves the pod away."""
 AMBIGUOUS = 60.0
 """Seconds in which a request that we heard nothing of may still come about: the server's own deadline."""
+LONGEST_GRACE = 600.0
+"""Seconds of a pod's own grace that are waited for: it may ask for a week, and one action at a time is in flight."""
 PAUSE = 1.0
 """Seconds between two looks for the effect."""
 RELEASED = 2
@@ -54,16 +56,16 @@ Fresh = Callable[[Collection[GpuUuid]], Awaitable[Snapshot | None]]
 
 
 class Journal(Protocol):
-    """What must be on disk; each method returns when it is, and raises OSError when it cannot be."""
+    """What must be on disk; each method returns when it is."""
 
     async def intend(self, decision: str, action: Action) -> None:
-        """Note what will be done, and that it may be done from now on."""
+        """Note what will be done, and that it may be done from now on. Raises OSError: it must not be."""
 
     async def hear(self, decision: str, answer: Answer) -> None:
-        """Note what the world said."""
+        """Note what the world said, as well as that can be: what was begun is seen to its end in any case."""
 
     async def end(self, decision: str, result: Result, detail: str) -> None:
-        """Note how it ended."""
+        """Note how it ended, as well as that can be."""
 
 
 class Decider(Protocol):
@@ -118,10 +120,7 @@ class Acting:
         """Carry out, one after the other, until cancelled."""
         while True:
             decision, action = await self._begun.get()
-            try:
-                result, detail = await (self._watch(decision, action) if decision else self._carry(action))
-            except OSError as error:
-                result, detail = Result.FAILED, f"the journal cannot be written: {error}"
+            result, detail = await (self._watch(decision, action) if decision else self._carry(action))
             log.info("enforcer.ended", result=result, detail=detail, action=action.rung, pod_uid=action.pod_uid)
             self._decider.conclude(action, result, detail)
 
@@ -129,7 +128,10 @@ class Acting:
         decision = str(uuid4())
         if action.rung not in self._hands.rungs:
             return Result.FAILED, f"this daemon cannot {action.rung}"
-        await self._journal.intend(decision, action)
+        try:
+            await self._journal.intend(decision, action)
+        except OSError as error:
+            return Result.ABANDONED, f"the journal cannot be written: {error}"
         spared = await self._look(action)
         if spared is not None:
             return await self._ended(decision, Result.ABANDONED, spared)
@@ -176,8 +178,9 @@ class Acting:
     async def _seen(self, decision: str, action: Action, answer: Answer) -> tuple[Result, str]:
         """Wait until the victim is gone and its memory is free."""
         rung, began = self._hands.rungs[action.rung], self._clock.monotonic()
-        grace = self._decider.grace_of(action)
+        grace = min(self._decider.grace_of(action), LONGEST_GRACE)
         patience = EVACUATION if answer.heard is Heard.EVACUATING else PATIENCE
+        ended: bool | None = None
         insisted, free = False, 0
         while (waited := self._clock.monotonic() - began) < grace + patience:
             ended = await rung.ended(action)
@@ -198,6 +201,9 @@ class Acting:
                 if free >= RELEASED:
                     return await self._ended(decision, Result.VERIFIED, "")
             await self._clock.sleep(PAUSE)
+        if action.rung is Rung.EVICT and not ended and await self._goes(action):
+            # Its own grace or a finalizer holds it. That is the pod's affair, and must not stop what protects others.
+            return await self._ended(decision, Result.LINGERS, f"the pod still terminates after {waited:.0f} s")
         return await self._ended(decision, Result.STUCK, f"no effect was seen within {waited:.0f} s")
 
     async def _goes(self, action: Action) -> bool | None:

@@ -10,7 +10,7 @@ one is done again; what it began is watched to its end before anything else.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -59,21 +59,36 @@ class Journal(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Noting:
-    """The journal, beside the event loop."""
+    """The journal, beside the event loop; `lost` is told when it cannot be written."""
 
     journal: Journal
+    lost: Callable[[str], None]
 
     async def intend(self, decision: str, action: Action) -> None:
         """Note intent, and that the call may leave from now on: between the last look and it stands nothing."""
-        await asyncio.to_thread(self._intend, decision, action)
+        try:
+            await asyncio.to_thread(self._intend, decision, action)
+        except OSError as error:
+            self.lost(str(error))
+            raise
 
     async def hear(self, decision: str, answer: Answer) -> None:
         """Note what was heard."""
-        await asyncio.to_thread(self.journal.hear, decision, answer)
+        await self._write(self.journal.hear, decision, answer)
 
     async def end(self, decision: str, result: Result, detail: str) -> None:
         """Note the end."""
-        await asyncio.to_thread(self.journal.end, decision, result, detail)
+        await self._write(self.journal.end, decision, result, detail)
+
+    async def note(self, before: History, after: History) -> None:
+        """Note changed breakers and strikes."""
+        await self._write(self.journal.note, before, after)
+
+    async def _write(self, write: Callable[..., None], *what: object) -> None:
+        try:
+            await asyncio.to_thread(write, *what)
+        except OSError as error:
+            self.lost(str(error))
 
     def _intend(self, decision: str, action: Action) -> None:
         self.journal.intend(decision, action)
@@ -175,7 +190,8 @@ class Arming:
         journal = self._journal
         assert journal is not None  # noqa: S101  (`_armed` opened it)
         hands = Hands(dict(self._rungs()), Asking(self._world.reader), self._fresh, self._spared)
-        acting = Acting(self._deciding, Noting(journal), hands, clock=self._clock)
+        noting = Noting(journal, lambda why: self._lower(Reason.JOURNAL, why))
+        acting = Acting(self._deciding, noting, hands, clock=self._clock)
         kept = journal.kept
         unfinished = {decision: one for decision, one in kept.open.items() if not void(one)}
         for decision in kept.open.keys() - unfinished.keys():
@@ -212,10 +228,7 @@ class Arming:
         while True:
             before, after = await self._noted.get()
             self._journal.rules = self._deciding.rules
-            try:
-                await asyncio.to_thread(self._journal.note, before, after)
-            except journal_file.JournalError as error:
-                self._lower(Reason.JOURNAL, str(error))
+            await Noting(self._journal, lambda why: self._lower(Reason.JOURNAL, why)).note(before, after)
 
     async def _hold(self) -> None:
         """Hold the inits of the containers whose grace runs."""

@@ -55,13 +55,10 @@ def choose(found: Sequence[Judged], scene: Scene) -> tuple[Action | None, dict[C
 
 def taken(history: History, action: Action, now: Moment) -> History:
     """Note that an action begins: its token is spent, and it is in flight."""
-    flight = InFlight(action, now.monotonic)
-    spent = (*history.spent, Spent(now.boot, action.workload, action.dry))
-    return (
-        replace(history, rehearsal=flight, spent=spent)
-        if action.dry
-        else replace(history, in_flight=flight, spent=spent)
-    )
+    token = Spent(now.boot, action.workload, action.dry)
+    flight = InFlight(action, now.monotonic, token)
+    history = replace(history, spent=(*history.spent, token))
+    return replace(history, rehearsal=flight) if action.dry else replace(history, in_flight=flight)
 
 
 def refusal(one: Judged, scene: Scene) -> Reason | None:

@@ -66,15 +66,22 @@ class Result(StrEnum):
     BLOCKED = "blocked"  # a PodDisruptionBudget says no
     REFUSED = "refused"  # 400, 401, 403, 422: a right, an admission policy, or a bug of ours
     FAILED = "failed"  # it did not come about, and nothing is known to be wrong with us
+    LINGERS = "lingers"  # the pod ends, and takes its time: a long grace, a finalizer
     STUCK = "stuck"  # accepted, and without effect by the deadline
+
+    @property
+    def harmless(self) -> bool:
+        """Whether it is certain that nothing was done to anybody."""
+        return self in (Result.ABANDONED, Result.BLOCKED)
 
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """An action that has begun, and its beginning in monotonic seconds."""
+    """An action that has begun, its beginning in monotonic seconds, and the token that it took."""
 
     action: Action
     at: float
+    token: "Spent | None" = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,8 +88,14 @@ def after(kept: Kept, record: Record, boot: float) -> Kept:
             return replace(kept, open={**kept.open, decision: replace(kept.open[decision], sent=True)})
         case Acked(decision, answer) if decision in kept.open:
             return replace(kept, open={**kept.open, decision: replace(kept.open[decision], sent=True, answer=answer)})
-        case Ended(decision):
-            return replace(kept, open={one: known for one, known in kept.open.items() if one != decision})
+        case Ended(decision, result):
+            known = kept.open.get(decision)
+            spent = list(kept.spent)
+            if known is not None and result.harmless:
+                token = Spent(known.at, known.action.workload, known.action.dry)
+                spent = spent if token not in spent else [*_one_less(spent, token)]
+            still = {one: other for one, other in kept.open.items() if one != decision}
+            return replace(kept, open=still, spent=tuple(spent))
         case BreakerOpened(breaker, opened):
             return replace(kept, breakers={**kept.breakers, breaker: opened})
         case BreakerClosed(breaker):
@@ -100,6 +106,14 @@ def after(kept: Kept, record: Record, boot: float) -> Kept:
             strikes_of = {one.workload: one.strikes for one in record.strikes}
             return Kept(record.spent, record.breakers, strikes_of, record.open, kept.problems)
     return kept
+
+
+def _one_less(spent: Iterable[Spent], token: Spent) -> Iterable[Spent]:
+    found = False
+    for one in spent:
+        if found or one != token:
+            yield one
+        found = found or one == token
 
 
 def replayed(data: bytes, boot: float, boot_id: str, *, most: int) -> Reading:

@@ -3,15 +3,17 @@ What an action's end means for what follows.
 
 What comes in: the history, how the action in flight ended, the moment. What goes out: the history after it.
 
-The law: whatever happened, nobody else is tried instead; the next action wants new evidence from its device, and the
-time that separates two actions. Whoever vanished took the justification along.
+The law: whatever happened, nobody else is tried instead, and the next action waits for the time that separates two.
+What was done to a device, or may have been, voids all evidence there: whoever vanished took the justification along.
+Where nothing was done for certain (a budget's no, a last look that spared), the token is given back: else a pod that
+dips in time, or hides behind a PodDisruptionBudget, would use up the budgets that others are protected by.
 """
 
 from dataclasses import replace
 
 from enforcer import breakers
 from enforcer.carrying import beside
-from enforcer.history import Blocked, History, Moment, Result
+from enforcer.history import Blocked, History, Moment, Result, Spent
 from enforcer.terms import Breaker, Rung
 
 FIRST_WAIT = 10.0
@@ -29,7 +31,8 @@ def conclude(history: History, result: Result, now: Moment, *, detail: str = "")
     if flight is None:
         return history
     action, key = flight.action, flight.action.key
-    ended = replace(history, in_flight=None, ended_at=now.monotonic)
+    spent = _without(history.spent, flight.token) if result.harmless else history.spent
+    ended = replace(history, in_flight=None, ended_at=now.monotonic, spent=spent)
     if result is Result.BLOCKED:
         times = history.blocked[key].times + 1 if key in history.blocked else 1
         wait = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(times - 1, 10))
@@ -46,3 +49,11 @@ def conclude(history: History, result: Result, now: Moment, *, detail: str = "")
     if result is Result.VERIFIED and action.rung is Rung.FENCE:
         return replace(ended, fenced=history.fenced | {key}, refused=0)
     return replace(ended, refused=0) if result is Result.VERIFIED else ended
+
+
+def _without(spent: tuple[Spent, ...], token: Spent | None) -> tuple[Spent, ...]:
+    """Give one token back."""
+    if token is None or token not in spent:
+        return spent
+    place = spent.index(token)
+    return (*spent[:place], *spent[place + 1 :])

@@ -17,7 +17,7 @@ asks nobody and never raises: an error of its own is no action, and an open brea
     grace      told; the grace runs while the excess is seen           due, held, ok
     due        the grace is over; the action is taken, or rehearsed    acting, held, grace, ok
     held       would be acted on, but: the reason says what            due, acting, grace, ok
-    acting     the action is in flight                                 gone, or ok from the beginning
+    acting     the action is in flight                                 gone, held, or over from the beginning
 """
 
 from collections.abc import Sequence

@@ -17,7 +17,7 @@ MOST_RECENT = 200
 """Decisions that are kept for people."""
 MOST_KEYS = 2000
 """Series of one counter: namespaces times reasons; beyond that, new ones are not counted apart."""
-FAILURES = frozenset({Result.REFUSED, Result.FAILED, Result.STUCK})
+FAILURES = frozenset({Result.REFUSED, Result.FAILED, Result.LINGERS, Result.STUCK})
 """Ends that an operator has to look after; a budget's no, and a victim that vanished, are none."""
 BUCKETS = (15.0, 60.0, 120.0, 180.0, 300.0, 600.0, 1200.0, 3600.0)
 """Upper bounds in seconds: warn_after and grace take 135 s, a pod's own end 30 s more."""

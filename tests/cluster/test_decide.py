@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from cluster import pod_resources
-from cluster.bed import GPUS, INVENTORY
+from cluster.bed import GPUS, INVENTORY, NODE_NAME
 from cluster.client import Api, Object, until
 from cluster.fixtures import fresh_namespace
 from cluster.manifests import controller, pod
@@ -178,18 +178,21 @@ async def enforcer(stage: Stage) -> Stage:
 
 @pytest.fixture
 async def roomy(enforcer: Stage) -> AsyncIterator[Stage]:
-    """The same with the shared GPU in sixteen replicas instead of four."""
+    """The same with the shared GPU in twenty replicas instead of four."""
 
     async def offering(inventory: Mapping[str, Any]) -> None:
         enforcer.bed.set_inventory(inventory)
 
         async def offered() -> bool:
             found = await pod_resources.allocatable(enforcer.bed.node.pod_resources_socket)
-            return found == {name: sorted(ids) for name, ids in inventory.items()}
+            # The scheduler goes by the Node, which comes later. Where it is short, a critical pod preempts others.
+            node = await enforcer.api.get(f"/api/v1/nodes/{NODE_NAME}")
+            known = node["status"]["allocatable"].get(SHARED) == str(len(inventory[SHARED]))
+            return known and found == {name: sorted(ids) for name, ids in inventory.items()}
 
-        await until(offered, "the kubelet to offer the replicas")
+        await until(offered, "the kubelet to offer the replicas, and the Node to say so")
 
-    await offering({**INVENTORY, SHARED: [f"{GPUS[1].uuid}::{replica}" for replica in range(16)]})
+    await offering({**INVENTORY, SHARED: [f"{GPUS[1].uuid}::{replica}" for replica in range(20)]})
     yield enforcer
     await offering(INVENTORY)
 
@@ -225,7 +228,7 @@ async def test_a_rehearsal_judges_each_by_its_own_and_touches_nobody(
     roomy: Stage, namespace: str, another: str, system_pod: Object
 ) -> None:
     """
-    Eight that are over, each in another position, seven in good order: who is told, who is held, who is rehearsed.
+    Eight that are over or unclear, each in another way, beside nine in good order: who is told, held, rehearsed.
 
     Each has its twin beside it: with consent and without, exempt with its namespace's grant and without, a Deployment
     and a DaemonSet and nobody behind it. Nothing but Events was written, and everybody lives.
@@ -243,14 +246,14 @@ async def test_a_rehearsal_judges_each_by_its_own_and_touches_nobody(
         bare("critical", "3GiB", "1Gi", priorityClassName="system-node-critical"),
         bare("unclear", "3GiB", "2Gx"),
         deployment("neighbour", "1GiB", f"{TOTAL - 4 * GiB}"),  # what it may still take is far more than is free
-        *(deployment(f"quiet-{number}", "1GiB", "2Gi") for number in range(6)),
+        *(deployment(f"quiet-{number}", "1GiB", "2Gi") for number in range(8)),
     )
     await create(stage, another, deployment("unheard", "3GiB", "1Gi", EXEMPT))
-    pods = [*await ready_pods(stage, namespace, 13), *await ready_pods(stage, another, 1)]
+    pods = [*await ready_pods(stage, namespace, 15), *await ready_pods(stage, another, 1)]
     pods.append(await stage.api.ready_pod("kube-system", "system"))
     stage.bed.driver.workload(system_pod["metadata"]["uid"]).ready()
     names, before = names_of(pods), lives(pods)
-    orderly = {"neighbour", *(f"quiet-{number}" for number in range(6))}
+    orderly = {"neighbour", *(f"quiet-{number}" for number in range(8))}
     shielded = {"spared", "critical", "system"}
     held = {"agent": "daemon_set", "bare": "bare_pod", "unheard": "no_consent"}
     wanted = dict.fromkeys(orderly, "ok") | dict.fromkeys(shielded, "exempt") | dict.fromkeys(held, "held")
@@ -261,7 +264,9 @@ async def test_a_rehearsal_judges_each_by_its_own_and_touches_nobody(
         for who in ("greedy", *held):
             assert told.states[who][-3:] == ["over", "grace", wanted[who]], told.states
         for who in orderly | shielded | {"unclear"}:
-            assert not {"over", "grace", "due", "held"} & set(told.states[who]), told.states
+            # Until its namespace's labels are read, in the first round or two, nobody is exempt by them.
+            never = {"over", "grace", "due", "held"} - ({"over"} if who == "spared" else set())
+            assert not never & set(told.states[who]), told.states
 
         (rehearsed,) = logged(daemon, "enforcer.rehearsed")
         assert names[rehearsed["namespace"], rehearsed["pod"]] == "greedy"

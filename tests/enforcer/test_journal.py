@@ -76,9 +76,10 @@ def test_what_was_answered_is_read() -> None:
 
 @pytest.mark.parametrize("result", Result, ids=str)
 def test_every_end_ends(result: Result) -> None:
-    """After any end a decision is not in flight, and its token stays taken."""
-    found = kept(Writing().write(State(), intent(1), Sent(uuid(1)), Ended(uuid(1), result)).data)
-    assert (found.open, len(found.spent)) == ({}, 1)
+    """After any end a decision is not in flight, and its token stays taken, unless certainly nothing was done."""
+    found = kept(Writing().write(State(), intent(1), intent(2), Sent(uuid(1)), Ended(uuid(1), result)).data)
+    assert list(found.open) == [uuid(2)]
+    assert len(found.spent) == (1 if result in {Result.ABANDONED, Result.BLOCKED} else 2)
 
 
 def test_ambiguous_is_no_end() -> None:
@@ -397,6 +398,7 @@ def test_whatever_was_written_binds(records: list[Record | str], share: float, b
     """
     writing, boots = Writing().write(State()), 1
     taken: list[float] = []  # real ages: seconds of uptime since, as nobody but the test knows them
+    began: dict[str, float] = {}
     open_: set[str] = set()
     breakers: set[Breaker] = set()
     steps: list[tuple[int, list[float], set[str], set[Breaker], str]] = []
@@ -417,9 +419,11 @@ def test_whatever_was_written_binds(records: list[Record | str], share: float, b
         uptime += 1.0
         match record:
             case Intent(decision):
-                taken = [*taken, uptime]
+                taken, began[decision] = [*taken, uptime], uptime
                 open_ = open_ | {decision}
-            case Ended(decision):
+            case Ended(decision, result):
+                if decision in open_ and result in {Result.ABANDONED, Result.BLOCKED}:
+                    taken = [at for at in taken if at != began[decision]]
                 open_ = open_ - {decision}
             case BreakerOpened(which):
                 breakers = breakers | {which}

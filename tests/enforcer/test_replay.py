@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+import logging
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from enforcer.cli import main
 from enforcer.config import rules_of
@@ -32,6 +35,15 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Snap
     clock = SteppedClock(300.0)
     node = SimulatedNode(clock.time, started_at=BEGINNING)
     return path, asyncio.run(record(path, node, clock))
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """The command sets up the log of its process, which here is everybody's."""
+    before, handlers = structlog.get_config(), logging.root.handlers[:]
+    yield
+    structlog.configure(**before)
+    logging.root.handlers[:] = handlers
 
 
 @pytest.fixture

@@ -496,10 +496,17 @@ def _alone(trace: Trace, action: Action) -> Iterator[str]:
 
 def _budgets(trace: Trace, action: Action) -> Iterator[str]:
     step, budgets = trace[-1], trace[-1].rules.budgets
+    harmless = {Result.ABANDONED, Result.BLOCKED}  # certainly nothing was done: the token came back
+    returned, last = set(), None
+    for place, one in enumerate(trace):
+        if one.ended in harmless and last is not None:
+            returned.add(last)
+        if one.verdict.action is not None and not one.verdict.action.dry:
+            last = place
     earlier = [
         (one.now.boot, one.verdict.action)
-        for one in trace[:-1]
-        if one.verdict.action is not None and one.verdict.action.dry is action.dry
+        for place, one in enumerate(trace[:-1])
+        if place not in returned and one.verdict.action is not None and one.verdict.action.dry is action.dry
     ]
     for name, budget, same in (
         ("node", budgets.node, earlier),

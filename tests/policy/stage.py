@@ -43,6 +43,7 @@ class Stage:
         self.away = False
         self.slow = 0.0
         self.disk_full = False
+        self.results: list[Result] = []
         self.world: dict[str, object] = {}
         self.at: dict[str, Callable[[], None]] = {}
         """Something to do when a line of the script is written."""
@@ -120,15 +121,21 @@ class Stage:
 
     # --- the journal ---
     async def intend(self, _decision: str, _action: Action) -> None:
-        if self.disk_full:
-            raise OSError(28, "No space left on device")
+        self._full()
         self._say("intended")
 
     async def hear(self, _decision: str, answer: Answer) -> None:
-        self._say(f"heard {answer.heard}")
+        if not self.disk_full:
+            self._say(f"heard {answer.heard}")
 
     async def end(self, _decision: str, result: Result, detail: str) -> None:
-        self._say(f"{result} {detail}".strip())
+        self.results.append(result)
+        if not self.disk_full:
+            self._say(f"{result} {detail}".strip())
+
+    def _full(self) -> None:
+        if self.disk_full:
+            raise OSError(28, "No space left on device")
 
     def _say(self, line: str) -> None:
         if line in {"waited", "looked"} and self.script and self.script[-1] == line:

@@ -9,6 +9,7 @@ import pytest
 
 from enforcer.events import EventReason
 from enforcer.history import Action, Result
+from enforcer.rules import Budget, Budgets
 from enforcer.rungs import Answer, Heard
 from enforcer.terms import Breaker, Rung
 from policy.scenes import GIB, UNHURRIED, Actor
@@ -196,6 +197,42 @@ async def test_an_effect_that_does_not_come_stops_everything() -> None:
     assert stage.script.count("acted") == 1
     assert stage.script[-1].startswith("stuck no effect was seen within 150 s")
     assert breakers(stage) == {Breaker.EFFECTIVENESS}
+
+
+async def test_a_pod_that_takes_its_time_stops_nobody_else() -> None:
+    """A grace of a week, or a finalizer: after ten minutes and two it is told as such, and no breaker opens."""
+    stage = Stage(replace(HOG, facts={"grace_seconds": 604_800.0}), POOR)
+    stage.at["acted"] = lambda: setattr(stage, "live", replace(HOG, facts={"terminating": True}))
+    await stage.play(1000)
+    assert any(line.startswith("lingers the pod still terminates after 7") for line in stage.script), stage.script
+    assert breakers(stage) == set()
+
+
+async def test_what_was_not_done_costs_nothing() -> None:
+    """A budget of one action in ten minutes: what a PDB blocks leaves it whole."""
+    once = replace(UNHURRIED, budgets=Budgets(Budget(1, 600.0), Budget(1, 600.0), Budget(1, 600.0)))
+    stage = Stage(HOG, POOR, rules=once)
+    stage.answer = Answer(Heard.BLOCKED, "a budget")
+    stage.at["heard blocked"] = lambda: setattr(stage, "answer", Answer(Heard.ACCEPTED))
+    stage.at["heard accepted"] = lambda: stage.empty("hog-1")
+    await stage.play(300)
+    assert stage.script.count("acted") == 2
+    assert stage.script[-1] == "verified"
+
+
+async def test_a_disk_that_fills_up_in_an_action_stops_no_look() -> None:
+    """What was begun is seen to its end, though nobody can note it."""
+    stage = Stage(HOG, POOR)
+
+    def fill_up() -> None:
+        stage.empty("hog-1")
+        stage.disk_full = True
+
+    stage.at["acted"] = fill_up
+    await stage.play(200)
+    assert [line for line in stage.script if line not in {"looked", "waited"}] == ["intended", "asked", "acted"]
+    assert stage.deciding.decisions()["recent"][0]["kind"] == "action"
+    assert stage.results == [Result.VERIFIED]
 
 
 async def test_memory_that_stays_is_no_effect() -> None:

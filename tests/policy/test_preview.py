@@ -21,6 +21,9 @@ DELAYS = {
     Reason.MODE,
     Reason.STOPPED,
     Reason.NOT_OWNER,
+    Reason.NOT_ARMED,
+    Reason.JOURNAL,
+    Reason.ADMISSION,
 }
 """What only delays, or what the preview leaves out of account. A budget of 0 does not only delay."""
 
