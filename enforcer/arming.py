@@ -21,7 +21,7 @@ from enforcer import journal_file, lock
 from enforcer.acting import Acting, Fresh, Hands
 from enforcer.actuators.evict import Evict
 from enforcer.actuators.kill import Kill
-from enforcer.canary import Guard, Sighting, canary
+from enforcer.canary import Guard, canary
 from enforcer.deciding import Deciding, read_moment
 from enforcer.history import Action, History, InFlight, Result
 from enforcer.holding import unavailable
@@ -103,7 +103,8 @@ class World:
     Attributes:
         writer: for evictions, with their long deadline; `reader` for looks.
         proc: a mounted /proc of the initial PID namespace.
-        canary_namespace: where the canary asks; empty: nobody does, because the operator does not want the policy.
+        admission: the namespace in which the canary asks for the admission policy; empty where the daemon knows none
+            of its own, None where the operator does not want the policy.
         trusted: the PID namespace is believed to be right.
 
     """
@@ -112,7 +113,7 @@ class World:
     reader: Writer
     proc: Path
     journal: Path
-    canary_namespace: str = ""
+    admission: str | None = None
     trusted: bool = False
 
 
@@ -248,23 +249,26 @@ class Arming:
 
     async def _watch_policy(self) -> None:
         """Ask for the admission policy, where it is wanted: without it nobody is evicted."""
-        if not self._world.canary_namespace:
+        namespace = self._world.admission
+        if namespace is None:
+            return
+        if not namespace:
+            self._lower(
+                Reason.ADMISSION, "the daemon's own namespace, where it is asked for, is not known: POD_NAMESPACE"
+            )
             return
         self._lower(Reason.ADMISSION, "the admission policy was not asked for yet")
         while True:
-            sighting = await self._sighted()
+            sighting = await canary(self._world.writer, namespace)
             if sighting.guard is Guard.IN_FORCE:
                 self._raise(Reason.ADMISSION)
             else:
                 self._lower(Reason.ADMISSION, f"{sighting.guard}: {sighting.detail}")
             await self._clock.sleep(CANARY_AGAIN if sighting.guard is Guard.IN_FORCE else AGAIN)
 
-    async def _sighted(self) -> Sighting:
-        return await canary(self._world.writer, self._world.canary_namespace)
-
     def _lower(self, reason: Reason, why: str) -> None:
         """Allow rehearsals at most, or (another daemon acts) nothing, and say why, once."""
-        if self._told.get(reason) != why:
+        if self._wanted() and self._told.get(reason) != why:
             log.warning("enforcer.not_armed", reason=reason, detail=why)
         self._told[reason] = why
         mode = Mode.OBSERVE if reason is Reason.NOT_OWNER else Mode.DRY_RUN

@@ -54,9 +54,16 @@ def rules_of(config: Config, *, own_pod: str = "", own_namespace: str = "") -> R
 
 def impossible(config: Config) -> Iterator[tuple[str, str]]:
     """Name the key of the policy that the daemon cannot do, with what was expected instead."""
-    if config.policy.mode == "enforce":
-        yield "policy.mode", "off, observe, warn or dry-run: this version rehearses actions, and cannot carry them out"
+    if config.policy.mode == "enforce" and plays(config):
+        yield "policy.mode", "at most dry-run, because the devices are not those of this node"
+    if "fence" in config.policy.ladder:
+        yield "policy.ladder", "notify, evict, kill: this version cannot fence"
     yield from meaningless(config)
+
+
+def plays(config: Config) -> bool:
+    """Tell whether the devices are not this node's, so that nobody here is to be told, let alone acted on."""
+    return config.devices == "simulated" or config.devices.recording is not None
 
 
 def meaningless(config: Config) -> Iterator[tuple[str, str]]:

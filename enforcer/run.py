@@ -13,18 +13,24 @@ import asyncio
 import os
 import signal
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, NoReturn
 
 from exporter.config.arguments import add_flags, chosen
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Collection, Mapping
 
+    from enforcer.acting import Fresh
+    from enforcer.arming import World
     from enforcer.cli import Commands
     from enforcer.deciding import Tell
+    from enforcer.kube import Writer
     from enforcer.rules import Rules
+    from exporter.clock import Clock
     from exporter.config import Arguments, Config
+    from exporter.model import GpuUuid, Snapshot
 
 PROGRAM = "gpusteward"
 POD_UID, POD_NAMESPACE, POD_NAME = "POD_UID", "POD_NAMESPACE", "POD_NAME"
@@ -73,8 +79,11 @@ def _leave(*_signal: object) -> NoReturn:
 
 
 async def _daemon(arguments: "Arguments", config: "Config", environ: "Mapping[str, str]") -> None:
+    from enforcer.arming import Arming  # noqa: PLC0415
     from enforcer.config import impossible, rules_of  # noqa: PLC0415
     from enforcer.deciding import Deciding  # noqa: PLC0415
+    from enforcer.rules import Ceiling  # noqa: PLC0415
+    from enforcer.terms import Mode, Reason  # noqa: PLC0415
     from exporter.daemon import Enforcement, observe  # noqa: PLC0415
     from exporter.latest import Latest  # noqa: PLC0415
 
@@ -86,38 +95,84 @@ async def _daemon(arguments: "Arguments", config: "Config", environ: "Mapping[st
     def apply(changed: "Config") -> None:
         deciding.rules, deciding.stop_file = rules(changed), changed.policy.stop_file
 
-    async with _notifying(config, environ) as tell:
-        deciding = Deciding(rules(config), config.policy.stop_file, tell=tell)
-        enforcement = Enforcement(deciding, impossible, apply)
-        await observe(arguments, config, Latest(), program=f"{PROGRAM} run", enforcement=enforcement)
+    latest, link = Latest(), _Link()
+    async with _kubernetes(config, environ) as kube:
+        deciding = Deciding(rules(config), config.policy.stop_file, tell=kube.tell if kube else lambda _: None)
+        enforcement = Enforcement(deciding, impossible, apply, link.attach)
+        observing = observe(arguments, config, latest, program=f"{PROGRAM} run", enforcement=enforcement)
+        if kube is None:
+            deciding.ceilings = (Ceiling(Mode.DRY_RUN, Reason.NOT_ARMED),)
+            await observing
+            return
+        arming = Arming(deciding, _world(config, kube, own_namespace), latest, link.fresh, clock=kube.clock)
+        async with asyncio.TaskGroup() as tasks:
+            armed = tasks.create_task(arming.run(), name="arming")
+            await observing
+            armed.cancel()
+
+
+class _Link:
+    """The way to ask for a fresh round, once the sampler is there."""
+
+    def __init__(self) -> None:
+        self._fresh: Fresh | None = None
+
+    def attach(self, fresh: "Fresh") -> None:
+        self._fresh = fresh
+
+    async def fresh(self, only: "Collection[GpuUuid]") -> "Snapshot | None":
+        return None if self._fresh is None else await self._fresh(only)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kubernetes:
+    """What is asked of the API server, and how users are told."""
+
+    reader: "Writer"
+    writer: "Writer"
+    tell: "Tell"
+    clock: "Clock"
 
 
 @asynccontextmanager
-async def _notifying(config: "Config", environ: "Mapping[str, str]") -> "AsyncIterator[Tell]":
-    """Write Events on pods meanwhile, where the names of this node come from an API server."""
+async def _kubernetes(config: "Config", environ: "Mapping[str, str]") -> "AsyncIterator[_Kubernetes | None]":
+    """Write Events on pods meanwhile, where the names of this node come from an API server; None where not."""
+    from enforcer.config import plays  # noqa: PLC0415
     from exporter.config import source_of_names  # noqa: PLC0415
 
-    if source_of_names(config.names, in_a_pod="KUBERNETES_SERVICE_HOST" in environ) != "kubernetes" or _plays(config):
-        yield lambda _: None
+    if source_of_names(config.names, in_a_pod="KUBERNETES_SERVICE_HOST" in environ) != "kubernetes" or plays(config):
+        yield None
         return
-    from enforcer.actuators.notify import Notifier  # noqa: PLC0415  (the Kubernetes client costs 20 MB)
+    from enforcer.actuators.evict import DEADLINE  # noqa: PLC0415  (the Kubernetes client costs 20 MB)
+    from enforcer.actuators.notify import Notifier  # noqa: PLC0415
     from enforcer.kube import Writer  # noqa: PLC0415
     from exporter.clock import SystemClock  # noqa: PLC0415
     from exporter.kube.client import credentials  # noqa: PLC0415
 
-    clock = SystemClock()
-    writer = Writer(credentials(config.names.kubeconfig), clock=clock)
+    clock, found = SystemClock(), credentials(config.names.kubeconfig)
+    reader, writer = Writer(found, clock=clock), Writer(found, clock=clock, deadline=DEADLINE)
     lot = Random()  # noqa: S311  (it spreads requests, and keeps no secret)
-    notifier = Notifier(writer, environ.get(POD_NAME) or config.node.name, clock=clock, random=lot)
+    notifier = Notifier(reader, environ.get(POD_NAME) or config.node.name, clock=clock, random=lot)
     task = asyncio.create_task(notifier.run(), name="notifying")
     try:
-        yield notifier.tell
+        yield _Kubernetes(reader, writer, notifier.tell, clock)
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+        await reader.close()
         await writer.close()
 
 
-def _plays(config: "Config") -> bool:
-    """Tell whether the devices are not this node's, so that nobody here is to be told."""
-    return config.devices == "simulated" or config.devices.recording is not None
+def _world(config: "Config", kube: _Kubernetes, own_namespace: str) -> "World":
+    from enforcer.arming import World  # noqa: PLC0415
+    from enforcer.journal_file import DEFAULT  # noqa: PLC0415
+    from exporter.host.procfs import proc_root  # noqa: PLC0415
+
+    return World(
+        kube.writer,
+        kube.reader,
+        proc_root(config.node.host_root),
+        config.policy.journal or DEFAULT,
+        admission=own_namespace if config.policy.admission == "required" else None,
+        trusted=config.node.trust_pid_namespace,
+    )

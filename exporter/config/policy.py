@@ -83,3 +83,4 @@ class Policy(Part, frozen=True):
     strike_half_life: _Duration = Duration(3600)
     stop_file: Path = Path("/run/gpusteward/stop")
     journal: Path | None = None
+    admission: Literal["required", "ignore"] = "required"
