@@ -26,6 +26,7 @@ check: $(VENV)/.dev  ## lint, types, import contracts, unit tests: under a minut
 test: check  ## install what the tests need (asks first on a machine of your own), then run all of them on real parts
 	PYTHONPATH=tests $(BIN)/python -m cluster.install
 	PYTHONPATH=tests $(BIN)/python -m cluster.build || [ "$${CI:-}" != true ]  # without Go its tests are skipped, loudly
+	GPUSTEWARD_TRACES=6 $(BIN)/pytest -q tests/policy/test_enumeration.py  # `check` looks at traces of 5 events
 	$(BIN)/pytest -m "not ($(FAST))" --durations=15
 
 cluster: $(VENV)/.dev  ## leave a real Kubernetes with fake GPUs running, and print its kubeconfig

@@ -11,6 +11,7 @@ one is done again; what it began is watched to its end before anything else.
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -118,7 +119,7 @@ class World:
 
 
 class Arming:
-    """Runs the acting half while the mode is enforce. One task calls `run`."""
+    """Runs the acting half while the mode is enforce. One task calls `run`; until it is armed, all is rehearsed."""
 
     def __init__(self, deciding: Deciding, world: World, latest: Latest, fresh: Fresh, *, clock: Clock) -> None:
         self._deciding = deciding
@@ -131,10 +132,12 @@ class Arming:
         self._journal: Journal | None = None
         self._noted: asyncio.Queue[tuple[History, History]] = asyncio.Queue()
         self._told: dict[Reason, str] = {}
+        # From now on, not from the first step of `run` on: no round may fall between.
+        self._lower(Reason.NOT_ARMED, "it is not yet known whether this daemon may act")
+        self._doubt_policy()
 
     async def run(self) -> None:
         """Arm when the mode says so, act, and let go of everything when cancelled."""
-        self._lower(Reason.NOT_ARMED, "it is not yet known whether this daemon may act")
         try:
             while not await self._armed():
                 await self._clock.sleep(AGAIN if self._wanted() else 1.0)
@@ -196,7 +199,8 @@ class Arming:
         kept = journal.kept
         unfinished = {decision: one for decision, one in kept.open.items() if not void(one)}
         for decision in kept.open.keys() - unfinished.keys():
-            journal.end(decision, Result.FAILED, "the machine was started anew")
+            with suppress(OSError):  # then it is open for the next daemon, and void there, too
+                journal.end(decision, Result.FAILED, "the machine was started anew")
         history = History(spent=kept.spent, breakers=kept.breakers, strikes=kept.strikes)
         now = read_moment()
         for decision, one in unfinished.items():
@@ -247,24 +251,33 @@ class Arming:
             if one.state in told and one.key.container_id
         ]
 
+    def _evicts(self) -> bool:
+        return Rung.EVICT in self._deciding.rules.ladder
+
+    def _doubt_policy(self) -> None:
+        """Take it that the admission policy, where it is wanted, is not there."""
+        if self._world.admission is None or not self._evicts():
+            return
+        unknown = "the daemon's own namespace, where the admission policy is asked for, is not known: POD_NAMESPACE"
+        self._lower(Reason.ADMISSION, "it was not asked for yet" if self._world.admission else unknown)
+
     async def _watch_policy(self) -> None:
         """Ask for the admission policy, where it is wanted: without it nobody is evicted."""
-        namespace = self._world.admission
-        if namespace is None:
-            return
-        if not namespace:
-            self._lower(
-                Reason.ADMISSION, "the daemon's own namespace, where it is asked for, is not known: POD_NAMESPACE"
-            )
-            return
-        self._lower(Reason.ADMISSION, "the admission policy was not asked for yet")
-        while True:
-            sighting = await canary(self._world.writer, namespace)
-            if sighting.guard is Guard.IN_FORCE:
+        while self._world.admission is not None:
+            in_force = False
+            if not self._evicts():
+                self._raise(Reason.ADMISSION)  # other rules void all evidence: the next grace is longer than this beat
+            elif not self._world.admission:
+                self._doubt_policy()
+            elif in_force := await self._in_force(self._world.admission):
                 self._raise(Reason.ADMISSION)
-            else:
-                self._lower(Reason.ADMISSION, f"{sighting.guard}: {sighting.detail}")
-            await self._clock.sleep(CANARY_AGAIN if sighting.guard is Guard.IN_FORCE else AGAIN)
+            await self._clock.sleep(CANARY_AGAIN if in_force else AGAIN)
+
+    async def _in_force(self, namespace: str) -> bool:
+        sighting = await canary(self._world.writer, namespace)
+        if sighting.guard is not Guard.IN_FORCE:
+            self._lower(Reason.ADMISSION, f"{sighting.guard}: {sighting.detail}")
+        return sighting.guard is Guard.IN_FORCE
 
     def _lower(self, reason: Reason, why: str) -> None:
         """Allow rehearsals at most, or (another daemon acts) nothing, and say why, once."""

@@ -152,7 +152,7 @@ class Deciding:
         past = self._history
         self._history = conclude(past, result, now, detail=detail)
         self._noted(past)
-        self._tally = self._tally.ended(action, result, at, now.monotonic - action.since)
+        self._tally = self._tally.ended(action, result, at, max(0.0, now.monotonic - action.since))
         if (notice := ending(action, result, detail, now, at)) is not None:
             self._tell([notice])
 

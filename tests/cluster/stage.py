@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,16 +22,24 @@ from cluster import pod_resources
 from cluster.bed import INVENTORY, MIG_GPU, NODE_NAME, Bed
 from cluster.client import Api, Object, until
 from cluster.manifests import pod, pod_spec
+from containers.cgroupfs import new_token
 from daemon.running import COMMAND, Daemon
 
 RBAC = Path(__file__).parents[2] / "deploy/exporter/rbac.yaml"
 ENFORCER_RBAC = RBAC.parents[1] / "enforcer/rbac.yaml"
+EVICT_RBAC = ENFORCER_RBAC.with_name("rbac-evict.yaml")
+ADMISSION = ENFORCER_RBAC.with_name("admission.yaml")
 NAMESPACE = "gpusteward"
 ACCOUNT = "gpusteward-exporter"
 ENFORCER = "gpusteward"
 RUN = (Path(sys.executable).with_name("gpusteward"), "run")
 PATHS = {"ServiceAccount": f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"}
 PATHS |= {k: f"/apis/rbac.authorization.k8s.io/v1/{k.lower()}s" for k in ("ClusterRole", "ClusterRoleBinding")}
+ADMISSIONS = "/apis/admissionregistration.k8s.io/v1"
+PATHS |= {
+    "ValidatingAdmissionPolicy": f"{ADMISSIONS}/validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": f"{ADMISSIONS}/validatingadmissionpolicybindings",
+}
 GPU, SHARED, MIG = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.10gb"
 LABELS = ("namespace", "pod", "container", "uuid", "gpu_instance")
 
@@ -41,6 +50,7 @@ class Stage:
     def __init__(self, bed: Bed, api: Api, folder: Path) -> None:
         self.bed, self.api, self.folder = bed, api, folder
         self.account = ACCOUNT
+        self.own_pod: Object | None = None
         self.began = datetime.now(UTC).isoformat()
         host = folder / "host"
         (host / "var/log").mkdir(parents=True)
@@ -50,9 +60,10 @@ class Stage:
 
     async def rotate(self) -> None:
         """Put a new token of the daemon's ServiceAccount in the place of the old one, at once, as the kubelet does."""
-        token = (await self.api.token(NAMESPACE, self.account)).token
-        assert token is not None
-        (self.folder / "token.new").write_text(token)
+        bound = {"boundObjectRef": _reference(self.own_pod)} if self.own_pod else {}
+        asked = {"spec": {"expirationSeconds": 3600, **bound}}
+        path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{self.account}/token"
+        (self.folder / "token.new").write_text((await self.api.create(path, asked))["status"]["token"])
         (self.folder / "token.new").rename(self.folder / "token")
 
     async def enforcing(self) -> None:
@@ -62,6 +73,41 @@ class Stage:
         await _in_force(self.api, ENFORCER, resource="events", group="events.k8s.io", verb="patch")
         self.account = ENFORCER
         await self.rotate()
+
+    async def may_evict(self, *namespaces: str) -> None:
+        """Bind the role that evicts in these namespaces, as the comment in deploy/ says."""
+        await _apply(self.api, EVICT_RBAC)
+        (written,) = yaml.safe_load_all(EVICT_RBAC.read_text().partition("# ---\n")[2].replace("# ", ""))
+        for one in namespaces:
+            path = f"{PATHS['ClusterRole'].rpartition('/')[0]}/namespaces/{one}/rolebindings"
+            if await self.api.missing(f"{path}/{written['metadata']['name']}"):
+                await self.api.create(path, {**written, "metadata": {**written["metadata"], "namespace": one}})
+            await _in_force(self.api, ENFORCER, resource="pods", subresource="eviction", verb="create", namespace=one)
+
+    @asynccontextmanager
+    async def as_pod(self) -> AsyncIterator[None]:
+        """Have the token of a real pod of this node, which says so; the policy on evictions wants that."""
+        made = {**pod_spec(command=["sleep", "86400"]), "serviceAccountName": self.account}
+        name, pods = f"steward-{new_token()}", f"/api/v1/namespaces/{NAMESPACE}/pods"
+        await self.api.create(pods, pod(name, made))
+        try:
+            self.own_pod = await self.api.ready_pod(NAMESPACE, name)
+            await self.rotate()
+            yield
+        finally:
+            self.own_pod = None
+            await self.api.delete(f"{pods}/{name}")
+
+    async def guard(self) -> None:
+        """Apply the shipped policy on evictions."""
+        await _apply(self.api, ADMISSION)
+
+    async def unguard(self) -> None:
+        """Take the shipped policy on evictions away, if it is there."""
+        for thing in reversed(_things(ADMISSION)):
+            path = f"{PATHS[thing['kind']]}/{thing['metadata']['name']}"
+            if not await self.api.missing(path):
+                await self.api.delete(path)
 
     def daemon(self, *flags: str, command: Sequence[str | Path] = (COMMAND,)) -> Daemon:
         """Start the daemon as a pod would run it: a token, the host's pids, the kubelet's folder; and more flags."""
@@ -87,9 +133,16 @@ class Stage:
             f"--node.kubelet-root={self.bed.node.kubelet_folder}",
             f"--node.host-root={self.folder / 'host'}",
             *flags,
-            env=self.bed.driver.environment(),
+            env={**self.bed.driver.environment(), **self._own()},
             command=command,
         )
+
+    def _own(self) -> dict[str, str]:
+        """What the downward API tells of the daemon's own pod."""
+        if self.own_pod is None:
+            return {}
+        meta = self.own_pod["metadata"]
+        return {"POD_UID": meta["uid"], "POD_NAME": meta["name"], "POD_NAMESPACE": meta["namespace"]}
 
     async def run(self, namespace: str, name: str, *commands: str, resource: str | None = GPU, count: int = 1) -> None:
         """Create a pod whose first process is the workload, and wait until it did its commands."""
@@ -149,6 +202,11 @@ async def stage(cluster: Bed, node_api: Api, tmp_path: Path) -> Stage:
     made = Stage(cluster, node_api, tmp_path)
     await made.rotate()
     return made
+
+
+def _reference(thing: Object) -> Object:
+    meta = thing["metadata"]
+    return {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"]}
 
 
 async def _apply(api: Api, manifest: Path) -> None:

@@ -276,7 +276,8 @@ def ended(
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("{mode: enforce}", "config.yaml: policy.mode: expected off, observe, warn or dry-run"),
+        ("{mode: enforce}", "policy.mode: expected at most dry-run, because the devices are not those of this node"),
+        ("{ladder: [notify, fence, evict]}", "policy.ladder: expected notify, evict, kill: this version cannot fence"),
         ("{ladder: [evict, notify]}", "config.yaml: policy.ladder: expected rungs"),
     ],
 )
@@ -293,13 +294,13 @@ def test_a_policy_that_cannot_be_meant_is_refused_at_the_start(tmp_path: Path, t
 @pytest.mark.parametrize(
     ("mode", "told"),
     [
-        ("enforce", "--mode: expected off, observe, warn or dry-run: this version rehearses actions"),
+        ("enforce", "--mode: expected at most dry-run, because the devices are not those of this node"),
         ("kill", "--mode: expected off or observe or warn or dry-run or enforce, got"),
         ("", "--mode: expected"),
     ],
 )
 def test_a_mode_of_the_command_line_is_named_as_such(mode: str, told: str) -> None:
-    """Exit code 2; who typed it learns where. This version rehearses only."""
+    """Exit code 2; who typed it learns where. On a simulated node nobody is acted on."""
     found = ended("run", "--devices=simulated", f"--mode={mode}")
     assert found.returncode == 2
     assert told in found.stderr and "Traceback" not in found.stderr, found.stderr

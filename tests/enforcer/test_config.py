@@ -15,8 +15,8 @@ from exporter.config import Arguments, Config, ConfigError, load
 from exporter.config.policy import Policy
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
-NOT_RULES = {"stop_file", "journal"}
-"""Keys of the shell around the policy: files."""
+NOT_RULES = {"stop_file", "journal", "admission"}
+"""Keys of the shell around the policy: files, and what has to be there before anybody is acted on."""
 
 PROTECT = (
     "{namespaces: [i-*], priority_at_least: 1000, labels: {tier: gold}, "
@@ -142,6 +142,35 @@ def load_shown(shown: dict[str, Any]) -> Policy:
     from exporter.config.reading import check, without_nulls
 
     return check(without_nulls(shown), Policy, "page")
+
+
+@pytest.mark.parametrize("devices", ["simulated", "recorded:/no/such/file"])
+def test_who_has_devices_that_are_not_the_nodes_never_enforces(tmp_path: Path, devices: str) -> None:
+    """Pods of this node would be acted on for what others hold; on its own devices the mode is possible."""
+    config = written(tmp_path, "{mode: enforce}", f"devices: {devices}")
+    assert [key for key, _ in impossible(config)] == ["policy.mode"]
+    assert not list(impossible(written(tmp_path, "{mode: enforce}", "devices: nvml")))
+
+
+def test_this_version_cannot_fence(tmp_path: Path) -> None:
+    """The rung is known, and refused by whoever would have to do it; a replay plays it."""
+    config = written(tmp_path, "{ladder: [notify, fence, evict]}")
+    assert [key for key, _ in impossible(config)] == ["policy.ladder"]
+    assert not list(meaningless(config))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{journal: state/journal}", "policy.journal: expected an absolute path"),
+        ("{admission: off}", "policy.admission: expected required or ignore"),
+    ],
+)
+def test_what_acting_needs_is_refused_with_its_place(tmp_path: Path, text: str, told: str) -> None:
+    """The keys that are no rules, too."""
+    with pytest.raises(ConfigError) as raised:
+        written(tmp_path, text)
+    assert told in str(raised.value)
 
 
 def test_impossible_is_at_least_meaningless(tmp_path: Path) -> None:

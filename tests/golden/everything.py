@@ -26,8 +26,8 @@ from enforcer.metrics import FAMILIES
 from exporter.latest import Latest, Tally
 from exporter.metrics.exposition import Exposition
 from exporter.metrics.reference import page
-from golden.judged import families
 from exporter.model import Attribution, ClaimUsage, GpuInstance, Health, Sharing, Snapshot, Utilization
+from golden.judged import families
 
 OLD = pod("trainer-0", uid="11111111-old", created_at=1_699_990_000.0, terminating=True, workload="trainer")
 NEW = pod(

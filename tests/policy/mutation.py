@@ -4,42 +4,44 @@ Breaks each guard of the policy, one at a time, and sees which test turns red: `
 What comes in: the guards, and the tests beside this file. What goes out: `guards.txt`, where each guard stands with the
 first test that noticed its loss; the exit code is 1 when one was lost unnoticed.
 
-The law: nothing on disk is broken. A broken module is compiled from its changed syntax tree in a process of its own,
-which a finder hands to whoever imports it; the test that noticed last time is asked first, then the module's own, then
-all others. A guard whose loss cannot be noticed, because another one does the same, stands there with the reason,
-written by a person.
+The law: nothing on disk is broken. The tests are collected once; then each guard gets a fork of that process, in which
+the code of its function is replaced by what its changed syntax tree compiles to. The test that noticed last time is
+asked first, then those that noticed the loss of neighbours, then the module's own, the quick ones first, and all
+others. A guard whose loss cannot be noticed, because another one does the same, stands there with the reason, written
+by a person.
 """
 
 import ast
 import contextlib
-import io
 import os
 import signal
 import sys
-from collections.abc import Collection, Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, SourceFileLoader
-from importlib.util import spec_from_file_location
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType
 
-import hypothesis  # noqa: F401  (here, so that each process that is forked has it)
 import pytest
 
-import exporter.model  # noqa: F401
-from policy.guards import ENFORCER, Guard, broken, guards
+from policy.guards import Guard, broken, guards, source
 
 HERE = Path(__file__).resolve().parent
 LIST = HERE / "guards.txt"
 REASON = "no test can: "
 LOST = "nobody noticed"
-LONGEST = 300
-"""Seconds that the tests may take on a broken policy; a test that hangs is one that noticed."""
+AGAIN = "lost"
+"""Instead of a part of the name: only those whose loss nobody noticed so far."""
+OURS = {"enforcer", "policy", "bench", "tests"}
+"""Packages whose modules may have imported a number of the policy."""
+LONGEST = 30
+"""Seconds that one test may take on a broken policy; a test that hangs is one that noticed."""
 PROCESSES = 2
-QUIET = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
-"""Hypothesis was imported before pytest could rewrite it: that is the point of forking."""
-SEARCHES = [str(path) for path in (HERE / "test_enumeration.py", HERE / "test_invariants.py") if path.exists()]
+QUICK = 0.1
+"""Seconds; a test that takes longer is asked when the quick ones are all green."""
+SEARCHES = ("test_enumeration.py", "test_invariants.py")
 """Slow, and one of them by chance: a test that says what is wrong is the better witness."""
 HEAD = """\
 # Each guard of the policy, and the first test that turns red without it. Written by `make guards`; of what stands here
@@ -47,41 +49,15 @@ HEAD = """\
 """
 
 
-class _Broken(SourceFileLoader):
-    """Loads one module from a tree instead of from its file."""
-
-    def __init__(self, name: str, path: str, tree: ast.Module) -> None:
-        super().__init__(name, path)
-        self._tree = tree
-
-    def get_code(self, fullname: str) -> CodeType:
-        return compile(self._tree, self.get_filename(fullname), "exec", dont_inherit=True)
-
-
-class _Finder(MetaPathFinder):
-    def __init__(self, guard: Guard) -> None:
-        self._name, self._tree = guard.module, broken(guard)
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None, /
-    ) -> ModuleSpec | None:
-        if fullname != self._name:
-            return None
-        file = str(ENFORCER / f"{fullname.rpartition('.')[2]}.py")
-        return spec_from_file_location(fullname, file, loader=_Broken(fullname, file, self._tree))
-
-
 class _Red:
-    """Remembers the first test that turned red; a module that cannot be imported counts."""
+    """Remembers which test turned red, and how long each took."""
 
     def __init__(self) -> None:
         self.first = ""
+        self.seconds: dict[str, float] = defaultdict(float)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.failed:
-            self.first = self.first or report.nodeid
-
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self.seconds[report.nodeid] += report.duration
         if report.failed:
             self.first = self.first or report.nodeid
 
@@ -117,68 +93,168 @@ def written(found: dict[Guard, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def red_anyway(_: None) -> str:
-    """Run the tests on the whole policy, in a process of its own; say which is red: then nothing could be noticed."""
-    return _run(_tests(()))
+def lose(guard: Guard) -> None:
+    """Take a guard away from the policy as it runs in this process."""
+    module = import_module(guard.module)
+    name, _, place = guard.where.partition(".")
+    if not place:  # a number of the module, which others may have imported
+        constant = guard.what.partition(" = ")[0]
+        whole = getattr(module, constant)
+        smaller = next(value for value in _values(broken(guard), constant) if value != whole)
+        for one in list(sys.modules.values()):
+            if vars(one).get(constant) is whole and one.__name__.partition(".")[0] in {
+                "enforcer",
+                "policy",
+                "bench",
+                "tests",
+            }:
+                setattr(one, constant, smaller)
+        return
+    function = _function(module, place)
+    before, after = (_code(tree, place) for tree in (ast.parse(source(name)), broken(guard)))
+    if before == after:
+        raise ValueError(f"{guard} is broken, and its function is the same")
+    function.__code__ = after
 
 
-def noticed(task: tuple[Guard, str]) -> tuple[Guard, str]:
-    """Run the tests on the policy without one guard, in a process of its own; say which turned red first."""
-    guard, last = task
-    sys.meta_path.insert(0, _Finder(guard))  # a KeyError here: somebody writes in the module at this moment
-    signal.signal(signal.SIGALRM, _too_long)
-    own = [str(path) for path in (HERE / f"test_{guard.where.split('.')[0]}.py",) if path.exists()]
-    edges = [str(HERE / "test_edges.py")]
-    for paths in ([str(HERE.parents[1] / last)] if last else [], own, edges, _tests(SEARCHES), list(SEARCHES)):
-        signal.alarm(LONGEST)
-        if paths and (first := _run(paths)):
-            return guard, first
-    return guard, LOST
+def _function(module: object, place: str) -> FunctionType:
+    found = module
+    for part in place.split("."):
+        found = vars(found)[part]
+    found = found.fget if isinstance(found, property) else found
+    assert isinstance(found, FunctionType)
+    return found
 
 
-def _tests(but: Collection[str]) -> list[str]:
-    found = sorted(HERE.glob("test_*.py"))
-    return [str(path) for path in found if path.name != "test_mutation.py" and str(path) not in but]
+def _code(tree: ast.Module, place: str) -> CodeType:
+    found = compile(tree, "broken", "exec", dont_inherit=True)
+    for part in place.split("."):
+        found = next(one for one in found.co_consts if isinstance(one, CodeType) and one.co_name == part)
+    return found
 
 
-def _run(paths: list[str]) -> str:
-    red = _Red()
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", *QUIET, *paths], plugins=[red])
-    if code in {pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED}:
-        return ""  # the test that noticed last time is gone
-    return red.first if code != pytest.ExitCode.OK else ""
+def _values(tree: ast.Module, name: str) -> Iterator[object]:
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant):
+            (target,) = statement.targets
+            if isinstance(target, ast.Name) and target.id == name:
+                yield statement.value.value
+
+
+class Breaking:
+    """Instead of running the tests once, runs them once on the whole policy, and then once for each guard."""
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self._arguments = arguments
+        self._seconds: Mapping[str, float] = {}
+        self._kills: dict[str, list[str]] = defaultdict(list)
+        self.code = 2
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Take the place of pytest's own loop."""
+        self._session = session
+        everything = guards()
+        before = {one: test for one, test in _before().items() if "::" in test or test.startswith(REASON)}
+        words = [word for word in self._arguments if word != AGAIN]
+        asked = [one for one in everything if all(word in f"{one.where} {one.what}" for word in words)]
+        asked = [one for one in asked if not before.get(one, "").startswith(REASON)]
+        asked = [one for one in asked if one not in before or AGAIN not in self._arguments]
+        for one, test in before.items():
+            self._noticed(one, test)
+        found: dict[Guard, str] = {}
+        for guard, (first, seconds) in self._answers([None, *asked], before):
+            if guard is None:
+                if first:
+                    print(f"{first} is red with all guards in place")
+                    return True
+                self._seconds = seconds
+                continue
+            found[guard] = first or LOST
+            self._noticed(guard, first)
+            # At once: who stops this in the middle keeps what was found.
+            LIST.write_text(written({one: found.get(one) or before.get(one, LOST) for one in everything}))
+            if not first:
+                print(f"{guard.where}: {guard.what}: {LOST}", flush=True)
+        told = read(LIST.read_text())
+        lost = sum(test == LOST for test in told.values())
+        cannot = sum(test.startswith(REASON) for test in told.values())
+        print(f"{len(told)} guards: {len(told) - lost - cannot} noticed, {cannot} that no test can notice, {lost} lost")
+        self.code = 1 if lost else 0
+        return True
+
+    def _noticed(self, guard: Guard, test: str) -> None:
+        if "::" in test:
+            self._kills[guard.where].append(test)
+
+    def _answers(
+        self, asked: Sequence[Guard | None], before: Mapping[Guard, str]
+    ) -> Iterator[tuple[Guard | None, tuple[str, Mapping[str, float]]]]:
+        """Fork for each guard, some at a time; None is the whole policy, which is looked at alone and first."""
+        fork, running, waiting = get_context("fork"), dict[Connection, Guard | None](), list(reversed(asked))
+        while waiting or running:
+            while waiting and len(running) < PROCESSES and None not in running.values():
+                guard = waiting.pop()
+                ours, theirs = fork.Pipe(duplex=False)
+                last = before.get(guard, "") if guard else ""
+                fork.Process(target=self._child, args=(guard, self._order(guard, last), theirs)).start()
+                theirs.close()
+                running[ours] = guard
+            for ready in wait(list(running)):
+                assert isinstance(ready, Connection)  # what went in
+                with ready:
+                    yield running.pop(ready), ready.recv()
+
+    def _order(self, guard: Guard | None, last: str) -> list[pytest.Item]:
+        if guard is None:
+            return list(self._session.items)
+        module = guard.where.partition(".")[0]
+        near = {test: index for index, test in enumerate(reversed(self._kills[guard.where]))}
+
+        def rank(item: pytest.Item) -> tuple[bool, bool, bool, int, bool, float]:
+            search = item.path.name in SEARCHES
+            own = item.path.name in {f"test_{module}.py", "test_edges.py"}
+            node = item.nodeid
+            seconds = self._seconds.get(node, 0.0)
+            return node != last, search, seconds > QUICK, near.get(node, len(near)), not own, seconds
+
+        return sorted(self._session.items, key=rank)
+
+    def _child(self, guard: Guard | None, items: Sequence[pytest.Item], answer: Connection) -> None:
+        quiet = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(quiet, 1)
+        os.dup2(quiet, 2)
+        red, node = _Red(), ""
+        if guard is not None:
+            lose(guard)
+            signal.signal(signal.SIGALRM, _too_long)
+        self._session.config.pluginmanager.register(red)
+        with contextlib.suppress(TimeoutError):
+            for item, following in zip(items, [*items[1:], None], strict=True):
+                node = item.nodeid
+                signal.alarm(LONGEST if guard else 0)
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                if red.first:
+                    break
+            node = ""
+        answer.send((red.first or node, dict(red.seconds)))
 
 
 def _too_long(_signal: int, _frame: object) -> None:
     raise TimeoutError(f"longer than {LONGEST} s")
 
 
+def _before() -> dict[Guard, str]:
+    return read(LIST.read_text()) if LIST.exists() else {}
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Break all guards, or those in whose place or text each of the arguments occurs; write the list."""
-    before = read(LIST.read_text()) if LIST.exists() else {}
-    everything = guards()
-    asked = [one for one in everything if all(word in f"{one.where} {one.what}" for word in arguments)]
-    asked = [one for one in asked if not before.get(one, "").startswith(REASON)]
-    last = {guard: test for guard, test in before.items() if "::" in test}
-    found: dict[Guard, str] = {}
+    """Break all guards, or those in whose place or text each argument occurs (`lost`: see AGAIN); write the list."""
     os.chdir(HERE.parents[1])
-    with get_context("fork").Pool(PROCESSES, maxtasksperchild=1) as pool:
-        if red := pool.apply(red_anyway, (None,)):
-            print(f"{red} is red with all guards in place")
-            return 2
-        for guard, test in pool.imap_unordered(noticed, [(one, last.get(one, "")) for one in asked], chunksize=1):
-            found[guard] = test
-            told = {one: found.get(one) or before.get(one, LOST) for one in everything}
-            LIST.write_text(written(told))  # at once: who stops this in the middle keeps what was found
-            if test == LOST:
-                print(f"{guard.where}: {guard.what}: {LOST}", flush=True)
-    told = {one: found.get(one) or before.get(one, LOST) for one in everything}
-    LIST.write_text(written(told))
-    lost = sum(test == LOST for test in told.values())
-    cannot = sum(test.startswith(REASON) for test in told.values())
-    print(f"{len(told)} guards: {len(told) - lost - cannot} noticed, {cannot} that no test can notice, {lost} lost")
-    return 1 if lost else 0
+    breaking = Breaking(arguments)
+    tests = [str(path) for path in sorted(HERE.glob("test_*.py")) if path.name != "test_mutation.py"]
+    pytest.main(["-q", "-s", "-p", "no:cacheprovider", *tests], plugins=[breaking])
+    return breaking.code
 
 
 if __name__ == "__main__":

@@ -162,7 +162,10 @@ def test_blast_counts_any_excess_when_acting_begins() -> None:
 
 
 def test_no_blast_in_a_mode_that_does_not_act() -> None:
-    """Who only observes or warns has nothing to stop."""
+    """Who only observes or warns has nothing to stop; a rehearsal stops where the play would."""
+    for mode in (Mode.DRY_RUN, Mode.ENFORCE):
+        play = Play(replace(SHORT, mode=mode))
+        assert set(play.steps(8, *crowd(6, 6)).breakers) == {Breaker.BLAST_RADIUS}
     for mode in (Mode.OBSERVE, Mode.WARN):
         play = Play(replace(SHORT, mode=mode))
         assert not play.steps(40, *crowd(6, 6)).breakers
@@ -253,3 +256,21 @@ def test_a_moment_that_does_not_pass_changes_nothing() -> None:
     assert play.history is before
     assert verdict.action is None
     assert verdict.at == Moment(play.monotonic, play.monotonic)
+
+
+def test_no_other_fault_is_one_of_the_config() -> None:
+    """A kubelet that does not answer is no reason to doubt the rules."""
+    away = Fault("allocations", "kubelet_away", "the kubelet does not answer")
+    for faults, open_ in (((away,), set()), ((away, BROKEN), {Breaker.CONFIG})):
+        seen = snapshot([GREEDY], 1.0, faults=faults)
+        after = breakers.after({}, seen, 1.0, devices_changed=False, hold_off=0.0)
+        assert set(after) == open_
+        assert [one.detail for one in after.values()] == [BROKEN.message] * len(open_)
+
+
+@pytest.mark.parametrize(("boot", "stays"), [(99.9, True), (100.0, False)])
+def test_a_breaker_closes_at_its_moment(boot: float, *, stays: bool) -> None:
+    """Open until 100 s is closed at 100 s."""
+    known = {Breaker.SAMPLER: Opened(0.0, 100.0, "")}
+    after = breakers.after(known, snapshot([], 1.0), boot, devices_changed=False, hold_off=0.0)
+    assert bool(after) is stays

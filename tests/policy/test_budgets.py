@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from enforcer.budgets import standing
+from enforcer.budgets import exhausted, pruned, remaining, standing, struck, unforgiven
 from enforcer.history import History, Result, Spent, Strikes, Verdict
 from enforcer.rules import Budget, Budgets, Rules
 from enforcer.terms import Mode, Reason, Scope, State
@@ -202,3 +202,44 @@ def test_strikes_that_lie_in_the_future_are_not_more_than_they_were() -> None:
     assert standing({workload: Strikes(2.0, BEGIN + 1e6)}, workload, rules, BEGIN) == 2.0
     assert standing({workload: Strikes(2.0, BEGIN)}, workload, rules, BEGIN + 1800) == 1.5
     assert standing({workload: Strikes(2.0, BEGIN)}, workload, rules, BEGIN + 1e6) == 0.0
+
+
+@pytest.mark.parametrize(("age", "kept"), [(86399.0, True), (86400.0, False)])
+def test_tokens_are_kept_for_a_day_at_least(age: float, *, kept: bool) -> None:
+    """However short the windows are now: they may be a day again in the next round."""
+    spent = (Spent(BEGIN - age, ("team", "Deployment", "job"), dry=False),)
+    rules = replace(SHORT, budgets=Budgets(*[Budget(1, 1.0)] * 3))
+    assert pruned(spent, rules, BEGIN) == (spent if kept else ())
+    longer = replace(SHORT, budgets=Budgets(node=Budget(1, 2 * 86400.0)))
+    assert pruned(spent, longer, BEGIN) == spent
+
+
+def test_what_is_left_is_told_of_real_and_rehearsed_actions_apart() -> None:
+    """Who only rehearses sees what the rehearsals left, who acts what the actions did."""
+    job = ("team", "Deployment", "job")
+    spent = (Spent(BEGIN, job, dry=False), Spent(BEGIN, job, dry=True), Spent(BEGIN, job, dry=True))
+    rules = replace(SHORT, budgets=Budgets(*[Budget(9, 600.0)] * 3))
+    told = [set(remaining(spent, rules, BEGIN, dry=dry).values()) for dry in (False, True)]
+    assert told == [{8}, {7}]
+
+
+@pytest.mark.parametrize(("later", "count"), [(0.0, 1.0), (14.9, 1.0), (15.0, 2.0 - 15 / 3600)])
+def test_what_is_told_within_warn_after_is_one_episode(later: float, count: float) -> None:
+    """Fifteen seconds after an episode the next one counts, not a moment before."""
+    job = ("team", "Deployment", "job")
+    assert struck({job: Strikes(1.0, BEGIN)}, job, Rules(), BEGIN + later).count == pytest.approx(count)
+
+
+def test_a_workload_to_which_all_was_forgiven_is_forgotten() -> None:
+    """A half-life after its only strike nothing is known of it; a second earlier something is."""
+    strikes = {("team", "Deployment", "job"): Strikes(1.0, BEGIN)}
+    assert unforgiven(strikes, Rules(), BEGIN + 3599.0) == strikes
+    assert unforgiven(strikes, Rules(), BEGIN + 3600.0) == {}
+
+
+@pytest.mark.parametrize(("age", "reason"), [(599.9, Reason.BUDGET_NODE), (600.0, None)])
+def test_a_token_is_back_when_its_window_has_passed(age: float, reason: Reason | None) -> None:
+    """Ten minutes after the action, to the second."""
+    rules = replace(SHORT, budgets=Budgets(Budget(1, 600.0), WIDE, WIDE))
+    spent = (Spent(BEGIN - age, ("elsewhere", "Deployment", "other"), dry=False),)
+    assert exhausted(spent, ("team", "Deployment", "job"), rules, BEGIN, dry=False) is reason

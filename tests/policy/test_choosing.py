@@ -118,6 +118,7 @@ def test_a_rehearsal_never_delays_an_action() -> None:
     alone.until_action(PLAIN, NEEDY, *BYSTANDERS, namespaces=labels, hidden={0: 40 * GIB})
     while not any(not one.endswith("(dry)") for one in both.actions):
         both.until_action(PLAIN, rehearsing, NEEDY, *BYSTANDERS, namespaces=labels)
+        assert len(both.actions) < 9
     assert both.monotonic == alone.monotonic
     play = Play(SHORT)
     play.steps(4, rehearsing, NEEDY, *BYSTANDERS, namespaces=labels)

@@ -7,6 +7,7 @@ haste.
 
 from dataclasses import replace
 
+from enforcer.history import Moment
 from enforcer.policy import decide
 from enforcer.terms import Mode, Reason, State
 from policy.scenes import GREEDY, MEEK, UNHURRIED, Play, snapshot
@@ -82,3 +83,15 @@ def test_the_rehearsal_doubts_as_the_play_does() -> None:
     play = Play(replace(UNHURRIED, mode=Mode.DRY_RUN))
     play.steps(60, replace(GREEDY, used=None), MEEK)
     assert (play.actions, play.reason(GREEDY)) == ([], Reason.READING_UNKNOWN)
+
+
+def test_neither_an_old_snapshot_nor_an_old_moment_is_news() -> None:
+    """The same snapshot a moment later, and a later snapshot at the same moment, leave the history as it is."""
+    play = Play()
+    play.steps(5, GREEDY, MEEK)
+    known = play.history
+    seen, newer = (snapshot([GREEDY, MEEK], play.monotonic + later) for later in (0.0, 1.0))
+    second = Moment(play.monotonic + 1, play.monotonic + 1)
+    assert decide(seen, play.rules, known, second)[0] is known
+    assert decide(newer, play.rules, known, play.now)[0] is known
+    assert decide(newer, play.rules, known, second)[0] is not known

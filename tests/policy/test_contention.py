@@ -9,10 +9,12 @@ from dataclasses import replace
 
 import pytest
 
+from enforcer.cases import cases
+from enforcer.contention import shortage
 from enforcer.terms import Reason, Trigger
 from exporter.model import ContainerKind
 from policy.refusals import ENOUGH
-from policy.scenes import CARD, GIB, GREEDY, MEEK, UNHURRIED, Actor, Play
+from policy.scenes import CARD, GIB, GREEDY, MEEK, UNHURRIED, Actor, Play, snapshot
 
 HELD: tuple[list[str], str | None] = ([], Reason.NOT_CONTENDED)
 ACTED: tuple[list[str], str | None] = (["evict team/greedy-1"], None)
@@ -42,6 +44,7 @@ def outcome(*others: Actor, greedy: Actor = GREEDY, **world: object) -> tuple[li
         (Actor("n-1", 2 * GIB, limit=70 * GIB, facts={"phase": "Succeeded"}), HELD),
         (Actor("n-1", 2 * GIB, limit=70 * GIB, facts={"phase": "Pending"}), ACTED),
         (Actor("n-1", 2 * GIB, limit=70 * GIB, kind=ContainerKind.INIT), HELD),  # has ended: the pod runs
+        (Actor("n-1", 2 * GIB, limit=70 * GIB, kind=ContainerKind.INIT, facts={"phase": "Pending"}), ACTED),
         (Actor("n-1", 2 * GIB, limit=70 * GIB, kind=ContainerKind.SIDECAR), ACTED),
         (Actor("n-1", 2 * GIB, limit=70 * GIB, namespace="kube-system"), ACTED),  # the protected are entitled, too
         (Actor("n-1", 2 * GIB, limit=70 * GIB, facts={"priority": None}), ACTED),
@@ -106,3 +109,28 @@ def test_nothing_is_denied_where_all_is_free() -> None:
     small = replace(GREEDY, used=10 * GIB)
     assert outcome(MEEK, greedy=small) == HELD
     assert outcome(Actor("n-1", 0, limit=CARD), greedy=small) == ACTED
+
+
+def test_where_a_device_s_memory_is_unknown_nobody_is_short() -> None:
+    """Of a device that nobody added up nothing is owed."""
+    accused, *_ = cases(snapshot([GREEDY, MEEK], 1.0))
+    assert shortage(accused, {}) == 0
+
+
+def test_a_pod_s_limit_that_nobody_can_read_hides_none_of_its_containers() -> None:
+    """A misspelt limit of the pod takes nothing away from what its container declares."""
+    container = Actor("n-1", 2 * GIB, limit=20 * GIB)
+    misspelt = replace(container, scope="pod", container="other", used=0, limit=None, problems=("what?",))
+    assert outcome(container, misspelt) == ACTED
+
+
+def test_two_shared_claims_are_owed_each() -> None:
+    """Two pods hold one claim, two others another: 10 GiB and 10 GiB are owed, and 16 are free."""
+    sharers = [
+        Actor(f"{claim}{number}-1", GIB, limit=12 * GIB, scope="claim", claim=f"team/{claim}")
+        for claim in "ab"
+        for number in range(2)
+    ]
+    seen = replace(GREEDY, used=60 * GIB)
+    assert outcome(*sharers, greedy=seen) == ACTED
+    assert outcome(*sharers[:2], greedy=seen) == HELD

@@ -145,8 +145,7 @@ def test_only_a_number_of_ten_ascii_digits_is_a_deletion_cost(cost: str, *, firs
     """What is no such number costs nothing: then the larger excess goes first."""
     larger = Actor("larger-0", 14 * GIB, facts={"annotations": {"controller.kubernetes.io/pod-deletion-cost": cost}})
     play = Play(ALONE)
-    while not play.actions:
-        play.step(GREEDY, larger)
+    play.until_action(GREEDY, larger)
     assert (play.actions == ["evict team/larger-0"]) is first
 
 
@@ -241,3 +240,12 @@ def test_a_limit_on_a_device_that_does_not_answer_is_no_error() -> None:
     _, verdict = decide(lost, ALONE, play.history, moment)
     assert not verdict.breakers
     assert [(one.state, one.reason) for one in verdict.standings] == [(State.UNJUDGED, Reason.READING_UNKNOWN)]
+
+
+@pytest.mark.parametrize(("every", "due"), [(10, False), (40, True)])
+def test_a_tenth_of_a_grace_may_be_unseen_and_no_more(every: int, *, due: bool) -> None:
+    """A dip takes two intervals away: one in ten rounds is a fifth, one in forty a twentieth."""
+    rules = replace(QUICK, grace=600.0)
+    used = [LIMIT if index % every == every - 1 else OVER for index in range(400)]
+    found = weighed([5.0 * index for index in range(400)], rules, used=used)
+    assert (found.phase is Phase.DUE) is due

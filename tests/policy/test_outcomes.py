@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from enforcer.history import History, Result
+from enforcer.history import Blocked, History, Result
 from enforcer.outcomes import LONGEST_WAIT, conclude
 from enforcer.rules import Rules
 from enforcer.terms import Breaker, Mode, Reason, Rung, State
@@ -93,6 +93,7 @@ def test_who_is_blocked_delays_others_for_a_budget_s_window_at_most() -> None:
     while "evict team/other-1" not in play.actions:
         play.conclude(Result.BLOCKED)
         play.until_action(first, other, *calm)
+        assert len(play.actions) < 30
     assert play.monotonic - begun <= 600.0 + 4 * 60.0
 
 
@@ -184,3 +185,58 @@ def test_an_action_outlives_what_voids_evidence() -> None:
     play.steps(60, Actor("other-1", GREEDY.used), MEEK, driver="590.10")
     assert play.history.in_flight is not None
     assert len(play.actions) == 1
+
+
+def test_each_end_says_its_own() -> None:
+    """What one end leaves behind: refusals in a row, breakers and fences, told for an eviction and for a fence."""
+    flight = acted().history.in_flight
+    assert flight is not None
+    fence = replace(flight, action=replace(flight.action, rung=Rung.FENCE))
+    key = flight.action.key
+    for in_flight in (flight, fence):
+        fenced = {key} if in_flight is fence else set()
+        for result, refused, broken, holds in (
+            (Result.VERIFIED, 0, set(), fenced),
+            (Result.REFUSED, 3, {Breaker.API}, set()),
+            (Result.BLOCKED, 0, set(), set()),
+            (Result.STUCK, 2, {Breaker.EFFECTIVENESS}, set()),
+            (Result.FAILED, 2, set(), set()),
+            (Result.ABANDONED, 2, set(), set()),
+            (Result.LINGERS, 2, set(), set()),
+        ):
+            after = conclude(History(in_flight=in_flight, refused=2), result, Play().now, detail="403")
+            assert (after.refused, set(after.breakers), set(after.fenced)) == (refused, broken, holds), result
+    second = conclude(History(in_flight=flight, refused=1), Result.REFUSED, Play().now)
+    assert (second.refused, second.breakers) == (2, {})
+
+
+@pytest.mark.parametrize(("times", "wait"), [(0, 10.0), (1, 20.0), (2, 40.0), (4, 160.0), (5, 300.0), (50, 300.0)])
+def test_a_blocked_eviction_waits_twice_as_long_each_time(times: int, wait: float) -> None:
+    """Ten seconds, twenty, forty, up to five minutes."""
+    flight, now = acted().history.in_flight, Play().now
+    assert flight is not None
+    key = flight.action.key
+    blocked = {key: Blocked(times, 0.0)} if times else {}
+    after = conclude(History(in_flight=flight, blocked=blocked), Result.BLOCKED, now)
+    assert after.blocked == {key: Blocked(times + 1, now.monotonic + wait)}
+
+
+def test_one_token_comes_back_and_no_other() -> None:
+    """Two tokens were taken at once: the one of the action is given back; one that is not there cannot be."""
+    flight, now = acted().history.in_flight, Play().now
+    assert flight is not None
+    assert flight.token is not None
+    mine, other = flight.token, replace(flight.token, at=1.0)
+    for spent, left in (((other, mine, mine), (other, mine)), ((other,), (other,)), ((mine, other), (other,))):
+        assert conclude(History(in_flight=flight, spent=spent), Result.ABANDONED, now).spent == left
+        assert conclude(History(in_flight=flight, spent=spent), Result.FAILED, now).spent == spent
+    untaken = replace(flight, token=None)
+    assert conclude(History(in_flight=untaken, spent=(mine,)), Result.ABANDONED, now).spent == (mine,)
+
+
+def test_why_nothing_happened_is_told_in_the_asker_s_words() -> None:
+    """Whoever knows more says it; else the pod is named."""
+    flight, now = acted().history.in_flight, Play().now
+    for detail, told in (("a finalizer", "a finalizer"), ("", "greedy-1 did not go")):
+        after = conclude(History(in_flight=flight), Result.STUCK, now, detail=detail)
+        assert after.breakers[Breaker.EFFECTIVENESS].detail == told

@@ -8,10 +8,13 @@ from dataclasses import replace
 
 import pytest
 
+from enforcer.cases import cases
+from enforcer.protection import Permission, permission
 from enforcer.rules import ALLOW_EXEMPTION, CONSENT, EXEMPT, Protect, Rules
 from enforcer.terms import Mode, Reason, Rung, State, Trigger
+from exporter.model import Sharing
 from policy.refusals import ENOUGH, SCENES
-from policy.scenes import CONSENTING, GREEDY, MEEK, UNHURRIED, Actor, Play
+from policy.scenes import CONSENTING, GREEDY, MEEK, UNHURRIED, Actor, Play, snapshot
 
 HARD = [reason for reason, (state, _) in SCENES.items() if state is State.EXEMPT]
 SOFT = [Reason.THIRD_PARTY, Reason.DAEMON_SET, Reason.BARE_POD]
@@ -191,3 +194,38 @@ def test_a_static_pod_is_told_before_its_namespace() -> None:
     play = Play()
     play.step(actor, MEEK)
     assert play.reason(actor) == Reason.STATIC_POD
+
+
+def asked(actor: Actor = GREEDY, rules: Rules = UNHURRIED, **facts: object) -> Permission:
+    """Ask how far one may go with the actor, of whose case some facts are others; its namespace consents."""
+    case, *_ = cases(snapshot([actor], 1.0))
+    return permission(replace(case, **facts), CONSENTING, rules, fenced=False, blocked=False)  # type: ignore[arg-type]
+
+
+def test_a_leaf_of_a_gpu_is_only_reported_whatever_its_limit_says() -> None:
+    """A container's limit on an instance of a MIG device: the hardware keeps it there, and nobody is acted on."""
+    case, *_ = cases(snapshot([GREEDY], 1.0))
+    assert case.device is not None
+    leaf = replace(case.device, key=replace(case.device.key, gpu_instance=0))
+    assert asked(device=leaf).held is Reason.MIG
+    assert asked().held is None
+
+
+def test_under_mps_who_has_no_rung_is_told_so() -> None:
+    """A ladder that ends with words has nothing that MPS could forbid."""
+    play = Play(replace(UNHURRIED, ladder=(Rung.NOTIFY,)))
+    play.steps(ENOUGH, GREEDY, MEEK, sharing=Sharing.MPS)
+    assert (play.history.breakers, play.reason(GREEDY)) == ({}, Reason.NO_RUNG)
+
+
+def test_a_promise_not_to_evict_is_none_not_to_fence() -> None:
+    """A fence destroys nothing: what other evictors promise does not hold it back, and no consent is wanted."""
+    promised = replace(GREEDY, facts={"annotations": {"karpenter.sh/do-not-disrupt": "true"}})
+    play = Play(replace(UNHURRIED, ladder=(Rung.FENCE, Rung.EVICT)))
+    play.steps(ENOUGH, promised, MEEK, namespaces={"team": {}})
+    assert play.actions == ["fence team/greedy-1"]
+
+
+def test_of_a_pod_that_nobody_named_the_permission_can_be_asked() -> None:
+    """What is unknown protects, before this: here it has no annotation that could promise anything."""
+    assert asked(pod=None) == Permission(Mode.ENFORCE, Rung.EVICT, None)

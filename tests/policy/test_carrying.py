@@ -1,0 +1,176 @@
+"""
+What of the past still counts, told of one function at a time.
+
+What comes in: histories that a play left behind, with one fact changed. What goes out: what is left of them.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from enforcer.carrying import carried, remembered, series_of
+from enforcer.cases import cases
+from enforcer.evidence import Evidence, Phase, Terms
+from enforcer.history import Blocked, History, InFlight, Moment, Spent, Strikes
+from enforcer.judging import Judged
+from enforcer.policy import blast
+from enforcer.protection import Permission
+from enforcer.terms import Mode, Reason, Rung
+from exporter.model import Snapshot
+from policy.scenes import BEGIN, GREEDY, MEEK, UNHURRIED, Play, snapshot
+
+TERMS = Terms(Mode.ENFORCE, None, Rung.EVICT)
+ALLOWED = Permission(Mode.ENFORCE, Rung.EVICT, None)
+CASE, OTHER = cases(snapshot([GREEDY, MEEK], 1.0))
+
+
+def told() -> Play:
+    """Play until GREEDY has some evidence against it."""
+    play = Play()
+    play.steps(3, GREEDY, MEEK)
+    assert len(play.history.evidence) == 2
+    return play
+
+
+def judged(evidence: Evidence | None) -> Judged:
+    """Say that this is known of GREEDY now."""
+    return Judged(CASE, None, ALLOWED, evidence)
+
+
+def later(play: Play, *, slept: float = 0.0, **world: object) -> History:
+    """Carry what the play left behind to its next round."""
+    seen: Snapshot = snapshot([GREEDY, MEEK], play.monotonic + 5, **world)  # type: ignore[arg-type]
+    return carried(play.history, seen, UNHURRIED, Moment(play.monotonic + 5, play.monotonic + 5 + slept))
+
+
+def test_who_is_gone_is_blocked_no_more() -> None:
+    """A PodDisruptionBudget's no is forgotten with the evidence: who comes back is asked about anew, and at once."""
+    play = told()
+    here, *_ = play.history.evidence
+    gone = replace(here, container="gone")
+    history = replace(play.history, blocked={here: Blocked(1, 1e9), gone: Blocked(1, 1e9)})
+    after = carried(history, snapshot([GREEDY, MEEK], play.monotonic), UNHURRIED, play.now)
+    assert set(after.blocked) == {here}
+
+
+@pytest.mark.parametrize(
+    ("phase", "over", "armed", "counts"),
+    [
+        (Phase.OK, False, True, 0),
+        (Phase.OVER, True, True, 0),
+        (Phase.OVER, True, False, 1),
+        (Phase.OVER, False, False, 0),
+        (Phase.GRACE, True, True, 1),
+        (Phase.GRACE, False, True, 0),
+        (Phase.DUE, True, False, 1),
+        (Phase.DUE, False, False, 0),
+    ],
+)
+def test_who_is_over_now_counts_as_over(phase: Phase, *, over: bool, armed: bool, counts: int) -> None:
+    """A pod that was told, and is within its limit now, is none of those over it; one without a reading is neither."""
+    found = [judged(Evidence(TERMS, 1.0, phase, over=over)), Judged(OTHER, None, ALLOWED, None)]
+    assert blast(found, armed=armed) == (counts, 1)
+
+
+@pytest.mark.parametrize(("slept", "kept"), [(4.5, True), (5.0, True), (5.5, False)])
+def test_a_machine_that_slept_for_longer_than_five_seconds_has_another_past(slept: float, *, kept: bool) -> None:
+    """Boot time may run ahead of monotonic time by five seconds between two rounds; a second sleep is none."""
+    assert bool(later(told(), slept=slept).evidence) is kept
+
+
+def test_process_numbers_that_are_not_proven_void_what_was_seen() -> None:
+    """In the round without a proof all evidence is void, whatever the breaker does."""
+    assert later(told()).evidence
+    assert not later(told(), proven=False).evidence
+
+
+def test_a_device_is_remembered_as_long_as_the_driver_counts_it() -> None:
+    """A GPU that is counted and not described is the same one afterwards; one that is not counted is forgotten."""
+    play = told()
+    (gpu,) = play.history.devices
+    seen = snapshot([GREEDY, MEEK], play.monotonic)
+    assert carried(play.history, replace(seen, gpus=()), UNHURRIED, play.now).devices == {gpu}
+    assert carried(play.history, replace(seen, gpus=(), gpus_present={}), UNHURRIED, play.now).devices == frozenset()
+
+
+def test_seconds_above_the_limit_are_counted_between_two_readings_above_it() -> None:
+    """Ten rounds above are nine intervals; a reading at the limit, and one a long time later, count nothing."""
+    play = Play()
+    play.steps(10, GREEDY, MEEK)
+    assert play.history.over_seconds == {series_of(CASE): 45.0}
+    play.step(GREEDY, MEEK, after=7.5)
+    assert play.history.over_seconds == {series_of(CASE): 52.5}
+    play.step(GREEDY, MEEK, after=8.0)
+    play.step(replace(GREEDY, used=GREEDY.limit), MEEK)
+    play.step(GREEDY, MEEK)
+    assert play.history.over_seconds == {series_of(CASE): 52.5}
+    play.step(MEEK)
+    assert play.history.over_seconds == {}
+
+
+@pytest.mark.parametrize(("age", "counted"), [(0.0, True), (12.5, True), (12.6, False)])
+def test_an_excess_may_be_the_one_that_the_daemon_before_us_counted(age: float, *, counted: bool) -> None:
+    """Within the longest gap of our start, who is over and has strikes was told already; later it is a new one."""
+    strikes = {CASE.workload: Strikes(1.0, BEGIN)}
+    history = History(started=BEGIN, strikes=strikes)
+    now = Moment(BEGIN + age, BEGIN + age)
+    found = [judged(Evidence(TERMS, now.monotonic, Phase.OVER, over=True))]
+    assert (CASE.key in remembered(history, found, UNHURRIED, now).excesses) is counted
+    assert remembered(replace(history, strikes={}), found, UNHURRIED, now).excesses == frozenset()
+
+
+@pytest.mark.parametrize(("phase", "kept"), [(Phase.OK, False), (Phase.OVER, True), (Phase.DUE, True)])
+def test_an_excess_lasts_until_its_subject_is_ok(phase: Phase, *, kept: bool) -> None:
+    """Only who is seen within its limit begins another one."""
+    history = History(started=BEGIN, excesses=frozenset({CASE.key, OTHER.key}))
+    now = Moment(BEGIN + 1000, BEGIN + 1000)
+    after = remembered(history, [judged(Evidence(TERMS, now.monotonic, phase))], UNHURRIED, now)
+    assert after.excesses == ({CASE.key} if kept else frozenset())
+
+
+def test_a_token_of_this_very_moment_is_too_soon() -> None:
+    """The spacing begins with the action before, which a daemon before us may have begun at the same second."""
+    free = Play()
+    free.until_action(GREEDY, MEEK)
+    spent = Spent(free.now.boot, ("elsewhere", "Deployment", "other"), dry=False)
+    play = Play(history=History(spent=(spent,)))
+    play.steps(len(free.verdicts), GREEDY, MEEK)
+    assert (play.actions, play.reason(GREEDY)) == ([], Reason.SPACING)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (Phase.OK, Phase.OVER, False),  # not told yet
+        (Phase.OVER, Phase.GRACE, True),
+        (None, Phase.GRACE, True),
+        (Phase.GRACE, Phase.GRACE, False),  # as it was told, however much was forgiven since
+        (Phase.DUE, Phase.GRACE, False),  # the same excess, with a grace anew
+        (Phase.DUE, Phase.DUE, False),
+    ],
+)
+def test_strikes_are_what_they_were_when_it_was_told(before: Phase | None, after: Phase, *, told: bool) -> None:
+    """The beginning of an excess's first grace is an episode, and no other round is."""
+    known = {} if before is None else {CASE.key: Evidence(TERMS, BEGIN, before)}
+    history = History(evidence=known, strikes={CASE.workload: Strikes(2.0, BEGIN - 20)})
+    now = Moment(BEGIN, BEGIN - 20)
+    later = remembered(history, [judged(Evidence(TERMS, BEGIN + 5, after, strikes=7.0))], UNHURRIED, now)
+    assert later.evidence[CASE.key].strikes == (2.0 if told else 7.0)
+    first = remembered(replace(history, strikes={}), [judged(Evidence(TERMS, BEGIN + 5, after))], UNHURRIED, now)
+    assert first.strikes == ({CASE.workload: Strikes(1.0, now.boot)} if told else {})
+
+
+@pytest.mark.parametrize(("after", "ended"), [(59.9, False), (60.0, True)])
+def test_a_rehearsal_ends_after_the_spacing_and_takes_its_own_evidence_along(after: float, *, ended: bool) -> None:
+    """What was seen on other devices stays, and so does what was seen of those who are not rehearsed on this one."""
+    play = Play(replace(UNHURRIED, mode=Mode.DRY_RUN))
+    action = play.until_action(GREEDY, MEEK)
+    rehearsed = Evidence(replace(TERMS, mode=Mode.DRY_RUN), play.monotonic)
+    real, elsewhere = replace(CASE.key, container="real"), replace(CASE.key, uuid="GPU-9")
+    evidence = {CASE.key: rehearsed, real: replace(rehearsed, terms=TERMS), elsewhere: rehearsed}
+    flight = InFlight(action, play.monotonic)
+    history = replace(play.history, rehearsal=flight, evidence=evidence)
+    now = Moment(play.monotonic + after, play.monotonic + after)
+    landed = carried(history, snapshot([GREEDY, MEEK], now.monotonic), play.rules, now)
+    assert landed.rehearsal == (None if ended else flight)
+    assert set(landed.evidence) == ({real, elsewhere} if ended else set(evidence))
