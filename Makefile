@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 FAST := not daemon and not containers and not cluster and not prometheus and not browser
 
-.PHONY: help demo check test cluster bench golden docs guards lock clean
+.PHONY: help demo lint check test cluster bench golden docs guards lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1\t\2/' | expand -t 12
@@ -16,17 +16,20 @@ demo: $(VENV)/.run  ## start the daemon on an embedded simulated node, and print
 	@echo "gpusteward on a simulated node: http://127.0.0.1:9478/  (metrics: http://127.0.0.1:9478/metrics, stop: Ctrl-C)"
 	@exec $(BIN)/gpusteward run --config deploy/demo.yaml
 
-check: $(VENV)/.dev  ## lint, types, import contracts, unit tests: under a minute
+lint: $(VENV)/.dev  ## lint, types, import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
-	$(BIN)/pytest -q -m "$(FAST)"
 
-test: check  ## install what the tests need (asks first on a machine of your own), then run all of them on real parts
+check: lint  ## lint, types, import contracts, unit tests side by side: about a minute
+	$(BIN)/pytest -q -n auto -m "$(FAST)"
+
+test: lint  ## install what the tests need (asks first on a machine of your own), then run all of them on real parts
+	$(BIN)/pytest -q -m "$(FAST)"
+	GPUSTEWARD_TRACES=6 $(BIN)/pytest -q tests/policy/test_enumeration.py  # `check` looks at traces of 5 events
 	PYTHONPATH=tests $(BIN)/python -m cluster.install
 	PYTHONPATH=tests $(BIN)/python -m cluster.build || [ "$${CI:-}" != true ]  # without Go its tests are skipped, loudly
-	GPUSTEWARD_TRACES=6 $(BIN)/pytest -q tests/policy/test_enumeration.py  # `check` looks at traces of 5 events
 	$(BIN)/pytest -m "not ($(FAST))" --durations=15
 
 cluster: $(VENV)/.dev  ## leave a real Kubernetes with fake GPUs running, and print its kubeconfig
