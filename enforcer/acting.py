@@ -6,7 +6,7 @@ journal before the next one.
 
 The law: **look again, then act, then see.** The intent is on disk before anything is done; nothing stands between the
 last look and the call; what may have happened is never repeated; and success is claimed when the victim is gone and its
-memory is free, not before. One action at a time.
+memory is free (a fence: when the driver tells it), not before. One action at a time.
 """
 
 import asyncio
@@ -46,6 +46,7 @@ ENDS: Mapping[Heard, Result] = {
     Heard.BLOCKED: Result.BLOCKED,
     Heard.GONE: Result.ABANDONED,
     Heard.CHANGED: Result.ABANDONED,
+    Heard.TAKEN: Result.ABANDONED,
     Heard.REFUSED: Result.REFUSED,
     Heard.FAILED: Result.FAILED,
 }
@@ -79,6 +80,9 @@ class Decider(Protocol):
 
     def accepted(self, action: Action) -> None:
         """Take that an action is under way."""
+
+    def resumed(self, action: Action) -> None:
+        """Take that what another daemon began is watched now."""
 
     def conclude(self, action: Action, result: Result, detail: str) -> None:
         """Take the end of an action."""
@@ -120,6 +124,8 @@ class Acting:
         """Carry out, one after the other, until cancelled."""
         while True:
             decision, action = await self._begun.get()
+            if decision:
+                self._decider.resumed(action)  # of several each is in flight when its turn comes
             result, detail = await (self._watch(decision, action) if decision else self._carry(action))
             log.info("enforcer.ended", result=result, detail=detail, action=action.rung, pod_uid=action.pod_uid)
             self._decider.conclude(action, result, detail)
@@ -128,6 +134,8 @@ class Acting:
         decision = str(uuid4())
         if action.rung not in self._hands.rungs:
             return Result.FAILED, f"this daemon cannot {action.rung}"
+        if (doubt := self._hands.rungs[action.rung].preflight(action)) is not None:
+            return Result.ABANDONED, f"not tried: {doubt.detail}"
         try:
             await self._journal.intend(decision, action)
         except OSError as error:
@@ -176,9 +184,9 @@ class Acting:
         return answer
 
     async def _seen(self, decision: str, action: Action, answer: Answer) -> tuple[Result, str]:
-        """Wait until the victim is gone and its memory is free."""
+        """Wait until the victim is gone and its memory is free, or what frees nothing is in force."""
         rung, began = self._hands.rungs[action.rung], self._clock.monotonic()
-        grace = min(self._decider.grace_of(action), LONGEST_GRACE)
+        grace = min(self._decider.grace_of(action), LONGEST_GRACE) if rung.frees else 0.0
         patience = EVACUATION if answer.heard is Heard.EVACUATING else PATIENCE
         ended: bool | None = None
         insisted, free = False, 0
@@ -193,7 +201,10 @@ class Acting:
             if ended is False and rung.insists and waited >= grace and not insisted:
                 insisted = True
                 if (spared := await self._insist(decision, action)) is not None:
-                    return await self._ended(decision, Result.ABANDONED, spared)
+                    # Not abandoned, which gives the token back: SIGTERM was sent, or may have been.
+                    return await self._ended(decision, Result.FAILED, spared)
+            if ended and not rung.frees:
+                return await self._ended(decision, Result.VERIFIED, answer.detail)
             if ended:
                 snapshot = await self._hands.fresh({action.device.uuid})
                 holds = None if snapshot is None else self._decider.holds(action, snapshot)

@@ -10,29 +10,34 @@ one is done again; what it began is watched to its end before anything else.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 import structlog
 
-from enforcer import journal_file, lock
+from enforcer import journal_file, lock, requests
 from enforcer.acting import Acting, Fresh, Hands
 from enforcer.actuators.evict import Evict
+from enforcer.actuators.fence import Fencing
 from enforcer.actuators.kill import Kill
 from enforcer.canary import Guard, canary
 from enforcer.deciding import Deciding, read_moment
-from enforcer.history import Action, History, InFlight, Result
+from enforcer.fences import AGAIN as FENCES_AGAIN
+from enforcer.fences import Fences, look_after
+from enforcer.history import History, InFlight, Result
 from enforcer.holding import unavailable
-from enforcer.journal import Kept, void
+from enforcer.journal import void
 from enforcer.kube import Writer
+from enforcer.leaves import Leaves
 from enforcer.live import Asking
-from enforcer.rules import Ceiling, Rules
-from enforcer.rungs import Actuator, Answer
+from enforcer.noting import Journal, Noting
+from enforcer.rules import Ceiling
+from enforcer.rungs import Actuator
 from enforcer.terms import Mode, Reason, Rung, State
 from exporter.clock import Clock
+from exporter.devices.limits import MemoryLimits
 from exporter.latest import Latest
 from exporter.model import ContainerId, PodUid
 
@@ -40,60 +45,10 @@ log = structlog.get_logger()
 
 AGAIN = 10.0
 """Seconds between two tries to get what is missing."""
+LOOK = 1.0
+"""Seconds between two looks for what people ask for."""
 CANARY_AGAIN = 600.0
 """Seconds after which the admission policy is asked for again: somebody may have removed it."""
-
-
-class Journal(Protocol):
-    """The part of the journal's file that is used here; each method blocks for a sync."""
-
-    rules: Rules
-    kept: Kept
-
-    def intend(self, decision: str, action: Action) -> None: ...  # noqa: D102
-    def send(self, decision: str) -> None: ...  # noqa: D102
-    def hear(self, decision: str, answer: Answer) -> None: ...  # noqa: D102
-    def end(self, decision: str, result: Result, detail: str) -> None: ...  # noqa: D102
-    def note(self, before: History, now: History) -> None: ...  # noqa: D102
-    def close(self) -> None: ...  # noqa: D102
-
-
-@dataclass(frozen=True, slots=True)
-class Noting:
-    """The journal, beside the event loop; `lost` is told when it cannot be written."""
-
-    journal: Journal
-    lost: Callable[[str], None]
-
-    async def intend(self, decision: str, action: Action) -> None:
-        """Note intent, and that the call may leave from now on: between the last look and it stands nothing."""
-        try:
-            await asyncio.to_thread(self._intend, decision, action)
-        except OSError as error:
-            self.lost(str(error))
-            raise
-
-    async def hear(self, decision: str, answer: Answer) -> None:
-        """Note what was heard."""
-        await self._write(self.journal.hear, decision, answer)
-
-    async def end(self, decision: str, result: Result, detail: str) -> None:
-        """Note the end."""
-        await self._write(self.journal.end, decision, result, detail)
-
-    async def note(self, before: History, after: History) -> None:
-        """Note changed breakers and strikes."""
-        await self._write(self.journal.note, before, after)
-
-    async def _write(self, write: Callable[..., None], *what: object) -> None:
-        try:
-            await asyncio.to_thread(write, *what)
-        except OSError as error:
-            self.lost(str(error))
-
-    def _intend(self, decision: str, action: Action) -> None:
-        self.journal.intend(decision, action)
-        self.journal.send(decision)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +62,8 @@ class World:
         admission: the namespace in which the canary asks for the admission policy; empty where the daemon knows none
             of its own, None where the operator does not want the policy.
         trusted: the PID namespace is believed to be right.
+        limits: the driver's, for fences; None where the devices have none.
+        cgroups: where the unified hierarchy is mounted; None: nowhere.
 
     """
 
@@ -116,6 +73,8 @@ class World:
     journal: Path
     admission: str | None = None
     trusted: bool = False
+    limits: MemoryLimits | None = None
+    cgroups: Path | None = None
 
 
 class Arming:
@@ -128,32 +87,59 @@ class Arming:
         self._fresh = fresh
         self._clock = clock
         self._kill = Kill(world.proc, trusted=world.trusted)
+        self._fences = Fences(world.limits, Leaves(world.proc, world.cgroups), clock=clock)
+        self._fencing: Fencing | None = None
+        self._left_at: float | None = 0.0
+        """When to look for fences that a daemon before this one left; None: there are none."""
+        self._lacking: dict[Rung, str] = {}
         self._lock: lock.Lock | None = None
         self._journal: Journal | None = None
-        self._noted: asyncio.Queue[tuple[History, History]] = asyncio.Queue()
+        self._noted: asyncio.Queue[tuple[History, History, str]] = asyncio.Queue()
         self._told: dict[Reason, str] = {}
         # From now on, not from the first step of `run` on: no round may fall between.
         self._lower(Reason.NOT_ARMED, "it is not yet known whether this daemon may act")
         self._doubt_policy()
 
     async def run(self) -> None:
-        """Arm when the mode says so, act, and let go of everything when cancelled."""
+        """Arm when the mode says so, act, arm anew when the journal was lost; let go of everything when cancelled."""
         try:
-            while not await self._armed():
-                await self._clock.sleep(AGAIN if self._wanted() else 1.0)
-            async with asyncio.TaskGroup() as tasks:
-                acting = self._acting()
-                tasks.create_task(acting.run(), name="acting")
-                tasks.create_task(self._note(), name="noting")
-                tasks.create_task(self._hold(), name="holding")
-                tasks.create_task(self._watch_policy(), name="canary")
+            while True:
+                while not await self._armed():
+                    if not self._wanted():  # in enforce the breakers of the journal are not known yet
+                        await self._heed()
+                        await self._take_down()
+                    await self._clock.sleep(AGAIN if self._wanted() else LOOK)
+                await self._act()
         finally:
-            self._deciding.disarm()
             self._kill.close()
-            if self._journal is not None:
-                self._journal.close()
+            await self._fences.close()
             if self._lock is not None:
                 self._lock.release()
+
+    async def _act(self) -> None:
+        """Act, until the journal is lost and nothing is in flight any more."""
+        self._noted = asyncio.Queue()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                acting = self._acting()
+                running = [
+                    tasks.create_task(acting.run(), name="acting"),
+                    tasks.create_task(self._note(), name="noting"),
+                    tasks.create_task(self._hold(), name="holding"),
+                    tasks.create_task(self._watch_policy(), name="canary"),
+                    tasks.create_task(self._listen(), name="listening"),
+                    tasks.create_task(self._fence(), name="fencing"),
+                ]
+                while Reason.JOURNAL not in self._told or self._deciding.in_flight:
+                    await self._clock.sleep(AGAIN)
+                self._lower(Reason.NOT_ARMED, "the journal was lost, and is opened anew")
+                for one in running:
+                    one.cancel()
+        finally:
+            self._deciding.disarm()
+            if self._journal is not None:
+                self._journal.close()
+                self._journal = None
 
     def _wanted(self) -> bool:
         return self._deciding.rules.mode is Mode.ENFORCE
@@ -168,6 +154,7 @@ class Arming:
                 self._lower(reason, why)
                 return False
             self._raise(reason)
+        self._lacks(Rung.FENCE, await self._fences.missing(self._deciding.rules))
         return True
 
     def _take_lock(self) -> str:
@@ -193,20 +180,21 @@ class Arming:
         """Put the acting half together, and hand to it what another daemon left unfinished."""
         journal = self._journal
         assert journal is not None  # noqa: S101  (`_armed` opened it)
-        hands = Hands(dict(self._rungs()), Asking(self._world.reader), self._fresh, self._spared)
         noting = Noting(journal, lambda why: self._lower(Reason.JOURNAL, why))
+        self._fencing = self._fences.rung(noting)
+        hands = Hands(dict(self._rungs()), Asking(self._world.reader), self._fresh, self._spared)
         acting = Acting(self._deciding, noting, hands, clock=self._clock)
         kept = journal.kept
         unfinished = {decision: one for decision, one in kept.open.items() if not void(one)}
         for decision in kept.open.keys() - unfinished.keys():
             with suppress(OSError):  # then it is open for the next daemon, and void there, too
                 journal.end(decision, Result.FAILED, "the machine was started anew")
-        history = History(spent=kept.spent, breakers=kept.breakers, strikes=kept.strikes)
+        history = History(spent=kept.spent, breakers=kept.breakers, strikes=kept.strikes, fenced=frozenset(kept.fences))
         now = read_moment()
         for decision, one in unfinished.items():
             history = replace(history, in_flight=history.in_flight or InFlight(one.action, now.monotonic))
             acting.resume(decision, one.action)
-        self._deciding.arm(acting.begin, history, lambda before, after: self._noted.put_nowait((before, after)))
+        self._deciding.arm(acting.begin, history, lambda *changed: self._noted.put_nowait(changed))
         self._raise(Reason.NOT_ARMED)
         log.info(
             "enforcer.armed", rungs=sorted(hands.rungs), unfinished=len(unfinished), journal=str(self._world.journal)
@@ -215,12 +203,59 @@ class Arming:
 
     def _rungs(self) -> Iterator[tuple[Rung, Actuator]]:
         yield Rung.EVICT, Evict(self._world.writer)
+        if self._fencing is not None:
+            yield Rung.FENCE, self._fencing
         why = unavailable(self._world.proc, trusted=self._world.trusted)
         if why is None:
             yield Rung.KILL, self._kill
         elif Rung.KILL in self._deciding.rules.ladder:
             log.error("enforcer.no_kill", reason=why)
-            self._lower(Reason.NO_RUNG, why)
+            self._lacks(Rung.KILL, why)
+
+    def _lacks(self, rung: Rung, why: str) -> None:
+        """Take that a rung of the ladder is not to be had, or ("") that it is."""
+        before = dict(self._lacking)
+        self._lacking = {one: known for one, known in {**before, rung: why}.items() if known}
+        if self._lacking != before and self._lacking:
+            self._lower(Reason.NO_RUNG, "; ".join(self._lacking.values()))
+        elif self._lacking != before:
+            self._raise(Reason.NO_RUNG)
+
+    async def _fence(self) -> None:
+        """Look after the fences in each round, and whether one could be set where the ladder has it by now."""
+        seen = 0
+        while self._fencing is not None:
+            seen = (await self._latest.newer_than(seen)).round
+            self._lacks(Rung.FENCE, await self._fences.missing(self._deciding.rules))
+            if self._spared() is None:
+                await look_after(self._fencing, self._deciding)
+
+    async def _take_down(self) -> None:
+        """Take down the fences that a daemon which enforced has left: this one does not enforce."""
+        if self._world.limits is None or self._left_at is None or self._clock.monotonic() < self._left_at:
+            return
+        self._left_at = self._clock.monotonic() + FENCES_AGAIN
+        try:
+            left = await asyncio.to_thread(journal_file.fences, self._world.journal, self._deciding.rules)
+        except OSError:
+            return
+        if not left:
+            self._left_at = None
+            return
+        mode = self._deciding.rules.mode
+        try:
+            if await asyncio.to_thread(self._take_lock) or await asyncio.to_thread(self._open_journal):
+                return
+            assert self._journal is not None  # noqa: S101  (it was opened)
+            if (fencing := self._fences.rung(Noting(self._journal, lambda _: None))) is not None:
+                await fencing.keep(lambda _: f"the mode is {mode}", lambda _: None)
+        finally:
+            if self._journal is not None:
+                self._journal.close()
+                self._journal = None
+            if self._lock is not None:
+                self._lock.release()
+                self._lock = None
 
     def _spared(self) -> Reason | None:
         if self._lock is None or not self._lock.holds():
@@ -231,9 +266,19 @@ class Arming:
         """Keep breakers and strikes; a journal that cannot be written ends all acting."""
         assert self._journal is not None  # noqa: S101
         while True:
-            before, after = await self._noted.get()
+            before, after, by = await self._noted.get()
             self._journal.rules = self._deciding.rules
-            await Noting(self._journal, lambda why: self._lower(Reason.JOURNAL, why)).note(before, after)
+            await Noting(self._journal, lambda why: self._lower(Reason.JOURNAL, why)).note(before, after, by)
+
+    async def _listen(self) -> None:
+        """Heed what people ask for."""
+        while True:
+            await self._heed()
+            await self._clock.sleep(LOOK)
+
+    async def _heed(self) -> None:
+        for breaker, by in await asyncio.to_thread(lambda: list(requests.take(self._world.journal))):
+            self._deciding.close(breaker, by)
 
     async def _hold(self) -> None:
         """Hold the inits of the containers whose grace runs."""
@@ -286,7 +331,9 @@ class Arming:
         self._told[reason] = why
         mode = Mode.OBSERVE if reason is Reason.NOT_OWNER else Mode.DRY_RUN
         others = (one for one in self._deciding.ceilings if one.reason is not reason)
-        self._deciding.ceilings = (*others, Ceiling(mode, reason))
+        all_ = (Ceiling(mode, reason, why), *others)
+        # Of several the first is told: what is missing says more than that something is.
+        self._deciding.ceilings = tuple(sorted(all_, key=lambda one: one.reason is Reason.NOT_ARMED))
 
     def _raise(self, reason: Reason) -> None:
         self._told.pop(reason, None)

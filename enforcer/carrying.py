@@ -35,7 +35,7 @@ def carried(history: History, snapshot: Snapshot, rules: Rules, now: Moment) -> 
         or not known.keys() <= present
     )
     slept = before is not None and (now.boot - before.boot) - (now.monotonic - before.monotonic) > SUSPENDED
-    other = history.rules is not None and replace(history.rules, ceilings=()) != replace(rules, ceilings=())
+    other = history.rules is not None and history.rules.differs(rules)
     if changed or slept or other or not snapshot.pid_domain_proven:
         history = without_evidence(history)
     history = _landed(history, rules, now)

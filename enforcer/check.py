@@ -15,6 +15,7 @@ from exporter.config.arguments import add_flags, chosen
 
 if TYPE_CHECKING:
     from enforcer.cli import Commands
+    from exporter.checking import Line
     from exporter.config import Config
     from exporter.kube.rights import Right
 
@@ -41,7 +42,7 @@ def run(namespace: argparse.Namespace) -> int:
 
     arguments = chosen(namespace, os.environ)
     in_a_pod = "KUBERNETES_SERVICE_HOST" in os.environ
-    lines = asyncio.run(preflight(arguments, in_a_pod=in_a_pod, also=impossible, more=mode_rights))
+    lines = asyncio.run(preflight(arguments, in_a_pod=in_a_pod, also=impossible, more=mode_rights, beyond=fence))
     code = exit_code(lines)
     if namespace.json:
         checks = [{"check": line.check, "verdict": line.verdict, "message": line.message} for line in lines]
@@ -61,3 +62,27 @@ def mode_rights(config: "Config") -> tuple["Right", ...]:
     from enforcer.actuators.notify import RIGHTS  # noqa: PLC0415  (the Kubernetes client costs 20 MB)
 
     return RIGHTS
+
+
+async def fence(config: "Config") -> "tuple[Line, ...]":
+    """Judge whether this node can fence, where the ladder has that; sets nothing to find out."""
+    from enforcer.config import plays  # noqa: PLC0415
+    from enforcer.terms import Mode, Rung  # noqa: PLC0415
+
+    if Rung.FENCE not in config.policy.ladder or plays(config):
+        return ()
+    from enforcer.fences import impossible  # noqa: PLC0415  (with it comes the driver's library)
+    from enforcer.leaves import Leaves, mount_point  # noqa: PLC0415
+    from exporter.checking import Line, Verdict  # noqa: PLC0415
+    from exporter.devices.nvml.limits import NvmlLimits  # noqa: PLC0415
+    from exporter.host.procfs import proc_root  # noqa: PLC0415
+
+    limits = NvmlLimits()
+    try:
+        why = await impossible(limits, Leaves(proc_root(config.node.host_root), mount_point()))
+    finally:
+        await limits.close()
+    if why is None:
+        return (Line("fence", Verdict.OK, "the driver limits memory by cgroup; the rung is experimental"),)
+    verdict = Verdict.FAIL if Mode(config.policy.mode) is Mode.ENFORCE else Verdict.WARN
+    return (Line("fence", verdict, f"the ladder has it, and nobody can be fenced here: {why}"),)

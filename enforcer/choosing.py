@@ -82,7 +82,8 @@ def refusal(one: Judged, scene: Scene) -> Reason | None:
         return Reason.HOLD_OFF
     if history.breakers:
         return Reason.BREAKER
-    if flight is not None:
+    really = history.in_flight is not None and history.in_flight.action.key == case.key
+    if flight is not None or really:  # what happens to it is not rehearsed
         return Reason.IN_FLIGHT
     if not dry and _too_soon(history, rules, now):
         return Reason.SPACING
@@ -90,10 +91,12 @@ def refusal(one: Judged, scene: Scene) -> Reason | None:
 
 
 def _too_soon(history: History, rules: Rules, now: Moment) -> bool:
-    """Tell whether an action was a short time ago; after a restart the tokens alone know."""
-    if any(not one.dry and 0 <= now.boot - one.at < rules.spacing for one in history.spent):
+    """Tell whether an action was a short time ago. Of one before a restart nobody knows when, but that it has ended."""
+    real = [one for one in history.spent if not one.dry]
+    if any(0 <= now.boot - one.at < rules.spacing for one in real):
         return True
-    return history.ended_at is not None and now.monotonic - history.ended_at < rules.spacing
+    ended = history.started if history.ended_at is None and real else history.ended_at
+    return ended is not None and now.monotonic - ended < rules.spacing
 
 
 def _order(one: Judged) -> tuple[bool, int, int, int, float, CaseKey]:

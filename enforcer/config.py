@@ -56,8 +56,6 @@ def impossible(config: Config) -> Iterator[tuple[str, str]]:
     """Name the key of the policy that the daemon cannot do, with what was expected instead."""
     if config.policy.mode == "enforce" and plays(config):
         yield "policy.mode", "at most dry-run, because the devices are not those of this node"
-    if "fence" in config.policy.ladder:
-        yield "policy.ladder", "notify, evict, kill: this version cannot fence"
     yield from meaningless(config)
 
 

@@ -9,7 +9,7 @@ Clocks are read here and nowhere else in the enforcer.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,10 @@ from typing import Any
 import structlog
 from prometheus_client.core import Metric
 
-from enforcer import document, metrics
+from enforcer import breakers, document, metrics
+from enforcer.cases import CaseKey
 from enforcer.events import Notice
-from enforcer.history import Action, History, Moment, Result, Standing, Verdict
+from enforcer.history import Action, History, InFlight, Moment, Result, Spent, Standing, Verdict
 from enforcer.invalid_limits import Told, invalid_limits
 from enforcer.lastlook import Live, Spared, holds, last_look
 from enforcer.outcomes import conclude
@@ -28,7 +29,7 @@ from enforcer.preview import preview
 from enforcer.rules import Ceiling, Rules
 from enforcer.tallies import Tally
 from enforcer.telling import beginning, ending, lines, notices
-from enforcer.terms import Mode, Reason
+from enforcer.terms import Breaker, Mode, Reason
 from exporter.model import PodUid, Snapshot
 
 log = structlog.get_logger()
@@ -36,14 +37,29 @@ log = structlog.get_logger()
 NOTHING_KNOWN = History()
 USUAL_GRACE = 30.0
 """Seconds that Kubernetes grants a pod that says nothing."""
+STAMPED_WITHIN = 5.0
+"""Seconds from a decision to its record, at most; real actions are further apart."""
 SHOWN = 10
 """Decisions on the node page; /api/v1/decisions has more."""
 Tell = Callable[[Iterable[Notice]], None]
+Note = Callable[[History, History, str], None]
+"""Gets the history before and after a change of what outlives the daemon, and who wanted it ("": nobody)."""
 
 
 def read_moment() -> Moment:
     """Read both clocks."""
     return Moment(time.monotonic(), time.clock_gettime(time.CLOCK_BOOTTIME))
+
+
+def unknown_to(journal: Iterable[Spent], mine: Iterable[Spent]) -> Iterator[Spent]:
+    """Yield the tokens that the journal does not have: its stamps are those of its records, a little later."""
+    known = list(journal)
+    for token in mine:
+        same = (one for one in known if one.workload == token.workload and abs(one.at - token.at) <= STAMPED_WITHIN)
+        if token.dry or (found := next(same, None)) is None:
+            yield token
+        else:
+            known.remove(found)
 
 
 def _told_of(snapshot: Snapshot, verdict: Verdict) -> Snapshot:
@@ -77,7 +93,7 @@ class Deciding:
         self.ceilings: tuple[Ceiling, ...] = ()
         """What else restricts the mode: that another daemon has the node, that the journal cannot be written."""
         self._begin = begin
-        self._note: Callable[[History, History], None] = lambda _before, _after: None
+        self._note: Note = lambda _before, _after, _by: None
         self.stop_file = stop_file
         self._stopped = ""
         self._tell = tell
@@ -107,21 +123,62 @@ class Deciding:
         if verdict.action is not None and not verdict.action.dry and self._begin is not None:
             self._begin(verdict.action)
 
-    def arm(self, begin: Callable[[Action], None], history: History, note: Callable[[History, History], None]) -> None:
-        """Let actions begin: `history` is what outlived the daemon before; `note` gets each change of such things."""
+    def arm(self, begin: Callable[[Action], None], history: History, note: Note) -> None:
+        """
+        Let actions begin.
+
+        `history` is what the journal says of the daemon before, or, when it is opened anew, of this one: what is known
+        here and not there counts, too, and is noted. `note` gets each later change of such things.
+        """
         mine = self._history
         self._history = replace(
             mine,
-            spent=(*history.spent, *mine.spent),
+            spent=(*history.spent, *unknown_to(history.spent, mine.spent)),
             breakers={**history.breakers, **mine.breakers},
             strikes={**history.strikes, **mine.strikes},
             in_flight=history.in_flight,
+            fenced=history.fenced | mine.fenced,
         )
         self._begin, self._note = begin, note
+        self._noted(history)
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether an action has not ended."""
+        return self._history.in_flight is not None
+
+    def resumed(self, action: Action) -> None:
+        """Take that an action of a daemon before this one is being seen to its end."""
+        if not self.in_flight:
+            self._history = replace(self._history, in_flight=InFlight(action, self._moment().monotonic))
+
+    def close(self, breaker: Breaker, by: str) -> bool:
+        """Close a breaker because a person says so; False if it is not open."""
+        past = self._history
+        if breaker not in past.breakers:
+            log.warning("enforcer.breaker_not_open", breaker=breaker, by=by)
+            return False
+        self._history = replace(past, breakers=breakers.closed(past.breakers, breaker))
+        log.warning("enforcer.closing", breaker=breaker, by=by, was=past.breakers[breaker].detail)
+        self._note(past, self._history, by)
+        return True
 
     def disarm(self) -> None:
         """Let no action begin any more."""
         self._begin = None
+
+    def unfence(self, keys: Collection[CaseKey]) -> None:
+        """Take that these fences stand no more: who is over again is fenced again, before anything else follows."""
+        self._history = replace(self._history, fenced=self._history.fenced - frozenset(keys))
+
+    @property
+    def heard(self) -> Snapshot | None:
+        """The last snapshot, of which `judged` tells; None before the first."""
+        return self._snapshot
+
+    def in_force(self) -> Rules:
+        """Return the rules as they count now, with all that restricts them."""
+        return self._in_force()
 
     def judged(self) -> tuple[Standing, ...]:
         """Return where everybody stands."""
@@ -152,7 +209,7 @@ class Deciding:
         past = self._history
         self._history = conclude(past, result, now, detail=detail)
         self._noted(past)
-        self._tally = self._tally.ended(action, result, at, max(0.0, now.monotonic - action.since))
+        self._tally = self._tally.ended(action, result, detail, at, max(0.0, now.monotonic - action.since))
         if (notice := ending(action, result, detail, now, at)) is not None:
             self._tell([notice])
 
@@ -185,7 +242,7 @@ class Deciding:
     def _noted(self, past: History) -> None:
         """Have noted what outlives the daemon, if it changed."""
         if past.breakers != self._history.breakers or past.strikes != self._history.strikes:
-            self._note(past, self._history)
+            self._note(past, self._history, "")
 
     @property
     def _offset(self) -> float:

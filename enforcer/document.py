@@ -49,7 +49,9 @@ def standing(one: Standing, offset: float) -> Json:
 def decision(one: Decision, offset: float) -> Json:
     """Describe an action or a refusal."""
     if one.action is not None:
-        return {"at": one.at, "kind": "dry_run" if one.action.dry else "action", **_action(one.action, offset)}
+        kind = "dry_run" if one.action.dry else "action"
+        ended = {"result": one.result, "detail": one.detail}
+        return {"at": one.at, "kind": kind, **_action(one.action, offset), **ended}
     assert one.refusal is not None  # noqa: S101  (a decision is one or the other)
     return {"at": one.at, "kind": "refusal", **standing(one.refusal, offset)}
 

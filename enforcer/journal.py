@@ -2,7 +2,7 @@
 What the journal's records add up to.
 
 What comes in: records one by one, or the bytes of a file. What goes out: what is kept of the past: tokens taken,
-breakers that wait for a person, strikes, and the decisions that have not ended.
+breakers that wait for a person, strikes, fences, and the decisions that have not ended.
 
 The law: **nothing that happens to the file frees anybody to act.** A decision without an end is in flight; a record
 that was torn off is charged; a file that was damaged is believed in all that binds, and a person has to look at it.
@@ -16,18 +16,22 @@ record to the last one of its boot, and the time since the present boot. A token
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from enforcer.cases import CaseKey
+from enforcer.fencing import Fence
 from enforcer.history import History, Opened, Spent, Strikes, Workload
 from enforcer.journal_lines import (
     Acked,
     BreakerClosed,
     BreakerOpened,
     Ended,
+    Fenced,
     Intent,
     Open,
     Record,
     Sent,
     State,
     Struck,
+    Unfenced,
     decode,
     kind,
 )
@@ -39,18 +43,23 @@ UNKNOWN: Workload = ("", "", "")
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What outlives a daemon. `open` by decision; times are boot seconds of the present boot, below zero before it."""
+    """
+    What outlives a daemon.
+
+    `open` by decision; times are boot seconds of the present boot, below zero before it. `fences` stand, or may.
+    """
 
     spent: tuple[Spent, ...] = ()
     breakers: Mapping[Breaker, Opened] = field(default_factory=dict)
     strikes: Mapping[Workload, Strikes] = field(default_factory=dict)
     open: Mapping[str, Open] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
+    fences: Mapping[CaseKey, Fence] = field(default_factory=dict)
 
     def state(self, detail: str = "") -> State:
         """Tell it as one record, of which `after` makes it again."""
         struck = tuple(Struck(workload, one) for workload, one in self.strikes.items())
-        return State(self.spent, dict(self.breakers), struck, dict(self.open), detail)
+        return State(self.spent, dict(self.breakers), struck, dict(self.open), detail, tuple(self.fences.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +111,14 @@ def after(kept: Kept, record: Record, boot: float) -> Kept:
             return replace(kept, breakers={one: known for one, known in kept.breakers.items() if one is not breaker})
         case Struck(workload, strikes):
             return replace(kept, strikes={**kept.strikes, workload: strikes})
+        case Fenced(fence):
+            return replace(kept, fences={**kept.fences, fence.key: fence})
+        case Unfenced(key):
+            return replace(kept, fences={one: fence for one, fence in kept.fences.items() if one != key})
         case State():
             strikes_of = {one.workload: one.strikes for one in record.strikes}
-            return Kept(record.spent, record.breakers, strikes_of, record.open, kept.problems)
+            fences = {one.key: one for one in record.fences}
+            return Kept(record.spent, record.breakers, strikes_of, record.open, kept.problems, fences)
     return kept
 
 
@@ -202,7 +216,8 @@ def _rebooted(kept: Kept, last: float) -> Kept:
     """
     Tell times of a boot, whose last record was `last`, in those of the next.
 
-    Strikes go: how much of them was forgiven meanwhile nobody can prove, and without them an action is later.
+    Strikes go: how much of them was forgiven meanwhile nobody can prove, and without them an action is later. Fences
+    are gone with their cgroups.
     """
     return Kept(
         tuple(replace(one, at=one.at - last) for one in kept.spent),

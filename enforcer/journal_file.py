@@ -16,7 +16,7 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
@@ -24,9 +24,24 @@ from typing import NoReturn
 import structlog
 
 from enforcer import own_files
+from enforcer.cases import CaseKey
+from enforcer.fencing import Fence
 from enforcer.history import Action, History, Result
 from enforcer.journal import Kept, Reading, after, changes, pruned, replayed
-from enforcer.journal_lines import Acked, Ended, Intent, Record, Sent, Stamp, Started, Stopped, digest, encode
+from enforcer.journal_lines import (
+    Acked,
+    Ended,
+    Fenced,
+    Intent,
+    Record,
+    Sent,
+    Stamp,
+    Started,
+    Stopped,
+    Unfenced,
+    digest,
+    encode,
+)
 from enforcer.rules import Rules
 from enforcer.rungs import Answer
 
@@ -110,6 +125,14 @@ class Journal:
         """Note how it ended. Raises JournalError."""
         self.append(Ended(decision, result, detail))
 
+    def fence(self, fence: Fence) -> None:
+        """Note that a fence is about to be set. Raises JournalError: it must not be."""
+        self.append(Fenced(fence))
+
+    def unfence(self, key: CaseKey, detail: str) -> None:
+        """Note that it stands no more. Raises JournalError."""
+        self.append(Unfenced(key, detail))
+
     def note(self, before: History, now: History, *, by: str = "") -> None:
         """Note changed breakers and strikes; `by` whom breakers were closed. Raises JournalError."""
         for record in changes(before, now, by=by):
@@ -189,6 +212,19 @@ class Journal:
     def _give_up(self, why: str) -> NoReturn:
         self._broken = f"{self._path}: {why}"
         raise JournalError(self._broken)
+
+
+def fences(path: Path, rules: Rules, *, given: Given | None = None) -> Mapping[CaseKey, Fence]:
+    """Look which fences stand, without taking the journal over. Raises JournalError when it cannot be read."""
+    given = given or Given(boot_id())
+    try:
+        descriptor, data = _read(path)
+    except OSError as error:
+        raise JournalError(f"{path}: {error.strerror or error}") from error
+    if descriptor is None:
+        return {}
+    os.close(descriptor)
+    return replayed(data, given.clocks()[0], given.boot, most=rules.budgets.node.most).kept.fences
 
 
 def opened(path: Path, rules: Rules, *, version: str = "", given: Given | None = None) -> Journal:

@@ -19,6 +19,8 @@ from zlib import crc32
 
 import msgspec
 
+from enforcer.cases import CaseKey
+from enforcer.fencing import Fence
 from enforcer.history import Action, Opened, Result, Spent, Strikes, Workload
 from enforcer.rungs import Answer
 from enforcer.terms import Breaker, Mode
@@ -96,6 +98,19 @@ class Struck(Record, frozen=True, tag="struck"):
     strikes: Strikes
 
 
+class Fenced(Record, frozen=True, tag="fenced"):
+    """A fence is about to be set, or to be moved: from here on such a limit may be ours."""
+
+    fence: Fence
+
+
+class Unfenced(Record, frozen=True, tag="unfenced"):
+    """It stands no more; `detail` says why."""
+
+    key: CaseKey
+    detail: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Open:
     """
@@ -124,9 +139,23 @@ class State(Record, frozen=True, tag="state"):
     strikes: tuple[Struck, ...] = ()
     open: Mapping[str, Open] = {}
     detail: str = ""
+    fences: tuple[Fence, ...] = ()
 
 
-_Any = Started | Stopped | Intent | Sent | Acked | Ended | BreakerOpened | BreakerClosed | Struck | State
+_Any = (
+    Started
+    | Stopped
+    | Intent
+    | Sent
+    | Acked
+    | Ended
+    | BreakerOpened
+    | BreakerClosed
+    | Struck
+    | Fenced
+    | Unfenced
+    | State
+)
 
 
 class Stamp(msgspec.Struct, frozen=True):

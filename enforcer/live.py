@@ -3,7 +3,8 @@ The API server's word on one pod, asked for at this moment.
 
 What comes in: an action. What goes out: its pod and the labels of its namespace as they are, or `KubeError`.
 
-The law: a quorum read, never the server's or our own memory of it: neither request has a resourceVersion.
+The law: a quorum read, never the server's or our own memory of it: neither request has a resourceVersion. Nor is an
+answer kept for long: the other one has to come soon after it.
 """
 
 import asyncio
@@ -12,9 +13,9 @@ from dataclasses import dataclass
 import msgspec
 
 from enforcer.history import Action
-from enforcer.lastlook import Live
+from enforcer.lastlook import FRESH, Live
 from exporter.kube.client import METADATA_ONLY, Client, segment
-from exporter.kube.errors import KubeError, decoded
+from exporter.kube.errors import UNREACHABLE, KubeError, decoded
 from exporter.kube.objects import Described
 from exporter.kube.pods import parse_pod
 
@@ -30,11 +31,21 @@ class Asking:
     client: Client
 
     async def __call__(self, action: Action) -> Live:
-        """Read pod and namespace at the same time. Raises KubeError when either cannot be read."""
+        """Read pod and namespace at the same time. Raises KubeError when either cannot be read, or comes late."""
         namespace = f"/api/v1/namespaces/{segment(action.namespace)}"
-        pod, labels = await asyncio.gather(
-            self._pod(f"{namespace}/pods/{segment(action.pod)}"), self.client.get(namespace, accept=METADATA_ONLY)
+        asked = (
+            asyncio.ensure_future(self._pod(f"{namespace}/pods/{segment(action.pod)}")),
+            asyncio.ensure_future(self.client.get(namespace, accept=METADATA_ONLY)),
         )
+        try:
+            await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+            if (await asyncio.wait(asked, timeout=FRESH))[1]:
+                message = f"pod and namespace were not told within {FRESH:.0f} s of one another"
+                raise KubeError(UNREACHABLE, "Timeout", message)
+            pod, labels = await asyncio.gather(*asked)
+        finally:
+            for one in asked:
+                one.cancel()
         described: Described = decoded(_NAMESPACE, labels)
         if pod is None:
             return Live(None, (), "", described.metadata.labels or {})

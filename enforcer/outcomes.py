@@ -13,7 +13,9 @@ from dataclasses import replace
 
 from enforcer import breakers
 from enforcer.carrying import beside
-from enforcer.history import Blocked, History, Moment, Result, Spent
+from enforcer.cases import CaseKey
+from enforcer.evidence import Evidence
+from enforcer.history import Blocked, History, InFlight, Moment, Result, Spent
 from enforcer.terms import Breaker, Rung
 
 FIRST_WAIT = 10.0
@@ -33,10 +35,11 @@ def conclude(history: History, result: Result, now: Moment, *, detail: str = "")
     action, key = flight.action, flight.action.key
     spent = _without(history.spent, flight.token) if result.harmless else history.spent
     ended = replace(history, in_flight=None, ended_at=now.monotonic, spent=spent)
-    if result is Result.BLOCKED:
+    if result is Result.BLOCKED and action.rung is Rung.EVICT:  # of another rung nobody could have said so
         times = history.blocked[key].times + 1 if key in history.blocked else 1
         wait = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(times - 1, 10))
-        return replace(ended, blocked={**history.blocked, key: Blocked(times, now.monotonic + wait)}, refused=0)
+        blocked = {**history.blocked, key: Blocked(times, now.monotonic + wait)}
+        return replace(ended, blocked=blocked, refused=0, evidence=_as_told(history, flight))
     ended = replace(ended, evidence=beside(history.evidence, key))
     if result is Result.REFUSED:
         refused = history.refused + 1
@@ -49,6 +52,12 @@ def conclude(history: History, result: Result, now: Moment, *, detail: str = "")
     if result is Result.VERIFIED and action.rung is Rung.FENCE:
         return replace(ended, fenced=history.fenced | {key}, refused=0)
     return replace(ended, refused=0) if result is Result.VERIFIED else ended
+
+
+def _as_told(history: History, flight: InFlight) -> dict[CaseKey, Evidence]:
+    """Keep the evidence, but of the victim only what it was told: of a grace that began meanwhile nobody heard."""
+    key = flight.action.key
+    return {one: known for one, known in history.evidence.items() if one != key or known.phase_from <= flight.at}
 
 
 def _without(spent: tuple[Spent, ...], token: Spent | None) -> tuple[Spent, ...]:

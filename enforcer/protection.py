@@ -69,14 +69,14 @@ def permission(case: Case, namespace: Labels | None, rules: Rules, *, fenced: bo
 
     `fenced`: a fence holds already; `blocked`: an eviction was refused by a PodDisruptionBudget.
     """
-    mode, why = _mode(namespace, rules)
+    mode, why, detail = _mode(namespace, rules)
     rung = _rung(rules, fenced=fenced, blocked=blocked, container=bool(case.key.container_id))
     if case.limit.report_only:
         return Permission(mode, rung, Reason.REPORT_ONLY, "; ".join(case.limit.report_only))
     if held := _only_reported(case, rules, rung):
         return Permission(mode, rung, held)
     if why is not None:
-        return Permission(mode, rung, why)
+        return Permission(mode, rung, why, detail)
     if rung is None:
         return Permission(mode, rung, Reason.NO_RUNG)
     if held := _soft(case.pod, rung, rules):
@@ -102,18 +102,24 @@ def _relaxes(namespace: Labels | None) -> bool:
     return namespace is not None and namespace.get(ALLOW_EXEMPTION) == "true"
 
 
-def _mode(namespace: Labels | None, rules: Rules) -> tuple[Mode, Reason | None]:
-    """Find the effective mode, and why it allows no action, if it does not."""
+def _mode(namespace: Labels | None, rules: Rules) -> tuple[Mode, Reason | None, str]:
+    """
+    Find the effective mode, and why it allows no action, if it does not.
+
+    Who is rehearsed on by the operator's wish is rehearsed on; who is only because something is missing that acting
+    takes (journal, admission policy) is held, and the reason says what.
+    """
     ceiling = rules.ceiling
-    mode, why = ceiling.mode, ceiling.reason
+    mode, why, detail = ceiling.mode, ceiling.reason, ceiling.detail
     if namespace is None:
         restricted, because = Mode.OBSERVE, Reason.NAMESPACE_UNKNOWN
     else:
         written, because = namespace.get(CONSENT, Mode.ENFORCE), Reason.MODE
         restricted = Mode(written) if written in tuple(Mode) else Mode.OBSERVE
-    if restricted.rank < mode.rank:
-        mode, why = restricted, because
-    return mode, why if mode.rank < Mode.DRY_RUN.rank else None
+    if restricted.rank < mode.rank or restricted is mode is Mode.DRY_RUN:
+        mode, why, detail = restricted, because, ""
+    held = mode.rank < Mode.DRY_RUN.rank or why is not Reason.MODE
+    return mode, why if held else None, detail
 
 
 def _rung(rules: Rules, *, fenced: bool, blocked: bool, container: bool) -> Rung | None:

@@ -8,7 +8,7 @@ seconds) is refused where it is written, with what was expected.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from math import inf
 
 from enforcer.terms import Mode, Reason, Rung, Trigger
@@ -93,10 +93,11 @@ class Protect:
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """The mode that something outside of the policy allows at most: the stop file, an invalid config."""
+    """The mode that something outside of the policy allows at most: the stop file, an invalid config; and in words."""
 
     mode: Mode
     reason: Reason
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +173,10 @@ class Rules:
         if self.strikes < 1 or not 0 < self.strike_half_life < inf:
             raise RulesError("strikes", "a number of 1 or more, and a half-life above 0s")
 
+    def differs(self, other: "Rules") -> bool:
+        """Tell whether the operator wants something else by `other`; ceilings come and go without being asked."""
+        return self is not other and any(getattr(self, name) != getattr(other, name) for name in _WISHES)
+
     @property
     def longest_gap(self) -> float:
         """Seconds without a reading after which evidence is void: one round may be missed, two may not."""
@@ -181,3 +186,6 @@ class Rules:
     def ceiling(self) -> Ceiling:
         """The most restrictive of the mode itself and the ceilings."""
         return min((Ceiling(self.mode, Reason.MODE), *self.ceilings), key=lambda one: one.mode.rank)
+
+
+_WISHES = tuple(one.name for one in fields(Rules) if one.name != "ceilings")

@@ -166,6 +166,8 @@ async def _kubernetes(config: "Config", environ: "Mapping[str, str]") -> "AsyncI
 def _world(config: "Config", kube: _Kubernetes, own_namespace: str) -> "World":
     from enforcer.arming import World  # noqa: PLC0415
     from enforcer.journal_file import DEFAULT  # noqa: PLC0415
+    from enforcer.leaves import mount_point  # noqa: PLC0415
+    from exporter.devices.nvml.limits import NvmlLimits  # noqa: PLC0415
     from exporter.host.procfs import proc_root  # noqa: PLC0415
 
     return World(
@@ -175,4 +177,6 @@ def _world(config: "Config", kube: _Kubernetes, own_namespace: str) -> "World":
         config.policy.journal or DEFAULT,
         admission=own_namespace if config.policy.admission == "required" else None,
         trusted=config.node.trust_pid_namespace,
+        limits=NvmlLimits(),
+        cgroups=mount_point(),
     )

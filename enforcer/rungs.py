@@ -23,6 +23,7 @@ class Heard(StrEnum):
     BLOCKED = "blocked"  # a PodDisruptionBudget says no
     GONE = "gone"  # there is no such pod or process any more
     CHANGED = "changed"  # there is one, and it is another
+    TAKEN = "taken"  # somebody else has done such a thing, which is left alone
     REFUSED = "refused"  # we may not, or ask wrongly
     FAILED = "failed"  # it certainly did not come about, for a reason that is nobody's fault
     AMBIGUOUS = "ambiguous"  # it may have come about, or may still
@@ -51,6 +52,11 @@ class Actuator(Protocol):
     rung: Rung
     insists: bool
     """Whether something follows when the grace of the pod is over, and it is still there."""
+    frees: bool
+    """Whether its effect is that the victim goes, and memory with it: then that is waited for."""
+
+    def preflight(self, action: Action) -> Answer | None:
+        """Say at once, and without doing anything, why it could not be done; None: nothing speaks against it."""
 
     async def act(self, action: Action, decision: str) -> Answer:
         """Do it, once; `decision` is the id under which it stands in the journal."""
@@ -59,4 +65,4 @@ class Actuator(Protocol):
         """Do what follows, once; None where nothing does."""
 
     async def ended(self, action: Action) -> bool | None:
-        """Look whether its victim is gone; None when that cannot be seen now."""
+        """Look whether its victim is gone, or else whether it is in force; None when that cannot be seen now."""

@@ -29,11 +29,13 @@ ELSEWHERE = ""
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """An action, or a refusal, at a Unix time."""
+    """An action, or a refusal, at a Unix time; `result` and `detail` of an action that has ended."""
 
     at: float
     action: Action | None
     refusal: Standing | None
+    result: Result | None = None
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +85,15 @@ class Tally:
         recent = [*reversed(recent), *self.recent]
         return replace(self, begun=begun, rehearsed=rehearsed, refused=refused, recent=tuple(recent[:MOST_RECENT]))
 
-    def ended(self, action: Action, result: Result, at: float, seconds: float) -> "Tally":
+    def ended(self, action: Action, result: Result, detail: str, at: float, seconds: float) -> "Tally":
         """Count the end of an action; `seconds` have passed since the first reading over the limit."""
+        recent = (
+            replace(one, result=result, detail=detail) if one.action == action and one.result is None else one
+            for one in self.recent
+        )
+        return replace(self, recent=tuple(recent))._counted(action, result, at, seconds)
+
+    def _counted(self, action: Action, result: Result, at: float, seconds: float) -> "Tally":
         if result in FAILURES:
             failed = dict(self.failed)
             _count(failed, action.rung, action.namespace)

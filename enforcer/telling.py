@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from enforcer.events import EventReason, EventType, Notice, Regarding
 from enforcer.history import Action, Moment, Result, Standing, Verdict
-from enforcer.sentences import Excess, duration, evicted, exceeded, held, killed, reported
+from enforcer.sentences import Excess, duration, evicted, exceeded, fenced, held, killed, reported
 from enforcer.terms import Mode, Reason, Rung, State
 from enforcer.words import WORDS
 from exporter.limits.facts import device_name
@@ -64,6 +64,8 @@ def ending(action: Action, result: Result, detail: str, now: Moment, at: float) 
     excess = Excess(action.container, device, action.used, action.limit, action.declared)
     regarding = Regarding(action.namespace, action.pod, action.pod_uid, action.container)
     over = now.monotonic - action.since
+    if result is Result.VERIFIED and action.rung is Rung.FENCE:
+        return Notice(regarding, EventReason.FENCED, fenced(excess, None), at, topic=device)
     if result is Result.VERIFIED and action.rung is Rung.KILL:
         return Notice(regarding, EventReason.KILLED, killed(excess, over), at, topic=device)
     if result is Result.BLOCKED:

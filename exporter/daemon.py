@@ -11,7 +11,7 @@ starts the daemon anew: a dead sampler must not look alive. The driver is let go
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -33,7 +33,7 @@ from exporter.kube.file import FileInventory
 from exporter.latest import Latest
 from exporter.limiting import Limiting
 from exporter.metrics.exposition import Exposition
-from exporter.model import Fault, GpuUuid, Snapshot
+from exporter.model import Fault, GpuUuid, PodUid, Snapshot
 from exporter.sampling import Beat, Sampler
 from exporter.web import Answers
 from exporter.web_server import Server
@@ -82,7 +82,7 @@ async def observe(
     # The driver's thread builds thousands of Python objects a round; a scrape must not wait 5 ms for each turn.
     sys.setswitchinterval(0.0005)
     clock = SystemClock()
-    sources = await open_sources(config, clock)
+    sources = await open_sources(config, clock, lambda: _limited(latest))
     try:
         limiting = _limiting(config)
         judge = enforcement.judge if enforcement else None
@@ -128,8 +128,12 @@ async def observe(
         log.info("daemon.stopped")
 
 
-async def open_sources(config: Config, clock: Clock) -> Sources:
-    """Open what the config names. `auto` is the driver of this node, never a simulation. Raises DeviceError."""
+async def open_sources(config: Config, clock: Clock, limited: Callable[[], Iterable[PodUid]] | None = None) -> Sources:
+    """
+    Open what the config names; `limited` tells the pods that have limits, as in `KubernetesSource`.
+
+    `auto` is the driver of this node, never a simulation. Raises DeviceError.
+    """
     if (recording := config.devices.recording) is not None:
         played = RecordedNode(recording, clock.time, clock.monotonic)
         return Sources(played, played.host, played.inventory, played.node)
@@ -138,7 +142,7 @@ async def open_sources(config: Config, clock: Clock) -> Sources:
         return Sources(node.devices, node.host, node.inventory, config.node.name)
     host = ProcFs(proc_root(config.node.host_root), trusted=config.node.trust_pid_namespace)
     nvml = await NvmlSource.open(clock=clock.time, monotonic=clock.monotonic)
-    return Sources(nvml, host, _names(config, clock), config.node.name)
+    return Sources(nvml, host, _names(config, clock, limited), config.node.name)
 
 
 async def _render(latest: Latest, exposition: Exposition, answers: Answers) -> None:
@@ -185,7 +189,11 @@ async def _reload(
         log.info("config.reloaded", message=change.message)
 
 
-def _names(config: Config, clock: Clock) -> InventorySource:
+def _limited(latest: Latest) -> Iterable[PodUid]:
+    return {limit.pod_uid for limit in latest.snapshot.limits} if latest.snapshot else ()
+
+
+def _names(config: Config, clock: Clock, limited: Callable[[], Iterable[PodUid]] | None) -> InventorySource:
     names = config.names
     source = source_of_names(names, in_a_pod="KUBERNETES_SERVICE_HOST" in os.environ)
     if source == "file" and names.file is not None:
@@ -203,6 +211,7 @@ def _names(config: Config, clock: Clock) -> InventorySource:
             clock=clock,
             socket=socket_of(config.node.kubelet_root),
             log_links=links_below(config.node.host_root),
+            limited=limited,
         )
     return NoNames()
 

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -49,6 +49,7 @@ async def preflight(
     in_a_pod: bool,
     also: Check = lambda _: (),
     more: Callable[[Config], Sequence[Right]] = lambda _: (),
+    beyond: Callable[[Config], Awaitable[tuple[Line, ...]]] | None = None,
 ) -> tuple[Line, ...]:
     """
     Ask and judge all that these arguments need.
@@ -58,6 +59,7 @@ async def preflight(
         in_a_pod: Kubernetes has told this process where its API is.
         also: finds what is impossible in a config beyond what this package knows of.
         more: the rights that a config's mode asks for besides the exporter's.
+        beyond: asks and judges what a config wants of the node beyond what this package knows of.
 
     """
     try:
@@ -68,7 +70,8 @@ async def preflight(
     parts = [_web(config)] if played else [_host(config), _names(config, in_a_pod, more(config)), _web(config)]
     driver, *others = await asyncio.gather(_driver(config), *parts)
     file = str(arguments.config_file) if arguments.config_file else None
-    return (checking.config(file), *driver, *(line for part in others for line in part))
+    wanted = await beyond(config) if beyond else ()
+    return (checking.config(file), *driver, *(line for part in others for line in part), *wanted)
 
 
 async def _driver(config: Config) -> tuple[Line, ...]:

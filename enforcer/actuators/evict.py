@@ -45,9 +45,14 @@ class Evict:
 
     rung = Rung.EVICT
     insists = False
+    frees = True
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
+
+    def preflight(self, _action: Action) -> Answer | None:
+        """Say nothing: only the server knows."""
+        return None
 
     async def act(self, action: Action, decision: str) -> Answer:
         """Ask for the eviction, once."""

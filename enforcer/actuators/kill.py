@@ -35,6 +35,7 @@ class Kill:
 
     rung = Rung.KILL
     insists = True
+    frees = True
 
     def __init__(self, root: Path, *, trusted: bool = False) -> None:
         """Read `root`, a mounted /proc; `trusted` as in `exporter.host.procfs.ProcFs`."""

@@ -7,7 +7,7 @@ The law: parts that may be away one by one; what one of them does not say, the o
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -20,21 +20,37 @@ from exporter.kube.inventory import KubeInventory
 from exporter.kube.namespaces import Namespaces
 from exporter.kube.own_node import OwnNode
 from exporter.kube.pod_resources import PodResources
-from exporter.model import DeclaredPod, Gpu, Inventory
+from exporter.model import DeclaredPod, Gpu, Inventory, PodUid
 
 
 class KubernetesSource:
     """The names and allocations of one node. Run `run()` in a task; `inventory()` never waits."""
 
     def __init__(
-        self, credentials: Credentials, node: str, *, clock: Clock, socket: Path, log_links: Path | None = None
+        self,
+        credentials: Credentials,
+        node: str,
+        *,
+        clock: Clock,
+        socket: Path,
+        log_links: Path | None = None,
+        limited: Callable[[], Iterable[PodUid]] | None = None,
     ) -> None:
+        """
+        Make a source that asks nobody yet.
+
+        `limited` tells the pods that have limits now: only of these the namespaces are asked for, because on most nodes
+        nearly all pods are agents that declare nothing. Without it those of all pods are.
+        """
         self._client = Client(credentials, clock=clock)
         lot = Random()  # noqa: S311  (it spreads requests, and keeps no secret)
         self._names = KubeInventory(self._client, node, clock=clock, random=lot, log_links=log_links)
         self._kubelet = PodResources(socket)
         self._node = OwnNode(self._client, node, clock=clock, random=lot, has_claims=self._has_claims)
         self._claims = Claims(self._client, self._declared, self._node.look_at_devices, clock=clock, random=lot)
+        self._limited = limited
+        self._known: set[PodUid] = set()
+        """Pods that had a limit in some round: one round that tells less must not make a consent unknown."""
         self._namespaces = Namespaces(self._client, self._namespaces_here, clock=clock, random=lot)
 
     def inventory(self, gpus: Sequence[Gpu]) -> Inventory:
@@ -75,7 +91,11 @@ class KubernetesSource:
         return (known.declared for known in self._names.pods.values() if known.declared is not None)
 
     def _namespaces_here(self) -> Iterator[str]:
-        return (known.pod.namespace for known in self._names.pods.values() if not known.finished)
+        living = {uid: known.pod.namespace for uid, known in self._names.pods.items() if not known.finished}
+        if self._limited is None:
+            return iter(living.values())
+        self._known = (self._known | set(self._limited())) & living.keys()
+        return (living[uid] for uid in self._known)
 
     def _has_claims(self) -> bool:
         return bool(self._kubelet.view().claims) or any(pod.claims for pod in self._declared())

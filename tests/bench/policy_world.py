@@ -83,7 +83,7 @@ DOUBT = (
     "hidden",
 )
 LIMIT = ("raised", "lowered", "invalid", "undeclared", "report only", "process", "init", "another container")
-NODE = ("stop", "warn", "rehearse", "off", "own pod", "own namespace")
+NODE = ("stop", "warn", "rehearse", "not_armed", "journal", "admission", "off", "own pod", "own namespace")
 FLAGS = (*POD, *NEIGHBOUR, *NAMESPACE, *USE, *DEVICE, *DOUBT, *LIMIT, *NODE)
 SHOTS = (
     "restart",
@@ -254,7 +254,9 @@ class World:
     def effective(self) -> Rules:
         """Return the rules, under the ceilings of this moment."""
         modes = {"stop": Mode.OBSERVE, "warn": Mode.WARN, "rehearse": Mode.DRY_RUN, "off": Mode.OFF}
-        why = {"warn": Reason.NOT_OWNER}
+        missing = {one.value: one for one in (Reason.NOT_ARMED, Reason.JOURNAL, Reason.ADMISSION)}
+        modes |= dict.fromkeys(missing, Mode.DRY_RUN)
+        why = {"warn": Reason.NOT_OWNER, "rehearse": Reason.MODE, **missing}
         ceilings = tuple(
             Ceiling(mode, why.get(name, Reason.STOPPED)) for name, mode in modes.items() if name in self.flags
         )
@@ -405,7 +407,8 @@ def play(seed: int, rounds: int = 24) -> World:
     for _ in range(rounds):
         chance = random.random()
         if chance < hostility:
-            world.happens(random.choice(FLAGS), random.choice((1, 1, 2, 3, 6)))
+            what, rounds = random.choice(FLAGS), random.choice((1, 1, 2, 3, 6))
+            world.happens(what, 2 * rounds if what in NODE else rounds)  # another mode begins the grace anew
         elif chance < 1.6 * hostility:
             world.shot(random.choice(SHOTS))
         if world.history.in_flight is not None and random.random() < 0.3:

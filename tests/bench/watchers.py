@@ -5,7 +5,8 @@ The names of many nodes in one process, each with the client, the token and the 
 
 In: a folder with one for each node, named as the node, in which are `token` and `ca.crt`; the API server's port on
 127.0.0.1. Out: a line with the number of live ones whenever that has changed. Law: it is what the daemon asks the API
-server, by the daemon's own code: pods, owners, and its node once a minute. There is no kubelet.
+server, by the daemon's own code: pods, owners, its node and the namespaces of its pods (all have limits) once a minute.
+There is no kubelet.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -22,6 +24,7 @@ import structlog
 from exporter.clock import SystemClock
 from exporter.kube.client import Client, in_cluster
 from exporter.kube.inventory import KubeInventory
+from exporter.kube.namespaces import Namespaces
 from exporter.kube.own_node import OwnNode
 
 LOOK_S = 0.1
@@ -38,6 +41,8 @@ async def main(places: Sequence[Path], port: str) -> None:
             client = Client(in_cluster(place, address), clock=clock)
             names = KubeInventory(client, place.name, clock=clock, random=Random())
             tasks.create_task(names.run())
+            namespaces = Namespaces(client, partial(_namespaces, names), clock=clock, random=Random())
+            tasks.create_task(namespaces.run())
             tasks.create_task(OwnNode(client, place.name, clock=clock, random=Random(), has_claims=lambda: False).run())
             all_names.append(names)
         told = None
@@ -47,6 +52,10 @@ async def main(places: Sequence[Path], port: str) -> None:
                 told = live
                 print(live, flush=True)
             await asyncio.sleep(LOOK_S)
+
+
+def _namespaces(names: KubeInventory) -> set[str]:
+    return {known.pod.namespace for known in names.pods.values()}
 
 
 if __name__ == "__main__":

@@ -136,6 +136,16 @@ class Containerd:
                 self._process.wait()
                 self._process = None
 
+    def kill(self) -> None:
+        """End containerd as a crash does, and nothing else: its shims and containers live on."""
+        self._running().kill()
+        self._running().wait()
+
+    def start_again(self) -> None:
+        """Start it after `kill`, on all that it had; returns when the CRI answers. Raises BedError."""
+        self._spawn()
+        self._await_cri()
+
     def import_image(self, tar: Path, name: str) -> None:
         """Load an image archive (docker-archive or OCI, as made by `images` or buildah) which holds `name`.
 
@@ -163,12 +173,15 @@ class Containerd:
         self.home.mkdir(parents=True)
         for folder in (self._cni_bin_dir, self._cni_conf_dir):
             folder.mkdir(parents=True, exist_ok=True)
+        self._spawn()
+
+    def _spawn(self) -> None:
         config = self.home / "config.toml"
         config.write_text(self._config())
         procs = self.cgroups.open() / "cgroup.procs"
         # It enters its cgroup by itself, before it is containerd: no moment in which a killed test would lose it.
         shell = ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(procs)]
-        with self.log.open("wb") as log:
+        with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*shell, *self._prefix, "containerd", "--config", str(config)],
                 stdin=subprocess.DEVNULL,

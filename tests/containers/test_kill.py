@@ -151,6 +151,7 @@ async def test_who_saves_in_time_is_not_killed(stage: Stage, tmp_path: Path) -> 
     assert await stage.kill.act(asked, ANOTHER) == answer
 
 
+@pytest.mark.fault(46)
 async def test_who_hears_and_stays_is_killed_once(stage: Stage) -> None:
     """SIGKILL ends who handled SIGTERM and went on; a second one is not sent."""
     main = stage.start(HEARS_AND_STAYS)
@@ -164,6 +165,7 @@ async def test_who_hears_and_stays_is_killed_once(stage: Stage) -> None:
     assert await gone(stage, asked, main) == KILLED
 
 
+@pytest.mark.fault(46)
 @pytest.mark.parametrize("script", [IGNORES, NO_HANDLER])
 async def test_who_does_not_hear_is_told_so(stage: Stage, script: str) -> None:
     """An init that ignores SIGTERM, or has no handler for it, lives on; that is said at once, and SIGKILL ends it."""
@@ -176,6 +178,7 @@ async def test_who_does_not_hear_is_told_so(stage: Stage, script: str) -> None:
     assert await gone(stage, asked, main) == KILLED
 
 
+@pytest.mark.fault(43)
 async def test_a_fork_storm_ends_with_its_init(stage: Stage) -> None:
     """However its processes come and go, the container's init is held; with it all of them end."""
     main = stage.start(FORKS)
@@ -188,6 +191,7 @@ async def test_a_fork_storm_ends_with_its_init(stage: Stage) -> None:
     assert main.pids == set()
 
 
+@pytest.mark.fault(44)
 async def test_an_exec_changes_nobodys_identity(stage: Stage) -> None:
     """What is executed in a container, a namespace made inside, and another program in its init leave it the init."""
     main = stage.start("touch /state/ready; while [ ! -e /state/go ]; do sleep 0.01; done; exec sleep 600")
@@ -207,6 +211,7 @@ async def test_an_exec_changes_nobodys_identity(stage: Stage) -> None:
 # --- nobody else ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(38, 20)
 async def test_a_restarted_container_lives(stage: Stage) -> None:
     """What was held of a container's last life is gone; the new one has a new id, and is nobody's victim."""
     pod = stage.pod("main", "side")
@@ -247,6 +252,7 @@ async def test_who_is_not_held_is_not_signalled(stage: Stage) -> None:
     assert not (stage.folder / "saved").exists()
 
 
+@pytest.mark.fault(51)
 async def test_what_one_daemon_began_another_does_not_finish(stage: Stage) -> None:
     """After a restart between SIGTERM and SIGKILL no SIGKILL follows from the old decision; the end is still seen."""
     main = stage.start(HEARS_AND_STAYS)
@@ -360,6 +366,7 @@ async def test_a_lie_below_a_container_makes_nobody_a_victim(stage: Stage, bed: 
     assert await gone(stage, action(victim_of(liar)), liar) == 0
 
 
+@pytest.mark.fault(42)
 async def test_what_was_searched_is_read_again(stage: Stage) -> None:
     """A number that changed hands since /proc was searched is not held: not another's init, no worker, nobody."""
     main, neighbour = stage.start(SAVES), stage.neighbour.containers["main"]
@@ -396,6 +403,7 @@ def end(container: Container, pid: int) -> None:
     wait_until(lambda: not container.running, what="the runtime knows")
 
 
+@pytest.mark.fault(41)
 async def test_an_end_between_the_checks_is_noticed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever exits before /proc was read is gone by the poll that follows: what was read is not believed."""
     main = stage.start(SAVES)
@@ -412,6 +420,7 @@ async def test_an_end_between_the_checks_is_noticed(stage: Stage, monkeypatch: p
     assert await stage.kill.ended(action(victim_of(main))) is True
 
 
+@pytest.mark.fault(41)
 async def test_an_end_just_before_the_signal_is_noticed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever exits after the last look is gone by the kernel's own word."""
     main = stage.start(SAVES)
@@ -427,6 +436,7 @@ async def test_an_end_just_before_the_signal_is_noticed(stage: Stage, monkeypatc
     assert answer == Answer(Heard.GONE, "its init has exited")
 
 
+@pytest.mark.fault(45)
 async def test_a_zombie_has_exited(stage: Stage) -> None:
     """An init that nobody reaps is gone: its signals would reach nobody, and its end is seen."""
     main = stage.start(SAVES)
@@ -455,6 +465,7 @@ def killer(*words: str, below_: tuple[str, ...] = ()) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.fault(42)
 async def test_a_reused_number_is_somebody_else(stage: Stage, bed: Bed) -> None:
     """Another process with the number of the one that was held gets no signal, not even as init of the same cgroup."""
     main, other = stage.start(SAVES), stage.neighbour.containers["main"]
@@ -485,6 +496,7 @@ async def test_cap_kill_is_enough(stage: Stage) -> None:
     assert main.status.exit_code == 0
 
 
+@pytest.mark.fault(48)
 async def test_without_cap_kill_nothing_is_sent(stage: Stage) -> None:
     """Without it the kernel's no is heard before anything is sent, and is known at the start."""
     main = stage.start(SAVES, user=ANOTHER_USER)

@@ -199,6 +199,7 @@ def test_a_nested_container_cannot_rename_itself(stage: Stage, nested: str) -> N
     stage.agree(stage.daemon(), "the nested process in its outer container")
 
 
+@pytest.mark.fault(72)
 def test_a_fork_whose_parent_was_seen_is_inherited_and_never_a_process(stage: Stage) -> None:
     """DataLoader workers: the sighted parent exits, the bytes stay with the container, and no dead pid is listed."""
     pod = stage.pod(container("main", stage.node))
@@ -229,6 +230,7 @@ def test_a_process_whose_first_thread_ended_still_holds_its_memory(stage: Stage)
     assert snapshot["processes"]["ghost"] == snapshot["processes"]["inherited"] == 0
 
 
+@pytest.mark.fault(72)
 def test_memory_that_nothing_explains_is_a_ghost(stage: Stage) -> None:
     """A number that was dead before the daemon came is nobody's, and the accounts still close."""
     pod = stage.pod(container("main", stage.node))
@@ -256,6 +258,7 @@ def test_a_process_of_the_host_is_the_hosts(stage: Stage) -> None:
     assert snapshot["devices"][0]["memory_host_bytes"] == 300 * MiB
 
 
+@pytest.mark.fault(33)
 def test_a_container_without_a_name_is_unattributed(stage: Stage) -> None:
     """A pod that the inventory does not know is not the host's and not a neighbour's: it is unattributed, and said."""
     daemon = stage.daemon()
@@ -315,6 +318,7 @@ def test_what_is_gone_is_gone(stage: Stage) -> None:
     assert series(daemon.get("/metrics")[1], "container_memory_used_bytes", *LABELS) == {}
 
 
+@pytest.mark.fault(71)
 def test_without_the_hosts_pids_nothing_is_attributed(stage: Stage, fake_node: FakeNode) -> None:
     """In a PID namespace of its own the daemon sees other numbers: it says so, and attributes nothing."""
     stage.pod(container("main", stage.node, "alloc 0 1GiB"))

@@ -55,6 +55,7 @@ def test_it_ends_cleanly_on_a_signal(node: FakeNode, start_daemon: StartDaemon, 
     assert node.calls("nvmlShutdown") == 1
 
 
+@pytest.mark.fault(25)
 def test_a_hanging_driver_delays_nothing(node: FakeNode, start_daemon: StartDaemon) -> None:
     """While a driver call never returns, probes and metrics answer, and SIGTERM ends it within a second."""
     daemon = start_daemon()
@@ -117,6 +118,7 @@ def test_without_a_driver_it_says_what_to_do() -> None:
     assert "Traceback" not in ended.stderr and "runtimeClassName" in ended.stderr
 
 
+@pytest.mark.fault(30)
 def test_a_driver_replaced_under_it_ends_it(node: FakeNode, start_daemon: StartDaemon) -> None:
     """The library cannot be exchanged in a running process: exit code 1, so that the kubelet starts a new one."""
     daemon = start_daemon()
@@ -273,6 +275,26 @@ def test_a_signal_while_it_loads_ends_it_cleanly(tmp_path: Path, number: signal.
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+@pytest.mark.fault(70)
+def test_a_scrape_that_nobody_reads_holds_up_no_round(node: FakeNode, start_daemon: StartDaemon) -> None:
+    """A scraper asks and asks and takes no answer: rounds go on at their pace, and others are answered."""
+    daemon = start_daemon()
+    first = daemon.snapshot()
+    host, port = urllib.parse.urlsplit(daemon.url).netloc.split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as unread:
+        unread.setblocking(False)
+        with suppress(BlockingIOError):
+            while True:
+                unread.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 100)
+        blocked = daemon.snapshot()["round"]
+        assert blocked >= first["round"]
+        snapshot = daemon.until(lambda s: s if s["round"] >= blocked + 5 else None, "five more rounds")
+        assert snapshot["complete"]
+        assert daemon.get("/healthz") == (200, "ok\n")
+        assert series(daemon.get("/metrics")[1], "gpu_up", "gpu") == {("0",): 1, ("1",): 1}
+
+
+@pytest.mark.fault(70)
 def test_slow_clients_and_a_hanging_driver_together_delay_no_end(node: FakeNode, start_daemon: StartDaemon) -> None:
     """A body that never ends, answers that nobody takes, half a request, a call that hangs: SIGTERM, and it is over."""
     daemon = start_daemon()

@@ -177,6 +177,7 @@ def in_mode(mode: str) -> Callable[[dict[str, Any]], dict[str, Any] | None]:
     return lambda snapshot: snapshot if (snapshot["policy"] or {}).get("mode") == mode else None
 
 
+@pytest.mark.fault(59)
 def test_the_stop_file_stops_at_once_and_its_end_begins_anew(
     start_run: StartRun, tmp_path: Path, always_over: Path
 ) -> None:
@@ -210,6 +211,7 @@ def test_a_stop_file_that_cannot_be_looked_for_is_one(start_run: StartRun, tmp_p
     assert "cannot be looked for" in said["reason"]
 
 
+@pytest.mark.fault(55)
 def test_a_reload_counts_at_once_and_voids_what_was_seen(
     start_run: StartRun, tmp_path: Path, always_over: Path
 ) -> None:
@@ -235,6 +237,7 @@ def faulty(told: str) -> Callable[[dict[str, Any]], dict[str, Any] | None]:
     return lambda snapshot: snapshot if any(told in one["message"] for one in snapshot["faults"]) else None
 
 
+@pytest.mark.fault(56)
 def test_a_policy_that_cannot_be_meant_stops_everything(start_run: StartRun, tmp_path: Path, always_over: Path) -> None:
     """While the file is broken: mode observe, breaker `config`, a fault with the place; then as before."""
     daemon = start_run(always_over)
@@ -277,7 +280,6 @@ def ended(
     ("text", "told"),
     [
         ("{mode: enforce}", "policy.mode: expected at most dry-run, because the devices are not those of this node"),
-        ("{ladder: [notify, fence, evict]}", "policy.ladder: expected notify, evict, kill: this version cannot fence"),
         ("{ladder: [evict, notify]}", "config.yaml: policy.ladder: expected rungs"),
     ],
 )

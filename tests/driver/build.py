@@ -20,8 +20,11 @@ SONAME: Final = "libnvidia-ml.so.1"
 
 _STRICT: Final = ("-std=gnu17", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread")
 _SHARED: Final = ("-shared", "-fPIC", "-fvisibility=hidden", f"-Wl,-soname,{SONAME}")
-_COMMON: Final = ("text.c", "node.c", "allocations.c")
-_LIBRARY: Final = ("faults.c", "system.c", "devices.c", "health.c", "mig.c", "processes.c", "utilization.c", "events.c")
+_COMMON: Final = ("text.c", "node.c", "allocations.c", "limits.c")
+_LIBRARY: Final = (
+    *("faults.c", "system.c", "devices.c", "health.c", "mig.c", "processes.c", "utilization.c", "events.c"),
+    "memory_limits.c",
+)
 _WORKLOAD: Final = ("workload.c", "holdings.c")
 
 

@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 _CALL: Final = struct.Struct("=112sQ8x")
-_FOLDERS: Final = ("switches", "alloc", "load", "control", "says", "dev")
+_FOLDERS: Final = ("switches", "alloc", "load", "limits", "control", "says", "dev")
 
 
 class FakeNode:
@@ -77,12 +77,18 @@ class FakeNode:
         nvml: str | None = None,
         cuda: int = 13000,
         sample_period_us: int = 138_889,
+        *,
+        cgroups: Path | None = None,
     ) -> None:
-        """Describe the node anew, at once for every process. `sample_period_us`: 72 samples in 10 s by default."""
+        """Describe the node anew, at once for every process. `sample_period_us`: 72 samples in 10 s by default.
+
+        `cgroups`: a folder that plays the unified cgroup hierarchy, for tests without root; None: the real one.
+        """
         self.gpus = tuple(gpus)
         for gpu in gpus:
             (self.folder / "dev" / f"nvidia{gpu.minor}").touch()
-        self._replace("node", render(gpus, driver, nvml or f"{cuda // 1000}.{driver}", cuda, sample_period_us))
+        head = f"cgroups = {cgroups}\n" if cgroups else ""
+        self._replace("node", head + render(gpus, driver, nvml or f"{cuda // 1000}.{driver}", cuda, sample_period_us))
 
     def unload_driver(self) -> None:
         """No driver any more: init answers DRIVER_NOT_LOADED, all else UNINITIALIZED. `write` brings it back."""

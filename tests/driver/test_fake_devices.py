@@ -150,7 +150,9 @@ def test_an_xid_reaches_the_set_that_registered_its_gpu(fake_node: FakeNode, nvm
 @pytest.mark.parametrize(
     ("variant", "present", "absent"),
     [
-        (Variant.MODERN, "nvmlDeviceGetRunningProcessDetailList", "nvmlDeviceSetMemoryLimits_v1"),
+        (Variant.MODERN, "nvmlDeviceGetRunningProcessDetailList", "nvmlDeviceSetMemoryLimits_v2"),
+        (Variant.MODERN, "nvmlDeviceSetMemoryLimits_v1", "nvmlDeviceGetMemoryLimits_v2"),
+        (Variant.ABI535, "nvmlDeviceGetConfComputeMemSizeInfo", "nvmlDeviceSetMemoryLimits_v1"),
         (Variant.ABI535, "nvmlDeviceGetConfComputeMemSizeInfo", "nvmlDeviceGetRunningProcessDetailList"),
         (Variant.OLD, "nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses_v3"),
         (Variant.OLD, "nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetConfComputeMemSizeInfo"),

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from enforcer import journal_file, lock
+from enforcer import journal_file, lock, requests
 from enforcer.arming import Arming, World
 from enforcer.deciding import Deciding
 from enforcer.history import Moment
 from enforcer.journal_lines import Record, Sent, Started, State, decode
 from enforcer.kube import Writer
 from enforcer.rules import Rules
-from enforcer.terms import Mode, Reason, Rung
+from enforcer.terms import Breaker, Mode, Reason, Rung
 from exporter.kube.client import from_kubeconfig
 from exporter.latest import Latest
 from exporter.model import GpuUuid, Snapshot
@@ -88,6 +88,18 @@ class Stage:
             self.now += self.deciding.rules.interval
             self.deciding.hear(snapshot([GREEDY, MEEK], self.now))
 
+    def broken(self) -> None:
+        """Let a round pass that the policy stumbles over, so that a breaker opens."""
+        self.now += self.deciding.rules.interval
+        self.deciding.hear(replace(snapshot([MEEK], self.now), usages=(None,)))  # type: ignore[arg-type]
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What the node page shows."""
+        summary = self.deciding.summary()
+        assert summary is not None
+        return summary
+
     @property
     def reasons(self) -> dict[Reason, Mode]:
         """What holds the mode down."""
@@ -149,6 +161,7 @@ async def test_in_other_modes_nothing_is_taken(tmp_path: Path, mode: Mode) -> No
         assert stage.journal.exists()
 
 
+@pytest.mark.fault(53, 54)
 async def test_the_second_daemon_observes_until_the_first_is_gone(tmp_path: Path) -> None:
     """`not_owner`: no rehearsal even, and the journal is not touched; then it takes over."""
     stage = Stage(tmp_path, UNHURRIED)
@@ -173,8 +186,8 @@ async def test_a_lock_that_cannot_be_tried_is_somebody_elses(tmp_path: Path) -> 
         await until(lambda: not stage.reasons)
 
 
-async def test_without_a_journal_it_rehearses_until_there_is_one(tmp_path: Path) -> None:
-    """A folder in its place: `journal`, mode dry-run at most; tried again, and armed when it can be written."""
+async def test_without_a_journal_all_are_held_until_there_is_one(tmp_path: Path) -> None:
+    """A folder in its place: held, and `journal` says why; tried again, and armed when it can be written."""
     stage = Stage(tmp_path, UNHURRIED)
     stage.journal.mkdir()
     async with arming(tmp_path, stage=stage):
@@ -183,25 +196,93 @@ async def test_without_a_journal_it_rehearses_until_there_is_one(tmp_path: Path)
         stage.rounds(60)
         summary = stage.deciding.summary()
         assert summary is not None and summary["mode"] == "dry-run"
-        assert [one["kind"] for one in stage.deciding.decisions()["recent"]] == ["dry_run"]
+        (refused,) = stage.deciding.decisions()["recent"]
+        assert (refused["kind"], refused["reason"]) == ("refusal", "journal") and "Is a directory" in refused["detail"]
         stage.journal.rmdir()
         await until(lambda: not stage.reasons)
 
 
+@pytest.mark.fault(60)
 async def test_a_journal_that_is_lost_ends_the_acting(tmp_path: Path) -> None:
-    """Somebody writes the file: what was decided is not done, nobody was asked anything, and from then on nobody is."""
+    """Somebody writes the file: what was decided is not done, nobody was asked anything, and a person has to look."""
     async with arming(tmp_path) as (stage, server):
         await until(lambda: not stage.reasons)
         with stage.journal.open("ab") as file:
             file.write(b"{}\n")
         stage.rounds(60)
-        await until(lambda: Reason.JOURNAL in stage.reasons)
+        kept = stage.journal.with_name("journal.damaged-1")
+        await until(lambda: kept.exists() and not stage.reasons)
+        assert kept.read_bytes().endswith(b"{}\n"), "what was written is kept for people"
         assert not server.seen, "neither the last look nor the call"
         stage.rounds(1)
-        summary = stage.deciding.summary()
-        assert summary is not None and summary["mode"] == "dry-run"
+        assert {one["breaker"] for one in stage.summary["breakers"]} == {"journal"}, "and a person has to look"
 
 
+async def test_with_room_on_the_disk_again_it_arms_by_itself(tmp_path: Path) -> None:
+    """
+    A journal that is gone and comes back: what was known meanwhile is noted there, tokens and breakers included.
+
+    Nothing that happens to the file frees anybody to act: a budget that is used up stays used up.
+    """
+    stage = Stage(tmp_path, UNHURRIED)
+    stage.now = journal_file.read_clocks()[0]
+    begun(stage)
+    async with arming(tmp_path, stage=stage):
+        await until(lambda: stage.ended and not stage.reasons)
+        stage.rounds(1)
+        left = stage.summary["budget_remaining"]
+        assert left["node"] == UNHURRIED.budgets.node.most - 1
+        stage.journal.unlink()
+        stage.journal.mkdir()
+        stage.broken()
+        await until(lambda: Reason.JOURNAL in stage.reasons)
+        await stage.a_while()
+        assert stage.reasons == dict.fromkeys((Reason.JOURNAL, Reason.NOT_ARMED), Mode.DRY_RUN)
+        stage.journal.rmdir()
+        await until(lambda: not stage.reasons)
+        stage.rounds(1)
+        assert stage.summary["budget_remaining"] == left, (
+            "each token counts once, in a journal that never heard of it, too"
+        )
+        await until(lambda: "breaker_opened" in [one["record"] for one in stage.records])
+
+
+async def test_a_person_closes_a_breaker(tmp_path: Path) -> None:
+    """The request is taken, noted with the name, and the breaker is closed for the next daemon, too."""
+    async with arming(tmp_path) as (stage, _):
+        await until(lambda: not stage.reasons)
+        stage.broken()
+        await until(lambda: "breaker_opened" in [one["record"] for one in stage.records])
+        stage.rounds(1)
+        assert [one["breaker"] for one in stage.summary["breakers"]] == ["internal"]
+        asked = requests.ask(stage.journal, Breaker.INTERNAL, "ann")
+        await until(lambda: not asked.exists())
+        await until(lambda: "breaker_closed" in [one["record"] for one in stage.records])
+        (closed,) = [one for one in stage.records if one["record"] == "breaker_closed"]
+        assert (closed["breaker"], closed["by"]) == ("internal", "ann")
+        stage.rounds(1)
+        assert stage.summary["breakers"] == []
+        requests.ask(stage.journal, Breaker.API, "ann")
+        await until(lambda: not list(requests.folder(stage.journal).iterdir()))
+    assert [one["record"] for one in stage.records].count("breaker_closed") == 1, "what is not open is not closed"
+
+
+@pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.DRY_RUN, Mode.ENFORCE])
+async def test_a_request_waits_for_whoever_knows_the_breakers(tmp_path: Path, mode: Mode) -> None:
+    """In enforce they stand in the journal: before it is open nothing is closed. Who only rehearses has his own."""
+    stage = Stage(tmp_path, replace(UNHURRIED, mode=mode))
+    stage.journal.mkdir()
+    async with arming(tmp_path, stage=stage):
+        asked = requests.ask(stage.journal, Breaker.EFFECTIVENESS, "ann")
+        if mode is Mode.ENFORCE:
+            await until(lambda: Reason.JOURNAL in stage.reasons)
+            await stage.a_while()
+            assert asked.exists()
+            stage.journal.rmdir()
+        await until(lambda: not asked.exists())
+
+
+@pytest.mark.fault(74)
 @pytest.mark.parametrize(
     ("code", "body"),
     [
@@ -283,6 +364,7 @@ def begun(stage: Stage, *, rung: Rung = Rung.EVICT) -> None:
     journal.close()
 
 
+@pytest.mark.fault(50, 54)
 async def test_what_was_begun_is_watched_and_never_repeated(tmp_path: Path) -> None:
     """The pod is gone and its memory free: verified, by looks alone; its token is spent, and nothing was asked for."""
     stage = Stage(tmp_path, UNHURRIED)
@@ -298,6 +380,7 @@ async def test_what_was_begun_is_watched_and_never_repeated(tmp_path: Path) -> N
         assert summary is not None and not summary["breakers"]
 
 
+@pytest.mark.fault(49)
 async def test_of_what_was_begun_and_did_not_come_about_the_end_is_told(tmp_path: Path) -> None:
     """The pod lives a minute later: failed, not repeated. Until then no other action begins, whoever is due."""
     stage = Stage(tmp_path, UNHURRIED)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from driver.node import FakeNode, gpus
 from enforcer.actuators.notify import RIGHTS
-from enforcer.check import mode_rights
+from enforcer.check import fence, mode_rights
 from exporter import checking
 from exporter.checking import Failed, Verdict
-from exporter.config import Arguments, ConfigError, load
+from exporter.config import Arguments, Config, ConfigError, load
 from exporter.probing import preflight
+from sources.limits import R615, limits
+
+__all__ = ["limits"]
 
 GRANTED = dict.fromkeys(RIGHTS, True)
 
@@ -51,3 +56,54 @@ async def test_a_policy_that_run_refuses_is_refused_here(tmp_path: Path) -> None
     lines = await preflight(arguments, in_a_pod=False, also=impossible, more=mode_rights)
     assert (checking.exit_code(lines), [line.check for line in lines]) == (2, ["config"])
     assert "policy.grace" in lines[0].message
+
+
+def config(folder: Path, policy: str, *, devices: str = "nvml", host_root: str = "/host") -> Config:
+    """Load a config with this policy."""
+    file = folder / "config.yaml"
+    file.write_text(f"devices: {devices}\nnode: {{name: n1, host_root: {host_root}}}\npolicy: {{{policy}}}\n")
+    return load(Arguments(file))
+
+
+@pytest.fixture
+def node_of(
+    fake_node: FakeNode, limits: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], FakeNode]:
+    """Make a node with a version of the driver, cgroup version 2 and a daemon that is root."""
+    host = tmp_path / "host" / "proc" / "1"
+    host.mkdir(parents=True)
+    (host / "cgroup").write_text("0::/init.scope\n")
+    (host / "stat").touch()
+    (host.parent / "self").symlink_to("1")
+    monkeypatch.setattr("enforcer.leaves.mount_point", lambda: tmp_path)
+    monkeypatch.setattr("enforcer.fences.geteuid", lambda: 0)
+
+    def made(driver: str) -> FakeNode:
+        fake_node.write(gpus(1), driver=driver)
+        return fake_node
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("driver", "mode", "told"),
+    [
+        (R615, "enforce", (Verdict.OK, "experimental")),
+        ("580.95.05", "enforce", (Verdict.FAIL, "driver 580.95.05 limits no cgroups: R615 and later do")),
+        ("580.95.05", "dry-run", (Verdict.WARN, "driver 580.95.05 limits no cgroups")),
+    ],
+)
+async def test_a_ladder_with_a_fence_asks_whether_the_node_can(
+    node_of: Callable[[str], FakeNode], tmp_path: Path, driver: str, mode: str, told: tuple[Verdict, str]
+) -> None:
+    """Where it cannot, mode enforce acts on nobody, so that fails; in others it is a warning. Nothing is set."""
+    fake_node = node_of(driver)
+    (line,) = await fence(config(tmp_path, f"mode: {mode}, ladder: [notify, fence]", host_root=str(tmp_path / "host")))
+    assert (line.check, line.verdict) == ("fence", told[0]) and told[1] in line.message
+    assert not fake_node.calls("nvmlDeviceSetMemoryLimits")
+
+
+async def test_who_does_not_fence_is_not_asked(tmp_path: Path) -> None:
+    """No line, and no driver: neither for another ladder nor for devices that are not the node's."""
+    assert await fence(config(tmp_path, "ladder: [notify, evict]")) == ()
+    assert await fence(config(tmp_path, "ladder: [notify, fence]", devices="simulated")) == ()

@@ -69,6 +69,7 @@ def test_before_the_first_round_nothing_is_said(stage: Stage) -> None:
     assert list(judge.families(snapshot((GREEDY,), BEGIN))) == []
 
 
+@pytest.mark.fault(59)
 def test_the_stop_file_counts_from_the_next_round_on(stage: Stage) -> None:
     """Who is due is held, with the reason; when the file is gone, he has his whole grace again."""
     stage.rounds(32)
@@ -153,6 +154,7 @@ def test_other_rules_void_the_evidence(stage: Stage) -> None:
     )
 
 
+@pytest.mark.fault(56)
 def test_a_config_that_cannot_be_used_means_observe(stage: Stage) -> None:
     """It is said by a fault of the snapshot; the breaker tells the same, and closes with the fault."""
     broken = Fault("config", "config_invalid", "policy.grase: unknown key", incomplete=False)
@@ -214,6 +216,7 @@ def test_who_asks_about_a_pod_hears_of_it_alone(stage: Stage) -> None:
     assert (meek["pod"], meek["state"], meek["used_bytes"]) == (MEEK.pod, "ok", 2 * GIB)
 
 
+@pytest.mark.fault(73)
 def test_a_preview_tells_what_enforcing_would_hit(stage: Stage) -> None:
     """Whatever the mode is, and although no grace is over; it changes nothing of what is remembered."""
     stage.judge.rules = replace(DRY, mode=Mode.OBSERVE)

@@ -73,6 +73,7 @@ def test_a_change_is_told_at_once() -> None:
     assert exceeded.name != evicted.name
 
 
+@pytest.mark.fault(5)
 def test_what_lasts_is_told_again_after_five_minutes() -> None:
     """Said in every round, it is written once, and then each five minutes as one more of its series, not between."""
     steps = Steps()

@@ -29,6 +29,7 @@ from enforcer.terms import Rung
 from exporter.clock import SystemClock
 from exporter.kube.client import from_kubeconfig
 from exporter.model import ContainerId, DeviceKey, GpuUuid, PodUid
+from faults.marking import showing
 from sources.kube_api import Answer as Serve
 from sources.kube_api import Server, kubeconfig, pod, refusal, serving
 
@@ -135,7 +136,31 @@ ROWS: dict[str, tuple[Reply, Heard]] = {
 }
 
 
-@pytest.mark.parametrize("row", ROWS)
+SHOWN = {
+    "fairness": (6,),
+    "budget not yet observed": (7,),
+    "another UID, masked": (7,),
+    "conflict": (8,),
+    "not found": (9,),
+    "no right": (10,),
+    "a policy, Forbidden": (11,),
+    "a policy, Invalid": (11,),
+    "namespace goes": (12,),
+    "budget negative": (13,),
+    "two budgets": (14,),
+    "504": (15,),
+    "KubeVirt": (16,),
+    "a webhook wants it later": (16,),
+    "a webhook says no": (16,),
+    "a webhook says no without a code": (16,),
+    "budget": (4,),
+    "sent, and silence": (3,),
+    "not sent": (2,),
+}
+"""Faults of docs/faults.md that a row shows."""
+
+
+@pytest.mark.parametrize("row", showing(ROWS, SHOWN))
 def test_each_answer_has_its_meaning(row: str) -> None:
     """Row by row; status, Retry-After and the server's words are handed on."""
     reply, meaning = ROWS[row]
@@ -219,6 +244,7 @@ def fixed(response: web.Response) -> Serve:
     return serve
 
 
+@pytest.mark.fault(3)
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_no_redirect_is_followed(tmp_path: Path, status: int) -> None:
     """Neither is the eviction sent to another place, nor is a page that is found there taken for a yes."""
@@ -274,6 +300,7 @@ async def test_a_proxy_that_leads_nowhere_sent_nothing(tmp_path: Path, monkeypat
     assert (answer.heard, answer.status, len(proxy.seen)) == (Heard.FAILED, None, 1)
 
 
+@pytest.mark.fault(2, 3)
 async def test_a_connection_that_cannot_be_had_is_told_from_an_answer_that_does_not_come(tmp_path: Path) -> None:
     """Who does not finish TLS's greeting got no request: failed. Who got it and is silent: ambiguous."""
     release = asyncio.Event()

@@ -32,7 +32,7 @@ from enforcer.journal_lines import (
 from enforcer.rules import Rules
 from enforcer.rungs import Answer, Heard
 from enforcer.terms import MANUAL, Breaker, Mode, Rung
-from journals import BOOT, LATER, STORY, Writing, action, intent, uuid
+from journals import BOOT, FENCE, LATER, STORY, Writing, action, intent, uuid
 
 MOST = 3
 WHOLE = Writing().write(*STORY)
@@ -59,6 +59,13 @@ def test_what_was_written_is_read() -> None:
         uuid(3): (False, 112.0, action(3, rung=Rung.KILL)),
     }
     assert reading.kept.problems == ()
+    assert reading.kept.fences == {FENCE.key: FENCE}
+
+
+def test_a_fence_is_gone_after_a_reboot() -> None:
+    """With its cgroup; and a journal of a version that knew no fences has none."""
+    assert kept(WHOLE.data, boot=5.0, boot_id=LATER).fences == {}
+    assert kept(Writing().write(State()).data.replace(b',"fences":[]', b"")).fences == {}
 
 
 def test_an_open_breaker_is_read() -> None:
@@ -262,6 +269,7 @@ def test_texts_from_the_world_are_written_all_the_same(text: str, read: str) -> 
 # --- reboots ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(61)
 def test_a_reboot_frees_no_token_and_no_breaker() -> None:
     """An action two seconds before the machine went down was two seconds ago when it is up: no more is proven."""
     writing = Writing().write(State(), intent(1), BreakerOpened(Breaker.EFFECTIVENESS, Opened(103.0, None, "?")))
@@ -302,6 +310,7 @@ def test_a_reboot_forgives_all_strikes() -> None:
     assert kept(writing.data, 5.0, LATER).strikes == {}
 
 
+@pytest.mark.fault(22)
 def test_the_wall_clock_decides_nothing() -> None:
     """Unix times of any size change nothing that is read."""
     import msgspec

@@ -132,6 +132,7 @@ def graves() -> Iterator[list[Path]]:
         yield sorted(Path(folder).iterdir(), key=lambda one: int(one.name))
 
 
+@pytest.mark.fault(49, 50, 52)
 def test_a_daemon_killed_anywhere_leaves_what_it_promised(graves: list[Path]) -> None:
     """Killed before or after each call to the kernel: tokens, open decisions and breakers are there for the next."""
     assert len(graves) > 150
@@ -214,6 +215,7 @@ def test_a_torn_record_is_mended_and_stays_charged(path: Path, kind: str) -> Non
     assert all(decode(line) for line in path.read_bytes().splitlines())
 
 
+@pytest.mark.fault(60)
 def test_a_damaged_file_is_kept_aside_and_everything_forfeit(path: Path) -> None:
     """One bit in the middle: the budget is used up, the breaker is open until a person closes it, the file is kept."""
     hands = Hands()
@@ -252,6 +254,7 @@ def test_a_file_too_large_is_none_of_ours(path: Path) -> None:
     assert Breaker.JOURNAL in opened(path).kept.breakers
 
 
+@pytest.mark.fault(61)
 def test_what_another_boot_left_binds(path: Path) -> None:
     """After a reboot tokens are as old as is proven, the open decision is told to be of then, the breaker is open."""
     journal = opened(path, Hands(boottime=5000.0))
@@ -278,6 +281,7 @@ def largest(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+@pytest.mark.fault(60)
 def test_a_record_that_does_not_fit_is_not_there(path: Path) -> None:
     """With room for half a record, or none: JournalError, the file as before; with room again it goes on."""
     hands = Hands()
@@ -319,6 +323,7 @@ def test_a_full_disk_as_the_file_is_rewritten_loses_nothing(path: Path) -> None:
     assert set(opened(path, hands).kept.open) == {uuid(number) for number in range(1, count + 1)}
 
 
+@pytest.mark.fault(60)
 def test_a_small_disk_fills_up(tmp_path: Path) -> None:
     """A file system without room: actions end with JournalError, all of before is read, and with room it goes on."""
     apart = ["unshare", "--mount", "--map-root-user"]
@@ -336,6 +341,7 @@ def test_a_small_disk_fills_up(tmp_path: Path) -> None:
     assert "journal.not_rewritten" in told.stderr
 
 
+@pytest.mark.fault(60)
 def test_a_failed_sync_is_the_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After EIO the kernel may have dropped what it could not write: nobody acts until the next start."""
     journal = opened(path)

@@ -49,6 +49,7 @@ def daemon(path: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], str]
             process.kill()
 
 
+@pytest.mark.fault(53)
 def test_the_second_daemon_gets_nothing(path: Path) -> None:
     """While one process holds the lock another gets None at once, and is told who has it."""
     with daemon(path) as (process, said):
@@ -70,6 +71,7 @@ def test_within_a_process_too(path: Path) -> None:
     again.release()
 
 
+@pytest.mark.fault(52, 54)
 def test_a_killed_daemon_is_in_nobodys_way(path: Path) -> None:
     """After SIGKILL the lock is free, whatever number the file still tells."""
     with daemon(path) as (process, said):
@@ -97,6 +99,7 @@ def test_no_child_inherits_it(path: Path) -> None:
             os.kill(child, signal.SIGKILL)
 
 
+@pytest.mark.fault(53)
 def test_a_removed_file_is_noticed(path: Path) -> None:
     """Who removes the file lets a second daemon in: the first one sees it before it acts."""
     held = lock.take(path)

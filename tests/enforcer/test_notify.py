@@ -202,6 +202,7 @@ async def test_an_event_that_came_back_while_it_was_made_anew_is_patched(stage: 
     assert [method for method, _ in stage.events.asked] == ["POST", "PATCH", "POST", "PATCH"]
 
 
+@pytest.mark.fault(69)
 async def test_without_the_right_it_is_told_once_and_tried_each_five_minutes(stage: Stage) -> None:
     """403: one log line however long it lasts, an attempt each five minutes, no other namespace held up, none lost."""
     for namespace in ("team-a", "team-c"):
@@ -264,6 +265,7 @@ async def test_one_event_that_fails_holds_up_no_other(stage: Stage) -> None:
     assert stage.events.asked.index(("POST", "team-b")) == 1
 
 
+@pytest.mark.fault(69)
 async def test_events_outlast_a_server_that_is_away(tmp_path: Path) -> None:
     """Nobody listens: the newest of each series is kept, and told as away once; later it is written with its count."""
     events = Events()
@@ -306,6 +308,7 @@ async def test_what_the_server_calls_invalid_is_not_repeated(stage: Stage) -> No
     assert [(line["event"], line["why"], line["message"]) for line in logs] == [("notify.dropped", "refused", "no")]
 
 
+@pytest.mark.fault(69)
 async def test_whoever_tells_never_waits_and_nothing_grows(tmp_path: Path) -> None:
     """With nobody writing, thousands of notices are taken at once; what is beyond the bound is dropped and counted."""
     clock = Steps()

@@ -88,12 +88,14 @@ def test_lists_slightly_above_the_device_are_taken_as_zero_rest() -> None:
     assert (result.closes, result.unattributed, result.clamped) == (True, 0, TOLERANCE)
 
 
+@pytest.mark.fault(31)
 def test_lists_far_above_the_device_do_not_close() -> None:
     """Beyond the tolerance the account says so, and names no rest."""
     result = account(attributed(placed(1, GIB + TOLERANCE + 1), memory=used(GIB)), {}).accounts[0]
     assert (result.closes, result.unattributed) == (False, None)
 
 
+@pytest.mark.fault(33)
 def test_unattributed_entries_must_fit_into_the_rest() -> None:
     """A process without a container is part of what nobody explains, not an addition to it."""
     hidden = placed(2, GIB, None, Attribution.UNKNOWN_CONTAINER)
@@ -103,6 +105,7 @@ def test_unattributed_entries_must_fit_into_the_rest() -> None:
     assert not result.closes
 
 
+@pytest.mark.fault(26)
 def test_one_unknown_process_makes_its_container_unknown_and_no_other() -> None:
     """Not available is not zero: the container's sum is unknown, its neighbour's is not, and nobody invents a rest."""
     result = account(attributed(placed(1, None), placed(2, 5, A), placed(3, 7, B), memory=used(GIB)), {})

@@ -113,6 +113,7 @@ def test_a_static_pod_is_found_by_the_hash_in_its_cgroup() -> None:
     assert names.subject(Owner(((config_hash, NESTED),))) == Subject(uid, "etcd", NESTED)
 
 
+@pytest.mark.fault(72)
 def test_memory_of_a_dead_parent_counts_where_its_child_lives() -> None:
     """The driver keeps charging the dead number; the container whose child holds the memory pays for it."""
     rounds = Rounds()
@@ -129,6 +130,7 @@ def test_a_dead_parent_is_not_explained_by_the_sidecar() -> None:
     assert rounds.one(10, host((12, 3, IN_SIDECAR))).attribution is Attribution.GHOST
 
 
+@pytest.mark.fault(72)
 def test_a_dead_number_never_sighted_alive_is_a_ghost() -> None:
     """Without a sighting nothing explains the memory."""
     assert Rounds().one(10, host((11, 2, IN_MAIN))).attribution is Attribution.GHOST
@@ -143,6 +145,7 @@ def test_a_zombie_counts_where_its_cgroup_still_says() -> None:
     assert Rounds().one(10, alone).attribution is Attribution.GHOST
 
 
+@pytest.mark.fault(42)
 def test_a_reused_number_is_never_charged_to_its_new_process() -> None:
     """The kernel gave the number to somebody else while the driver still lists the old memory."""
     rounds = Rounds()
@@ -160,6 +163,7 @@ def test_a_number_first_seen_dead_stays_a_ghost_when_somebody_gets_it() -> None:
     assert rounds.one(10, host((10, 5, IN_SIDECAR))).attribution is Attribution.GHOST
 
 
+@pytest.mark.fault(42)
 def test_an_entry_that_was_gone_is_somebody_new() -> None:
     """Once the driver stopped listing a number, a later entry of that number is a fresh sighting."""
     rounds = Rounds()
@@ -183,6 +187,7 @@ def test_a_container_moved_at_its_start_is_read_anew() -> None:
     assert rounds.one(10, host((10, 1, IN_MAIN))).subject == MAIN_SUBJECT
 
 
+@pytest.mark.fault(71)
 def test_without_proof_of_the_pid_domain_nothing_is_attributed() -> None:
     """Numbers of another PID namespace mean other processes here."""
     answer = HostSample({10: HostProcess(ProcessKey(10, 1), alive=True, owner=IN_MAIN)}, pid_domain_proven=False)
@@ -190,6 +195,7 @@ def test_without_proof_of_the_pid_domain_nothing_is_attributed() -> None:
     assert (placed.attribution, placed.subject) == (Attribution.UNPROVEN, None)
 
 
+@pytest.mark.fault(33)
 def test_an_unreadable_process_is_not_a_ghost() -> None:
     """A process that hides (hidepid) lives; it is unattributed until it can be read."""
     rounds = Rounds()

@@ -77,6 +77,7 @@ def test_a_nodes_own_container_stands_before_its_pods() -> None:
     assert parse_owner(f"0::/docker/{FOREIGN}/kubelet{PATH}\n").pairs == ((None, FOREIGN), (POD, MAIN))
 
 
+@pytest.mark.fault(35)
 def test_a_sandboxed_pod_has_no_container() -> None:
     """gVisor runs in the pod's own cgroup; a further pod below does not lend it a container."""
     assert parse_owner(f"0::/kubepods/pod{POD}\n").pairs == ((POD, None),)

@@ -278,6 +278,7 @@ print(found.pid_domain_proven, list(found.processes), found.faults)
     assert printed == "True [1] ()\n"
 
 
+@pytest.mark.fault(42)
 def test_a_reused_number_is_not_the_process_that_was_opened() -> None:
     """The kernel gives a number anew while its old folder is open: the folder gives nothing, a new look the new one."""
     printed = in_a_pid_namespace("""
@@ -382,6 +383,7 @@ def test_a_process_of_a_tree(tree: Tree) -> None:
     assert found.pid_domain_proven
 
 
+@pytest.mark.fault(72)
 @pytest.mark.parametrize("name", ["status", "stat", "cgroup"])
 def test_a_process_that_goes_while_it_is_read_is_gone(tree: Tree, name: str) -> None:
     """Whatever file is the first to be missing: no process, nothing unreadable, no fault."""
@@ -517,6 +519,7 @@ def test_nothing_but_three_files_is_opened(tree: Tree) -> None:
     assert found.faults == ()
 
 
+@pytest.mark.fault(71)
 @pytest.mark.parametrize("namespace", ["pid:[4026532345]", "pid:[40265318360]", "4026531836", None])
 @pytest.mark.parametrize("where", ["root", "own"])
 def test_without_proof_nothing_is_read(tree: Tree, tmp_path: Path, namespace: str | None, where: str) -> None:

@@ -232,6 +232,7 @@ async def test_a_driver_that_is_lost_for_good_ends_the_daemon() -> None:
         await sampler.run(Latest())
 
 
+@pytest.mark.fault(28)
 async def test_a_lost_gpu_leaves_the_other_and_is_still_counted() -> None:
     """The GPU that did not answer is present but has no figures; the round is incomplete and says why."""
     world = node(1.0, held=GIB)
@@ -243,6 +244,7 @@ async def test_a_lost_gpu_leaves_the_other_and_is_still_counted() -> None:
     assert latest.tally.incomplete == {"gpu_lost": 1}
 
 
+@pytest.mark.fault(31)
 async def test_accounts_that_do_not_close_make_the_round_incomplete() -> None:
     """When the driver contradicts itself the round says so, by device."""
     world = node(1.0, held=9 * GIB)
@@ -332,6 +334,7 @@ async def test_a_full_round_that_fails_half_way_leaves_the_last_reading() -> Non
     assert len((await sampler.round({ONE})).devices) == 2
 
 
+@pytest.mark.fault(30)
 async def test_peaks_end_with_the_instance_whose_number_is_used_again() -> None:
     """MIG set up anew gives old numbers to new instances: the new one starts with no peak of the old."""
     world = node(1.0, held=GIB)

@@ -72,7 +72,7 @@ def violations(trace: Trace) -> list[str]:
     found = [*_telling(trace), *_breakers(trace)]
     action = trace[-1].verdict.action
     if action is not None:
-        for check in (_identity, _device, _permission, _evidence, _contention, _alone, _budgets, _order):
+        for check in (_identity, _device, _permission, _evidence, _announced, _contention, _alone, _budgets, _order):
             found += [f"{check.__name__.strip('_')}: {what}" for what in check(trace, action)]
     return found
 
@@ -184,6 +184,14 @@ def mode(step: Step, pod: Pod) -> Mode:
     return Mode(min(inputs, key=MODES.index))
 
 
+def _wished(step: Step, pod: Pod) -> bool:
+    """Tell whether somebody wants this rehearsal."""
+    label = step.snapshot.namespaces.get(pod.namespace, {}).get("gpusteward.io/mode")
+    if step.rules.mode is Mode.DRY_RUN or label == "dry-run":
+        return True
+    return any(one.mode is Mode.DRY_RUN and one.reason is Reason.MODE for one in step.rules.ceilings)
+
+
 def unallowed(step: Step, key: CaseKey, rung: Rung) -> str | None:
     """Say why this rung is not allowed for the subject in this round, if it is not."""
     snapshot, rules = step.snapshot, step.rules
@@ -193,6 +201,8 @@ def unallowed(step: Step, key: CaseKey, rung: Rung) -> str | None:
         return "nobody and nothing to act on"
     if mode(step, pod) not in {Mode.DRY_RUN, Mode.ENFORCE}:
         return f"mode {mode(step, pod)}"
+    if mode(step, pod) is Mode.DRY_RUN and not _wished(step, pod):
+        return "nobody asked for a rehearsal: something that acting takes is missing"
     smallest = limit(snapshot, key)
     if any(one.report_only for one in declared if one.memory == smallest):
         return "report only"
@@ -324,7 +334,8 @@ def _looks(trace: Trace, action: Action) -> list[_Look]:
     amount = limit(trace[-1].snapshot, key) or 0
     least = ceiling(trace[-1].rules, amount)
     voided = _voided(trace, key)
-    ended = _ends(trace, action, Rung.EVICT, Result.BLOCKED) if action.rung is Rung.KILL else []
+    after_evicting = action.rung is Rung.KILL and Rung.EVICT in trace[-1].rules.ladder
+    ended = _ends(trace, action, Rung.EVICT, Result.BLOCKED) if after_evicting else []
     allowed_from = max([0, *ended, *_ends(trace, action, Rung.FENCE, Result.VERIFIED)])
     newest, shown = set[int](), float("-inf")
     for index, step in enumerate(trace):
@@ -410,6 +421,18 @@ def _evidence(trace: Trace, action: Action) -> Iterator[str]:
     yield f"INV-1 the excess was not seen for a grace of {grace:.0f} s under the same terms"
 
 
+def _announced(trace: Trace, action: Action) -> Iterator[str]:
+    """Look for the round in which its subject was told of this very rung, since the daemon began."""
+    wanted = Mode.DRY_RUN if action.dry else Mode.ENFORCE
+    for step in reversed(trace[:-1]):
+        for one in step.verdict.standings:
+            if one.key == action.key and (one.state, one.rung, one.mode) == (State.GRACE, action.rung, wanted):
+                return
+        if step.reborn:
+            break
+    yield f"INV-1 nobody was told of {action.rung}"
+
+
 def _told(looks: Sequence[_Look], pairs: Sequence[float], rules: Rules) -> int | None:
     for begin in range(len(looks)):
         seen, rounds, counted = 0.0, 1, looks[begin].at
@@ -475,14 +498,19 @@ def shortage(snapshot: Snapshot, where: DeviceKey, accused: str) -> int:
 def _alone(trace: Trace, action: Action) -> Iterator[str]:
     step = trace[-1]
     ended_at = began = None
-    flying = False
+    flying = harmless = False
     for index, one in enumerate(trace[:-1]):
         flying = flying and one.ended is None and not one.reborn
+        if one.reborn and harmless:
+            ended_at = began = None  # nothing was done, so a new daemon knows of nothing
         done = one.verdict.action
         if done is not None and not done.dry:
-            flying, began = True, one.now.monotonic
-        if trace[index + 1].ended is not None and flying:
-            ended_at = one.now.monotonic
+            flying, began, harmless = True, one.now.monotonic, False
+        end = trace[index + 1].ended
+        if end is not None and flying:
+            ended_at, harmless = one.now.monotonic, end.harmless
+    if step.reborn and harmless:
+        ended_at = began = None
     flying = flying and step.ended is None and not step.reborn
     if not action.dry and flying:
         yield "INV-5 another action is in flight"

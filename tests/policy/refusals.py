@@ -51,9 +51,9 @@ def budget(**budgets: Budget) -> Scene:
     return Scene(rules=replace(UNHURRIED, budgets=replace(UNHURRIED.budgets, **budgets)))
 
 
-def below(reason: Reason) -> Scene:
+def below(reason: Reason, mode: Mode = Mode.DRY_RUN) -> Scene:
     """A ceiling of the whole node."""
-    return Scene(rules=replace(UNHURRIED, ceilings=(Ceiling(Mode.OBSERVE, reason),)))
+    return Scene(rules=replace(UNHURRIED, ceilings=(Ceiling(mode, reason),)))
 
 
 NONE = Budget(0, 600.0)
@@ -98,8 +98,8 @@ SCENES: dict[Reason, tuple[State, Scene]] = {
     ),
     Reason.UNVERIFIED_BACKEND: (State.HELD, Scene(world={"vendor": "amd"})),
     Reason.MODE: (State.HELD, Scene(rules=replace(UNHURRIED, mode=Mode.WARN))),
-    Reason.STOPPED: (State.HELD, below(Reason.STOPPED)),
-    Reason.NOT_OWNER: (State.HELD, below(Reason.NOT_OWNER)),
+    Reason.STOPPED: (State.HELD, below(Reason.STOPPED, Mode.OBSERVE)),
+    Reason.NOT_OWNER: (State.HELD, below(Reason.NOT_OWNER, Mode.OBSERVE)),
     Reason.NOT_ARMED: (State.HELD, below(Reason.NOT_ARMED)),
     Reason.JOURNAL: (State.HELD, below(Reason.JOURNAL)),
     Reason.ADMISSION: (State.HELD, below(Reason.ADMISSION)),

@@ -36,6 +36,8 @@ class Stage:
         self.script: list[str] = []
         self.notices: list[Notice] = []
         self.answer = Answer(Heard.ACCEPTED)
+        self.doubt: Answer | None = None
+        """Why the rung could not do it, before anything is tried."""
         self.gone = False
         self.labels = CONSENTING
         self.live: Actor | None = None
@@ -56,12 +58,16 @@ class Stage:
             wall=self.time,
         )
         self.acting = Acting(
-            self.deciding, self, Hands({Rung.EVICT: self, Rung.KILL: self}, self.ask, self.fresh), clock=self
+            self.deciding,
+            self,
+            Hands({Rung.FENCE: self, Rung.EVICT: self, Rung.KILL: self}, self.ask, self.fresh),
+            clock=self,
         )
         self.rung = rules.ladder[-1]
         self.round = 0
         self.looked_at = BEGIN
         self.insists = self.rung is Rung.KILL
+        self.frees = self.rung is not Rung.FENCE
 
     def begin(self, action: Action) -> None:
         """Hand over what was decided."""
@@ -108,6 +114,9 @@ class Stage:
         return Live(actor.named(), containers, "node", self.labels)
 
     # --- a rung ---
+    def preflight(self, _action: Action) -> Answer | None:
+        return self.doubt
+
     async def act(self, _action: Action, _decision: str) -> Answer:
         self._say("acted")
         return self.answer

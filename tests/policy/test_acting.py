@@ -111,20 +111,20 @@ def _gone(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("happens", "spared"),
     [
-        (_another, "other_pod"),
-        (_restarted, "other_container"),
-        (_deleted, "terminating"),
-        (_finished, "not_running"),
+        pytest.param(_another, "other_pod", marks=pytest.mark.fault(7, 17)),
+        pytest.param(_restarted, "other_container", marks=pytest.mark.fault(20, 38)),
+        pytest.param(_deleted, "terminating", marks=pytest.mark.fault(65)),
+        pytest.param(_finished, "not_running", marks=pytest.mark.fault(66)),
         (_important, "priority"),
-        (_edited, "declaration_changed"),
-        (_freed, "not_over_now"),
-        (_raised, "declaration_changed"),
+        pytest.param(_edited, "declaration_changed", marks=pytest.mark.fault(57)),
+        pytest.param(_freed, "not_over_now", marks=pytest.mark.fault(39)),
+        pytest.param(_raised, "declaration_changed", marks=pytest.mark.fault(57)),
         (_no_need, "not_contended"),
-        (_withdrawn, "no_consent"),
+        pytest.param(_withdrawn, "no_consent", marks=pytest.mark.fault(58)),
         (_restricted, "mode"),
-        (_unreadable, "reading_unknown"),
+        pytest.param(_unreadable, "reading_unknown", marks=pytest.mark.fault(25)),
         (_unproven, "pid_domain"),
-        (_away, "look_failed"),
+        pytest.param(_away, "look_failed", marks=pytest.mark.fault(1)),
         (_gone, "pod_gone"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -154,6 +154,7 @@ async def test_a_slow_answer_is_looked_at_again_and_then_given_up() -> None:
     assert "acted" not in stage.script
 
 
+@pytest.mark.fault(60)
 async def test_a_disk_that_is_full_holds_every_action_back() -> None:
     """What cannot be written down first is not done."""
     stage = Stage(HOG, POOR)
@@ -166,10 +167,10 @@ async def test_a_disk_that_is_full_holds_every_action_back() -> None:
     ("heard", "result"),
     [
         (Heard.BLOCKED, Result.BLOCKED),
-        (Heard.GONE, Result.ABANDONED),
-        (Heard.CHANGED, Result.ABANDONED),
+        pytest.param(Heard.GONE, Result.ABANDONED, marks=pytest.mark.fault(9, 12, 41)),
+        pytest.param(Heard.CHANGED, Result.ABANDONED, marks=pytest.mark.fault(8)),
         (Heard.REFUSED, Result.REFUSED),
-        (Heard.FAILED, Result.FAILED),
+        pytest.param(Heard.FAILED, Result.FAILED, marks=pytest.mark.fault(2, 6)),
     ],
 )
 async def test_an_answer_that_is_an_end(heard: Heard, result: Result) -> None:
@@ -181,6 +182,7 @@ async def test_an_answer_that_is_an_end(heard: Heard, result: Result) -> None:
     assert stage.script == ["intended", "asked", "looked", "acted", f"heard {heard}", f"{result} because"]
 
 
+@pytest.mark.fault(10, 11)
 async def test_three_refusals_open_the_breaker() -> None:
     """Whoever is told three times that he may not does not ask a fourth time."""
     stage = Stage(HOG, POOR)
@@ -190,6 +192,7 @@ async def test_three_refusals_open_the_breaker() -> None:
     assert breakers(stage) == {Breaker.API}
 
 
+@pytest.mark.fault(47)
 async def test_an_effect_that_does_not_come_stops_everything() -> None:
     """Accepted, and two and a half minutes later still there: stuck, told, and no more victims."""
     stage = Stage(HOG, POOR)
@@ -199,6 +202,7 @@ async def test_an_effect_that_does_not_come_stops_everything() -> None:
     assert breakers(stage) == {Breaker.EFFECTIVENESS}
 
 
+@pytest.mark.fault(47)
 async def test_a_pod_that_takes_its_time_stops_nobody_else() -> None:
     """A grace of a week, or a finalizer: after ten minutes and two it is told as such, and no breaker opens."""
     stage = Stage(replace(HOG, facts={"grace_seconds": 604_800.0}), POOR)
@@ -208,6 +212,7 @@ async def test_a_pod_that_takes_its_time_stops_nobody_else() -> None:
     assert breakers(stage) == set()
 
 
+@pytest.mark.fault(4)
 async def test_what_was_not_done_costs_nothing() -> None:
     """A budget of one action in ten minutes: what a PDB blocks leaves it whole."""
     once = replace(UNHURRIED, budgets=Budgets(Budget(1, 600.0), Budget(1, 600.0), Budget(1, 600.0)))
@@ -220,6 +225,7 @@ async def test_what_was_not_done_costs_nothing() -> None:
     assert stage.script[-1] == "verified"
 
 
+@pytest.mark.fault(60)
 async def test_a_disk_that_fills_up_in_an_action_stops_no_look() -> None:
     """What was begun is seen to its end, though nobody can note it."""
     stage = Stage(HOG, POOR)
@@ -235,6 +241,7 @@ async def test_a_disk_that_fills_up_in_an_action_stops_no_look() -> None:
     assert stage.results == [Result.VERIFIED]
 
 
+@pytest.mark.fault(45)
 async def test_memory_that_stays_is_no_effect() -> None:
     """The pod is gone, its memory is not (a process in the driver's hands): that is stuck, and no success."""
     stage = Stage(HOG, POOR)
@@ -244,6 +251,7 @@ async def test_memory_that_stays_is_no_effect() -> None:
     assert stage.script.count("acted") == 1
 
 
+@pytest.mark.fault(3, 15)
 async def test_an_answer_that_was_lost_is_waited_for_and_never_repeated() -> None:
     """For a minute the server may still do it; if the pod is alive then, nothing came of it."""
     stage = Stage(HOG, POOR)
@@ -254,6 +262,7 @@ async def test_an_answer_that_was_lost_is_waited_for_and_never_repeated() -> Non
     assert stage.script.count("acted") == 1
 
 
+@pytest.mark.fault(3, 15)
 async def test_an_answer_that_was_lost_and_came_about() -> None:
     """The pod terminates after all: it is seen to its end."""
     stage = Stage(HOG, POOR)
@@ -268,6 +277,7 @@ async def test_an_answer_that_was_lost_and_came_about() -> None:
     assert stage.script.count("acted") == 1
 
 
+@pytest.mark.fault(50, 54)
 async def test_a_daemon_that_ends_in_a_call_says_that_it_does_not_know() -> None:
     """The journal has the intent, and that nobody heard the answer; the next daemon looks before it does anything."""
     stage = Stage(HOG, POOR)
@@ -286,6 +296,7 @@ async def test_a_daemon_that_ends_in_a_call_says_that_it_does_not_know() -> None
     assert stage.script == ["intended", "asked", "looked", "heard ambiguous"]
 
 
+@pytest.mark.fault(46)
 async def test_a_container_that_does_not_heed_is_killed_after_its_grace_and_another_look() -> None:
     """SIGTERM, the pod's own grace, a look, SIGKILL once."""
     stage = Stage(HOG, POOR, rules=KILLING)
@@ -298,12 +309,14 @@ async def test_a_container_that_does_not_heed_is_killed_after_its_grace_and_anot
 
 
 async def test_a_container_that_frees_its_memory_on_sigterm_is_not_killed() -> None:
-    """It heeded in its own way: what justified the kill is gone."""
+    """It heeded in its own way: what justified the kill is gone. It was sent a signal, so the token stays spent."""
     stage = Stage(HOG, POOR, rules=KILLING)
     stage.at["acted"] = lambda: stage.actors.__setitem__(0, replace(HOG, used=30 * GIB))
     await stage.play(400)
     assert "insisted" not in stage.script
-    assert stage.script[-1] == "abandoned not_due"
+    assert stage.script[-1] == "failed not_due"
+    summary = stage.deciding.summary()
+    assert summary is not None and summary["budget_remaining"]["workload"] == KILLING.budgets.workload.most - 1
 
 
 async def test_the_stop_file_holds_an_action_in_its_last_look(tmp_path: Path) -> None:
@@ -316,6 +329,7 @@ async def test_the_stop_file_holds_an_action_in_its_last_look(tmp_path: Path) ->
     assert stage.script[-1] == "abandoned stopped"
 
 
+@pytest.mark.fault(50, 54)
 async def test_what_another_daemon_began_is_watched_and_never_done_again() -> None:
     """Its victim is gone: seen, and ended."""
     first = Stage(HOG, POOR)
@@ -328,3 +342,37 @@ async def test_what_another_daemon_began_is_watched_and_never_done_again() -> No
     await stage.play(30)
     assert "acted" not in stage.script
     assert stage.script[-1] == "verified"
+
+
+async def test_of_several_that_were_begun_each_is_in_flight_when_its_turn_comes() -> None:
+    """The second has no effect: that stops the node, as if it had been the only one."""
+    first = Stage(HOG, POOR)
+    begun: list[Action] = []
+    first.deciding._begin = begun.append
+    await first.play(160)
+    stage = Stage(POOR)
+    stage.gone = True
+    stage.acting.resume("11111111-2222-3333-4444-555555555555", begun[0])
+    stage.acting.resume("21111111-2222-3333-4444-555555555555", replace(begun[0], rung=Rung.KILL))
+    stage.at["verified"] = lambda: setattr(stage, "gone", False)
+    await stage.play(600)
+    assert stage.results == [Result.VERIFIED, Result.STUCK]
+    assert not stage.deciding.in_flight
+    assert breakers(stage) == {Breaker.EFFECTIVENESS}
+
+
+@pytest.mark.fault(48)
+async def test_what_could_not_be_done_is_not_begun() -> None:
+    """The kernel would not let us signal it: no intent, no look, no call, no token; and it is told."""
+    stage = Stage(HOG, POOR, rules=KILLING)
+    stage.doubt = Answer(Heard.REFUSED, "the kernel does not let us signal it (CAP_KILL)")
+    await stage.play(1000)
+    assert not {"intended", "acted", "asked"} & set(stage.script)
+    told = [one for one in stage.deciding.decisions()["recent"] if one["kind"] == "action"]
+    assert {(one["result"], one["detail"]) for one in told} == {
+        ("abandoned", "not tried: the kernel does not let us signal it (CAP_KILL)")
+    }
+    assert stage.deciding.summary()["budget_remaining"]["node"] == KILLING.budgets.node.most  # type: ignore[index]
+    stage.doubt = None
+    await stage.play(400)
+    assert "acted" in stage.script, "and when it may, it does"

@@ -16,6 +16,7 @@ from enforcer.policy import decide
 from enforcer.rules import Rules
 from enforcer.terms import Breaker, Mode, Reason, State
 from exporter.model import Fault
+from faults.marking import showing
 from policy.scenes import BEGIN, GIB, GREEDY, MEEK, UNHURRIED, Actor, Play, snapshot
 
 SHORT = replace(UNHURRIED, grace=30.0)
@@ -94,7 +95,17 @@ def test_every_breaker_has_its_play() -> None:
     assert OPENS.keys() == set(Breaker)
 
 
-@pytest.mark.parametrize("which", Breaker, ids=str)
+SHOWN: dict[Breaker, tuple[int, ...]] = {
+    Breaker.API: (10, 11),
+    Breaker.EFFECTIVENESS: (45,),
+    Breaker.CONFIG: (56,),
+    Breaker.SAMPLER: (30,),
+    Breaker.ATTRIBUTION: (71,),
+}
+"""Faults of docs/faults.md that a breaker's play shows."""
+
+
+@pytest.mark.parametrize("which", showing(Breaker, SHOWN), ids=str)
 def test_an_open_breaker_holds_everything_until_it_is_closed(which: Breaker) -> None:
     """Opened by its cause only; while it is open GREEDY is held; when it closes GREEDY is acted on."""
     play = Play(replace(SHORT, hold_off=300.0 if which is Breaker.SAMPLER else 0.0))
@@ -130,6 +141,7 @@ def test_a_breaker_names_itself() -> None:
     assert [one.detail for one in verdict.standings if one.pod == GREEDY.pod] == ["api, sampler"]
 
 
+@pytest.mark.fault(62)
 @pytest.mark.parametrize(
     ("over", "limited", "opens"),
     [(2, 2, False), (2, 4, False), (3, 6, True), (3, 7, False), (4, 7, True), (3, 3, True)],
@@ -153,6 +165,7 @@ def test_blast_counts_pods_and_not_containers() -> None:
     assert not verdict.breakers
 
 
+@pytest.mark.fault(73)
 def test_blast_counts_any_excess_when_acting_begins() -> None:
     """Row 73: half of the node is over when enforcing begins: the breaker opens in the first round."""
     play = Play(replace(SHORT, mode=Mode.OBSERVE))
@@ -171,6 +184,7 @@ def test_no_blast_in_a_mode_that_does_not_act() -> None:
         assert not play.steps(40, *crowd(6, 6)).breakers
 
 
+@pytest.mark.fault(55, 63)
 def test_limits_that_were_all_lowered_at_once_hit_nobody() -> None:
     """Rows 55, 63: a change of units makes everybody an over-user in one round: a breaker, and no action."""
     fine = [Actor(f"p{n}-1", 4 * GIB, limit=16 * GIB, namespace=f"n{n}") for n in range(6)]
@@ -190,6 +204,7 @@ def test_two_refusals_are_not_three() -> None:
     assert not play.history.breakers
 
 
+@pytest.mark.fault(29, 30)
 @pytest.mark.parametrize(
     ("world", "opens"),
     [
@@ -239,6 +254,7 @@ def test_an_error_of_ours_is_no_action_and_told() -> None:
     assert play.history.breakers[Breaker.INTERNAL].detail == "RuntimeError: what is this?"
 
 
+@pytest.mark.fault(61)
 def test_breakers_outlive_the_daemon() -> None:
     """INV-8, row 61: a history that begins with an open breaker keeps it open."""
     play = Play(Rules(mode=Mode.ENFORCE, hold_off=0.0), History(breakers={Breaker.BLAST_RADIUS: Opened(0.0, None, "")}))

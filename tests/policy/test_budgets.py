@@ -83,6 +83,7 @@ def test_a_spent_budget_spares_nobody_else(budgets: Budgets, other: Actor) -> No
     assert acts(play, other) is None
 
 
+@pytest.mark.fault(64)
 def test_a_job_that_comes_back_for_ever_costs_three_actions_a_day() -> None:
     """Row 64: the same workload under new names and UIDs: three actions, then held with `budget_workload`."""
     play = Play(replace(SHORT, budgets=Budgets(WIDE, WIDE, Budget(3, 86400.0))))
@@ -117,6 +118,22 @@ def test_tokens_outlive_the_daemon() -> None:
     assert acts(Play(rules), over("a")) is None
 
 
+def test_after_a_restart_the_spacing_counts_from_the_start() -> None:
+    """
+    An action of before took a while to end: when nobody knows, but that it was before the start.
+
+    Its token alone, taken as it began, would let the next one begin too early.
+    """
+    spent = Spent(BEGIN - 200.0, ("team", "Deployment", "other"), dry=False)
+    rules = replace(SHORT, spacing=120.0)
+    play = Play(rules, History(spent=(spent,)))
+    play.until_action(over("a"), MEEK)
+    assert 120.0 <= play.monotonic - play.history.started < 120.0 + SHORT.interval
+    twin = Play(rules, History(spent=(replace(spent, dry=True),)))
+    twin.until_action(over("a"), MEEK)
+    assert twin.monotonic - twin.history.started < 60.0, "a rehearsal has no end"
+
+
 def test_the_spacing_outlives_the_daemon() -> None:
     """Of the action before our restart only the token is known: the next one keeps its distance all the same."""
     spent = Spent(BEGIN, ("elsewhere", "Deployment", "other"), dry=False)
@@ -137,6 +154,7 @@ def test_a_token_from_another_boot_s_future_counts(at: float) -> None:
     assert acts(play, over("a")) is Reason.BUDGET_WORKLOAD
 
 
+@pytest.mark.fault(22)
 def test_sleep_passes_windows_and_the_clock_on_the_wall_does_not() -> None:
     """Windows are boot time: a machine that slept an hour has its budget back, and nothing else moves it."""
     rules = replace(SHORT, budgets=Budgets(WIDE, WIDE, Budget(1, 3600.0)))
@@ -166,6 +184,7 @@ def test_the_second_episode_is_one_too_many() -> None:
     assert acts(play, over("a")) is None
 
 
+@pytest.mark.fault(38)
 def test_a_strike_is_the_workload_s() -> None:
     """Row 38: a container that restarts, or a pod made anew, keeps its workload's strikes; its grace begins anew."""
     play = Play(replace(SHORT, strikes=2))

@@ -7,6 +7,8 @@ haste.
 
 from dataclasses import replace
 
+import pytest
+
 from enforcer.history import Moment
 from enforcer.policy import decide
 from enforcer.terms import Mode, Reason, State
@@ -16,6 +18,7 @@ UNDISTURBED = 28
 """The round in which GREEDY is acted on when nothing disturbs."""
 
 
+@pytest.mark.fault(22)
 def test_the_wall_clock_is_nobody_s_evidence() -> None:
     """Row 22: the clock on the wall is an hour ahead, an hour behind, in turn: the same round."""
     play = Play()
@@ -29,6 +32,7 @@ def test_the_wall_clock_is_nobody_s_evidence() -> None:
     assert number == UNDISTURBED
 
 
+@pytest.mark.fault(23)
 def test_a_machine_that_slept_begins_anew() -> None:
     """Row 23: ten minutes of sleep in the middle of a grace: from the beginning."""
     play = Play()
@@ -42,6 +46,7 @@ def test_a_machine_that_slept_begins_anew() -> None:
     assert play.actions == ["evict team/greedy-1"]
 
 
+@pytest.mark.fault(24)
 def test_a_stall_of_ours_begins_anew_and_bursts_nothing() -> None:
     """Row 24: nothing is decided for 30 s, then the rounds that waited come at once: no evidence is made of them."""
     play = Play()
@@ -58,6 +63,7 @@ def test_a_stall_of_ours_begins_anew_and_bursts_nothing() -> None:
     assert play.monotonic - begun >= 120.0
 
 
+@pytest.mark.fault(68)
 def test_the_first_snapshot_twice_is_one() -> None:
     """Row 68: a snapshot that is not later than the one before adds nothing."""
     play = Play()
@@ -69,6 +75,7 @@ def test_the_first_snapshot_twice_is_one() -> None:
     assert {one.state for one in verdict.standings if one.pod == "greedy-1"} == {State.OVER}
 
 
+@pytest.mark.fault(1, 18)
 def test_names_that_are_remembered_only_hold_back() -> None:
     """Row 18: the API server is silent: the evidence goes on, nobody is acted on, and with its return it is."""
     play = Play()
@@ -85,6 +92,7 @@ def test_the_rehearsal_doubts_as_the_play_does() -> None:
     assert (play.actions, play.reason(GREEDY)) == ([], Reason.READING_UNKNOWN)
 
 
+@pytest.mark.fault(68)
 def test_neither_an_old_snapshot_nor_an_old_moment_is_news() -> None:
     """The same snapshot a moment later, and a later snapshot at the same moment, leave the history as it is."""
     play = Play()

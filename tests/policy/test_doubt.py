@@ -46,18 +46,21 @@ def test_a_neighbour_that_comes_and_goes_shields_nobody() -> None:
     assert first_action(rounds) == UNDISTURBED
 
 
+@pytest.mark.fault(33)
 @pytest.mark.parametrize("hidden", [1, 5, 8])
 def test_a_hidden_process_shields_nobody(hidden: int) -> None:
     """Row 33: memory that nobody explains, next to an over-user, is told elsewhere, and is no veto here."""
     assert first_action([(GREEDY, MEEK)] * 40, hidden={0: hidden * GIB}) == UNDISTURBED
 
 
+@pytest.mark.fault(33)
 def test_thirty_gib_that_nobody_explains_shield_nobody() -> None:
     """Row 33, in full: 30 GiB hidden, the over-user has 45, and its neighbour is short of 25."""
     greedy = replace(GREEDY, used=45 * GIB)
     assert first_action([(greedy, MEEK)] * 40, hidden={0: 30 * GIB}) == UNDISTURBED
 
 
+@pytest.mark.fault(33)
 def test_a_hidden_process_is_never_the_victim() -> None:
     """Row 33: 70 GiB that nobody explains; nobody who is known is over: nothing is done, for ever."""
     play = Play()
@@ -65,12 +68,14 @@ def test_a_hidden_process_is_never_the_victim() -> None:
     assert (play.actions, play.standing(GREEDY)) == ([], State.OK)
 
 
+@pytest.mark.fault(26)
 def test_a_neighbour_with_unknown_readings_shields_nobody() -> None:
     """Row 26 of a neighbour: its own N/A makes it unjudged; GREEDY is acted on as if nothing was."""
     unknown = Actor("na-1", None, limit=20 * GIB)
     assert first_action([(GREEDY, MEEK, unknown)] * 40) == UNDISTURBED
 
 
+@pytest.mark.fault(31, 43)
 @pytest.mark.parametrize("doubled", [1, 10, 30])
 def test_a_forking_neighbour_shields_nobody_who_is_far_over(doubled: int) -> None:
     """Rows 31, 43: the lists say more than the device holds: GREEDY is over by more than that, whoever is wrong."""
@@ -78,6 +83,7 @@ def test_a_forking_neighbour_shields_nobody_who_is_far_over(doubled: int) -> Non
     assert first_action([(GREEDY, short)] * 40, listed_too_much=doubled * GIB) == UNDISTURBED
 
 
+@pytest.mark.fault(31)
 def test_doubt_that_could_change_the_excess_holds_back() -> None:
     """The twin: over by 12 GiB, and 13 GiB of the lists are wrong: it may be GREEDY's figure that is."""
     small = replace(GREEDY, used=20 * GIB)
@@ -86,6 +92,7 @@ def test_doubt_that_could_change_the_excess_holds_back() -> None:
     assert first_action([(small, MEEK, full)] * 60, listed_too_much=11 * GIB) == UNDISTURBED
 
 
+@pytest.mark.fault(31)
 def test_an_unknown_neighbour_does_not_hide_that_the_lists_are_wrong() -> None:
     """A neighbour's N/A makes no figure certain: the lists of the known exceed the device's use."""
     small = replace(GREEDY, used=20 * GIB)
@@ -101,6 +108,7 @@ def test_doubt_that_could_change_the_need_holds_back() -> None:
     assert first_action([(replace(greedy, used=50 * GIB), unknown)] * 60, hidden={0: 5 * GIB}) == UNDISTURBED
 
 
+@pytest.mark.fault(28)
 def test_another_gpu_that_fails_is_another_gpu() -> None:
     """Row 28: of two GPUs one is not read for minutes: on the other everything goes on."""
     elsewhere = Actor("else-1", 70 * GIB, gpu=1)
@@ -113,6 +121,7 @@ def test_another_gpu_that_fails_is_another_gpu() -> None:
 # Its own
 
 
+@pytest.mark.fault(26)
 def test_unknown_for_ever_is_never_acted_on_and_always_told() -> None:
     """Row 26: N/A memory all the time: no action, and `unjudged` with its reason in each round, for an alert."""
     play = Play()
@@ -122,6 +131,7 @@ def test_unknown_for_ever_is_never_acted_on_and_always_told() -> None:
     assert play.actions == []
 
 
+@pytest.mark.fault(26)
 def test_one_flaky_reading_now_and_then_delays_and_does_not_spare() -> None:
     """One N/A in five minutes: it is acted on, some rounds later."""
     flaky = replace(GREEDY, used=None)
@@ -141,6 +151,7 @@ def test_who_is_unknown_in_each_second_round_is_not_convicted() -> None:
     assert play.standing(GREEDY) is State.OVER
 
 
+@pytest.mark.fault(25)
 def test_no_answer_is_not_an_answer_of_zero() -> None:
     """INV-9: while GREEDY is unknown its excess has not ended: with the next reading it goes on, else it is void."""
     play = Play()
@@ -161,6 +172,7 @@ def limits(*gib: float | None) -> list[tuple[Actor, ...]]:
     return [(replace(GREEDY, limit=None if one is None else int(one * GIB)), MEEK) for one in gib * (LONG // len(gib))]
 
 
+@pytest.mark.fault(57)
 def test_toggling_between_two_limits_that_it_exceeds_gains_nothing() -> None:
     """8 GiB and 9 GiB in turn, with 70 held: acted on in the same round as ever."""
     assert first_action(limits(8, 9)) == UNDISTURBED
@@ -213,12 +225,14 @@ def test_toggling_a_granted_exemption_is_the_administrator_s_doing() -> None:
     assert Reason.EXEMPT in {one.after.reason for verdict in play.verdicts for one in verdict.changes}
 
 
+@pytest.mark.fault(57)
 @pytest.mark.parametrize(("limit", "acted"), [(9, UNDISTURBED), (4, UNDISTURBED), (60, UNDISTURBED), (70, None)])
 def test_a_limit_that_is_raised_or_lowered_in_the_middle_of_a_grace(limit: int, acted: int | None) -> None:
     """Row 57: who was above the new limit all the time was told rightly; who is within it is not over."""
     assert first_action([(GREEDY, MEEK)] * 15 + [(replace(GREEDY, limit=limit * GIB), MEEK)] * 60) == acted
 
 
+@pytest.mark.fault(57)
 def test_a_limit_that_the_excess_seen_so_far_did_not_exceed_voids_it() -> None:
     """Row 57: 20 GiB when it was told, 70 now, and the limit is raised to 30: from the beginning."""
     before, after = replace(GREEDY, used=20 * GIB), replace(GREEDY, limit=30 * GIB)
@@ -230,16 +244,19 @@ def test_a_limit_that_the_excess_seen_so_far_did_not_exceed_voids_it() -> None:
 # Who it is
 
 
+@pytest.mark.fault(38)
 def test_a_restart_in_the_middle_of_a_grace_is_another_subject() -> None:
     """Row 38: the same container in its next generation: from the beginning."""
     assert first_action([(GREEDY, MEEK)] * 20 + [(replace(GREEDY, generation=1), MEEK)] * 40) == 20 + UNDISTURBED
 
 
+@pytest.mark.fault(17)
 def test_the_same_name_with_another_uid_is_another_subject() -> None:
     """Row 17: a StatefulSet's pod is made anew in the middle of a grace: from the beginning."""
     assert first_action([(GREEDY, MEEK)] * 20 + [(replace(GREEDY, uid="uid-new"), MEEK)] * 40) == 20 + UNDISTURBED
 
 
+@pytest.mark.fault(17)
 def test_two_pods_of_one_name_are_two() -> None:
     """Row 17: the old one terminates while the new one runs, both hold memory: only the living one is acted on."""
     old = replace(GREEDY, used=40 * GIB, facts={"terminating": True})
@@ -250,6 +267,7 @@ def test_two_pods_of_one_name_are_two() -> None:
     assert play.standing(old) is State.EXEMPT
 
 
+@pytest.mark.fault(43)
 def test_memory_that_moves_among_its_processes_is_still_its_own() -> None:
     """Row 43: the subject is the container: whoever forks holds the same sum, under the same evidence."""
     assert first_action((replace(GREEDY, used=(60 + n % 9) * GIB), MEEK) for n in range(40)) == UNDISTURBED
@@ -258,6 +276,7 @@ def test_memory_that_moves_among_its_processes_is_still_its_own() -> None:
 # How it holds it
 
 
+@pytest.mark.fault(39)
 def test_memory_that_is_freed_in_time() -> None:
     """Row 39: free in the last round of the grace, and from then on: nothing is done, and it stands as ok again."""
     play = Play()
@@ -266,6 +285,7 @@ def test_memory_that_is_freed_in_time() -> None:
     assert (play.actions, play.standing(GREEDY)) == ([], State.OK)
 
 
+@pytest.mark.fault(39)
 def test_memory_that_is_freed_for_one_round_is_not_freed() -> None:
     """The twin of row 39: freed in the last round of the grace, and taken again: acted on a little later."""
     low = (replace(GREEDY, used=8 * GIB), MEEK)
@@ -274,6 +294,7 @@ def test_memory_that_is_freed_for_one_round_is_not_freed() -> None:
     assert UNDISTURBED < acted <= UNDISTURBED + 4
 
 
+@pytest.mark.fault(40)
 @pytest.mark.parametrize("trigger", Trigger, ids=str)
 @pytest.mark.parametrize("low", [8 * GIB, 8 * GIB + 2**20])
 def test_oscillating_around_the_limit_is_never_due(low: int, trigger: Trigger) -> None:

@@ -89,6 +89,7 @@ def test_doubt_about_a_neighbour_makes_nobody_contended() -> None:
     assert play.reason(greedy) == "not_contended"
 
 
+@pytest.mark.fault(68)
 def test_an_older_snapshot_convicts_nobody() -> None:
     """A snapshot from the past shows what was, and its reading stands against nobody whose evidence is newer."""
     play = Play(replace(LIMITED, hold_off=10_000.0))

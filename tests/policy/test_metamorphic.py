@@ -114,6 +114,7 @@ def within(trace: list[Round], where: int) -> list[Round]:
 CHANGES: list[Callable[[list[Round], int], list[Round]]] = [unknown, missing, restarted, slept, nodded, within]
 
 
+@pytest.mark.fault(52)
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 @FEW
 @given(trace=traces, where=st.integers(0, 33))

@@ -13,7 +13,7 @@ from enforcer.rules import CONSENT, Ceiling, Rules
 from enforcer.terms import Mode, Reason, Rung, State, most_restrictive
 from exporter.model import Fault
 from policy.refusals import ENOUGH
-from policy.scenes import CONSENTING, GREEDY, MEEK, UNHURRIED, Play
+from policy.scenes import CONSENTING, GIB, GREEDY, MEEK, UNHURRIED, Play
 
 SHORT = replace(UNHURRIED, grace=30.0)
 OWN_LABEL = replace(SHORT, consent=("example.com/may-evict", "yes"))
@@ -55,6 +55,26 @@ def test_a_ceiling_lowers_and_never_raises(mode: Mode) -> None:
     assert verdict.mode is (Mode.OFF if mode is Mode.OFF else Mode.OBSERVE)
     expected = None if mode is Mode.OFF else Reason.MODE if mode is Mode.OBSERVE else Reason.STOPPED
     assert play.reason(GREEDY) == expected
+
+
+@pytest.mark.parametrize("missing", [Reason.NOT_ARMED, Reason.JOURNAL, Reason.ADMISSION, Reason.NO_RUNG], ids=str)
+def test_who_cannot_act_holds_and_says_what_is_missing(missing: Reason) -> None:
+    """Nobody asked for a rehearsal: the refusal is counted under what is missing, in words, and no budget is spent."""
+    play = Play(replace(SHORT, ceilings=(Ceiling(Mode.DRY_RUN, missing, "the disk is full"),)))
+    verdict = play.steps(12, GREEDY, MEEK)
+    assert (play.actions, play.reason(GREEDY), play.history.spent) == ([], missing, ())
+    (held,) = [one for one in verdict.standings if one.reason is missing]
+    assert (held.state, held.mode, held.detail) == (State.HELD, Mode.DRY_RUN, "the disk is full")
+
+
+@pytest.mark.parametrize("wish", ["node", "namespace"])
+def test_a_rehearsal_that_is_wished_needs_nothing(wish: str) -> None:
+    """Where dry-run is written, be it for the node or the namespace, what only acting takes may be missing."""
+    missing = (Ceiling(Mode.DRY_RUN, Reason.JOURNAL),)
+    play = Play(replace(OWN_LABEL, mode=Mode.DRY_RUN if wish == "node" else Mode.ENFORCE, ceilings=missing))
+    label = {} if wish == "node" else {CONSENT: "dry-run"}
+    play.steps(12, GREEDY, MEEK, namespaces={"team": {"example.com/may-evict": "yes"} | label})
+    assert done(play) == "dry"
 
 
 @pytest.mark.parametrize("label", ["Enforce", "ENFORCE", "", "on", "dryrun"])
@@ -111,6 +131,7 @@ def test_a_fence_needs_no_consent() -> None:
     assert play.actions == ["fence team/greedy-1"]
 
 
+@pytest.mark.fault(59)
 def test_off_forgets_the_evidence_and_keeps_what_was_spent() -> None:
     """Off and on again in the middle of a grace: it begins anew; tokens and the action in flight stay."""
     play = Play(SHORT)
@@ -128,6 +149,7 @@ def test_off_forgets_the_evidence_and_keeps_what_was_spent() -> None:
     assert len(play.history.spent) == 1
 
 
+@pytest.mark.fault(55)
 def test_a_reload_of_other_rules_voids_the_evidence() -> None:
     """INV-7, row 55: any other rule in the middle of a grace: from the beginning."""
     play = Play(SHORT)
@@ -150,6 +172,7 @@ def test_a_reload_of_the_same_rules_voids_nothing() -> None:
     assert play.actions == ["evict team/greedy-1"]
 
 
+@pytest.mark.fault(56)
 def test_a_config_that_cannot_be_used_observes() -> None:
     """Row 56: while the config is invalid the node observes; afterwards a whole grace passes."""
     broken = Fault("config", "config_invalid", "policy.grace: expected a duration")
@@ -166,3 +189,15 @@ def test_most_restrictive_is_the_least() -> None:
     """off < observe < warn < dry-run < enforce."""
     assert [mode.rank for mode in (Mode.OFF, Mode.OBSERVE, Mode.WARN, Mode.DRY_RUN, Mode.ENFORCE)] == [0, 1, 2, 3, 4]
     assert most_restrictive(reversed(Mode)) is Mode.OFF
+
+
+def test_what_happens_is_not_rehearsed() -> None:
+    """The mode comes down to dry-run while an eviction is in flight: its victim is not rehearsed on beside it."""
+    play = Play(SHORT)
+    play.until_action(GREEDY, MEEK)
+    play.rules = replace(SHORT, ceilings=(Ceiling(Mode.DRY_RUN, Reason.MODE),))
+    play.steps(20, GREEDY, MEEK)
+    assert play.actions == ["evict team/greedy-1"]
+    other = replace(GREEDY, pod="other-1", used=20 * GIB, limit=10 * GIB)
+    play.steps(20, replace(GREEDY, used=40 * GIB), MEEK, other)
+    assert play.actions == ["evict team/greedy-1", "evict team/other-1 (dry)"], "others are"

@@ -26,6 +26,7 @@ def acted() -> Play:
     return play
 
 
+@pytest.mark.fault(3, 15)
 def test_while_the_end_is_unknown_nothing_follows() -> None:
     """Row 3, 15: an ambiguous action is in flight until somebody knows better: however long it takes."""
     play = acted()
@@ -46,6 +47,7 @@ def test_afterwards_all_begins_anew(result: Result) -> None:
     assert play.monotonic - ended >= max(AGAIN, SHORT.spacing)
 
 
+@pytest.mark.fault(17)
 def test_the_same_name_with_another_uid_is_another_pod() -> None:
     """Row 17: a StatefulSet's pod comes back under its name: nothing that was known of the old one holds for it."""
     play = acted()
@@ -58,6 +60,7 @@ def test_the_same_name_with_another_uid_is_another_pod() -> None:
     assert play.monotonic - ended >= AGAIN
 
 
+@pytest.mark.fault(45, 47)
 def test_stuck_stops_the_node() -> None:
     """Rows 45, 47: accepted and without effect: the breaker opens, and nobody else is tried."""
     play = acted()
@@ -68,6 +71,7 @@ def test_stuck_stops_the_node() -> None:
     assert len(play.actions) == 1
 
 
+@pytest.mark.fault(4, 5)
 def test_blocked_waits_longer_each_time() -> None:
     """Rows 4, 5: a PodDisruptionBudget says no: held with `blocked`, asked again later, and never killed instead."""
     play = acted()
@@ -108,6 +112,47 @@ def test_blocked_and_kill_was_written() -> None:
     play.until_action(GREEDY, MEEK)
     assert play.actions == ["evict team/greedy-1", "kill team/greedy-1"]
     assert play.monotonic - ended >= SHORT.grace
+
+
+def test_only_an_eviction_can_be_blocked() -> None:
+    """Of another rung nobody could have said so: nothing is blocked, no kill follows from it, and all begins anew."""
+    play = Play(replace(SHORT, ladder=(Rung.NOTIFY, Rung.KILL)))
+    play.until_action(GREEDY, MEEK)
+    play.conclude(Result.BLOCKED)
+    assert not play.history.blocked and not play.history.evidence
+    play.step(GREEDY, MEEK)
+    assert play.standing(GREEDY) is State.OVER
+
+
+def test_a_grace_of_which_nobody_heard_is_none() -> None:
+    """
+    Other rules while an eviction is in flight: the grace until their kill begins when the eviction has ended.
+
+    In flight the standing is `acting`, and so nobody was told of another grace.
+    """
+    play = acted()
+    play.rules = replace(SHORT, ladder=(Rung.NOTIFY, Rung.KILL))
+    play.steps(20, GREEDY, MEEK)
+    assert play.standing(GREEDY) is State.ACTING
+    play.conclude(Result.BLOCKED)
+    ended = play.monotonic
+    play.step(GREEDY, MEEK)
+    assert play.standing(GREEDY) is State.OVER
+    play.until_action(GREEDY, MEEK)
+    assert play.actions == ["evict team/greedy-1", "kill team/greedy-1"]
+    assert State.GRACE in [one.state for verdict in play.verdicts for one in verdict.standings if one.rung is Rung.KILL]
+    assert play.monotonic - ended >= AGAIN
+
+
+def test_blocked_keeps_what_was_told() -> None:
+    """The evidence of before the eviction, and that of everybody else, goes on: others are told meanwhile as ever."""
+    play = acted()
+    other = Actor("other-1", 4 * GIB, limit=2 * GIB)
+    play.steps(8, GREEDY, MEEK, other)
+    assert play.standing(other) is State.GRACE
+    before = dict(play.history.evidence)
+    play.conclude(Result.BLOCKED)
+    assert play.history.evidence == before and len(before) == 3
 
 
 def test_blocked_is_forgotten_with_the_excess() -> None:
@@ -159,6 +204,7 @@ def test_an_end_without_an_action_is_none() -> None:
         assert conclude(history, result, Play().now) is history
 
 
+@pytest.mark.fault(5)
 def test_the_longest_wait_is_bounded() -> None:
     """A PDB of weeks: the wait stays at five minutes, and no number overflows."""
     play = acted()
@@ -198,7 +244,7 @@ def test_each_end_says_its_own() -> None:
         for result, refused, broken, holds in (
             (Result.VERIFIED, 0, set(), fenced),
             (Result.REFUSED, 3, {Breaker.API}, set()),
-            (Result.BLOCKED, 0, set(), set()),
+            (Result.BLOCKED, 2 if in_flight is fence else 0, set(), set()),
             (Result.STUCK, 2, {Breaker.EFFECTIVENESS}, set()),
             (Result.FAILED, 2, set(), set()),
             (Result.ABANDONED, 2, set(), set()),

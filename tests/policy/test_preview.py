@@ -59,6 +59,7 @@ def test_whoever_is_acted_on_was_in_the_preview() -> None:
     assert action.key in {one.key for one in seen.would}
 
 
+@pytest.mark.fault(73)
 def test_it_says_that_the_breaker_would_open() -> None:
     """Row 73: half of the node would be hit: the breaker would open instead."""
     crowd = [Actor(f"p{n}-1", 4 * GIB, limit=GIB) for n in range(3)] + [MEEK, replace(MEEK, pod="meek-2")]

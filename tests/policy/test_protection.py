@@ -145,6 +145,7 @@ def test_who_may_be_critical_is_critical(facts: dict[str, object]) -> None:
     assert (play.actions, play.reason(GREEDY)) == ([], Reason.PRIORITY)
 
 
+@pytest.mark.fault(66)
 @pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed", "Unknown", ""])
 def test_only_running_pods(phase: str) -> None:
     """Row 66: a pod that finished, or of which nobody told, is not acted on."""
@@ -153,6 +154,7 @@ def test_only_running_pods(phase: str) -> None:
     assert (play.actions, play.reason(GREEDY)) == ([], Reason.NOT_RUNNING)
 
 
+@pytest.mark.fault(58)
 def test_a_protection_that_comes_in_the_last_round_protects() -> None:
     """Row 58: its exemption comes in the round in which it would be acted on: exempt, and from the beginning later."""
     exempt = replace(GREEDY, facts={"annotations": {EXEMPT: "true"}})
@@ -167,6 +169,7 @@ def test_a_protection_that_comes_in_the_last_round_protects() -> None:
     assert play.actions == ["evict team/greedy-1"]
 
 
+@pytest.mark.fault(58)
 def test_consent_that_is_withdrawn_in_the_last_round_holds() -> None:
     """Row 58: the namespace's label goes away in the round in which its pod would be acted on."""
     play = Play()

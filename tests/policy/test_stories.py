@@ -21,9 +21,12 @@ from enforcer.rules import Budget, Ceiling, Rules
 from enforcer.terms import Mode, Reason, Rung, State, Trigger
 from exporter.model import Fault, Sharing
 from exporter.quantities import parse_bytes, parse_duration
+from faults.marking import showing
 from policy.scenes import CONSENTING, UNHURRIED, Actor, Play
 
 STORIES = sorted((Path(__file__).parent / "stories").glob("*.yaml"))
+FAULTS = {file: tuple(shown) for file in STORIES if (shown := yaml.safe_load(file.read_text()).get("faults"))}
+"""The faults of docs/faults.md that a story shows."""
 INVALID = Fault("config", "config_invalid", "policy.grace: expected a duration")
 DURATIONS = {"grace", "warn_after", "spacing", "hold_off", "interval"}
 
@@ -145,7 +148,7 @@ def rounds(line: str | int) -> range:
 
 def staged(story: Mapping[str, Any]) -> Stage:
     """Set the stage for a story."""
-    assert story.keys() <= {"title", "tells", "rules", "pods", "rounds"}
+    assert story.keys() <= {"title", "tells", "faults", "rules", "pods", "rounds"}
     actors = {}
     for name, told in story["pods"].items():
         assert told.keys() <= {"limit", "workload"}
@@ -179,7 +182,7 @@ def read(file: Path) -> Mapping[str, Any]:
     return story
 
 
-@pytest.mark.parametrize("file", STORIES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", showing(STORIES, FAULTS), ids=lambda file: file.stem)
 def test_story(file: Path) -> None:
     """The policy tells the story as it is written."""
     story = read(file)

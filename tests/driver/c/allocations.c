@@ -58,7 +58,7 @@ static bool held(int file) {
 }
 
 static bool describe(struct allocation *allocation, int file, const char *name) {
-    char text[512], kinds[64] = "";
+    char text[512 + CGROUP_SIZE], kinds[64] = "";
     ssize_t length = pread(file, text, sizeof text - 1, 0);
     if (length <= 0)
         return false;
@@ -68,6 +68,8 @@ static bool describe(struct allocation *allocation, int file, const char *name) 
     allocation->kinds = kinds_parse(kinds);
     allocation->bytes = text_number(text, "bytes", 0);
     allocation->tid = (unsigned)text_number(text, "tid", 0);
+    text_attribute(text, "cgroup", allocation->cgroup, sizeof allocation->cgroup);
+    allocation->inode = text_number(text, "inode", 0);
     char *load = text_read(state_path("load/%s", name));
     allocation->load = load_parse(load ? load : "", (struct load){0});
     free(load);

@@ -24,6 +24,7 @@
 #include <stdint.h>
 
 #define NAME_SIZE 96
+#define CGROUP_SIZE 1024
 #define UNKNOWN_BYTES UINT64_MAX
 #define GPUS_MOST 64
 
@@ -104,7 +105,7 @@ struct gpu {
 
 struct node {
     int references;
-    char driver[80], nvml[80];
+    char driver[80], nvml[80], cgroups[512]; /* the folder that plays the unified hierarchy; "": the real one */
     int cuda;
     uint64_t sample_period;
     struct gpu *gpus;
@@ -123,8 +124,8 @@ struct load load_parse(const char *line, struct load otherwise);
 /* allocations.c: what real processes hold ------------------------------------------------------------------------------ */
 
 struct allocation {
-    char name[256], device[NAME_SIZE];
-    uint64_t bytes;
+    char name[256], device[NAME_SIZE], cgroup[CGROUP_SIZE];
+    uint64_t bytes, inode; /* inode: of the cgroup, where that can be seen */
     unsigned kinds, tid;
     unsigned owner; /* in the reader's PID namespace; 0: held by somebody it cannot see */
     struct load load;
@@ -140,3 +141,21 @@ struct allocations allocations_read(bool sweep);
 void allocations_free(struct allocations *allocations);
 /* Bytes in use in one pool: a GPU instance, or (gi NULL) the GPU with all its instances. */
 uint64_t pool_used(const struct gpu *gpu, const struct gpu_instance *gi, const struct allocations *allocations);
+
+/* limits.c: how much a cgroup may hold of a GPU; paths of cgroups as /proc/PID/cgroup has them ----------------------------- */
+
+struct limit {
+    char gpu[NAME_SIZE], cgroup[CGROUP_SIZE];
+    uint64_t soft, hard, inode; /* hard: UNKNOWN_BYTES is none; inode: of the cgroup, which its name does not tell */
+};
+
+/* The cgroup of this process, and its inode, or 0: in a private namespace the path is "/", but /sys/fs/cgroup has the inode.
+ * $FAKE_NVML_CGROUP instead, where a test without root plays it. */
+uint64_t cgroup_of_self(char *path, size_t size);
+/* Bytes that a limited cgroup and all below it hold. */
+uint64_t limit_used(const struct limit *limit, const struct allocations *allocations);
+bool limit_read(const char *gpu, const char *cgroup, struct limit *limit);
+bool limit_write(const struct limit *limit);
+void limit_remove(const char *gpu, const char *cgroup);
+/* Do so many bytes more fit below all limits that hold for this process? */
+bool limits_allow(const char *gpu, uint64_t bytes, const struct allocations *allocations);

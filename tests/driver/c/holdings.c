@@ -69,15 +69,17 @@ static int open_device_file(const char *name) {
 }
 
 static const char *create(struct holding *holding, const char *name, const char *kinds) {
-    char draft[600], path[600], text[512];
+    char draft[600], path[600], cgroup[CGROUP_SIZE], text[512 + CGROUP_SIZE];
     uint32_t token;
     if (getrandom(&token, sizeof token, 0) != sizeof token)
         return "no random number";
     snprintf(holding->name, sizeof holding->name, "%.60s-%08x", name, token);
     text_copy(draft, sizeof draft, state_path("alloc/.%s", holding->name));
     text_copy(path, sizeof path, state_path("alloc/%s", holding->name));
-    int length = snprintf(text, sizeof text, "device=%s bytes=%llu kinds=%s tid=%d\n", holding->device,
-                          (unsigned long long)holding->bytes, kinds, holding->tid);
+    uint64_t inode = cgroup_of_self(cgroup, sizeof cgroup);
+    int length = snprintf(text, sizeof text, "device=%s bytes=%llu kinds=%s tid=%d inode=%llu cgroup=%s\n",
+                          holding->device, (unsigned long long)holding->bytes, kinds, holding->tid,
+                          (unsigned long long)inode, cgroup);
     /* Not close-on-exec: the driver keeps charging through an exec while the descriptor lives. */
     holding->file = open(draft, O_RDWR | O_CREAT | O_EXCL, 0666);
     if (holding->file < 0)
@@ -103,8 +105,9 @@ static bool has_room(struct place place, uint64_t bytes) {
     struct allocations allocations = allocations_read(true);
     uint64_t total = gi ? gi->memory : place.gpu->total.known ? place.gpu->total.value : UINT64_MAX;
     uint64_t taken = pool_used(place.gpu, gi, &allocations) + (gi ? gi->reserved : place.gpu->reserved.value);
+    bool allowed = place.ci || limits_allow(place.gpu->uuid, bytes, &allocations);
     allocations_free(&allocations);
-    return taken <= total && bytes <= total - taken;
+    return allowed && taken <= total && bytes <= total - taken;
 }
 
 const char *holdings_take(struct holdings *mine, const char *name, const char *device, uint64_t bytes,

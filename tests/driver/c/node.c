@@ -135,6 +135,8 @@ static struct node *parse(char *text) {
             text_copy(node->nvml, sizeof node->nvml, value);
         else if (strcmp(line, "cuda") == 0)
             node->cuda = atoi(value);
+        else if (strcmp(line, "cgroups") == 0)
+            text_copy(node->cgroups, sizeof node->cgroups, value);
         else if (strcmp(line, "sample_period_us") == 0 && atoll(value) > 0)
             node->sample_period = (uint64_t)atoll(value);
     }

@@ -33,6 +33,7 @@ class Clock:
 # --- one GPU ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(28, 29)
 @pytest.mark.parametrize("code", [LOST, RESET_REQUIRED])
 async def test_one_lost_gpu_leaves_the_others_working(fake_node: FakeNode, nvml: Open, code: int) -> None:
     """A GPU off the bus is present without a sample, a fault names it, and the others are read as ever."""
@@ -53,6 +54,7 @@ async def test_one_lost_gpu_leaves_the_others_working(fake_node: FakeNode, nvml:
     assert len((await source.sample()).samples) == 2
 
 
+@pytest.mark.fault(29)
 @pytest.mark.parametrize(
     "call", ["nvmlDeviceGetMemoryInfo", "nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetPowerUsage"]
 )
@@ -133,6 +135,7 @@ async def test_a_gpu_that_stays_unfound_is_a_fault(fake_node: FakeNode, nvml: Op
     assert [(fault.reason, fault.subject) for fault in sample.faults] == [("gpu_not_found", FIRST.uuid)]
 
 
+@pytest.mark.fault(30)
 async def test_gpus_are_known_by_uuid_not_by_index(fake_node: FakeNode, nvml: Open) -> None:
     """The order of indices changes: each GPU keeps its own facts, and has its new index."""
     fake_node.write([replace(FIRST, name="A"), replace(SECOND, name="B")])
@@ -229,6 +232,7 @@ async def test_initialisation_is_tried_ever_less_often(fake_node: FakeNode, nvml
     ]
 
 
+@pytest.mark.fault(30)
 async def test_a_driver_that_was_replaced_ends_the_source(fake_node: FakeNode, nvml: Open) -> None:
     """After an upgrade under us only a new process can load the new library."""
     fake_node.write(TWO)

@@ -102,6 +102,7 @@ def test_a_device_whose_name_has_no_profile_is_named_by_its_size() -> None:
     assert profile(Nameless(lambda _call: None), Handle(object())) == "2g.12gb"
 
 
+@pytest.mark.fault(30)
 async def test_instances_are_read_anew_in_each_round(fake_node: FakeNode, nvml: Open) -> None:
     """MIG may be set up anew at any time, and ids and handles are reused: the UUIDs tell the generations apart."""
     fake_node.write([CARD])

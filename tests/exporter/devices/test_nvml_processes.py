@@ -26,6 +26,7 @@ def seen(processes: tuple[GpuProcess, ...] | None) -> dict[int, tuple[int | None
     return {process.pid: (process.memory, set(process.kinds)) for process in processes}
 
 
+@pytest.mark.fault(32)
 async def test_a_process_in_two_lists_counts_once(fake_node: FakeNode, read_one: ReadOne) -> None:
     """A process that uses CUDA and OpenGL is listed twice with its whole memory: it counts once, with both kinds."""
     fake_node.write(gpus(1))
@@ -43,6 +44,7 @@ async def test_the_mps_list_is_read(fake_node: FakeNode, read_one: ReadOne) -> N
     assert seen((await read_one()).processes) == {71: (GiB, {MPS}), 72: (GiB, {MPS, COMPUTE})}
 
 
+@pytest.mark.fault(26)
 async def test_unknown_memory_is_not_zero(fake_node: FakeNode, read_one: ReadOne) -> None:
     """Memory that the driver calls not available is None, unless another list knows it."""
     fake_node.write(
@@ -71,6 +73,7 @@ async def test_entries_without_a_pid_are_no_processes(fake_node: FakeNode, read_
     assert seen((await read_one()).processes) == {9: (GiB, {COMPUTE})}
 
 
+@pytest.mark.fault(32)
 @given(st.lists(entries), st.randoms())
 def test_merging_takes_the_maximum_whatever_the_order(
     listed: list[tuple[ProcessKind, int, int]], random: Random
@@ -124,6 +127,7 @@ async def test_a_list_costs_the_driver_one_call(fake_node: FakeNode, nvml: Open)
     assert fake_node.calls("nvmlDeviceGetComputeRunningProcesses") == 1
 
 
+@pytest.mark.fault(27)
 async def test_a_list_that_outgrows_its_room_is_read_whole(fake_node: FakeNode, nvml: Open) -> None:
     """More processes than there was room for: the list is asked for again with more, and later rounds remember it."""
     fake_node.write(gpus(1, processes=tuple(FakeProcess(pid, MiB) for pid in range(1, 201))))
@@ -138,6 +142,7 @@ async def test_a_list_that_outgrows_its_room_is_read_whole(fake_node: FakeNode, 
     assert fake_node.calls("nvmlDeviceGetComputeRunningProcesses") == 1
 
 
+@pytest.mark.fault(27)
 async def test_a_list_that_always_outgrows_its_room_is_a_fault(fake_node: FakeNode, nvml: Open) -> None:
     """INSUFFICIENT_SIZE is answered a bounded number of times, then the list is unknown and the round incomplete."""
     fake_node.write(gpus(1))
@@ -173,6 +178,7 @@ async def test_without_compute_list_nobody_knows_who_is_there(fake_node: FakeNod
     assert [(fault.reason, fault.incomplete) for fault in gpu.faults] == [("unsupported", False)]
 
 
+@pytest.mark.fault(27)
 @pytest.mark.parametrize("failing", ["Compute", "Graphics", "MPSCompute"])
 async def test_half_a_list_is_no_list(fake_node: FakeNode, read_one: ReadOne, failing: str) -> None:
     """When one of the lists fails, the GPU's processes are unknown and a fault says so; its memory is reported."""

@@ -17,6 +17,7 @@ TWO = gpus(2, processes=(FakeProcess(5, GiB),))
 BOTH = {GpuUuid(gpu.uuid): index for index, gpu in enumerate(TWO)}
 
 
+@pytest.mark.fault(25)
 async def test_a_hanging_call_is_a_fault_when_the_deadline_is_over(
     fake_node: FakeNode, nvml: Open, answered: Answered
 ) -> None:
@@ -35,6 +36,7 @@ async def test_a_hanging_call_is_a_fault_when_the_deadline_is_over(
     assert HANGING in fault.message
 
 
+@pytest.mark.fault(25)
 async def test_later_rounds_do_not_wait_for_a_stuck_thread(fake_node: FakeNode, nvml: Open) -> None:
     """While the call hangs, each further question is answered at once, without another wait and without the driver."""
     fake_node.write(TWO)

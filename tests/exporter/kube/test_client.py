@@ -92,6 +92,7 @@ async def test_in_a_pod_every_request_carries_the_token(tmp_path: Path, authorit
     assert [seen.headers["Authorization"] for seen in server.seen] == ["bearer first"] * 2
 
 
+@pytest.mark.fault(21)
 async def test_a_rotated_token_is_sent_within_a_minute(tmp_path: Path, authority: Authority) -> None:
     """The kubelet writes a new token into the file: a minute later at the latest it is the one that is sent."""
     clock = Minutes()
@@ -106,6 +107,7 @@ async def test_a_rotated_token_is_sent_within_a_minute(tmp_path: Path, authority
     assert [seen.headers["Authorization"] for seen in server.seen] == ["bearer first", "bearer second"]
 
 
+@pytest.mark.fault(21)
 async def test_a_refused_token_is_replaced_at_once(tmp_path: Path, authority: Authority) -> None:
     """When the server refuses the token and the file has another by now, the answer comes as if nothing had been."""
     valid = "first"
@@ -358,6 +360,7 @@ async def test_a_watch_that_breaks_off_is_dropped(tmp_path: Path) -> None:
     assert caught.value.reason == "Dropped"
 
 
+@pytest.mark.fault(18)
 async def test_a_silent_watch_is_told_apart(tmp_path: Path) -> None:
     """A peer that is gone without a word is noticed: no line within `idle` seconds ends the watch."""
 

@@ -223,6 +223,7 @@ async def test_before_the_first_answer_nothing_is_known() -> None:
     assert (view.known, view.live, [fault.incomplete for fault in view.faults]) == (False, False, [True])
 
 
+@pytest.mark.fault(36)
 async def test_a_kubelet_that_starts_anew_is_met_at_once(socket: Path) -> None:
     """Killed and started on a new socket: away is told, what was known stays, and the next question is answered."""
     kubelet = FakeKubelet(socket, listed=listed("train"), allocatable=offered(f"{UUID}::0"))
@@ -285,6 +286,7 @@ async def test_a_kubelet_that_hung_is_still_the_same(socket: Path) -> None:
         assert [(holding.pod, holding.remembered) for holding in source.view().holdings] == [("other", False)]
 
 
+@pytest.mark.fault(36)
 async def test_a_hung_kubelet_holds_nobody(socket: Path) -> None:
     """While the kubelet hangs the view is had at once, and the end of the daemon does not wait for an answer."""
     async with FakeKubelet(socket, listed=None) as kubelet:

@@ -127,6 +127,7 @@ async def test_a_cut_watch_is_resumed_and_nobody_notices(tmp_path: Path) -> None
         assert watch.live
 
 
+@pytest.mark.fault(19)
 @pytest.mark.parametrize("as_event", [True, False])
 async def test_410_lists_anew(tmp_path: Path, *, as_event: bool) -> None:
     """A version that the server forgot leads to a list that is not older than what is known, and what is gone goes."""
@@ -145,6 +146,7 @@ async def test_410_lists_anew(tmp_path: Path, *, as_event: bool) -> None:
         assert watch.live
 
 
+@pytest.mark.fault(19)
 async def test_what_a_server_forgot_is_not_live_until_it_is_listed(tmp_path: Path) -> None:
     """After an outage the watch opens and says 410: what is known is old, and to list it needs no long wait."""
     api = Pods()
@@ -193,6 +195,7 @@ async def test_a_server_that_fell_back_is_listed_anew(tmp_path: Path) -> None:
         assert watch.pods.known == {}
 
 
+@pytest.mark.fault(18)
 async def test_a_silent_watch_is_followed_by_a_list(tmp_path: Path) -> None:
     """To a version of the future a real server says nothing at all: silence is not live, and a list finds it out."""
     api = Pods()

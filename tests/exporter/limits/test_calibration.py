@@ -41,6 +41,7 @@ def test_fits(key: str, capacity: str, memory: list[int], unit: int, gpus: Gpus)
     assert (found.unit, found.fit) == (Fraction(unit), Fit.FITS)
 
 
+@pytest.mark.fault(63)
 @pytest.mark.parametrize(
     ("key", "capacity"),
     [

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+import pytest
+
 from builders import GIB, gpu, gpu_uuid, leaf, memory, pod, subject, usage
 from exporter.limits import leaf_devices
 from exporter.limits.claimed import claim_usages
@@ -92,6 +94,7 @@ def test_only_the_containers_and_requests_that_use_it() -> None:
     assert {one.device: one.memory_used for one in usages} == {leaf(0): None, leaf(1, 3): GIB}
 
 
+@pytest.mark.fault(35)
 def test_a_sandboxed_pod_counts_as_a_whole() -> None:
     """Where only the pod is known, what it holds is the claim's."""
     assert held([claim()], [user(ONE)], usage(subject(ONE, ""), leaf(0), GIB)) == {"shared": GIB}

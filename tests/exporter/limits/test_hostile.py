@@ -28,6 +28,7 @@ def only(resolution: Resolution) -> Limit:
     return limit
 
 
+@pytest.mark.fault(63)
 @pytest.mark.parametrize(
     ("key", "text", "reason"),
     [
@@ -70,6 +71,7 @@ def test_invalid_with_a_reason(key: str, text: str, reason: str, pod: Pod, gpus:
     assert all(len(candidate.text) < 100 for limit in found.limits for candidate in limit.candidates)
 
 
+@pytest.mark.fault(63)
 @pytest.mark.parametrize(
     ("resources", "reason"),
     [
