@@ -5,9 +5,10 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-FAST := not daemon and not containers and not cluster and not prometheus and not browser
+SHOWN := .pytest_cache/faults.json
+FAST := not daemon and not containers and not cluster and not charts and not prometheus and not browser
 
-.PHONY: help demo lint check test cluster bench golden docs guards lock clean
+.PHONY: help demo lint check test cluster image bench golden docs manifests guards lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1\t\2/' | expand -t 12
@@ -26,21 +27,30 @@ check: lint  ## lint, types, import contracts, unit tests side by side: about a 
 	$(BIN)/pytest -q -n auto -m "$(FAST)"
 
 test: lint  ## install what the tests need (asks first on a machine of your own), then run all of them on real parts
-	$(BIN)/pytest -q -m "$(FAST)"
+	rm -f $(SHOWN)
+	$(BIN)/pytest -q -m "$(FAST)" --faults $(SHOWN)
 	GPUSTEWARD_TRACES=6 $(BIN)/pytest -q tests/policy/test_enumeration.py  # `check` looks at traces of 5 events
 	PYTHONPATH=tests $(BIN)/python -m cluster.install
 	PYTHONPATH=tests $(BIN)/python -m cluster.build || [ "$${CI:-}" != true ]  # without Go its tests are skipped, loudly
-	$(BIN)/pytest -m "not ($(FAST))" --durations=15
+	$(BIN)/pytest -m "not ($(FAST))" --durations=15 --faults $(SHOWN)
+	PYTHONPATH=tests $(BIN)/python -m faults $(SHOWN) || [ "$${CI:-}" != true ]  # what this machine lacks is not shown
 
 cluster: $(VENV)/.dev  ## leave a real Kubernetes with fake GPUs running, and print its kubeconfig
 	PYTHONPATH=tests $(BIN)/python -m cluster
+
+image: $(VENV)/.dev  ## build the daemon's image without Docker or a registry, and print where it is (docs/image.md)
+	PYTHONPATH=tests $(BIN)/python -m cluster.image
 
 bench: $(VENV)/.dev  ## measure rounds, scrapes and decisions; the tables go into docs/performance.md
 	PYTHONPATH=tests $(BIN)/python -m bench
 	PYTHONPATH=tests $(BIN)/python -m bench.policy
 
-golden: $(VENV)/.dev  ## write the golden metrics page anew
+golden: $(VENV)/.dev  ## write the golden metrics page, docs/metrics.md and docs/faults.md anew
 	PYTHONPATH=tests $(BIN)/python -m golden
+	PYTHONPATH=tests $(BIN)/python -m faults
+
+manifests: $(VENV)/.dev  ## render deploy/manifests from the Helm chart anew
+	PYTHONPATH=tests $(BIN)/python -m deploy.plain
 
 guards: $(VENV)/.dev  ## break each guard of the policy, one at a time, and list which test notices (tests/policy/guards.txt)
 	PYTHONPATH=tests $(BIN)/python -m policy.mutation $(ONLY)

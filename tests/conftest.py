@@ -4,4 +4,4 @@ Fixtures that stand for the world: the fake driver, real containers, the daemon 
 What is faked: the driver library (and so the GPU). What is not: everything else; see docs/testbed.md.
 """
 
-pytest_plugins = ["driver.fixtures", "containers.fixtures", "daemon.fixtures"]
+pytest_plugins = ["driver.fixtures", "containers.fixtures", "daemon.fixtures", "faults.plugin"]

@@ -60,14 +60,25 @@ class Bed:
     node     whether it has a node (wants root). Without one: etcd, the API server, and the controllers that need none
     port     of the API server; None: a free one
     by_hand  whether `python -m cluster --stop` ends it
+    gpus, inventory  what the node has, and what of it the device plugin offers
     """
 
-    def __init__(self, *, node: bool = True, port: int | None = None, by_hand: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        node: bool = True,
+        port: int | None = None,
+        by_hand: bool = False,
+        gpus: Sequence[driver.FakeGpu] = (*GPUS, MIG_GPU),
+        inventory: Mapping[str, Sequence[str]] = INVENTORY,
+    ) -> None:
         self.token = new_token()
         self.removed_at_start: list[str] = []
         self._with_node = node
         self._port = port
         self._by_hand = by_hand
+        self._gpus = gpus
+        self._offered = inventory
         self._record: Record | None = None
         self._node: Node | None = None
         self._driver: driver.FakeNode | None = None
@@ -183,11 +194,11 @@ class Bed:
         )
         self._node.start()
         self._driver = driver.FakeNode(folder / "driver", driver.build(build.cache()))
-        self._driver.write([*GPUS, MIG_GPU])
+        self._driver.write(self._gpus)
         tar = folder / "workload.tar"
         images.busybox_image(tar, name=WORKLOAD, files={"bin/workload": self._driver.workload_binary})
         self._node.import_image(tar, WORKLOAD)
-        self.set_inventory(INVENTORY)
+        self.set_inventory(self._offered)
         self._node.start_device_plugin(self._inventory, self._driver.folder)
 
 

@@ -1,6 +1,7 @@
 """Fixtures for tests on a real cluster: `pytest_plugins = ["cluster.fixtures"]`.
 
     cluster      (session) a Bed with a node; `node_api` and `namespace` (function): an admin client, a fresh namespace
+    image        (session) the name of the daemon's image, which the node of `cluster` has then
     api_server   (session) a Bed without; `server_api` and `server_namespace`
 
 Law: what this machine lacks is said loudly; then the tests are skipped on a developer's machine, and fail with CI=true.
@@ -14,6 +15,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from cluster import image as daemon_image
 from cluster import requirements
 from cluster.bed import Bed
 from cluster.client import Api, until
@@ -36,6 +38,14 @@ def cluster() -> Iterator[Bed]:
     require(requirements.missing(node=True))
     with Bed() as bed:
         yield bed
+
+
+@pytest.fixture(scope="session")
+def image(cluster: Bed) -> str:
+    """Name of the daemon's image, made of this checkout; the node has it."""
+    require(requirements.missing_for_image())
+    cluster.node.import_image(daemon_image.archive(), daemon_image.NAME)
+    return daemon_image.NAME
 
 
 @pytest.fixture(scope="session")

@@ -39,8 +39,14 @@ def controller(kind: str, name: str, spec: Object, **more: object) -> Object:
     }
 
 
-def job(name: str, spec: Object) -> Object:
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": {"template": {"spec": spec}}}
+def job(name: str, spec: Object, **more: object) -> Object:
+    """A Job of one pod, labelled app=<name>; `more` goes into its spec."""
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {"template": {"metadata": {"labels": {"app": name}}, "spec": spec}, **more},
+    }
 
 
 def disruption_budget(name: str, labels: Mapping[str, str], *, min_available: int) -> Object:

@@ -28,6 +28,8 @@ FOLDERS = {
     "/var/log": "log",
     "/var/lib/cni": "cni-results",
     "/run/containerd": "run-containerd",
+    "/var/lib/gpusteward": "gpusteward",
+    "/run/gpusteward": "run-gpusteward",
 }
 
 # The kubelet sets these (setupKernelTunables), and CNI's ptp the last one. They write to copies.
@@ -112,10 +114,14 @@ class Node:
 
     def start_device_plugin(self, inventory: Path, state: Path) -> None:
         """Run the device plugin (see device_plugin) as the node's own; returns when the node counts its devices."""
-        wanted = {resource: len(ids) for resource, ids in json.loads(inventory.read_text()).items()}
+
+        def counted() -> bool:  # also when it is started again, with another inventory by then
+            wanted = {resource: len(ids) for resource, ids in json.loads(inventory.read_text()).items()}
+            return self._offers(wanted)
+
         command = [*self._inside, sys.executable, "-m", "cluster.device_plugin", inventory, state]
         path = {"PYTHONPATH": str(Path(__file__).parents[1])}
-        self._processes.start("device-plugin", command, lambda: self._offers(wanted), environment=path)
+        self._processes.start("device-plugin", command, counted, environment=path)
 
     def kill_kubelet(self) -> None:
         """End the kubelet as a crash does; `restart_kubelet` brings it back."""

@@ -1,33 +1,50 @@
 """A proxy before the API server that has accidents when it is told to.
 
-In: where the server is, and faults. Out: a port with the server's own certificates; what came through.
-Law: what is not told to go wrong goes through unchanged. A fault strikes once, the next eviction, and in a known order:
-before the server heard of it, or after it did it.
+In: where the server is, and accidents. Out: a port with the server's own certificates; what came through.
+Law: what is not told to go wrong goes through unchanged, a watch as it comes. An accident befalls one request, the next
+of its kind, and in a known order: before the server heard of it, or after it did it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import aiohttp
 from aiohttp import web
 
 from cluster.certificates import Authority
 from cluster.client import Credentials
-from sources.kube_api import serving
 
-HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "host", "content-encoding"})
+HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "host"})
+
+
+@dataclass(frozen=True, slots=True)
+class Passing:
+    """A request on its way. `forward` has the server answer it."""
+
+    request: web.BaseRequest
+    forward: Callable[[], Awaitable[web.Response]]
+
+    def cut(self) -> web.Response:
+        """Close the connection without a word."""
+        assert self.request.transport is not None
+        self.request.transport.abort()
+        return web.Response()
+
+
+Accident: TypeAlias = Callable[[Passing], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What happens to the next eviction.
+    """A wrong answer.
 
-    forward  the server gets it, and answers, before it goes wrong; else it never hears of it
+    forward  the server gets the request, and answers, before it goes wrong; else it never hears of it
     status   the answer to be given instead, with `text` as text/plain and `headers`; None: the connection is cut
     """
 
@@ -36,52 +53,138 @@ class Fault:
     text: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
 
+    async def __call__(self, passing: Passing) -> web.StreamResponse:
+        if self.forward:
+            await passing.forward()
+        if self.status is None:
+            return passing.cut()
+        return web.Response(status=self.status, text=self.text, headers=self.headers)
 
-@dataclass(slots=True)
+
+class Hold:
+    """Holds a request until `opened` is set: before the server hears of it, or (`after`) its answer.
+
+    A hold that is never opened lets nothing through, also after its client went away.
+    """
+
+    def __init__(self, *, after: bool) -> None:
+        self.reached, self.opened = asyncio.Event(), asyncio.Event()
+        self._after = after
+
+    async def __call__(self, passing: Passing) -> web.StreamResponse:
+        answer = await passing.forward() if self._after else None
+        self.reached.set()
+        await self.opened.wait()
+        return answer or await passing.forward()
+
+
 class Proxy:
-    """A proxy that runs. `posts` are the evictions that came, as (path, Audit-ID)."""
+    """A proxy that runs.
 
-    port: int = 0
-    faults: list[Fault] = field(default_factory=list)
-    posts: list[tuple[str, str]] = field(default_factory=list)
-    forwarded: int = 0
+    faults     what befalls the next evictions, one each
+    looks      the next reads of a single pod, one each
+    telling    every write of an Event
+    before     what each request but a watch waits for first; it is given the path
+    hearing    set while watches are passed on; without it they stay open and say nothing
+    posts      the evictions that came, as (path, Audit-ID)
+    forwarded  how many of them the server answered
+    """
+
+    def __init__(self, to: str, session: aiohttp.ClientSession, tls: ssl.SSLContext) -> None:
+        self.port = 0
+        self.faults: list[Accident] = []
+        self.looks: list[Accident] = []
+        self.telling: Accident | None = None
+        self.before: Callable[[str], Awaitable[None]] | None = None
+        self.hearing = asyncio.Event()
+        self.hearing.set()
+        self.posts: list[tuple[str, str]] = []
+        self.forwarded = 0
+        self._to, self._session, self._tls = to, session, tls
+        self._runner = web.ServerRunner(web.Server(self._answer), shutdown_timeout=0.1)
+
+    async def start(self) -> None:
+        await self._runner.setup()
+        await self.listen()
+
+    async def stop(self) -> None:
+        await self._runner.cleanup()
+
+    async def listen(self) -> None:
+        """Take connections, on the same port as before."""
+        self._site = web.TCPSite(self._runner, "127.0.0.1", self.port, ssl_context=self._tls)
+        await self._site.start()
+        self.port = self._runner.addresses[0][1]
+
+    async def shut(self) -> None:
+        """Take no more connections; those that there are stay."""
+        await self._site.stop()
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.query.get("watch") == "true":
+            return await self._watch(request)
+        body = await request.read()
+        if self.before is not None:
+            await self.before(request.path)
+
+        async def forward() -> web.Response:
+            async with self._asked(request, body) as answer:
+                self.forwarded += request.path.endswith("/eviction")
+                return web.Response(status=answer.status, body=await answer.read(), headers=_kept(answer.headers))
+
+        passing = Passing(request, forward)
+        accident = self._accident(request)
+        try:
+            return await (accident(passing) if accident else forward())
+        except aiohttp.ClientError:  # the server is away
+            return passing.cut()
+
+    def _accident(self, request: web.BaseRequest) -> Accident | None:
+        if request.path.endswith("/eviction"):
+            self.posts.append((request.path, request.headers.get("Audit-ID", "")))
+            return self.faults.pop(0) if self.faults else None
+        if "/events" in request.path and request.method != "GET":
+            return self.telling
+        single = request.method == "GET" and request.path.rpartition("/")[0].endswith("/pods")
+        return self.looks.pop(0) if single and self.looks else None
+
+    async def _watch(self, request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse()
+        try:
+            async with self._asked(request, b"") as answer:
+                response = web.StreamResponse(status=answer.status, headers=_kept(answer.headers))
+                await response.prepare(request)
+                async for chunk in answer.content.iter_any():
+                    await self.hearing.wait()
+                    await response.write(chunk)
+                await response.write_eof()
+        except (aiohttp.ClientError, ConnectionError):  # either end hung up; so does the other
+            if request.transport is not None:
+                request.transport.abort()
+        return response
+
+    def _asked(self, request: web.BaseRequest, body: bytes) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        timeout = aiohttp.ClientTimeout(total=None)
+        url = f"{self._to}{request.path_qs}"
+        return self._session.request(request.method, url, headers=_kept(request.headers), data=body, timeout=timeout)
 
 
 @asynccontextmanager
 async def proxied(to: Credentials, authority: Authority) -> AsyncIterator[Proxy]:
     """Listen on a port of its own, and pass on what comes with the credentials that it carries."""
-    proxy = Proxy()
     pair = authority.issue("proxy", "kube-apiserver", hosts=["127.0.0.1"])
-    serving_tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    serving_tls.load_cert_chain(pair.certificate, pair.key)
-    trust = ssl.create_default_context(cafile=str(to.authority))
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust), auto_decompress=False) as session:
-
-        async def forward(request: web.Request, body: bytes) -> web.Response:
-            headers = {name: value for name, value in request.headers.items() if name.lower() not in HOP_BY_HOP}
-            url = f"{to.server}{request.path_qs}"
-            async with session.request(request.method, url, headers=headers, data=body) as answer:
-                passed = {name: value for name, value in answer.headers.items() if name.lower() not in HOP_BY_HOP}
-                proxy.forwarded += request.path.endswith("/eviction")
-                return web.Response(status=answer.status, body=await answer.read(), headers=passed)
-
-        async def answer(request: web.Request) -> web.StreamResponse:
-            body = await request.read()
-            if not request.path.endswith("/eviction"):
-                return await forward(request, body)
-            proxy.posts.append((request.path, request.headers.get("Audit-ID", "")))
-            fault = proxy.faults.pop(0) if proxy.faults else None
-            if fault is None or fault.forward:
-                response = await forward(request, body)
-                if fault is None:
-                    return response
-            if fault.status is None:
-                assert request.transport is not None
-                request.transport.abort()
-                return web.Response()
-            return web.Response(status=fault.status, text=fault.text, headers=fault.headers)
-
-        async with serving(answer, context=serving_tls) as server:
-            proxy.port = int(server.url.rpartition(":")[2])
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(pair.certificate, pair.key)
+    connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=str(to.authority)), limit=0)
+    async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as session:
+        proxy = Proxy(to.server, session, tls)
+        await proxy.start()
+        try:
             yield proxy
+        finally:
+            await proxy.stop()
     await asyncio.sleep(0)  # aiohttp closes its TLS connections in the loop's next turn
+
+
+def _kept(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.lower() not in HOP_BY_HOP}

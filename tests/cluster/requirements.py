@@ -45,6 +45,7 @@ PROMETHEUS = (
     Need("prometheus-alertmanager", "prometheus-alertmanager"),
 )
 BROWSER = (Need("chromium", "chromium"),)
+IMAGE = (Need("buildah", "buildah"), Need("mmdebstrap", "mmdebstrap"))
 
 
 def missing(*, node: bool) -> list[str]:
@@ -59,6 +60,14 @@ def missing(*, node: bool) -> list[str]:
     wanted = ["kube-apiserver", "kube-controller-manager", *(["kube-scheduler", "kubelet"] if node else [])]
     if not all(build.assets(program) for program in wanted) and (problem := build.go_problem()):
         found.append(problem)
+    return found
+
+
+def missing_for_image() -> list[str]:
+    """What keeps the daemon's image from being built here."""
+    found = [f"{need.program} is missing (Debian's {need.package})" for need in lacking(*IMAGE)]
+    if os.geteuid() != 0:
+        found.append("root is needed to build an image")
     return found
 
 

@@ -69,8 +69,8 @@ class Stage:
     async def enforcing(self) -> None:
         """Be the ServiceAccount that deploy/ ships for `gpusteward run`, which is bound to both roles."""
         await _apply(self.api, ENFORCER_RBAC)
-        await _in_force(self.api, ENFORCER, resource="pods", verb="watch")
-        await _in_force(self.api, ENFORCER, resource="events", group="events.k8s.io", verb="patch")
+        await in_force(self.api, ENFORCER, resource="pods", verb="watch")
+        await in_force(self.api, ENFORCER, resource="events", group="events.k8s.io", verb="patch")
         self.account = ENFORCER
         await self.rotate()
 
@@ -82,7 +82,7 @@ class Stage:
             path = f"{PATHS['ClusterRole'].rpartition('/')[0]}/namespaces/{one}/rolebindings"
             if await self.api.missing(f"{path}/{written['metadata']['name']}"):
                 await self.api.create(path, {**written, "metadata": {**written["metadata"], "namespace": one}})
-            await _in_force(self.api, ENFORCER, resource="pods", subresource="eviction", verb="create", namespace=one)
+            await in_force(self.api, ENFORCER, resource="pods", subresource="eviction", verb="create", namespace=one)
 
     @asynccontextmanager
     async def as_pod(self) -> AsyncIterator[None]:
@@ -105,14 +105,25 @@ class Stage:
     async def unguard(self) -> None:
         """Take the shipped policy on evictions away, if it is there."""
         for thing in reversed(_things(ADMISSION)):
-            path = f"{PATHS[thing['kind']]}/{thing['metadata']['name']}"
+            path = f"{_path(thing)}/{thing['metadata']['name']}"
             if not await self.api.missing(path):
                 await self.api.delete(path)
 
-    def daemon(self, *flags: str, command: Sequence[str | Path] = (COMMAND,)) -> Daemon:
-        """Start the daemon as a pod would run it: a token, the host's pids, the kubelet's folder; and more flags."""
-        kubeconfig = self.folder / "kubeconfig"
-        cluster = {"server": self.bed.control_plane.admin.server, "certificate-authority": str(self.folder / "ca.crt")}
+    def daemon(
+        self,
+        *flags: str,
+        command: Sequence[str | Path] = (COMMAND,),
+        port: int | None = None,
+        enter: Sequence[str] = (),
+    ) -> Daemon:
+        """
+        Start the daemon as a pod would run it: a token, the host's pids, the kubelet's folder; and more flags.
+
+        `port`: of a proxy before the API server; `enter`: words before the command.
+        """
+        kubeconfig = self.folder / (f"kubeconfig-{port}" if port else "kubeconfig")
+        server = f"https://127.0.0.1:{port}" if port else self.bed.control_plane.server
+        cluster = {"server": server, "certificate-authority": str(self.folder / "ca.crt")}
         config = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -135,6 +146,7 @@ class Stage:
             *flags,
             env={**self.bed.driver.environment(), **self._own()},
             command=command,
+            enter=enter,
         )
 
     def _own(self) -> dict[str, str]:
@@ -184,6 +196,11 @@ def spec(*commands: str, resource: str | None = GPU, count: int = 1, restart: st
 @pytest.fixture
 async def stage(cluster: Bed, node_api: Api, tmp_path: Path) -> Stage:
     """The cluster with what deploy/ ships for the read-only daemon, and no device held by a pod of an earlier test."""
+    return await staged(cluster, node_api, tmp_path)
+
+
+async def staged(cluster: Bed, api: Api, folder: Path) -> Stage:
+    """What the fixture gives, for those who set a stage for more than one test."""
 
     async def free() -> bool:
         return not await pod_resources.holdings(cluster.node.pod_resources_socket)
@@ -195,11 +212,11 @@ async def stage(cluster: Bed, node_api: Api, tmp_path: Path) -> Stage:
         return await pod_resources.allocatable(cluster.node.pod_resources_socket) == wanted
 
     await until(offered, "the kubelet to have all devices (an earlier test may have restarted it)")
-    if await node_api.missing(f"/api/v1/namespaces/{NAMESPACE}"):
-        await node_api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-    await _apply(node_api, RBAC)
-    await _in_force(node_api, ACCOUNT, resource="pods", verb="watch")
-    made = Stage(cluster, node_api, tmp_path)
+    if await api.missing(f"/api/v1/namespaces/{NAMESPACE}"):
+        await api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    await _apply(api, RBAC)
+    await in_force(api, ACCOUNT, resource="pods", verb="watch")
+    made = Stage(cluster, api, folder)
     await made.rotate()
     return made
 
@@ -211,16 +228,22 @@ def _reference(thing: Object) -> Object:
 
 async def _apply(api: Api, manifest: Path) -> None:
     for thing in _things(manifest):
-        path = PATHS[thing["kind"]]
+        path = _path(thing)
         if await api.missing(f"{path}/{thing['metadata']['name']}"):
             await api.create(path, thing)
+
+
+def _path(thing: Object) -> str:
+    if thing["kind"] == "RoleBinding":
+        return f"/apis/rbac.authorization.k8s.io/v1/namespaces/{thing['metadata']['namespace']}/rolebindings"
+    return PATHS[thing["kind"]]
 
 
 def _things(manifest: Path) -> list[Object]:
     return list(yaml.safe_load_all(manifest.read_text()))
 
 
-async def _in_force(api: Api, account: str, **asked: str) -> None:
+async def in_force(api: Api, account: str, **asked: str) -> None:
     async def allowed() -> bool:
         review = {"spec": {"user": f"system:serviceaccount:{NAMESPACE}:{account}", "resourceAttributes": asked}}
         answer = await api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from cluster import pod_resources
-from cluster.bed import GPUS, INVENTORY, NODE_NAME
+from cluster.bed import GPUS
 from cluster.client import Api, Object, until
 from cluster.fixtures import fresh_namespace
 from cluster.manifests import controller, pod
+from cluster.offering import replicas
 from cluster.stage import RUN, SHARED, Stage, ready_pods, spec
 from daemon.running import Daemon
 from daemon.running import until as becomes
@@ -94,7 +94,7 @@ def bare(name: str, held: str, limit: str, annotations: Mapping[str, str] | None
 async def create(stage: Stage, namespace: str, *things: Object) -> None:
     """Create pods and controllers."""
     for thing in things:
-        group = "/api/v1" if thing["kind"] == "Pod" else "/apis/apps/v1"
+        group = {"Pod": "/api/v1", "Job": "/apis/batch/v1"}.get(thing["kind"], "/apis/apps/v1")
         await stage.api.create(f"{group}/namespaces/{namespace}/{thing['kind'].lower()}s", thing)
 
 
@@ -179,22 +179,8 @@ async def enforcer(stage: Stage) -> Stage:
 @pytest.fixture
 async def roomy(enforcer: Stage) -> AsyncIterator[Stage]:
     """The same with the shared GPU in twenty replicas instead of four."""
-
-    async def offering(inventory: Mapping[str, Any]) -> None:
-        enforcer.bed.set_inventory(inventory)
-
-        async def offered() -> bool:
-            found = await pod_resources.allocatable(enforcer.bed.node.pod_resources_socket)
-            # The scheduler goes by the Node, which comes later. Where it is short, a critical pod preempts others.
-            node = await enforcer.api.get(f"/api/v1/nodes/{NODE_NAME}")
-            known = node["status"]["allocatable"].get(SHARED) == str(len(inventory[SHARED]))
-            return known and found == {name: sorted(ids) for name, ids in inventory.items()}
-
-        await until(offered, "the kubelet to offer the replicas, and the Node to say so")
-
-    await offering({**INVENTORY, SHARED: [f"{GPUS[1].uuid}::{replica}" for replica in range(20)]})
-    yield enforcer
-    await offering(INVENTORY)
+    async with replicas(enforcer.bed, enforcer.api, SHARED, 20):
+        yield enforcer
 
 
 @pytest.fixture
@@ -308,6 +294,7 @@ async def test_a_rehearsal_judges_each_by_its_own_and_touches_nobody(
     assert set(before.values()) == {("Running", 0, False)}
 
 
+@pytest.mark.fault(1, 58)
 async def test_the_api_server_away_and_consent_withdrawn(enforcer: Stage, namespace: str, another: str) -> None:
     """
     Away during a grace: the evidence goes on, nobody is rehearsed, and what is to be told is told when it is back.

@@ -9,7 +9,7 @@ of a pod of the node and exactly the shipped rights; whoever is not over lives, 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -114,14 +114,26 @@ class Scene:
         return f"/api/v1/namespaces/{self.namespace}/pods/{self.name}/eviction"
 
 
-def enforcing(stage: Stage, name: str = "first", *, journal: str = "", **policy: object) -> Daemon:
-    """Start `gpusteward run --mode enforce` with the shortest times that the policy takes, and files of its own."""
+def enforcing(
+    stage: Stage,
+    name: str = "first",
+    *,
+    journal: str = "",
+    port: int | None = None,
+    enter: Sequence[str] = (),
+    **policy: object,
+) -> Daemon:
+    """
+    Start `gpusteward run --mode enforce` with the shortest times that the policy takes, and files of its own.
+
+    `port` and `enter` as in `Stage.daemon`; `policy` adds keys to that section.
+    """
     folder = stage.folder / name
     folder.mkdir(mode=0o700)
     files = {"stop_file": str(folder / "stop"), "journal": str(stage.folder / (journal or name) / "journal")}
     (folder / "config.yaml").write_text(json.dumps({"policy": {**TIMES, **files, **policy}}))
     flags = (f"--config={folder / 'config.yaml'}", "--sampling.interval=2s", "--mode=enforce")
-    return stage.daemon(*flags, command=RUN)
+    return stage.daemon(*flags, command=RUN, port=port, enter=enter)
 
 
 def journal(stage: Stage, name: str = "first") -> list[dict[str, Any]]:
@@ -170,7 +182,7 @@ async def scene(stage: Stage, namespace: str) -> AsyncIterator[Scene]:
     """The rights of `gpusteward run` that may evict in two namespaces, and in its own for the canary."""
     await stage.enforcing()
     async with fresh_namespace(stage.api) as elsewhere, stage.as_pod():
-        await stage.may_evict(NAMESPACE, namespace, elsewhere)
+        await stage.may_evict(namespace, elsewhere)
         made = Scene(stage, namespace, elsewhere)
         yield made
         await made.others_live()
@@ -178,6 +190,7 @@ async def scene(stage: Stage, namespace: str) -> AsyncIterator[Scene]:
         await stage.api.delete(f"/api/v1/namespaces/{elsewhere}")
 
 
+@pytest.mark.fault(53)
 async def test_the_one_that_is_over_is_evicted_once(scene: Scene) -> None:
     """
     Told, and 30 s later evicted; its Deployment makes a new pod. Nothing else was changed, and nobody else.
@@ -219,6 +232,7 @@ async def test_the_one_that_is_over_is_evicted_once(scene: Scene) -> None:
     assert scene.changed() == {("create", "events")}, "and Events alone"
 
 
+@pytest.mark.fault(4)
 async def test_a_budget_blocks_until_it_is_relaxed(scene: Scene) -> None:
     """Held `blocked`, and it lives; when its PodDisruptionBudget lets it go, it is asked for again, and goes."""
     stage = scene.stage
@@ -246,6 +260,7 @@ async def test_a_budget_blocks_until_it_is_relaxed(scene: Scene) -> None:
     assert scene.changed() == {("create", "events")}
 
 
+@pytest.mark.fault(74)
 async def test_without_the_admission_policy_or_beside_a_stop_file_nobody_is_evicted(scene: Scene) -> None:
     """
     Two daemons, two noes: one does without the policy that it wants and rehearses, one finds a stop file in its grace.

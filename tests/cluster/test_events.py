@@ -269,6 +269,7 @@ async def test_without_the_right_to_patch_only_reminders_are_missing(stage: Stag
     assert "series" not in event
 
 
+@pytest.mark.fault(69)
 async def test_a_stopped_server_loses_nothing(stage: Stage) -> None:
     """Stopped, told meanwhile, started: what was told then is there, and the old series goes on."""
     uid = await stage.run_pod("train-0")

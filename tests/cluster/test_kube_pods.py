@@ -377,6 +377,7 @@ async def test_what_a_policy_asks_for_is_read(
         assert namespaces.labels[server_namespace]["gpusteward.io/mode"] == "enforce"
 
 
+@pytest.mark.fault(17)
 async def test_a_pod_made_anew_under_its_name_is_another(
     account: Account, server_api: Api, server_namespace: str, node: str
 ) -> None:
@@ -649,6 +650,7 @@ async def test_an_api_server_that_stops_and_starts(own_server: Bed, tmp_path: Pa
         assert account.lists() == 3, "the first, and one after each stop"
 
 
+@pytest.mark.fault(19)
 async def test_what_the_real_server_forgot_and_never_knew(own_server: Bed, tmp_path: Path) -> None:
     """Its own words for both: after a restart a watch of before is 410, and a list of the far future has its cause."""
     async with own_server.api() as api, fresh_namespace(api) as namespace:

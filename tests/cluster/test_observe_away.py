@@ -65,6 +65,7 @@ async def test_a_daemon_that_restarts_while_the_api_server_is_away(stage: Stage,
         stage.bed.control_plane.start_api_server()
 
 
+@pytest.mark.fault(36)
 async def test_the_kubelet_away(stage: Stage, namespace: str) -> None:
     """The last allocations stay, with a fault; a restart of the kubelet takes none away and leaves no fault behind."""
     await stage.run(namespace, "idle", resource=SHARED)
@@ -87,6 +88,7 @@ async def test_the_kubelet_away(stage: Stage, namespace: str) -> None:
         )
 
 
+@pytest.mark.fault(21)
 async def test_the_token_is_rotated(stage: Stage, namespace: str) -> None:
     """A new token is taken up without a restart once the old one is refused."""
     await stage.run(namespace, "train", "alloc visible 1GiB")

@@ -1,0 +1,250 @@
+"""
+A daemon in mode enforce that ends where it may not, and one whose disk is full: what the next one does, and does not.
+
+In: daemons that are killed between two lines of their journal; the world stands still there, because a proxy before the
+API server holds a request, or because the victim takes its time. Out: journals, the audit log, who lives. Law: a
+negative waits for what the daemon recorded in its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from pathlib import Path
+
+import pytest
+
+from cluster.bed import Bed
+from cluster.client import until
+from cluster.proxy import Hold
+from cluster.stories import PATIENT, Part, Stories, deaf, logs, slow
+from daemon.running import Daemon
+from enforcer import journal_file
+from enforcer.history import History, Strikes
+from enforcer.rules import Rules
+
+pytestmark = pytest.mark.cluster
+
+STORIES = Stories()
+KILLING = {"ladder": ["notify", "kill"]}
+SIZE = "64k"
+PAGE, ROOM = 4096, 60
+"""Bytes that the disk gives at once, and that are left of them; the shortest record has 140."""
+
+
+async def acting(part: Part, **policy: object) -> Daemon:
+    """Start a daemon, let it be ready, and have its victim exceed."""
+    daemon = part.start(**policy)
+    await part.armed(daemon)
+    await part.exceed()
+    return daemon
+
+
+async def killed(part: Part, daemon: Daemon, **policy: object) -> Daemon:
+    """Kill a daemon and start the next one, which finds one action without an end."""
+    assert daemon.stop(signal.SIGKILL)[0] == -signal.SIGKILL
+    anew = part.start(**policy)
+    await part.armed(anew, unfinished=1)
+    return anew
+
+
+@STORIES.showing(49)
+async def killed_in_its_last_look(part: Part) -> None:
+    """Noted, and nobody was asked: the next one waits for what might come, asks nobody, and the token stays spent."""
+    look = Hold(after=False)
+    part.proxy.looks.append(look)
+    daemon = await acting(part)
+    await part.reached(look)
+    await part.told("intent", "sent")
+    anew = await killed(part, daemon)
+    await part.spent(anew)
+    await part.told("intent", "sent", "ended failed")
+    await part.unharmed()
+    await part.evictions()
+
+
+@STORIES.showing(49)
+async def killed_before_its_request_arrived(part: Part) -> None:
+    """On its way, and nobody got it: the same."""
+    request = Hold(after=False)
+    part.proxy.faults.append(request)
+    daemon = await acting(part)
+    await part.reached(request)
+    await part.told("intent", "sent")
+    anew = await killed(part, daemon)
+    await part.spent(anew)
+    await part.told("intent", "sent", "ended failed")
+    await part.unharmed()
+    await part.evictions()
+    assert len(part.proxy.posts) == 1
+
+
+@STORIES.showing(50)
+async def killed_before_it_heard_the_answer(part: Part) -> None:
+    """The server did it, and the journal does not know: the next one sees the effect, and asks for nothing."""
+    request = Hold(after=True)
+    part.proxy.faults.append(request)
+    daemon = await acting(part)
+    await part.reached(request)
+    await part.told("intent", "sent")
+    anew = await killed(part, daemon)
+    await part.told("intent", "sent", "ended verified")
+    await part.spent(anew)
+    await part.gone()
+    await part.evictions(201)
+
+
+@STORIES.showing(50, victim=slow)
+async def killed_before_it_saw_the_effect(part: Part) -> None:
+    """Heard, and the pod takes its time: the next one waits for the same pod, and asks for nothing."""
+    daemon = await acting(part)
+    await part.told("intent", "sent", "acked accepted")
+    await killed(part, daemon)
+    await part.end()
+    await part.told("intent", "sent", "acked accepted", "ended verified")
+    await part.gone()
+    await part.evictions(201)
+
+
+@STORIES.showing(54, victim=slow)
+async def replaced_before_it_saw_the_effect(part: Part) -> None:
+    """A rolling update: the next one only observes until the first has ended, and then sees its action to the end."""
+    daemon = await acting(part)
+    await part.told("intent", "sent", "acked accepted")
+    anew = part.start()
+    await logs(anew, "enforcer.not_armed", reason="not_owner")
+    assert (await asyncio.to_thread(daemon.stop))[0] == 0
+    await part.armed(anew, unfinished=1)
+    await part.end()
+    await part.told("intent", "sent", "acked accepted", "ended verified")
+    await part.gone()
+    await part.evictions(201)
+    assert [one["record"] for one in part.records()][-3:] == ["stopped", "started", "ended"]
+
+
+@STORIES.showing(51, victim=deaf)
+async def killed_between_sigterm_and_sigkill(part: Part) -> None:
+    """SIGTERM was sent, and not heeded: the next one did not send it, so it sends no SIGKILL; the token stays spent."""
+    daemon = await acting(part, **KILLING)
+    await part.told("intent", "sent", "acked accepted")
+    anew = await killed(part, daemon, **KILLING)
+    await part.told("intent", "sent", "acked accepted", "ended failed")
+    await part.spent(anew)
+    assert anew.stop(signal.SIGKILL)[0] == -signal.SIGKILL
+    last = part.start(**KILLING)
+    await part.armed(last)
+    await part.spent(last)
+    await part.unharmed()
+    await part.evictions()
+
+
+@STORIES.showing(52)
+async def killed_again_and_again(part: Part) -> None:
+    """Each life is shorter than the hold-off, all together are longer: nobody is acted on."""
+    await part.exceed()
+    for _ in range(2):
+        daemon = part.start(hold_off="50s")
+        await part.armed(daemon)
+        await part.held(daemon, "hold_off")
+        daemon.stop(signal.SIGKILL)
+    assert not [one for one in part.records() if one["record"] == "intent"]
+    await part.unharmed()
+    await part.evictions()
+
+
+@STORIES.showing(59)
+async def stopped_in_a_call(part: Part) -> None:
+    """The stop file comes while a call is made: that is seen to its end; whoever exceeds next is held, and lives."""
+    request = Hold(after=True)
+    part.proxy.faults.append(request)
+    daemon = await acting(part)
+    await part.reached(request)
+    part.stop_file.touch()
+    await logs(daemon, "enforcer.stopped")
+    request.opened.set()
+    await part.told("intent", "sent", "acked accepted", "ended verified")
+    await part.gone()
+    await part.evictions(201)
+    part.victim = await part.successor()
+    await part.exceed()
+    await part.held(daemon, "stopped")
+    await part.unharmed()
+    await part.evictions()
+
+
+@STORIES.showing(60)
+async def without_room_on_its_disk(part: Part) -> None:
+    """What cannot be noted is not done: held, and told why. With room again it is in earnest as before."""
+    part.state.mkdir(mode=0o700)
+    app = part.victim["metadata"]["labels"]["app"]
+    prepared = _journal_of_nearly_a_page(part.folder / "prepared" / "journal", part.namespace, app)
+    part.enter = (*_ON_A_SMALL_DISK, str(part.state), str(prepared))
+    daemon = part.start()
+    await part.armed(daemon)
+    disk = Path(f"/proc/{daemon.process.pid}/root{part.state}")
+    part.journal = disk / "journal"
+    await part.exceed()
+
+    async def struck() -> bool:
+        return any(one.get("workload", [])[-1:] == [app] for one in part.records())
+
+    await until(struck, "the strike to be noted", PATIENT)
+    _fill(disk / "filler")
+    line = await logs(daemon, "enforcer.not_armed", reason="journal")
+    assert "No space left on device" in line["detail"]
+    await logs(daemon, "enforcer.ended", result="abandoned")
+    await part.held(daemon, "journal")
+    assert not [one for one in part.records() if one["record"] == "intent"]
+    await part.unharmed()
+    await part.evictions()
+    (disk / "filler").unlink()
+    await part.told("intent", "sent", "acked accepted", "ended verified")
+    await part.gone()
+    await part.evictions(201)
+
+
+_ON_A_SMALL_DISK = (
+    *("unshare", "--mount", "sh", "-c"),
+    f'mount -t tmpfs -o size={SIZE},mode=700 none "$0" && cp -p "$1" "$0" && shift && exec "$@"',
+)
+"""In a mount namespace of its own, which ends with the daemon: nothing is left behind."""
+
+
+def _journal_of_nearly_a_page(file: Path, namespace: str, app: str) -> Path:
+    """Write a journal in whose page there is room for a start and a strike of `app`, and for no record more."""
+
+    def life(name: str) -> tuple[int, int]:
+        """Let a daemon start, note a strike, and stop; the bytes of the first two, and of all."""
+        before = file.stat().st_size if file.exists() else 0
+        journal = journal_file.opened(file, Rules())
+        struck = Strikes(1.0, journal_file.read_clocks()[0])
+        journal.note(History(), History(strikes={(namespace, "Deployment", name): struck}))
+        noted = file.stat().st_size
+        journal.close()
+        return noted - before, file.stat().st_size - before
+
+    another = app[::-1]
+    life(another)
+    noted, whole = life(another)
+    life(another + "x" * (PAGE - ROOM - noted - whole - file.stat().st_size))
+    return file
+
+
+def _fill(file: Path) -> None:
+    with contextlib.suppress(OSError), file.open("wb", buffering=0) as filler:
+        while filler.write(bytes(4096)) == 4096:
+            pass
+
+
+@pytest.fixture(scope="module")
+def ends(cluster: Bed, tmp_path_factory: pytest.TempPathFactory) -> dict[str, BaseException | None]:
+    """How each story went."""
+    return STORIES.play(cluster, tmp_path_factory.mktemp("stories"))
+
+
+@pytest.mark.parametrize("story", STORIES.marked)
+def test_what_the_next_daemon_does(ends: dict[str, BaseException | None], story: str) -> None:
+    """What the story of this name promises."""
+    if (wrong := ends[story]) is not None:
+        raise wrong

@@ -1,0 +1,186 @@
+"""
+What happens between the decision and the call, on the real cluster: the last look sees it, or the API server does.
+
+In: over-users that are all due; while a request of the daemon's waits in a proxy, something becomes of one. Out: the
+journal and the audit log say why it was spared; it lives, or is gone by other hands. Law: of all these the one is
+evicted of whom nothing became, and nobody else.
+
+Each has a daemon of its own, which acts where a label of its own consents: so all graces run at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, ExitStack, suppress
+
+import pytest
+
+from cluster.client import ApiError, until
+from cluster.fixtures import fresh_namespace
+from cluster.offering import replicas
+from cluster.proxy import proxied
+from cluster.races import EVACUATES, NO, Race, made_anew, races, restarted
+from cluster.stage import SHARED, Stage, ready_pods
+from cluster.test_decide import GRANT, PATIENT, bare, create, deployment, label, lives
+from cluster.test_enforce import enforcing
+from cluster.webhook import webhook
+from daemon.running import Daemon
+
+pytestmark = pytest.mark.cluster
+
+FEW = {"trigger": "limit", "admission": "ignore"}
+MANY = 32
+"""Replicas of the shared GPU: each race has two pods, and some are made anew."""
+
+
+def started(race: Race, port: int) -> Daemon:
+    """Start its daemon, which asks through the proxy."""
+    ladder, consent = ["notify", race.ladder], {"label": f"{race.consent}=yes"}
+    return enforcing(race.stage, race.name, port=port, ladder=ladder, namespaces=consent, **FEW)
+
+
+async def anew_from_zero(race: Race, daemon: Daemon) -> None:
+    """Who has its name now, or its place in the pod, is told anew; it is another subject, with a grace of its own."""
+    first = race.records()[0]
+    before = first["action"]["pod_uid"], first["action"]["container_id"]
+
+    def told() -> bool:
+        found = [one for one in daemon.snapshot()["policy"]["standings"] if one["namespace"] == race.namespace]
+        mine = [one for one in found if one["pod"] == race.victim["metadata"]["name"] and one["state"] == "grace"]
+        others = [one for one in mine if (one["pod_uid"], one["container_id"]) != before]
+        return any(one["over_since"] > first["time"] for one in others)
+
+    await until(lambda: asyncio.to_thread(told), f"{race.name}: a grace from its beginning", PATIENT)
+
+
+async def moves_away(race: Race, _: Daemon) -> None:
+    """Somebody else ends the pod, as he said that he would."""
+
+    async def promised() -> bool:
+        return any(one.get("answer", {}).get("heard") == "evacuating" for one in race.records())
+
+    await until(promised, "the promise to be heard", PATIENT)
+    await race.stage.api.delete(race.pod)
+
+
+async def concluded(race: Race, daemon: Daemon) -> str:
+    """See its first action to the end, and what follows; then nothing more comes of its daemon."""
+    if race.name == "evacuated":
+        await moves_away(race, daemon)
+
+    async def ended() -> str:
+        return race.end()
+
+    end = await until(ended, f"{race.name}: an end", PATIENT)
+    if race.happens in (made_anew, restarted):
+        await anew_from_zero(race, daemon)
+    await asyncio.to_thread(daemon.stop)
+    return end
+
+
+async def set_up(stage: Stage, stack: AsyncExitStack, race: Race) -> None:
+    """Have its two pods run, in a namespace of its own."""
+    race.stage, race.namespace = stage, await stack.enter_async_context(fresh_namespace(stage.api))
+    await label(stage, race.namespace, {race.consent: "yes", **GRANT})
+    bystander = bare("bystander", "512MiB", "1Gi")
+    bystander["metadata"]["labels"] = {"app": "greedy"}
+    await create(stage, race.namespace, race.victims(), bystander)
+
+
+async def look(race: Race) -> None:
+    """Wait for its pods."""
+    for one in await ready_pods(race.stage, race.namespace, 2):
+        if one["metadata"]["name"] == "bystander":
+            race.bystander = one
+        else:
+            race.victim = one
+
+
+async def clear(race: Race) -> None:
+    """Have its pods gone."""
+    with suppress(ApiError):  # it may be going, or gone, already
+        await race.stage.api.delete(f"/api/v1/namespaces/{race.namespace}")
+    await race.stage.api.delete(race.pods)
+
+    async def empty() -> bool:
+        return not (await race.stage.api.get(race.pods))["items"]
+
+    await until(empty, f"no pod left in {race.namespace}")
+
+
+@pytest.mark.fault(8, 12, 16, 17, 20, 38, 39, 41, 58, 66)
+async def test_what_happens_between_decision_and_call_is_seen(stage: Stage, namespace: str) -> None:
+    """
+    Eleven over-users, all due; one is evicted, and of each other one something else becomes in the last moment.
+
+    Made anew under its name, before the look and after it; its namespace's consent taken back, the pod exempted, its
+    memory freed, its work done, its namespace deleted, its container restarted; a webhook that says no, and one that
+    moves the pod away by itself. The journal has the reason, the audit log no eviction beyond that; all others live.
+    """
+    await stage.enforcing()
+    await stage.unguard()
+    all_races = races()
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(replicas(stage.bed, stage.api, SHARED, MANY))
+        plane = stage.bed.control_plane
+        proxy = await stack.enter_async_context(proxied(plane.admin, plane.authority))
+        await stack.enter_async_context(stage.as_pod())
+        await create(stage, namespace, deployment("quiet", "512MiB", "1Gi", replicas=3))  # else too many are over
+        for race in all_races:
+            await set_up(stage, stack, race)
+            stack.push_async_callback(clear, race)
+        for race in all_races:
+            await look(race)
+        await ready_pods(stage, namespace, 3)
+        await stage.may_evict(*(race.namespace for race in all_races))
+        by_name = {race.name: race for race in all_races}
+        by_namespace = {race.namespace: race for race in all_races}
+
+        async def before(path: str) -> None:
+            race = by_namespace.get(path.removeprefix("/api/v1/namespaces/").partition("/")[0])
+            if race is not None:
+                await race.before(path)
+
+        proxy.before = before
+        refused, evacuated = by_name["refused"].namespace, by_name["evacuated"].namespace
+        hooked = webhook(stage.bed, stage.api, refused=(refused, 403, NO), evacuated=(evacuated, 429, EVACUATES))
+        await stack.enter_async_context(hooked)
+        with ExitStack() as running:
+            daemons = [running.enter_context(started(race, proxy.port)) for race in all_races]
+            ends = await asyncio.gather(*map(concluded, all_races, daemons))
+        told = {race.name: end for race, end in zip(all_races, ends, strict=True)}
+        assert all(any(words in told[race.name] for words in race.expected) for race in all_races), told
+        assert all(race.happened for race in all_races)
+        await asked_for(stage, by_name)
+        await who_lives(by_name)
+
+
+async def asked_for(stage: Stage, by_name: dict[str, Race]) -> None:
+    """See which evictions were asked for, and what was answered."""
+    wanted = {"nothing": {201}, "anew-after": {409}, "namespace": {403}, "refused": {403}, "evacuated": {429}}
+    names = {race.namespace: name for name, race in by_name.items()}
+
+    async def written() -> dict[str, set[int]] | None:
+        found: dict[str, set[int]] = {}
+        for one in stage.requests():
+            if one["objectRef"].get("subresource") == "eviction" and one["objectRef"]["namespace"] in names:
+                found.setdefault(names[one["objectRef"]["namespace"]], set()).add(one["responseStatus"]["code"])
+        return found if found.keys() >= wanted.keys() else None
+
+    assert await until(written, "the evictions in the audit log") == wanted
+
+
+async def who_lives(by_name: dict[str, Race]) -> None:
+    """See who lives, and that nobody of them was touched."""
+    others = {"finished": ("Succeeded", 0, False), "restarted": ("Running", 1, False)}
+    for name, race in by_name.items():
+        now = {one["metadata"]["uid"]: one for one in (await race.stage.api.get(race.pods))["items"]}
+        untouched = [] if name == "namespace" else [now[race.bystander["metadata"]["uid"]]]
+        if race.happens is made_anew:
+            untouched += [one for one in now.values() if one["metadata"]["name"] == race.victim["metadata"]["name"]]
+        if name in ("nothing", "evacuated") or race.happens is made_anew:
+            assert race.uid not in now or "deletionTimestamp" in now[race.uid]["metadata"], name
+        elif name != "namespace":
+            assert [*lives([now[race.uid]]).values()] == [others.get(name, ("Running", 0, False))], name
+        assert set(lives(untouched).values()) <= {("Running", 0, False)}, name
+        assert len(untouched) == (name != "namespace") + (race.happens is made_anew), name

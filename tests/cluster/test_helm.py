@@ -1,0 +1,252 @@
+"""
+Installed as a user installs it: by helm, or by kubectl from the plain manifests; its pod runs this checkout's image.
+
+In: the chart and the manifests that deploy/ ships, with values that lend the fake driver. Out: what the daemon's own
+pod exports and does with its own token and rights, and what is left in the cluster when it is gone: nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cluster.bed import Bed
+from cluster.client import Object, until
+from cluster.image import ROOT
+from cluster.installed import (
+    STATE,
+    TIMES,
+    Installed,
+    Release,
+    gpu_node,
+    objects,
+    released,
+    same_objects,
+    values,
+)
+from cluster.manifests import disruption_budget
+from cluster.stage import NAMESPACE, Stage, ready_pods, truth
+from cluster.stories import evictable, slow
+from cluster.test_decide import CONSENT, bare, create, declaring, deployment, label, lives, pods_of
+from driver.node import GiB
+from scraped import series
+
+pytestmark = pytest.mark.cluster
+
+CAP_KILL = 1 << 5
+KILL = ROOT / "deploy/manifests/kill"
+WHERE_NVIDIA_PUTS_IT = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
+
+
+@pytest.fixture
+async def release(cluster: Bed, stage: Stage, image: str, tmp_path: Path) -> AsyncIterator[Release]:
+    """A namespace in which helm may install the chart."""
+    async with released(cluster, stage.api, tmp_path) as made:
+        yield made
+
+
+def used(page: str, namespace: str) -> dict[str, float]:
+    """Bytes by pod, as the page has them."""
+    found = series(page, "container_memory_used_bytes", "namespace", "pod")
+    return {pod: size for (where, pod), size in found.items() if where == namespace and size}
+
+
+def policy_of(release: Release) -> Object:
+    """The section of the ConfigMap that a person would edit."""
+    name = f"{release.account}"
+    text = release.bed.kubectl("-n", release.namespace, "get", "configmap", name, "-o=jsonpath={.data.config\\.yaml}")
+    return dict(yaml.safe_load(text))
+
+
+async def test_install_upgrade_rollback_uninstall(release: Release, stage: Stage, namespace: str, image: str) -> None:
+    """
+    Installed, it names the workloads. A mode that wants no more of the pod needs no new pod; one that does gets one.
+
+    Rolled back it is as it was; uninstalled, every object of the cluster is as before, and no workload noticed.
+    """
+    await create(stage, namespace, deployment("train", "1GiB", "2Gi"), bare("serve", "2GiB", "4Gi"))
+    pods = await ready_pods(stage, namespace, 2)
+    expected = {name: size for (_, name, _), size in (await truth(stage, namespace)).items()}
+    before = await objects(stage.api)
+    notes = release.helm("install", values=values(stage.bed, image, {}))
+    assert "MODE OBSERVE" in notes
+    first = await release.pod()
+    await release.shows(lambda page: used(page, namespace) == expected or None, "the workloads by name")
+    assert release.capabilities() == 0
+    workloads = series(await release.page(), "pod_info", "namespace", "workload")
+    assert (namespace, "train") in workloads
+
+    release.helm("upgrade", values=values(stage.bed, image, {"mode": "warn"}))
+    await release.mode("warn")
+    assert lives([await release.pod()]) == lives([first]), "told by the ConfigMap"
+
+    enforcing = values(stage.bed, image, {"mode": "enforce"}, evict={"namespaces": [namespace]})
+    release.helm("upgrade", values=enforcing)
+    second = await release.pod(besides=first["metadata"]["uid"])
+    await release.mode("enforce")
+
+    release.helm("rollback", "1")
+    await release.pod(besides=second["metadata"]["uid"])
+    await release.mode("observe")
+    assert not await release.refused()
+
+    release.helm("uninstall")
+    await same_objects(stage.api, before)
+    assert lives(await pods_of(stage, namespace)) == lives(pods)
+
+
+async def test_it_evicts_from_its_own_pod_and_hands_over(
+    release: Release, stage: Stage, namespace: str, image: str
+) -> None:
+    """
+    The pod that is over is evicted with the daemon's own token. Before it is gone the daemon is replaced.
+
+    Its successor finds the action in the journal of the node and sees it to its end; it was asked for once. An edit of
+    the ConfigMap counts then without a new pod.
+    """
+    await label(stage, namespace, CONSENT)
+    greedy = declaring(slow("greedy"), "1Gi")
+    await create(stage, namespace, greedy, bare("quiet", "1GiB", "2Gi"))
+    pods = await ready_pods(stage, namespace, 2)
+    (victim,) = (one["metadata"] for one in pods if one["metadata"]["labels"]["app"] == "greedy")
+    before = await objects(stage.api, but=namespace)
+    policy = {"mode": "enforce", "trigger": "limit"}
+    given = values(stage.bed, image, policy, evict={"namespaces": [namespace]}, rights=["events", "evict"])
+    release.helm("install", values=given)
+    first = await release.pod()
+    await release.mode("enforce")
+    stage.bed.driver.workload(victim["uid"]).alloc("visible", 3 * GiB)
+    await release.told(victim["uid"], "intent", "sent", "acked accepted")
+
+    release.helm("upgrade", values={**given, "podAnnotations": {"example.com/rolled": "again"}})
+    second = await release.pod(besides=first["metadata"]["uid"])
+    await release.mode("enforce")
+    stage.bed.driver.workload(victim["uid"]).exit()
+    await release.told(victim["uid"], "intent", "sent", "acked accepted", "ended verified")
+    assert [one["record"] for one in release.journal() if one["record"] in ("started", "stopped", "ended")] == [
+        "started",
+        "stopped",
+        "started",
+        "ended",
+    ]
+    path = f"/api/v1/namespaces/{namespace}/pods/{victim['name']}/eviction"
+    assert release.asked_to_evict(namespace) == [(path, 201)]
+
+    config = policy_of(release)
+    config["policy"]["mode"] = "observe"
+    patch = json.dumps({"data": {"config.yaml": json.dumps(config)}})
+    stage.bed.kubectl("-n", release.namespace, "patch", "configmap", release.account, "--type=merge", f"-p={patch}")
+    await release.mode("observe")
+    assert lives([await release.pod()]) == lives([second])
+    assert not await release.refused()
+
+    release.helm("uninstall")
+    await same_objects(stage.api, before, but=namespace)
+    (quiet,) = (one for one in pods if one["metadata"]["labels"]["app"] == "quiet")
+    after = await stage.api.get(f"/api/v1/namespaces/{namespace}/pods/quiet")
+    assert lives([after]) == lives([quiet])
+
+
+def overlay(folder: Path, bed: Bed, image: str, namespace: str) -> Path:
+    """What a user writes beside the plain manifests: image, times, the namespace that consents; and the fake driver."""
+    name, _, tag = image.rpartition(":")
+    shipped = {one["kind"]: one for one in yaml.safe_load_all((KILL / "gpusteward.yaml").read_text())}
+    config = yaml.safe_load(shipped["ConfigMap"]["data"]["config.yaml"])
+    config["policy"] |= {**TIMES, "trigger": "limit"}
+    config["sampling"] = {"interval": "2s"}
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "gpusteward-evict", "namespace": namespace},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "gpusteward-evict"},
+        "subjects": [{"kind": "ServiceAccount", "name": "gpusteward", "namespace": NAMESPACE}],
+    }
+    runtime = {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": "nvidia"},
+        "handler": "runc",  # NVIDIA's injects the library, here the overlay mounts it
+    }
+    lent = {
+        "name": "gpusteward",
+        "imagePullPolicy": "Never",
+        "env": [{"name": "FAKE_NVML_STATE", "value": STATE}],
+        "volumeMounts": [
+            {"name": "library", "mountPath": WHERE_NVIDIA_PUTS_IT, "readOnly": True},
+            {"name": "fake-nvml", "mountPath": STATE},
+        ],
+    }
+    volumes = [
+        {"name": "library", "hostPath": {"path": str(bed.driver.library())}},
+        {"name": "fake-nvml", "hostPath": {"path": str(bed.driver.folder)}},
+    ]
+    meta = {"name": "gpusteward", "namespace": NAMESPACE}
+    spec = {"template": {"spec": {"containers": [lent], "volumes": volumes}}}
+    patches = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"config.yaml": json.dumps(config)}},
+        {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": meta, "spec": spec},
+    ]
+    made = folder / "overlay"
+    made.mkdir()
+    (made / "binding.yaml").write_text(json.dumps(binding))
+    (made / "runtime.yaml").write_text(json.dumps(runtime))
+    kustomization = {
+        "resources": [os.path.relpath(KILL, made), "binding.yaml", "runtime.yaml"],
+        "images": [{"name": "gpusteward", "newName": name, "newTag": tag}],
+        "patches": [{"patch": json.dumps(patch)} for patch in patches],
+    }
+    (made / "kustomization.yaml").write_text(json.dumps(kustomization))
+    return made
+
+
+async def test_the_plain_manifests_kill_where_a_budget_blocks(
+    cluster: Bed, stage: Stage, namespace: str, image: str, tmp_path: Path
+) -> None:
+    """
+    `kubectl apply -k` of the overlay `kill`: the eviction is blocked, and after another grace the container is killed.
+
+    It runs as another user than the daemon, which has no capability but CAP_KILL. Deleted, the cluster is as before.
+    """
+    await label(stage, namespace, CONSENT)
+    greedy = declaring(evictable("greedy"), "1Gi")
+    greedy["spec"]["template"]["spec"]["securityContext"] = {"runAsUser": 65534}
+    await create(stage, namespace, greedy, bare("quiet", "1GiB", "2Gi"))
+    budgets = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"
+    await stage.api.create(budgets, disruption_budget("all", {"app": "greedy"}, min_available=1))
+    pods = await ready_pods(stage, namespace, 2)
+    (victim,) = (one["metadata"] for one in pods if one["metadata"]["labels"]["app"] == "greedy")
+    files = str(overlay(tmp_path, cluster, image, namespace))
+    cluster.kubectl("delete", "-k", files, "--ignore-not-found", "--wait")  # what other tests applied of it
+    before = await objects(stage.api, but=namespace)
+    daemon = Installed(cluster, stage.api, NAMESPACE, account="gpusteward")
+    async with gpu_node(stage.api):
+        cluster.kubectl("apply", "-k", files)
+        try:
+            await daemon.mode("enforce")
+            assert daemon.capabilities() == CAP_KILL
+            stage.bed.driver.workload(victim["uid"]).alloc("visible", 3 * GiB)
+
+            async def restarted() -> bool:
+                found = await stage.api.get(f"/api/v1/namespaces/{namespace}/pods/{victim['name']}")
+                (state,) = found["status"]["containerStatuses"]
+                return bool(state["restartCount"]) and found["metadata"]["uid"] == victim["uid"]
+
+            try:
+                await until(restarted, "the kubelet to start the container anew", 240)
+            except TimeoutError as error:
+                error.add_note(daemon.log())
+                raise
+            rungs = [one["action"]["rung"] for one in daemon.journal() if one["record"] == "intent"]
+            assert rungs[-2:] == ["evict", "kill"]
+            assert {code for _, code in daemon.asked_to_evict(namespace)} == {429}
+            (quiet,) = (one for one in pods if one["metadata"]["labels"]["app"] == "quiet")
+            after = await stage.api.get(f"/api/v1/namespaces/{namespace}/pods/quiet")
+            assert lives([after]) == lives([quiet])
+        finally:
+            cluster.kubectl("delete", "-k", files, "--wait")
+    await same_objects(stage.api, before, but=namespace)

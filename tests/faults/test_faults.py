@@ -1,0 +1,174 @@
+"""The table of faults: complete, told in the program's words, and shown."""
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from faults.book import PAGE, Book, Ended, Kept, marked, missing, page, read, step_of, write
+from faults.marking import showing
+from faults.rows import FAULTS, Step
+
+ROOT = Path(__file__).parents[2]
+SOURCES = [file.read_text() for half in ("exporter", "enforcer") for file in (ROOT / half).rglob("*.py")]
+WORDS = sorted({word for row in FAULTS.values() for word in re.findall(r"`([^`]+)`", row.follows)})
+
+
+@pytest.fixture(scope="module")
+def tests() -> Book:
+    """All tests that are marked, as they are collected."""
+    return marked()
+
+
+def test_all_faults_are_there() -> None:
+    """Numbers 1 to 74, each fault told once, each with what follows and with a step at which that is shown."""
+    assert list(FAULTS) == list(range(1, 75))
+    assert len({row.fault for row in FAULTS.values()}) == len(FAULTS)
+    assert all(
+        row.fault and row.follows and row.steps == tuple(sorted(set(row.steps), key=list(Step).index))
+        for row in FAULTS.values()
+    )
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_each_word_is_the_program_s(word: str) -> None:
+    """What the table calls a refusal, an end or a fault, the program calls so, too."""
+    assert any(f'"{word}"' in source for source in SOURCES)
+
+
+def test_every_step_of_every_fault_has_a_test(tests: Book) -> None:
+    """If all marked tests pass, nothing is missing; whether they do, `make test` says at its end."""
+    assert list(missing({test: replace(kept, ended=Ended.PASSED) for test, kept in tests.items()})) == []
+
+
+def test_the_page_is_written_from_the_marks(tests: Book) -> None:
+    """After a change of marks or of the table: `make golden`."""
+    assert PAGE.read_text() == page(tests)
+
+
+@pytest.mark.parametrize("ended", [Ended.COLLECTED, Ended.SKIPPED, Ended.FAILED])
+def test_what_was_not_passed_shows_nothing(tests: Book, ended: Ended) -> None:
+    """Of each fault: if its tests of one step were not run, skipped or failed, that step is missing, and no other."""
+    passed = {test: replace(kept, ended=Ended.PASSED) for test, kept in tests.items()}
+    for number, row in FAULTS.items():
+        for step in row.steps:
+            without = {
+                test: replace(kept, ended=ended) if number in kept.rows and step_of(test) is step else kept
+                for test, kept in passed.items()
+            }
+            (line,) = (one for one in missing(without) if one.startswith(f"{number}. "))
+            assert f"not shown as {step}: tests/" in line and f"({ended})" in line
+
+
+def test_one_that_passed_is_enough() -> None:
+    """A fault whose tests were skipped but for one was shown; and one may have no test at all, which is said."""
+    book: Book = {
+        "tests/policy/test_x.py::test_a[1]": Kept(Ended.SKIPPED, (40,)),
+        "tests/policy/test_x.py::test_a[2]": Kept(Ended.PASSED, (40,)),
+    }
+    told = list(missing(book))
+    assert not [line for line in told if line.startswith("40. ")]
+    (line,) = (line for line in told if line.startswith("24. "))
+    assert line.endswith("not shown as decided: no test of it was collected")
+
+
+EXAMPLE = """
+import pytest
+
+@pytest.mark.fault(1, 2)
+def test_good(): pass
+
+@pytest.mark.fault(3)
+def test_bad(): raise AssertionError
+
+@pytest.fixture
+def breaks():
+    yield
+    raise AssertionError
+
+@pytest.mark.fault(4)
+def test_bad_at_its_end(breaks): pass
+
+@pytest.mark.fault(5)
+@pytest.mark.skip
+def test_not_here(): pass
+
+@pytest.mark.parametrize("which", [pytest.param("one", marks=pytest.mark.fault(6)), "two"])
+def test_some(which): pass
+
+def test_of_nothing(): pass
+"""
+
+
+def run(folder: Path, *words: str, text: str = EXAMPLE) -> subprocess.CompletedProcess[str]:
+    """Run pytest on a file of its own, with our plugin alone."""
+    (folder / "test_it.py").write_text(text)
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers = fault(*rows): of a table\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "faults.plugin", "-p", "no:cacheprovider", *words]
+    env = {"PYTHONPATH": str(ROOT / "tests")}
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["one", "workers"])
+def test_a_run_keeps_book(tmp_path: Path, workers: tuple[str, ...]) -> None:
+    """How each marked test ended, its set-up and its end included; alone and with workers."""
+    book = tmp_path / "book.json"
+    done = run(tmp_path, "--faults", str(book), *workers)
+    assert done.returncode == 1, done.stderr
+    ended = {test.partition("::")[2]: (kept.ended, kept.rows) for test, kept in read(book).items() if kept.rows}
+    assert ended == {
+        "test_good": (Ended.PASSED, (1, 2)),
+        "test_bad": (Ended.FAILED, (3,)),
+        "test_bad_at_its_end": (Ended.FAILED, (4,)),
+        "test_not_here": (Ended.SKIPPED, (5,)),
+        "test_some[one]": (Ended.PASSED, (6,)),
+    }
+
+
+def test_a_second_run_says_what_it_ran_and_leaves_the_rest(tmp_path: Path) -> None:
+    """The two halves of `make test` write one book; what a run did not come to is what it was, or is collected."""
+    book = tmp_path / "book.json"
+    run(tmp_path, "--faults", str(book), "-k", "good")
+    assert {kept.ended for test, kept in read(book).items() if "good" not in test} == {Ended.COLLECTED}
+    run(tmp_path, "--faults", str(book), "-k", "not good")
+    assert {test.partition("::")[2]: kept.ended for test, kept in read(book).items() if kept.rows} == {
+        "test_good": Ended.PASSED,
+        "test_bad": Ended.FAILED,
+        "test_bad_at_its_end": Ended.FAILED,
+        "test_not_here": Ended.SKIPPED,
+        "test_some[one]": Ended.PASSED,
+    }
+    run(tmp_path, "--faults", str(book), "-k", "good", text=EXAMPLE.replace("test_good(): pass", "test_good(): 1 / 0"))
+    assert read(book)["test_it.py::test_good"].ended is Ended.FAILED
+
+
+@pytest.mark.parametrize("mark", ["fault(0)", "fault(75)", "fault()", "fault(1, step='seen')", "fault('1')"])
+def test_a_mark_that_names_no_fault_is_refused(tmp_path: Path, mark: str) -> None:
+    """Wherever it stands: a fault that is not in the table cannot be shown."""
+    done = run(tmp_path, text=EXAMPLE.replace("fault(3)", mark))
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "names no faults" in done.stdout + done.stderr
+
+
+def test_the_command_says_what_is_missing(tmp_path: Path, tests: Book) -> None:
+    """Exit code 1 and a line for each step that no test showed; 0 when all were."""
+    book = tmp_path / "book.json"
+    told = {}
+    for ended in (Ended.PASSED, Ended.COLLECTED):
+        write(book, {test: replace(kept, ended=ended) for test, kept in tests.items()})
+        command = [sys.executable, "-m", "faults", str(book)]
+        told[ended] = subprocess.run(command, cwd=ROOT / "tests", capture_output=True, text=True, check=False)
+    assert (told[Ended.PASSED].returncode, told[Ended.COLLECTED].returncode) == (0, 1)
+    assert told[Ended.PASSED].stdout.startswith("all 74 faults of docs/faults.md were shown")
+    assert len(told[Ended.COLLECTED].stdout.splitlines()) == sum(len(row.steps) for row in FAULTS.values())
+
+
+def test_only_examples_that_there_are_can_be_marked() -> None:
+    """A name that was changed is noticed where the mark stands."""
+    marks = [[mark.args for mark in one.marks] for one in showing("ab", {"b": (1, 2)})]
+    assert marks == [[], [(1, 2)]]
+    with pytest.raises(AssertionError, match="no such example"):
+        showing("ab", {"c": (1,)})
