@@ -28,7 +28,7 @@ check: lint  ## lint, types, import contracts, unit tests side by side: about a 
 
 test: lint  ## install what the tests need (asks first on a machine of your own), then run all of them on real parts
 	rm -f $(SHOWN)
-	$(BIN)/pytest -q -m "$(FAST)" --faults $(SHOWN)
+	$(BIN)/pytest -q -n auto -m "$(FAST)" --faults $(SHOWN)
 	GPUSTEWARD_TRACES=6 $(BIN)/pytest -q tests/policy/test_enumeration.py  # `check` looks at traces of 5 events
 	PYTHONPATH=tests $(BIN)/python -m cluster.install
 	PYTHONPATH=tests $(BIN)/python -m cluster.build || [ "$${CI:-}" != true ]  # without Go its tests are skipped, loudly

@@ -209,7 +209,7 @@ class History:
         over_seconds: measured above the limit, by the labels of the metric.
         excesses: subjects that were told, and not seen to be within their limits since: of each one strike counts,
             however often its reading is interrupted.
-        fenced: subjects on which a fence holds; the next rung follows after another grace.
+        fenced: subjects on which a fence holds, or could not be set; the next rung follows after another grace.
         in_flight: the action that has begun and not ended; `rehearsal` a dry one, which ends by itself.
         ended_at: of the last action.
         refused: answers in a row that mean that we may not do what we do.

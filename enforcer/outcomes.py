@@ -49,8 +49,9 @@ def conclude(history: History, result: Result, now: Moment, *, detail: str = "")
     if result is Result.STUCK:
         stuck = breakers.opened(history.breakers, Breaker.EFFECTIVENESS, now.boot, detail or f"{action.pod} did not go")
         return replace(ended, breakers=stuck)
-    if result is Result.VERIFIED and action.rung is Rung.FENCE:
-        return replace(ended, fenced=history.fenced | {key}, refused=0)
+    if action.rung is Rung.FENCE and result in (Result.VERIFIED, Result.FAILED):
+        # Whom the driver cannot fence goes on up the ladder all the same: odd cgroups must not be a shield.
+        ended = replace(ended, fenced=history.fenced | {key})
     return replace(ended, refused=0) if result is Result.VERIFIED else ended
 
 

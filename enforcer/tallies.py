@@ -91,20 +91,18 @@ class Tally:
             replace(one, result=result, detail=detail) if one.action == action and one.result is None else one
             for one in self.recent
         )
-        return replace(self, recent=tuple(recent))._counted(action, result, at, seconds)
-
-    def _counted(self, action: Action, result: Result, at: float, seconds: float) -> "Tally":
+        told = replace(self, recent=tuple(recent))
         if result in FAILURES:
             failed = dict(self.failed)
             _count(failed, action.rung, action.namespace)
-            return replace(self, failed=failed)
+            return replace(told, failed=failed)
         if result is not Result.VERIFIED:
-            return self
+            return told
         counts = list(self.durations.get(action.rung, (0,) * (len(BUCKETS) + 1)))
         counts[sum(seconds > bound for bound in BUCKETS)] += 1
         recently = {key: then for key, then in self.last.items() if at - then < KEPT}
         return replace(
-            self,
+            told,
             durations={**self.durations, action.rung: tuple(counts)},
             seconds={**self.seconds, action.rung: self.seconds.get(action.rung, 0.0) + seconds},
             last={**recently, (action.namespace, action.pod, action.container, action.rung): at},

@@ -8,10 +8,11 @@ keeps it: tokens by intents, open decisions by intents without ends.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from enforcer.cases import CaseKey
+from enforcer.fencing import Fence
 from enforcer.history import Action, Opened, Result, Strikes
 from enforcer.journal_file import Given
 from enforcer.journal_lines import (
@@ -19,6 +20,7 @@ from enforcer.journal_lines import (
     BreakerClosed,
     BreakerOpened,
     Ended,
+    Fenced,
     Intent,
     Record,
     Sent,
@@ -27,6 +29,7 @@ from enforcer.journal_lines import (
     State,
     Stopped,
     Struck,
+    Unfenced,
     encode,
 )
 from enforcer.rungs import Answer, Heard
@@ -67,6 +70,8 @@ def intent(number: int = 1, *, rung: Rung = Rung.EVICT, workload: str = "train",
     return Intent(uuid(number), action(number, rung=rung, workload=workload, dry=dry), Mode.ENFORCE, "0123456789abcdef")
 
 
+FENCE = Fence(action(3).key, "/kubepods/pod3/abc", 9 << 30, 12 << 30, 8 << 30)
+
 STORY: tuple[Record, ...] = (
     State(),
     Started(7, "1.0"),
@@ -80,9 +85,12 @@ STORY: tuple[Record, ...] = (
     Acked(uuid(2), Answer(Heard.AMBIGUOUS, "the connection was lost")),
     BreakerClosed(Breaker.API, "ann"),
     intent(3, rung=Rung.KILL),
+    Fenced(FENCE),
+    Fenced(replace(FENCE, key=action(4).key)),
+    Unfenced(action(4).key, "its cgroup is gone"),
     Stopped(),
 )
-"""One record of each kind, a hundred seconds after the boot and a second apart; 2 and 3 have not ended."""
+"""Records of each kind, a hundred seconds after the boot and a second apart; 2 and 3 have not ended, a fence stands."""
 
 
 @dataclass

@@ -33,7 +33,7 @@ ACCOUNT = f"{RELEASE}-gpusteward"
 NVIDIA_HERE = "nvidia.com/gpu.present"
 """Label of a node, by NVIDIA's feature discovery, without which the DaemonSet has no pod there."""
 STATE = "/run/fake-nvml"
-PASSING = ("events", "replicasets", "controllerrevisions", "endpointslices", "endpoints")
+PASSING = ("events", "leases", "replicasets", "controllerrevisions", "endpointslices", "endpoints")
 """Resources whose objects others make and remove when they like."""
 PATIENT = 180.0
 TIMES = {"warn_after": "5s", "grace": "30s", "hold_off": "0s", "spacing": "10s"}
@@ -157,7 +157,7 @@ class Installed:
             for one in self.bed.control_plane.audit()
             if one["user"].get("username") == user
             and one["objectRef"].get("subresource") == "eviction"
-            and one["objectRef"]["namespace"] == namespace
+            and one["objectRef"].get("namespace") == namespace
         ]
 
     async def refused(self) -> list[Object]:
@@ -168,7 +168,7 @@ class Installed:
             for one in self.bed.control_plane.audit()
             if one["user"].get("username") == user
             and one.get("responseStatus", {}).get("code") == 403
-            and one["objectRef"]["namespace"] != self.namespace
+            and one["objectRef"].get("namespace") != self.namespace
         ]
 
 
@@ -195,9 +195,11 @@ class Release(Installed):
 
 
 @asynccontextmanager
-async def gpu_node(api: Api) -> AsyncIterator[None]:
-    """Label the node as one with GPUs."""
+async def gpu_node(bed: Bed, api: Api) -> AsyncIterator[None]:
+    """Label the node as one with GPUs; on its disk is nothing of an earlier daemon."""
     path = f"/api/v1/nodes/{NODE_NAME}"
+    for file in (bed.folder / "gpusteward").iterdir():
+        file.unlink()
     await api.patch(path, {"metadata": {"labels": {NVIDIA_HERE: "true"}}})
     try:
         yield
@@ -208,7 +210,7 @@ async def gpu_node(api: Api) -> AsyncIterator[None]:
 @asynccontextmanager
 async def released(bed: Bed, api: Api, folder: Path) -> AsyncIterator[Release]:
     """A namespace for a release, and whatever was installed there is gone in the end."""
-    async with fresh_namespace(api) as namespace, gpu_node(api):
+    async with fresh_namespace(api) as namespace, gpu_node(bed, api):
         release = Release(bed, api, namespace, folder=folder)
 
         async def furnished() -> bool:
@@ -252,10 +254,13 @@ async def same_objects(api: Api, before: set[str], *, but: str = "") -> None:
     """Wait until nothing has been left behind or taken away."""
 
     async def same() -> bool:
-        return await objects(api, but=but) == before
+        now.clear()
+        now.update(await objects(api, but=but))
+        return now == before
 
+    now: set[str] = set()
     try:
         await until(same, "all objects to be as before")
-    except TimeoutError:
-        assert await objects(api, but=but) == before
+    except TimeoutError as error:
+        error.add_note(f"left behind: {sorted(now - before)}; taken away: {sorted(before - now)}")
         raise

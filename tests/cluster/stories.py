@@ -288,7 +288,7 @@ class Stories:
             await stage.enforcing()
             await stage.unguard()
             await stack.enter_async_context(replicas(bed, api, SHARED, 30))
-            namespace = await stack.enter_async_context(_emptied(stage))
+            namespace = await stack.enter_async_context(emptied(stage))
             await stage.may_evict(namespace)
             await label(stage, namespace, CONSENT)
             bystander = bare("bystander", "256MiB", LIMIT)
@@ -310,7 +310,7 @@ class Stories:
 
 
 @asynccontextmanager
-async def _emptied(stage: Stage) -> AsyncIterator[str]:
+async def emptied(stage: Stage) -> AsyncIterator[str]:
     """A namespace whose pods are gone in the end, also those that would take their time."""
     async with fresh_namespace(stage.api) as name:
         try:

@@ -31,7 +31,7 @@ from cluster.installed import (
 )
 from cluster.manifests import disruption_budget
 from cluster.stage import NAMESPACE, Stage, ready_pods, truth
-from cluster.stories import evictable, slow
+from cluster.stories import emptied, evictable, slow
 from cluster.test_decide import CONSENT, bare, create, declaring, deployment, label, lives, pods_of
 from driver.node import GiB
 from scraped import series
@@ -50,17 +50,28 @@ async def release(cluster: Bed, stage: Stage, image: str, tmp_path: Path) -> Asy
         yield made
 
 
+@pytest.fixture
+async def stubborn(stage: Stage) -> AsyncIterator[str]:
+    """A namespace for pods that do not go by themselves."""
+    async with emptied(stage) as name:
+        yield name
+
+
 def used(page: str, namespace: str) -> dict[str, float]:
     """Bytes by pod, as the page has them."""
     found = series(page, "container_memory_used_bytes", "namespace", "pod")
     return {pod: size for (where, pod), size in found.items() if where == namespace and size}
 
 
-def policy_of(release: Release) -> Object:
-    """The section of the ConfigMap that a person would edit."""
-    name = f"{release.account}"
-    text = release.bed.kubectl("-n", release.namespace, "get", "configmap", name, "-o=jsonpath={.data.config\\.yaml}")
-    return dict(yaml.safe_load(text))
+def workloads(page: str, namespace: str) -> set[str]:
+    """Names of what controls the pods."""
+    return {name for where, _, name in series(page, "pod_info", "namespace", "pod", "workload") if where == namespace}
+
+
+def config_of(release: Release) -> Object:
+    """What a person who edits the ConfigMap sees."""
+    path = "-o=jsonpath={.data.config\\.yaml}"
+    return dict(yaml.safe_load(release.bed.kubectl("-n", release.namespace, "get", "configmap", release.account, path)))
 
 
 async def test_install_upgrade_rollback_uninstall(release: Release, stage: Stage, namespace: str, image: str) -> None:
@@ -78,8 +89,7 @@ async def test_install_upgrade_rollback_uninstall(release: Release, stage: Stage
     first = await release.pod()
     await release.shows(lambda page: used(page, namespace) == expected or None, "the workloads by name")
     assert release.capabilities() == 0
-    workloads = series(await release.page(), "pod_info", "namespace", "workload")
-    assert (namespace, "train") in workloads
+    await release.shows(lambda page: "train" in workloads(page, namespace) or None, "the Deployment behind its pod")
 
     release.helm("upgrade", values=values(stage.bed, image, {"mode": "warn"}))
     await release.mode("warn")
@@ -101,7 +111,7 @@ async def test_install_upgrade_rollback_uninstall(release: Release, stage: Stage
 
 
 async def test_it_evicts_from_its_own_pod_and_hands_over(
-    release: Release, stage: Stage, namespace: str, image: str
+    release: Release, stage: Stage, stubborn: str, image: str
 ) -> None:
     """
     The pod that is over is evicted with the daemon's own token. Before it is gone the daemon is replaced.
@@ -109,6 +119,7 @@ async def test_it_evicts_from_its_own_pod_and_hands_over(
     Its successor finds the action in the journal of the node and sees it to its end; it was asked for once. An edit of
     the ConfigMap counts then without a new pod.
     """
+    namespace = stubborn
     await label(stage, namespace, CONSENT)
     greedy = declaring(slow("greedy"), "1Gi")
     await create(stage, namespace, greedy, bare("quiet", "1GiB", "2Gi"))
@@ -137,7 +148,7 @@ async def test_it_evicts_from_its_own_pod_and_hands_over(
     path = f"/api/v1/namespaces/{namespace}/pods/{victim['name']}/eviction"
     assert release.asked_to_evict(namespace) == [(path, 201)]
 
-    config = policy_of(release)
+    config = config_of(release)
     config["policy"]["mode"] = "observe"
     patch = json.dumps({"data": {"config.yaml": json.dumps(config)}})
     stage.bed.kubectl("-n", release.namespace, "patch", "configmap", release.account, "--type=merge", f"-p={patch}")
@@ -224,7 +235,7 @@ async def test_the_plain_manifests_kill_where_a_budget_blocks(
     cluster.kubectl("delete", "-k", files, "--ignore-not-found", "--wait")  # what other tests applied of it
     before = await objects(stage.api, but=namespace)
     daemon = Installed(cluster, stage.api, NAMESPACE, account="gpusteward")
-    async with gpu_node(stage.api):
+    async with gpu_node(cluster, stage.api):
         cluster.kubectl("apply", "-k", files)
         try:
             await daemon.mode("enforce")
@@ -248,5 +259,5 @@ async def test_the_plain_manifests_kill_where_a_budget_blocks(
             after = await stage.api.get(f"/api/v1/namespaces/{namespace}/pods/quiet")
             assert lives([after]) == lives([quiet])
         finally:
-            cluster.kubectl("delete", "-k", files, "--wait")
+            cluster.kubectl("delete", "-k", files, "--ignore-not-found", "--wait")
     await same_objects(stage.api, before, but=namespace)

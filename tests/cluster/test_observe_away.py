@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from cluster.bed import GPUS, NODE_NAME
+from cluster.client import until
 from cluster.manifests import controller, job
 from cluster.stage import (
     ACCOUNT,
@@ -25,6 +26,7 @@ from cluster.stage import (
     spec,
     truth,
 )
+from cluster.test_decide import bare
 from driver.node import GiB, MiB
 
 pytestmark = pytest.mark.cluster
@@ -120,10 +122,17 @@ async def test_the_daemon_needs_exactly_the_rights_that_are_shipped(stage: Stage
             f"/apis/batch/v1/namespaces/{namespace}/jobs",
             job("job", spec("alloc visible 1GiB", resource=MIG, restart="Never")),
         )
-        await ready_pods(stage, namespace, 3)
+        # Namespaces are asked for where a pod has a limit.
+        await stage.api.create(f"/api/v1/namespaces/{namespace}/pods", bare("limited", "1GiB", "2Gi"))
+        await ready_pods(stage, namespace, 4)
         expected = await truth(stage, namespace)
-        seen(daemon, lambda: expected, "three pods")
-        daemon.until(lambda s: all(p["workload"] for p in s["pods"]), "all workloads")
+        seen(daemon, lambda: expected, "four pods")
+        daemon.until(lambda s: all(p["workload"] for p in s["pods"] if p["name"] != "limited"), "all workloads")
+
+        async def asked() -> bool:
+            return ("get", "namespaces") in stage.asked()
+
+        await until(asked, "the namespace of the limited pod to be asked for")
     role = next(d for d in yaml.safe_load_all(RBAC.read_text()) if d["kind"] == "ClusterRole")
     shipped = {(verb, resource) for rule in role["rules"] for resource in rule["resources"] for verb in rule["verbs"]}
     # No DRA driver runs here, so that nobody makes the daemon ask for claims and slices; test_claims does.

@@ -201,6 +201,7 @@ async def test_the_cgroup_that_the_runtime_made_is_found(stage: Stage) -> None:
     folder = below(root, stage.main.container.cgroup)
     assert (await stage.act(stage.main)).heard is Heard.ACCEPTED
     assert await stage.hard(folder) == 8 * GiB
+    assert not stage.main.takes(9 * GiB) and stage.main.takes(8 * GiB)
     assert await stage.hard(folder.parent) is None
     assert await stage.hard(below(root, stage.side.container.cgroup)) is None
     assert await stage.keep("the mode is observe") == 1

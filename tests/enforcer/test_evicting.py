@@ -407,9 +407,10 @@ def test_the_server_may_take_its_time() -> None:
 
 
 def test_the_rights_are_those_that_deploy_grants() -> None:
-    """deploy/enforcer grants for `evict` what is said to be asked for, and binds it nowhere."""
-    (role,) = yaml.safe_load_all(RBAC.read_text())
-    assert role["kind"] == "ClusterRole"
+    """deploy/enforcer grants for `evict` what is said to be asked for, and binds it in its own namespace alone."""
+    role, canary = yaml.safe_load_all(RBAC.read_text())
+    assert (role["kind"], canary["kind"]) == ("ClusterRole", "RoleBinding")
+    assert canary["metadata"]["namespace"] == "gpusteward"
     granted = {
         (verb, group, resource)
         for rule in role["rules"]

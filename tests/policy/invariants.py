@@ -293,12 +293,7 @@ def _permission(trace: Trace, action: Action) -> Iterator[str]:
     ):
         yield "a kill without a blocked eviction before it"
     first = next(one for one in step.rules.ladder if one is not Rung.NOTIFY)
-    if (
-        first is Rung.FENCE
-        and action.rung is not Rung.FENCE
-        and action.container
-        and not _ends(trace, action, Rung.FENCE, Result.VERIFIED)
-    ):
+    if first is Rung.FENCE and action.rung is not Rung.FENCE and action.container and not _fences(trace, action):
         yield "the gentler rung was left out"
     since = next(i for i in range(len(trace) - 1, -1, -1) if i == 0 or trace[i].reborn)
     if step.now.monotonic - trace[since].now.monotonic < step.rules.hold_off:
@@ -319,6 +314,11 @@ def _ends(trace: Trace, action: Action, rung: Rung, result: Result) -> list[int]
     return found
 
 
+def _fences(trace: Trace, action: Action) -> list[int]:
+    """List the steps before which a fence stood, or turned out to be impossible."""
+    return [one for end in (Result.VERIFIED, Result.FAILED) for one in _ends(trace, action, Rung.FENCE, end)]
+
+
 @dataclass(frozen=True, slots=True)
 class _Look:
     at: float
@@ -336,7 +336,7 @@ def _looks(trace: Trace, action: Action) -> list[_Look]:
     voided = _voided(trace, key)
     after_evicting = action.rung is Rung.KILL and Rung.EVICT in trace[-1].rules.ladder
     ended = _ends(trace, action, Rung.EVICT, Result.BLOCKED) if after_evicting else []
-    allowed_from = max([0, *ended, *_ends(trace, action, Rung.FENCE, Result.VERIFIED)])
+    allowed_from = max([0, *ended, *_fences(trace, action)])
     newest, shown = set[int](), float("-inf")
     for index, step in enumerate(trace):
         if step.snapshot.monotonic > shown:  # one that was shown before is no second reading

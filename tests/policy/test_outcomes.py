@@ -178,13 +178,26 @@ def test_a_fence_holds_and_the_next_rung_follows() -> None:
     assert play.monotonic - ended >= max(AGAIN, SHORT.spacing)
 
 
-def test_a_fence_that_failed_does_not_hold() -> None:
-    """The twin: without its effect seen the same rung is tried again."""
+@pytest.mark.parametrize("result", [Result.ABANDONED, Result.REFUSED, Result.STUCK], ids=str)
+def test_a_fence_that_was_not_tried_to_the_end_does_not_hold(result: Result) -> None:
+    """Spared, refused or unseen: it is tried again, and nothing harsher follows from it."""
+    play = Play(replace(SHORT, ladder=(Rung.FENCE, Rung.EVICT)))
+    play.until_action(GREEDY, MEEK)
+    play.conclude(result)
+    play.history = replace(play.history, breakers={})
+    play.until_action(GREEDY, MEEK)
+    assert play.actions == ["fence team/greedy-1"] * 2
+
+
+def test_who_cannot_be_fenced_goes_on_up_the_ladder() -> None:
+    """Odd cgroups are no shield: when the driver cannot fence it, the next rung follows after another whole grace."""
     play = Play(replace(SHORT, ladder=(Rung.FENCE, Rung.EVICT)))
     play.until_action(GREEDY, MEEK)
     play.conclude(Result.FAILED)
+    ended = play.monotonic
     play.until_action(GREEDY, MEEK)
-    assert play.actions == ["fence team/greedy-1"] * 2
+    assert play.actions == ["fence team/greedy-1", "evict team/greedy-1"]
+    assert play.monotonic - ended >= max(AGAIN, SHORT.spacing)
 
 
 def test_a_fence_is_the_container_s() -> None:
@@ -246,7 +259,7 @@ def test_each_end_says_its_own() -> None:
             (Result.REFUSED, 3, {Breaker.API}, set()),
             (Result.BLOCKED, 2 if in_flight is fence else 0, set(), set()),
             (Result.STUCK, 2, {Breaker.EFFECTIVENESS}, set()),
-            (Result.FAILED, 2, set(), set()),
+            (Result.FAILED, 2, set(), fenced),
             (Result.ABANDONED, 2, set(), set()),
             (Result.LINGERS, 2, set(), set()),
         ):

@@ -12,7 +12,7 @@ import shutil
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ global: {{scrape_interval: 1s}}
 scrape_configs:
 - job_name: gpusteward
   honor_labels: true
-  static_configs:
+{more}  static_configs:
   - targets: ["{address}"]
     labels: {{namespace: gpusteward, pod: gpusteward-x7k2p, container: exporter}}
 """
@@ -75,11 +75,12 @@ class Prometheus:
 
 
 @contextmanager
-def scraping(address: str, folder: Path) -> Iterator[Prometheus]:
-    """Run a Prometheus that scrapes `address` (host:port) once a second."""
+def scraping(address: str, folder: Path, more: Mapping[str, Any] | None = None) -> Iterator[Prometheus]:
+    """Run a Prometheus that scrapes `address` (host:port) once a second; `more` goes into its job."""
     command = program("prometheus")
     config = folder / "prometheus.yml"
-    config.write_text(CONFIG.format(address=address))
+    lines = "".join(f"  {key}: {json.dumps(one)}\n" for key, one in (more or {}).items())
+    config.write_text(CONFIG.format(address=address, more=lines))
     running = Prometheus(f"http://127.0.0.1:{(port := free_port())}")
     processes = Processes(folder, uuid4().hex)
     try:

@@ -27,10 +27,10 @@ def scope(container: str) -> str:
     return f"{SLICE}/cri-containerd-{container}.scope"
 
 
-def out_of_memory(workload: Workload, size: int) -> bool:
-    """Have it take more of the first GPU; say whether that fails. Any other end is an error."""
+def out_of_memory(workload: Workload, size: int, device: int | str = 0) -> bool:
+    """Have it take more of a GPU; say whether that fails. Any other end is an error."""
     try:
-        workload.alloc(0, size)
+        workload.alloc(device, size)
     except WorkloadError as error:
         if not str(error).endswith("out of memory"):
             raise

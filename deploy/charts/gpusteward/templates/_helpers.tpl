@@ -1,0 +1,90 @@
+{{- define "gpusteward.fullname" -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- if .Values.fullnameOverride -}}{{ .Values.fullnameOverride | trunc 52 | trimSuffix "-" }}
+{{- else if contains $name .Release.Name -}}{{ .Release.Name | trunc 52 | trimSuffix "-" }}
+{{- else -}}{{ printf "%s-%s" .Release.Name $name | trunc 52 | trimSuffix "-" }}
+{{- end -}}
+{{- end -}}
+
+{{- /* The daemon of this profile: DaemonSet, ConfigMap, ServiceAccount. */ -}}
+{{- define "gpusteward.daemon" -}}
+{{ include "gpusteward.fullname" . }}{{ if eq .Values.profile "exporter" }}-exporter{{ end }}
+{{- end -}}
+
+{{- define "gpusteward.account" -}}
+{{ .Values.serviceAccount.name | default (include "gpusteward.daemon" .) }}
+{{- end -}}
+
+{{- define "gpusteward.selector" -}}
+app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: {{ .Values.profile }}
+{{- end -}}
+
+{{- define "gpusteward.labels" -}}
+{{ include "gpusteward.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "gpusteward.image" -}}
+{{- with .Values.image.registry }}{{ . }}/{{ end }}{{ .Values.image.repository }}
+{{- if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
+{{- end -}}
+
+{{- define "gpusteward.port" -}}
+{{ regexFind "[0-9]+$" .Values.config.web.listen_address }}
+{{- end -}}
+
+{{- define "gpusteward.scheme" -}}
+{{ if eq .Values.web.tls "none" }}HTTP{{ else }}HTTPS{{ end }}
+{{- end -}}
+
+{{- /* What config.policy asks for, as a list in words: events, journal, and the rungs. */ -}}
+{{- define "gpusteward.wanted" -}}
+{{- $policy := .Values.config.policy -}}
+{{- if eq .Values.profile "enforcer" -}}
+{{- if has $policy.mode (list "warn" "dry-run" "enforce") }} events{{ end -}}
+{{- if eq $policy.mode "enforce" }} journal
+{{- range list "fence" "evict" "kill" }}{{ if has . $policy.ladder }} {{ . }}{{ end }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* What the pod is given: that, or the list in rights, which has to hold all of it. */ -}}
+{{- define "gpusteward.rights" -}}
+{{- $wanted := include "gpusteward.wanted" . | splitList " " | compact -}}
+{{- if eq (toString .Values.rights) "auto" -}}{{ join " " $wanted }}
+{{- else -}}
+{{- $given := .Values.rights -}}
+{{- range without $wanted "journal" -}}
+{{- if not (has . $given) }}{{ fail (printf "rights: %s is missing; config.policy (mode %s, ladder %s) asks for it" . $.Values.config.policy.mode (join ", " $.Values.config.policy.ladder)) }}{{ end -}}
+{{- end -}}
+{{- if or (has "fence" $given) (has "evict" $given) (has "kill" $given) (has "journal" $wanted) }}{{ $given = append $given "journal" }}{{ end -}}
+{{- join " " $given -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Whether the pod is given it, of (list . "evict"): "true", or nothing. */ -}}
+{{- define "gpusteward.may" -}}
+{{- if has (last .) (include "gpusteward.rights" (first .) | splitList " ") }}true{{ end -}}
+{{- end -}}
+
+{{- /* What would be refused by the daemon, or work less than it looks, is refused here. */ -}}
+{{- define "gpusteward.check" -}}
+{{- $policy := .Values.config.policy -}}
+{{- $privileged := and (eq .Values.nvml.access "hostPath") .Values.nvml.hostPath.privileged -}}
+{{- if eq .Values.profile "exporter" -}}
+{{- if not (has $policy.mode (list "off" "observe")) }}{{ fail (printf "profile exporter only observes: config.policy.mode %s wants profile enforcer" $policy.mode) }}{{ end -}}
+{{- if ne (toString .Values.rights) "auto" }}{{ fail "profile exporter has no rights to give" }}{{ end -}}
+{{- end -}}
+{{- if ne (and (has "evict" $policy.ladder) (has "kill" $policy.ladder)) (eq (dig "when_blocked" "hold" $policy) "kill") }}{{ fail "config.policy.when_blocked: kill where the ladder has both evict and kill, and hold elsewhere" }}{{ end -}}
+{{- if and (include "gpusteward.may" (list . "fence")) (not $privileged) }}{{ fail "the rung fence needs the host's cgroups: nvml.access hostPath, privileged" }}{{ end -}}
+{{- if and .Values.nvml.mig (ne .Values.nvml.access "runtimeClass") }}{{ fail "nvml.mig is for nvml.access runtimeClass; a privileged container has the capability devices, with cdi the device of nvml.cdi.device has to bring them" }}{{ end -}}
+{{- if and (ne .Values.web.tls "none") (not .Values.web.secretName) }}{{ fail "web.tls wants web.secretName" }}{{ end -}}
+{{- if and .Values.web.secretName (hasKey .Values.config.web "config_file") }}{{ fail "web.secretName and config.web.config_file say the same; give one" }}{{ end -}}
+{{- end -}}

@@ -1,0 +1,390 @@
+"""
+The chart, rendered by Helm: what each variant gives to the daemon, and what is refused.
+
+In: the variants of deploy/charts/gpusteward/ci, and values. Out: objects. Law: the daemon gets what its mode uses.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deploy import chart
+from deploy.chart import CHART, OLDEST, RELEASE, Rendered, rendered, text, variant, written
+from enforcer.config import impossible, rules_of
+from exporter.config import Config
+from exporter.config.arguments import Arguments
+from exporter.config.loading import combine
+from exporter.kube.rights import RIGHTS
+
+pytestmark = [pytest.mark.charts, pytest.mark.usefixtures("helm")]
+
+READS = {("*", right.verb, f"{right.resource}{'.' if right.group else ''}{right.group}") for right in RIGHTS}
+TELLS = {("*", "create", "events.events.k8s.io"), ("*", "patch", "events.events.k8s.io")}
+CANARY = {(RELEASE, "create", "pods/eviction"), (RELEASE, "get", "pods")}
+EVICTS = READS | TELLS | CANARY
+GRANTED = {
+    "exporter": READS, "observe": READS, "warn": READS | TELLS, "dry-run": READS | TELLS,
+    "evict": EVICTS, "kill": EVICTS, "mig": READS, "cdi": READS, "host-path": READS, "gke": READS, "simulated": READS,
+    "monitored": READS, "mutual-tls": READS,
+    "kill-only": READS | TELLS | {("team-a", "get", "pods")}, "fence-only": READS | TELLS | {("team-a", "get", "pods")},
+    "granted": EVICTS | {(team, verb, what) for team in ("team-a", "team-b") for _, verb, what in CANARY},
+}  # fmt: skip
+CAPABILITIES = {"kill": ["KILL"], "kill-only": ["KILL"], "mig": ["SYS_ADMIN"]}
+PRIVILEGED = {"host-path", "gke", "fence-only"}
+JOURNAL = {"evict", "kill", "kill-only", "fence-only", "granted"}
+
+
+def config(made: Rendered) -> Config:
+    """Read the config as the daemon would."""
+    arguments = Arguments(overrides={"node.name": "gpu-node"}, origins={"node.name": "environment"})
+    return combine(arguments, made.config.encode(), "gpu-node", impossible)
+
+
+def build(folder: Path, values: dict[str, Any], *, release: str = RELEASE, namespace: str = RELEASE) -> Rendered:
+    """Render values of a test's own."""
+    return Rendered(chart.objects(text(written(folder, values), release=release, namespace=namespace)))
+
+
+def mounts(made: Rendered) -> dict[str, tuple[str, bool]]:
+    """Host path to where it is in the container, and whether that is read-only."""
+    places = {one["name"]: one for one in made.container["volumeMounts"]}
+    return {
+        one["hostPath"]["path"]: (places[one["name"]]["mountPath"], places[one["name"]].get("readOnly", False))
+        for one in made.pod["volumes"]
+        if "hostPath" in one
+    }
+
+
+def test_every_variant_is_judged_here() -> None:
+    """A variant without a line above would be rendered and looked at by nobody."""
+    assert set(GRANTED) == set(chart.VARIANTS)
+
+
+@pytest.mark.parametrize("name", chart.VARIANTS)
+def test_the_api_rights_are_those_of_the_mode(name: str) -> None:
+    """Exactly the rights that the mode uses, those that act bound in namespaces only; no role is left unbound."""
+    made = rendered(name)
+    assert made.granted() == GRANTED[name]
+    bound = {one["roleRef"]["name"] for one in (*made.of("ClusterRoleBinding"), *made.of("RoleBinding"))}
+    named = [one["metadata"]["name"] for one in made.of("ClusterRole")]
+    # Of a mode that acts nowhere yet the role is there to be bound.
+    assert sorted(bound | ({"gpusteward-look"} & set(named))) == sorted(named)
+    (account,) = {
+        (one["kind"], one["namespace"], one["name"])
+        for binding in (*made.of("ClusterRoleBinding"), *made.of("RoleBinding"))
+        for one in binding["subjects"]
+    }
+    assert account == ("ServiceAccount", RELEASE, made.pod["serviceAccountName"])
+
+
+@pytest.mark.parametrize("name", chart.VARIANTS)
+def test_the_rights_on_the_node_are_those_of_the_mode(name: str) -> None:
+    """uid 0 without capabilities; KILL where it kills, SYS_ADMIN for MIG; privileged by the named ways alone."""
+    made = rendered(name)
+    security = made.container["securityContext"]
+    assert security["readOnlyRootFilesystem"] is True
+    assert security["privileged"] is (name in PRIVILEGED)
+    if name not in PRIVILEGED:
+        wanted = {"drop": ["ALL"], **({"add": CAPABILITIES[name]} if name in CAPABILITIES else {})}
+        assert security["capabilities"] == wanted
+        assert security.get("allowPrivilegeEscalation") is (None if name == "mig" else False)
+    pod = made.pod
+    assert pod["securityContext"]["runAsUser"] == 0
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod["hostPID"] is (name != "simulated")
+    assert not {"hostNetwork", "hostIPC"} & set(pod)
+    assert pod["automountServiceAccountToken"] is (name != "simulated")
+    assert "ports" in made.container and all("hostPort" not in one for one in made.container["ports"])
+
+
+@pytest.mark.parametrize("name", chart.VARIANTS)
+def test_of_the_host_only_the_journal_can_be_written(name: str) -> None:
+    """Host paths are read-only but the journal's folder, there where the mode needs a journal; and no CRI socket."""
+    found = mounts(rendered(name))
+    assert {path for path, (_, read_only) in found.items() if not read_only} == (
+        {"/var/lib/gpusteward"} if name in JOURNAL else set()
+    )
+    expected = {"/var/lib/kubelet/pod-resources", "/var/log/containers"} if name != "simulated" else set()
+    expected |= {"/run/gpusteward"} if name != "exporter" else set()
+    expected |= {"/var/lib/gpusteward"} if name in JOURNAL else set()
+    assert {one for one in found if "libnvidia-ml" not in one} == expected
+    assert ("libnvidia-ml" in " ".join(found)) is (name in PRIVILEGED)
+
+
+@pytest.mark.parametrize("name", chart.VARIANTS)
+def test_the_daemon_takes_the_config(name: str) -> None:
+    """The ConfigMap is read by the daemon's own reader, and the policy in it can be meant."""
+    made = rendered(name)
+    read = config(made)
+    rules_of(read)
+    mode = yaml.safe_load(variant(name).read_text()).get("config", {}).get("policy", {}).get("mode", "observe")
+    assert read.policy.mode == mode
+    assert str(read.web.listen_address).endswith(f":{made.container['ports'][0]['containerPort']}")
+    assert "policy" not in yaml.safe_load(made.config) if name == "exporter" else True
+
+
+@pytest.mark.parametrize("name", chart.VARIANTS)
+def test_a_change_of_the_config_rolls_nobody(name: str) -> None:
+    """The config is a folder of a ConfigMap: no subPath, no checksum, and no mode on the command line."""
+    made = rendered(name)
+    (place,) = (one for one in made.container["volumeMounts"] if one["name"] == "config")
+    assert place["mountPath"] == "/etc/gpusteward" and "subPath" not in place
+    assert not any("checksum" in one for one in made.only("DaemonSet")["spec"]["template"]["metadata"]["annotations"])
+    words = [*made.container["command"], *made.container["args"]]
+    program = ["gpusteward-exporter"] if name == "exporter" else ["gpusteward", "run"]
+    assert words == [*program, "--config=/etc/gpusteward/config.yaml"]
+
+
+def test_with_given_rights_the_mode_moves_without_a_new_pod(tmp_path: Path) -> None:
+    """With `rights` as a list, observe and enforce differ in the ConfigMap alone."""
+
+    def of(mode: str) -> tuple[dict[str, Any], list[str]]:
+        made = build(tmp_path, {"rights": ["events", "evict"], "config": {"policy": {"mode": mode}}})
+        return made.only("DaemonSet"), made.kinds()
+
+    assert of("observe") == of("enforce") == of("dry-run")
+
+
+def test_no_chart_version_rolls_the_fleet() -> None:
+    """What changes with each release of the chart is no label of the pod."""
+    labels = rendered("observe").only("DaemonSet")["spec"]["template"]["metadata"]["labels"]
+    assert set(labels) == {f"app.kubernetes.io/{one}" for one in ("name", "instance", "component")}
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "a typing error in the policy": ({"config": {"policy": {"mdoe": "enforce"}}}, "'mdoe' not allowed"),
+    "a typing error beside it": ({"confg": {}}, "'confg' not allowed"),
+    "a mode that there is not": ({"config": {"policy": {"mode": "kill"}}}, "/config/policy/mode"),
+    "a word for a switch": ({"rbac": {"create": "no"}}, "/rbac/create"),
+    "a surge": ({"updateStrategy": {"rollingUpdate": {"maxSurge": 1}}}, "maxSurge"),
+    "an unquoted duration": ({"config": {"policy": {"grace": 120}}}, "/config/policy/grace"),
+    "an exporter that warns": (
+        {"profile": "exporter", "config": {"policy": {"mode": "warn"}}},
+        "profile exporter only observes",
+    ),
+    "an exporter with rights": ({"profile": "exporter", "rights": []}, "profile exporter has no rights"),
+    "a mode beyond the rights": (
+        {"rights": ["events"], "config": {"policy": {"mode": "enforce"}}},
+        "rights: evict is missing",
+    ),
+    "a killer that only evicts": (
+        {"rights": ["events", "evict"], "config": {"policy": {"mode": "enforce", "ladder": ["notify", "kill"]}}},
+        "rights: kill is missing",
+    ),
+    "a ladder that cannot be meant": (
+        {"config": {"policy": {"ladder": ["notify", "evict", "kill"]}}},
+        "config.policy.when_blocked",
+    ),
+    "a fence without the host's cgroups": (
+        {"config": {"policy": {"mode": "enforce", "ladder": ["notify", "fence"]}}},
+        "the rung fence needs",
+    ),
+    "a MIG capability that comes another way": ({"nvml": {"mig": True, "access": "cdi"}}, "nvml.mig is for"),
+    "TLS without a certificate": ({"web": {"tls": "server"}}, "web.tls wants web.secretName"),
+    "two web configs": ({"web": {"secretName": "a"}, "config": {"web": {"config_file": "/b"}}}, "give one"),
+    "a label that breaks out of its quotes": (
+        {"config": {"policy": {"namespaces": {"label": 'a=b" || "" == "'}}}},
+        "/config/policy/namespaces/label",
+    ),
+    "rules that are not there": ({"prometheusRule": {"enabled": True}}, "brings no alerts"),
+    "dashboards that are not there": ({"dashboards": {"enabled": True}}, "brings no dashboards"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_work_is_refused_before_it_is_installed(tmp_path: Path, what: str) -> None:
+    """Helm refuses, and names the place."""
+    values, words = REFUSED[what]
+    bare = tmp_path / "chart"
+    shutil.copytree(CHART, bare, ignore=shutil.ignore_patterns("alerts", "dashboards"))
+    with pytest.raises(chart.RefusedError) as caught:
+        text(written(tmp_path, values), chart=bare)
+    assert words in str(caught.value)
+
+
+def test_numbers_stay_whole(tmp_path: Path) -> None:
+    """2000000000 is not written as 2e+09, which the daemon would refuse."""
+    made = build(tmp_path, {"config": {"policy": {"protect": {"priority_at_least": 2000000000}}}})
+    assert "priority_at_least: 2000000000\n" in made.config
+    assert build(tmp_path, {"priorityClass": {"resourceQuota": {"create": True, "pods": 2000000}}}).only(
+        "ResourceQuota"
+    )["spec"]["hard"] == {"pods": "2000000"}
+
+
+def test_another_release_has_other_names(tmp_path: Path) -> None:
+    """Nothing in the cluster is shared by two releases but the admission policy, which names the daemon's account."""
+    values = {"config": {"policy": {"mode": "enforce"}}, "evict": {"namespaces": ["team-a"]}}
+    mine, other = build(tmp_path, values), build(tmp_path, values, release="t4", namespace="pool")
+
+    def names(made: Rendered) -> set[tuple[str, str]]:
+        return {(one["kind"], one["metadata"]["name"]) for one in made.objects}
+
+    policy = {(f"ValidatingAdmissionPolicy{end}", "gpusteward-evictions") for end in ("", "Binding")}
+    assert names(mine) & names(other) == policy
+    assert {one["metadata"].get("namespace", "pool") for one in other.objects} == {"pool", "team-a"}
+    (condition,) = other.only("ValidatingAdmissionPolicy")["spec"]["matchConditions"]
+    assert condition["expression"] == 'request.userInfo.username == "system:serviceaccount:pool:t4-gpusteward"'
+
+
+def test_consent_is_one_value() -> None:
+    """The label by which a namespace consents is the daemon's and the admission policy's at the same time."""
+    made = rendered("granted")
+    spec = made.only("ValidatingAdmissionPolicy")["spec"]
+    assert config(made).policy.namespaces.label == "example.com/gpu-policy=strict"
+    consent = spec["validations"][-1]["expression"]
+    assert 'labels["example.com/gpu-policy"] == "strict"' in consent and "gpusteward.io" not in consent
+    accounts = [f"system:serviceaccount:{one}:gpusteward" for one in ("gpusteward", "gpus-t4")]
+    (condition,) = spec["matchConditions"]
+    assert condition["expression"] == f'request.userInfo.username in ["{accounts[0]}", "{accounts[1]}"]'
+
+
+WAYS = {
+    "observe": ("nvidia", {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "utility"}),
+    "mig": (
+        "nvidia",
+        {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "utility", "NVIDIA_MIG_MONITOR_DEVICES": "all"},
+    ),
+    "cdi": (None, {}),
+    "host-path": (None, {"LD_LIBRARY_PATH": "/usr/local/nvidia/lib64"}),
+    "simulated": (None, {}),
+}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_the_ways_to_the_driver(name: str) -> None:
+    """Runtime class and environment, or a CDI annotation, or the library's file of the host; never two of them."""
+    made = rendered(name)
+    runtime, environment = WAYS[name]
+    assert made.pod.get("runtimeClassName") == runtime
+    found = {one["name"]: one.get("value") for one in made.container["env"] if "value" in one}
+    assert found == environment
+    annotations = made.only("DaemonSet")["spec"]["template"]["metadata"]["annotations"]
+    device = annotations.get("nvidia.cdi.k8s.io/container.gpusteward")
+    assert device == ("management.nvidia.com/gpu=all" if name == "cdi" else None)
+    library = [one["mountPath"] for one in made.container["volumeMounts"] if one["name"] == "nvml"]
+    assert library == (["/usr/local/nvidia/lib64/libnvidia-ml.so.1"] if name == "host-path" else [])
+
+
+def test_the_daemon_knows_who_it_is() -> None:
+    """Node, pod and namespace come from the downward API, so that the daemon protects itself."""
+    found = {
+        one["name"]: one["valueFrom"]["fieldRef"]["fieldPath"]
+        for one in rendered("evict").container["env"]
+        if "valueFrom" in one
+    }
+    assert found == {
+        "NODE_NAME": "spec.nodeName",
+        "POD_NAME": "metadata.name",
+        "POD_NAMESPACE": "metadata.namespace",
+        "POD_UID": "metadata.uid",
+    }
+
+
+def test_what_an_operator_adds_is_there() -> None:
+    """Labels, annotations, variables, another registry and a digest."""
+    made = rendered("cdi")
+    template = made.only("DaemonSet")["spec"]["template"]["metadata"]
+    assert template["labels"].items() >= {"team": "infra", "cost-centre": "7"}.items()
+    assert template["annotations"]["example.com/owner"] == "infra"
+    assert all(one["metadata"]["labels"]["cost-centre"] == "7" for one in made.objects)
+    assert {"name": "MALLOC_TRIM_THRESHOLD_", "value": "131072"} in rendered("granted").container["env"]
+    assert made.container["image"].startswith("registry.example.com/infra/gpusteward@sha256:0123")
+    assert made.pod["imagePullSecrets"] == [{"name": "pull"}]
+
+
+def test_without_the_policy_there_is_no_canary(tmp_path: Path) -> None:
+    """Who does without the admission policy gives the daemon no right in its own namespace."""
+    policy = {"mode": "enforce", "admission": "ignore"}
+    made = build(tmp_path, {"config": {"policy": policy}, "admission": {"create": False}})
+    assert made.granted() == READS | TELLS
+    assert not made.of("RoleBinding") and not made.of("ValidatingAdmissionPolicy")
+
+
+@pytest.mark.parametrize("kind", ["PodMonitor", "ServiceMonitor"])
+def test_workloads_keep_their_names_when_scraped(kind: str) -> None:
+    """honorLabels: namespace, pod and container are the workload's; instance is the node."""
+    spec = rendered("monitored").only(kind)["spec"]
+    (endpoint,) = spec.get("podMetricsEndpoints") or spec["endpoints"]
+    assert endpoint["honorLabels"] is True
+    first = endpoint["relabelings"][0]
+    assert (first["sourceLabels"], first["targetLabel"]) == (["__meta_kubernetes_pod_node_name"], "instance")
+    labels = rendered("monitored").only("DaemonSet")["spec"]["template"]["metadata"]["labels"]
+    assert spec["selector"]["matchLabels"].items() <= labels.items()
+
+
+def test_with_mutual_tls_the_kubelet_only_knocks() -> None:
+    """It has no client certificate: TCP probes. With a server's certificate alone they speak HTTPS."""
+    made = rendered("mutual-tls")
+    assert made.container["livenessProbe"]["tcpSocket"] == made.container["readinessProbe"]["tcpSocket"]
+    assert config(made).web.config_file == Path("/etc/gpusteward-web/web-config.yml")
+    (endpoint,) = made.only("PodMonitor")["spec"]["podMetricsEndpoints"]
+    assert endpoint["scheme"] == "https" and endpoint["tlsConfig"]["serverName"] == "gpusteward"
+
+
+def test_with_tls_the_probes_speak_it(tmp_path: Path) -> None:
+    """A server's certificate alone keeps nobody out: the kubelet asks for /healthz and /readyz by HTTPS."""
+    made = build(tmp_path, {"web": {"secretName": "web", "tls": "server"}})
+    probes = [made.container[f"{one}Probe"]["httpGet"] for one in ("liveness", "readiness")]
+    assert [(one["path"], one["scheme"]) for one in probes] == [("/healthz", "HTTPS"), ("/readyz", "HTTPS")]
+
+
+def test_who_may_scrape_is_said(tmp_path: Path) -> None:
+    """The network policy admits the named peers to the metrics port, and without names nobody."""
+    spec = rendered("monitored").only("NetworkPolicy")["spec"]
+    assert spec["policyTypes"] == ["Ingress"]
+    ((port,),) = (one["ports"] for one in spec["ingress"])
+    assert port == {"port": "metrics", "protocol": "TCP"}
+    closed = build(tmp_path, {"networkPolicy": {"enabled": True}}).only("NetworkPolicy")["spec"]
+    assert (closed["policyTypes"], closed["ingress"]) == (["Ingress"], [])
+
+
+def test_boards_and_alerts_are_taken_as_they_are(tmp_path: Path) -> None:
+    """What Grafana and Prometheus write in braces is theirs, and stays."""
+    made = tmp_path / "chart"
+    shutil.copytree(CHART, made, ignore=shutil.ignore_patterns("alerts", "dashboards"))
+    board = '{"title": "{{pod}} ${datasource}"}\n'
+    (made / "dashboards").mkdir()
+    (made / "dashboards" / "node.json").write_text(board)
+    rule = {"alert": "A", "expr": "up == 0", "annotations": {"summary": "{{ $labels.pod }}"}}
+    groups = [{"name": "theirs", "rules": [rule]}]
+    (made / "alerts").mkdir()
+    (made / "alerts" / "gpu.yaml").write_text(yaml.safe_dump({"groups": groups}))
+    values = {"dashboards": {"enabled": True, "namespace": "grafana"}, "prometheusRule": {"enabled": True}}
+    got = Rendered(chart.objects(text(written(tmp_path, values), chart=made)))
+    (boards,) = (one for one in got.of("ConfigMap") if one["metadata"]["namespace"] == "grafana")
+    assert boards["data"] == {"node.json": board}
+    assert boards["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert got.only("PrometheusRule")["spec"]["groups"] == groups
+
+
+def test_the_notes_say_the_mode_loudly(tmp_path: Path) -> None:
+    """Enforce in capitals, with where, and how to stop it; what is read-only says so, too."""
+
+    def said(**policy: object) -> str:
+        return chart.notes(tmp_path, {"config": {"policy": policy}, "evict": {"namespaces": ["team-a"]}})
+
+    loud = said(mode="enforce")
+    assert "MODE ENFORCE" in loud and "ACTS ON PODS" in loud and "KILLS" not in loud
+    assert "Where: team-a" in loud and "touch /run/gpusteward/stop" in loud
+    assert "IT KILLS CONTAINERS" in said(mode="enforce", ladder=["notify", "kill"])
+    for mode in ("off", "observe", "warn", "dry-run"):
+        quiet = said(mode=mode)
+        assert f"MODE {mode.upper()}" in quiet and "ENFORCE" not in quiet and "acts on nobody" in quiet
+    assert "READ-ONLY" in chart.notes(tmp_path, {"profile": "exporter"})
+
+
+def test_lint_is_content() -> None:
+    """Helm's own lint finds nothing to warn of in any variant."""
+    chart.lint()
+
+
+def test_both_ends_of_what_is_supported_render_the_same() -> None:
+    """Nothing in the chart hangs on the version, and what is older than the oldest is refused."""
+    assert rendered("monitored", OLDEST) == rendered("monitored")
+    with pytest.raises(chart.RefusedError, match="kubeVersion"):
+        rendered("observe", "1.29.0")

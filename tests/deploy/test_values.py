@@ -1,0 +1,94 @@
+"""
+The chart's values and their schema, without Helm: what they say of the daemon's config is what the daemon says.
+
+In: values.yaml, values.schema.json, the daemon's own schema. Out: nothing. Law: a key that the
+daemon has not is refused by the chart, a key that it has is not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import jsonschema
+import msgspec
+import pytest
+import yaml
+
+from deploy.chart import CHART, VARIANTS, variant
+from exporter.config import Config
+from exporter.config.arguments import Arguments
+from exporter.config.loading import combine
+from exporter.config.schema import found_at
+
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
+
+
+def keys(kind: type[msgspec.Struct], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Each key of the daemon's config, dotted, with its type."""
+    for name, hint in get_type_hints(kind).items():
+        if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+            yield from keys(hint, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", hint
+
+
+def allowed(schema: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each key that the chart's schema admits, with what is said of it."""
+    assert schema["additionalProperties"] is False, prefix
+    for name, one in schema["properties"].items():
+        if "properties" in one:
+            yield from allowed(one, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", one
+
+
+def test_the_schema_knows_the_keys_of_the_daemon() -> None:
+    """All of them, no other, and of words exactly the words."""
+    of_daemon, of_chart = dict(keys(Config)), dict(allowed(SCHEMA["$defs"]["config"]))
+    assert set(of_chart) == set(of_daemon)
+    words = {key: set(get_args(hint)) for key, hint in of_daemon.items() if get_origin(hint) is Literal}
+    assert len(words) >= 8
+    assert {key: set(of_chart[key]["enum"]) for key in words} == words
+
+
+def test_the_defaults_are_those_of_the_daemon() -> None:
+    """What values.yaml writes out for the chart's own use changes nothing for the daemon."""
+    written = VALUES["config"]
+    bare = combine(Arguments(), b"", "gpu-node")
+    with_values = combine(Arguments(), json.dumps(written).encode(), "gpu-node")
+    assert found_at(bare, "policy.journal") is None, "its default is in enforcer.journal_file"
+    assert (
+        msgspec.structs.replace(with_values, policy=msgspec.structs.replace(with_values.policy, journal=None)) == bare
+    )
+    assert written["policy"]["mode"] == "observe"
+
+
+def test_the_journal_is_where_the_daemon_looks_for_it() -> None:
+    """The folder that the chart mounts is the folder of the daemon's default."""
+    from enforcer.journal_file import DEFAULT
+
+    assert VALUES["config"]["policy"]["journal"] == str(DEFAULT)
+
+
+def test_each_value_is_in_the_schema() -> None:
+    """No value without a rule, and no rule without a value."""
+    assert set(SCHEMA["properties"]) - {"global"} == set(VALUES)
+    for name, rule in SCHEMA["properties"].items():
+        rule = SCHEMA["$defs"][rule["$ref"].rpartition("/")[2]] if "$ref" in rule else rule  # noqa: PLW2901
+        if "properties" in rule and name != "config":
+            assert set(rule["properties"]) == set(VALUES[name]), name
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_variant_keeps_to_the_schema(name: str) -> None:
+    """Laid over the defaults, as Helm does it."""
+    jsonschema.validate(_over(VALUES, yaml.safe_load(variant(name).read_text())), SCHEMA)
+
+
+def _over(below: Any, above: Any) -> Any:
+    if not (isinstance(below, dict) and isinstance(above, dict)):
+        return above
+    return {**below, **{key: _over(below[key], one) if key in below else one for key, one in above.items()}}
