@@ -88,10 +88,11 @@ class Workload:
         """Wait until the commands of its command line are done. WorkloadError when one failed."""
 
         def done() -> Says | None:
+            gone = self._gone()  # before its last words are read: it may say them and go in between
             says = self._read()
             if says is not None and (says.ready or says.exited):
                 return says
-            if self._gone():
+            if gone:
                 raise WorkloadError(f"{self.name}: {says.error if says else 'said nothing'}{self._last_words()}")
             return None
 
@@ -106,10 +107,11 @@ class Workload:
         self._send(line, timeout)
 
         def answered() -> Says | None:
+            gone = self._gone()
             says = self._read()
             if says is not None and (says.seq != before.seq or says.token != before.token):
                 return says
-            if self._gone():
+            if gone:
                 raise WorkloadError(f"{self.name} went away at {line!r}{self._last_words()}")
             return None
 
