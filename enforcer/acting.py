@@ -110,23 +110,25 @@ class Acting:
         self._journal = journal
         self._hands = hands
         self._clock = clock
-        self._begun: asyncio.Queue[tuple[str, Action]] = asyncio.Queue()
+        self._begun: asyncio.Queue[tuple[str, Action, Heard]] = asyncio.Queue()
 
     def begin(self, action: Action) -> None:
         """Take an action that was decided. Returns at once."""
-        self._begun.put_nowait(("", action))
+        self._begun.put_nowait(("", action, Heard.AMBIGUOUS))
 
-    def resume(self, decision: str, action: Action) -> None:
-        """Take an action that a daemon before this one began, and of which no end is known."""
-        self._begun.put_nowait((decision, action))
+    def resume(self, decision: str, action: Action, answer: Answer | None = None) -> None:
+        """Take an action that a daemon before this one began, with what that heard, and of which no end is known."""
+        # Somebody else's evacuation takes its minutes. All else is looked at anew: what was accepted may not be done.
+        evacuating = answer is not None and answer.heard is Heard.EVACUATING
+        self._begun.put_nowait((decision, action, Heard.EVACUATING if evacuating else Heard.AMBIGUOUS))
 
     async def run(self) -> None:
         """Carry out, one after the other, until cancelled."""
         while True:
-            decision, action = await self._begun.get()
+            decision, action, heard = await self._begun.get()
             if decision:
                 self._decider.resumed(action)  # of several each is in flight when its turn comes
-            result, detail = await (self._watch(decision, action) if decision else self._carry(action))
+            result, detail = await (self._watch(decision, action, heard) if decision else self._carry(action))
             log.info("enforcer.ended", result=result, detail=detail, action=action.rung, pod_uid=action.pod_uid)
             self._decider.conclude(action, result, detail)
 
@@ -192,6 +194,8 @@ class Acting:
         insisted, free = False, 0
         while (waited := self._clock.monotonic() - began) < grace + patience:
             ended = await rung.ended(action)
+            if rung.frees:  # a daemon that has just started knows no pod's own grace yet
+                grace = max(grace, min(self._decider.grace_of(action), LONGEST_GRACE))
             if ended is False and answer.heard is Heard.AMBIGUOUS and waited >= AMBIGUOUS:
                 going = await self._goes(action)
                 if going is False:
@@ -234,11 +238,11 @@ class Acting:
             await self._journal.hear(decision, answer)
         return None
 
-    async def _watch(self, decision: str, action: Action) -> tuple[Result, str]:
+    async def _watch(self, decision: str, action: Action, heard: Heard) -> tuple[Result, str]:
         """See what became of what another daemon began: never do it again."""
         if action.rung not in self._hands.rungs:
             return await self._ended(decision, Result.FAILED, "this daemon has no such rung")
-        return await self._seen(decision, action, Answer(Heard.AMBIGUOUS, "begun by a daemon before this one"))
+        return await self._seen(decision, action, Answer(heard, "begun by a daemon before this one"))
 
     async def _ended(self, decision: str, result: Result, detail: str) -> tuple[Result, str]:
         await self._journal.end(decision, result, detail)

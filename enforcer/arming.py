@@ -193,7 +193,7 @@ class Arming:
         now = read_moment()
         for decision, one in unfinished.items():
             history = replace(history, in_flight=history.in_flight or InFlight(one.action, now.monotonic))
-            acting.resume(decision, one.action)
+            acting.resume(decision, one.action, one.answer)
         self._deciding.arm(acting.begin, history, lambda *changed: self._noted.put_nowait(changed))
         self._raise(Reason.NOT_ARMED)
         log.info(

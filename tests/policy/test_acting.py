@@ -12,7 +12,7 @@ from enforcer.history import Action, Result
 from enforcer.rules import Budget, Budgets
 from enforcer.rungs import Answer, Heard
 from enforcer.terms import Breaker, Rung
-from policy.scenes import GIB, UNHURRIED, Actor
+from policy.scenes import BEGIN, GIB, UNHURRIED, Actor
 from policy.stage import Stage
 
 HOG = Actor("hog-1", used=60 * GIB, limit=40 * GIB)
@@ -342,6 +342,40 @@ async def test_what_another_daemon_began_is_watched_and_never_done_again() -> No
     await stage.play(30)
     assert "acted" not in stage.script
     assert stage.script[-1] == "verified"
+
+
+@pytest.mark.fault(16)
+async def test_an_evacuation_outlives_the_daemon() -> None:
+    """Somebody else moves the pod away: the next daemon grants the same ten minutes, and not the minute of doubt."""
+    first = Stage(HOG, POOR)
+    begun: list[Action] = []
+    first.deciding._begin = begun.append
+    await first.play(160)
+    stage = Stage(HOG, POOR)
+    evacuating = Answer(Heard.EVACUATING, "a virtual machine is moved")
+    stage.acting.resume("11111111-2222-3333-4444-555555555555", begun[0], evacuating)
+    playing = asyncio.create_task(stage.play(700))
+    while stage.monotonic() < BEGIN + 500:
+        await asyncio.sleep(0)
+    assert stage.results == []
+    stage.empty("hog-1")
+    await playing
+    assert stage.results[0] is Result.VERIFIED and "acted" not in stage.script[: stage.script.index("verified")]
+
+
+async def test_a_long_grace_is_known_as_soon_as_the_pod_is() -> None:
+    """After a restart the first rounds know no pod: its own ten minutes count all the same."""
+    patient = replace(HOG, facts={"grace_seconds": 600.0})
+    first = Stage(patient, POOR)
+    begun: list[Action] = []
+    first.deciding._begin = begun.append
+    await first.play(160)
+    stage = Stage(patient, POOR)
+    stage.live = replace(patient, facts={"terminating": True})
+    stage.acting.resume("11111111-2222-3333-4444-555555555555", begun[0])
+    await stage.play(900)
+    assert stage.results[0] is Result.LINGERS
+    assert any(line.startswith("lingers the pod still terminates after 72") for line in stage.script), stage.script
 
 
 async def test_of_several_that_were_begun_each_is_in_flight_when_its_turn_comes() -> None:
