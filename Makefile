@@ -28,11 +28,11 @@ check: lint  ## lint, types, import contracts, unit tests side by side: about a 
 
 test: lint  ## install what the tests need (asks first on a machine of your own), then run all of them on real parts
 	rm -f $(SHOWN)
-	$(BIN)/pytest -q -n auto -m "$(FAST)" --faults $(SHOWN)
+	$(BIN)/pytest -q -n auto -m "$(FAST)" --faults=$(SHOWN)
 	GPUSTEWARD_TRACES=6 $(BIN)/pytest -q tests/policy/test_enumeration.py  # `check` looks at traces of 5 events
 	PYTHONPATH=tests $(BIN)/python -m cluster.install
 	PYTHONPATH=tests $(BIN)/python -m cluster.build || [ "$${CI:-}" != true ]  # without Go its tests are skipped, loudly
-	$(BIN)/pytest -m "not ($(FAST))" --durations=15 --faults $(SHOWN)
+	$(BIN)/pytest -m "not ($(FAST))" --durations=15 --faults=$(SHOWN)
 	PYTHONPATH=tests $(BIN)/python -m faults $(SHOWN) || [ "$${CI:-}" != true ]  # what this machine lacks is not shown
 
 cluster: $(VENV)/.dev  ## leave a real Kubernetes with fake GPUs running, and print its kubeconfig
