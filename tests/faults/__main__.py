@@ -1,7 +1,7 @@
 """
 Writes docs/faults.md from the tests' marks: `PYTHONPATH=tests python -m faults`.
 
-With the file of `pytest --faults FILE` behind it: says which faults no test showed that passed; exit code 1 if any.
+With the file of `pytest --faults=FILE` behind it: says which faults no test showed that passed; exit code 1 if any.
 """
 
 import sys

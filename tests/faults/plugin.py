@@ -1,5 +1,5 @@
 """
-Keeps book of the tests that show a fault: `pytest --faults FILE`.
+Keeps book of the tests that show a fault: `pytest --faults=FILE`.
 
 What comes in: the marker `fault`, and how each marked test ended. What goes out: FILE, brought up to date.
 
