@@ -263,9 +263,9 @@ async def test_a_budget_blocks_until_it_is_relaxed(scene: Scene) -> None:
 @pytest.mark.fault(74)
 async def test_without_the_admission_policy_or_beside_a_stop_file_nobody_is_evicted(scene: Scene) -> None:
     """
-    Two daemons, two noes: one does without the policy that it wants and rehearses, one finds a stop file in its grace.
+    Two daemons, two noes: one does without the policy that it wants and holds, one finds a stop file in its grace.
 
-    Then the policy is there: the first is in earnest, and the grace begins anew, since what was told was a rehearsal.
+    Then the policy is there: the first is in earnest, and the grace begins anew, since nobody was told of an action.
     """
     stage = scene.stage
     await stage.unguard()
@@ -274,7 +274,7 @@ async def test_without_the_admission_policy_or_beside_a_stop_file_nobody_is_evic
         stands(stopped, scene, "grace")
         mode(stopped, "enforce")
         (stage.folder / "stopped" / "stop").touch()
-        becomes(lambda: logged(daemon, "enforcer.rehearsed") or None, "a rehearsal", daemon, PATIENT)
+        stands(daemon, scene, "held", "admission")
         mode(daemon, "dry-run")
         missing = logged(daemon, "enforcer.not_armed")
         assert missing[-1]["reason"] == "admission" and missing[-1]["detail"].startswith("absent: ")
