@@ -45,8 +45,9 @@ bench: $(VENV)/.dev  ## measure rounds, scrapes and decisions; the tables go int
 	PYTHONPATH=tests $(BIN)/python -m bench
 	PYTHONPATH=tests $(BIN)/python -m bench.policy
 
-golden: $(VENV)/.dev  ## write the golden metrics page, docs/metrics.md and docs/faults.md anew
+golden: $(VENV)/.dev  ## write the golden metrics page, docs/metrics.md, docs/faults.md and the Grafana boards anew
 	PYTHONPATH=tests $(BIN)/python -m golden
+	$(BIN)/python -m grafana
 	PYTHONPATH=tests $(BIN)/python -m faults
 
 manifests: $(VENV)/.dev  ## render deploy/manifests from the Helm chart anew

@@ -1,0 +1,181 @@
+"""
+Each query of the boards, asked of a real Prometheus that scrapes two nodes which have everything at once.
+
+Node 1 is the golden page. Node 2 is the same with a container, a pod and a claim over their limits, and one container
+that has a GPU and no process.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+import urllib.error
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from golden.everything import golden_page
+from grafana.catalogue import BOARDS
+from grafana.documents import Board, document
+from grafana.panels import Panel
+from grafana.places import CLUSTER
+from prometheus.scraping import Prometheus, scraping
+
+pytestmark = pytest.mark.prometheus
+
+Answer = list[dict[str, Any]]
+Choice = dict[str, str]
+
+EXCEEDS = (r'(container_memory_limit_bytes\{.*pod="notebook-7c9".*\}) .*', r"\1 1e+10")
+"""It holds 20 GiB."""
+POD_EXCEEDS = (r"(pod_memory_limit_bytes\{.*\}) .*", r"\1 1e+09")
+CLAIM_EXCEEDS = (r"(claim_memory_limit_bytes\{.*\}) .*", r"\1 1e+09")
+IN_A_MIG_INSTANCE_ONLY = {"gpu_instance"}
+"""Elsewhere that label is empty, which is as good as not there."""
+IDLES = (r'gpusteward_container_processes\{.*pod="infer-a".*\n', "")
+ACTED_ON = (r'(last_action_timestamp_seconds\{.*)pod="notebook-1"', r'\1pod="notebook-7c9"')
+
+
+def page() -> bytes:
+    """Each node's samples beside the other's, as one page: a family's samples have to stand together."""
+    changed = golden_page().decode()
+    for found, instead in (EXCEEDS, POD_EXCEEDS, CLAIM_EXCEEDS, IDLES, ACTED_ON):
+        changed, count = re.subn(found, instead, changed)
+        assert count == 1, found
+    lines: list[str] = []
+    second = iter(line for line in changed.splitlines() if not line.startswith("#"))
+    for line in golden_page().decode().splitlines():
+        lines.append(line)
+        if not line.startswith("#") and not re.match(IDLES[0], f"{line}\n"):
+            lines.append(next(second).replace("gpu-node-1", "gpu-node-2"))
+    assert next(second, None) is None
+    return "\n".join([*lines, ""]).encode()
+
+
+class _Scraped(BaseHTTPRequestHandler):
+    body = b""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module", params=["", "east"], ids=["one cluster", "the cluster east"])
+def asked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """Run a Prometheus that has seen both nodes three times; who has several clusters adds a label, say `east`."""
+    _Scraped.body = page()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Scraped)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    relabelled = [{"target_label": "cluster", "replacement": request.param}] if request.param else []
+    folder = tmp_path_factory.mktemp("prometheus")
+    try:
+        with scraping(f"127.0.0.1:{server.server_port}", folder, {"metric_relabel_configs": relabelled}) as running:
+            deadline = time.monotonic() + 30
+            while not ask(running, "count_over_time(gpusteward_build_info[1m]) >= 3"):
+                assert time.monotonic() < deadline, running.get("/api/v1/targets")
+                time.sleep(0.1)
+            yield running
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def ask(prometheus: Prometheus, expression: str) -> Answer:
+    """Ask once: no answer is an answer."""
+    try:
+        result: Answer = prometheus.get("/api/v1/query", query=expression)["result"]
+    except urllib.error.HTTPError as error:
+        pytest.fail(f"{expression}\n{error.read().decode()}")
+    return result
+
+
+def filled(expression: str, choice: Choice) -> str:
+    """Put in the variables, as Grafana does."""
+    for name, value in {"__rate_interval": "1m", "__range": "1m", **choice}.items():
+        expression = re.sub(rf"\${name}\b", value, expression)
+    assert "$" not in expression, expression
+    return expression
+
+
+def choices(prometheus: Prometheus, variables: list[dict[str, Any]], so_far: Choice) -> Iterator[Choice]:
+    """Yield what can be chosen from the menus: each single value; of those that take several, all and the first."""
+    if not variables:
+        yield so_far
+        return
+    one, *others = variables
+    (query,) = re.findall(r"label_values\((.*), \w+\)", filled(one["query"]["query"], so_far))
+    series = ask(prometheus, f"count by ({one['name']}) ({query})")
+    values = sorted(found["metric"].get(one["name"], "") for found in series)
+    assert values and (one["name"] == "cluster" or all(values)), query
+    for value in [".*", values[0]] if one["multi"] else values:
+        yield from choices(prometheus, others, {**so_far, one["name"]: value})
+
+
+def answers(prometheus: Prometheus, expression: str, chosen: list[Choice]) -> Answer:
+    """All answers to an expression, whatever is chosen; the choices that make no difference are asked for once."""
+    return [one for asked in {filled(expression, choice) for choice in chosen} for one in ask(prometheus, asked)]
+
+
+@pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.place.uid)
+def test_each_query_is_answered(asked: Prometheus, board: Board) -> None:
+    """
+    Prometheus takes each query, and has an answer for some choice.
+
+    Each label of a legend and each label column of a table is in that answer; where Grafana merges several columns into
+    rows, each series has all of the row's labels, or a pod's value would stand beside its containers, too.
+    """
+    found = document(board)
+    chosen = list(choices(asked, found["templating"]["list"][1:], {}))
+    assert len(chosen) > 1
+    rows = {panel.title: set(panel.row) for panel in board.panels if isinstance(panel, Panel)}
+    for panel in found["panels"]:
+        columns: set[str] = set()
+        for target in panel.get("targets", ()):
+            got = answers(asked, target["expr"], chosen)
+            assert got, (panel["title"], target["expr"])
+            labels = {label for one in got for label in one["metric"]}
+            assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= labels | IN_A_MIG_INSTANCE_ONLY
+            columns |= labels
+            if panel["type"] == "table" and len(panel["targets"]) > 1:
+                assert all(set(one["metric"]) == rows[panel["title"]] for one in got), panel["title"]
+        if panel["type"] == "table":
+            assert columns - IN_A_MIG_INSTANCE_ONLY == rows[panel["title"]] - IN_A_MIG_INSTANCE_ONLY, panel["title"]
+    for annotation in found["annotations"]["list"]:
+        got = answers(asked, annotation["expr"], chosen)
+        assert got and all(annotation["tagKeys"] in one["metric"] for one in got), annotation["name"]
+
+
+def shown(prometheus: Prometheus, title: str, number: int = 0, node: str = ".*") -> dict[frozenset[Any], float]:
+    """What a panel of the cluster's board shows: values by labels."""
+    (board,) = (board for board in BOARDS if board.place == CLUSTER)
+    panels = [panel for panel in document(board)["panels"] if panel["type"] != "row"]
+    panel = next(panel for panel in panels if panel["title"] == title)
+    cluster = ask(prometheus, "gpusteward_build_info")[0]["metric"].get("cluster", "")
+    answer = ask(prometheus, filled(panel["targets"][number]["expr"], {"cluster": cluster, "node": node}))
+    return {frozenset(one["metric"].items()): float(one["value"][1]) for one in answer}
+
+
+def test_who_is_over_and_who_is_idle(asked: Prometheus) -> None:
+    """Container, pod and claim count when they exceed; so does who has no process, unless its GPU does not answer."""
+    everything: frozenset[Any] = frozenset()
+    assert shown(asked, "Over limit now") == {everything: 3}
+    assert shown(asked, "Over limit now", node="gpu-node-1") == {everything: 0}
+    assert shown(asked, "Idle allocations") == {everything: 1}
+    assert shown(asked, "Idle allocations", node="gpu-node-1") == {everything: 0}
+    assert shown(asked, "Over limit now", node="gpu-node-9") == {}
+    assert shown(asked, "GPUs that do not answer") == {everything: 2}
+    assert shown(asked, "Used") == {everything: 2 * (60 + 12 + 9 + 9) * 2**30}
+
+
+def test_the_share_is_of_those_who_declared(asked: Prometheus) -> None:
+    """A namespace's percentage compares declared limits with their own use: a pod's limit with its containers' sum."""
+    share = {dict(labels)["namespace"]: value for labels, value in shown(asked, "Namespaces", 2, "gpu-node-1").items()}
+    assert share == {"team-a": 35 / 52, "team-b": 20 / 24, "team-c": (8 + 4) / (40 + 6)}
