@@ -75,6 +75,16 @@ def notes(folder: Path, values: Mapping[str, Any]) -> str:
     return str(made.only("Notes")["text"])
 
 
+def packed(folder: Path) -> Path:
+    """Pack the chart as it is published. Raises RefusedError."""
+    command: list[str | Path] = [build.program("helm"), "package", CHART, f"--destination={folder}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RefusedError(done.stderr)
+    (path,) = folder.glob("*.tgz")
+    return path
+
+
 def lint() -> None:
     """Have Helm look at chart and variants; a warning is an error. Raises RefusedError."""
     command: list[str | Path] = [build.program("helm"), "lint", CHART, "--strict", f"--kube-version={NEWEST}"]

@@ -7,6 +7,7 @@ In: the variants of deploy/charts/gpusteward/ci, and values. Out: objects. Law: 
 from __future__ import annotations
 
 import shutil
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -360,6 +361,17 @@ def test_boards_and_alerts_are_taken_as_they_are(tmp_path: Path) -> None:
     assert boards["data"] == {"node.json": board}
     assert boards["metadata"]["labels"]["grafana_dashboard"] == "1"
     assert got.only("PrometheusRule")["spec"]["groups"] == groups
+
+
+def test_the_chart_brings_the_alerts(tmp_path: Path) -> None:
+    """Those of alerts/, word by word, after the groups of the values; packed, the rules alone."""
+    files = sorted((chart.DEPLOY.parent / "alerts").glob("*.yaml"))
+    groups = [group for file in files for group in yaml.safe_load(file.read_text())["groups"]]
+    own, *others = rendered("monitored").only("PrometheusRule")["spec"]["groups"]
+    assert own["name"] == "gpusteward.own" and groups and others == groups
+    with tarfile.open(chart.packed(tmp_path)) as archive:
+        inside = [name for name in archive.getnames() if "/alerts/" in name]
+    assert sorted(inside) == [f"gpusteward/alerts/{file.name}" for file in files]
 
 
 def test_the_notes_say_the_mode_loudly(tmp_path: Path) -> None:

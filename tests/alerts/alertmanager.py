@@ -1,0 +1,124 @@
+"""
+A real Alertmanager that runs the example config, and the channel that its messages go to.
+
+In: the example. Out: what people would have read. Law: the example runs as it is, but for addresses and waiting times.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from alerts.written import ROOT
+from cluster.processes import Processes, free_port
+from prometheus.scraping import program
+
+T = TypeVar("T")
+
+FOLDER = ROOT / "alerts" / "alertmanager"
+CONFIG = FOLDER / "alertmanager.yaml"
+TEMPLATES = FOLDER / "gpusteward.tmpl"
+
+
+@dataclass(slots=True)
+class Alertmanager:
+    """A running Alertmanager, and the messages that it has sent, oldest first."""
+
+    url: str
+    messages: list[Mapping[str, Any]] = field(default_factory=list)
+
+    def ready(self) -> bool:
+        """Whether it takes alerts."""
+        try:
+            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=1) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def post(self, *alerts: Mapping[str, Any]) -> None:
+        """Send alerts as Prometheus does."""
+        body = json.dumps(alerts).encode()
+        request = urllib.request.Request(f"{self.url}/api/v2/alerts", body, {"Content-Type": "application/json"})
+        urllib.request.urlopen(request, timeout=5).close()
+
+    def inhibited(self) -> set[tuple[str, str]]:
+        """Name and severity of those that are silent because of others."""
+        with urllib.request.urlopen(f"{self.url}/api/v2/alerts", timeout=5) as answer:
+            found = json.load(answer)
+        return {(a["labels"]["alertname"], a["labels"]["severity"]) for a in found if a["status"]["inhibitedBy"]}
+
+    def said(self, channel: str) -> list[Mapping[str, Any]]:
+        """What one channel has got."""
+        return [one["attachments"][0] for one in list(self.messages) if one["channel"] == channel]
+
+
+def until(condition: Callable[[], T | None], what: str, within: float = 20.0) -> T:
+    """Poll until the condition gives something true."""
+    deadline = time.monotonic() + within
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"waited {within} s for {what}"
+        time.sleep(0.05)
+    return found
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[Alertmanager]:
+    """Run the example; it sends to us what it would send to Slack, without waiting."""
+    command = program("prometheus-alertmanager")
+    found = Alertmanager(f"http://127.0.0.1:{(port := free_port())}")
+
+    class Slack(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            found.messages.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"ok")
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    slack = ThreadingHTTPServer(("127.0.0.1", 0), Slack)
+    threading.Thread(target=slack.serve_forever, daemon=True).start()
+    processes = Processes(folder, uuid4().hex)
+    try:
+        processes.start(
+            "alertmanager",
+            [
+                command,
+                f"--config.file={_here(folder, slack.server_port)}",
+                f"--storage.path={folder / 'data'}",
+                f"--web.listen-address=127.0.0.1:{port}",
+                "--cluster.listen-address=",
+            ],
+            found.ready,
+        )
+        yield found
+    finally:
+        processes.stop()
+        slack.shutdown()
+        slack.server_close()
+
+
+def _here(folder: Path, port: int) -> Path:
+    """The example with our addresses in it, and without its waits."""
+    text = CONFIG.read_text()
+    for old, new in {
+        "slack_api_url_file: /etc/alertmanager/secrets/slack-url": f"slack_api_url: http://127.0.0.1:{port}/",
+        "/etc/alertmanager/gpusteward.tmpl": str(TEMPLATES),
+        "group_wait: 30s": "group_wait: 500ms",
+        "group_interval: 5m": "group_interval: 500ms",
+    }.items():
+        assert old in text
+        text = text.replace(old, new)
+    path = folder / "alertmanager.yaml"
+    path.write_text(text)
+    return path

@@ -1,0 +1,150 @@
+"""The example for Alertmanager: who gets what, what silences what, and what a person reads; run by the real one."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from alerts import written
+from alerts.alertmanager import CONFIG, Alertmanager, running, until
+from alerts.written import TESTS
+from prometheus.scraping import program
+
+pytestmark = pytest.mark.prometheus
+
+ROUTES = {
+    "namespace=team-a severity=critical alertname=GPUMemoryAtLimit": "team-a",
+    "namespace=team-a severity=warning alertname=GPUMemoryAtLimit": "team-a",
+    "namespace=team-b-dev severity=warning alertname=GPULimitBypassed": "team-b",
+    "namespace=team-x severity=critical alertname=GPUMemoryAtLimit": "platform",
+    "namespace=team-a severity=info alertname=GPUActionTaken": "team-a",
+    "namespace=team-a severity=info alertname=GPUIdleAllocation": "nobody",
+    "namespace=team-a severity=warning alertname=GPUIdleAllocation": "team-a",
+    "namespace=team-a severity=warning alertname=GPUActionFailed": "platform",
+    "namespace=team-a severity=info alertname=GPURefusalsPilingUp": "nobody",
+    "namespace=gpusteward severity=warning alertname=GPUStewardDown": "platform",
+    "severity=critical alertname=GPUStewardBreakerOpen": "on-call",
+    "severity=critical alertname=GPULost": "on-call",
+    "severity=warning alertname=GPUThrottled": "platform",
+    "severity=info alertname=GPUMemoryOvercommitted": "nobody",
+}
+
+
+def amtool(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([program("amtool"), *words], capture_output=True, text=True, check=False)
+
+
+def alert(name: str, severity: str, at: str, **labels: str) -> dict[str, Any]:
+    """An alert as Prometheus sends it: words and labels of the promtool test that expects it at that time."""
+    for path in TESTS:
+        for case in yaml.safe_load(path.read_text())["tests"]:
+            for one in case.get("alert_rule_test", ()):
+                for each in one["exp_alerts"]:
+                    own = each["exp_labels"]
+                    if (one["alertname"], own["severity"], one["eval_time"]) == (name, severity, at) and (
+                        labels.items() <= own.items()
+                    ):
+                        return {
+                            "labels": {"alertname": name, **own},
+                            "annotations": each["exp_annotations"],
+                            "startsAt": "2026-02-03T10:04:11Z",
+                        }
+    raise LookupError(name, severity, at)
+
+
+def resolved(one: Mapping[str, Any]) -> dict[str, Any]:
+    return {**one, "endsAt": "2026-02-03T11:30:00Z"}
+
+
+@pytest.fixture
+def alertmanager(tmp_path: Path) -> Iterator[Alertmanager]:
+    """The example, running, with ourselves as Slack."""
+    with running(tmp_path) as found:
+        yield found
+
+
+def test_amtool_finds_nothing_wrong() -> None:
+    """The example and its templates are valid."""
+    done = amtool("check-config", CONFIG)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("labels", ROUTES)
+def test_each_goes_where_it_belongs(labels: str) -> None:
+    """Owners hear of their pods, the platform of the rest; who is on call is woken by what is critical to all."""
+    done = amtool("config", "routes", "test", f"--config.file={CONFIG}", *labels.split())
+    assert done.stdout.strip() == ROUTES[labels], done.stderr
+
+
+def test_the_example_names_alerts_that_exist() -> None:
+    """Each name in routes and inhibitions is that of a rule."""
+    named = set(re.findall(r"\bGPU[A-Z][A-Za-z]+", CONFIG.read_text()))
+    assert named and named <= {rule.name for rule in written.rules()}
+
+
+def test_a_message_says_all_that_is_wanted(alertmanager: Alertmanager) -> None:
+    """Pod, container, device, used, limit, its source, what to do, and where to read on; and later that it is over."""
+    one = alert("GPUMemoryAtLimit", "critical", "45m", pod="train-0")
+    alertmanager.post(one)
+    (first,) = until(lambda: alertmanager.said("#team-a"), "the message")
+    assert first["title"] == "[FIRING:1] GPUMemoryAtLimit in team-a on gpu-1"
+    assert first["text"] == (
+        "*critical* Pod team-a/train-0, container main, holds 10GiB of GPU 0 on gpu-1. Its limit is 8GiB (hami-nvidia, "
+        "resource). It takes what is its neighbours'. Let it hold less, or declare more; where the policy enforces, it "
+        "may be evicted.\nSince 2026-02-03 10:04 UTC. Runbook: https://gpusteward.io/runbooks/GPUMemoryAtLimit\n"
+    )
+    alertmanager.post(resolved(one))
+    second = until(lambda: alertmanager.said("#team-a")[1:], "the end")[0]
+    assert second["title"] == "[RESOLVED] GPUMemoryAtLimit in team-a on gpu-1"
+    assert second["text"] == (
+        "*resolved* GPU memory is above its limit. container=main gpu=0 namespace=team-a node=gpu-1 pod=train-0\n"
+        "From 2026-02-03 10:04 to 11:30 UTC.\n"
+    )
+    assert {one["channel"] for one in alertmanager.messages} == {"#team-a"}
+
+
+def test_the_graver_one_speaks_and_only_for_its_own(alertmanager: Alertmanager) -> None:
+    """Critical silences the warning of the same container, not that of another pod."""
+    graver, lesser = (alert("GPUMemoryAtLimit", one, "45m", pod="train-0") for one in ("critical", "warning"))
+    other = {**lesser, "labels": {**lesser["labels"], "pod": "train-1"}}
+    alertmanager.post(graver)
+    until(lambda: alertmanager.said("#team-a"), "the graver one")
+    alertmanager.post(lesser, other)
+    until(lambda: len(alertmanager.said("#team-a")) == 2 and alertmanager.inhibited(), "the other pod's")
+    texts = [one["text"].split()[0] for one in alertmanager.said("#team-a")]
+    assert texts == ["*critical*", "*warning*"]
+    assert alertmanager.inhibited() == {("GPUMemoryAtLimit", "warning")}
+
+
+def test_a_cause_silences_its_consequences_on_its_node_alone(alertmanager: Alertmanager) -> None:
+    """An old snapshot explains a silent source; a silent source of another node is told."""
+    cause = alert("GPUStewardSnapshotStale", "warning", "20m")
+    consequence = alert("GPUStewardSourceDown", "warning", "15m")
+    elsewhere = {**consequence, "labels": {**consequence["labels"], "node": "gpu-2", "instance": "gpu-2"}}
+    alertmanager.post(cause)
+    until(lambda: alertmanager.said("#gpu-platform"), "the cause")
+    alertmanager.post(consequence, elsewhere)
+    until(lambda: len(alertmanager.said("#gpu-platform")) == 2 and alertmanager.inhibited(), "the other node's")
+    assert [one["title"] for one in alertmanager.said("#gpu-platform")] == [
+        "[FIRING:1] GPUStewardSnapshotStale on gpu-1",
+        "[FIRING:1] GPUStewardSourceDown on gpu-2",
+    ]
+    assert alertmanager.inhibited() == {("GPUStewardSourceDown", "warning")}
+
+
+def test_two_breakers_of_a_node_are_two_things(alertmanager: Alertmanager) -> None:
+    """A critical breaker does not hide another one that stays open, nor what is wrong elsewhere; refusals it does."""
+    alertmanager.post(alert("GPUStewardBreakerOpen", "critical", "45m"))
+    until(lambda: alertmanager.said("#on-call"), "who is on call")
+    refused = alert("GPURefusalsPilingUp", "warning", "75m")
+    alertmanager.post(alert("GPUStewardBreakerOpen", "warning", "45m"), refused)
+    until(lambda: alertmanager.said("#gpu-platform") and alertmanager.inhibited(), "the other breaker")
+    (one,) = alertmanager.said("#gpu-platform")
+    assert "sampler" in one["text"]
+    assert alertmanager.inhibited() == {("GPURefusalsPilingUp", "warning")}

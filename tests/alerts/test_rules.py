@@ -1,0 +1,221 @@
+"""The alerts: judged by promtool, each tested in three ways, with a runbook, and of nothing that is not exported."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from alerts import written
+from alerts.written import ROOT, RULES, RUNBOOKS, TARGET, TESTS, Rule, Selector
+from enforcer.terms import Breaker, Reason, Rung, State
+from exporter.devices.nvml.health import THROTTLES
+from golden.everything import golden_page
+from prometheus.scraping import program
+from scraped import families
+
+ALERTS = tuple(rule for rule in written.rules() if not rule.records)
+NAMES = sorted({rule.name for rule in ALERTS})
+PREFIX = "https://gpusteward.io/runbooks/"
+SEVERITIES = ("info", "warning", "critical")
+SECTIONS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
+VALUES = {
+    ("gpusteward_breaker_open", "breaker"): frozenset(Breaker),
+    ("gpusteward_held", "reason"): frozenset(Reason),
+    ("gpusteward_container_state", "state"): frozenset(State),
+    ("gpusteward_actions_total", "action"): frozenset(Rung),
+    ("gpusteward_gpu_throttled", "reason"): frozenset(THROTTLES),
+    ("gpusteward_gpu_ecc_errors_total", "severity"): frozenset({"corrected", "uncorrected"}),
+    ("gpusteward_container_limit_info", "scope"): frozenset({"process", "container", "instance", "pod"}),
+}
+"""Labels whose values the code lists: a rule that asks for another one would be silent for ever."""
+
+
+def ids(rule: Rule) -> str:
+    return f"{rule.name}-{rule.severity}"
+
+
+@pytest.mark.prometheus
+def test_promtool_finds_nothing_wrong_with_the_rules() -> None:
+    """All files are valid rules, and no two of them are the same."""
+    done = subprocess.run([program("promtool"), "check", "rules", *RULES], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "duplicate" not in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.prometheus
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: path.stem)
+def test_promtool_runs_the_tests_of_the_rules(path: Path) -> None:
+    """Each alert fires, is silent, resolves and says what its tests say."""
+    done = subprocess.run([program("promtool"), "test", "rules", path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.prometheus
+def test_the_rules_evaluate_on_a_node_that_has_everything(tmp_path: Path) -> None:
+    """No match on the golden page is ambiguous; each limit there is a subject's, but for a whole MIG instance's."""
+    series = [
+        {"series": _series(sample.name, sample.labels), "values": f"{sample.value}x10"}
+        for family in families(golden_page())
+        for sample in family.samples
+    ]
+    subjects = "count by (namespace, pod, claim, container) (subject:gpusteward_memory_limit:bytes)"
+    expected = [
+        '{namespace="team-a", pod="trainer-0", container="main"}',
+        '{namespace="team-b", pod="notebook-7c9", container="main"}',
+        '{namespace="team-c", pod="sealed"}',
+        '{namespace="team-g", claim="shared"}',
+    ]
+    asked = {"expr": subjects, "eval_time": "5m", "exp_samples": [{"labels": one, "value": 1} for one in expected]}
+    group = {"interval": "1m", "input_series": series, "promql_expr_test": [asked]}
+    path = tmp_path / "golden.yaml"
+    path.write_text(yaml.safe_dump({"rule_files": [str(one) for one in RULES], "tests": [group]}))
+    done = subprocess.run([program("promtool"), "test", "rules", path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _series(name: str, labels: Mapping[str, str]) -> str:
+    told = (f"{label}={json.dumps(value, ensure_ascii=False)}" for label, value in labels.items() if value)
+    return f"{name}{{{', '.join(told)}}}"
+
+
+def test_each_file_of_rules_has_its_tests() -> None:
+    """alerts/x.yaml is tested by alerts/tests/x.yaml, which loads it and nothing else."""
+    assert [path.name for path in RULES] == [path.name for path in TESTS]
+    for path in TESTS:
+        assert yaml.safe_load(path.read_text())["rule_files"] == [f"../{path.name}"]
+
+
+@pytest.mark.parametrize("rule", ALERTS, ids=ids)
+def test_each_alert_is_tested_in_three_ways(rule: Rule) -> None:
+    """Per severity: a case in which it fires and later resolves, and one with its own metric in which it never does."""
+    fires = resolves = silent = False
+    for case in written.cases():
+        expected = [one for one in case.expected if one.alert == rule.name]
+        firing = [one.at for one in expected if rule.severity in one.severities]
+        fires |= bool(firing)
+        resolves |= bool(firing) and any(one.at > max(firing) for one in expected)
+        fed = {one.name for series in case.series for one in written.selectors(series)}
+        silent |= bool(expected) and not firing and bool(fed & _fed_by(rule.expression))
+    assert (fires, resolves, silent) == (True, True, True)
+
+
+def _fed_by(expression: str) -> set[str]:
+    """The metrics below an expression, through what is recorded."""
+    recorded = {rule.name: rule.expression for rule in written.rules() if rule.records}
+    found: set[str] = set()
+    for one in written.selectors(expression):
+        found |= _fed_by(recorded[one.name]) if one.name in recorded else {one.name}
+    return found
+
+
+def test_what_an_alert_says_is_tested_word_by_word() -> None:
+    """No expected alert leaves out summary, description or runbook; promtool compares all three."""
+    for case in written.cases():
+        for one in case.expected:
+            assert all(set(each) == {"summary", "description", "runbook_url"} for each in one.annotations), case.name
+
+
+@pytest.mark.parametrize("rule", ALERTS, ids=ids)
+def test_each_alert_has_what_a_person_wants(rule: Rule) -> None:
+    """A severity that routes know, a fixed summary, a description, and the address of its runbook."""
+    assert rule.severity in SEVERITIES and re.fullmatch(r"GPU[A-Za-z]+", rule.name)
+    assert "{{" not in rule.annotations["summary"] and rule.annotations["summary"].endswith(".")
+    assert rule.annotations["runbook_url"] == PREFIX + rule.name
+    assert len(rule.annotations["description"]) > len(rule.annotations["summary"])
+
+
+def test_no_severity_of_an_alert_is_there_twice() -> None:
+    """One rule for each name and severity: the runbook and the inhibition speak of one thing."""
+    assert set(Counter((rule.name, rule.severity) for rule in ALERTS).values()) == {1}
+
+
+def test_each_alert_has_a_runbook_and_each_runbook_an_alert() -> None:
+    """One page an alert, with the four sections in their order; alerts/README.md links all of them."""
+    assert sorted(path.stem for path in RUNBOOKS.glob("*.md")) == NAMES
+    index = (ROOT / "alerts" / "README.md").read_text()
+    for name in NAMES:
+        page = (RUNBOOKS / f"{name}.md").read_text()
+        assert page.startswith(f"# {name}\n")
+        assert re.findall(r"^## (.+)$", page, re.MULTILINE) == SECTIONS, name
+        severities = ", ".join(sorted((one.severity for one in ALERTS if one.name == name), key=SEVERITIES.index))
+        assert f"| [{name}](../docs/runbooks/{name}.md) | {severities} |" in index
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_link_of_a_runbook_leads_somewhere(name: str) -> None:
+    """Files are there, and so are the headings that links point to."""
+    for file, anchor in re.findall(r"\]\(([^)#]+)(?:#([^)]+))?\)", (RUNBOOKS / f"{name}.md").read_text()):
+        target = RUNBOOKS / file
+        assert target.exists(), file
+        headings = re.findall(r"^#+ (.+)$", target.read_text(), re.MULTILINE)
+        slugs = {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings}
+        assert not anchor or anchor in slugs, (file, anchor)
+
+
+@pytest.mark.parametrize("rule", written.rules(), ids=ids)
+def test_a_rule_names_what_is_on_the_golden_page(rule: Rule) -> None:
+    """Metrics, labels, and the values of labels which the code lists; in expressions and in what is said."""
+    known = written.metrics()
+    asked = list(written.selectors(rule.expression))
+    assert asked
+    _are_known(asked, known)
+    labels = written.labels_of(rule.expression, known)
+    assert written.grouped(rule.expression) <= labels
+    said = " ".join(rule.annotations.values())
+    assert set(re.findall(r"\$labels\.(\w+)", said)) <= labels
+    in_queries = [Selector(name, ()) for name in re.findall(r"\b(?:gpusteward|subject:gpusteward)_\w+(?::\w+)?", said)]
+    _are_known(in_queries, known)
+
+
+def _are_known(asked: list[Selector], known: dict[str, set[str]]) -> None:
+    for one in asked:
+        assert one.name in known, one.name
+        for label, operator, value in one.matchers:
+            assert label in known[one.name], (one.name, label)
+            if "~" in operator and (one.name, label) in VALUES:
+                for part in value.split("|"):
+                    assert any(re.fullmatch(part, text) for text in VALUES[one.name, label]), (one.name, part)
+            elif (one.name, label) in VALUES:
+                assert value in VALUES[one.name, label], (one.name, value)
+
+
+def test_the_series_of_the_tests_are_on_the_golden_page() -> None:
+    """No rule is shown to work on a metric or label that the daemon does not export."""
+    known = written.metrics()
+    for case in written.cases():
+        for series in case.series:
+            _are_known(list(written.selectors(series)), known)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_runbook_names_what_is_on_the_golden_page(name: str) -> None:
+    """Each metric of a page is exported or recorded, in its queries with labels that it has."""
+    page, known = (RUNBOOKS / f"{name}.md").read_text(), written.metrics()
+    for metric in re.findall(r"\b(?:subject:)?gpusteward_\w+(?::\w+)?", page):
+        assert metric in known, metric
+    for query in written.queries(page):
+        asked = [
+            Selector(one.name, tuple((*each[:2], "") for each in one.matchers)) for one in written.selectors(query)
+        ]
+        for one in asked:
+            assert one.name in known, one.name
+            assert {label for label, *_ in one.matchers} <= known[one.name], query
+        assert written.grouped(query) <= written.labels_of(query, known) | TARGET
+
+
+@pytest.mark.prometheus
+def test_each_query_of_a_runbook_is_promql(tmp_path: Path) -> None:
+    """promtool parses what a person would paste into Prometheus at night."""
+    found = [one for name in NAMES for one in written.queries((RUNBOOKS / f"{name}.md").read_text())]
+    assert found
+    rules = [{"record": f"runbook:{number}", "expr": query} for number, query in enumerate(found)]
+    path = tmp_path / "queries.yaml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "runbooks", "rules": rules}]}))
+    done = subprocess.run([program("promtool"), "check", "rules", path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

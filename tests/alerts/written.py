@@ -1,0 +1,168 @@
+"""
+The rules, their promtool tests and their runbooks as they are written, and what an expression names.
+
+In: the files of alerts/ and docs/runbooks/. Out: dataclasses. Law: text is cut by what PromQL allows us to write, and
+what is not understood counts as a metric's name, so that it is looked for on the golden page and not found.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from exporter.metrics.family import WORKLOAD
+from golden.everything import golden_page
+from scraped import families
+
+ROOT = Path(__file__).parents[2]
+RULES = tuple(sorted((ROOT / "alerts").glob("*.yaml")))
+TESTS = tuple(sorted((ROOT / "alerts" / "tests").glob("*.yaml")))
+RUNBOOKS = ROOT / "docs" / "runbooks"
+
+FOREIGN = {
+    "up": {"job", "instance"},
+    "kube_node_status_capacity": {"node", "resource", "unit", "job", "instance"},
+}
+"""What is not ours: Prometheus's own, and kube-state-metrics's (docs/metrics/cluster/node-metrics.md there)."""
+
+TARGET = {"job", "instance"}
+
+_WORDS = {"and", "or", "unless", "by", "without", "on", "ignoring", "group_left", "group_right", "bool", "offset"}
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_MATCHER = re.compile(rf"(\w+)\s*(=~|!~|!=|=)\s*({_STRING})")
+_SELECTOR = re.compile(rf"([a-zA-Z_:][\w:]*)\s*\{{((?:[^{{}}\"]|{_STRING})*)\}}")
+_GROUPING = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([\w\s,]*)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule; `severity` and `annotations` are empty for one that records."""
+
+    name: str
+    expression: str
+    severity: str
+    annotations: Mapping[str, str]
+    records: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a promtool test expects of one alert at one time: the severities that fire, and all their annotations."""
+
+    alert: str
+    at: int
+    severities: frozenset[str]
+    annotations: tuple[Mapping[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A test group of promtool: the series that it feeds, and what it expects."""
+
+    name: str
+    series: tuple[str, ...]
+    expected: tuple[Expected, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """A metric in an expression, with its matchers (label, operator, value)."""
+
+    name: str
+    matchers: tuple[tuple[str, str, str], ...] = ()
+
+
+@cache
+def rules() -> tuple[Rule, ...]:
+    """All rules of all files."""
+    return tuple(_rules())
+
+
+def _rules() -> Iterator[Rule]:
+    for path in RULES:
+        for group in yaml.safe_load(path.read_text())["groups"]:
+            for one in group["rules"]:
+                named = one.get("alert") or one["record"]
+                severity = one.get("labels", {}).get("severity", "")
+                yield Rule(named, one["expr"], severity, one.get("annotations", {}), "record" in one)
+
+
+@cache
+def cases() -> tuple[Case, ...]:
+    """All test groups of all files."""
+    return tuple(_cases())
+
+
+def _cases() -> Iterator[Case]:
+    for path in TESTS:
+        for one in yaml.safe_load(path.read_text())["tests"]:
+            series = tuple(series["series"] for series in one["input_series"])
+            yield Case(one["name"], series, tuple(map(_expected, one.get("alert_rule_test", ()))))
+
+
+def selectors(expression: str) -> Iterator[Selector]:
+    """The metrics that an expression asks for."""
+    for name, matchers in _SELECTOR.findall(expression):
+        found = ((label, operator, value[1:-1]) for label, operator, value in _MATCHER.findall(matchers))
+        yield Selector(name, tuple(found))
+    rest = re.sub(r"\[[^\]]*\]", "", re.sub(_STRING, "", _SELECTOR.sub("", expression)))
+    for name in re.findall(r"(?<![\w:.])([a-zA-Z_:][\w:]*)(?!\s*\(|[\w:])", _GROUPING.sub("", rest)):
+        if name not in _WORDS:
+            yield Selector(name)
+
+
+def grouped(expression: str) -> set[str]:
+    """The labels by which an expression matches and groups."""
+    bare = re.sub(_STRING, "", _SELECTOR.sub("", expression))
+    return {label for labels in _GROUPING.findall(bare) for label in re.split(r"[\s,]+", labels.strip()) if label}
+
+
+@cache
+def metrics() -> dict[str, set[str]]:
+    """Each series that can be asked for, with its labels: the golden page's, the foreign ones, what rules record."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for family in families(golden_page()):
+        for sample in family.samples:
+            own = {label for label, value in sample.labels.items() if value or label not in WORKLOAD}
+            found[sample.name] |= own | TARGET
+    found |= FOREIGN
+    for rule in rules():
+        if rule.records:
+            found[rule.name] = labels_of(rule.expression, found)
+    return dict(found)
+
+
+def labels_of(expression: str, known: Mapping[str, set[str]]) -> set[str]:
+    """The labels that what an expression gives may have; more than it does, never fewer."""
+    return {label for one in selectors(expression) for label in known.get(one.name, ())}
+
+
+def queries(page: str) -> Iterator[str]:
+    """The queries of a page, one a line, with placeholders in capitals."""
+    for block in re.findall(r"```promql\n(.*?)```", page, re.DOTALL):
+        yield from filter(None, block.splitlines())
+
+
+def _expected(one: Mapping[str, Any]) -> Expected:
+    alerts: Iterable[Mapping[str, Any]] = one["exp_alerts"]
+    severities = frozenset(each["exp_labels"]["severity"] for each in alerts)
+    return Expected(
+        one["alertname"],
+        _seconds(one["eval_time"]),
+        severities,
+        tuple(each.get("exp_annotations", {}) for each in alerts),
+    )
+
+
+def _seconds(time: str) -> int:
+    return sum(
+        int(number) * {"d": 86400, "h": 3600, "m": 60, "s": 1}[unit]
+        for number, unit in re.findall(r"(\d+)([dhms])", time)
+    )
