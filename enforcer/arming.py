@@ -4,9 +4,11 @@ What acting takes, gathered when the operator wants it, and not before.
 What comes in: the config, the one who decides, clients of the API server. What goes out: a running acting half, or
 ceilings that say why there is none.
 
-The law: **whoever lacks one thing only rehearses.** The node's lock, a journal that can be written, the rungs of the
-ladder, the admission policy: each is proven first, and tried again while it is missing. Nothing of a daemon before this
-one is done again; what it began is watched to its end before anything else.
+The law: **whoever lacks one thing acts on nobody, and says what.** The node's lock, a journal that can be written, the
+rungs of the ladder, the admission policy: each is proven first, and tried again while it is missing. Nothing of a daemon
+before this one is done again; what it began is watched to its end before anything else.
+
+Above 300 lines, because each thing that is missing takes the same way: looked for, told, tried again, let go of.
 """
 
 import asyncio
@@ -78,7 +80,7 @@ class World:
 
 
 class Arming:
-    """Runs the acting half while the mode is enforce. One task calls `run`; until it is armed, all is rehearsed."""
+    """Runs the acting half while the mode is enforce. One task calls `run`; until it is armed, who is due is held."""
 
     def __init__(self, deciding: Deciding, world: World, latest: Latest, fresh: Fresh, *, clock: Clock) -> None:
         self._deciding = deciding
@@ -325,7 +327,7 @@ class Arming:
         return sighting.guard is Guard.IN_FORCE
 
     def _lower(self, reason: Reason, why: str) -> None:
-        """Allow rehearsals at most, or (another daemon acts) nothing, and say why, once."""
+        """Allow rehearsals that somebody wished at most, or (another daemon acts) nothing, and say why, once."""
         if self._wanted() and self._told.get(reason) != why:
             log.warning("enforcer.not_armed", reason=reason, detail=why)
         self._told[reason] = why

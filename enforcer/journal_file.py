@@ -9,6 +9,8 @@ synced, renamed, the folder synced), so that at each moment there is one, with a
 the last one is kept, and of damaged ones eight. A journal that was written by anybody else meanwhile is given up.
 
 `append` blocks for one sync (a millisecond or so, seconds on a sick disk): call it in a thread.
+
+Above 300 lines, because writing, rewriting and mending are one promise about one file.
 """
 
 import contextlib

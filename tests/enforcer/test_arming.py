@@ -335,7 +335,7 @@ async def test_until_the_first_answer_the_policy_is_not_there(tmp_path: Path) ->
         await until(lambda: not stage.reasons)
 
 
-async def test_without_a_namespace_of_its_own_it_only_rehearses(tmp_path: Path) -> None:
+async def test_without_a_namespace_of_its_own_nobody_is_evicted(tmp_path: Path) -> None:
     """Where POD_NAMESPACE says nothing, nobody is asked; the policy counts as absent."""
     async with arming(tmp_path, admission="") as (stage, server):
         await until(lambda: Reason.NOT_ARMED not in stage.reasons)
