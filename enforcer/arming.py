@@ -4,9 +4,9 @@ What acting takes, gathered when the operator wants it, and not before.
 What comes in: the config, the one who decides, clients of the API server. What goes out: a running acting half, or
 ceilings that say why there is none.
 
-The law: **whoever lacks one thing acts on nobody, and says what.** The node's lock, a journal that can be written, the
-rungs of the ladder, the admission policy: each is proven first, and tried again while it is missing. Nothing of a daemon
-before this one is done again; what it began is watched to its end before anything else.
+The law: **whoever lacks one thing acts on nobody, and says what.** The node's lock, a journal that can be written,
+the rungs of the ladder, the admission policy: each is proven first, and tried again while it is missing. Nothing of a
+daemon before this one is done again; what it began is watched to its end before anything else.
 
 Above 300 lines, because each thing that is missing takes the same way: looked for, told, tried again, let go of.
 """
