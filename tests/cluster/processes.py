@@ -26,6 +26,9 @@ LOG_TAIL = 3000  # characters
 # it and the program's bind; and below the NodePorts (30000 and up).
 PORTS = range(20000, 30000)
 
+_HELD: list[socket.socket] = []
+"""Bound to each port that was given out, for as long as this process lives: nobody is given a port twice."""
+
 
 class StartError(Exception):
     """A part of the bed did not start; the message says which, why, and has the end of its log."""
@@ -104,10 +107,22 @@ class Processes:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 on which nobody listens now."""
+    """
+    A port of 127.0.0.1 that is nobody's, and stays so: it is held until this process ends.
+
+    The holder does not listen, and allows what shares addresses (SO_REUSEADDR, as Go's and asyncio's servers do) to
+    listen there, once and again after a restart. Who looks for a free port asks without it, and is refused.
+    """
     for port in random.sample(PORTS, len(PORTS)):
-        if _bindable(port):
-            return port
+        holder = socket.socket()
+        try:
+            holder.bind(("127.0.0.1", port))
+        except OSError:
+            holder.close()
+            continue
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _HELD.append(holder)
+        return port
     raise StartError(f"no free port between {PORTS.start} and {PORTS.stop}")
 
 

@@ -78,13 +78,34 @@ class Hold:
         return answer or await passing.forward()
 
 
+class Look(Hold):
+    """
+    Holds what a last look asks for, pod and namespace, which come at the same time and in either order.
+
+    One of them alone cannot be held: answers that come a second apart are no look. Reached when both are held.
+    """
+
+    def __init__(self, begun: Callable[[], bool], *, after: bool) -> None:
+        super().__init__(after=after)
+        self.begun = begun
+        self._held: set[str] = set()
+
+    async def __call__(self, passing: Passing) -> web.StreamResponse:
+        answer = await passing.forward() if self._after else None
+        self._held.add(passing.request.path.split("/")[-2])
+        if self._held >= {"pods", "namespaces"}:
+            self.reached.set()
+        await self.opened.wait()
+        return answer or await passing.forward()
+
+
 class Proxy:
     """A proxy that runs.
 
     faults     what befalls the next evictions, one each
-    looks      the next reads of a single pod, one each
+    look       what is read while an action has begun
     telling    every write of an Event
-    before     what each request but a watch waits for first; it is given the path
+    before     what each request waits for first; it is given the path
     hearing    set while watches are passed on; without it they stay open and say nothing
     posts      the evictions that came, as (path, Audit-ID)
     forwarded  how many of them the server answered
@@ -93,7 +114,7 @@ class Proxy:
     def __init__(self, to: str, session: aiohttp.ClientSession, tls: ssl.SSLContext) -> None:
         self.port = 0
         self.faults: list[Accident] = []
-        self.looks: list[Accident] = []
+        self.look: Look | None = None
         self.telling: Accident | None = None
         self.before: Callable[[str], Awaitable[None]] | None = None
         self.hearing = asyncio.Event()
@@ -121,11 +142,11 @@ class Proxy:
         await self._site.stop()
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        if request.query.get("watch") == "true":
-            return await self._watch(request)
         body = await request.read()
         if self.before is not None:
             await self.before(request.path)
+        if request.query.get("watch") == "true":
+            return await self._watch(request)
 
         async def forward() -> web.Response:
             async with self._asked(request, body) as answer:
@@ -145,8 +166,7 @@ class Proxy:
             return self.faults.pop(0) if self.faults else None
         if "/events" in request.path and request.method != "GET":
             return self.telling
-        single = request.method == "GET" and request.path.rpartition("/")[0].endswith("/pods")
-        return self.looks.pop(0) if single and self.looks else None
+        return self.look if self.look is not None and request.method == "GET" and self.look.begun() else None
 
     async def _watch(self, request: web.BaseRequest) -> web.StreamResponse:
         response = web.StreamResponse()

@@ -24,7 +24,7 @@ from cluster.client import Object, until
 from cluster.fixtures import fresh_namespace
 from cluster.manifests import controller
 from cluster.offering import replicas
-from cluster.proxy import Hold, Proxy, proxied
+from cluster.proxy import Hold, Look, Proxy, proxied
 from cluster.stage import RUN, SHARED, Stage, ready_pods, spec, staged
 from cluster.test_decide import CONSENT, bare, create, declaring, label, lives, logged
 from daemon.running import Daemon
@@ -97,6 +97,11 @@ class Part:
         (pod,) = await until(there, "the victim's successor")
         await asyncio.to_thread(self.stage.bed.driver.workload(pod["metadata"]["uid"]).ready)
         return pod
+
+    def look(self, *, after: bool) -> Look:
+        """Hold the last look of its next action: before the server hears of it, or (`after`) its answers."""
+        self.proxy.look = Look(lambda: any(one["record"] == "intent" for one in self.records()), after=after)
+        return self.proxy.look
 
     async def reached(self, hold: Hold) -> None:
         """Wait until a request is held."""
@@ -186,15 +191,6 @@ class Others:
 
     parts: Sequence[Part]
     ended: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def acted(self) -> None:
-        """Wait until each of them has begun its action, or all have ended."""
-
-        async def begun() -> bool:
-            intents = [any(one["record"] == "intent" for one in part.records()) for part in self.parts]
-            return all(intents) or self.ended.is_set()
-
-        await until(begun, "the other stories' actions", PATIENT)
 
 
 Finale = Callable[[Sequence[Part], Others], Coroutine[Any, Any, None]]

@@ -22,7 +22,7 @@ from cluster.bed import Bed
 from cluster.fixtures import require
 from cluster.manifests import pod, pod_spec
 from cluster.node import FOLDERS, SETTINGS
-from cluster.processes import PORTS, StartError, free_port
+from cluster.processes import PORTS, StartError, free_port, listens
 from containers.cgroupfs import hierarchies
 
 pytestmark = pytest.mark.cluster
@@ -166,6 +166,17 @@ def test_free_ports_are_outside_of_what_the_kernel_hands_out() -> None:
     low, _ = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
     assert free_port() in PORTS
     assert PORTS.stop <= min(low, 30000)
+
+
+def test_a_free_port_stays_its_askers() -> None:
+    """Who listens there, and again after a restart, may; who looks for a port of his own is not given this one."""
+    port = free_port()
+    for _ in range(2):
+        with socket.create_server(("127.0.0.1", port)):
+            assert listens(port)
+    with socket.socket() as stranger, pytest.raises(OSError, match="in use"):
+        stranger.bind(("127.0.0.1", port))
+    assert not listens(port)
 
 
 @pytest.mark.usefixtures("api_only")

@@ -164,27 +164,28 @@ async def the_server_is_away(parts: Sequence[Part], others: Others) -> None:
     """
     early, refused, lost, stopped = parts
     control_plane, node = early.stage.bed.control_plane, early.stage.bed.node
-    looked = [Hold(after=True), Hold(after=True)]
-    asked = Hold(after=True)
+    looked = [refused.look(after=True), stopped.look(after=True)]
+    asked, back = Hold(after=True), asyncio.Event()
 
     async def cut(passing: Passing) -> web.Response:
         await asked(passing)
         return passing.cut()
 
-    refused.proxy.looks.append(looked[0])
-    stopped.proxy.looks.append(looked[1])
+    async def until_back(_: str) -> None:
+        await back.wait()
+
     lost.proxy.faults.append(cut)
     waiting = early.start(grace="40s")
     daemons = [part.start() for part in parts[1:]]
     for part, daemon in zip(parts, [waiting, *daemons], strict=True):
         await part.armed(daemon)
-    await others.acted()
+    await others.ended.wait()
     await asyncio.gather(*(part.exceed() for part in parts[1:]))
     for daemon in daemons:
         await logs(daemon, "enforcer.grace")
     await early.exceed()
-    await asyncio.gather(refused.reached(looked[0]), lost.reached(asked), stopped.reached(looked[1]))
-    await others.ended.wait()
+    await asyncio.gather(*map(Part.reached, (refused, stopped, lost), (*looked, asked)))
+    early.proxy.before = until_back
     await asyncio.to_thread(control_plane.kill_api_server)
     try:
         await refused.proxy.shut()
@@ -199,15 +200,12 @@ async def the_server_is_away(parts: Sequence[Part], others: Others) -> None:
         assert not [one for one in early.records() if one["record"] == "intent"]
         assert not refused.proxy.posts and not stopped.proxy.posts
     finally:
-        look = Hold(after=False)
-        early.proxy.looks.append(look)
         await asyncio.to_thread(control_plane.start_api_server)
         await refused.proxy.listen()
-    await early.reached(look)
-    # A server that was just started refuses until it has read its roles.
+    # A server that was just started refuses until it has read its roles: till then it is away for this one.
     may = {"resource": "pods", "subresource": "eviction", "verb": "create", "namespace": early.namespace}
     await in_force(early.stage.api, ENFORCER, **may)
-    look.opened.set()
+    back.set()
     await early.evictions(201)
     await asyncio.to_thread(node.restart_kubelet)  # by itself it may take a minute to come back
     await early.told("intent", "sent", "acked accepted", "ended verified")

@@ -52,12 +52,12 @@ async def killed(part: Part, daemon: Daemon, **policy: object) -> Daemon:
 @STORIES.showing(49)
 async def killed_in_its_last_look(part: Part) -> None:
     """Noted, and nobody was asked: the next one waits for what might come, asks nobody, and the token stays spent."""
-    look = Hold(after=False)
-    part.proxy.looks.append(look)
+    look = part.look(after=False)
     daemon = await acting(part)
     await part.reached(look)
-    await part.told("intent", "sent")
+    part.proxy.look = None
     anew = await killed(part, daemon)
+    await part.told("intent", "sent")
     await part.spent(anew)
     await part.told("intent", "sent", "ended failed")
     await part.unharmed()
