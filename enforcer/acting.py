@@ -49,6 +49,7 @@ ENDS: Mapping[Heard, Result] = {
     Heard.TAKEN: Result.ABANDONED,
     Heard.REFUSED: Result.REFUSED,
     Heard.FAILED: Result.FAILED,
+    Heard.REHEARSED: Result.REHEARSED,
 }
 """What is an end by itself."""
 
@@ -129,7 +130,8 @@ class Acting:
             if decision:
                 self._decider.resumed(action)  # of several each is in flight when its turn comes
             result, detail = await (self._watch(decision, action, heard) if decision else self._carry(action))
-            log.info("enforcer.ended", result=result, detail=detail, action=action.rung, pod_uid=action.pod_uid)
+            event = "enforcer.rehearsal_ended" if action.dry else "enforcer.ended"
+            log.info(event, result=result, detail=detail, action=action.rung, pod_uid=action.pod_uid)
             self._decider.conclude(action, result, detail)
 
     async def _carry(self, action: Action) -> tuple[Result, str]:

@@ -7,8 +7,6 @@ ceilings that say why there is none.
 The law: **whoever lacks one thing acts on nobody, and says what.** The node's lock, a journal that can be written,
 the rungs of the ladder, the admission policy: each is proven first, and tried again while it is missing. Nothing of a
 daemon before this one is done again; what it began is watched to its end before anything else.
-
-Above 300 lines, because each thing that is missing takes the same way: looked for, told, tried again, let go of.
 """
 
 import asyncio
@@ -24,24 +22,24 @@ from enforcer.acting import Acting, Fresh, Hands
 from enforcer.actuators.evict import Evict
 from enforcer.actuators.fence import Fencing
 from enforcer.actuators.kill import Kill
-from enforcer.canary import Guard, canary
 from enforcer.deciding import Deciding, read_moment
 from enforcer.fences import AGAIN as FENCES_AGAIN
 from enforcer.fences import Fences, look_after
+from enforcer.guarding import Guarding
 from enforcer.history import History, InFlight, Result
 from enforcer.holding import unavailable
 from enforcer.journal import void
+from enforcer.killing import accused
 from enforcer.kube import Writer
+from enforcer.lacking import Lacking
 from enforcer.leaves import Leaves
 from enforcer.live import Asking
 from enforcer.noting import Journal, Noting
-from enforcer.rules import Ceiling
 from enforcer.rungs import Actuator
-from enforcer.terms import Mode, Reason, Rung, State
+from enforcer.terms import Mode, Reason, Rung
 from exporter.clock import Clock
 from exporter.devices.limits import MemoryLimits
 from exporter.latest import Latest
-from exporter.model import ContainerId, PodUid
 
 log = structlog.get_logger()
 
@@ -49,8 +47,6 @@ AGAIN = 10.0
 """Seconds between two tries to get what is missing."""
 LOOK = 1.0
 """Seconds between two looks for what people ask for."""
-CANARY_AGAIN = 600.0
-"""Seconds after which the admission policy is asked for again: somebody may have removed it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +93,11 @@ class Arming:
         self._lock: lock.Lock | None = None
         self._journal: Journal | None = None
         self._noted: asyncio.Queue[tuple[History, History, str]] = asyncio.Queue()
-        self._told: dict[Reason, str] = {}
+        self._missing = Lacking(deciding)
         # From now on, not from the first step of `run` on: no round may fall between.
-        self._lower(Reason.NOT_ARMED, "it is not yet known whether this daemon may act")
-        self._doubt_policy()
+        self._missing.take(Reason.NOT_ARMED, "it is not yet known whether this daemon may act")
+        self._guarding = Guarding(world.writer, world.admission, self._evicts, self._doubted, clock)
+        self._guarding.doubt()
 
     async def run(self) -> None:
         """Arm when the mode says so, act, arm anew when the journal was lost; let go of everything when cancelled."""
@@ -128,13 +125,13 @@ class Arming:
                     tasks.create_task(acting.run(), name="acting"),
                     tasks.create_task(self._note(), name="noting"),
                     tasks.create_task(self._hold(), name="holding"),
-                    tasks.create_task(self._watch_policy(), name="canary"),
+                    tasks.create_task(self._guarding.watch(), name="canary"),
                     tasks.create_task(self._listen(), name="listening"),
                     tasks.create_task(self._fence(), name="fencing"),
                 ]
-                while Reason.JOURNAL not in self._told or self._deciding.in_flight:
+                while Reason.JOURNAL not in self._missing or self._deciding.in_flight:
                     await self._clock.sleep(AGAIN)
-                self._lower(Reason.NOT_ARMED, "the journal was lost, and is opened anew")
+                self._missing.take(Reason.NOT_ARMED, "the journal was lost, and is opened anew")
                 for one in running:
                     one.cancel()
         finally:
@@ -152,10 +149,9 @@ class Arming:
             return False
         for reason, missing in ((Reason.NOT_OWNER, self._take_lock), (Reason.JOURNAL, self._open_journal)):
             why = await asyncio.to_thread(missing)
+            self._missing.take(reason, why)
             if why:
-                self._lower(reason, why)
                 return False
-            self._raise(reason)
         self._lacks(Rung.FENCE, await self._fences.missing(self._deciding.rules))
         return True
 
@@ -182,7 +178,7 @@ class Arming:
         """Put the acting half together, and hand to it what another daemon left unfinished."""
         journal = self._journal
         assert journal is not None  # noqa: S101  (`_armed` opened it)
-        noting = Noting(journal, lambda why: self._lower(Reason.JOURNAL, why))
+        noting = Noting(journal, self._lost)
         self._fencing = self._fences.rung(noting)
         hands = Hands(dict(self._rungs()), Asking(self._world.reader), self._fresh, self._spared)
         acting = Acting(self._deciding, noting, hands, clock=self._clock)
@@ -197,7 +193,7 @@ class Arming:
             history = replace(history, in_flight=history.in_flight or InFlight(one.action, now.monotonic))
             acting.resume(decision, one.action, one.answer)
         self._deciding.arm(acting.begin, history, lambda *changed: self._noted.put_nowait(changed))
-        self._raise(Reason.NOT_ARMED)
+        self._missing.end(Reason.NOT_ARMED)
         log.info(
             "enforcer.armed", rungs=sorted(hands.rungs), unfinished=len(unfinished), journal=str(self._world.journal)
         )
@@ -216,12 +212,8 @@ class Arming:
 
     def _lacks(self, rung: Rung, why: str) -> None:
         """Take that a rung of the ladder is not to be had, or ("") that it is."""
-        before = dict(self._lacking)
-        self._lacking = {one: known for one, known in {**before, rung: why}.items() if known}
-        if self._lacking != before and self._lacking:
-            self._lower(Reason.NO_RUNG, "; ".join(self._lacking.values()))
-        elif self._lacking != before:
-            self._raise(Reason.NO_RUNG)
+        self._lacking = {one: known for one, known in {**self._lacking, rung: why}.items() if known}
+        self._missing.take(Reason.NO_RUNG, "; ".join(self._lacking.values()))
 
     async def _fence(self) -> None:
         """Look after the fences in each round, and whether one could be set where the ladder has it by now."""
@@ -270,7 +262,7 @@ class Arming:
         while True:
             before, after, by = await self._noted.get()
             self._journal.rules = self._deciding.rules
-            await Noting(self._journal, lambda why: self._lower(Reason.JOURNAL, why)).note(before, after, by)
+            await Noting(self._journal, self._lost).note(before, after, by)
 
     async def _listen(self) -> None:
         """Heed what people ask for."""
@@ -288,55 +280,13 @@ class Arming:
         while True:
             seen = (await self._latest.newer_than(seen)).round
             if Rung.KILL in self._deciding.rules.ladder:
-                await self._kill.hold(self._accused(), read_moment())
-
-    def _accused(self) -> list[tuple[PodUid, ContainerId]]:
-        told = (State.GRACE, State.DUE, State.HELD, State.ACTING)
-        return [
-            (one.key.pod_uid, one.key.container_id)
-            for one in self._deciding.judged()
-            if one.state in told and one.key.container_id
-        ]
+                await self._kill.hold(accused(self._deciding.judged()), read_moment())
 
     def _evicts(self) -> bool:
         return Rung.EVICT in self._deciding.rules.ladder
 
-    def _doubt_policy(self) -> None:
-        """Take it that the admission policy, where it is wanted, is not there."""
-        if self._world.admission is None or not self._evicts():
-            return
-        unknown = "the daemon's own namespace, where the admission policy is asked for, is not known: POD_NAMESPACE"
-        self._lower(Reason.ADMISSION, "it was not asked for yet" if self._world.admission else unknown)
+    def _doubted(self, why: str) -> None:
+        self._missing.take(Reason.ADMISSION, why)
 
-    async def _watch_policy(self) -> None:
-        """Ask for the admission policy, where it is wanted: without it nobody is evicted."""
-        while self._world.admission is not None:
-            in_force = False
-            if not self._evicts():
-                self._raise(Reason.ADMISSION)  # other rules void all evidence: the next grace is longer than this beat
-            elif not self._world.admission:
-                self._doubt_policy()
-            elif in_force := await self._in_force(self._world.admission):
-                self._raise(Reason.ADMISSION)
-            await self._clock.sleep(CANARY_AGAIN if in_force else AGAIN)
-
-    async def _in_force(self, namespace: str) -> bool:
-        sighting = await canary(self._world.writer, namespace)
-        if sighting.guard is not Guard.IN_FORCE:
-            self._lower(Reason.ADMISSION, f"{sighting.guard}: {sighting.detail}")
-        return sighting.guard is Guard.IN_FORCE
-
-    def _lower(self, reason: Reason, why: str) -> None:
-        """Allow rehearsals that somebody wished at most, or (another daemon acts) nothing, and say why, once."""
-        if self._wanted() and self._told.get(reason) != why:
-            log.warning("enforcer.not_armed", reason=reason, detail=why)
-        self._told[reason] = why
-        mode = Mode.OBSERVE if reason is Reason.NOT_OWNER else Mode.DRY_RUN
-        others = (one for one in self._deciding.ceilings if one.reason is not reason)
-        all_ = (Ceiling(mode, reason, why), *others)
-        # Of several the first is told: what is missing says more than that something is.
-        self._deciding.ceilings = tuple(sorted(all_, key=lambda one: one.reason is Reason.NOT_ARMED))
-
-    def _raise(self, reason: Reason) -> None:
-        self._told.pop(reason, None)
-        self._deciding.ceilings = tuple(one for one in self._deciding.ceilings if one.reason is not reason)
+    def _lost(self, why: str) -> None:
+        self._missing.take(Reason.JOURNAL, why)

@@ -23,7 +23,7 @@ from enforcer.events import Notice
 from enforcer.history import Action, History, InFlight, Moment, Result, Spent, Standing, Verdict
 from enforcer.invalid_limits import Told, invalid_limits
 from enforcer.lastlook import Live, Spared, holds, last_look
-from enforcer.outcomes import conclude
+from enforcer.outcomes import conclude, rehearsed
 from enforcer.policy import decide
 from enforcer.preview import preview
 from enforcer.rules import Ceiling, Rules
@@ -85,6 +85,7 @@ class Deciding:
         *,
         tell: Tell = lambda _: None,
         begin: Callable[[Action], None] | None = None,
+        rehearse: Callable[[Action], None] = lambda _: None,
         history: History = NOTHING_KNOWN,
         moment: Callable[[], Moment] = read_moment,
         wall: Callable[[], float] = time.time,
@@ -93,6 +94,8 @@ class Deciding:
         self.ceilings: tuple[Ceiling, ...] = ()
         """What else restricts the mode: that another daemon has the node, that the journal cannot be written."""
         self._begin = begin
+        self.rehearse = rehearse
+        """Takes the actions that are not to be done: what would become of them is looked at as if they were."""
         self._note: Note = lambda _before, _after, _by: None
         self.stop_file = stop_file
         self._stopped = ""
@@ -120,7 +123,9 @@ class Deciding:
             self._told, invalid = invalid_limits(_told_of(snapshot, verdict), self._told)
             told += invalid
         self._tell(told)
-        if verdict.action is not None and not verdict.action.dry and self._begin is not None:
+        if verdict.action is not None and verdict.action.dry:
+            self.rehearse(verdict.action)
+        elif verdict.action is not None and self._begin is not None:
             self._begin(verdict.action)
 
     def arm(self, begin: Callable[[Action], None], history: History, note: Note) -> None:
@@ -206,10 +211,13 @@ class Deciding:
     def conclude(self, action: Action, result: Result, detail: str) -> None:
         """Take the end of an action."""
         now, at = self._moment(), self._wall()
+        self._tally = self._tally.ended(action, result, detail, at, max(0.0, now.monotonic - action.since))
         past = self._history
+        if action.dry:
+            self._history = rehearsed(past, action, result)
+            return
         self._history = conclude(past, result, now, detail=detail)
         self._noted(past)
-        self._tally = self._tally.ended(action, result, detail, at, max(0.0, now.monotonic - action.since))
         if (notice := ending(action, result, detail, now, at)) is not None:
             self._tell([notice])
 

@@ -68,6 +68,7 @@ class Result(StrEnum):
     FAILED = "failed"  # it did not come about, and nothing is known to be wrong with us
     LINGERS = "lingers"  # the pod ends, and takes its time: a long grace, a finalizer
     STUCK = "stuck"  # accepted, and without effect by the deadline
+    REHEARSED = "rehearsed"  # nothing spoke against it to the last, and nothing was done
 
     @property
     def harmless(self) -> bool:

@@ -10,14 +10,19 @@ dead. Where the namespace is shared with the pod or with the host there is none;
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from enforcer.history import Standing
+from enforcer.terms import State
 from exporter.model import ContainerId, Owner, PodUid
 
 Victim = tuple[PodUid, ContainerId]
 """One container in one generation: a restart makes a new id."""
+
+ACCUSED = (State.GRACE, State.DUE, State.HELD, State.ACTING)
+"""Where those stand who may be signalled soon: their inits are held from then on."""
 
 _SIGTERM = 1 << (15 - 1)
 _CAP_KILL = 1 << 5  # include/uapi/linux/capability.h
@@ -54,6 +59,13 @@ class Member:
     def first(self) -> bool:
         """Tell whether it is the init of a PID namespace just below the reader's: deeper ones it made itself."""
         return len(self.levels) == _OWN_NAMESPACE and self.levels[0] == self.pid and self.levels[1] == 1
+
+
+def accused(standings: Iterable[Standing]) -> Iterator[Victim]:
+    """Name the containers that may be signalled soon."""
+    for one in standings:
+        if one.state in ACCUSED and one.key.container_id:
+            yield one.key.pod_uid, one.key.container_id
 
 
 def container_of(owner: Owner | None) -> Victim | None:

@@ -19,7 +19,7 @@ from enforcer.evidence import Phase
 from enforcer.history import Action, History, Moment
 from enforcer.judging import judge
 from enforcer.rules import Rules
-from enforcer.terms import Reason
+from enforcer.terms import Mode, Reason
 from exporter.model import Container, Pod, Snapshot
 
 FRESH = 1.0
@@ -53,7 +53,7 @@ class Live:
 def last_look(
     action: Action, live: Live, snapshot: Snapshot, *, rules: Rules, history: History, now: Moment
 ) -> Reason | Spared | None:
-    """Say why `action` must not be taken; None: nothing speaks against it. `history` has it in flight."""
+    """Say why `action` must not be taken, or rehearsed; None: nothing speaks against it. `history` has it in flight."""
     pod = live.pod
     if pod is None:
         return Spared.POD_GONE
@@ -84,13 +84,14 @@ def last_look(
         return Spared.SUBJECT_GONE
     if case.limit.memory != action.limit:
         return Spared.DECLARATION_CHANGED
-    alone = replace(history, in_flight=None, ended_at=None, spent=())  # its own token is spent, and itself in flight
+    alone = replace(history, ended_at=None, spent=())  # its own token is spent, and itself in flight
+    alone = replace(alone, rehearsal=None) if action.dry else replace(alone, in_flight=None)
     judged = judge(case, seen, rules, alone, now)
     if judged.shield is not None:
         return judged.shield
     if judged.allowed.held is not None:
         return judged.allowed.held
-    if judged.allowed.rung is not action.rung:
+    if judged.allowed.rung is not action.rung or (judged.allowed.mode is Mode.DRY_RUN) is not action.dry:
         return Spared.NOT_DUE
     if case.unknown is not None:
         return case.unknown

@@ -15,7 +15,7 @@ from enforcer import breakers
 from enforcer.carrying import beside
 from enforcer.cases import CaseKey
 from enforcer.evidence import Evidence
-from enforcer.history import Blocked, History, InFlight, Moment, Result, Spent
+from enforcer.history import Action, Blocked, History, InFlight, Moment, Result, Spent
 from enforcer.terms import Breaker, Rung
 
 FIRST_WAIT = 10.0
@@ -53,6 +53,18 @@ def conclude(history: History, result: Result, now: Moment, *, detail: str = "")
         # Whom the driver cannot fence goes on up the ladder all the same: odd cgroups must not be a shield.
         ended = replace(ended, fenced=history.fenced | {key})
     return replace(ended, refused=0) if result is Result.VERIFIED else ended
+
+
+def rehearsed(history: History, action: Action, result: Result) -> History:
+    """
+    Take the end of a rehearsal: its token is given back where the play's would be.
+
+    All else is as the decision left it: a rehearsal ends after the time that separates two actions.
+    """
+    flight = history.rehearsal
+    if flight is None or flight.action != action or not result.harmless:
+        return history
+    return replace(history, spent=_without(history.spent, flight.token))
 
 
 def _as_told(history: History, flight: InFlight) -> dict[CaseKey, Evidence]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from enforcer.rules import Rules
     from exporter.clock import Clock
     from exporter.config import Arguments, Config
+    from exporter.kube.client import Client
     from exporter.model import GpuUuid, Snapshot
 
 PROGRAM = "gpusteward"
@@ -82,6 +83,8 @@ async def _daemon(arguments: "Arguments", config: "Config", environ: "Mapping[st
     from enforcer.arming import Arming  # noqa: PLC0415
     from enforcer.config import impossible, rules_of  # noqa: PLC0415
     from enforcer.deciding import Deciding  # noqa: PLC0415
+    from enforcer.live import Asking  # noqa: PLC0415
+    from enforcer.rehearsing import Rehearsing  # noqa: PLC0415
     from enforcer.rules import Ceiling  # noqa: PLC0415
     from enforcer.terms import Mode, Reason  # noqa: PLC0415
     from exporter.daemon import Enforcement, observe  # noqa: PLC0415
@@ -104,11 +107,19 @@ async def _daemon(arguments: "Arguments", config: "Config", environ: "Mapping[st
             deciding.ceilings = (Ceiling(Mode.DRY_RUN, Reason.NOT_ARMED),)
             await observing
             return
-        arming = Arming(deciding, _world(config, kube, own_namespace), latest, link.fresh, clock=kube.clock)
+        world = _world(config, kube, own_namespace)
+        arming = Arming(deciding, world, latest, link.fresh, clock=kube.clock)
+        ask = Asking(kube.looker, listing=True)
+        rehearsing = Rehearsing(deciding, ask, link.fresh, world.proc, clock=kube.clock, trusted=world.trusted)
         async with asyncio.TaskGroup() as tasks:
-            armed = tasks.create_task(arming.run(), name="arming")
+            beside = [
+                tasks.create_task(arming.run(), name="arming"),
+                tasks.create_task(rehearsing.run(), name="rehearsing"),
+                tasks.create_task(rehearsing.hold(latest), name="holding for rehearsals"),
+            ]
             await observing
-            armed.cancel()
+            for one in beside:
+                one.cancel()
 
 
 class _Link:
@@ -126,8 +137,9 @@ class _Link:
 
 @dataclass(frozen=True, slots=True)
 class _Kubernetes:
-    """What is asked of the API server, and how users are told."""
+    """What is asked of the API server, and how users are told. `looker` cannot change anything."""
 
+    looker: "Client"
     reader: "Writer"
     writer: "Writer"
     tell: "Tell"
@@ -147,18 +159,20 @@ async def _kubernetes(config: "Config", environ: "Mapping[str, str]") -> "AsyncI
     from enforcer.actuators.notify import Notifier  # noqa: PLC0415
     from enforcer.kube import Writer  # noqa: PLC0415
     from exporter.clock import SystemClock  # noqa: PLC0415
-    from exporter.kube.client import credentials  # noqa: PLC0415
+    from exporter.kube.client import Client, credentials  # noqa: PLC0415
 
     clock, found = SystemClock(), credentials(config.names.kubeconfig)
+    looker = Client(found, clock=clock)
     reader, writer = Writer(found, clock=clock), Writer(found, clock=clock, deadline=DEADLINE)
     lot = Random()  # noqa: S311  (it spreads requests, and keeps no secret)
     notifier = Notifier(reader, environ.get(POD_NAME) or config.node.name, clock=clock, random=lot)
     task = asyncio.create_task(notifier.run(), name="notifying")
     try:
-        yield _Kubernetes(reader, writer, notifier.tell, clock)
+        yield _Kubernetes(looker, reader, writer, notifier.tell, clock)
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+        await looker.close()
         await reader.close()
         await writer.close()
 

@@ -27,6 +27,7 @@ class Heard(StrEnum):
     REFUSED = "refused"  # we may not, or ask wrongly
     FAILED = "failed"  # it certainly did not come about, for a reason that is nobody's fault
     AMBIGUOUS = "ambiguous"  # it may have come about, or may still
+    REHEARSED = "rehearsed"  # nobody was asked
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,12 +86,14 @@ class Tally:
         return replace(self, begun=begun, rehearsed=rehearsed, refused=refused, recent=tuple(recent[:MOST_RECENT]))
 
     def ended(self, action: Action, result: Result, detail: str, at: float, seconds: float) -> "Tally":
-        """Count the end of an action; `seconds` have passed since the first reading over the limit."""
+        """Count an action's end; `seconds` passed since the first reading over the limit. A rehearsal's is told."""
         recent = (
             replace(one, result=result, detail=detail) if one.action == action and one.result is None else one
             for one in self.recent
         )
         told = replace(self, recent=tuple(recent))
+        if action.dry:
+            return told
         if result in FAILURES:
             failed = dict(self.failed)
             _count(failed, action.rung, action.namespace)

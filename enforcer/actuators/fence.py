@@ -46,6 +46,13 @@ class Register(Protocol):
         """Note that it stands no more, as well as that can be."""
 
 
+def unfit(action: Action) -> Answer | None:
+    """Say what no driver could limit; all else only the driver knows."""
+    if action.container_id is None or action.device.gpu_instance is not None:
+        return Answer(Heard.FAILED, "a fence takes one container, and a GPU that is not in MIG mode")
+    return None
+
+
 class Fencing:
     """The rung `fence`, and what becomes of its fences."""
 
@@ -61,10 +68,8 @@ class Fencing:
         self._told: dict[CaseKey, str] = {}
 
     def preflight(self, action: Action) -> Answer | None:
-        """Say what no driver could limit; all else only the driver knows."""
-        if action.container_id is None or action.device.gpu_instance is not None:
-            return Answer(Heard.FAILED, "a fence takes one container, and a GPU that is not in MIG mode")
-        return None
+        """Say why it could not be done, as `unfit` does."""
+        return unfit(action)
 
     async def act(self, action: Action, _decision: str) -> Answer:
         """Fence it at its limit, or at what it holds where that is more."""

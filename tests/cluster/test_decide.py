@@ -257,6 +257,9 @@ async def test_a_rehearsal_judges_each_by_its_own_and_touches_nobody(
         (rehearsed,) = logged(daemon, "enforcer.rehearsed")
         assert names[rehearsed["namespace"], rehearsed["pod"]] == "greedy"
         assert (rehearsed["action"], rehearsed["used"], rehearsed["limit"]) == ("evict", 3 * GiB, GiB)
+        becomes(lambda: logged(daemon, "enforcer.rehearsal_ended") or None, "the end of the rehearsal", daemon, PATIENT)
+        (ended,) = logged(daemon, "enforcer.rehearsal_ended")
+        assert (ended["result"], ended["pod_uid"]) == ("rehearsed", rehearsed["pod_uid"]), "looked at, and not spared"
         page = daemon.get("/metrics")[1]
         would = series(page, "dry_run_actions_total", "action", "namespace")
         assert (would["evict", namespace], would["evict", another]) == (1, 0)
@@ -288,6 +291,8 @@ async def test_a_rehearsal_judges_each_by_its_own_and_touches_nobody(
 
     await until(written, "the audit log")
     assert changes(stage) <= {(verb, "events", "events.k8s.io") for verb in ("create", "patch")}
+    looks = [one for one in stage.requests() if f"metadata.name%3D{rehearsed['pod']}" in one["requestURI"]]
+    assert [(one["verb"], one["responseStatus"]["code"]) for one in looks] == [("list", 200)], "once, live, by its name"
     assert {"events", "pods", "namespaces"} <= {resource for _, resource in stage.asked()}, "and nothing was refused"
     after = await pods_of(stage, namespace, another, "kube-system")
     assert lives(after) == before

@@ -27,6 +27,7 @@ class World:
 
     def __init__(self) -> None:
         self.pod: dict[str, Any] = pod(ACTION.pod, ACTION.pod_uid, node="n1", namespace=ACTION.namespace)
+        self.listed: list[dict[str, Any]] | None = []
         self.codes: dict[str, int] = {}
         self.held = ""
         self.opened = asyncio.Event()
@@ -36,16 +37,18 @@ class World:
             await self.opened.wait()
         if (code := self.codes.get(request.path)) is not None:
             return refusal(code, "NotFound" if code == 404 else "InternalError")
+        if request.path == f"{PLACE}/pods":
+            return web.json_response({"metadata": {}, "items": self.listed})
         found = {"metadata": {"labels": LABELS}} if request.path == PLACE else self.pod
         return web.json_response(found)
 
 
 @asynccontextmanager
-async def looking(folder: Path, world: World) -> AsyncIterator[tuple[Asking, Server]]:
+async def looking(folder: Path, world: World, *, listing: bool = False) -> AsyncIterator[tuple[Asking, Server]]:
     async with serving(world.answer) as server:
         client = Client(from_kubeconfig(kubeconfig(folder / "config", server.url)), clock=SystemClock())
         try:
-            yield Asking(client), server
+            yield Asking(client, listing=listing), server
         finally:
             await client.close()
 
@@ -63,6 +66,24 @@ async def test_the_server_itself_is_asked_and_no_memory_of_it(tmp_path: Path) ->
     assert first.labels == LABELS
     assert sorted(seen.path for seen in server.seen) == sorted([PLACE, f"{PLACE}/pods/{ACTION.pod}"] * 2)
     assert not any(seen.query for seen in server.seen)
+
+
+async def test_who_may_only_list_lists_those_of_the_name(tmp_path: Path) -> None:
+    """The same word with the right that observing has: a list of at most one, as fresh as the pod itself."""
+    world = World()
+    world.listed = [world.pod]
+    async with looking(tmp_path, world, listing=True) as (asking, server):
+        there = await asking(ACTION)
+        world.listed = []
+        gone = await asking(ACTION)
+        world.listed = None
+        empty = await asking(ACTION)
+    assert there.pod is not None
+    assert (there.pod.uid, there.node, there.labels) == (ACTION.pod_uid, "n1", LABELS)
+    assert gone == empty == Live(None, (), "", LABELS)
+    lists = [seen for seen in server.seen if seen.path == f"{PLACE}/pods"]
+    assert [dict(seen.query) for seen in lists] == [{"fieldSelector": f"metadata.name={ACTION.pod}"}] * 3
+    assert {seen.path for seen in server.seen} == {PLACE, f"{PLACE}/pods"}
 
 
 @pytest.mark.fault(9)

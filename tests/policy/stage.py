@@ -17,6 +17,7 @@ from enforcer.deciding import Deciding
 from enforcer.events import Notice
 from enforcer.history import Action, Moment, Result
 from enforcer.lastlook import Live
+from enforcer.rehearsing import Rehearsing
 from enforcer.rules import Rules
 from enforcer.rungs import Answer, Heard
 from enforcer.terms import Rung, State
@@ -63,6 +64,7 @@ class Stage:
             Hands({Rung.FENCE: self, Rung.EVICT: self, Rung.KILL: self}, self.ask, self.fresh),
             clock=self,
         )
+        self.rehearsing = Rehearsing(self.deciding, self.ask, self.fresh, Path("/nonexistent"), clock=self)
         self.rung = rules.ladder[-1]
         self.round = 0
         self.looked_at = BEGIN
@@ -156,7 +158,7 @@ class Stage:
     # --- the play ---
     async def play(self, seconds: float = 400.0) -> None:
         """Let so many seconds pass, rounds an interval apart, while whatever is decided is carried out."""
-        running = asyncio.create_task(self.acting.run())
+        running = asyncio.gather(self.acting.run(), self.rehearsing.run())
         try:
             end = self.monotonic_ + seconds
             while self.monotonic_ < end and not running.done():

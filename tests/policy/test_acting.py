@@ -108,27 +108,27 @@ def _gone(stage: Stage) -> None:
     stage.actors = [POOR]
 
 
-@pytest.mark.parametrize(
-    ("happens", "spared"),
-    [
-        pytest.param(_another, "other_pod", marks=pytest.mark.fault(7, 17)),
-        pytest.param(_restarted, "other_container", marks=pytest.mark.fault(20, 38)),
-        pytest.param(_deleted, "terminating", marks=pytest.mark.fault(65)),
-        pytest.param(_finished, "not_running", marks=pytest.mark.fault(66)),
-        (_important, "priority"),
-        pytest.param(_edited, "declaration_changed", marks=pytest.mark.fault(57)),
-        pytest.param(_freed, "not_over_now", marks=pytest.mark.fault(39)),
-        pytest.param(_raised, "declaration_changed", marks=pytest.mark.fault(57)),
-        (_no_need, "not_contended"),
-        pytest.param(_withdrawn, "no_consent", marks=pytest.mark.fault(58)),
-        (_restricted, "mode"),
-        pytest.param(_unreadable, "reading_unknown", marks=pytest.mark.fault(25)),
-        (_unproven, "pid_domain"),
-        pytest.param(_away, "look_failed", marks=pytest.mark.fault(1)),
-        (_gone, "pod_gone"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
+CHANGES = [
+    pytest.param(_another, "other_pod", marks=pytest.mark.fault(7, 17)),
+    pytest.param(_restarted, "other_container", marks=pytest.mark.fault(20, 38)),
+    pytest.param(_deleted, "terminating", marks=pytest.mark.fault(65)),
+    pytest.param(_finished, "not_running", marks=pytest.mark.fault(66)),
+    (_important, "priority"),
+    pytest.param(_edited, "declaration_changed", marks=pytest.mark.fault(57)),
+    pytest.param(_freed, "not_over_now", marks=pytest.mark.fault(39)),
+    pytest.param(_raised, "declaration_changed", marks=pytest.mark.fault(57)),
+    (_no_need, "not_contended"),
+    pytest.param(_withdrawn, "no_consent", marks=pytest.mark.fault(58)),
+    (_restricted, "mode"),
+    pytest.param(_unreadable, "reading_unknown", marks=pytest.mark.fault(25)),
+    (_unproven, "pid_domain"),
+    pytest.param(_away, "look_failed", marks=pytest.mark.fault(1)),
+    (_gone, "pod_gone"),
+]
+"""What may have changed between decision and call, and the reason why nobody is called."""
+
+
+@pytest.mark.parametrize(("happens", "spared"), CHANGES, ids=lambda value: value if isinstance(value, str) else "")
 async def test_what_the_last_look_sees_spares(happens: Callable[[Stage], None], spared: str) -> None:
     """Whatever has changed between decision and call: nothing is called, and the reason stands in the journal."""
     stage = Stage(HOG, POOR)
