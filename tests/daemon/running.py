@@ -130,7 +130,7 @@ class Daemon:
         self.process.stderr.close()
 
 
-def until(condition: Callable[[], T | None], what: str, daemon: Daemon, within: float = 20.0) -> T:
+def until(condition: Callable[[], T | None], what: str, daemon: Daemon, within: float = 60.0) -> T:
     """Poll until the condition gives something true; else fail, with what was awaited and what the daemon wrote."""
     deadline = time.monotonic() + within
     while True:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from enforcer.history import Blocked, History, Result
-from enforcer.outcomes import LONGEST_WAIT, conclude
+from enforcer.outcomes import LONGEST_WAIT, conclude, rehearsed
 from enforcer.rules import Rules
 from enforcer.terms import Breaker, Mode, Reason, Rung, State
 from policy.scenes import GIB, GREEDY, MEEK, UNHURRIED, Actor, Play
@@ -299,3 +299,17 @@ def test_why_nothing_happened_is_told_in_the_asker_s_words() -> None:
     for detail, told in (("a finalizer", "a finalizer"), ("", "greedy-1 did not go")):
         after = conclude(History(in_flight=flight), Result.STUCK, now, detail=detail)
         assert after.breakers[Breaker.EFFECTIVENESS].detail == told
+
+
+@pytest.mark.parametrize("result", Result)
+def test_a_rehearsal_gives_its_token_back_where_the_play_would(result: Result) -> None:
+    """Nothing else of the history changes; the end of another rehearsal, or one too late, changes nothing at all."""
+    play = Play(replace(SHORT, mode=Mode.DRY_RUN))
+    action = play.until_action(GREEDY, MEEK)
+    history = play.history
+    assert history.rehearsal is not None and [one.dry for one in history.spent] == [True]
+    after = rehearsed(history, action, result)
+    assert after == replace(history, spent=() if result.harmless else history.spent)
+    assert rehearsed(history, replace(action, pod="another"), result) == history
+    late = replace(history, rehearsal=None)
+    assert rehearsed(late, action, result) == late
