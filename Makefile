@@ -6,7 +6,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SHOWN := .pytest_cache/faults.json
-FAST := not daemon and not containers and not cluster and not charts and not prometheus and not browser
+BESIDE := .pytest_cache/beside.txt
+FAST := not daemon and not containers and not cluster and not charts and not boards and not prometheus and not browser
 
 .PHONY: help demo lint check test cluster image bench golden docs manifests guards lock clean
 
@@ -32,7 +33,10 @@ test: lint  ## install what the tests need (asks first on a machine of your own)
 	GPUSTEWARD_TRACES=6 $(BIN)/pytest -q tests/policy/test_enumeration.py  # `check` looks at traces of 5 events
 	PYTHONPATH=tests $(BIN)/python -m cluster.install
 	PYTHONPATH=tests $(BIN)/python -m cluster.build || [ "$${CI:-}" != true ]  # without Go its tests are skipped, loudly
-	$(BIN)/pytest -m "not ($(FAST))" --durations=15 --faults=$(SHOWN)
+	@# Side by side: the cluster's tests wait for graces most of the time. What the others say follows at the end.
+	$(BIN)/pytest -p no:cacheprovider -m "not ($(FAST)) and not cluster" --durations=10 --faults=$(SHOWN) > $(BESIDE) 2>&1 & \
+	  beside=$$!; code=0; $(BIN)/pytest -m cluster --durations=15 --faults=$(SHOWN) || code=$$?; \
+	  wait $$beside || code=$$?; cat $(BESIDE); exit $$code
 	PYTHONPATH=tests $(BIN)/python -m faults $(SHOWN) || [ "$${CI:-}" != true ]  # what this machine lacks is not shown
 
 cluster: $(VENV)/.dev  ## leave a real Kubernetes with fake GPUs running, and print its kubeconfig

@@ -61,7 +61,7 @@ class Alertmanager:
         return [one["attachments"][0] for one in list(self.messages) if one["channel"] == channel]
 
 
-def until(condition: Callable[[], T | None], what: str, within: float = 20.0) -> T:
+def until(condition: Callable[[], T | None], what: str, within: float = 60.0) -> T:
     """Poll until the condition gives something true."""
     deadline = time.monotonic() + within
     while not (found := condition()):

@@ -159,7 +159,7 @@ async def naming(client: Client, node: str, *, patience: Patience = HURRIED) -> 
         await client.close()
 
 
-async def named(source: KubeInventory, condition: Callable[[Inventory], object], within: float = 30.0) -> Inventory:
+async def named(source: KubeInventory, condition: Callable[[Inventory], object], within: float = 60.0) -> Inventory:
     """Wait for an inventory of which this is true; who waits in vain is told what the source has to say."""
     try:
         return await until(lambda: found if condition(found := source.inventory()) else None, within)

@@ -34,7 +34,7 @@ class RunPod(Protocol):
     ) -> Pod: ...
 
 
-def wait_until(condition: Callable[[], bool], *, what: str, within_s: float = 10.0) -> None:
+def wait_until(condition: Callable[[], bool], *, what: str, within_s: float = 30.0) -> None:
     """Return as soon as the condition holds; fail, saying `what` was awaited, when it does not in time."""
     deadline = time.monotonic() + within_s
     while not condition():

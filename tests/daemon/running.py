@@ -101,7 +101,7 @@ class Daemon:
         """Poll the snapshot until `condition` gives something true."""
         return until(lambda: condition(self.snapshot()), what, self)
 
-    def stop(self, number: int = signal.SIGTERM, within: float = 10.0) -> tuple[int, float]:
+    def stop(self, number: int = signal.SIGTERM, within: float = 30.0) -> tuple[int, float]:
         """Send a signal; the exit code, and the seconds it took."""
         began = time.monotonic()
         self.process.send_signal(number)
@@ -110,7 +110,7 @@ class Daemon:
         self._reader.join(5)
         return code, took
 
-    def wait(self, within: float = 10.0) -> int:
+    def wait(self, within: float = 30.0) -> int:
         """Wait for its own end; the exit code."""
         code = self.process.wait(within)
         self._reader.join(5)

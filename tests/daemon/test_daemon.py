@@ -13,6 +13,7 @@ import urllib.parse
 import urllib.request
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,9 @@ from driver.node import FakeNode, GiB, gpus
 from scraped import series
 
 pytestmark = pytest.mark.daemon
+
+PROMPT = 10.0
+"""Seconds: what waits for a call that hangs here would wait for ever, and a loaded machine takes its time to end."""
 
 
 def run(*flags: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -49,10 +53,12 @@ def test_it_ends_cleanly_on_a_signal(node: FakeNode, start_daemon: StartDaemon, 
     daemon = start_daemon()
     daemon.snapshot()
     code, took = daemon.stop(number)
-    assert (code, took < 1.0) == (0, True), (code, took, daemon.log)
+    assert (code, took < PROMPT) == (0, True), (code, took, daemon.log)
     assert "daemon.stopped" in daemon.lines[-1]
     assert "Traceback" not in daemon.log
-    assert node.calls("nvmlShutdown") == 1
+    assert node.calls("nvmlShutdown") == node.calls("nvmlInit") > 0, (
+        "of the thread that reads and of the one that listens"
+    )
 
 
 @pytest.mark.fault(25)
@@ -72,7 +78,7 @@ def test_a_hanging_driver_delays_nothing(node: FakeNode, start_daemon: StartDaem
     assert series(page, "gpu_up", "gpu") == {("0",): 0, ("1",): 0}
     assert series(page, "rounds_incomplete_total", "reason")[("driver_hung",)] >= 1
     code, took = daemon.stop()
-    assert (code, took < 1.0) == (0, True), (code, took, daemon.log)
+    assert (code, took < PROMPT) == (0, True), (code, took, daemon.log)
 
 
 def test_a_driver_that_comes_back_is_used_again(node: FakeNode, start_daemon: StartDaemon) -> None:
@@ -95,7 +101,7 @@ def test_a_driver_that_hangs_from_the_start_is_no_reason_to_end(node: FakeNode, 
     assert daemon.get("/healthz")[0] == 200
     assert daemon.get("/readyz")[0] == 503
     code, took = daemon.stop()
-    assert (code, took < 1.0) == (0, True)
+    assert (code, took < PROMPT) == (0, True)
 
 
 def test_a_lost_gpu_leaves_the_other_working(node: FakeNode, start_daemon: StartDaemon) -> None:
@@ -108,6 +114,36 @@ def test_a_lost_gpu_leaves_the_other_working(node: FakeNode, start_daemon: Start
     assert series(page, "gpu_up", "gpu") == {("0",): 1, ("1",): 0}
     assert set(series(page, "device_memory_used_bytes", "gpu")) == {("0",)}
     assert "gpu_lost" in daemon.log
+
+
+def test_an_xid_is_heard_at_once_and_told(node: FakeNode, start_daemon: StartDaemon) -> None:
+    """From the driver's event to metric, document and log: also of a GPU that does not answer any more."""
+    uuid = node.gpus[1].uuid
+    daemon = start_daemon()
+    daemon.until(lambda s: all(gpu["xid_errors"] == [] for gpu in s["gpus"]), "both GPUs to be listened to")
+    before = series(daemon.get("/metrics")[1], "gpu_xid_errors_total", "gpu", "xid")
+    node.fail("*", 15, gpu=uuid)
+    node.inject_xid(uuid, 79)
+    node.inject_xid(uuid, 12345, times=3)
+
+    def told(snapshot: dict[str, Any]) -> Any:
+        lost = snapshot["gpus"][1]
+        return lost["xid_errors"] if not lost["up"] and sum(x["count"] for x in lost["xid_errors"]) == 4 else None
+
+    errors = {one["xid"]: one for one in daemon.until(told, "four XIDs of a lost GPU")}
+    assert errors[79]["meaning"] == "the GPU has fallen off the bus"
+    page = daemon.get("/metrics")[1]
+    after = series(page, "gpu_xid_errors_total", "gpu", "xid")
+    assert (before["1", "79"], after["1", "79"], after["0", "79"]) == (0, 1, 0), "increase() sees the first one"
+    assert after["1", "12345"] == 3
+    last = series(page, "gpu_xid_last_timestamp_seconds", "gpu", "xid")
+    assert last.keys() == {("1", "79"), ("1", "12345")}
+
+    def lines() -> list[dict[str, Any]]:
+        return [json.loads(line) for line in list(daemon.lines) if '"devices.xid"' in line]
+
+    until(lambda: sum(line["new"] for line in lines()) == 4, "the lines", daemon)
+    assert {(line["gpu"], line["xid"]) for line in lines()} == {(1, 79), (1, 12345)}
 
 
 def test_without_a_driver_it_says_what_to_do() -> None:
@@ -174,6 +210,17 @@ def test_a_port_in_use_is_told() -> None:
     assert address in ended.stderr and "--web.listen-address" in ended.stderr and "Traceback" not in ended.stderr
 
 
+def taken_at(daemon: Daemon, *, successful: bool) -> float:
+    """Wait until the metrics say whether the config file is in force; since when the one in force is."""
+
+    def look() -> float | None:
+        page = daemon.get("/metrics")[1]
+        (at,) = series(page, "config_last_reload_success_timestamp_seconds").values()
+        return at if series(page, "config_last_reload_successful") == {(): float(successful)} else None
+
+    return until(look, f"config_last_reload_successful {successful:d}", daemon)
+
+
 def test_a_changed_config_is_applied_and_a_broken_one_changes_nothing(tmp_path: Path) -> None:
     """Intervals change while it runs; an invalid file stays out, is told in log and snapshot, and heals."""
     file = tmp_path / "config.yaml"
@@ -187,8 +234,10 @@ def test_a_changed_config_is_applied_and_a_broken_one_changes_nothing(tmp_path: 
         assert broken["interval_seconds"] == 0.2 and broken["complete"]
         assert [fault["reason"] for fault in broken["faults"]] == ["config_invalid"]
         assert "sampling.interval" in broken["faults"][0]["message"]
+        before = taken_at(daemon, successful=False)
         file.write_text("devices: simulated\nsampling: {interval: 300ms, fast_interval: 100ms}\nlog: {format: json}\n")
         daemon.until(lambda s: s["interval_seconds"] == 0.3 and not s["faults"], "the mended file")
+        assert taken_at(daemon, successful=True) > before
         assert "config.refused" in daemon.log and "config.reloaded" in daemon.log
 
 
@@ -315,7 +364,7 @@ def test_slow_clients_and_a_hanging_driver_together_delay_no_end(node: FakeNode,
         node.hang("nvmlDeviceGetMemoryInfo")
         until(lambda: node.calls("nvmlDeviceGetMemoryInfo") > before, "the call that hangs", daemon)
         code, took = daemon.stop()
-    assert (code, took < 1.0) == (0, True), (code, took, daemon.log)
+    assert (code, took < PROMPT) == (0, True), (code, took, daemon.log)
     assert "Traceback" not in daemon.log
 
 

@@ -146,7 +146,7 @@ def test_an_excess_from_its_beginning_to_its_end(start_run: StartRun, tmp_path: 
     would = json.loads(daemon.get("/api/v1/preview")[1])
     assert [(each["pod"], each["state"]) for each in would["would_act_on"]] == [(ANNA[1], "due")]
 
-    due = until(lambda: reached("due")(daemon.snapshot()), "the end of the grace", daemon, within=40)
+    due = until(lambda: reached("due")(daemon.snapshot()), "the end of the grace", daemon, within=120)
     assert standing(due)["over_since"] == pytest.approx(over["over_since"], abs=0.01)
     (decision,) = due["policy"]["recent"]
     assert (decision["kind"], decision["action"], decision["pod"]) == ("dry_run", "evict", ANNA[1])

@@ -1,0 +1,96 @@
+"""
+What MIG instances hold is told to those alone who have the driver's capability mig/monitor: the daemon in both cases.
+
+In: a node with a GPU, and one with MIG on that its driver guards; a daemon of its own, `gpusteward check`. Law: the
+fake driver asks the kernel what a process may; no test tells it what to answer.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from daemon.fixtures import StartDaemon
+from driver.node import FakeComputeInstance, FakeGpuInstance, FakeNode, GiB, gpus
+from driver.rights import with_sys_admin, without_sys_admin
+from scraped import series
+
+pytestmark = pytest.mark.daemon
+
+COMMAND = Path(sys.executable).with_name("gpusteward")
+MINOR = 2
+"""Of mig/monitor, in /proc/driver/nvidia-caps/mig-minors of drivers with MIG."""
+
+
+@pytest.fixture
+def node(fake_node: FakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeNode:
+    """GPU 0 holds 1 GiB; GPU 1 has one instance of 10 GiB, which holds 3. No capability device is there."""
+    (tmp_path / "nvidia-caps").mkdir()
+    monkeypatch.setenv("FAKE_NVML_CAPABILITIES", str(tmp_path / "nvidia-caps"))
+    plain, card = gpus(2, total=40 * GiB)
+    fake_node.write([plain, replace(card, mig="on", instances=(_instance(),))])
+    fake_node.set_switch("mig_monitor", MINOR)
+    fake_node.spawn(f"alloc 0 {GiB}")
+    fake_node.spawn(f"alloc MIG-1 {3 * GiB}")
+    return fake_node
+
+
+def _instance() -> FakeGpuInstance:
+    return FakeGpuInstance(7, 10 * GiB, (FakeComputeInstance("MIG-1", 0),), profile="1g.10gb")
+
+
+def check(node: FakeNode, enter: list[str]) -> tuple[int, str]:
+    """Exit code of `gpusteward check`, and its line about the driver."""
+    flags = ("--web.listen-address=127.0.0.1:0", "--names.source=none", "--node.trust-pid-namespace")
+    ended = subprocess.run(
+        [*enter, str(COMMAND), "check", *flags],
+        env={**os.environ, **node.environment(), "NODE_NAME": "test-node"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    (line,) = (line for line in ended.stdout.splitlines() if line.split()[1] == "driver")
+    return ended.returncode, line
+
+
+def test_without_the_capability_there_is_a_fault_and_no_number(node: FakeNode, start_daemon: StartDaemon) -> None:
+    """What the instance holds is absent, never 0; log and check say what to do. GPU 0 is as ever, and GPU 1 is seen."""
+    enter = without_sys_admin()
+    daemon = start_daemon(enter=enter)
+    snapshot = daemon.snapshot()
+    page = daemon.get("/metrics")[1]
+    assert series(page, "device_memory_used_bytes", "gpu", "gpu_instance") == {("0", ""): GiB}
+    assert ("1", "7") not in series(page, "device_memory_total_bytes", "gpu", "gpu_instance")
+    assert series(page, "device_info", "gpu", "gpu_instance", "profile")[("1", "7", "1g.10gb")] == 1
+    assert series(page, "gpu_power_watts", "gpu").keys() == {("0",), ("1",)}
+    assert series(page, "rounds_incomplete_total", "reason")[("no_permission",)] >= 1
+    (fault,) = (one for one in snapshot["faults"] if one["reason"] == "no_permission")
+    code, line = check(node, enter)
+    assert (code, line.split()[0]) == (1, "fail")
+    for said in (fault["message"], daemon.log, line):
+        assert "mig/monitor" in said and "nvml.mig" in said and "/dev/nvidia-caps" in said
+
+
+@pytest.mark.parametrize(
+    ("enter", "device"), [(with_sys_admin, False), (without_sys_admin, True)], ids=["CAP_SYS_ADMIN", "the device"]
+)
+def test_either_way_to_the_capability_brings_the_numbers(
+    node: FakeNode, start_daemon: StartDaemon, tmp_path: Path, enter: Callable[[], list[str]], device: bool
+) -> None:
+    """CAP_SYS_ADMIN without the device, and the device without CAP_SYS_ADMIN: all is told, and check is content."""
+    if device:
+        (tmp_path / "nvidia-caps" / f"nvidia-cap{MINOR}").touch()
+    daemon = start_daemon(enter=enter())
+    snapshot = daemon.snapshot()
+    page = daemon.get("/metrics")[1]
+    assert series(page, "device_memory_used_bytes", "gpu", "gpu_instance") == {("0", ""): GiB, ("1", "7"): 3 * GiB}
+    assert ("no_permission",) not in series(page, "rounds_incomplete_total", "reason")
+    assert not [one for one in snapshot["faults"] if one["reason"] == "no_permission"]
+    assert check(node, enter())[1].split()[0] == "ok"
