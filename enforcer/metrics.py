@@ -57,6 +57,12 @@ REFUSALS = counter(
 )
 HELD = gauge("held", ("reason", "namespace"), "Subjects that would be acted on now, but for this reason.")
 MODE = gauge("enforcement_mode", ("mode",), "The effective mode of the node. Always 1.")
+CONFIGURED = gauge(
+    "configured_mode",
+    ("mode",),
+    "The mode that the config asks for; enforcement_mode is less where the stop file, a breaker, an invalid config or "
+    "something that is missing restricts it. Always 1.",
+)
 BREAKER = gauge("breaker_open", ("breaker",), "Whether the breaker is open, and stops all actions.")
 BUDGET = gauge(
     "budget_remaining",
@@ -65,7 +71,7 @@ BUDGET = gauge(
 )
 
 FAMILIES: tuple[Family, ...] = (
-    OVER_SECONDS, STATE, ACTIONS, FAILURES, DRY_RUN, LAST, DURATION, REFUSALS, HELD, MODE, BREAKER, BUDGET,
+    OVER_SECONDS, STATE, ACTIONS, FAILURES, DRY_RUN, LAST, DURATION, REFUSALS, HELD, MODE, CONFIGURED, BREAKER, BUDGET,
 )  # fmt: skip
 
 
@@ -108,6 +114,7 @@ def collect(snapshot: Snapshot, verdict: Verdict, history: History, tally: Tally
         for (reason, namespace), count in sorted(held.items(), key=str)
     )
     yield MODE.of([(labelled(node, mode=verdict.mode), 1)])
+    yield CONFIGURED.of([(labelled(node, mode=rules.mode), 1)])
     yield BREAKER.of((labelled(node, breaker=breaker), float(breaker in verdict.breakers)) for breaker in Breaker)
     yield BUDGET.of((labelled(node, scope=scope), left) for scope, left in verdict.remaining.items())
 

@@ -63,12 +63,29 @@ class Tally:
         return replace(self, rounds=self.rounds + 1, failures=self.failures + 1)
 
 
+@dataclass(frozen=True, slots=True)
+class Reload:
+    """
+    What became of the config file's text as it was last read.
+
+    Attributes:
+        successful: it is in force; False: it was refused, and the one before it is.
+        at: Unix time at which the text in force was taken.
+
+    """
+
+    successful: bool
+    at: float
+
+
 class Latest:
     """The newest snapshot (None before the first), the tally, and the beat of the round scheduler."""
 
     def __init__(self) -> None:
         self.snapshot: Snapshot | None = None
         self.tally = Tally()
+        self.reload: Reload | None = None
+        """None: there is no config file."""
         self.beat: float | None = None
         """`time.monotonic()` at which the scheduler last moved, whether or not the round brought anything."""
         self.ready = False

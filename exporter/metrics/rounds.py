@@ -1,15 +1,15 @@
 """
 The daemon itself: its rounds, its sources, what became of the driver's process entries.
 
-What comes in: the latest snapshot (None before the first) and the tally. What goes out: series that stay when the
-snapshot grows old; they are how an old snapshot is noticed.
+What comes in: the latest snapshot (None before the first), the tally, what became of the config file. What goes out:
+series that stay when the snapshot grows old; they are how an old snapshot is noticed.
 """
 
 from collections.abc import Iterator
 
 from prometheus_client.core import Metric
 
-from exporter.latest import DURATION_BUCKETS, Tally
+from exporter.latest import DURATION_BUCKETS, Reload, Tally
 from exporter.metrics.family import counter, gauge, histogram, info, labelled
 from exporter.model import Attribution, Snapshot
 
@@ -44,10 +44,24 @@ INCOMPLETE = counter(
 )
 FAILURES = counter("round_failures_total", (), "Rounds that ended in an unexpected error, which is a bug of ours.")
 
-FAMILIES = (BUILD, TIMESTAMP, UP, PROVEN, PROCESSES, DURATION, ROUNDS, INCOMPLETE, FAILURES)
+CONFIG = gauge(
+    "config_last_reload_successful",
+    (),
+    "1 if the config file is in force as it was last read, 0 if it was refused, and the one before it is in force. "
+    "Without a config file there is no series.",
+)
+CONFIG_AT = gauge(
+    "config_last_reload_success_timestamp_seconds",
+    (),
+    "Unix time at which the daemon took the config file that is in force.",
+)
+
+FAMILIES = (BUILD, TIMESTAMP, UP, PROVEN, PROCESSES, DURATION, ROUNDS, INCOMPLETE, FAILURES, CONFIG, CONFIG_AT)
 
 
-def collect(snapshot: Snapshot | None, tally: Tally, *, node: str, version: str) -> Iterator[Metric]:
+def collect(
+    snapshot: Snapshot | None, tally: Tally, reload: Reload | None = None, *, node: str, version: str
+) -> Iterator[Metric]:
     """Yield the families of the daemon; what only a snapshot tells is missing before the first."""
     own = labelled(node)
     yield BUILD.of([(labelled(node, version=version), 1)])
@@ -63,3 +77,6 @@ def collect(snapshot: Snapshot | None, tally: Tally, *, node: str, version: str)
     yield ROUNDS.of([(own, tally.rounds)])
     yield INCOMPLETE.of((labelled(node, reason=reason), count) for reason, count in sorted(tally.incomplete.items()))
     yield FAILURES.of([(own, tally.failures)])
+    if reload is not None:
+        yield CONFIG.of([(own, reload.successful)])
+        yield CONFIG_AT.of([(own, reload.at)])

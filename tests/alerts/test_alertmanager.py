@@ -32,6 +32,8 @@ ROUTES = {
     "severity=critical alertname=GPUStewardBreakerOpen": "on-call",
     "severity=critical alertname=GPULost": "on-call",
     "severity=warning alertname=GPUThrottled": "platform",
+    "severity=critical alertname=GPUXidError": "on-call",
+    "severity=info alertname=GPUXidError": "nobody",
     "severity=info alertname=GPUMemoryOvercommitted": "nobody",
 }
 
@@ -97,7 +99,7 @@ def test_a_message_says_all_that_is_wanted(alertmanager: Alertmanager) -> None:
     assert first["text"] == (
         "*critical* Pod team-a/train-0, container main, holds 10GiB of GPU 0 on gpu-1. Its limit is 8GiB (hami-nvidia, "
         "resource). It takes what is its neighbours'. Let it hold less, or declare more; where the policy enforces, it "
-        "may be evicted.\nSince 2026-02-03 10:04 UTC. Runbook: https://gpusteward.io/runbooks/GPUMemoryAtLimit\n"
+        "may be evicted.\nSince 2026-02-03 10:04 UTC. Runbook: docs/runbooks/GPUMemoryAtLimit.md\n"
     )
     alertmanager.post(resolved(one))
     second = until(lambda: alertmanager.said("#team-a")[1:], "the end")[0]

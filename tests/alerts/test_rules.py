@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -14,22 +12,25 @@ import yaml
 
 from alerts import written
 from alerts.written import ROOT, RULES, RUNBOOKS, TARGET, TESTS, Rule, Selector
-from enforcer.terms import Breaker, Reason, Rung, State
+from enforcer.terms import Breaker, Mode, Reason, Rung, State
 from exporter.devices.nvml.health import THROTTLES
-from golden.everything import golden_page
+from exporter.devices.xids import ROWS, UNKNOWN, XIDS, Cause, Xid
 from prometheus.scraping import program
-from scraped import families
 
 ALERTS = tuple(rule for rule in written.rules() if not rule.records)
 NAMES = sorted({rule.name for rule in ALERTS})
-PREFIX = "https://gpusteward.io/runbooks/"
+RUNBOOK = "docs/runbooks/{}.md"
+"""A path in this repository: whoever publishes it puts the address in front."""
 SEVERITIES = ("info", "warning", "critical")
 SECTIONS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
 VALUES = {
     ("gpusteward_breaker_open", "breaker"): frozenset(Breaker),
+    ("gpusteward_configured_mode", "mode"): frozenset(Mode),
+    ("gpusteward_enforcement_mode", "mode"): frozenset(Mode),
     ("gpusteward_held", "reason"): frozenset(Reason),
     ("gpusteward_container_state", "state"): frozenset(State),
     ("gpusteward_actions_total", "action"): frozenset(Rung),
+    ("gpusteward_gpu_xid_last_timestamp_seconds", "xid"): frozenset(map(str, (*XIDS, UNKNOWN))),
     ("gpusteward_gpu_throttled", "reason"): frozenset(THROTTLES),
     ("gpusteward_gpu_ecc_errors_total", "severity"): frozenset({"corrected", "uncorrected"}),
     ("gpusteward_container_limit_info", "scope"): frozenset({"process", "container", "instance", "pod"}),
@@ -59,11 +60,6 @@ def test_promtool_runs_the_tests_of_the_rules(path: Path) -> None:
 @pytest.mark.prometheus
 def test_the_rules_evaluate_on_a_node_that_has_everything(tmp_path: Path) -> None:
     """No match on the golden page is ambiguous; each limit there is a subject's, but for a whole MIG instance's."""
-    series = [
-        {"series": _series(sample.name, sample.labels), "values": f"{sample.value}x10"}
-        for family in families(golden_page())
-        for sample in family.samples
-    ]
     subjects = "count by (namespace, pod, claim, container) (subject:gpusteward_memory_limit:bytes)"
     expected = [
         '{namespace="team-a", pod="trainer-0", container="main"}',
@@ -72,16 +68,11 @@ def test_the_rules_evaluate_on_a_node_that_has_everything(tmp_path: Path) -> Non
         '{namespace="team-g", claim="shared"}',
     ]
     asked = {"expr": subjects, "eval_time": "5m", "exp_samples": [{"labels": one, "value": 1} for one in expected]}
-    group = {"interval": "1m", "input_series": series, "promql_expr_test": [asked]}
+    group = {"interval": "1m", "input_series": written.golden_series(), "promql_expr_test": [asked]}
     path = tmp_path / "golden.yaml"
     path.write_text(yaml.safe_dump({"rule_files": [str(one) for one in RULES], "tests": [group]}))
     done = subprocess.run([program("promtool"), "test", "rules", path], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def _series(name: str, labels: Mapping[str, str]) -> str:
-    told = (f"{label}={json.dumps(value, ensure_ascii=False)}" for label, value in labels.items() if value)
-    return f"{name}{{{', '.join(told)}}}"
 
 
 def test_each_file_of_rules_has_its_tests() -> None:
@@ -126,7 +117,8 @@ def test_each_alert_has_what_a_person_wants(rule: Rule) -> None:
     """A severity that routes know, a fixed summary, a description, and the address of its runbook."""
     assert rule.severity in SEVERITIES and re.fullmatch(r"GPU[A-Za-z]+", rule.name)
     assert "{{" not in rule.annotations["summary"] and rule.annotations["summary"].endswith(".")
-    assert rule.annotations["runbook_url"] == PREFIX + rule.name
+    assert rule.annotations["runbook_url"] == RUNBOOK.format(rule.name)
+    assert (ROOT / rule.annotations["runbook_url"]).is_file()
     assert len(rule.annotations["description"]) > len(rule.annotations["summary"])
 
 
@@ -150,12 +142,33 @@ def test_each_alert_has_a_runbook_and_each_runbook_an_alert() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_each_link_of_a_runbook_leads_somewhere(name: str) -> None:
     """Files are there, and so are the headings that links point to."""
-    for file, anchor in re.findall(r"\]\(([^)#]+)(?:#([^)]+))?\)", (RUNBOOKS / f"{name}.md").read_text()):
+    for file, anchor in re.findall(r"\]\((?!https://)([^)#]+)(?:#([^)]+))?\)", (RUNBOOKS / f"{name}.md").read_text()):
         target = RUNBOOKS / file
         assert target.exists(), file
         headings = re.findall(r"^#+ (.+)$", target.read_text(), re.MULTILINE)
         slugs = {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings}
         assert not anchor or anchor in slugs, (file, anchor)
+
+
+def xid_severity(row: Xid) -> str:
+    """The severity at which GPUXidError tells a number; "" where none does."""
+    found = set()
+    for rule in (one for one in ALERTS if one.name == "GPUXidError"):
+        ((_, operator, value),) = next(written.selectors(rule.expression)).matchers
+        if (re.fullmatch(value, str(row.code)) is not None) == (operator == "=~"):
+            found.add(rule.severity)
+    assert len(found) < 2, row
+    return found.pop() if found else ""
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"XID {row.code}")
+def test_the_runbook_tells_each_xid_as_the_code_and_the_rules_do(row: Xid) -> None:
+    """One line a number, with its one severity; what programs do is at most an info, and nothing else is."""
+    severity = xid_severity(row)
+    line = f"| {row.code} | {severity or 'none'} | {row.meaning} | {row.remedy} |\n"
+    assert line in (RUNBOOKS / "GPUXidError.md").read_text()
+    assert (severity in {"", "info"}) == (row.cause is Cause.APPLICATION)
+    assert (severity == "") == (row.code in {43, 45}), "what a killed program leaves, by us too"
 
 
 @pytest.mark.parametrize("rule", written.rules(), ids=ids)

@@ -7,6 +7,7 @@ what is not understood counts as a metric's name, so that it is looked for on th
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -137,6 +138,20 @@ def metrics() -> dict[str, set[str]]:
         if rule.records:
             found[rule.name] = labels_of(rule.expression, found)
     return dict(found)
+
+
+def golden_series() -> list[dict[str, str]]:
+    """Return the golden page as series of a promtool test, standing still for ten steps."""
+    return [
+        {"series": _series(sample.name, sample.labels), "values": f"{sample.value}x10"}
+        for family in families(golden_page())
+        for sample in family.samples
+    ]
+
+
+def _series(name: str, labels: Mapping[str, str]) -> str:
+    told = (f"{label}={json.dumps(value, ensure_ascii=False)}" for label, value in labels.items() if value)
+    return f"{name}{{{', '.join(told)}}}"
 
 
 def labels_of(expression: str, known: Mapping[str, set[str]]) -> set[str]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from enforcer.metrics import FAMILIES, collect
-from enforcer.rules import Rules
+from enforcer.rules import Ceiling, Rules
 from enforcer.tallies import Tally
 from enforcer.terms import Breaker, Mode, Reason, Rung
 from exporter.latest import Latest
@@ -125,6 +125,18 @@ def test_mode_breakers_and_budgets() -> None:
     page = node.rounds(1, GREEDY, MEEK)
     assert series(page, "enforcement_mode", "mode") == {("off",): 1}
     assert series(page, "container_state", *WHO) == {}, "in mode off nothing is judged"
+
+
+def test_what_is_asked_for_stands_beside_what_is_in_force() -> None:
+    """A node that is to enforce and may not says both: that it cannot is seen before anybody is due."""
+    enforcing = replace(UNHURRIED, mode=Mode.ENFORCE)
+    node = Node(replace(enforcing, ceilings=(Ceiling(Mode.DRY_RUN, Reason.NOT_ARMED),)))
+    page = node.rounds(1, MEEK)
+    assert series(page, "enforcement_mode", "mode") == {("dry-run",): 1}
+    assert series(page, "configured_mode", "mode") == {("enforce",): 1}
+    node.play.rules = enforcing
+    page = node.rounds(1, MEEK)
+    assert series(page, "enforcement_mode", "mode") == series(page, "configured_mode", "mode") == {("enforce",): 1}
 
 
 @pytest.mark.parametrize("accept", ["", "application/openmetrics-text"])

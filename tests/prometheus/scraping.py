@@ -23,7 +23,7 @@ import pytest
 from cluster.processes import Processes, free_port
 
 CONFIG = """
-global: {{scrape_interval: 1s}}
+global: {{scrape_interval: 1s, evaluation_interval: 1s}}
 scrape_configs:
 - job_name: gpusteward
   honor_labels: true
@@ -75,12 +75,28 @@ class Prometheus:
 
 
 @contextmanager
-def scraping(address: str, folder: Path, more: Mapping[str, Any] | None = None) -> Iterator[Prometheus]:
-    """Run a Prometheus that scrapes `address` (host:port) once a second; `more` goes into its job."""
-    command = program("prometheus")
-    config = folder / "prometheus.yml"
+def scraping(
+    address: str, folder: Path, more: Mapping[str, Any] | None = None, beside: Mapping[str, Any] | None = None
+) -> Iterator[Prometheus]:
+    """Run a Prometheus that scrapes `address` each second; `more` goes into its job, `beside` next to it."""
     lines = "".join(f"  {key}: {json.dumps(one)}\n" for key, one in (more or {}).items())
-    config.write_text(CONFIG.format(address=address, more=lines))
+    others = "".join(f"{key}: {json.dumps(one)}\n" for key, one in (beside or {}).items())
+    with _running(CONFIG.format(address=address, more=lines) + others, folder, folder / "data") as running:
+        yield running
+
+
+@contextmanager
+def serving(data: Path, folder: Path) -> Iterator[Prometheus]:
+    """Run a Prometheus on what is in `data`; it scrapes nobody."""
+    with _running("{}", folder, data) as running:
+        yield running
+
+
+@contextmanager
+def _running(config: str, folder: Path, data: Path) -> Iterator[Prometheus]:
+    command = program("prometheus")
+    file = folder / "prometheus.yml"
+    file.write_text(config)
     running = Prometheus(f"http://127.0.0.1:{(port := free_port())}")
     processes = Processes(folder, uuid4().hex)
     try:
@@ -88,8 +104,8 @@ def scraping(address: str, folder: Path, more: Mapping[str, Any] | None = None) 
             "prometheus",
             [
                 command,
-                f"--config.file={config}",
-                f"--storage.tsdb.path={folder / 'data'}",
+                f"--config.file={file}",
+                f"--storage.tsdb.path={data}",
                 f"--web.listen-address=127.0.0.1:{port}",
             ],
             running.ready,
