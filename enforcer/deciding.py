@@ -19,6 +19,7 @@ from prometheus_client.core import Metric
 
 from enforcer import breakers, document, metrics
 from enforcer.cases import CaseKey
+from enforcer.certain import certain
 from enforcer.events import Notice
 from enforcer.history import Action, History, InFlight, Moment, Result, Spent, Standing, Verdict
 from enforcer.invalid_limits import Told, invalid_limits
@@ -192,7 +193,7 @@ class Deciding:
     def still(self, action: Action, live: Live, snapshot: Snapshot) -> Reason | Spared | None:
         """Say why an action must not be taken now; `snapshot` was heard."""
         rules = self._in_force()
-        return last_look(action, live, snapshot, rules=rules, history=self._history, now=self._moment())
+        return last_look(action, live, certain(snapshot), rules=rules, history=self._history, now=self._moment())
 
     def holds(self, action: Action, snapshot: Snapshot) -> bool | None:
         """Say whether the victim still holds memory of its device; None when the snapshot does not tell."""
@@ -240,7 +241,7 @@ class Deciding:
         """Describe what enforcing would hit now; None before the first round."""
         if self._snapshot is None:
             return None
-        return document.preview(preview(self._snapshot, self.rules), self._offset)
+        return document.preview(preview(certain(self._snapshot), self.rules), self._offset)
 
     def standings(self, pod: PodUid) -> list[dict[str, Any]]:
         """Describe where the subjects of a pod stand."""

@@ -26,6 +26,7 @@ from dataclasses import replace
 from enforcer import breakers, budgets
 from enforcer.carrying import carried, remembered, without_evidence
 from enforcer.cases import cases
+from enforcer.certain import certain
 from enforcer.choosing import Scene, choose, taken
 from enforcer.contention import needs
 from enforcer.evidence import Phase
@@ -49,7 +50,7 @@ def decide(snapshot: Snapshot, rules: Rules, history: History, now: Moment) -> t
 
     """
     try:
-        return _decide(snapshot, rules, history, now)
+        return _decide(certain(snapshot), rules, history, now)
     except Exception as error:  # noqa: BLE001  (total: whatever a snapshot holds, no action follows from an error)
         detail = f"{type(error).__name__}: {error}"
         opened = breakers.opened(history.breakers, Breaker.INTERNAL, now.boot, detail)
