@@ -4,12 +4,13 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 VENV := .venv
+WHEELS ?= 3.12
 BIN := $(VENV)/bin
 SHOWN := .pytest_cache/faults.json
 BESIDE := .pytest_cache/beside.txt
 FAST := not daemon and not containers and not cluster and not charts and not boards and not prometheus and not browser
 
-.PHONY: help demo lint check test cluster image bench golden docs manifests guards lock clean
+.PHONY: help demo lint check test cluster image bench gpu wheels golden docs manifests guards lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1\t\2/' | expand -t 12
@@ -33,6 +34,7 @@ test: lint  ## install what the tests need (asks first on a machine of your own)
 	GPUSTEWARD_TRACES=6 $(BIN)/pytest -q tests/policy/test_enumeration.py  # `check` looks at traces of 5 events
 	PYTHONPATH=tests $(BIN)/python -m cluster.install
 	PYTHONPATH=tests $(BIN)/python -m cluster.build || [ "$${CI:-}" != true ]  # without Go its tests are skipped, loudly
+	PYTHONPATH=tests $(BIN)/python -m cluster.npm || [ "$${CI:-}" != true ]
 	@# Side by side: the cluster's tests wait for graces most of the time. What the others say follows at the end.
 	$(BIN)/pytest -p no:cacheprovider -m "not ($(FAST)) and not cluster" --durations=10 --faults=$(SHOWN) > $(BESIDE) 2>&1 & \
 	  beside=$$!; code=0; $(BIN)/pytest -m cluster --durations=15 --faults=$(SHOWN) || code=$$?; \
@@ -48,6 +50,14 @@ image: $(VENV)/.dev  ## build the daemon's image without Docker or a registry, a
 bench: $(VENV)/.dev  ## measure rounds, scrapes and decisions; the tables go into docs/performance.md
 	PYTHONPATH=tests $(BIN)/python -m bench
 	PYTHONPATH=tests $(BIN)/python -m bench.policy
+
+gpu: $(VENV)/.run  ## ask a real NVIDIA GPU, if there is one; the tables go into docs/devices.md
+	PYTHONPATH=tests $(BIN)/python -m gpu
+
+wheels:  ## fetch what `make gpu` needs into .wheels: with PIP_NO_INDEX=1 PIP_FIND_LINKS=.wheels it needs no network
+	$(PYTHON) -m pip download -q --disable-pip-version-check --require-hashes --no-deps --only-binary=:all: \
+	  --python-version $(WHEELS) $(foreach tag,_2_28 _2_27 _2_26 _2_24 _2_17 2014 1,--platform manylinux$(tag)_x86_64) \
+	  -d .wheels -r requirements.lock
 
 golden: $(VENV)/.dev  ## write the golden metrics page, docs/metrics.md, docs/faults.md and the Grafana boards anew
 	PYTHONPATH=tests $(BIN)/python -m golden

@@ -1,6 +1,7 @@
 """The cluster: how much there is, who has it, who exceeds, what lies idle."""
 
 from grafana import expressions as e
+from grafana import shared
 from grafana.documents import Board
 from grafana.panels import ALARM, FULL, Column, Look, Query, Row, lines, stat, table
 from grafana.places import CLUSTER, NAMESPACE, NODE, POD
@@ -28,28 +29,9 @@ BOARD = Board(
             Query(e.OVERCOMMITTED),
             steps=ALARM,
         ),
-        stat(
-            "Over limit now",
-            "Containers, pods and shared claims that hold more than their declared limit, tolerance not counted. "
-            "Nothing is shown where nobody declared one.",
-            "short",
-            Query(e.OVER),
-            steps=ALARM,
-        ),
-        stat(
-            "Idle allocations",
-            "Containers that the kubelet handed a GPU, and that have no process on it. Of GPUs that do not "
-            "answer nothing is said.",
-            "short",
-            Query(e.IDLE_COUNT),
-            steps=ALARM,
-        ),
-        stat(
-            "Unattributed",
-            "Used memory that nobody explains: neither a container, nor a dead process, nor one of the host.",
-            "bytes",
-            Query(e.UNATTRIBUTED),
-        ),
+        shared.OVER,
+        shared.IDLE,
+        shared.UNATTRIBUTED,
         stat(
             "Limits that do not hold",
             "Limits that somebody else is said to enforce, and that are exceeded all the same.",
@@ -60,7 +42,7 @@ BOARD = Board(
         stat(
             "Utilization", "Average share of time in which some kernel ran on a device.", "percentunit", Query(e.BUSY)
         ),
-        stat("Pods on GPUs", "Pods that hold GPU memory, or were handed a GPU.", "short", Query(e.PODS)),
+        shared.PODS,
         lines(
             "Memory",
             "What is used, what was declared and what there is, over all chosen nodes.",
@@ -73,7 +55,7 @@ BOARD = Board(
             "Utilization by node",
             "Average share of time in which some kernel ran on the node's devices.",
             "percentunit",
-            Query(e.BUSY_BY_NODE, "{{node}}"),
+            Query(e.BUSY_BY_NODE, "{{node}}", to=NODE),
             top=1,
         ),
         table(
@@ -107,19 +89,11 @@ BOARD = Board(
             "Memory by namespace",
             "At least so much is held by the namespace's containers; what is not known is not in it.",
             "bytes",
-            Query(e.USED_BY_NAMESPACE, "{{namespace}}"),
+            Query(e.USED_BY_NAMESPACE, "{{namespace}}", to=NAMESPACE),
             stacked=True,
         ),
         Row("To look at"),
-        table(
-            "Over limit now",
-            "Who holds more than declared, and how much more. Without a container it is the pod's limit, "
-            "without a pod a shared claim's.",
-            ("node", "namespace", "pod", "container", "claim", "gpu", "gpu_instance"),
-            Column("Excess", e.EXCESS, "bytes"),
-            links={"pod": POD, "namespace": NAMESPACE, "node": NODE},
-            width=12,
-        ),
+        shared.WHO_IS_OVER,
         table(
             "Idle allocations",
             "Who was handed a GPU and has no process on it.",

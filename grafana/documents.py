@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -132,11 +133,13 @@ def _laid_out(board: Board) -> Iterator[dict[str, Any]]:
 
 def _panel(panel: Panel, place: Place, at: dict[str, int]) -> dict[str, Any]:
     body = copy.deepcopy(dict(panel.body))
+    overrides = body["fieldConfig"]["overrides"]
     for column, to in panel.links:
-        address = f"{place.address(to, panel.row)}&${{__url_time_range}}"
-        link = {"title": to.title, "url": address, "targetBlank": False}
-        override = {"matcher": {"id": "byName", "options": column}, "properties": [{"id": "links", "value": [link]}]}
-        body["fieldConfig"]["overrides"].append(override)
+        overrides.append(_linked("byName", column, to, place.address(to, panel.row)))
+    for number, query in enumerate(panel.queries):
+        if query.to:
+            address = place.address(query.to, re.findall(r"{{(\w+)}}", query.legend), "__field.labels")
+            overrides.append(_linked("byFrameRefID", reference(number), query.to, address))
     return {
         "type": panel.kind,
         "title": panel.title,
@@ -158,6 +161,11 @@ def _panel(panel: Panel, place: Place, at: dict[str, int]) -> dict[str, Any]:
         ],
         **body,
     }
+
+
+def _linked(matcher: str, options: str, to: Place, address: str) -> dict[str, Any]:
+    link = {"title": to.title, "url": f"{address}&${{__url_time_range}}", "targetBlank": False}
+    return {"matcher": {"id": matcher, "options": options}, "properties": [{"id": "links", "value": [link]}]}
 
 
 def _filled(expression: str, place: Place) -> str:

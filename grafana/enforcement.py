@@ -1,9 +1,10 @@
 """The policy and the daemons: who is over, what was done and why not, and whether what you see can be trusted."""
 
 from grafana import expressions as e
+from grafana import shared
 from grafana.documents import Annotation, Board
 from grafana.panels import ALARM, STALE, Column, Query, Row, lines, stat, table, timeline
-from grafana.places import ENFORCEMENT, NAMESPACE, NODE, POD
+from grafana.places import ENFORCEMENT, NAMESPACE, NODE
 
 OPEN = {1: ("open", "red")}
 UP = {0: ("down", "red"), 1: ("up", "green")}
@@ -14,14 +15,15 @@ BOARD = Board(
     "daemons themselves. "
     "The policy's part wants `gpusteward run`.",
     (
-        stat("Modes", "Nodes by their effective mode.", "short", Query(e.MODES, "{{mode}}"), width=8),
         stat(
-            "Over limit now",
-            "Containers, pods and claims that hold more than declared, tolerance not counted.",
+            "Modes",
+            "Nodes by their effective mode, and by the one that their config asks for.",
             "short",
-            Query(e.OVER),
-            steps=ALARM,
+            Query(e.MODES, "{{mode}}"),
+            Query(e.MODES_ASKED, "asked for: {{mode}}"),
+            width=8,
         ),
+        shared.OVER,
         stat("Open breakers", "Each stops all actions of its node.", "short", Query(e.BREAKERS_OPEN), steps=ALARM),
         stat("Age, the oldest", "Of the oldest snapshot of all nodes.", "s", Query(e.AGE_WORST), steps=STALE),
         stat(
@@ -32,20 +34,12 @@ BOARD = Board(
             steps=ALARM,
         ),
         Row("Who is over"),
-        table(
-            "Over limit now",
-            "Who holds more than declared, and how much more. Without a container it is the pod's limit, "
-            "without a pod a shared claim's.",
-            ("node", "namespace", "pod", "container", "claim", "gpu", "gpu_instance"),
-            Column("Excess", e.EXCESS, "bytes"),
-            links={"pod": POD, "namespace": NAMESPACE, "node": NODE},
-            width=12,
-        ),
+        shared.WHO_IS_OVER,
         lines(
             "Time over limit",
             "Seconds over the limit in each step, of all of a namespace's containers together.",
             "s",
-            Query(e.OVER_SECONDS_BY_NAMESPACE, "{{namespace}}"),
+            Query(e.OVER_SECONDS_BY_NAMESPACE, "{{namespace}}", to=NAMESPACE),
             bars=True,
         ),
         lines(
@@ -134,8 +128,20 @@ BOARD = Board(
             steps=ALARM,
             width=8,
         ),
-        stat("Versions", "Daemons by version.", "short", Query(e.BUILDS, "{{version}}"), width=12),
-        lines("Age of the snapshot", "Since the round began that is shown.", "s", Query(e.AGE_BY_NODE, "{{node}}")),
+        stat(
+            "Refused configs",
+            "Daemons whose config file cannot be used as it is: the one before it is in force.",
+            "short",
+            Query(e.CONFIGS_REFUSED),
+            steps=ALARM,
+        ),
+        stat("Versions", "Daemons by version.", "short", Query(e.BUILDS, "{{version}}"), width=8),
+        lines(
+            "Age of the snapshot",
+            "Since the round began that is shown.",
+            "s",
+            Query(e.AGE_BY_NODE, "{{node}}", to=NODE),
+        ),
         timeline("Sources", "Whether each source answered as a whole.", Query(e.SOURCES, "{{node}} {{source}}"), UP),
         lines(
             "Incomplete rounds",
@@ -151,6 +157,7 @@ BOARD = Board(
             Query(e.ROUND_FAILURES, "{{node}}"),
             bars=True,
         ),
+        lines("Age of the config", "Since each daemon took the one in force.", "s", Query(e.CONFIG_AGE, "{{node}}")),
         lines("Rounds per second", "0.2 with the default interval of 5 s.", "ops", Query(e.ROUNDS, "{{node}}")),
         lines("Duration of rounds", "99 of 100 took at most so long.", "s", Query(e.ROUND_DURATION, "{{node}}")),
         lines(
@@ -159,7 +166,6 @@ BOARD = Board(
             "short",
             Query(e.ENTRIES, "{{attribution}}"),
             stacked=True,
-            width=24,
         ),
     ),
     (Annotation("Actions", e.LAST_ACTION, "red", "action", at_value=True),),

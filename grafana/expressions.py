@@ -73,6 +73,13 @@ CLOCKS = "max by (gpu, clock) (gpusteward_gpu_clock_hertz{<device>})"
 THROTTLED = "max by (gpu, reason) (gpusteward_gpu_throttled{<device>})"
 ENERGY = "sum by (gpu) (increase(gpusteward_gpu_energy_joules_total{<device>}[$__rate_interval]))"
 ECC_ERRORS = "sum by (gpu, severity) (increase(gpusteward_gpu_ecc_errors_total{<device>}[$__rate_interval]))"
+XID_ERRORS = "sum by (gpu) (increase(gpusteward_gpu_xid_errors_total{<device>}[$__rate_interval]))"
+# Of those that came at all: the common numbers have a 0 before.
+XIDS_BY_NUMBER = (
+    "max by (gpu, xid, uuid, node) (increase(gpusteward_gpu_xid_errors_total{<device>}[$__range])"
+    " and gpusteward_gpu_xid_last_timestamp_seconds{<device>})"
+)
+XIDS_AGO = "time() - max by (gpu, xid, uuid, node) (gpusteward_gpu_xid_last_timestamp_seconds{<device>})"
 
 # Who holds it
 
@@ -169,6 +176,7 @@ REFUSALS = "sum by (reason) (increase(gpusteward_refusals_total{<namespace>}[$__
 HELD = "sum by (reason) (gpusteward_held{<namespace>})"
 HELD_BY_NAMESPACE = "sum by (namespace, reason) (gpusteward_held{<namespace>})"
 MODES = "count by (mode) (gpusteward_enforcement_mode{<daemon>})"
+MODES_ASKED = "count by (mode) (gpusteward_configured_mode{<daemon>})"
 BREAKERS_OPEN = "sum(gpusteward_breaker_open{<daemon>})"
 BREAKERS = "max by (node, breaker) (gpusteward_breaker_open{<daemon>}) == 1"
 BUDGETS = "min by (node, scope) (gpusteward_budget_remaining{<daemon>})"
@@ -186,6 +194,8 @@ AGE_WORST = f"max({AGE})"
 AGE_BY_NODE = f"max by (node) ({AGE})"
 SOURCES_DOWN = "sum(gpusteward_source_up{<daemon>} == bool 0)"
 SOURCES = "min by (node, source) (gpusteward_source_up{<daemon>})"
+CONFIGS_REFUSED = "sum(gpusteward_config_last_reload_successful{<daemon>} == bool 0)"
+CONFIG_AGE = "time() - max by (node) (gpusteward_config_last_reload_success_timestamp_seconds{<daemon>})"
 UNPROVEN = "sum(gpusteward_pid_domain_proven{<daemon>} == bool 0)"
 INCOMPLETE = "sum by (reason) (increase(gpusteward_rounds_incomplete_total{<daemon>}[$__rate_interval]))"
 ROUND_FAILURES = "sum by (node) (increase(gpusteward_round_failures_total{<daemon>}[$__rate_interval]))"

@@ -1,8 +1,9 @@
 """A namespace: what its pods use of what they declared."""
 
 from grafana import expressions as e
+from grafana import shared
 from grafana.documents import Board
-from grafana.panels import ALARM, FULL, Column, Look, Query, Row, lines, stat, table
+from grafana.panels import FULL, Column, Look, Query, Row, lines, stat, table
 from grafana.places import NAMESPACE, NODE, POD
 
 BOARD = Board(
@@ -23,22 +24,14 @@ BOARD = Board(
             Query(e.LIMITED_SHARE),
             steps=FULL,
         ),
-        stat(
-            "Over limit now",
-            "Containers, pods and claims that hold more than declared, tolerance not counted.",
-            "short",
-            Query(e.OVER),
-            steps=ALARM,
-        ),
-        stat("Pods on GPUs", "Pods that hold GPU memory, or were handed a GPU.", "short", Query(e.PODS)),
-        stat(
-            "Idle allocations", "Containers with a GPU and no process on it.", "short", Query(e.IDLE_COUNT), steps=ALARM
-        ),
+        shared.OVER,
+        shared.PODS,
+        shared.IDLE,
         lines(
             "Memory by pod",
             "What each pod holds, and the sum of the limits.",
             "bytes",
-            Query(e.USED_BY_POD, "{{pod}}"),
+            Query(e.USED_BY_POD, "{{pod}}", to=POD),
             Query(e.LIMIT, "sum of limits", Look.LIMIT),
             stacked=True,
         ),
@@ -46,7 +39,7 @@ BOARD = Board(
             "SM by pod",
             "Share of the SMs, summed over the pod's GPUs: two GPUs in full use are 200 %.",
             "percentunit",
-            Query(e.SM_BY_POD, "{{pod}}"),
+            Query(e.SM_BY_POD, "{{pod}}", to=POD),
         ),
         table(
             "GPU memory quota",

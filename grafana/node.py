@@ -1,9 +1,10 @@
 """A node: each of its GPUs, who holds its memory, and how it is."""
 
 from grafana import expressions as e
+from grafana import shared
 from grafana.documents import Board
 from grafana.panels import FULL, STALE, Column, Look, Query, Row, lines, stat, table, timeline
-from grafana.places import NODE
+from grafana.places import NODE, POD
 
 YES = {0: ("no", "transparent"), 1: ("yes", "orange")}
 
@@ -23,12 +24,7 @@ BOARD = Board(
             steps=FULL,
         ),
         stat("Declared", "Sum of the limits of whoever is placed on the devices.", "bytes", Query(e.DECLARED)),
-        stat(
-            "Unattributed",
-            "Used memory that nobody explains: neither a container, nor a dead process, nor one of the host.",
-            "bytes",
-            Query(e.UNATTRIBUTED),
-        ),
+        shared.UNATTRIBUTED,
         stat(
             "Age of what you see",
             "Since the round began whose readings are shown. Series are withdrawn when it is three intervals old.",
@@ -59,7 +55,7 @@ BOARD = Board(
             "explains. The solid "
             "line is what the device itself says is used: a gap below it is memory whose owner's part is not known.",
             "bytes",
-            Query(e.USED_BY_POD, "{{namespace}}/{{pod}}"),
+            Query(e.USED_BY_POD, "{{namespace}}/{{pod}}", to=POD),
             Query(e.GHOST, "ghosts", Look.UNEXPLAINED),
             Query(e.HOST, "host processes", Look.UNEXPLAINED),
             Query(e.UNATTRIBUTED, "unattributed", Look.UNEXPLAINED),
@@ -76,7 +72,7 @@ BOARD = Board(
             "solid line is the device's own (Hopper and later), the dashed one the share of time in which some "
             "kernel ran.",
             "percentunit",
-            Query(e.SM_BY_POD, "{{namespace}}/{{pod}}"),
+            Query(e.SM_BY_POD, "{{namespace}}/{{pod}}", to=POD),
             Query(e.DEVICE_SM, "device {{gpu}} {{gpu_instance}}", Look.WHOLE),
             Query(e.DEVICE_BUSY, "busy {{gpu}} {{gpu_instance}}", Look.CAPACITY),
             stacked=True,
@@ -99,6 +95,22 @@ BOARD = Board(
             "short",
             Query(e.ECC_ERRORS, "GPU {{gpu}} {{severity}}"),
             bars=True,
+        ),
+        lines(
+            "XID errors",
+            "Errors that the driver told, in each step; the first one of a rare number is in the table alone.",
+            "short",
+            Query(e.XID_ERRORS, "GPU {{gpu}}"),
+            bars=True,
+        ),
+        table(
+            "XID errors by number",
+            "In the chosen time, and how long ago since the daemon listens. docs/runbooks/GPUXidError.md says what "
+            "each number means.",
+            ("gpu", "xid", "uuid", "node"),
+            Column("Errors", e.XIDS_BY_NUMBER, "short"),
+            Column("Last one, ago", e.XIDS_AGO, "s"),
+            width=12,
         ),
     ),
 )

@@ -58,11 +58,16 @@ _LOOKS: Mapping[Look, list[dict[str, Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One expression; its legend names the labels that tell its series apart."""
+    """
+    One expression; its legend names the labels that tell its series apart.
+
+    `to`: the board of what a series is about, which a click on it leads to.
+    """
 
     expression: str
     legend: str = ""
     look: Look = Look.PLAIN
+    to: Place | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,10 +86,11 @@ class Place:
         """Match what is chosen here, of these labels."""
         return ", ".join(one.matcher for one in self.variables if one.label in labels)
 
-    def address(self, to: Place, row: Iterable[str] = ()) -> str:
+    def address(self, to: Place, row: Iterable[str] = (), of: str = "__data.fields") -> str:
         """
         Return the address of another board, with what is chosen here and, in a table, with the row's labels.
 
+        In a graph they are those `of` the series: `__field.labels`.
         Of a choice that may be of several the other board can show only as much as it lets choose: "All" as the one
         value of a node would match nothing.
         """
@@ -97,7 +98,7 @@ class Place:
         kept = ["${datasource:queryparam}"]
         for one in to.variables:
             if one.label in fields:
-                kept.append(f"var-{one.label}=${{__data.fields.{one.label}}}")
+                kept.append(f"var-{one.label}=${{{of}.{one.label}}}")
             elif one.label in here and (one.many or not here[one.label].many):
                 kept.append(f"${{{one.label}:queryparam}}")
         return f"/d/{to.uid}?{'&'.join(kept)}"

@@ -87,7 +87,7 @@ BOARD = Board(
             ),
             Column("Info", e.LIMIT_INFO),
             links={"node": NODE},
-            width=12,
+            height=6,
         ),
         table(
             "Pod",
@@ -95,7 +95,7 @@ BOARD = Board(
             ("workload_kind", "workload", "queue", "priority_class", "namespace", "pod", "node"),
             Column("Info", e.POD_INFO),
             links={"node": NODE},
-            width=12,
+            height=6,
         ),
     ),
     (

@@ -28,7 +28,10 @@ MODULES = {
     "kubelet": "kubernetes",
     "helm": "helm",
     "kubeconform": "kubeconform",
+    "dashboard-linter": "dashboard-linter",
 }
+QUICKLY = {"dashboard-linter": ["-gcflags=all=-N -l"]}
+"""Of a program that reads five files the build is what it costs: without optimizing, a quarter less."""
 TOOLS = Path(__file__).parent / "tools"
 GO_AT_LEAST = (1, 24)  # the first with tool directives; Kubernetes 1.34 asks for it too
 
@@ -105,6 +108,7 @@ def _build(source: Path, folder: Path) -> None:
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{source.name}-") as unfinished:
         done = subprocess.run(
             ["go", "build", "-C", source, "-mod=readonly", "-buildvcs=false", "-trimpath",
+             *QUICKLY.get(source.name, []),
              "-ldflags", " ".join(_linker_flags(source.name)), "-o", f"{unfinished}/", "tool"],
             # Without cgo no C compiler is needed, and the programs run whatever the machine's libc is.
             env={**os.environ, "CGO_ENABLED": "0"},

@@ -25,6 +25,7 @@ def test_every_program_is_pinned_by_checksums() -> None:
         ("kubernetes", "k8s.io/kubernetes v1.34."),
         ("helm", "helm.sh/helm/v4 v4."),
         ("kubeconform", "github.com/yannh/kubeconform v0."),
+        ("dashboard-linter", "github.com/grafana/dashboard-linter v0."),
     ):
         named = next(
             line.strip().removeprefix("require ").removesuffix(" // indirect")

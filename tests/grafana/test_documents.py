@@ -204,15 +204,17 @@ def test_links_keep_what_was_chosen(board: Board) -> None:
 
 
 @each_board
-def test_rows_lead_to_their_board(board: Board) -> None:
-    """A click on a name opens its board with the row's labels, which the table has; cluster and time are kept."""
+def test_names_lead_to_their_board(board: Board) -> None:
+    """A click opens the name's board with labels that its row or series has; cluster and time are kept."""
     for panel in panels(board):
         for override in panel["fieldConfig"]["overrides"]:
             for link in (link for one in override["properties"] if one["id"] == "links" for link in one["value"]):
-                to, column = place_of(link["url"]), override["matcher"]["options"]
-                fields = re.findall(r"var-(\w+)=\$\{__data\.fields\.(\w+)\}", link["url"])
-                labels = {label for target in panel["targets"] for label in grouped(target["expr"])}
-                assert column in labels and column in dict(fields), panel["title"]
+                to, what = place_of(link["url"]), override["matcher"]["options"]
+                of = r"__data\.fields" if panel["type"] == "table" else r"__field\.labels"
+                fields = re.findall(rf"var-(\w+)=\$\{{{of}\.(\w+)\}}", link["url"])
+                asked = [one for one in panel["targets"] if panel["type"] == "table" or one["refId"] == what]
+                labels = {label for target in asked for label in grouped(target["expr"])}
+                assert fields and (panel["type"] != "table" or what in dict(fields)), panel["title"]
                 assert all(variable == field and field in labels for variable, field in fields)
                 assert {label for label, _ in fields} <= {one.label for one in to.variables}
                 assert "${cluster:queryparam}" in link["url"] and "${__url_time_range}" in link["url"]
