@@ -74,7 +74,19 @@ FIGURES_BY: tuple[Figures, ...] = (
     ),
 )
 
-FAMILIES = (INFO, UP, *(family for family, _ in FIGURES), *(family for family, _ in FIGURES_BY))
+XIDS = counter(
+    "gpu_xid_errors_total",
+    (*GPU, "xid"),
+    "XID errors that the driver told of the GPU since the daemon started, by number (NVML events). The common numbers "
+    "start at 0; increase() does not see the first one of another number: ask gpu_xid_last_timestamp_seconds.",
+)
+LAST_XID = gauge(
+    "gpu_xid_last_timestamp_seconds",
+    (*GPU, "xid"),
+    "Unix time at which the daemon last heard of this XID error on the GPU (NVML events); no sample before the first.",
+)
+
+FAMILIES = (INFO, UP, *(family for family, _ in FIGURES), *(family for family, _ in FIGURES_BY), XIDS, LAST_XID)
 
 
 def collect(snapshot: Snapshot) -> Iterator[Metric]:
@@ -105,6 +117,14 @@ def collect(snapshot: Snapshot) -> Iterator[Metric]:
     for family, read_all in FIGURES_BY:
         label = family.labels[-1]
         yield family.of((labels | {label: key}, value) for labels, gpu in rows for key, value in read_all(gpu).items())
+    # Also of GPUs that do not answer: what befell them is what one wants to know then.
+    xids = [
+        (labels_of(snapshot.node, uuid, index) | {"xid": str(code)}, errors)
+        for uuid, index in sorted(_known(snapshot).items(), key=lambda item: item[1])
+        for code, errors in snapshot.xid_errors.get(uuid, {}).items()
+    ]
+    yield XIDS.of((labels, errors.count) for labels, errors in xids)
+    yield LAST_XID.of((labels, errors.last_at) for labels, errors in xids)
 
 
 def labels_of(node: str, uuid: GpuUuid, index: int) -> Labels:
@@ -114,5 +134,8 @@ def labels_of(node: str, uuid: GpuUuid, index: int) -> Labels:
 
 def indices(snapshot: Snapshot) -> Mapping[GpuUuid, str]:
     """Name the index of each GPU that is known, as the label `gpu` carries it."""
-    known = {**snapshot.gpus_present, **{gpu.uuid: gpu.index for gpu in snapshot.gpus}}
-    return {uuid: str(index) for uuid, index in known.items()}
+    return {uuid: str(index) for uuid, index in _known(snapshot).items()}
+
+
+def _known(snapshot: Snapshot) -> Mapping[GpuUuid, int]:
+    return {**snapshot.gpus_present, **{gpu.uuid: gpu.index for gpu in snapshot.gpus}}

@@ -271,14 +271,20 @@ def test_a_container_without_a_name_is_unattributed(stage: Stage) -> None:
 
 
 def test_mig_instances_with_two_compute_instances(stage: Stage) -> None:
-    """Memory is the GPU instance's: two containers on the two compute instances of one share its pool, counted once."""
+    """
+    Memory is the GPU instance's: two containers on the two compute instances of one share its pool, counted once.
+
+    So is the share of SMs (GPM): who is alone on an instance has its figure, of two on one nobody knows.
+    """
     half = FakeGpuInstance(
         1, 20 * GiB, (FakeComputeInstance("MIG-a", slot=0), FakeComputeInstance("MIG-b", slot=1, id=1)), "3g.20gb"
     )
     small = FakeGpuInstance(7, 5 * GiB, (FakeComputeInstance("MIG-c", slot=2),), "1g.5gb")
-    stage.node.write(gpus(1, mig="on", instances=(half, small)))
-    stage.pod(container("main", stage.node, "alloc MIG-a 2GiB"), name="a")
-    stage.pod(container("main", stage.node, "alloc MIG-b 3GiB", "alloc MIG-c 1GiB"), name="b")
+    stage.node.write(gpus(1, mig="on", gpm=1, instances=(half, small)))
+    stage.pod(container("main", stage.node, "alloc MIG-a 2GiB compute sm=10"), name="a")
+    stage.pod(
+        container("main", stage.node, "alloc MIG-b 3GiB compute sm=20", "alloc MIG-c 1GiB compute sm=60"), name="b"
+    )
     daemon = stage.daemon()
 
     def instances(snapshot: dict[str, Any]) -> dict[tuple[str, int], int]:
@@ -291,6 +297,13 @@ def test_mig_instances_with_two_compute_instances(stage: Stage) -> None:
     page = daemon.get("/metrics")[1]
     assert set(series(page, "device_memory_used_bytes", "gpu_instance")) == {("1",), ("7",)}
     assert {i for (i,) in series(page, "device_info", "gpu_instance")} == {"1", "7"}
+
+    def busy(_snapshot: dict[str, Any]) -> dict[tuple[str, ...], float]:
+        return series(daemon.get("/metrics")[1], "device_sm_utilization_ratio", "gpu_instance")
+
+    assert daemon.until(busy, "the second sample of GPM") == {("1",): 0.3, ("7",): 0.6}
+    alone = series(daemon.get("/metrics")[1], "container_sm_utilization_ratio", "pod", "gpu_instance")
+    assert alone == {("b", "7"): 0.6}
 
 
 def test_two_generations_of_one_name_are_one_series(stage: Stage) -> None:

@@ -23,6 +23,7 @@ _SHARED: Final = ("-shared", "-fPIC", "-fvisibility=hidden", f"-Wl,-soname,{SONA
 _COMMON: Final = ("text.c", "node.c", "allocations.c", "limits.c")
 _LIBRARY: Final = (
     *("faults.c", "system.c", "devices.c", "health.c", "mig.c", "processes.c", "utilization.c", "events.c"),
+    "gpm.c",
     "memory_limits.c",
 )
 _WORKLOAD: Final = ("workload.c", "holdings.c")

@@ -109,6 +109,9 @@ class FakeGpu:
     util_decoder: Percent | None = "auto"
     compute_mode: int | None = 0
     persistence: int | None = 1
+    gpm: Literal[0, 1] | None = None
+    """None: NOT_SUPPORTED; 0: supported is 0, another way of the driver to say so."""
+    events: Literal[0, 1] = 1
     instances: tuple[FakeGpuInstance, ...] = ()
     processes: tuple[FakeProcess, ...] = ()
     samples: tuple[FakeSample, ...] = ()

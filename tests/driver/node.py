@@ -137,8 +137,10 @@ class FakeNode:
     def slow(self, function: str, milliseconds: float, *, gpu: str | None = None) -> None:
         self.set_switch(f"slow.{function}", milliseconds, gpu=gpu)
 
-    def inject_xid(self, gpu: str, code: int) -> None:
-        self._append("events", f"xid {gpu} {code}\n")
+    def inject_xid(self, gpu: str, code: int, *, gpu_instance: int | None = None, times: int = 1) -> None:
+        """Make an XID error happen on a GPU, so many times; those who listen hear it if they had registered before."""
+        instance = "" if gpu_instance is None else f" {gpu_instance}"
+        self._append("events", f"xid {gpu} {code}{instance}\n" * times)
 
     def inject_mig_change(self, gpu: str) -> None:
         self._append("events", f"mig {gpu}\n")

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from driver.node import FakeComputeInstance, FakeGpu, FakeGpuInstance, FakeNode, GiB, MiB, WorkloadError, gpus
+from driver.node import (
+    FakeComputeInstance,
+    FakeGpu,
+    FakeGpuInstance,
+    FakeNode,
+    GiB,
+    MiB,
+    Variant,
+    WorkloadError,
+    gpus,
+)
 from driver.probe import Handle, Probe
 
 COMPUTE = "nvmlDeviceGetComputeRunningProcesses"
 NONE = 0xFFFFFFFF
+HELD = ("nvmlDeviceGetMemoryInfo", COMPUTE, "nvmlDeviceGetGraphicsRunningProcesses")
+"""What a device holds, and for whom."""
 
 
 def mig_uuid(number: int) -> str:
@@ -159,3 +172,24 @@ def test_an_instance_is_full_when_its_pool_is(fake_node: FakeNode, nvml: Probe, 
     assert other.alloc(mig_uuid(2), GiB - 64 * MiB).total == GiB - 64 * MiB
     with pytest.raises(WorkloadError, match="MIG is on"):
         job.alloc(0, 1)
+
+
+@pytest.mark.parametrize(("device", "expected"), [(None, 4), ("nvidia-cap7", 4), ("nvidia-cap2", None)])
+def test_a_guarded_gpu_tells_who_can_open_the_device(
+    fake_node: FakeNode, tmp_path: Path, card: FakeGpu, device: str | None, expected: int | None
+) -> None:
+    """Memory and lists of instances, and of all of them: NO_PERMISSION without mig/monitor. All else is told."""
+    (plain,) = gpus(2)[1:]
+    fake_node.write([card, plain])
+    fake_node.set_switch("mig_monitor", 2)
+    (tmp_path / "nvidia-caps").mkdir()
+    if device:
+        (tmp_path / "nvidia-caps" / device).touch()
+    with pytest.MonkeyPatch.context() as patch, Probe(fake_node.build, Variant.MODERN) as nvml:
+        patch.setenv("FAKE_NVML_CAPABILITIES", str(tmp_path / "nvidia-caps"))
+        nvml.state = fake_node.folder
+        for uuid in (card.uuid, mig_uuid(1), mig_uuid(3)):
+            assert {nvml.code(question, nvml.device(uuid)) for question in HELD} == {expected}
+        assert {nvml.code(question, nvml.device(plain.uuid)) for question in HELD} == {None}
+        assert nvml.ask("nvmlDeviceGetGpuInstanceId", nvml.device(mig_uuid(3))) == 5
+        assert nvml.ask("nvmlDeviceGetPowerUsage", nvml.device(card.uuid)) == card.power_mw

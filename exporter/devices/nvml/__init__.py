@@ -1,8 +1,8 @@
 """
 NVIDIA GPUs, as the driver's own library (NVML) tells of them. Only this package imports pynvml.
 
-`source` is what the daemon uses; `thread` keeps a hanging driver away from the event loop; `library` is the typed
-border to pynvml, and `errors` says what each of its return codes means to us. The others read one subject each.
+`source` is what the daemon uses; `library` is the typed border to pynvml, and `errors` says what each of its return
+codes means to us. The others read one subject each.
 """
 
 from exporter.devices.nvml.source import NvmlSource

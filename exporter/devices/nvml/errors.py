@@ -57,6 +57,10 @@ class InsufficientSizeError(CallError):
     """More entries came in than there was room for, again and again."""
 
 
+class TimedOutError(CallError):
+    """Nothing happened within the time given."""
+
+
 class NoPermissionError(CallError):
     """This process may not ask that."""
 
@@ -117,6 +121,7 @@ _MEANING: dict[int, type[NvmlError]] = {
     pynvml.NVML_ERROR_NO_PERMISSION: NoPermissionError,
     pynvml.NVML_ERROR_NOT_FOUND: NotFoundError,
     pynvml.NVML_ERROR_INSUFFICIENT_SIZE: InsufficientSizeError,
+    pynvml.NVML_ERROR_TIMEOUT: TimedOutError,
     pynvml.NVML_ERROR_GPU_IS_LOST: GpuLostError,
     pynvml.NVML_ERROR_RESET_REQUIRED: GpuLostError,
     pynvml.NVML_ERROR_GPU_NOT_FOUND: GpuNotFoundError,

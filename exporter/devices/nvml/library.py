@@ -9,6 +9,7 @@ measured once); we bring room to spare, so that one call does. pynvml also has n
 R450), and gives up when samples come in between its two calls.
 """
 
+import contextlib
 import ctypes
 import struct
 from collections.abc import Callable, Iterable
@@ -17,10 +18,17 @@ from typing import Any, NewType
 import pynvml
 
 from exporter.devices import DeviceError
-from exporter.devices.nvml.errors import CallError, NvmlError, VersionError, meaning
+from exporter.devices.nvml.errors import CallError, NvmlError, TimedOutError, VersionError, meaning
 
 Handle = NewType("Handle", object)
 """A GPU or a MIG device, as long as the library stays initialised."""
+
+GpmSample = NewType("GpmSample", object)
+"""A buffer of the library, until it is freed."""
+EventSet = NewType("EventSet", object)
+"""What the library collects events in, until it is freed."""
+Event = tuple[Handle, int, int]
+"""GPU, XID, MIG GPU instance or `NO_INSTANCE`."""
 
 Entry = tuple[int, ...]
 
@@ -29,6 +37,9 @@ ATTEMPTS = 4
 """Calls for one array before its growth is called a fault."""
 _ROOM = 32
 """Entries of room at the first call for an array; later calls bring twice of what the largest answer had."""
+
+NO_INSTANCE = 0xFFFFFFFF
+"""Where an event is of no MIG GPU instance."""
 
 _CLOCKS = {
     "graphics": pynvml.NVML_CLOCK_GRAPHICS,
@@ -179,6 +190,67 @@ class Library:
             return int(self._call("nvmlDeviceGetSupportedClocksEventReasons", handle))
         except VersionError:
             return int(self._call("nvmlDeviceGetSupportedClocksThrottleReasons", handle))
+
+    # --- GPM: figures between two samples (Hopper and later, R525) ---
+
+    def gpm_supported(self, handle: Handle) -> bool:
+        """Say whether a GPU has GPM; the answer holds for its MIG instances, too."""
+        return bool(self._call("nvmlGpmQueryDeviceSupport", handle).isSupportedDevice)
+
+    def gpm_alloc(self) -> GpmSample:
+        """Allocate a sample, to be freed with `gpm_free`."""
+        return GpmSample(self._call("nvmlGpmSampleAlloc"))
+
+    def gpm_free(self, sample: GpmSample) -> None:
+        """Free a sample, whatever the driver says to that: it is gone with the library."""
+        with contextlib.suppress(NvmlError, DeviceError):
+            self._call("nvmlGpmSampleFree", sample)
+
+    def gpm_read(self, handle: Handle, gpu_instance: int | None, into: GpmSample) -> None:
+        """Read the counters of a GPU, or of one of its MIG GPU instances, of now."""
+        if gpu_instance is None:
+            self._call("nvmlGpmSampleGet", handle, into)
+        else:
+            self._call("nvmlGpmMigSampleGet", handle, gpu_instance, into)
+
+    def gpm_sm(self, older: GpmSample, newer: GpmSample) -> float:
+        """Give the percentage of SMs that were busy between two samples."""
+        asked = pynvml.c_nvmlGpmMetricsGet_t(version=pynvml.NVML_GPM_METRICS_GET_VERSION, numMetrics=1)
+        asked.sample1, asked.sample2 = older, newer
+        asked.metrics[0].metricId = pynvml.NVML_GPM_METRIC_SM_UTIL
+        self._call("nvmlGpmMetricsGet", asked)
+        if (code := asked.metrics[0].nvmlReturn) != pynvml.NVML_SUCCESS:  # each metric has an answer of its own
+            raise meaning("nvmlGpmMetricsGet", code)
+        return float(asked.metrics[0].value)
+
+    # --- events ---
+
+    def event_set(self) -> EventSet:
+        """Make a set of events, to be freed with `event_set_free`."""
+        return EventSet(self._call("nvmlEventSetCreate"))
+
+    def event_set_free(self, events: EventSet) -> None:
+        """Free a set, whatever the driver says to that: it is gone with the library."""
+        with contextlib.suppress(NvmlError, DeviceError):
+            self._call("nvmlEventSetFree", events)
+
+    def register_xids(self, handle: Handle, events: EventSet) -> None:
+        """Collect the XID errors of a GPU. Raises UnsupportedError where it has no such events."""
+        if not self._call("nvmlDeviceGetSupportedEventTypes", handle) & pynvml.nvmlEventTypeXidCriticalError:
+            raise meaning("nvmlDeviceGetSupportedEventTypes", pynvml.NVML_ERROR_NOT_SUPPORTED)
+        self._call("nvmlDeviceRegisterEvents", handle, pynvml.nvmlEventTypeXidCriticalError, events)
+
+    def wait(self, events: EventSet, milliseconds: int) -> Event | None:
+        """Wait for an event; None when none came in time."""
+        try:
+            data = self._call("nvmlEventSetWait_v2", events, milliseconds)
+        except TimedOutError:
+            return None
+        return Handle(data.device), int(data.eventData), int(data.gpuInstanceId)
+
+    def address(self, handle: Any) -> int:
+        """Tell handles apart without asking the driver: one GPU has one address while the library stays initialised."""
+        return ctypes.cast(handle, ctypes.c_void_p).value or 0
 
     # --- arrays ---
 

@@ -26,7 +26,7 @@ from exporter.devices.nvml.errors import (
     UnsupportedError,
 )
 from exporter.devices.nvml.library import Handle, Library
-from exporter.devices.nvml.thread import DriverHungError, DriverThread
+from exporter.devices.thread import DriverHungError, DriverThread
 from exporter.model import GpuUuid
 
 T = TypeVar("T")

@@ -8,10 +8,11 @@ could not be read makes `processes` None, for half a list would hide somebody; m
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from exporter.devices.nvml.errors import CallError, UnsupportedError
+from exporter.devices.nvml.errors import CallError, NoPermissionError, UnsupportedError
 from exporter.devices.nvml.figures import Figures
+from exporter.devices.nvml.gpm import Gpm
 from exporter.devices.nvml.health import read_health
 from exporter.devices.nvml.inventory import FoundGpu, FoundLeaf, Identity, find_leaves, mig_enabled
 from exporter.devices.nvml.library import Library
@@ -21,6 +22,11 @@ from exporter.devices.nvml.utilization import ProcessReading, read_process_utili
 from exporter.model import DeviceKey, Fault, Gpu, GpuInstance, GpuProcess, GpuSample, Memory, Utilization
 
 MICROSECONDS = 1_000_000
+NEEDS_MONITOR = (
+    "let the daemon's container open the device of the driver's capability mig/monitor, /dev/nvidia-caps/nvidia-cap2: "
+    "with the chart's nvml.mig NVIDIA's runtime brings it"
+)
+"""No capability of Linux replaces it: osRmCapAcquire in open-gpu-kernel-modules, arch/nvalloc/unix/src/os.c."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,7 @@ class _Reader:
         self._gpu = gpu
         self.faults: list[Fault] = []
         self.processes: list[GpuProcess] | None = []
+        self._refused = False
 
     def leaves(self, *, mig: bool) -> tuple[FoundLeaf, ...]:
         """Find the leaf devices; without them nobody knows who is there."""
@@ -56,17 +63,26 @@ class _Reader:
         try:
             memory = read_memory(self._library, leaf.handles[0])
         except CallError as error:
-            self.fault(error, f"memory of {_name(leaf.key)} could not be read")
+            self._unread(leaf.key, error, "memory of {} could not be read")
         try:
             processes = read_processes(self._library, leaf.key, leaf.handles, self._driver.lists)
         except CallError as error:
             self.processes = None
             supported = not isinstance(error, UnsupportedError)
-            self.fault(error, f"processes of {_name(leaf.key)} could not be listed", incomplete=supported)
+            self._unread(leaf.key, error, "processes of {} could not be listed", incomplete=supported)
         else:
             if self.processes is not None:
                 self.processes.extend(processes)
         return memory
+
+    def _unread(self, key: DeviceKey, error: CallError, what: str, *, incomplete: bool = True) -> None:
+        """Remember it; what we may not know of MIG instances is one fault of the GPU, not two of each instance."""
+        if key.gpu_instance is None or not isinstance(error, NoPermissionError):
+            self.fault(error, what.format(_name(key)), incomplete=incomplete)
+        elif not self._refused:
+            self._refused = True
+            message = f"GPU {self._gpu.index}: what its MIG instances hold is not told: {error}; {NEEDS_MONITOR}"
+            self.faults.append(Fault("devices", error.reason, message, self._gpu.uuid))
 
     def fault(self, error: CallError, what: str, *, incomplete: bool = True) -> None:
         """Remember what could not be read."""
@@ -75,7 +91,7 @@ class _Reader:
 
 
 def read_gpu(
-    library: Library, driver: Driver, gpu: FoundGpu, identity: Identity, *, cursor: int, now: float
+    library: Library, driver: Driver, gpm: Gpm, gpu: FoundGpu, identity: Identity, *, cursor: int, now: float
 ) -> tuple[GpuSample, int]:
     """
     Read all about one GPU at the time `now` (Unix time).
@@ -86,12 +102,14 @@ def read_gpu(
     figures, reader = Figures(), _Reader(library, driver, gpu)
     leaves = reader.leaves(mig=mig)
     memories = [reader.leaf(leaf) for leaf in leaves]
+    gpm.keep(leaves, gpu.uuid)
+    sms = [figures(gpm.sm, gpu, leaf) for leaf in leaves]
     utilization, by_process = Utilization(), ProcessReading(None, 0, cursor)
-    if mig:  # then the driver knows no utilization, neither of the device nor by process
+    if mig:  # then the driver knows no utilization but GPM's, neither of the device nor by process
         memory = figures(read_memory, library, gpu.handle)
     else:
         memory = memories[0]
-        utilization = read_utilization(library, gpu.handle, figures)
+        utilization = replace(read_utilization(library, gpu.handle, figures), sm=sms[0])
         microseconds = int(now * MICROSECONDS)
         by_process = figures(read_process_utilization, library, gpu.handle, cursor, microseconds) or by_process
     health = read_health(library, gpu.handle, identity.known_throttles, figures)
@@ -112,8 +130,8 @@ def read_gpu(
             utilization=utilization,
             health=health,
             instances=tuple(
-                GpuInstance(number, leaf.profile, leaf.mig_uuids, held)
-                for leaf, held in zip(leaves, memories, strict=True)
+                GpuInstance(number, leaf.profile, leaf.mig_uuids, held, Utilization(sm=sm))
+                for leaf, held, sm in zip(leaves, memories, sms, strict=True)
                 if (number := leaf.key.gpu_instance) is not None
             ),
         ),

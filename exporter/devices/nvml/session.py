@@ -3,7 +3,7 @@ The driver from its initialisation to its loss. All of this runs on the driver t
 
 What comes in: who is asked for, and what the last accepted round knew. What goes out: one answer. Nothing that a
 round learned for the next one is kept here, so that an answer which comes too late can be thrown away whole; what is
-kept (the library's state, and facts that do not change) is true whoever waits.
+kept (the library's state, its counters of then, and facts that do not change) is true whoever waits.
 
 The law: initialise once, not in every round; with the driver gone, drop everything and try again, ever less often.
 """
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from exporter.devices import DevicesSample
 from exporter.devices.nvml.errors import CallError, DriverGoneError, GpuError, GpuNotFoundError, NvmlError
+from exporter.devices.nvml.gpm import Gpm
 from exporter.devices.nvml.inventory import FoundGpu, Identity, find_gpus, find_leaves, identify, mig_enabled
 from exporter.devices.nvml.library import Library
 from exporter.devices.nvml.memory import read_memory
@@ -40,6 +41,7 @@ class Session:
         self._library = library
         self._clock = clock
         self._monotonic = monotonic
+        self._gpm = Gpm(library, monotonic)
         self._driver: Driver | None = None
         self._identities: dict[GpuUuid, Identity] = {}
         self._failure: NvmlError | None = None
@@ -67,6 +69,7 @@ class Session:
         if self._driver is not None:
             self._driver = None
             self._identities.clear()
+            self._gpm.close()
             self._library.stop()
 
     def sample(self, only: Collection[GpuUuid] | None, before: Knowledge) -> tuple[DevicesSample, Knowledge]:
@@ -135,6 +138,6 @@ class Session:
             if identity is None:
                 identity = self._identities[gpu.uuid] = identify(self._library, gpu.handle)
             cursor = before.cursors.get(gpu.uuid, 0)
-            return read_gpu(self._library, driver, gpu, identity, cursor=cursor, now=self._clock()), None
+            return read_gpu(self._library, driver, self._gpm, gpu, identity, cursor=cursor, now=self._clock()), None
         except (CallError, GpuError) as error:
             return None, error

@@ -19,24 +19,28 @@ When the daemon has to end (`DeviceError`), and when not:
 ever answered, ending would help nobody, and the faults stay.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Self
 
 from exporter.devices import DeviceError, DevicesSample, DriverAccessLostError
 from exporter.devices.nvml.errors import AccessLostError, NvmlError
+from exporter.devices.nvml.events import XidListener
 from exporter.devices.nvml.library import Library
 from exporter.devices.nvml.session import Knowledge, Session
-from exporter.devices.nvml.thread import DriverHungError, DriverThread
+from exporter.devices.thread import DriverHungError, DriverThread
 from exporter.model import DeviceKey, Fault, GpuUuid, Memory
 
 DEADLINE = 5.0
 """Seconds for one driver call. A process list takes some 5 ms; the first initialisation may take seconds."""
 ACCESS_LOST_ROUNDS = 3
 _GOODBYE = 0.4
+_LAST_EVENT = 0.6
 """
-Seconds for shutting down: a user of NVML that was killed has frozen a GPU's firmware (dcgm-exporter#84). The whole
-daemon has one.
+Seconds of the one who reads and of the one who listens, side by side, for shutting down: a user of NVML that was killed
+has frozen a GPU's firmware (dcgm-exporter#84). The whole daemon has one.
 """
 
 
@@ -51,9 +55,11 @@ class NvmlSource:
         deadline: float = DEADLINE,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
+        events: bool = False,
     ) -> None:
         self._thread = DriverThread(deadline)
         self._session = Session(Library(self._thread.beat), clock, monotonic)
+        self._xids = XidListener(deadline, clock) if events else None
         self._known = Knowledge()
         self._had_access = False
         self._rounds_without_access = 0
@@ -65,14 +71,15 @@ class NvmlSource:
         deadline: float = DEADLINE,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
+        events: bool = False,
     ) -> Self:
         """
-        Load the driver's library and initialise it.
+        Load the driver's library and initialise it; with `events`, listen to XID errors from now on.
 
         Raises DeviceError when that fails, with what to do. A driver that hangs is no failure: the samples say so, and
         a restart would only add a second stuck thread.
         """
-        source = cls(deadline=deadline, clock=clock, monotonic=monotonic)
+        source = cls(deadline=deadline, clock=clock, monotonic=monotonic, events=events)
         try:
             await source._thread.run(source._session.open)
         except DriverHungError:
@@ -84,6 +91,8 @@ class NvmlSource:
             await source.close()
             kind = DriverAccessLostError if isinstance(error, AccessLostError) else DeviceError
             raise kind(f"the NVIDIA driver cannot be used: {error}; {error.advice}") from error
+        if source._xids is not None:
+            source._xids.start()
         return source
 
     async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:
@@ -97,10 +106,10 @@ class NvmlSource:
             sample, self._known = await self._thread.run(lambda: self._session.sample(only, known))
         except DriverHungError as error:
             fault = Fault("devices", "driver_hung", f"the NVIDIA driver hangs: {error}")
-            return DevicesSample(known.present, faults=(fault,))
+            return self._with_xids(DevicesSample(known.present, faults=(fault,)))
         if only is None:
             self._watch_access(sample)
-        return sample
+        return self._with_xids(sample)
 
     async def memory(self, only: Collection[GpuUuid]) -> Mapping[DeviceKey, Memory]:
         """Read the memory of the leaf devices of some GPUs; what does not answer is missing, all while a call hangs."""
@@ -111,7 +120,18 @@ class NvmlSource:
 
     async def close(self) -> None:
         """Shut down, or leave a hanging driver behind; within a second."""
-        await self._thread.close(self._session.close, _GOODBYE)
+        async with asyncio.TaskGroup() as both:
+            both.create_task(self._thread.close(self._session.close, _GOODBYE))
+            if self._xids is not None:
+                both.create_task(self._xids.close(_LAST_EVENT))
+
+    def _with_xids(self, sample: DevicesSample) -> DevicesSample:
+        """Add what was heard; that a driver which answers nothing is not heard either needs no telling."""
+        if self._xids is None:
+            return sample
+        silent = any(fault.incomplete and not fault.subject for fault in sample.faults)
+        faults = () if silent else self._xids.faults()
+        return replace(sample, faults=(*sample.faults, *faults), xid_errors=self._xids.counts)
 
     def _watch_access(self, sample: DevicesSample) -> None:
         if not _without_access(sample):

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from exporter.devices import DevicesSample
-from exporter.devices.simulated.gpus import samples
+from exporter.devices.simulated.gpus import samples, xid_errors
 from exporter.devices.simulated.rows import gpu, mig
 from exporter.devices.simulated.scene import Playing, actors, pods
 from exporter.devices.simulated.table import CONSENTING, GPUS
@@ -54,7 +54,8 @@ class SimulatedDevices:
         now = self._clock()
         present = {gpu(index).uuid: index for index in range(len(GPUS))}
         asked = [index for uuid, index in present.items() if only is None or uuid in only]
-        return DevicesSample(present, samples(asked, now, now - self._started_at))
+        time = now - self._started_at
+        return DevicesSample(present, samples(asked, now, time), xid_errors=xid_errors(self._started_at, time))
 
     async def memory(self, only: Collection[GpuUuid]) -> Mapping[DeviceKey, Memory]:
         """Read the memory of the leaf devices of the GPUs in `only`."""

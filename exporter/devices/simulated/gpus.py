@@ -11,8 +11,20 @@ from collections.abc import Iterable
 from exporter.devices.simulated.health import health
 from exporter.devices.simulated.rows import gpu, mig
 from exporter.devices.simulated.scene import PAGE, PAGES_PER_GIB, Actor, actors
-from exporter.devices.simulated.table import DRIVER, GPUS
-from exporter.model import DeviceKey, Gpu, GpuInstance, GpuProcess, GpuSample, Memory, ProcessUtilization, Utilization
+from exporter.devices.simulated.table import DRIVER, GPUS, XIDS
+from exporter.devices.xids import COMMON
+from exporter.model import (
+    DeviceKey,
+    Gpu,
+    GpuInstance,
+    GpuProcess,
+    GpuSample,
+    Memory,
+    ProcessUtilization,
+    Utilization,
+    XidCounts,
+    XidErrors,
+)
 
 MIB = 2**20
 DRIVERS_OWN = 3 * PAGE
@@ -23,6 +35,17 @@ def samples(indices: Iterable[int], now: float, time: float) -> tuple[GpuSample,
     """Return what the driver says of some GPUs at Unix time `now`, `time` seconds after the start."""
     listed = tuple(actor for actor in actors(time) if actor.memory)
     return tuple(_sample(index, listed, now, time) for index in indices)
+
+
+def xid_errors(started_at: float, time: float) -> XidCounts:
+    """Return the XIDs of all GPUs from the start, at Unix time `started_at`, until `time` seconds after it."""
+    found = {gpu(index).uuid: dict.fromkeys(COMMON, XidErrors()) for index in range(len(GPUS))}
+    for row in XIDS:
+        if time >= row.first:
+            times = int((time - row.first) // row.period)
+            last_at = started_at + row.first + times * row.period
+            found[gpu(row.gpu).uuid][row.code] = XidErrors(times + 1, last_at, row.instance)
+    return found
 
 
 def _sample(index: int, listed: Iterable[Actor], now: float, time: float) -> GpuSample:
@@ -93,11 +116,11 @@ def _utilization(members: Iterable[Actor]) -> tuple[ProcessUtilization, ...]:
 
 def _device(busy: tuple[ProcessUtilization, ...], *, gpm: bool) -> Utilization:
     return Utilization(
-        busy=_ratio(sum(sample.sm for sample in busy)),
-        memory_controller=_ratio(sum(sample.memory_controller for sample in busy)),
-        encoder=_ratio(sum(sample.encoder for sample in busy)),
-        decoder=_ratio(sum(sample.decoder for sample in busy)),
-        sm=_ratio(sum(sample.sm for sample in busy) * 0.82) if gpm else None,
+        busy=_ratio(sum(sample.sm or 0 for sample in busy)),
+        memory_controller=_ratio(sum(sample.memory_controller or 0 for sample in busy)),
+        encoder=_ratio(sum(sample.encoder or 0 for sample in busy)),
+        decoder=_ratio(sum(sample.decoder or 0 for sample in busy)),
+        sm=_ratio(sum(sample.sm or 0 for sample in busy) * 0.82) if gpm else None,
     )
 
 

@@ -61,6 +61,17 @@ class GpuRow:
 
 
 @dataclass(frozen=True, slots=True)
+class XidRow:
+    """An XID error that comes again and again: `first` seconds after the start, and then every `period`."""
+
+    gpu: int
+    code: int
+    first: float
+    period: float
+    instance: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessRow:
     """
     A process on one leaf device. While its memory is 0 it has not opened the device.

@@ -17,6 +17,7 @@ from exporter.devices.simulated.rows import (
     Model,
     PodRow,
     ProcessRow,
+    XidRow,
     gpu,
     mig,
 )
@@ -52,6 +53,11 @@ GPUS = (
     GpuRow(A100, "00000000:AA:00.0", Sharing.EXCLUSIVE, managed=SPILL),
     GpuRow(A100, "00000000:BD:00.0", Sharing.EXCLUSIVE),
     GpuRow(A100, "00000000:D0:00.0", Sharing.EXCLUSIVE, ecc_corrected=3),
+)
+
+XIDS = (
+    XidRow(3, 31, first=52, period=420),  # a cell of a notebook reads beyond its array
+    XidRow(2, 43, first=137, period=1260, instance=9),
 )
 
 # Loads. Training: a checkpoint every minute and a half, and a stretch of larger batches that meets the power limit.

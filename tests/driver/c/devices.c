@@ -133,6 +133,7 @@ static nvmlReturn_t memory(const struct device *device, struct memory_v2 *memory
     const struct gpu *gpu = device->gpu;
     const struct gpu_instance *gi = device->ci ? gpu_instance(gpu, device->ci->gi) : NULL;
     REQUIRE(gi || gpu->total.known, NVML_ERROR_NOT_SUPPORTED);
+    REQUIRE(mig_shown(device), NVML_ERROR_NO_PERMISSION);
     struct allocations allocations = allocations_read(false);
     memory->total = gi ? gi->memory : gpu->total.value;
     memory->reserved = gi ? gi->reserved : gpu->reserved.value;

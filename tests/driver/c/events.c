@@ -44,21 +44,25 @@ API nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set) {
 
 API nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t handle, unsigned long long *types) {
     BEGIN(handle);
-    *types = device.ci ? 0 : XID | (device.gpu->mig == MIG_UNSUPPORTED ? 0 : MIG_CHANGE);
+    bool none = device.ci || (device.gpu->events.known && !device.gpu->events.value);
+    *types = none ? 0 : XID | (device.gpu->mig == MIG_UNSUPPORTED ? 0 : MIG_CHANGE);
     return NVML_SUCCESS;
 }
 
 API nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t handle, unsigned long long types, nvmlEventSet_t set) {
     BEGIN(handle);
-    REQUIRE(!device.ci, NVML_ERROR_NOT_SUPPORTED);
+    REQUIRE(!device.ci && !(device.gpu->events.known && !device.gpu->events.value), NVML_ERROR_NOT_SUPPORTED);
     REQUIRE(set->count < GPUS_MOST, NVML_ERROR_UNKNOWN);
     text_copy(set->all[set->count].gpu, NAME_SIZE, device.gpu->uuid);
     set->all[set->count++].types = types;
     return NVML_SUCCESS;
 }
 
-/* The next whole line, if it is there. */
+/* The next whole line, if it is there. Asked 200 times a second by whoever waits, so a look at the size comes first. */
 static bool next_line(nvmlEventSet_t set, char *line, int size) {
+    struct stat status;
+    if (stat(state_path("events"), &status) != 0 || (long)status.st_size <= set->offset)
+        return false;
     FILE *file = fopen(state_path("events"), "re");
     bool whole = file && fseek(file, set->offset, SEEK_SET) == 0 && fgets(line, size, file) && strchr(line, '\n');
     if (whole)
@@ -72,12 +76,13 @@ static bool take(nvmlEventSet_t set, struct event_data *data) {
     char line[256], word[16], gpu[NAME_SIZE];
     while (next_line(set, line, sizeof line)) {
         unsigned long long code = 0;
-        if (sscanf(line, "%15s %95s %llu", word, gpu, &code) < 2)
+        unsigned gi = UINT32_MAX;
+        if (sscanf(line, "%15s %95s %llu %u", word, gpu, &code, &gi) < 2)
             continue;
         unsigned long long type = strcmp(word, "xid") == 0 ? XID : MIG_CHANGE;
         for (size_t i = 0; i < set->count; i++)
             if (strcmp(set->all[i].gpu, gpu) == 0 && set->all[i].types & type) {
-                *data = (struct event_data){handle_of(gpu, -1), type, code, UINT32_MAX, UINT32_MAX};
+                *data = (struct event_data){handle_of(gpu, -1), type, code, gi, UINT32_MAX};
                 return true;
             }
     }

@@ -8,6 +8,9 @@
  *                                                   open-gpu-kernel-modules: os-interface.c, gpu_rmapi.c; nvitop#152
  *   one process in several lists, each time with its whole memory        k8s-device-plugin#1299, #720
  *   MIG: slots with holes, pool per GPU instance, parent handle sums     MIG user guide; subdevice_ctrl_gpu_kernel.c
+ *   MIG: who cannot open the device of mig/monitor is told of no instance, and no sum of them (that the capability of one
+ *   instance, gi/access, shows that one is left out) mig_monitor_session.c, osRmCapAcquire in os.c, subdevice_ctrl_gpu_kernel.c;
+ *                                                   nvidia-container-toolkit#842, #1740
  *   utilization: cursor in microseconds, NOT_FOUND when idle, 72 samples in 10 s, odd timestamps, more than 100 %
  *                                                   nvtop#91, nvtop#110, go-nvml#51
  *   MemoryInfo v1 counts reserved inside used, v2 apart                  gpustat#141
@@ -55,7 +58,7 @@ struct load {
 #define NUMBERS(X)                                                                                                      \
     X(minor) X(total) X(reserved) X(other) X(mig_slots) X(power_mw) X(energy_mj) X(temperature) X(clock_graphics)      \
     X(clock_sm) X(clock_memory) X(clock_video) X(throttle) X(ecc_corrected) X(ecc_uncorrected) X(util_gpu)             \
-    X(util_memory) X(util_encoder) X(util_decoder) X(compute_mode) X(persistence)
+    X(util_memory) X(util_encoder) X(util_decoder) X(compute_mode) X(persistence) X(gpm) X(events)
 
 struct number {
     bool known, automatic;

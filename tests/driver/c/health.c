@@ -108,14 +108,4 @@ API nvmlReturn_t nvmlDeviceGetConfComputeMemSizeInfo(nvmlDevice_t handle, struct
     (void)memory;
     return NVML_ERROR_NOT_SUPPORTED;
 }
-
-struct gpm_support {
-    unsigned version, supported;
-};
-
-API nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t handle, struct gpm_support *support) {
-    BEGIN(handle);
-    (void)support;
-    return NVML_ERROR_NOT_SUPPORTED;
-}
 #endif

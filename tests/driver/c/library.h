@@ -54,6 +54,8 @@ bool initialized(void);
 /* Is the switch on, for this MIG device, this GPU, or all? Its value, if asked for; uses up an "xN". */
 bool switched(const char *name, const char *gpu, const char *mig, char *value, size_t size);
 bool device_switched(const char *name, const struct device *device, char *value, size_t size);
+/* May this process see what a GPU with MIG on, or an instance, holds? */
+bool mig_shown(const struct device *device);
 /* How many entries more the data call of a function has to see. */
 unsigned growth(const char *function, const struct device *device);
 

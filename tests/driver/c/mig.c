@@ -1,8 +1,24 @@
-/* MIG: modes, slots with holes, and the way between a MIG device and its GPU. */
+/* MIG: modes, slots with holes, the way between a MIG device and its GPU, and who may see what instances hold. */
 #define _GNU_SOURCE
 #include "library.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
+
+/* Who can open the device of the capability mig/monitor is shown it, and nobody else: the driver asks for that descriptor, root or not. */
+bool mig_shown(const struct device *device) {
+    char minor[64], path[1024];
+    if (device->gpu->mig != MIG_ON || !device_switched("mig_monitor", device, minor, sizeof minor))
+        return true;
+    const char *folder = getenv("FAKE_NVML_CAPABILITIES");
+    snprintf(path, sizeof path, "%s/nvidia-cap%s", folder ? folder : "/dev/nvidia-caps", minor);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file >= 0)
+        close(file);
+    return file >= 0;
+}
 
 #if VARIANT >= OLD
 API nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t handle, unsigned *current, unsigned *pending) {

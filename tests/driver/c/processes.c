@@ -100,8 +100,9 @@ static struct entries collect_kind(const char *function, const struct device *de
 
 static bool denied(const struct device *device) {
     char word[64];
-    return device->gpu->mig == MIG_ON && !device->ci && device_switched("mig_parent", device, word, sizeof word) &&
-           strcmp(word, "denied") == 0;
+    bool parent = device->gpu->mig == MIG_ON && !device->ci;
+    return !mig_shown(device) || (parent && device_switched("mig_parent", device, word, sizeof word) &&
+                                  strcmp(word, "denied") == 0);
 }
 
 /* 16 bytes: pid, memory. 24: and the instances. 32: and protected memory. */

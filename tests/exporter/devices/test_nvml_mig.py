@@ -193,6 +193,22 @@ async def test_one_instance_that_fails_leaves_the_memory_of_the_others(fake_node
     assert len(gpu.faults) == 1
 
 
+async def test_instances_that_are_not_told_are_one_fault(fake_node: FakeNode, read_one: ReadOne) -> None:
+    """Without the capability mig/monitor no instance has numbers, and one fault says what to do; the GPU is read."""
+    fake_node.write([replace(CARD, processes=(FakeProcess(5, GiB, device="MIG-1"),))])
+    for function in ("nvmlDeviceGetMemoryInfo", "nvmlDeviceGetComputeRunningProcesses"):
+        fake_node.fail(function, 4, gpu=CARD.uuid)
+
+    gpu = await read_one()
+
+    assert (gpu.processes, gpu.gpu.memory) == (None, None)
+    assert [(one.id, one.memory) for one in gpu.gpu.instances] == [(1, None), (2, None)]
+    assert gpu.gpu.health.power_watts == 61
+    (refused,) = (fault for fault in gpu.faults if fault.incomplete)
+    assert (refused.reason, refused.subject) == ("no_permission", CARD.uuid)
+    assert "mig/monitor" in refused.message and "nvml.mig" in refused.message
+
+
 async def test_a_look_at_memory_names_the_instances(fake_node: FakeNode, nvml: Open) -> None:
     """Between rounds, too, memory is that of the GPU instances."""
     fake_node.write([CARD])

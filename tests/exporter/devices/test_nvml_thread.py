@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from driver.node import FakeNode, FakeProcess, FakeSample, GiB, gpus, until
-from exporter.devices.nvml.thread import DriverHungError, DriverThread
+from exporter.devices.thread import DriverHungError, DriverThread
 from exporter.model import GpuUuid
 from sources.nvml import Answered, Open, Program
 

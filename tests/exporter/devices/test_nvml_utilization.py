@@ -17,7 +17,7 @@ BEFORE = 1_700_000_000 * SECOND
 """Microseconds: a moment long before the tests run, and after any cursor of 0."""
 
 
-def sms(utilization: tuple[ProcessUtilization, ...] | None) -> dict[int, float]:
+def sms(utilization: tuple[ProcessUtilization, ...] | None) -> dict[int, float | None]:
     assert utilization is not None
     return {process.pid: process.sm for process in utilization}
 

@@ -1,13 +1,13 @@
 """
-One thread for the driver, and a deadline on each of its calls.
+One thread for a driver, and a deadline on each of its calls.
 
 What comes in: work, a function that makes driver calls and announces each with `beat`. What goes out: its result, or
 `DriverHungError` as soon as one call has kept the thread for longer than the deadline.
 
-The law: the event loop never waits longer than the deadline for progress. NVML serialises all callers on one lock in
-the kernel, so more threads would gain nothing; and a thread that sits in a system call in D state cannot be ended, so
-it is left alone. Until its call returns every further work is refused at once; then the late result is thrown away,
-the rest of the late work is skipped, and the thread serves again. It is a daemon thread of our own making, not an
+The law: the event loop never waits longer than the deadline for progress. Drivers serialise their callers (NVML: on one
+lock in the kernel), so more threads would gain nothing; and a thread that sits in a system call in D state cannot be
+ended, so it is left alone. Until its call returns every further work is refused at once; then the late result is thrown
+away, the rest of the late work is skipped, and the thread serves again. It is a daemon thread of our own making, not an
 executor's, because those are joined when the interpreter ends.
 """
 
@@ -43,8 +43,9 @@ class _Job:
 class DriverThread:
     """Runs work on one daemon thread, which starts with the first work. `deadline`: seconds for one driver call."""
 
-    def __init__(self, deadline: float) -> None:
+    def __init__(self, deadline: float, name: str = "nvml") -> None:
         self.deadline = deadline
+        self.name = name
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._job: _Job | None = None
@@ -70,7 +71,7 @@ class DriverThread:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, name="nvml", daemon=True)
+            self._thread = threading.Thread(target=self._serve, name=self.name, daemon=True)
             self._thread.start()
         self._queue.put(_Job(work, loop, future))
         try:

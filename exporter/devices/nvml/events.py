@@ -1,0 +1,166 @@
+"""
+XID errors, heard as they happen.
+
+What comes in: nothing; the driver speaks up by itself. What goes out: how often each XID came on each GPU since the
+daemon started, and a fault while nobody can hear them.
+
+The law: this thread is nobody's to wait for. It waits for events in a call that blocks, so it has a thread of its own,
+and its own share in the library (NVML counts its users: it stays initialised until the last one shuts it down). A burst
+costs a counter, not a queue. Whatever becomes of the driver, the counters go on: they are ours, not the driver's.
+
+With MIG on, a process without the right to monitor all instances hears only what befalls the whole GPU; instances
+have no events of their own
+(https://docs.nvidia.com/deploy/nvml-api/group__nvmlEvents.html). Drivers from R615 on also have GPU Operational Events,
+a preview that repeats every XID; it is not read.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from exporter.devices import DeviceError
+from exporter.devices.nvml.errors import CallError, GpuError, NvmlError, UnsupportedError
+from exporter.devices.nvml.inventory import find_gpus
+from exporter.devices.nvml.library import NO_INSTANCE, Event, EventSet, Handle, Library
+from exporter.devices.xids import COMMON, UNKNOWN
+from exporter.model import Fault, GpuUuid, XidCounts, XidErrors
+
+SLICE_MS = 200
+"""Milliseconds for one wait: how late we notice that we shall end. An empty wait costs us some 11 microseconds."""
+LOOK_AGAIN = 60.0
+"""Seconds between two looks for GPUs that could not be listened to before."""
+RETRY_FIRST = 1.0
+RETRY_MOST = 60.0
+"""Seconds between two attempts to listen, doubled from the first to the last of these."""
+MOST = 64
+"""Different numbers that are kept of one GPU; a driver that invents more has them counted as `UNKNOWN`."""
+
+
+class XidListener:
+    """Counts XID errors on a daemon thread. `deadline`: seconds after which a call is called hanging."""
+
+    def __init__(self, deadline: float, clock: Callable[[], float]) -> None:
+        self._deadline = deadline
+        self._clock = clock
+        self._library = Library(self._beat)
+        self._ending = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._call = ""
+        self._call_began: float | None = None
+        self._delay = 0.0
+        self._listened: dict[int, GpuUuid] = {}
+        # One writer, the thread: it replaces these, so that a reader has either the old or the new.
+        self._counts: Mapping[GpuUuid, Mapping[int, XidErrors]] = {}
+        self._deaf: Mapping[GpuUuid, str] = {}
+        self._homeless = 0
+        self._trouble = ""
+
+    def start(self) -> None:
+        """Begin to listen. What happened before is not heard."""
+        self._thread = threading.Thread(target=self._run, name="nvml-events", daemon=True)
+        self._thread.start()
+
+    @property
+    def counts(self) -> XidCounts:
+        """All that was heard so far; a GPU that cannot be listened to is missing, unless it could be before."""
+        return self._counts
+
+    def faults(self) -> tuple[Fault, ...]:
+        """Say what keeps us from hearing. No round is incomplete for that."""
+        began = self._call_began
+        if began is not None and time.monotonic() - began > self._deadline:
+            return (_fault(f"{self._call} has not returned within {self._deadline:g} s"),)
+        if self._trouble:
+            return (_fault(self._trouble),)
+        homeless = (_fault(f"{self._homeless} were of a GPU that did not tell who it is"),) if self._homeless else ()
+        return (*homeless, *(_fault(why, uuid) for uuid, why in self._deaf.items()))
+
+    async def close(self, within: float) -> None:
+        """Let go of the driver; after `within` seconds leave the thread to itself."""
+        self._ending.set()
+        if self._thread is not None and self._thread.is_alive():
+            await asyncio.to_thread(self._thread.join, within)
+
+    # --- on the thread ---
+
+    def _beat(self, call: str) -> None:
+        self._call, self._call_began = call, time.monotonic()
+
+    def _run(self) -> None:
+        while not self._ending.is_set():
+            try:
+                self._listen()
+            except UnsupportedError:
+                return  # a library without events
+            except (NvmlError, DeviceError) as error:
+                self._trouble = str(error)
+            finally:
+                self._call_began = None
+            self._delay = min(max(2 * self._delay, RETRY_FIRST), RETRY_MOST)
+            self._ending.wait(self._delay)
+
+    def _listen(self) -> None:
+        """Listen until we end, or until the driver refuses."""
+        self._library.start()
+        try:
+            events = self._library.event_set()
+            try:
+                self._hear(events)
+            finally:
+                self._library.event_set_free(events)
+                self._listened.clear()
+        finally:
+            self._library.stop()
+
+    def _hear(self, events: EventSet) -> None:
+        look_at = time.monotonic()
+        while not self._ending.is_set():
+            if time.monotonic() >= look_at:
+                self._register(events)
+                look_at = time.monotonic() + LOOK_AGAIN
+            if (event := self._library.wait(events, SLICE_MS)) is not None:
+                self._count(event)
+            self._trouble, self._delay = "", 0.0
+
+    def _register(self, events: EventSet) -> None:
+        """Listen to every GPU that we do not listen to yet. Those which do not answer are the rounds' to tell."""
+        deaf: dict[GpuUuid, str] = {}
+        for gpu in find_gpus(self._library, {}).gpus:
+            if gpu.uuid in self._listened.values():
+                continue
+            try:
+                self._library.register_xids(gpu.handle, events)
+            except UnsupportedError:
+                continue
+            except (CallError, GpuError) as error:
+                deaf[gpu.uuid] = str(error)
+                continue
+            self._listened[self._library.address(gpu.handle)] = gpu.uuid
+            if gpu.uuid not in self._counts:
+                self._counts = {**self._counts, gpu.uuid: dict.fromkeys(COMMON, XidErrors())}
+        self._deaf = deaf
+
+    def _count(self, event: Event) -> None:
+        handle, code, instance = event
+        if (uuid := self._listened.get(self._library.address(handle)) or self._told(handle)) is None:
+            self._homeless += 1
+            return
+        known = self._counts.get(uuid, {})
+        if code not in known and len(known) >= MOST:
+            code = UNKNOWN
+        heard = XidErrors(
+            known.get(code, XidErrors()).count + 1, self._clock(), None if instance == NO_INSTANCE else instance
+        )
+        self._counts = {**self._counts, uuid: {**known, code: heard}}
+
+    def _told(self, handle: Handle) -> GpuUuid | None:
+        """Ask a GPU who it is whose handle is another than the one that was registered."""
+        try:
+            return GpuUuid(self._library.uuid(handle))
+        except (CallError, GpuError):
+            return None
+
+
+def _fault(why: str, uuid: str = "") -> Fault:
+    return Fault("devices", "xids_unheard", f"XID errors are not heard: {why}", uuid, incomplete=False)

@@ -1,0 +1,107 @@
+"""
+How many SMs are busy, by the GPU's own counters (GPM: Hopper and later, R525), of a GPU or of a MIG GPU instance.
+
+What comes in: a leaf device, round after round. What goes out: the ratio between the last round and this one; None in
+the first, and where the GPU has no GPM, which is no fault.
+
+The law: a figure is the difference of two samples, so one buffer of each leaf device waits for the next round, and
+whatever is let go is freed. The ids of MIG instances are reused at once: their buffers are known by their UUIDs, too.
+Counters of NVML: https://docs.nvidia.com/deploy/nvml-api/group__nvmlGpmFunctions.html
+"""
+
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from exporter.devices.nvml.errors import CallError, UnsupportedError
+from exporter.devices.nvml.inventory import FoundGpu, FoundLeaf
+from exporter.devices.nvml.library import GpmSample, Library
+from exporter.model import DeviceKey, GpuUuid
+
+APART = 0.1
+"""Seconds that two samples must be apart, says NVML; sooner the last figure stands."""
+LONGEST = 600.0
+"""Seconds after which a sample is too old to be compared with: its figure would say nothing about now."""
+FULL = 100.0
+
+_Leaf = tuple[DeviceKey, tuple[str, ...]]
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The sample of the last round, one to fill in the next, and what came of the last two."""
+
+    last: GpmSample
+    spare: GpmSample
+    at: float | None = None
+    ratio: float | None = None
+
+
+class Gpm:
+    """The samples of all leaf devices. On the driver thread only; `monotonic` gives seconds."""
+
+    def __init__(self, library: Library, monotonic: Callable[[], float]) -> None:
+        self._library = library
+        self._monotonic = monotonic
+        self._supported: dict[GpuUuid, bool] = {}
+        self._kept: dict[_Leaf, _Kept] = {}
+
+    def sm(self, gpu: FoundGpu, leaf: FoundLeaf) -> float | None:
+        """Give the ratio of SMs that were busy since the last round. Raises CallError and GpuError."""
+        if not self._supports(gpu):
+            return None
+        key = (leaf.key, leaf.mig_uuids)
+        kept = self._kept.get(key)
+        if kept is None:
+            kept = self._kept[key] = self._allocated()
+        now = self._monotonic()
+        if kept.at is not None and now - kept.at < APART:
+            return kept.ratio
+        before, kept.ratio = kept.at, None
+        # Whatever is refused from here on, the next round compares with a sample that was read whole.
+        self._library.gpm_read(gpu.handle, leaf.key.gpu_instance, kept.spare)
+        kept.last, kept.spare, kept.at = kept.spare, kept.last, now
+        if before is not None and now - before <= LONGEST:
+            kept.ratio = _ratio(self._library.gpm_sm(kept.spare, kept.last))
+        return kept.ratio
+
+    def keep(self, leaves: Collection[FoundLeaf], of: GpuUuid) -> None:
+        """Free the samples of leaf devices of a GPU that are no more."""
+        there = {(leaf.key, leaf.mig_uuids) for leaf in leaves}
+        for key in [key for key in self._kept if key[0].uuid == of and key not in there]:
+            self._free(self._kept.pop(key))
+
+    def close(self) -> None:
+        """Free everything, and forget who has GPM; before the library is shut down."""
+        while self._kept:
+            self._free(self._kept.popitem()[1])
+        self._supported.clear()
+
+    def _supports(self, gpu: FoundGpu) -> bool:
+        known = self._supported.get(gpu.uuid)
+        if known is None:
+            try:
+                known = self._library.gpm_supported(gpu.handle)
+            except UnsupportedError:
+                known = False
+            self._supported[gpu.uuid] = known
+        return known
+
+    def _allocated(self) -> _Kept:
+        first = self._library.gpm_alloc()
+        try:
+            return _Kept(first, self._library.gpm_alloc())
+        except BaseException:
+            self._library.gpm_free(first)
+            raise
+
+    def _free(self, kept: _Kept) -> None:
+        self._library.gpm_free(kept.last)
+        self._library.gpm_free(kept.spare)
+
+
+def _ratio(percent: float) -> float:
+    """Make a ratio of it; a driver that claims nonsense has not answered."""
+    if not math.isfinite(percent) or not 0 <= percent <= FULL + 1:
+        raise CallError("nvmlGpmMetricsGet", 0, f"an impossible answer: {percent:g} % of the SMs")
+    return min(1.0, percent / FULL)
