@@ -87,12 +87,13 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """How a declaration names a device: one of these."""
+    """How a declaration names a device: one of these. With a name may come what the device is `called` on its node."""
 
     uuid: str | None = None
     index: int | None = None
     minor: int | None = None
     name: str | None = None
+    called: str | None = None
 
     def __str__(self) -> str:
         """Name it for people."""
@@ -194,7 +195,7 @@ def locate(where: Where, devices: Iterable[LeafDevice]) -> Place:
     known = [device for device in devices if device.key is not None]
     if (
         not known
-        or where.name is not None
+        or (where.name is not None and where.called is None)
         or (where.minor is not None and all(device.minor is None for device in known))
     ):
         return Place(name)
@@ -208,8 +209,9 @@ def locate(where: Where, devices: Iterable[LeafDevice]) -> Place:
 
 
 def _meant(where: Where, device: LeafDevice) -> bool:
-    if where.uuid is not None:
-        return device.key is not None and where.uuid in (device.key.uuid, *device.mig_uuids)
+    called = where.called if where.uuid is None else where.uuid
+    if called is not None:
+        return device.key is not None and called in (device.key.uuid, *device.mig_uuids)
     return device.index == where.index if where.index is not None else device.minor == where.minor
 
 

@@ -44,7 +44,7 @@ class LeafDevice:
     A leaf device that declarations can be about.
 
     `key` is None offline, where a node's labels tell how many devices there are and how large, but not which.
-    `replicas` is above 1 where the kubelet hands it out several times.
+    `replicas` is above 1 where the kubelet hands it out several times; `mig_uuids` is all that it is called besides.
     """
 
     key: DeviceKey | None
@@ -91,7 +91,7 @@ def leaf_devices(
                     gpu.minor,
                     memory.total if memory else None,
                     gpu.vendor,
-                    () if key.gpu_instance is None else uuids[key.gpu_instance],
+                    gpu.names if key.gpu_instance is None else uuids[key.gpu_instance],
                     kind,
                     replicas,
                 )

@@ -60,6 +60,8 @@ def does(system: System) -> str:
     amounts = [row for row in system.rows if row.what in {What.MEMORY, What.MEMORY_RATIO}]
     if all(row.decoder in {"granted", "visible"} for row in amounts):
         return "shows what is used; nothing is declared"
+    if system.vendor in _REPORTED:
+        return "shows what is used and reports; acts only where `policy.trusted_vendors` names the vendor"
     if system.vendor != "nvidia":
         return "reports the declaration; the drivers it reads do not see the memory"
     signs = system.detect
@@ -73,6 +75,8 @@ def does(system: System) -> str:
     return "enforces, as far as its mode goes"
 
 
+_REPORTED = {"amd", "intel", "huawei", "hygon", "cambricon", "iluvatar", "enflame", "metax", "kunlunxin"}
+"""Vendors whose devices are read (docs/devices.md), and whose figures nobody compared with hardware."""
 _KEPT = {EnforcedBy.HARDWARE, EnforcedBy.KERNEL, EnforcedBy.DRIVER}
 
 

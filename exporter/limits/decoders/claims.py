@@ -3,7 +3,8 @@ Claims (DRA): devices that a claim holds whole, and NVIDIA's opaque MPS settings
 
 What comes in: results of a claim's allocation and values of its configuration. What goes out: amounts per device.
 
-Source: kubernetes-sigs/dra-driver-nvidia-gpu api/nvidia.com/resource/v1beta1/sharing.go, demo/specs.
+Source: kubernetes-sigs/dra-driver-nvidia-gpu api/nvidia.com/resource/v1beta1/sharing.go, demo/specs;
+ROCm/k8s-gpu-dra-driver cmd/gpu-kubeletplugin/deviceinfo.go, intel/intel-resource-drivers-for-kubernetes pkg/gpu/device.
 """
 
 import re
@@ -17,16 +18,23 @@ _MIB = 2**20
 _GPU = re.compile(r"gpu-([0-9]{1,4})", re.ASCII)
 _PARTITION = {"partitions"}
 """What a claim consumes of AMD's GPUs: a partition is a device of its own, and the kernel keeps it apart."""
-_NVIDIA = "gpu.nvidia.com"
+_NVIDIA, _AMD, _INTEL = "gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com"
+_RENDER = re.compile(r"gpu-[0-9]{1,4}-([0-9]{1,4})", re.ASCII)
+_PCI = re.compile(r"([0-9a-f]{4})-([0-9a-f]{2})-([0-9a-f]{2})-([0-7])-0x[0-9a-f]{4}", re.ASCII)
 
 
 def where_of(device: ClaimedDevice) -> Where:
-    """Name a claimed device: by the UUID of its ResourceSlice, by the minor number in NVIDIA's names, or just so."""
+    """Name a claimed device: by the UUID of its ResourceSlice, by what is in its name, or just so."""
+    name = f"{device.pool}/{device.device}"
+    if device.driver == _AMD and (match := _RENDER.fullmatch(device.device)):
+        return Where(name=name, called=f"renderD{match[1]}")
+    if device.driver == _INTEL and (match := _PCI.fullmatch(device.device)):
+        return Where(name=name, called=f"{match[1]}:{match[2]}:{match[3]}.{match[4]}")
     if device.uuid is not None:
         return Where(uuid=device.uuid)
     if device.driver == _NVIDIA and (match := _GPU.fullmatch(device.device)):
         return Where(minor=int(match[1]))
-    return Where(name=f"{device.pool}/{device.device}")
+    return Where(name=name)
 
 
 def device(_text: str, asked: Asked) -> Iterable[Amount]:

@@ -152,6 +152,7 @@ OFFLINE: dict[tuple[str, str], list[Expected]] = {
             ("mindcluster-cores", "container"),
         )
     },
+    ("accelerators", "mindcluster-soft"): [(None, None, 16 * GIB, "ascend-soft", "annotation", "pod", "hook")],
     ("accelerators", "iluvatar-older"): [("main", None, 16 * GIB, "iluvatar", "resource", "container", "hook")],
     ("accelerators", "mthreads-placed"): [("main", "index 1", 8 * GIB, "mthreads", "resource", "container", "driver")],
     ("accelerators", "kunlun-whole"): [("main", None, None, "kunlun", "resource", "container", "driver")],

@@ -1,0 +1,89 @@
+"""
+Who has a device node open, read from `/proc/<pid>/fd`.
+
+What comes in: where `/proc` and `/dev` are mounted, and the names of a vendor's device nodes. What goes out: whether
+processes hold one of them, or which do.
+
+The law: a node is known by its number (`st_rdev`), never by its name alone: who may `mknod` can call it as he likes.
+Only links into `/dev` are followed; a file on a dead network file system would keep us for ever. Descriptors of others
+may be read only with CAP_SYS_PTRACE: without it nothing is said, and nothing is known.
+"""
+
+import os
+import stat
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path, PurePosixPath
+
+_GONE = (FileNotFoundError, ProcessLookupError)
+
+
+class OpenNodes:
+    """Looks for open device nodes whose names below `dev` match one of `patterns`."""
+
+    def __init__(self, proc: Path, dev: Path, patterns: Sequence[str]) -> None:
+        self._proc = proc
+        self._dev = dev
+        self._patterns = patterns
+
+    def numbers(self, paths: Iterable[Path] | None = None) -> frozenset[int]:
+        """Give the device numbers of the vendor's nodes, or of these."""
+        if paths is None:
+            paths = (path for pattern in self._patterns for path in self._dev.glob(pattern))
+        found = set()
+        for path in paths:
+            try:
+                node = path.stat()
+            except OSError:
+                continue
+            if stat.S_ISCHR(node.st_mode):
+                found.add(node.st_rdev)
+        return frozenset(found)
+
+    def below(self, path: PurePosixPath) -> Path:
+        """Give the place here of a node that is called `path` on the host (`/dev/dri/renderD128`)."""
+        return self._dev / path.relative_to("/dev") if path.is_relative_to("/dev") else Path(path)
+
+    def held_by_all(self, pids: Collection[int]) -> bool:
+        """
+        Say whether these numbers are processes here that have the vendor's nodes open: then they are the host's.
+
+        Each that lives and may be looked at must have one, and one at the least there must be.
+        """
+        nodes = self.numbers()
+        looks = [self._holds(pid, nodes) for pid in pids] if nodes else []
+        return True in looks and False not in looks
+
+    def holders(self, nodes: Collection[int]) -> frozenset[int] | None:
+        """List the processes that have one of the nodes open; None when some process may not be looked at."""
+        found = set()
+        for entry in self._proc.iterdir() if nodes else ():
+            if not entry.name.isdecimal():
+                continue
+            pid = int(entry.name)
+            holds = self._holds(pid, nodes)
+            if holds:
+                found.add(pid)
+            elif holds is None and entry.exists():
+                return None
+        return frozenset(found)
+
+    def _holds(self, pid: int, nodes: Collection[int]) -> bool | None:
+        """Say whether a process has one of the nodes open; None if it is gone, or may not be looked at."""
+        folder = self._proc / str(pid) / "fd"
+        try:
+            descriptors = os.listdir(folder)  # noqa: PTH208  (names are enough)
+        except OSError:
+            return None
+        for descriptor in descriptors:
+            link = f"{folder}/{descriptor}"
+            try:
+                if not os.readlink(link).startswith("/dev/"):  # noqa: PTH115
+                    continue
+                node = os.stat(link)  # noqa: PTH116  (some thousand of these a round)
+            except _GONE:
+                continue
+            except OSError:
+                return None
+            if stat.S_ISCHR(node.st_mode) and node.st_rdev in nodes:
+                return True
+        return False

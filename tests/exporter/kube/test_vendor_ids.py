@@ -1,0 +1,146 @@
+"""What the ids of other vendors' device plugins mean, and that none of them is taken for somebody else's device."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders import gpu, leaf, pod
+from exporter.kube.allocations import AllocationsView, Holding, allocations
+from exporter.kube.combining import combine
+from exporter.kube.device_ids import DeviceId, Leaves, parse_of, resolve
+from exporter.kube.vendor_ids import ASCEND_REAL, VENDORS, RealAscend, parse_ascend
+from exporter.model import Allocation, DeviceKey, Gpu, GpuInstance, GpuUuid, Inventory
+
+CARD = "12345678-1111-2222-3333-000012345678"
+MLU = Gpu(GpuUuid(f"MLU-{CARD}"), 0, "Cambricon MLU590", vendor="cambricon", minor=0)
+BI = Gpu(GpuUuid("GPU-aaaaaaaa-1111-2222-3333-444444444444"), 0, "BI-V150", vendor="iluvatar", minor=0)
+XPU = Gpu(GpuUuid("02K00Y6217V000X7"), 0, "XPU", vendor="kunlunxin")
+GCU = Gpu(GpuUuid("T6D410120211"), 0, "GCU S60", vendor="enflame")
+NPU = Gpu(GpuUuid("E0F4EE64-802061B1"), 0, "Ascend 910B2", vendor="huawei", minor=6)
+SPLIT = replace(NPU, uuid=GpuUuid("E281A66C"), index=1, minor=0, mig=True, instances=(GpuInstance(100, "vir02", ()),))
+LEAVES = Leaves.of((replace(gpu(0), minor=0), MLU, BI, XPU, GCU, NPU, SPLIT))
+
+
+@pytest.mark.parametrize(
+    ("resource", "device_id", "meant", "replica"),
+    [
+        ("cambricon.com/mlu", f"MLU-{CARD}", MLU, None),
+        ("cambricon.com/mlu.share", f"MLU-{CARD}-_-3", MLU, 3),
+        ("cambricon.com/mlu.smlu", f"MLU-{CARD}-4m.24gb-2", MLU, 2),
+        ("cambricon.com/mlu.mim-2m.8gb", f"MLU-{CARD}-mim-{CARD}", MLU, 0),
+        ("iluvatar.com/gpu", BI.uuid, BI, None),
+        ("iluvatar.ai/gpu", f"{BI.uuid}::2", BI, 2),
+        ("kunlunxin.com/xpu", XPU.uuid, XPU, None),
+        ("enflame.com/gcu", GCU.uuid, GCU, None),
+    ],
+)
+def test_an_id_means_its_device(resource: str, device_id: str, meant: Gpu, replica: int | None) -> None:
+    """Each form that a vendor's plugin writes is resolved, whole or as a share."""
+    parsed = parse_of(resource, device_id)
+    assert parsed is not None and parsed.replica == replica
+    assert resolve(parsed, LEAVES) == DeviceKey(meant.uuid)
+
+
+@pytest.mark.parametrize(
+    ("resource", "device_id"),
+    [
+        ("huawei.com/Ascend910", "Ascend910-6"),  # a stand-in under Volcano
+        ("huawei.com/Ascend910B2", f"{NPU.uuid}-0"),
+        ("iluvatar.ai/BI-V150-vgpu", f"{BI.uuid}::0"),  # HAMi: by annotation
+        ("kunlunxin.com/vxpu", XPU.uuid),
+        ("cambricon.com/vmlu", f"MLU-{CARD}"),
+        ("enflame.com/shared-gcu", "0-1"),
+        ("enflame.com/gcu", "0"),
+        ("metax-tech.com/gpu", "0"),
+        ("mthreads.com/gpu", "nvidia0"),
+        ("cambricon.com/mlu", f"MLU-{CARD}-_-"),
+        ("cambricon.com/mlu", CARD),
+        ("cambricon.com/mlu", "0"),
+    ],
+)
+def test_an_id_that_names_no_device_surely_names_none(resource: str, device_id: str) -> None:
+    """Where the plugin follows something else, or the form is not known, nobody is entitled."""
+    assert resolve(parse_of(resource, device_id), LEAVES) is None
+
+
+@given(st.text(max_size=60), st.sampled_from(sorted(VENDORS)))
+def test_any_text_is_some_device_or_none(device_id: str, domain: str) -> None:
+    """Whatever a plugin writes, the answer is a device that is there, or none."""
+    for name in ("gpu", "x-vgpu", "mlu"):
+        found = resolve(parse_of(f"{domain}/{name}", device_id), LEAVES)
+        assert found is None or found in LEAVES.keys
+    parse_ascend(device_id)
+
+
+def test_a_number_means_the_device_of_its_own_vendor() -> None:
+    """Each vendor counts from 0: minor and index are looked up among its own."""
+    assert resolve(parse_of("nvidia.com/gpu", "nvidia0"), LEAVES) == leaf(0)
+    assert resolve(parse_of("nvidia.com/gpu", "0"), LEAVES) == leaf(0)
+    assert resolve(DeviceId(minor=0, vendor="cambricon"), LEAVES) == DeviceKey(MLU.uuid)
+    assert resolve(DeviceId(index=0, vendor="amd"), LEAVES) is None
+    others = Leaves.of((MLU, BI, XPU))
+    assert resolve(parse_of("nvidia.com/gpu", "nvidia0"), others) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("Ascend910-6", RealAscend(6)),
+        (" Ascend310P-12", RealAscend(12)),
+        ("Ascend910-6-3", RealAscend(6)),  # a soft share
+        ("Ascend910-2c-100-6", RealAscend(6, 100)),
+        ("Ascend310P-4c.3cpu.ndvpp-101-0", RealAscend(0, 101)),
+        ("Ascend910", None),
+        ("davinci6", None),
+        ("", None),
+    ],
+)
+def test_what_mindcluster_really_gave(text: str, meant: RealAscend | None) -> None:
+    """The annotation names /dev/davinci<physical id>, and of a vNPU its number."""
+    assert parse_ascend(text) == meant
+
+
+def handed(annotation: str, *ids: str, containers: tuple[str, ...] = ("main",)) -> tuple[Allocation, ...]:
+    """Say what a pod with this annotation was handed, when the kubelet counts `ids` for each container."""
+    mine = replace(pod("npu"), annotations={ASCEND_REAL: annotation})
+    holdings = tuple(Holding(mine.namespace, mine.name, name, "huawei.com/Ascend910", ids) for name in containers)
+    names = Inventory(pods={mine.uid: mine})
+    return combine(names, AllocationsView(holdings=holdings, known=True), (NPU, SPLIT), {}).allocations
+
+
+def test_the_annotation_of_mindcluster_beats_the_kubelets_ids() -> None:
+    """Under Volcano the kubelet's id is a stand-in: what the plugin wrote into the pod is what it gave."""
+    assert handed("Ascend910-6", "Ascend910-0") == (
+        Allocation("team-a", "npu", "main", "huawei.com/Ascend910", DeviceKey(NPU.uuid)),
+    )
+    (part,) = handed("Ascend910-2c-100-0", "Ascend910-2c-101-7")
+    assert part.device == DeviceKey(SPLIT.uuid, 100)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "ids", "containers"),
+    [
+        ("Ascend910-6,Ascend910-0", ("Ascend910-0",), ("main",)),  # more than the kubelet counted
+        ("Ascend910-6", ("Ascend910-0",), ("main", "side")),  # whose of the two
+        ("Ascend910-9", ("Ascend910-0",), ("main",)),  # not there
+        ("Ascend910-0", ("Ascend910-0",), ("main",)),  # divided: which part
+        ("[]", ("Ascend910-0",), ("main",)),
+        ("Ascend910-6", (), ()),
+    ],
+)
+def test_an_annotation_that_does_not_fit_names_nothing(
+    annotation: str, ids: tuple[str, ...], containers: tuple[str, ...]
+) -> None:
+    """A user may write annotations: what disagrees with the kubelet, or names no leaf device, entitles nobody."""
+    assert handed(annotation, *ids, containers=containers) == ()
+
+
+def test_two_generations_of_a_pod_are_not_told_apart() -> None:
+    """The kubelet names pods and not UIDs: where two of one name disagree, neither annotation counts."""
+    first, second = (replace(pod("npu", uid=uid), annotations={ASCEND_REAL: f"Ascend910-{uid}"}) for uid in ("6", "7"))
+    view = AllocationsView(holdings=(Holding("team-a", "npu", "main", "huawei.com/Ascend910", ("Ascend910-0",)),))
+    names = Inventory(pods={first.uid: first, second.uid: second})
+    assert combine(names, view, (NPU,), {}).allocations == ()
+    assert allocations(view, (NPU,)) == ()

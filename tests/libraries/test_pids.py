@@ -1,0 +1,115 @@
+"""Whose numbers a library prints: nobody is named before they are proven to be the host's."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from exporter.devices.libraries.holders import OpenNodes
+from libraries.fake import FakeDevice, FakeProcess, GiB
+from libraries.fixtures import Install, Open
+from libraries.proc import NULL, ZERO, Proc
+
+DEVICE = FakeDevice(0, "GPU-1", processes=(FakeProcess(4001, GiB), FakeProcess(4002, GiB)))
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Proc:
+    """A host with one device node of the vendor's."""
+    host = Proc.made(tmp_path / "host")
+    host.node("fake0")
+    return host
+
+
+@pytest.mark.parametrize(
+    ("opened", "proven"),
+    [
+        ({4001: (NULL,), 4002: (NULL, ZERO)}, True),
+        ({4001: (NULL,)}, True),  # the other one has just ended
+        ({4001: (NULL,), 4002: (ZERO,)}, False),  # a process that has nothing to do with the device
+        ({}, False),  # numbers of another namespace, which nobody has here
+        ({4001: (), 4002: ()}, False),
+        ({4001: None, 4002: None}, False),  # may not be looked at
+        ({4001: (NULL,), 4002: None}, True),
+    ],
+)
+async def test_numbers_are_proven_by_open_nodes(
+    opened: dict[int, tuple[Path, ...] | None], proven: bool, host: Proc, install: Install, sources: Open
+) -> None:
+    """Each process that lives and may be looked at has the device open, and there is one: then the numbers are ours."""
+    for pid, paths in opened.items():
+        host.process(pid, "0::/", *(paths or ()), hidden=paths is None)
+    library = install("hgml")
+    library.write(DEVICE)
+
+    (sample,) = (await sources(library, proc=host.proc, dev=host.dev).sample()).samples
+
+    assert sample.pids_proven is proven
+
+
+async def test_a_proof_holds_while_the_library_is_loaded(host: Proc, install: Install, sources: Open) -> None:
+    """The kind of numbers is the library's: who has died since is still named by what was sighted of him."""
+    host.process(4001, "0::/", NULL)
+    library = install("mxsml")
+    library.write(DEVICE)
+    source = sources(library, proc=host.proc, dev=host.dev)
+    assert (await source.sample()).samples[0].pids_proven
+    library.write(replace(DEVICE, processes=(FakeProcess(77, GiB),)))
+
+    assert (await source.sample()).samples[0].pids_proven
+
+
+async def test_a_list_without_anybody_needs_no_proof(install: Install, sources: Open) -> None:
+    """Nobody is nobody in every namespace."""
+    library = install("ixml")
+    library.write(replace(DEVICE, processes=()))
+
+    (sample,) = (await sources(library).sample()).samples
+
+    assert (sample.processes, sample.pids_proven) == ((), True)
+
+
+async def test_one_number_of_kunlunxin_without_the_hosts_needs_proof(install: Install, sources: Open) -> None:
+    """The library says which numbers are the host's; where it does not for one of them, none is believed unproven."""
+    library = install("xpuml")
+    library.write(replace(DEVICE, processes=(FakeProcess(7, GiB, host_pid=4001), FakeProcess(8, GiB))))
+
+    assert not (await sources(library).sample()).samples[0].pids_proven
+
+
+async def test_who_has_a_moore_threads_open_is_on_it(host: Proc, install: Install, sources: Open) -> None:
+    """Row 58: processes from open nodes, each with unknown bytes; only the node of this device counts."""
+    host.node("dri/renderD128", ZERO)
+    host.process(4001, "0::/", ZERO)
+    host.process(4002, "0::/", NULL)  # another device
+    library = install("mtml")
+    library.write(FakeDevice(0, "mtt-1", node="/dev/dri/renderD128"))
+
+    (sample,) = (await sources(library, proc=host.proc, dev=host.dev).sample()).samples
+
+    assert sample.processes is not None
+    assert [(each.pid, each.memory) for each in sample.processes] == [(4001, None)]
+    assert sample.pids_proven
+
+
+async def test_who_is_on_a_moore_threads_is_unknown_while_one_hides(
+    host: Proc, install: Install, sources: Open
+) -> None:
+    """One process that may not be looked at may be on the device: then nobody is said to be there alone."""
+    host.node("dri/renderD128", ZERO)
+    host.process(4001, "0::/", ZERO)
+    host.process(4002, "0::/", hidden=True)
+    library = install("mtml")
+    library.write(FakeDevice(0, "mtt-1", node="/dev/dri/renderD128"))
+
+    assert (await sources(library, proc=host.proc, dev=host.dev).sample()).samples[0].processes is None
+
+
+def test_a_node_is_known_by_its_number(host: Proc) -> None:
+    """Who names a file like a device does not hold it; who holds it under another name of /dev does."""
+    host.process(4001, "0::/", Path("/dev/full"))
+    nodes = OpenNodes(host.proc, host.dev, ("fake*",))
+    assert not nodes.held_by_all([4001])
+    assert OpenNodes(host.proc, Path("/dev"), ("full",)).held_by_all([4001])
+    assert OpenNodes(host.proc, Path("/dev"), ("nothing*",)).numbers() == frozenset()
+    assert not OpenNodes(host.proc, Path("/dev"), ("nothing*",)).held_by_all([4001])
