@@ -49,6 +49,7 @@ def rules_of(config: Config, *, own_pod: str = "", own_namespace: str = "") -> R
         strike_half_life=float(policy.strike_half_life),
         own_pod=PodUid(own_pod) if own_pod else None,
         own_namespace=own_namespace,
+        trusted_vendors=frozenset(policy.trusted_vendors),
     )
 
 

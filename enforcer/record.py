@@ -172,6 +172,7 @@ def opened(wanted: Wanted, config: "Config", node: str, now: float, seen: "First
         other.header(header),
         inventory=lambda whole: other.inventory(keeping.inventory(whole)),
         host=other.host,
+        owner=other.owner,
     )
 
 

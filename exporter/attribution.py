@@ -10,14 +10,16 @@ it, as long as that container has a living member (a forked child holds the desc
 nothing explains is a ghost. A contradiction is nobody's.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from exporter.model import (
     Attribution,
+    CgroupMemory,
     Container,
     ContainerId,
     DeviceKey,
+    Fault,
     GpuProcess,
     GpuSample,
     HostSample,
@@ -59,10 +61,15 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Attributed:
-    """One GPU's sample with its entries placed; `placed` is None when the lists could not be read."""
+    """
+    One GPU's sample with its entries placed; `placed` is None when the lists could not be read.
+
+    `counted`: what the kernel counts of a container on a leaf device by its cgroup, in place of its processes.
+    """
 
     sample: GpuSample
     placed: tuple[Placed, ...] | None
+    counted: Mapping[tuple[Subject, DeviceKey], CgroupMemory] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +162,11 @@ def attribute(
         a number that comes back is somebody new.
 
     """
+    counted = _counted(sample.cgroups, names)
     if sample.processes is None:
-        return Attributed(sample, None), {entry: replace(seen, gap=True) for entry, seen in before.items()}
-    if not host.pid_domain_proven:
-        return Attributed(sample, tuple(Placed(p, Attribution.UNPROVEN) for p in sample.processes)), {}
+        return Attributed(sample, None, counted), {entry: replace(seen, gap=True) for entry, seen in before.items()}
+    if not (host.pid_domain_proven and sample.pids_proven):
+        return Attributed(sample, tuple(Placed(p, Attribution.UNPROVEN) for p in sample.processes), counted), {}
     placed, sightings = [], {}
     for process in sample.processes:
         entry = (process.device, process.pid)
@@ -168,7 +176,47 @@ def attribute(
             closed = sighting.gap and found is not None and found.key == sighting.key
             sightings[entry] = replace(sighting, gap=False) if closed else sighting
         placed.append(_place(process, sighting, host, names, living))
-    return Attributed(sample, tuple(placed)), sightings
+    return Attributed(sample, tuple(placed), counted), sightings
+
+
+def _counted(cgroups: Iterable[CgroupMemory], names: Names) -> dict[tuple[Subject, DeviceKey], CgroupMemory]:
+    """Name the containers of cgroups. Of several of one container it is the outer, which holds most."""
+    found: dict[tuple[Subject, DeviceKey], CgroupMemory] = {}
+    for cgroup in cgroups:
+        subject = names.subject(cgroup.owner)
+        if isinstance(subject, Subject) and subject.container:
+            known = found.get((subject, cgroup.device))
+            found[subject, cgroup.device] = cgroup if known is None or cgroup.used > known.used else known
+    return found
+
+
+def believed(
+    sample: GpuSample, host: HostSample, names: Names, handed_out: Mapping[DeviceKey, Collection[Subject]]
+) -> GpuSample:
+    """
+    Prove the numbers of a driver that may print those of other PID namespaces, or say that they are unproven.
+
+    They are the host's where each living process behind them belongs to a container which was handed this device. A
+    number of another namespace (1, 7, 30) is a process of the host here, or of somebody else. `handed_out`: leaf device
+    to whom the kubelet handed it.
+    """
+    if sample.pids_proven or not sample.processes:
+        return sample
+    owners = [
+        (process.device, found.owner)
+        for process in sample.processes
+        if (found := host.processes.get(process.pid)) is not None and found.alive and found.owner is not None
+    ]
+    seen = host.unreadable.isdisjoint(process.pid for process in sample.processes)
+    if seen and owners and all(names.subject(owner) in handed_out.get(device, ()) for device, owner in owners):
+        return replace(sample, pids_proven=True)
+    message = (
+        f"the process numbers of {sample.gpu.model} {sample.gpu.index} may be those of other PID namespaces: proven "
+        "only while each of its processes has the device open and may be looked at (SYS_PTRACE), or is in a container "
+        "that was handed the device; until then nobody is named"
+    )
+    fault = Fault("devices", "pids_unproven", message, sample.gpu.uuid, incomplete=False)
+    return replace(sample, faults=(*sample.faults, fault))
 
 
 def needs_living(samples: Iterable[GpuSample], host: HostSample, before: Sightings) -> bool:

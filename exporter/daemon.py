@@ -12,7 +12,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -22,7 +22,8 @@ from exporter import first_seen, logs
 from exporter.clock import Clock, SystemClock
 from exporter.config import Arguments, Check, Config, ConfigError, catalogue_of, options_of, reloads, source_of_names
 from exporter.devices import DeviceSource
-from exporter.devices.nvml import NvmlSource
+from exporter.devices.finding import Finder
+from exporter.devices.kernel import Roots
 from exporter.devices.recorded import RecordedNode
 from exporter.devices.simulated import SimulatedNode
 from exporter.host import HostSource
@@ -30,7 +31,7 @@ from exporter.host.procfs import ProcFs, proc_root
 from exporter.judge import Judge
 from exporter.kube import InventorySource, NoNames
 from exporter.kube.file import FileInventory
-from exporter.latest import Latest
+from exporter.latest import Latest, Reload
 from exporter.limiting import Limiting
 from exporter.metrics.exposition import Exposition
 from exporter.model import Fault, GpuUuid, PodUid, Snapshot
@@ -82,6 +83,8 @@ async def observe(
     # The driver's thread builds thousands of Python objects a round; a scrape must not wait 5 ms for each turn.
     sys.setswitchinterval(0.0005)
     clock = SystemClock()
+    if arguments.config_file is not None:
+        latest.reload = Reload(successful=True, at=clock.time())
     sources = await open_sources(config, clock, lambda: _limited(latest))
     try:
         limiting = _limiting(config)
@@ -113,7 +116,14 @@ async def observe(
             judge=judge,
         )
         async with Server(answers, config.web.listen_address, config.web.config_file) as server:
-            log.info("daemon.started", version=VERSION, node=sources.node, url=server.url, devices=config.devices)
+            log.info(
+                "daemon.started",
+                version=VERSION,
+                node=sources.node,
+                url=server.url,
+                devices=config.devices,
+                sources=sources.devices.name,
+            )
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(sources.inventory.run(), name="names")
                 tasks.create_task(sampler.run(latest), name="sampling")
@@ -122,7 +132,9 @@ async def observe(
                     tasks.create_task(_remember(latest, limiting, config.limits.first_seen_file), name="remembering")
                 tasks.create_task(server.watch(), name="web config")
                 tasks.create_task(logs.tell(latest, limiting.invalid), name="telling")
-                tasks.create_task(_reload(arguments, config, sampler, enforcement), name="config")
+                tasks.create_task(
+                    _reload(arguments, config, sampler, latest, clock=clock, enforcement=enforcement), name="config"
+                )
     finally:
         await sources.devices.close()
         log.info("daemon.stopped")
@@ -132,7 +144,7 @@ async def open_sources(config: Config, clock: Clock, limited: Callable[[], Itera
     """
     Open what the config names; `limited` tells the pods that have limits, as in `KubernetesSource`.
 
-    `auto` is the driver of this node, never a simulation. Raises DeviceError.
+    `auto` is what drivers this node has, never a simulation. Raises DeviceError.
     """
     if (recording := config.devices.recording) is not None:
         played = RecordedNode(recording, clock.time, clock.monotonic)
@@ -140,9 +152,12 @@ async def open_sources(config: Config, clock: Clock, limited: Callable[[], Itera
     if config.devices == "simulated":
         node = SimulatedNode(clock.time, started_at=clock.time())
         return Sources(node.devices, node.host, node.inventory, config.node.name)
-    host = ProcFs(proc_root(config.node.host_root), trusted=config.node.trust_pid_namespace)
-    nvml = await NvmlSource.open(clock=clock.time, monotonic=clock.monotonic)
-    return Sources(nvml, host, _names(config, clock, limited), config.node.name)
+    root = config.node.host_root
+    proc = proc_root(root)
+    finder = Finder(Roots.below(root, proc), root, clock=clock.time, monotonic=clock.monotonic, events=True)
+    devices = await finder.open(config.devices.names)
+    host = ProcFs(proc, trusted=config.node.trust_pid_namespace)
+    return Sources(devices, host, _names(config, clock, limited), config.node.name)
 
 
 async def _render(latest: Latest, exposition: Exposition, answers: Answers) -> None:
@@ -171,15 +186,24 @@ async def _remember(latest: Latest, limiting: Limiting, file: Path) -> None:
 
 
 async def _reload(
-    arguments: Arguments, config: Config, sampler: Sampler, enforcement: Enforcement | None = None
+    arguments: Arguments,
+    config: Config,
+    sampler: Sampler,
+    latest: Latest,
+    *,
+    clock: Clock,
+    enforcement: Enforcement | None = None,
 ) -> None:
     """Apply what a changed file says; what it gets wrong changes nothing, and stands in each snapshot until mended."""
     async for change in reloads(arguments, config, also=enforcement.check if enforcement else lambda _: ()):
         if isinstance(change, ConfigError):
             log.error("config.refused", reason=str(change), remedy="the last good config stays in force")
             sampler.standing = (Fault("config", "config_invalid", str(change), incomplete=False),)
+            if latest.reload is not None:
+                latest.reload = replace(latest.reload, successful=False)
             continue
         sampler.standing = ()
+        latest.reload = Reload(successful=True, at=clock.time())
         sampler.beat = _beat(change.config)
         if "names.file" in change.applied and isinstance(sampler.inventory, (FileInventory, NoNames)):
             sampler.inventory = FileInventory(change.config.names.file) if change.config.names.file else NoNames()

@@ -7,13 +7,14 @@ docs/api.md describes the fields; within `version` 1 fields are added, never ren
 The law: unknown is null, never 0; and nothing about a process goes out but its number.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
+from exporter.devices.xids import XIDS
 from exporter.latest import Tally
-from exporter.model import DeclaredLimit, Device, DeviceKey, Gpu, GpuUuid, Pod, Snapshot, Usage, Utilization
+from exporter.model import DeclaredLimit, Device, DeviceKey, Gpu, GpuUuid, Pod, Snapshot, Usage, Utilization, XidErrors
 
 VERSION = 1
 STALE_AFTER = 3
@@ -132,7 +133,31 @@ def _gpus(snapshot: Snapshot) -> Iterator[Json]:
     index: dict[GpuUuid, int] = {**snapshot.gpus_present, **{gpu.uuid: gpu.index for gpu in snapshot.gpus}}
     for uuid in sorted(index, key=lambda uuid: (index[uuid], uuid)):
         gpu = answered.get(uuid)
-        yield {"uuid": uuid, "index": index[uuid], "up": gpu is not None, **(_gpu(gpu) if gpu else {})}
+        yield {
+            "uuid": uuid,
+            "index": index[uuid],
+            "up": gpu is not None,
+            **(_gpu(gpu) if gpu else {}),
+            "xid_errors": _xids(snapshot.xid_errors[uuid]) if uuid in snapshot.xid_errors else None,
+        }
+
+
+def _xids(errors: Mapping[int, XidErrors]) -> list[Json]:
+    """Describe those that came, the latest first."""
+    came = sorted(((one.last_at, code, one) for code, one in errors.items() if one.last_at is not None), reverse=True)
+    return [
+        {
+            "xid": code,
+            "count": one.count,
+            "last_at": last_at,
+            "gpu_instance": one.gpu_instance,
+            "cause": row.cause if row else None,
+            "meaning": row.meaning if row else None,
+            "remedy": row.remedy if row else None,
+        }
+        for last_at, code, one in came
+        for row in (XIDS.get(code),)
+    ]
 
 
 def _gpu(gpu: Gpu) -> Json:
@@ -143,6 +168,7 @@ def _gpu(gpu: Gpu) -> Json:
         "pci_bus_id": gpu.pci_bus_id,
         "driver_version": gpu.driver_version,
         "mig": gpu.mig,
+        "unified": gpu.unified,
         "memory_total_bytes": gpu.memory.total if gpu.memory else None,
         "power_watts": health.power_watts,
         "energy_joules": health.energy_joules,
@@ -234,11 +260,13 @@ def _container(usage: Usage, snapshot: Snapshot) -> Json:
         "container_id": subject.container_id,
         **_key(usage.device),
         "memory_used_bytes": usage.memory_used,
+        "memory_sure_bytes": usage.memory_used if usage.memory_sure is None else usage.memory_sure,
         "memory_peak_bytes": usage.memory_peak,
+        "memory_kernel_limit_bytes": usage.kernel_limit,
         "sm_utilization_ratio": usage.sm,
         "encoder_utilization_ratio": usage.encoder,
         "decoder_utilization_ratio": usage.decoder,
-        "processes": len(usage.processes),
+        "processes": len(usage.processes) if usage.listed else None,
         "pids": sorted(process.pid for process in usage.processes),
     }
 

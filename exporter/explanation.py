@@ -121,7 +121,7 @@ def _figures(usage: Usage, limit: int | None) -> Iterator[str]:
     if usage.sm is not None:
         yield f"{usage.sm:.0%} of the SMs"
     count = len(usage.processes)
-    yield f"{count} process{'' if count == 1 else 'es'}"
+    yield f"{count} process{'' if count == 1 else 'es'}" if usage.listed else "processes unknown"
 
 
 def _who(container: str) -> str:

@@ -5,8 +5,9 @@ What comes in: the level and the format, and the snapshots. What goes out: lines
 goes into keys.
 
 The law: a fault is told when it comes and when it goes, a declaration that cannot be used when it is made; neither in
-every round in between. Users make declarations, so of those a round tells so many and no more. A line never ends the
-daemon, whatever is in it and whoever has stopped reading; it never shows what was in local variables.
+every round in between. XIDs are told as they come. Users make declarations, and a broken GPU makes a storm of XIDs, so
+of both a round tells so many and no more. A line never ends the daemon, whatever is in it and whoever has stopped
+reading; it never shows what was in local variables.
 """
 
 import contextlib
@@ -19,12 +20,17 @@ from typing import Any
 
 import structlog
 
+from exporter.devices.xids import XIDS
 from exporter.latest import Latest
 from exporter.limiting import Invalid
-from exporter.model import Fault, Snapshot
+from exporter.model import Fault, GpuUuid, Snapshot
 
 Known = Mapping[tuple[str, str, str], Fault]
+Heard = Mapping[tuple[GpuUuid, int], int]
+"""XIDs that were told, by GPU and number."""
 
+XIDS_TOLD = 20
+"""Lines on XIDs in one round, each of one number on one GPU; the others follow in the next ones."""
 INVALID = 20
 """Declarations that are told in one round; the others follow in the next ones, the pods taking turns."""
 
@@ -91,11 +97,13 @@ async def tell(latest: Latest, invalid: Callable[[], Collection[Invalid]] = tupl
     log = structlog.get_logger()
     known: Known = {}
     told: frozenset[Invalid] = frozenset()
+    heard: Heard = {}
     seen = 0
     while True:
         snapshot = await latest.newer_than(seen)
         seen = snapshot.round
         known = _tell_faults(log, known, snapshot)
+        heard = _tell_xids(log, heard, snapshot)
         told = _tell_invalid(log, told, frozenset(invalid()))
         log.debug(
             "sampling.round",
@@ -123,6 +131,29 @@ def _tell_faults(log: Any, known: Known, snapshot: Snapshot) -> Known:
         if key not in now:
             log.info("sampling.fault_cleared", source=fault.source, reason=fault.reason, subject=fault.subject)
     return now
+
+
+def _tell_xids(log: Any, heard: Heard, snapshot: Snapshot) -> Heard:
+    """Tell what came since; return what was told by now. A count that fell (a recording begins anew) begins anew."""
+    now = {(uuid, code): one for uuid, errors in snapshot.xid_errors.items() for code, one in errors.items()}
+    before = {key: told if (told := heard.get(key, 0)) <= one.count else 0 for key, one in now.items()}
+    came = [key for key in sorted(now) if now[key].count > before[key]][:XIDS_TOLD]
+    for uuid, code in came:
+        one, row = now[uuid, code], XIDS.get(code)
+        log.warning(
+            "devices.xid",
+            gpu=snapshot.gpus_present.get(uuid),
+            uuid=uuid,
+            gpu_instance=one.gpu_instance,
+            xid=code,
+            new=one.count - before[uuid, code],
+            count=one.count,
+            last_at=one.last_at,
+            cause=row.cause if row else None,
+            meaning=row.meaning if row else None,
+            remedy=row.remedy if row else None,
+        )
+    return {**heard, **before, **{key: now[key].count for key in came}}
 
 
 def _tell_invalid(log: Any, told: frozenset[Invalid], now: frozenset[Invalid]) -> frozenset[Invalid]:

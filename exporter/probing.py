@@ -22,7 +22,8 @@ from exporter.checking import Address, CgroupView, Failed, Line, PidDomain
 from exporter.config import Arguments, Check, Config, ConfigError, load, source_of_names
 from exporter.config.values import ListenAddress
 from exporter.devices import DeviceError, DevicesSample
-from exporter.devices.nvml import NvmlSource
+from exporter.devices.finding import Finder
+from exporter.devices.kernel import Roots
 from exporter.devices.recorded import RecordedNode
 from exporter.host.pid_domain import unproven
 from exporter.host.procfs import ProcFs, proc_root
@@ -77,7 +78,8 @@ async def preflight(
 async def _driver(config: Config) -> tuple[Line, ...]:
     if (recording := config.devices.recording) is not None:
         return (checking.recording(await in_thread(lambda: _recorded(recording), f"reading {recording}")),)
-    return (checking.driver(None if config.devices == "simulated" else await _devices()),)
+    found = None if config.devices == "simulated" else await _devices(config)
+    return (checking.driver(found), *checking.vendors(found))
 
 
 def _recorded(file: Path) -> str | Failed:
@@ -89,10 +91,13 @@ def _recorded(file: Path) -> str | Failed:
     return f"{file} plays, recorded on {node.node}"
 
 
-async def _devices() -> DevicesSample | Failed:
+async def _devices(config: Config) -> DevicesSample | Failed:
+    root = config.node.host_root
+    roots = Roots.below(root, proc_root(root))
+    finder = Finder(roots, root, clock=time.time, monotonic=time.monotonic, deadline=DEADLINE)
     try:
         async with asyncio.timeout(DRIVER_DEADLINE):
-            source = await NvmlSource.open(deadline=DEADLINE)
+            source = await finder.open(config.devices.names)
             try:
                 return await source.sample()
             finally:
@@ -100,7 +105,7 @@ async def _devices() -> DevicesSample | Failed:
     except DeviceError as error:
         return Failed(str(error))
     except TimeoutError:
-        return Failed(f"the NVIDIA driver has not told all within {DRIVER_DEADLINE:g} s")
+        return Failed(f"the drivers have not told all within {DRIVER_DEADLINE:g} s")
 
 
 async def _host(config: Config) -> tuple[Line, ...]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from exporter.accounting import GpuAccounts, Peaks, account, new_peaks
-from exporter.attribution import Living, Names, Sightings, attribute, needs_living
+from exporter.attribution import Living, Names, Sightings, attribute, believed, needs_living
 from exporter.clock import Clock
 from exporter.devices import DeviceError, DeviceSource, DevicesSample
 from exporter.host import HostSource
@@ -171,6 +171,7 @@ class Sampler:
                 gpus_read=frozenset(fresh),
                 sources_up={
                     "devices": not any(fault.incomplete and not fault.subject for fault in answer.faults),
+                    **answer.sources_up,
                     "host": proven,
                     "names": inventory.live,
                 },
@@ -184,6 +185,7 @@ class Sampler:
             snapshot,
             limits=limits.limits,
             memory_declared=limits.memory_declared,
+            xid_errors=answer.xid_errors,
             duration=self._clock.monotonic() - began,
         )
 
@@ -212,6 +214,7 @@ class Sampler:
             before = self._remembered.get(sample.gpu.uuid, _Remembered()).of(sample.gpu)
             host = self._host.sample({process.pid for process in sample.processes or ()})
             names = names.seeing(process.owner for process in host.processes.values())
+            sample = believed(sample, host, names, handed_out)  # noqa: PLW2901
             if living is None and needs_living((sample,), host, before.sightings):
                 # All of /proc, some 30 microseconds a process: once a round, and beside the event loop.
                 everybody = await asyncio.to_thread(self._host.sample, (), want_living=True)

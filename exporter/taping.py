@@ -39,6 +39,7 @@ class Tape:
             answer.faults,
             tuple(self.host.reads),
             self.inventory.answer,
+            answer.xid_errors,
         )
 
 

@@ -30,6 +30,7 @@ from exporter.model import (
     Subject,
     Usage,
     Utilization,
+    XidCounts,
 )
 
 MIB = 2**20
@@ -150,6 +151,7 @@ def usage(
     encoder: float | None = None,
     decoder: float | None = None,
     pids: Iterable[int] = (),
+    kernel_limit: int | None = None,
 ) -> Usage:
     """Make what a container (or the container `main` of a pod) holds of a leaf device."""
     return Usage(
@@ -161,6 +163,7 @@ def usage(
         encoder,
         decoder,
         frozenset(ProcessKey(pid, start_ticks=1000 + pid) for pid in pids),
+        kernel_limit=kernel_limit,
     )
 
 
@@ -222,6 +225,7 @@ def snapshot(
     present: Mapping[GpuUuid, int] | None = None,
     processes: Mapping[Attribution, int] | None = None,
     sources_up: Mapping[str, bool] | None = None,
+    xid_errors: XidCounts | None = None,
     faults: Iterable[Fault] = (),
     duration: float = 0.004,
     monotonic: float = MONOTONIC,
@@ -249,5 +253,6 @@ def snapshot(
         sources_up=sources_up or {},
         pid_domain_proven=True,
         names_live=True,
+        xid_errors=xid_errors or {},
         faults=tuple(faults),
     )

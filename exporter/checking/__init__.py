@@ -21,7 +21,7 @@ from exporter.checking.cluster import (
     rights,
 )
 from exporter.checking.lines import Failed, Line, Verdict, exit_code, render
-from exporter.checking.node import CgroupView, PidDomain, cgroups, driver, pid_domain, recording
+from exporter.checking.node import CgroupView, PidDomain, cgroups, driver, pid_domain, recording, vendors
 from exporter.checking.settings import Address, config, refused_config, web_address, web_config
 
 __all__ = [
@@ -48,6 +48,7 @@ __all__ = [
     "refused_config",
     "render",
     "rights",
+    "vendors",
     "web_address",
     "web_config",
 ]

@@ -17,6 +17,8 @@ _REMEDIES = {
     "driver_hung": "look for Xid errors in the kernel's log (dmesg); often only a reboot of the node helps",
     "gpu_lost": "look for Xid errors in the kernel's log (dmesg); drain the node, and reset the GPU or reboot",
     "driver_gone": "see that nvidia-smi works on the node",
+    "library_gone": "see that the vendor's own tool works on the node (npu-smi, cnmon, ixsmi, mx-smi ...)",
+    "layout_unknown": "a version of the vendor's library that is not known here: please report it with its version",
 }
 """What to do about faults whose messages do not say so themselves, because the daemon can do nothing but wait."""
 

@@ -5,12 +5,13 @@ What comes in: what driver and kernel answered. What goes out: a line for each.
 """
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from exporter.checking.lines import Failed, Line, Verdict, advised, count, worst
+from exporter.checking.vendors import TITLES, TRUSTED, UNKNOWN
 from exporter.devices import DevicesSample
-from exporter.model import Fault, Owner
+from exporter.model import Fault, Gpu, Owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,23 @@ def driver(found: DevicesSample | Failed | None) -> Line:
         message = "no GPU: the node has none, or the container is shown none (NVIDIA_VISIBLE_DEVICES=all)"
         return Line("driver", Verdict.WARN, message)
     return Line("driver", Verdict.OK, told[0])
+
+
+def vendors(found: DevicesSample | Failed | None) -> tuple[Line, ...]:
+    """Say of each vendor whose figures nobody compared with hardware that it is so, and what can never be known."""
+    if found is None or isinstance(found, Failed):
+        return ()
+    present = {sample.gpu.vendor for sample in found.samples} - TRUSTED
+    return tuple(
+        Line(
+            _title(vendor),
+            Verdict.OK,
+            "not tried on hardware, so the enforcer only reports it unless policy.trusted_vendors names "
+            + vendor
+            + (f"; never known: {UNKNOWN[vendor]}" if vendor in UNKNOWN else ""),
+        )
+        for vendor in sorted(present)
+    )
 
 
 def recording(found: str | Failed) -> Line:
@@ -104,10 +122,27 @@ def cgroup_version(text: str) -> str:
     return "cgroup v2" if len(lines) == len(unified) else "cgroup v1 and v2"
 
 
+def _title(vendor: str) -> str:
+    return TITLES.get(vendor, vendor)
+
+
 def _describe(found: DevicesSample) -> str:
-    gpus = [sample.gpu for sample in found.samples]
-    models = ", ".join(f"{number} x {model}" for model, number in Counter(gpu.model for gpu in gpus).items())
-    told = f"NVIDIA {gpus[0].driver_version}, {count(len(found.present), 'GPU')} ({models})"
-    if with_mig := [gpu for gpu in gpus if gpu.mig]:
-        told += f", MIG on {len(with_mig)} with {count(sum(len(gpu.instances) for gpu in with_mig), 'instance')}"
+    by_vendor: dict[str, list[Gpu]] = {}
+    for sample in found.samples:
+        by_vendor.setdefault(sample.gpu.vendor, []).append(sample.gpu)
+    silent = len(found.present.keys() - {sample.gpu.uuid for sample in found.samples})
+    several = len(by_vendor) > 1
+    told = [
+        _gpus(_title(vendor), gpus, len(gpus) if several else len(gpus) + silent) for vendor, gpus in by_vendor.items()
+    ]
+    return "; ".join(told)
+
+
+def _gpus(title: str, gpus: Sequence[Gpu], number: int) -> str:
+    models = ", ".join(f"{many} x {model}" for model, many in Counter(gpu.model for gpu in gpus).items())
+    told = f"{title} {gpus[0].driver_version}, {count(number, 'GPU')} ({models})"
+    if divided := [gpu for gpu in gpus if gpu.mig]:
+        parts = sum(len(gpu.instances) for gpu in divided)
+        how = f"MIG on {len(divided)} with" if gpus[0].vendor == "nvidia" else f"{len(divided)} divided into"
+        told += f", {how} {count(parts, 'instance' if gpus[0].vendor == 'nvidia' else 'partition')}"
     return told

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from exporter.devices import NAMES
+
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
@@ -40,7 +42,12 @@ FLAGS: tuple[tuple[str, str, str, str], ...] = (
         "DURATION",
         "time between two looks at the memory of nearly full shared devices (default: 500ms)",
     ),
-    ("--devices", "devices", "SOURCE", "auto, nvml, simulated or recorded:FILE (default: auto, which never simulates)"),
+    (
+        "--devices",
+        "devices",
+        "SOURCES",
+        f"auto (all that the node has; the default), simulated, recorded:FILE, or by commas: {', '.join(NAMES)}",
+    ),
     ("--names.source", "names.source", "SOURCE", "auto, kubernetes, file or none (default: auto)"),
     ("--names.kubeconfig", "names.kubeconfig", "FILE", "kubeconfig to reach the API server from outside of a pod"),
     ("--names.file", "names.file", "FILE", "YAML or JSON file that names pods and containers"),

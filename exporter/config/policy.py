@@ -19,6 +19,20 @@ _Duration = Annotated[Duration, Meta(description='a duration such as "2m"')]
 _Rate = Annotated[Rate, Meta(description='a number of actions and a duration such as "3/10m"')]
 Mode = Literal["off", "observe", "warn", "dry-run", "enforce"]
 Rung = Literal["notify", "fence", "evict", "kill"]
+Vendor = Literal[
+    "nvidia",
+    "amd",
+    "intel",
+    "huawei",
+    "hygon",
+    "cambricon",
+    "iluvatar",
+    "enflame",
+    "metax",
+    "kunlunxin",
+    "t-head",
+]
+"""Whose memory is known by process, and so whose use can be above a limit."""
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -83,4 +97,7 @@ class Policy(Part, frozen=True):
     strike_half_life: _Duration = Duration(3600)
     stop_file: Path = Path("/run/gpusteward/stop")
     journal: Path | None = None
+    trusted_vendors: Annotated[list[Vendor], Meta(description="a list of vendors of docs/devices.md")] = field(
+        default_factory=lambda: ["nvidia"]
+    )
     admission: Literal["required", "ignore"] = "required"

@@ -16,6 +16,7 @@ from msgspec import Meta, field
 
 from exporter.config.policy import Policy
 from exporter.config.values import Devices, Duration, ListenAddress, Systems
+from exporter.devices import NAMES
 
 _Duration = Annotated[Duration, Meta(description='a duration such as "5s"')]
 
@@ -23,6 +24,7 @@ INTERVAL = (Duration(0.1), Duration(60))
 """Below 100 ms the process lists cost more than they tell; above a minute series go stale between two scrapes."""
 FASTEST = Duration(0.05)
 MAX_NAME = 253
+DEVICES = f"auto, simulated, recorded:FILE, or sources with commas between them: {', '.join(NAMES)}"
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -108,7 +110,7 @@ class Config(Section, frozen=True):
 
     node: Node
     sampling: Sampling = field(default_factory=Sampling)
-    devices: Annotated[Devices, Meta(description="auto, nvml, simulated or recorded:FILE")] = Devices("auto")
+    devices: Annotated[Devices, Meta(description=DEVICES)] = Devices("auto")
     names: Names = field(default_factory=Names)
     limits: Limits = field(default_factory=Limits)
     policy: Policy = field(default_factory=Policy)

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from exporter.devices import NAMES
 from exporter.quantities import parse_bytes, parse_duration
 
 
@@ -75,7 +76,7 @@ class Systems(str):
 
 
 class Devices(str):
-    """Where the devices are: "auto", "nvml", "simulated", or "recorded:" and the path of a recording."""
+    """Where the devices are: "auto", "simulated", "recorded:" and a path, or names of sources with commas between."""
 
     __slots__ = ()
 
@@ -83,6 +84,12 @@ class Devices(str):
     def recording(self) -> Path | None:
         """The recording to play; None for devices of another kind."""
         return Path(self.removeprefix(RECORDED)) if self.startswith(RECORDED) else None
+
+    @property
+    def names(self) -> frozenset[str] | None:
+        """The sources to open; None for "auto", and for what is no device of this node."""
+        named = self not in {"auto", "simulated"} and self.recording is None
+        return frozenset(map(str.strip, self.split(","))) if named else None
 
 
 RECORDED = "recorded:"
@@ -114,9 +121,10 @@ def decode(kind: type[Any], value: object) -> object:
             raise ValueError("not an address")
         return ListenAddress(value)
     if kind is Devices:
-        if value not in {"auto", "nvml", "simulated"} and not re.match(f"{RECORDED}.", value):
+        devices = Devices(value)
+        if (devices.names or set()) - set(NAMES) or value == RECORDED:
             raise ValueError("not a source of devices")
-        return Devices(value)
+        return devices
     if kind is Path:
         return Path(value)
     raise NotImplementedError(kind)

@@ -10,7 +10,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from exporter.model import DeviceKey, Fault, GpuSample, GpuUuid, Memory
+from exporter.model import DeviceKey, Fault, GpuSample, GpuUuid, Memory, XidCounts
+
+NAMES = ("nvml", "kfd", "drm", "ixml", "efml", "mxsml", "xpuml", "hgml", "dcmi", "cndev", "mtml", "rsmi")
+"""The sources that a config can name, by commas; `auto` is all that the node has. See `exporter.devices.finding`."""
 
 
 class DeviceError(Exception):
@@ -33,12 +36,16 @@ class DevicesSample:
     Attributes:
         present: every GPU that the driver counts, also those which did not answer (uuid to index).
         samples: the GPUs that were asked for and answered.
+        sources_up: where several sources answered, whether each of them did, by name.
+        xid_errors: of all GPUs, whoever was asked for; a counter never falls while the source is open.
 
     """
 
     present: Mapping[GpuUuid, int] = field(default_factory=dict)
     samples: tuple[GpuSample, ...] = ()
     faults: tuple[Fault, ...] = ()
+    xid_errors: XidCounts = field(default_factory=dict)
+    sources_up: Mapping[str, bool] = field(default_factory=dict)
 
 
 class DeviceSource(Protocol):

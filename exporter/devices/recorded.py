@@ -26,6 +26,7 @@ from exporter.model import (
     Inventory,
     Memory,
     Owner,
+    XidCounts,
 )
 from exporter.recording import HostRead, Reading, RecordedRound, RecordingError
 
@@ -65,10 +66,10 @@ class Stage:
         if recorded is None:
             return DevicesSample()
         if recorded.only == (None if only is None else frozenset(only)):
-            return DevicesSample(recorded.present, recorded.samples, recorded.faults)
+            return DevicesSample(recorded.present, recorded.samples, recorded.faults, recorded.xid_errors)
         samples = (one for uuid, one in self._samples.items() if only is None or uuid in only)
         faults = (one for one in self._faults if only is None or one.subject in only)
-        return DevicesSample(recorded.present, tuple(samples), tuple(faults))
+        return DevicesSample(recorded.present, tuple(samples), tuple(faults), recorded.xid_errors)
 
     async def memory(self, only: Collection[GpuUuid]) -> Mapping[DeviceKey, Memory]:
         """Tell the memory of the leaf devices of these GPUs."""
@@ -161,7 +162,8 @@ class RecordedNode:
         now = self._clock()
         answer = await self._stage.sample(only)
         samples = tuple(replace(one, sampled_at=now) for one in answer.samples)
-        return replace(answer, samples=samples, faults=(self._fault, *answer.faults))
+        xids = _later(answer.xid_errors, self.inventory.later)
+        return replace(answer, samples=samples, faults=(self._fault, *answer.faults), xid_errors=xids)
 
     async def memory(self, only: Collection[GpuUuid]) -> Mapping[DeviceKey, Memory]:
         """Tell the memory at the last `sample`."""
@@ -205,6 +207,17 @@ class RecordedNode:
         assert self._began is not None  # noqa: S101  (the only caller asks first)
         lasted = self._current.monotonic - self._first.monotonic + self._interval
         return self._next is None and now - self._began >= lasted
+
+
+def _later(errors: XidCounts, seconds: float) -> XidCounts:
+    """Let XID errors have come so much later."""
+    return {
+        uuid: {
+            code: one if one.last_at is None else replace(one, last_at=one.last_at + seconds)
+            for code, one in of.items()
+        }
+        for uuid, of in errors.items()
+    }
 
 
 def _together(hosts: Iterable[HostRead], pids: frozenset[int], *, want_living: bool) -> HostSample:

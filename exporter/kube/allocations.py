@@ -15,6 +15,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from exporter.kube.device_ids import DeviceId, Leaves, parse_of, resolve, resolve_claimed
+from exporter.kube.kernel_ids import INTEL
+from exporter.kube.vendor_ids import VENDORS, parse_ascend
 from exporter.model import Allocation, DeviceKey, Fault, Gpu, Sharing
 
 STRATEGY_LABELS = ("nvidia.com/gpu.sharing-strategy", "cloud.google.com/gke-gpu-sharing-strategy")
@@ -134,6 +136,7 @@ def allocations(
     *,
     uuids: ClaimedUuids | None = None,
     finished: Collection[PodName] = (),
+    ascend_real: Mapping[PodName, str] | None = None,
 ) -> tuple[Allocation, ...]:
     """
     Say which container was handed how many replicas of which leaf device.
@@ -143,6 +146,7 @@ def allocations(
         gpus: the GPUs of the latest sample; ids that mean none of them are left out.
         uuids: what the ResourceSlices of this node tell of claimed devices.
         finished: pods that have ended. Kubelets before 1.34 list them on, when their devices may be somebody else's.
+        ascend_real: text of the annotation `huawei.com/AscendReal` by pod.
 
     Returns:
         One entry per container, resource and leaf device, in the order of the list; for claims the resource is the
@@ -158,6 +162,10 @@ def allocations(
         for device_id in dict.fromkeys(holding.device_ids):
             if device := resolve(parse_of(holding.resource, device_id), leaves):
                 replicas[holding.namespace, holding.pod, holding.container, holding.resource, device] += 1
+    for name, text in (ascend_real or {}).items():
+        if name not in unclear:
+            for holding, device in _ascend(view, name, text, leaves):
+                replicas[holding.namespace, holding.pod, holding.container, holding.resource, device] += 1
     for claim in view.claims:
         if (claim.namespace, claim.pod) in unclear:
             continue
@@ -165,6 +173,32 @@ def allocations(
             if device := _resolve_claimed(claimed, leaves, uuids):
                 replicas[claim.namespace, claim.pod, claim.container, claimed.driver, device] += 1
     return tuple(Allocation(*key, replicas=count) for key, count in replicas.items())
+
+
+def _ascend(view: AllocationsView, name: PodName, text: str, leaves: Leaves) -> list[tuple[Holding, DeviceKey]]:
+    """
+    Say which NPUs a pod really got: its one container that holds any, as many as the kubelet counts.
+
+    Under Volcano the kubelet's ids are stand-ins, and the plugin writes what it really gave into an annotation of the
+    pod. One that a user wrote himself must at least be about as many devices; and it gives him nobody's memory, which
+    is attributed by process.
+    """
+    held = [
+        holding
+        for holding in view.holdings
+        if (holding.namespace, holding.pod) == name and VENDORS.get(holding.resource.partition("/")[0]) == "huawei"
+    ]
+    devices = [parse_ascend(device) for device in text.split(",")]
+    if len(held) != 1 or len(devices) != len(set(held[0].device_ids)):
+        return []
+    found = []
+    for device in devices:
+        if device is None:
+            continue
+        meant = DeviceId(minor=device.physical, gpu_instance=device.vdev, vendor="huawei")
+        if key := resolve(meant, leaves):
+            found.append((held[0], key))
+    return found
 
 
 def sharing(
@@ -197,6 +231,8 @@ def sharing(
         replicas = [parsed for parsed in parsed_ids if parsed.replica is not None]
         if device.gpu_instance is not None:
             found[device] = (Sharing.MIG, len(replicas) or len(parsed_ids))
+        elif replicas == [parsed for parsed in parsed_ids if parsed.vendor == INTEL] and len(replicas) == 1:
+            found[device] = (Sharing.EXCLUSIVE, 1)  # Intel's plugin numbers the shares of each GPU, be it one
         elif replicas:
             found[device] = (replicated, len(replicas))
         else:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from exporter.kube.allocations import AllocationsView, ClaimedUuids, PodName, allocations, sharing
 from exporter.kube.pods import KnownPod
+from exporter.kube.vendor_ids import ASCEND_REAL
 from exporter.model import Container, Gpu, Inventory, PodUid
 
 
@@ -32,10 +33,21 @@ def combine(
     """
     return replace(
         names,
-        allocations=allocations(view, gpus, uuids=uuids, finished=finished),
+        allocations=allocations(
+            view, gpus, uuids=uuids, finished=finished, ascend_real=_annotations(names, ASCEND_REAL)
+        ),
         sharing=sharing(view, gpus, labels, uuids=uuids),
         faults=(*names.faults, *view.faults),
     )
+
+
+def _annotations(names: Inventory, key: str) -> dict[PodName, str]:
+    """Give the annotation of each pod that has it; where two generations of a name disagree, of none of them."""
+    found: dict[PodName, set[str]] = {}
+    for pod in names.pods.values():
+        if not pod.terminating and key in pod.annotations:
+            found.setdefault((pod.namespace, pod.name), set()).add(pod.annotations[key])
+    return {name: next(iter(texts)) for name, texts in found.items() if len(texts) == 1}
 
 
 def finished_names(pods: Iterable[KnownPod]) -> frozenset[PodName]:

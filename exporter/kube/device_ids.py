@@ -19,6 +19,8 @@ per MiB, one per block) and choose the device elsewhere; a wrong answer would en
 | HAMi, Volcano vGPU | `GPU-<uuid>-<n>` | nobody: Allocate follows the pod's annotation, not this id |
 | vgpu-manager | `GPU-<uuid>::<n>` of `nvidia.com/vgpu-*` | nobody, for the same reason |
 | gpushare, ACK, AWS, Koordinator, KAI ... | made up, or none | nobody |
+| vendors with a library of their own | see `vendor_ids` | |
+| AMD, Intel | see `kernel_ids` | |
 
 Sources: NVIDIA/k8s-device-plugin internal/rm, GoogleCloudPlatform/container-engine-accelerators pkg/gpu/nvidia,
 Project-HAMi/HAMi nvinternal/rm/devices.go, coldzerofear/vgpu-manager pkg/deviceplugin, nebuly-ai/nos pkg/gpu/slicing.
@@ -29,6 +31,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from exporter.kube import kernel_ids, vendor_ids
 from exporter.model import DeviceKey, Gpu, GpuUuid
 
 _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
@@ -48,9 +51,9 @@ DRA_DRIVER = "gpu.nvidia.com"
 @dataclass(frozen=True, slots=True)
 class DeviceId:
     """
-    What an id says: one of `uuid` (of a GPU or a MIG device), `minor` or `index`, perhaps a GPU instance.
+    What an id says: one of `uuid` (or another name of a GPU or a part), `minor` or `index`, perhaps a GPU instance.
 
-    `replica` is the number of the replica, None for the whole device.
+    `replica` is the number of the replica, None for the whole device; `vendor` whose minors and indices are meant.
     """
 
     uuid: str | None = None
@@ -58,6 +61,7 @@ class DeviceId:
     index: int | None = None
     gpu_instance: int | None = None
     replica: int | None = None
+    vendor: str = "nvidia"
 
 
 @lru_cache(maxsize=4096)  # eight GPUs in 48 replicas are 384 ids, the same in each round
@@ -76,6 +80,11 @@ def parse(device_id: str) -> DeviceId | None:
 
 def parse_of(resource: str, device_id: str) -> DeviceId | None:
     """Read an id of this resource; None when its plugin does not choose the device by the id."""
+    if (known := kernel_ids.parse(resource, device_id)) is not None:
+        return DeviceId(uuid=known.name, minor=known.card, replica=known.share, vendor=known.vendor)
+    if (vendor := vendor_ids.VENDORS.get(resource.partition("/")[0])) is not None:
+        named = vendor_ids.parse(resource, device_id)
+        return None if named is None else DeviceId(uuid=named.name, replica=named.share, vendor=vendor)
     found = None if resource.startswith(CHOSEN_ELSEWHERE) else parse(device_id)
     return None if found is not None and found.index is not None and resource not in INDEXED else found
 
@@ -86,8 +95,8 @@ class Leaves:
 
     keys: frozenset[DeviceKey]
     by_mig_uuid: Mapping[str, DeviceKey]
-    by_minor: Mapping[int, GpuUuid]
-    by_index: Mapping[int, GpuUuid]
+    by_minor: Mapping[tuple[str, int], GpuUuid]
+    by_index: Mapping[tuple[str, int], GpuUuid]
 
     @classmethod
     def of(cls, gpus: Iterable[Gpu]) -> "Leaves":
@@ -101,9 +110,11 @@ class Leaves:
                 if gpu.mig
                 for gi in gpu.instances
                 for uuid in gi.mig_uuids
-            },
-            {gpu.minor: gpu.uuid for gpu in gpus if gpu.minor is not None},
-            {gpu.index: gpu.uuid for gpu in gpus},
+            }
+            | {gpu.uuid: DeviceKey(gpu.uuid, 0) for gpu in gpus if gpu.mig and gpu.vendor == kernel_ids.AMD}
+            | {name: DeviceKey(gpu.uuid) for gpu in gpus if not gpu.mig for name in gpu.names},
+            {(gpu.vendor, gpu.minor): gpu.uuid for gpu in gpus if gpu.minor is not None},
+            {(gpu.vendor, gpu.index): gpu.uuid for gpu in gpus},
         )
 
 
@@ -117,15 +128,15 @@ def resolve(device_id: DeviceId | None, leaves: Leaves) -> DeviceKey | None:
     """
     if device_id is None:
         return None
-    if device_id.uuid is not None and device_id.uuid.startswith("MIG-"):
+    if device_id.uuid is not None and (device_id.uuid.startswith("MIG-") or device_id.uuid in leaves.by_mig_uuid):
         return leaves.by_mig_uuid.get(device_id.uuid)
     gpu: GpuUuid | None = None
     if device_id.uuid is not None:
         gpu = GpuUuid(device_id.uuid)
     elif device_id.minor is not None:
-        gpu = leaves.by_minor.get(device_id.minor)
+        gpu = leaves.by_minor.get((device_id.vendor, device_id.minor))
     elif device_id.index is not None:
-        gpu = leaves.by_index.get(device_id.index)
+        gpu = leaves.by_index.get((device_id.vendor, device_id.index))
     if gpu is None:
         return None
     key = DeviceKey(gpu, device_id.gpu_instance)
@@ -134,11 +145,13 @@ def resolve(device_id: DeviceId | None, leaves: Leaves) -> DeviceKey | None:
 
 def resolve_claimed(driver: str, device: str, uuid: str | None, leaves: Leaves) -> DeviceKey | None:
     """
-    Name the leaf device of a DRA claim's result.
+    Name the leaf device of a DRA claim's result. AMD's and Intel's drivers name it so that the kernel's name is in it.
 
     `uuid` is the attribute of that name in the device's ResourceSlice, where it was read. Without it NVIDIA's
     `gpu-<minor>` is understood; its MIG devices (`gpu-1-mig-1g6gb-14-0`: profile and placement) are not.
     """
+    if (known := kernel_ids.parse_claimed(driver, device)) is not None:
+        return resolve(DeviceId(uuid=known.name, vendor=known.vendor), leaves)
     if uuid is not None:
         return resolve(parse(uuid), leaves)
     if driver == DRA_DRIVER and (match := _DRA_GPU.fullmatch(device)):

@@ -41,7 +41,16 @@ FIGURES: tuple[tuple[Family, Callable[[Usage], float | None]], ...] = (
             CONTAINER,
             "Living processes of the container in the driver's process lists of the leaf device.",
         ),
-        lambda usage: len(usage.processes),
+        lambda usage: len(usage.processes) if usage.listed else None,
+    ),
+    (
+        gauge(
+            "container_memory_kernel_limit_bytes",
+            CONTAINER,
+            "Memory of the leaf device above which the kernel does not let the container grow, in bytes (dmem.max of "
+            "its cgroup); absent without such a limit.",
+        ),
+        lambda usage: usage.kernel_limit,
     ),
 )
 

@@ -27,7 +27,7 @@ from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPEN
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.registry import Collector
 
-from exporter.latest import Latest, Tally
+from exporter.latest import Latest, Reload, Tally
 from exporter.metrics import COLLECTORS, rounds
 from exporter.model import Snapshot
 
@@ -131,7 +131,7 @@ class Exposition:
     def _facts(self, now: float, interval: float) -> "_Facts":
         snapshot = self._latest.snapshot
         fresh = snapshot is not None and now - snapshot.monotonic <= STALE_AFTER * interval
-        return _Facts(snapshot, self._latest.tally, fresh, self._node, self._version, self._more)
+        return _Facts(snapshot, self._latest.tally, self._latest.reload, fresh, self._node, self._version, self._more)
 
     def _still_good(self, wanted: Format, now: float, interval: float) -> bool:
         before = self._rendered.snapshot if self._rendered else None
@@ -187,6 +187,7 @@ class _Facts:
 
     snapshot: Snapshot | None
     tally: Tally
+    reload: Reload | None
     fresh: bool
     node: str
     version: str
@@ -203,4 +204,4 @@ class _Facts:
             for collect in COLLECTORS:
                 yield from collect(self.snapshot)
             yield from self.more(self.snapshot)
-        yield from rounds.collect(self.snapshot, self.tally, node=self.node, version=self.version)
+        yield from rounds.collect(self.snapshot, self.tally, self.reload, node=self.node, version=self.version)

@@ -18,6 +18,7 @@ from exporter.model.declared import (
     NodeFacts,
 )
 from exporter.model.devices import (
+    CgroupMemory,
     Gpu,
     GpuInstance,
     GpuProcess,
@@ -28,6 +29,8 @@ from exporter.model.devices import (
     ProcessUtilization,
     Sharing,
     Utilization,
+    XidCounts,
+    XidErrors,
 )
 from exporter.model.identity import ContainerId, DeviceKey, Fault, GpuUuid, PodUid
 from exporter.model.limits import DeclaredLimit
@@ -38,6 +41,7 @@ from exporter.model.snapshot import Attribution, ClaimUsage, Device, DeviceAccou
 __all__ = [
     "Allocation",
     "Attribution",
+    "CgroupMemory",
     "Claim",
     "ClaimConfig",
     "ClaimUsage",
@@ -76,4 +80,6 @@ __all__ = [
     "Subject",
     "Usage",
     "Utilization",
+    "XidCounts",
+    "XidErrors",
 ]

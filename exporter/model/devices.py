@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from exporter.model.identity import DeviceKey, Fault, GpuUuid
+from exporter.model.processes import Owner
 
 
 class Sharing(StrEnum):
@@ -45,7 +46,12 @@ class Utilization:
 
 @dataclass(frozen=True, slots=True)
 class GpuInstance:
-    """One MIG GPU instance. Its compute instances share its memory, so their UUIDs are listed together."""
+    """
+    One MIG GPU instance, or one compute partition of an AMD GPU.
+
+    The compute instances of a MIG instance share its memory, so their UUIDs are listed together. A partition has no
+    UUID: there it is what else it is called (`renderD129`, `amdgpu_xcp_1`).
+    """
 
     id: int
     profile: str
@@ -67,8 +73,33 @@ class Health:
 
 
 @dataclass(frozen=True, slots=True)
+class XidErrors:
+    """
+    The XID errors of one number on one GPU since the daemon started.
+
+    Attributes:
+        last_at: Unix time at which the last one was heard; None before the first.
+        gpu_instance: the MIG GPU instance that the driver named with the last one, if it named one.
+
+    """
+
+    count: int = 0
+    last_at: float | None = None
+    gpu_instance: int | None = None
+
+
+XidCounts = Mapping[GpuUuid, Mapping[int, XidErrors]]
+"""By GPU and number of the XID. A GPU whose events cannot be heard is missing; one that had none has its zeros."""
+
+
+@dataclass(frozen=True, slots=True)
 class Gpu:
-    """A physical GPU: what it is, and what was measured on it. With MIG on, its instances are the leaf devices."""
+    """
+    A physical GPU: what it is, and what was measured on it.
+
+    With `mig` its instances are the leaf devices: NVIDIA's MIG, or the compute partitions into which an AMD GPU is
+    divided. `unified`: it has no memory of its own, but uses the host's.
+    """
 
     uuid: GpuUuid
     index: int
@@ -82,7 +113,13 @@ class Gpu:
     health: Health = Health()
     instances: tuple[GpuInstance, ...] = ()
     minor: int | None = None
-    """Of /dev/nvidia<minor>: GKE and DRA name a GPU by it. Mostly, but not always, the same as the index."""
+    """
+    Of /dev/nvidia<minor>: GKE and DRA name a GPU by it. Mostly, but not always, the same as the index. Of AMD and Intel
+    it is that of /dev/dri/card<minor>.
+    """
+    unified: bool = False
+    names: tuple[str, ...] = ()
+    """What else it is called where it is not divided: `renderD128`. Its instances have names of their own."""
 
     def leaves(self) -> tuple[tuple[DeviceKey, Memory | None, Utilization], ...]:
         """Name the leaf devices of this GPU, each with its memory and utilization."""
@@ -106,24 +143,47 @@ class GpuProcess:
 
     `pid` is the number as the driver prints it: it may be a thread id, the number of a dead process whose child holds
     the memory, or one that the kernel has given to somebody else since. `memory` is None where the driver said
-    "not available".
+    "not available". `memory_sure` is set where buffers may be shared with others: the bytes that are surely its own.
     """
 
     device: DeviceKey
     pid: int
     kinds: frozenset[ProcessKind]
     memory: int | None
+    memory_sure: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessUtilization:
-    """The driver's statistics for one pid on one GPU since the last sample: a coarse figure, good for a gauge only."""
+    """
+    The driver's statistics for one pid on one GPU since the last sample: coarse figures, good for a gauge only.
+
+    None is what the driver cannot say of this process. A process that is not listed is idle.
+    """
 
     pid: int
-    sm: float
-    memory_controller: float
-    encoder: float
-    decoder: float
+    sm: float | None
+    memory_controller: float | None
+    encoder: float | None
+    decoder: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class CgroupMemory:
+    """
+    What the kernel itself counts for one cgroup on one leaf device: each buffer once, by the cgroup that placed it.
+
+    Attributes:
+        limit: above which the kernel does not let it grow; None: there is none, or it is not told.
+        peak: the most that it ever held; None where not told.
+
+    """
+
+    owner: Owner
+    device: DeviceKey
+    used: int
+    limit: int | None = None
+    peak: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +195,9 @@ class GpuSample:
         processes: None when a list could not be read; empty when nobody is there.
         utilization: None when the driver does not know (MIG, old drivers), empty when everybody is idle.
         dropped_utilization: utilization samples that were dropped because the driver claimed more than 100 %.
+        cgroups: where the kernel counts by cgroup; believed before the process lists.
+        pids_proven: the numbers are those of the host's processes, or of the reader's, which are the same where
+            `HostSample.pid_domain_proven` says so. Some drivers may as well print those of the process's own namespace.
 
     """
 
@@ -144,3 +207,5 @@ class GpuSample:
     utilization: tuple[ProcessUtilization, ...] | None = None
     dropped_utilization: int = 0
     faults: tuple[Fault, ...] = ()
+    cgroups: tuple[CgroupMemory, ...] = ()
+    pids_proven: bool = True

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from exporter.model.declared import Claim
-from exporter.model.devices import Gpu, Memory, Sharing, Utilization
+from exporter.model.devices import Gpu, Memory, Sharing, Utilization, XidCounts
 from exporter.model.identity import ContainerId, DeviceKey, Fault, GpuUuid, PodUid
 from exporter.model.limits import DeclaredLimit
 from exporter.model.names import Allocation, Container, Pod
@@ -37,7 +37,17 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one container holds of one leaf device. `memory_used` is None when one of its processes is unknown."""
+    """
+    What one container holds of one leaf device.
+
+    Attributes:
+        memory_used: bytes; None when one of its processes is unknown.
+        memory_sure: where buffers may be shared with others, the bytes that are surely its own, and the only ones that
+            may be held against it; None where `memory_used` is exact.
+        processes: those that live; `listed` is False where nobody knows them, and the kernel counts all the same.
+        kernel_limit: bytes above which the kernel itself does not let it grow (dmem); None where it does not say.
+
+    """
 
     subject: Subject
     device: DeviceKey
@@ -47,6 +57,9 @@ class Usage:
     encoder: float | None = None
     decoder: float | None = None
     processes: frozenset[ProcessKey] = frozenset()
+    memory_sure: int | None = None
+    kernel_limit: int | None = None
+    listed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +141,7 @@ class Snapshot:
             for one process.
         utilization_capped: of the GPUs read in this round, containers whose processes' samples added up to more than
             100 %, and were cut there.
+        xid_errors: what was heard of each GPU since the daemon started, of those too that do not answer any more.
         faults: what could not be asked; the round is complete when none of them says otherwise.
 
     """
@@ -156,6 +170,7 @@ class Snapshot:
     sources_up: Mapping[str, bool] = field(default_factory=dict)
     pid_domain_proven: bool = False
     names_live: bool = False
+    xid_errors: XidCounts = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
 
     @property

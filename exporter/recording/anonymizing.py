@@ -71,9 +71,9 @@ class Pseudonyms:
         """Replace the ids in an answer of the kernel."""
         sample = whole.sample
         processes = {
-            pid: replace(one, owner=one.owner and self._owner(one.owner)) for pid, one in sample.processes.items()
+            pid: replace(one, owner=one.owner and self.owner(one.owner)) for pid, one in sample.processes.items()
         }
-        living = None if sample.living is None else frozenset(map(self._owner, sample.living))
+        living = None if sample.living is None else frozenset(map(self.owner, sample.living))
         return replace(whole, sample=replace(sample, processes=processes, living=living))
 
     def inventory(self, whole: Inventory) -> Inventory:
@@ -177,7 +177,8 @@ class Pseudonyms:
     def _fault(self, fault: Fault) -> Fault:
         return replace(fault, message=f"{fault.reason} (left out)", subject=self.name("subject", fault.subject))
 
-    def _owner(self, owner: Owner) -> Owner:
+    def owner(self, owner: Owner) -> Owner:
+        """Replace the ids in an owner."""
         pairs = (
             (None if uid is None else PodUid(self.id(uid)), None if id_ is None else ContainerId(self.id(id_)))
             for uid, id_ in owner.pairs

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from exporter.model import Fault, GpuSample, GpuUuid, HostSample, Inventory
+from exporter.model import Fault, GpuSample, GpuUuid, HostSample, Inventory, XidCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,7 @@ class RecordedRound:
         samples: the GPUs that answered, in their order.
         faults: of the driver as a whole, or of GPUs that did not answer.
         hosts: what the kernel was asked, in order.
+        xid_errors: what was heard of each GPU up to this round; nothing in recordings from before it was.
 
     """
 
@@ -42,3 +43,4 @@ class RecordedRound:
     faults: tuple[Fault, ...] = ()
     hosts: tuple[HostRead, ...] = ()
     inventory: Inventory = field(default_factory=Inventory)
+    xid_errors: XidCounts = field(default_factory=dict)

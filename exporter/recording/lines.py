@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from exporter.model import (
+    CgroupMemory,
     DeviceKey,
     Fault,
     Gpu,
@@ -25,6 +26,7 @@ from exporter.model import (
     Inventory,
     ProcessUtilization,
     Sharing,
+    XidCounts,
 )
 from exporter.recording.answers import HostRead, RecordedRound
 
@@ -92,6 +94,13 @@ class ProcessesPart(msgspec.Struct, frozen=True, tag="processes", tag_field="lin
     processes: tuple[GpuProcess, ...]
 
 
+class XidsPart(msgspec.Struct, frozen=True, tag="xids", tag_field="line"):
+    """The XID errors of all GPUs: mostly zeros, and mostly as they were."""
+
+    number: int
+    xid_errors: XidCounts
+
+
 class RoundGpu(msgspec.Struct, frozen=True, omit_defaults=True):
     """A GPU's answer in a round; `processes` is the number of the part with its lists, None when they were not read."""
 
@@ -101,10 +110,12 @@ class RoundGpu(msgspec.Struct, frozen=True, omit_defaults=True):
     utilization: tuple[ProcessUtilization, ...] | None = None
     dropped_utilization: int = 0
     faults: tuple[Fault, ...] = ()
+    cgroups: tuple[CgroupMemory, ...] = ()
+    pids_proven: bool = True
 
 
 class RoundLine(msgspec.Struct, frozen=True, tag="round", tag_field="line", omit_defaults=True):
-    """A round, after the parts that it names: `inventory`, `hosts`, and the `processes` of its GPUs."""
+    """A round, after the parts that it names: `inventory`, `hosts`, `xids`, and the `processes` of its GPUs."""
 
     number: int
     taken_at: float
@@ -116,11 +127,14 @@ class RoundLine(msgspec.Struct, frozen=True, tag="round", tag_field="line", omit
     present: dict[GpuUuid, int] = msgspec.field(default_factory=dict)
     gpus: list[RoundGpu] = msgspec.field(default_factory=list)
     faults: tuple[Fault, ...] = ()
+    xids: int | None = None
 
     def named(self) -> Iterator[int]:
         """Yield the numbers of the parts that this round names."""
         yield self.inventory
         yield from self.hosts
+        if self.xids is not None:
+            yield self.xids
         yield from (one.processes for one in self.gpus if one.processes is not None)
 
     def whole(self, parts: "Shelf") -> RecordedRound:
@@ -140,16 +154,19 @@ class RoundLine(msgspec.Struct, frozen=True, tag="round", tag_field="line", omit
                     one.utilization,
                     one.dropped_utilization,
                     one.faults,
+                    one.cgroups,
+                    one.pids_proven,
                 )
                 for one in self.gpus
             ),
             self.faults,
             tuple(parts[number] for number in self.hosts),
             parts[self.inventory],
+            {} if self.xids is None else parts[self.xids],
         )
 
 
-Part: TypeAlias = InventoryPart | HostPart | ProcessesPart
+Part: TypeAlias = InventoryPart | HostPart | ProcessesPart | XidsPart
 Line: TypeAlias = Header | Part | RoundLine
 
 

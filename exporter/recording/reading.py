@@ -32,6 +32,7 @@ from exporter.recording.lines import (
     RecordingError,
     RoundLine,
     Shelf,
+    XidsPart,
 )
 
 _MAGIC = b"\x1f\x8b"
@@ -138,7 +139,7 @@ class Reading:
         except _MALFORMED as error:
             raise self._wrong(f"expected a round or a part of one, as gpusteward writes it: {error}") from error
 
-    def _keep(self, part: InventoryPart | HostPart | ProcessesPart) -> None:
+    def _keep(self, part: InventoryPart | HostPart | ProcessesPart | XidsPart) -> None:
         match part:
             case InventoryPart():
                 self._shelf.put(part.number, part.whole())
@@ -146,6 +147,8 @@ class Reading:
                 self._shelf.put(part.number, part.host)
             case ProcessesPart():
                 self._shelf.put(part.number, part.processes)
+            case XidsPart():
+                self._shelf.put(part.number, part.xid_errors)
         if len(self._shelf) > MOST:
             raise self._wrong(f"more than {MOST} parts without a round that names them")
 

@@ -11,13 +11,14 @@ import contextlib
 import os
 import zlib
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import msgspec
 
-from exporter.model import Inventory
+from exporter.model import Inventory, Owner
 from exporter.recording.answers import HostRead, RecordedRound
 from exporter.recording.lines import (
     Header,
@@ -29,6 +30,7 @@ from exporter.recording.lines import (
     RoundGpu,
     RoundLine,
     Shelf,
+    XidsPart,
 )
 
 GZIP = 16 + zlib.MAX_WBITS
@@ -40,7 +42,8 @@ class Writing:
     """
     An open recording; a context manager that ends it.
 
-    `inventory` and `host` say what of an answer is kept: they are asked once for each that has changed.
+    `inventory` and `host` say what of an answer is kept: they are asked once for each that has changed; `owner` what
+    is kept of the owner of a cgroup.
     """
 
     def __init__(
@@ -50,11 +53,13 @@ class Writing:
         *,
         inventory: Callable[[Inventory], Inventory] = lambda whole: whole,
         host: Callable[[HostRead], HostRead] = lambda whole: whole,
+        owner: Callable[[Owner], Owner] = lambda whole: whole,
     ) -> None:
         """Create the file, readable by its owner alone. Raises RecordingError; a file that is there is left alone."""
         self._path = path
         self._inventory = inventory
         self._host = host
+        self._owner = owner
         self._shelf = Shelf()
         self._newest: dict[Hashable, int] = {}
         self._numbers = 0
@@ -118,10 +123,13 @@ class Writing:
                     one.utilization,
                     one.dropped_utilization,
                     one.faults,
+                    tuple(replace(each, owner=self._owner(each.owner)) for each in one.cgroups),
+                    one.pids_proven,
                 )
                 for one in recorded.samples
             ],
             recorded.faults,
+            named("xids", recorded.xid_errors, XidsPart) if recorded.xid_errors else None,
         )
         self._shelf.after(line)
         self._newest = {key: number for key, number in self._newest.items() if number in self._shelf}

@@ -117,8 +117,8 @@ def main() -> None:
             for name, anonymous in (("plain", False), ("plain.gz", False), ("anonymized.gz", True)):
                 path = Path(folder) / f"{busy}-{name}"
                 inventory = (lambda one: other.inventory(keeping.inventory(one))) if anonymous else keeping.inventory
-                kept = {"host": other.host} if anonymous else {}
-                with Writing(path, header, inventory=inventory, **kept) as file:
+                host = other.host if anonymous else lambda one: one
+                with Writing(path, header, inventory=inventory, host=host) as file:
                     file.add(given[0])
                     first, began = file.size, time.process_time()
                     for one in given[1:]:

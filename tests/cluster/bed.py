@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-from cluster import build, leftovers
+from cluster import build, leftovers, toolkit
 from cluster.client import Api
 from cluster.control_plane import CONTROLLERS_WITHOUT_NODES, ControlPlane
 from cluster.leftovers import Record
@@ -195,6 +195,7 @@ class Bed:
         self._node.start()
         self._driver = driver.FakeNode(folder / "driver", driver.build(build.cache()))
         self._driver.write(self._gpus)
+        toolkit.settle(folder, library=self._driver.library(), state=self._driver.folder)
         tar = folder / "workload.tar"
         images.busybox_image(tar, name=WORKLOAD, files={"bin/workload": self._driver.workload_binary})
         self._node.import_image(tar, WORKLOAD)

@@ -93,9 +93,9 @@ async def server_namespace(server_api: Api) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def fresh_namespace(api: Api) -> AsyncIterator[str]:
+async def fresh_namespace(api: Api, prefix: str = "test") -> AsyncIterator[str]:
     """A new namespace in which pods are admitted already. It is left to the bed's end."""
-    name = f"test-{new_token()}"
+    name = f"{prefix}-{new_token()}"
     await api.create("/api/v1/namespaces", {"metadata": {"name": name}})
 
     async def has_account() -> bool:

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import aiohttp
 
+from cluster import toolkit
 from cluster.bed import NODE_NAME, Bed
 from cluster.client import Api, Object, until
 from cluster.fixtures import fresh_namespace
@@ -32,7 +33,14 @@ RELEASE = "fleet"
 ACCOUNT = f"{RELEASE}-gpusteward"
 NVIDIA_HERE = "nvidia.com/gpu.present"
 """Label of a node, by NVIDIA's feature discovery, without which the DaemonSet has no pod there."""
-STATE = "/run/fake-nvml"
+STATE = toolkit.STATE
+RUNTIME_CLASS: Object = {
+    "apiVersion": "node.k8s.io/v1",
+    "kind": "RuntimeClass",
+    "metadata": {"name": "nvidia"},
+    "handler": toolkit.HANDLER,
+}
+"""What NVIDIA's operator makes."""
 PASSING = ("events", "leases", "replicasets", "controllerrevisions", "endpointslices", "endpoints")
 """Resources whose objects others make and remove when they like."""
 PATIENT = 180.0
@@ -63,43 +71,43 @@ class Installed:
     namespace: str
     account: str = ACCOUNT
 
-    async def pod(self, *, besides: str = "") -> Object:
-        """Its pod, once that is ready; not the one with the UID `besides`."""
+    async def pod(self, *, besides: str = "", ready: bool = True) -> Object:
+        """Its pod, once that is ready, or else runs; not the one with the UID `besides`."""
 
-        async def ready() -> Object | None:
+        async def there() -> Object | None:
             query = {"labelSelector": "app.kubernetes.io/name=gpusteward"}
             found = (await self.api.get(f"/api/v1/namespaces/{self.namespace}/pods", **query))["items"]
             for one in found:
                 conditions = {c["type"]: c["status"] for c in one["status"].get("conditions", [])}
                 leaving = "deletionTimestamp" in one["metadata"] or one["metadata"]["uid"] == besides
-                if conditions.get("Ready") == "True" and not leaving:
+                good = conditions.get("Ready") == "True" if ready else one["status"]["phase"] == "Running"
+                if good and not leaving:
                     return dict(one)
             return None
 
         try:
-            return await until(ready, "the daemon's pod to be ready", PATIENT)
+            return await until(there, f"the daemon's pod to {'be ready' if ready else 'run'}", PATIENT)
         except TimeoutError as error:
-            error.add_note(self.bed.kubectl("-n", self.namespace, "describe", "pods"))
-            error.add_note(self.log())
+            self.explain(error)
             raise
 
     async def pods(self) -> list[Object]:
         """All pods of its namespace."""
         return list((await self.api.get(f"/api/v1/namespaces/{self.namespace}/pods"))["items"])
 
-    async def page(self) -> str:
-        """What it exports, asked for where Prometheus would ask."""
-        address = (await self.pod())["status"]["podIP"]
+    async def page(self, *, ready: bool = True) -> str:
+        """What it exports, asked for where Prometheus would ask, which does so before it is ready, too."""
+        address = (await self.pod(ready=ready))["status"]["podIP"]
         async with aiohttp.ClientSession() as session, session.get(f"http://{address}:9478/metrics") as answer:
             assert answer.status == 200
             return await answer.text()
 
-    async def shows(self, condition: Callable[[str], T | None], what: str) -> T:
+    async def shows(self, condition: Callable[[str], T | None], what: str, *, ready: bool = True) -> T:
         """Wait until the page says so."""
 
         async def there() -> T | None:
             with suppress(aiohttp.ClientConnectionError):  # one pod goes, the other comes
-                return condition(await self.page())
+                return condition(await self.page(ready=ready))
             return None
 
         try:
@@ -111,6 +119,11 @@ class Installed:
     async def mode(self, wanted: str) -> None:
         """Wait until this is the node's mode."""
         await self.shows(lambda page: series(page, "enforcement_mode", "mode") == {(wanted,): 1} or None, wanted)
+
+    def explain(self, error: Exception) -> None:
+        """Add to a failure what kubelet and daemon say of the pod."""
+        error.add_note(self.bed.kubectl("-n", self.namespace, "describe", "pods"))
+        error.add_note(self.log())
 
     def log(self) -> str:
         """What its present pod wrote, for a failed test to show."""
@@ -144,10 +157,14 @@ class Installed:
             error.add_note(f"{found()}\n{self.log()}")
             raise
 
+    def inside(self, script: str) -> str:
+        """What a Python script says in its container."""
+        return self.bed.kubectl("-n", self.namespace, "exec", f"ds/{self.account}", "--", "python3", "-c", script)
+
     def capabilities(self) -> int:
         """The set of capabilities that a process in its container has at most, as the kernel says."""
         say = "print(next(l for l in open('/proc/self/status') if l.startswith('CapBnd')).split()[1])"
-        return int(self.bed.kubectl("-n", self.namespace, "exec", f"ds/{self.account}", "--", "python3", "-c", say), 16)
+        return int(self.inside(say), 16)
 
     def asked_to_evict(self, namespace: str) -> list[tuple[str, int]]:
         """Path and answer of each eviction there that was asked for with its token, from the audit log."""
@@ -191,7 +208,11 @@ class Release(Installed):
             file.write_text(json.dumps(values))
             words = (*words, f"--values={file}")
         waiting = ["--wait", "--timeout=90s"] if wait else []
-        return self.bed.helm(verb, RELEASE, *chart, f"--namespace={self.namespace}", *waiting, *words)
+        try:
+            return self.bed.helm(verb, RELEASE, *chart, f"--namespace={self.namespace}", *waiting, *words)
+        except subprocess.CalledProcessError as error:
+            self.explain(error)
+            raise
 
 
 @asynccontextmanager
@@ -207,16 +228,17 @@ async def gpu_node(bed: Bed, api: Api) -> AsyncIterator[None]:
         await api.patch(path, {"metadata": {"labels": {NVIDIA_HERE: None}}})
 
 
+async def furnished(api: Api, namespace: str) -> bool:
+    """Whether a namespace has what controllers put into each."""
+    return not await api.missing(f"/api/v1/namespaces/{namespace}/configmaps/kube-root-ca.crt")
+
+
 @asynccontextmanager
 async def released(bed: Bed, api: Api, folder: Path) -> AsyncIterator[Release]:
     """A namespace for a release, and whatever was installed there is gone in the end."""
     async with fresh_namespace(api) as namespace, gpu_node(bed, api):
         release = Release(bed, api, namespace, folder=folder)
-
-        async def furnished() -> bool:
-            return not await api.missing(f"/api/v1/namespaces/{namespace}/configmaps/kube-root-ca.crt")
-
-        await until(furnished, "what each namespace is given")
+        await until(lambda: furnished(api, namespace), "what each namespace is given")
         try:
             yield release
         finally:

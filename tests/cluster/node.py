@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster import build
+from cluster import build, toolkit
 from cluster.control_plane import FEATURE_GATES, ControlPlane
 from cluster.processes import Processes, StartError, answers, free_port, listens
 from containers.cgroupfs import Hierarchies, hierarchies
@@ -197,7 +197,11 @@ class Node:
         config = {"cniVersion": "0.4.0", "name": "bed", "plugins": [{"type": "ptp", "ipMasq": False, "ipam": ipam}]}
         (cni / "10-bed.conflist").write_text(json.dumps(config))
         self.containerd = Containerd(
-            self.folder / "containerd", cni_bin_dir=CNI_PLUGINS, cni_conf_dir=cni, prefix=inside
+            self.folder / "containerd",
+            cni_bin_dir=CNI_PLUGINS,
+            cni_conf_dir=cni,
+            runtimes={toolkit.HANDLER: toolkit.program(self.folder)},
+            prefix=inside,
         )
         try:
             self.containerd.start()

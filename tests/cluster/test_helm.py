@@ -8,7 +8,6 @@ pod exports and does with its own token and rights, and what is left in the clus
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -17,10 +16,7 @@ import yaml
 
 from cluster.bed import Bed
 from cluster.client import Object, until
-from cluster.image import ROOT
 from cluster.installed import (
-    STATE,
-    TIMES,
     Installed,
     Release,
     gpu_node,
@@ -30,6 +26,7 @@ from cluster.installed import (
     values,
 )
 from cluster.manifests import disruption_budget
+from cluster.overlays import overlay
 from cluster.stage import NAMESPACE, Stage, ready_pods, truth
 from cluster.stories import emptied, evictable, slow
 from cluster.test_decide import CONSENT, bare, create, declaring, deployment, label, lives, pods_of
@@ -39,8 +36,6 @@ from scraped import series
 pytestmark = pytest.mark.cluster
 
 CAP_KILL = 1 << 5
-KILL = ROOT / "deploy/manifests/kill"
-WHERE_NVIDIA_PUTS_IT = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
 
 
 @pytest.fixture
@@ -74,9 +69,25 @@ def config_of(release: Release) -> Object:
     return dict(yaml.safe_load(release.bed.kubectl("-n", release.namespace, "get", "configmap", release.account, path)))
 
 
+def sees_its_leaf(release: Release, pod: Object) -> bool:
+    """Whether its container sees its own cgroup in the host's tree, which it cannot write in."""
+    say = """
+import os
+print(*(line for line in open("/proc/self/mountinfo") if line.split()[4] == "/host/sys/fs/cgroup"))
+print(*(folder for folder, _, _ in os.walk("/host/sys/fs/cgroup")), sep="\\n")
+"""
+    mount, *folders = release.inside(say).strip().splitlines()
+    assert "ro" in mount.split()[5].split(","), mount
+    (status,) = pod["status"]["containerStatuses"]
+    leaf = f"/pod{pod['metadata']['uid']}/{status['containerID'].removeprefix('containerd://')}"
+    return any(folder.endswith(leaf) for folder in folders)
+
+
 async def test_install_upgrade_rollback_uninstall(release: Release, stage: Stage, namespace: str, image: str) -> None:
     """
-    Installed, it names the workloads. A mode that wants no more of the pod needs no new pod; one that does gets one.
+    Installed, it names the workloads, and has the host's cgroups where that was asked for, read-only.
+
+    A mode that wants no more of the pod needs no new pod; one that does gets one.
 
     Rolled back it is as it was; uninstalled, every object of the cluster is as before, and no workload noticed.
     """
@@ -84,18 +95,19 @@ async def test_install_upgrade_rollback_uninstall(release: Release, stage: Stage
     pods = await ready_pods(stage, namespace, 2)
     expected = {name: size for (_, name, _), size in (await truth(stage, namespace)).items()}
     before = await objects(stage.api)
-    notes = release.helm("install", values=values(stage.bed, image, {}))
+    notes = release.helm("install", values=values(stage.bed, image, {}, hostCgroups=True))
     assert "MODE OBSERVE" in notes
     first = await release.pod()
+    assert sees_its_leaf(release, first)
     await release.shows(lambda page: used(page, namespace) == expected or None, "the workloads by name")
     assert release.capabilities() == 0
     await release.shows(lambda page: "train" in workloads(page, namespace) or None, "the Deployment behind its pod")
 
-    release.helm("upgrade", values=values(stage.bed, image, {"mode": "warn"}))
+    release.helm("upgrade", values=values(stage.bed, image, {"mode": "warn"}, hostCgroups=True))
     await release.mode("warn")
     assert lives([await release.pod()]) == lives([first]), "told by the ConfigMap"
 
-    enforcing = values(stage.bed, image, {"mode": "enforce"}, evict={"namespaces": [namespace]})
+    enforcing = values(stage.bed, image, {"mode": "enforce"}, evict={"namespaces": [namespace]}, hostCgroups=True)
     release.helm("upgrade", values=enforcing)
     second = await release.pod(besides=first["metadata"]["uid"])
     await release.mode("enforce")
@@ -163,58 +175,6 @@ async def test_it_evicts_from_its_own_pod_and_hands_over(
     assert lives([after]) == lives([quiet])
 
 
-def overlay(folder: Path, bed: Bed, image: str, namespace: str) -> Path:
-    """What a user writes beside the plain manifests: image, times, the namespace that consents; and the fake driver."""
-    name, _, tag = image.rpartition(":")
-    shipped = {one["kind"]: one for one in yaml.safe_load_all((KILL / "gpusteward.yaml").read_text())}
-    config = yaml.safe_load(shipped["ConfigMap"]["data"]["config.yaml"])
-    config["policy"] |= {**TIMES, "trigger": "limit"}
-    config["sampling"] = {"interval": "2s"}
-    binding = {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "RoleBinding",
-        "metadata": {"name": "gpusteward-evict", "namespace": namespace},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "gpusteward-evict"},
-        "subjects": [{"kind": "ServiceAccount", "name": "gpusteward", "namespace": NAMESPACE}],
-    }
-    runtime = {
-        "apiVersion": "node.k8s.io/v1",
-        "kind": "RuntimeClass",
-        "metadata": {"name": "nvidia"},
-        "handler": "runc",  # NVIDIA's injects the library, here the overlay mounts it
-    }
-    lent = {
-        "name": "gpusteward",
-        "imagePullPolicy": "Never",
-        "env": [{"name": "FAKE_NVML_STATE", "value": STATE}],
-        "volumeMounts": [
-            {"name": "library", "mountPath": WHERE_NVIDIA_PUTS_IT, "readOnly": True},
-            {"name": "fake-nvml", "mountPath": STATE},
-        ],
-    }
-    volumes = [
-        {"name": "library", "hostPath": {"path": str(bed.driver.library())}},
-        {"name": "fake-nvml", "hostPath": {"path": str(bed.driver.folder)}},
-    ]
-    meta = {"name": "gpusteward", "namespace": NAMESPACE}
-    spec = {"template": {"spec": {"containers": [lent], "volumes": volumes}}}
-    patches = [
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"config.yaml": json.dumps(config)}},
-        {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": meta, "spec": spec},
-    ]
-    made = folder / "overlay"
-    made.mkdir()
-    (made / "binding.yaml").write_text(json.dumps(binding))
-    (made / "runtime.yaml").write_text(json.dumps(runtime))
-    kustomization = {
-        "resources": [os.path.relpath(KILL, made), "binding.yaml", "runtime.yaml"],
-        "images": [{"name": "gpusteward", "newName": name, "newTag": tag}],
-        "patches": [{"patch": json.dumps(patch)} for patch in patches],
-    }
-    (made / "kustomization.yaml").write_text(json.dumps(kustomization))
-    return made
-
-
 async def test_the_plain_manifests_kill_where_a_budget_blocks(
     cluster: Bed, stage: Stage, namespace: str, image: str, tmp_path: Path
 ) -> None:
@@ -231,7 +191,7 @@ async def test_the_plain_manifests_kill_where_a_budget_blocks(
     await stage.api.create(budgets, disruption_budget("all", {"app": "greedy"}, min_available=1))
     pods = await ready_pods(stage, namespace, 2)
     (victim,) = (one["metadata"] for one in pods if one["metadata"]["labels"]["app"] == "greedy")
-    files = str(overlay(tmp_path, cluster, image, namespace))
+    files = str(overlay(tmp_path, image, "kill", evicts=namespace, policy={"trigger": "limit"}))
     cluster.kubectl("delete", "-k", files, "--ignore-not-found", "--wait")  # what other tests applied of it
     before = await objects(stage.api, but=namespace)
     daemon = Installed(cluster, stage.api, NAMESPACE, account="gpusteward")

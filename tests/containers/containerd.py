@@ -48,6 +48,7 @@ class Containerd:
     cni_bin_dir, cni_conf_dir
                    folders of CNI plugins and of their configuration; None is enough for host-network pods
     cri_options    more keys for the table [plugins."io.containerd.grpc.v1.cri"], over CRI_OPTIONS
+    runtimes       programs like runc, by the name of their handler, besides "runc"
     prefix         words before the command, for instance ["nsenter", "--mount=/run/x"]; they must exec the rest
     """
 
@@ -59,6 +60,7 @@ class Containerd:
         cni_bin_dir: Path | None = None,
         cni_conf_dir: Path | None = None,
         cri_options: Mapping[str, str | int | bool] | None = None,
+        runtimes: Mapping[str, Path] | None = None,
         prefix: Sequence[str] = (),
     ) -> None:
         self.token = new_token()
@@ -71,6 +73,7 @@ class Containerd:
         self._cni_bin_dir = cni_bin_dir or self.home / "cni" / "bin"
         self._cni_conf_dir = cni_conf_dir or self.home / "cni" / "net.d"
         self._cri_options = dict(cri_options or {})
+        self._runtimes = dict(runtimes or {})
         self._prefix = list(prefix)
         self._process: subprocess.Popen[bytes] | None = None
         self._cri: Cri | None = None
@@ -206,15 +209,21 @@ class Containerd:
                 *_lines(**{**CRI_OPTIONS, **self._cri_options}),
                 f"[{cri}.containerd]",
                 *_lines(snapshotter=self.snapshotter, default_runtime_name="runc"),
-                f"[{cri}.containerd.runtimes.runc]",
-                *_lines(runtime_type="io.containerd.runc.v2"),
-                f"[{cri}.containerd.runtimes.runc.options]",
-                *_lines(Root=str(self.home / "runc"), SystemdCgroup=False),
+                *self._runtime(cri, "runc"),
+                *(line for name, file in self._runtimes.items() for line in self._runtime(cri, name, file)),
                 f"[{cri}.cni]",
                 *_lines(bin_dir=str(self._cni_bin_dir), conf_dir=str(self._cni_conf_dir)),
                 "",
             ]
         )
+
+    def _runtime(self, cri: str, handler: str, program: Path = Path("runc")) -> list[str]:
+        return [
+            f"[{cri}.containerd.runtimes.{handler}]",
+            *_lines(runtime_type="io.containerd.runc.v2"),
+            f"[{cri}.containerd.runtimes.{handler}.options]",
+            *_lines(BinaryName=str(program), Root=str(self.home / "runc"), SystemdCgroup=False),
+        ]
 
     def _await_cri(self) -> None:
         deadline = time.monotonic() + STARTS_WITHIN_S

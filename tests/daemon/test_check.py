@@ -16,6 +16,7 @@ from daemon.fixtures import StartDaemon
 from daemon.running import Daemon
 from driver.node import FakeComputeInstance, FakeGpuInstance, FakeNode, GiB, gpus
 from serving.certificates import Authority
+from sources.kernel import Node
 
 pytestmark = pytest.mark.daemon
 
@@ -89,6 +90,17 @@ def test_without_a_driver_it_says_what_to_do() -> None:
     ended = check(*HERE, env={"LD_LIBRARY_PATH": ""})
     assert (ended.code, ended.verdict("driver"), ended.verdict("web address")) == (1, "fail", "ok")
     assert "runtimeClassName" in ended.message("driver")
+
+
+def test_another_vendors_gpu_is_told_with_what_can_never_be_known(tmp_path: Path) -> None:
+    """Found without being named; a line of its vendor's says that the enforcer only reports it, and what is unknown."""
+    made = Node(tmp_path / "node", Path("/proc"))
+    made.card("0000:63:00.0", figures={"mem_info_vram_total": 64 * GiB, "mem_info_vram_used": 0})
+    made.rocm_node(1, 41657, location_id=0x6300, domain=0, drm_render_minor=128, bank=64 * GiB)
+    ended = check(*HERE, f"--node.host-root={made.root}", env={"LD_LIBRARY_PATH": ""})
+    assert (ended.code, ended.verdict("driver"), ended.verdict("AMD")) == (0, "ok", "ok"), ended.written
+    assert "AMD" in ended.message("driver") and "1 GPU (1 x amd 1002:74a1)" in ended.message("driver")
+    assert "policy.trusted_vendors names amd" in ended.message("AMD") and "ROCm" in ended.message("AMD")
 
 
 @pytest.mark.parametrize("function", ["nvmlInit", "nvmlDeviceGetMemoryInfo"])

@@ -1,8 +1,7 @@
 """
-What MIG instances hold is told to those alone who have the driver's capability mig/monitor: the daemon in both cases.
+What MIG instances hold is told to those alone who can open the device of mig/monitor: the daemon with and without it.
 
-In: a node with a GPU, and one with MIG on that its driver guards; a daemon of its own, `gpusteward check`. Law: the
-fake driver asks the kernel what a process may; no test tells it what to answer.
+In: a node with a GPU, and one with MIG on that its driver guards; a daemon of its own, `gpusteward check`.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +16,6 @@ import pytest
 
 from daemon.fixtures import StartDaemon
 from driver.node import FakeComputeInstance, FakeGpuInstance, FakeNode, GiB, gpus
-from driver.rights import with_sys_admin, without_sys_admin
 from scraped import series
 
 pytestmark = pytest.mark.daemon
@@ -45,11 +42,11 @@ def _instance() -> FakeGpuInstance:
     return FakeGpuInstance(7, 10 * GiB, (FakeComputeInstance("MIG-1", 0),), profile="1g.10gb")
 
 
-def check(node: FakeNode, enter: list[str]) -> tuple[int, str]:
+def check(node: FakeNode) -> tuple[int, str]:
     """Exit code of `gpusteward check`, and its line about the driver."""
     flags = ("--web.listen-address=127.0.0.1:0", "--names.source=none", "--node.trust-pid-namespace")
     ended = subprocess.run(
-        [*enter, str(COMMAND), "check", *flags],
+        [str(COMMAND), "check", *flags],
         env={**os.environ, **node.environment(), "NODE_NAME": "test-node"},
         capture_output=True,
         text=True,
@@ -62,35 +59,29 @@ def check(node: FakeNode, enter: list[str]) -> tuple[int, str]:
 
 def test_without_the_capability_there_is_a_fault_and_no_number(node: FakeNode, start_daemon: StartDaemon) -> None:
     """What the instance holds is absent, never 0; log and check say what to do. GPU 0 is as ever, and GPU 1 is seen."""
-    enter = without_sys_admin()
-    daemon = start_daemon(enter=enter)
+    daemon = start_daemon()
     snapshot = daemon.snapshot()
     page = daemon.get("/metrics")[1]
     assert series(page, "device_memory_used_bytes", "gpu", "gpu_instance") == {("0", ""): GiB}
     assert ("1", "7") not in series(page, "device_memory_total_bytes", "gpu", "gpu_instance")
     assert series(page, "device_info", "gpu", "gpu_instance", "profile")[("1", "7", "1g.10gb")] == 1
     assert series(page, "gpu_power_watts", "gpu").keys() == {("0",), ("1",)}
+    assert daemon.get("/readyz") == (503, "no complete round yet: devices: no_permission\n")
     assert series(page, "rounds_incomplete_total", "reason")[("no_permission",)] >= 1
     (fault,) = (one for one in snapshot["faults"] if one["reason"] == "no_permission")
-    code, line = check(node, enter)
+    code, line = check(node)
     assert (code, line.split()[0]) == (1, "fail")
     for said in (fault["message"], daemon.log, line):
         assert "mig/monitor" in said and "nvml.mig" in said and "/dev/nvidia-caps" in said
 
 
-@pytest.mark.parametrize(
-    ("enter", "device"), [(with_sys_admin, False), (without_sys_admin, True)], ids=["CAP_SYS_ADMIN", "the device"]
-)
-def test_either_way_to_the_capability_brings_the_numbers(
-    node: FakeNode, start_daemon: StartDaemon, tmp_path: Path, enter: Callable[[], list[str]], device: bool
-) -> None:
-    """CAP_SYS_ADMIN without the device, and the device without CAP_SYS_ADMIN: all is told, and check is content."""
-    if device:
-        (tmp_path / "nvidia-caps" / f"nvidia-cap{MINOR}").touch()
-    daemon = start_daemon(enter=enter())
+def test_with_the_capability_all_is_told(node: FakeNode, start_daemon: StartDaemon, tmp_path: Path) -> None:
+    """The device alone brings the numbers, and check is content."""
+    (tmp_path / "nvidia-caps" / f"nvidia-cap{MINOR}").touch()
+    daemon = start_daemon()
     snapshot = daemon.snapshot()
     page = daemon.get("/metrics")[1]
     assert series(page, "device_memory_used_bytes", "gpu", "gpu_instance") == {("0", ""): GiB, ("1", "7"): 3 * GiB}
     assert ("no_permission",) not in series(page, "rounds_incomplete_total", "reason")
     assert not [one for one in snapshot["faults"] if one["reason"] == "no_permission"]
-    assert check(node, enter())[1].split()[0] == "ok"
+    assert check(node)[1].split()[0] == "ok"

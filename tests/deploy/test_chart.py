@@ -31,12 +31,13 @@ EVICTS = READS | TELLS | CANARY
 GRANTED = {
     "exporter": READS, "observe": READS, "warn": READS | TELLS, "dry-run": READS | TELLS,
     "evict": EVICTS, "kill": EVICTS, "mig": READS, "cdi": READS, "host-path": READS, "gke": READS, "simulated": READS,
-    "monitored": READS, "mutual-tls": READS,
+    "monitored": READS, "mutual-tls": READS, "cgroups": READS, "drm": READS, "rocm": READS,
     "kill-only": READS | TELLS | {("team-a", "get", "pods")}, "fence-only": READS | TELLS | {("team-a", "get", "pods")},
     "granted": EVICTS | {(team, verb, what) for team in ("team-a", "team-b") for _, verb, what in CANARY},
 }  # fmt: skip
-CAPABILITIES = {"kill": ["KILL"], "kill-only": ["KILL"], "mig": ["SYS_ADMIN"]}
-PRIVILEGED = {"host-path", "gke", "fence-only"}
+CAPABILITIES = {"kill": ["KILL"], "kill-only": ["KILL"], "mig": ["SYS_ADMIN"], "drm": ["SYS_PTRACE"]}
+BY_LIBRARY = {"host-path", "gke", "fence-only"}
+PRIVILEGED = {*BY_LIBRARY, "rocm"}
 JOURNAL = {"evict", "kill", "kill-only", "fence-only", "granted"}
 
 
@@ -85,7 +86,7 @@ def test_the_api_rights_are_those_of_the_mode(name: str) -> None:
 
 @pytest.mark.parametrize("name", chart.VARIANTS)
 def test_the_rights_on_the_node_are_those_of_the_mode(name: str) -> None:
-    """uid 0 without capabilities; KILL where it kills, SYS_ADMIN for MIG; privileged by the named ways alone."""
+    """uid 0 without capabilities; KILL to kill, SYS_ADMIN for MIG, SYS_PTRACE for DRM; privileged by name alone."""
     made = rendered(name)
     security = made.container["securityContext"]
     assert security["readOnlyRootFilesystem"] is True
@@ -93,6 +94,7 @@ def test_the_rights_on_the_node_are_those_of_the_mode(name: str) -> None:
     if name not in PRIVILEGED:
         wanted = {"drop": ["ALL"], **({"add": CAPABILITIES[name]} if name in CAPABILITIES else {})}
         assert security["capabilities"] == wanted
+        assert security.get("appArmorProfile") == ({"type": "Unconfined"} if name == "drm" else None)
         assert security.get("allowPrivilegeEscalation") is (None if name == "mig" else False)
     pod = made.pod
     assert pod["securityContext"]["runAsUser"] == 0
@@ -112,9 +114,42 @@ def test_of_the_host_only_the_journal_can_be_written(name: str) -> None:
     )
     expected = {"/var/lib/kubelet/pod-resources", "/var/log/containers"} if name != "simulated" else set()
     expected |= {"/run/gpusteward"} if name != "exporter" else set()
+    expected |= {"/sys/fs/cgroup"} if name in {"cgroups", "drm", "rocm"} else set()
     expected |= {"/var/lib/gpusteward"} if name in JOURNAL else set()
     assert {one for one in found if "libnvidia-ml" not in one} == expected
-    assert ("libnvidia-ml" in " ".join(found)) is (name in PRIVILEGED)
+    assert ("libnvidia-ml" in " ".join(found)) is (name in BY_LIBRARY)
+
+
+CGROUPS = ("/sys/fs/cgroup", "/host/sys/fs/cgroup")
+
+
+@pytest.mark.parametrize(
+    ("values", "mounted"),
+    [
+        ({}, False),
+        ({"vendors": ["amd"]}, True),
+        ({"kernel": {"access": "kfd"}}, True),
+        ({"vendors": ["nvidia", "amd"], "profile": "exporter"}, True),
+        ({"vendors": [], "affinity": {"nodeAffinity": {}}}, False),
+        ({"hostCgroups": True}, True),
+        ({"vendors": ["amd"], "hostCgroups": False}, False),
+    ],
+)
+def test_the_hosts_cgroups_are_there_for_whom_they_tell_something(
+    tmp_path: Path, values: dict[str, Any], mounted: bool
+) -> None:
+    """The tree is mounted where device memory is counted by cgroup, so not for NVIDIA's; read-only, all of it."""
+    made = build(tmp_path, values)
+    path, place = CGROUPS
+    assert mounts(made).get(path) == ((place, True) if mounted else None)
+    found = [one for one in made.container["volumeMounts"] if one["name"] == "cgroups"]
+    assert [one["recursiveReadOnly"] for one in found] == ["IfPossible"] * mounted
+
+
+def test_the_hosts_cgroups_are_below_the_hosts_root(tmp_path: Path) -> None:
+    """There where the daemon looks for what is the host's, wherever that is."""
+    made = build(tmp_path, {"hostCgroups": True, "config": {"node": {"host_root": "/node"}}})
+    assert mounts(made)[CGROUPS[0]] == (str(config(made).node.host_root / "sys/fs/cgroup"), True)
 
 
 @pytest.mark.parametrize("name", chart.VARIANTS)
@@ -186,6 +221,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "the rung fence needs",
     ),
     "a MIG capability that comes another way": ({"nvml": {"mig": True, "access": "cdi"}}, "nvml.mig is for"),
+    "privileges for nothing": ({"kernel": {"access": "none", "privileged": True}}, "kernel.privileged is for"),
     "TLS without a certificate": ({"web": {"tls": "server"}}, "web.tls wants web.secretName"),
     "two web configs": ({"web": {"secretName": "a"}, "config": {"web": {"config_file": "/b"}}}, "give one"),
     "a label that breaks out of its quotes": (
@@ -193,6 +229,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "/config/policy/namespaces/label",
     ),
     "rules that are not there": ({"prometheusRule": {"enabled": True}}, "brings no alerts"),
+    "runbooks at no address": ({"prometheusRule": {"runbookUrl": "wiki"}}, "/prometheusRule/runbookUrl"),
     "dashboards that are not there": ({"dashboards": {"enabled": True}}, "brings no dashboards"),
 }
 
@@ -253,6 +290,7 @@ WAYS = {
     "cdi": (None, {}),
     "host-path": (None, {"LD_LIBRARY_PATH": "/usr/local/nvidia/lib64"}),
     "simulated": (None, {}),
+    "drm": (None, {}),
 }
 
 
@@ -269,6 +307,17 @@ def test_the_ways_to_the_driver(name: str) -> None:
     assert device == ("management.nvidia.com/gpu=all" if name == "cdi" else None)
     library = [one["mountPath"] for one in made.container["volumeMounts"] if one["name"] == "nvml"]
     assert library == (["/usr/local/nvidia/lib64/libnvidia-ml.so.1"] if name == "host-path" else [])
+
+
+def test_the_nodes_of_each_vendor() -> None:
+    """By the labels that feature discovery and the vendors put there; an AMD or Intel node is no NVIDIA node."""
+    affinity = rendered("drm").pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    keys = [term["matchExpressions"][0]["key"] for term in affinity["nodeSelectorTerms"]]
+    assert keys == [
+        "feature.node.kubernetes.io/amd-gpu",
+        "feature.node.kubernetes.io/pci-1002.present",
+        "intel.feature.node.kubernetes.io/gpu",
+    ]
 
 
 def test_the_daemon_knows_who_it_is() -> None:
@@ -371,7 +420,32 @@ def test_the_chart_brings_the_alerts(tmp_path: Path) -> None:
     assert own["name"] == "gpusteward.own" and groups and others == groups
     with tarfile.open(chart.packed(tmp_path)) as archive:
         inside = [name for name in archive.getnames() if "/alerts/" in name]
-    assert sorted(inside) == [f"gpusteward/alerts/{file.name}" for file in files]
+    assert sorted(inside) == [
+        "gpusteward/alerts/" + name for name in sorted(["dcgm/rules.yaml", *(one.name for one in files)])
+    ]
+
+
+def test_runbooks_are_found_where_the_values_say(tmp_path: Path) -> None:
+    """Each alert's runbook_url is its path in the repository, behind the address that is given."""
+    base = "https://git.example/gpusteward/blob/main/"
+
+    def urls(**values: object) -> set[str]:
+        given = {"prometheusRule": {"enabled": True, **values}}
+        groups = build(tmp_path, given).only("PrometheusRule")["spec"]["groups"]
+        return {rule["annotations"]["runbook_url"] for group in groups for rule in group["rules"] if "alert" in rule}
+
+    plain = urls()
+    assert plain and all((chart.DEPLOY.parent / one).is_file() for one in plain)
+    assert urls(runbookUrl=base) == {base + one for one in plain}
+
+
+def test_the_names_of_dcgm_are_there_when_wanted(tmp_path: Path) -> None:
+    """prometheusRule.dcgm adds the one group of alerts/dcgm; without it nothing is recorded under others' names."""
+    file = chart.DEPLOY.parent / "alerts" / "dcgm" / "rules.yaml"
+    wanted = build(tmp_path, {"prometheusRule": {"enabled": True, "dcgm": True}}).only("PrometheusRule")["spec"]
+    plain = build(tmp_path, {"prometheusRule": {"enabled": True}}).only("PrometheusRule")["spec"]
+    assert wanted["groups"] == [*plain["groups"], *yaml.safe_load(file.read_text())["groups"]]
+    assert "DCGM" not in str(plain)
 
 
 def test_the_notes_say_the_mode_loudly(tmp_path: Path) -> None:

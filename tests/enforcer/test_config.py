@@ -46,6 +46,7 @@ OTHERWISE: dict[str, tuple[str, dict[str, Any]]] = {
     "spacing": ("{spacing: 5m}", {"spacing": 300.0}),
     "hold_off": ("{hold_off: 0s}", {"hold_off": 0.0}),
     "strikes": ("{strikes: 3}", {"strikes": 3}),
+    "trusted_vendors": ("{trusted_vendors: [nvidia, amd]}", {"trusted_vendors": frozenset({"nvidia", "amd"})}),
     "strike_half_life": ("{strike_half_life: 30m}", {"strike_half_life": 1800.0}),
 }
 """Key to a text with another value, and what that changes in the rules."""

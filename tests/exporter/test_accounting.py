@@ -1,5 +1,7 @@
 """Promises of exporter/accounting.py. Law 2: the accounts close."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +10,7 @@ from exporter.accounting import TOLERANCE, account, new_peaks
 from exporter.attribution import Attributed, Placed
 from exporter.model import (
     Attribution,
+    CgroupMemory,
     ContainerId,
     DeviceKey,
     Gpu,
@@ -16,6 +19,7 @@ from exporter.model import (
     GpuSample,
     GpuUuid,
     Memory,
+    Owner,
     PodUid,
     ProcessKey,
     ProcessKind,
@@ -55,6 +59,60 @@ def attributed(
 def used(amount: int, reserved: int = 0) -> Memory:
     """Memory of which `amount` is used."""
     return Memory(80 * GIB, 80 * GIB - amount - reserved, reserved)
+
+
+def counted(subject: Subject, amount: int, **words: int) -> dict[tuple[Subject, DeviceKey], CgroupMemory]:
+    """What the kernel counts of a container's cgroup."""
+    return {(subject, DEVICE): CgroupMemory(Owner(), DEVICE, amount, **words)}
+
+
+def test_what_the_kernel_counts_stands_in_place_of_the_processes() -> None:
+    """One container's cgroup is counted, the other's processes are: the accounts close over both."""
+    both = replace(
+        attributed(placed(1, 5 * GIB), placed(2, 2 * GIB, B), memory=used(8 * GIB)), counted=counted(A, 3 * GIB)
+    )
+    found = account(both, {})
+    assert {usage.subject: usage.memory_used for usage in found.usages} == {A: 3 * GIB, B: 2 * GIB}
+    (one,) = found.accounts
+    assert (one.attributed, one.unattributed, one.closes) == (5 * GIB, 3 * GIB, True)
+
+
+def test_what_the_kernel_counts_makes_an_unknown_process_known() -> None:
+    """A process that holds nobody knows what does not hide its container's count; limit and peak come with it."""
+    unknown = replace(attributed(placed(1, None)), counted=counted(A, GIB, limit=4 * GIB, peak=2 * GIB))
+    (usage,) = account(unknown, {}).usages
+    assert (usage.memory_used, usage.memory_peak, usage.kernel_limit, usage.memory_sure) == (
+        GIB,
+        2 * GIB,
+        4 * GIB,
+        None,
+    )
+
+
+def test_what_the_kernel_counts_is_told_without_processes() -> None:
+    """The lists could not be read: who holds something is told all the same, and nothing of who holds nothing."""
+    sample = replace(attributed(), placed=None, counted={**counted(A, GIB), **counted(B, 0)})
+    found = account(sample, {})
+    (usage,) = found.usages
+    assert (usage.subject, usage.memory_used, usage.listed) == (A, GIB, False)
+    assert found.accounts[0].attributed is None, "containers without a count may hold more"
+
+
+def test_what_is_surely_a_containers_own() -> None:
+    """Shared buffers are a part of what it holds, not of what is surely its own; without any there is no such word."""
+    shared = placed(1, 3 * GIB)
+    shared = replace(shared, process=replace(shared.process, memory_sure=GIB))
+    (usage,) = account(attributed(shared, placed(2, GIB)), {}).usages
+    assert (usage.memory_used, usage.memory_sure) == (4 * GIB, 2 * GIB)
+    (usage,) = account(attributed(placed(2, GIB)), {}).usages
+    assert usage.memory_sure is None
+
+
+def test_a_share_of_the_engines_that_one_process_does_not_tell() -> None:
+    """Unknown of one process is unknown of the container, figure by figure; who is not listed is idle."""
+    told = (ProcessUtilization(1, 0.5, None, 0.25, None), ProcessUtilization(2, None, None, 0.25, None))
+    (usage,) = account(attributed(placed(1, GIB), placed(2, GIB), utilization=told), {}).usages
+    assert (usage.sm, usage.encoder, usage.decoder) == (None, 0.5, None)
 
 
 parts = st.lists(

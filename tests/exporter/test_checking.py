@@ -7,7 +7,9 @@ import json
 import threading
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
@@ -18,13 +20,15 @@ from grpclib.exceptions import GRPCError
 from builders import gpu, gpu_uuid, memory
 from exporter import checking, probing, probing_kube
 from exporter.checking import Address, ApiServer, CgroupView, Failed, Line, NodeObject, PidDomain, Verdict
+from exporter.checking.vendors import TITLES, TRUSTED, UNKNOWN
 from exporter.config import Arguments, Config, load
+from exporter.config.policy import Vendor
 from exporter.devices import DevicesSample
 from exporter.kube.allocations import AllocationsView, Holding
 from exporter.kube.pod_resources import socket_of
 from exporter.kube.proto import pod_resources_pb2 as api
 from exporter.kube.rights import RIGHTS
-from exporter.model import Container, ContainerId, Fault, GpuInstance, GpuSample, Inventory, Owner, PodUid
+from exporter.model import Container, ContainerId, Fault, GpuInstance, GpuSample, GpuUuid, Inventory, Owner, PodUid
 from kubelet.fake import FakeKubelet
 from sources.kube_api import Answer, kubeconfig, refusal, serving
 
@@ -61,6 +65,33 @@ def test_driver(found: DevicesSample | Failed | None, verdict: Verdict, words: l
     """What would leave rounds incomplete fails, what only shows less is a warning; version, GPUs and MIG are told."""
     line = checking.driver(found)
     assert line.verdict is verdict and all(word in line.message for word in words), line
+
+
+def test_vendors_that_nobody_compared_with_hardware() -> None:
+    """Each is told with what can never be known of it; NVIDIA has no such line, and neither has a driver that fails."""
+    one = replace(
+        gpu(0, memory=memory()), uuid=GpuUuid("0000:0a:00.0"), vendor="amd", model="MI300X", driver_version="6.8"
+    )
+    divided = replace(one, mig=True, instances=(GpuInstance(0, "cpx", ()), GpuInstance(1, "cpx", ())))
+    nvidia = sampled()
+    found = replace(
+        nvidia,
+        present={**nvidia.present, divided.uuid: 0},
+        samples=(*nvidia.samples, GpuSample(divided, 0.0, ())),
+    )
+    (line,) = checking.vendors(found)
+    assert (line.check, line.verdict) == ("AMD", OK)
+    assert "policy.trusted_vendors" in line.message and "ROCm" in line.message
+    told = checking.driver(found).message
+    assert "2 GPUs (2 x NVIDIA H100" in told
+    assert "AMD 6.8, 1 GPU (1 x MI300X), 1 divided into 2 partitions" in told
+    assert checking.vendors(nvidia) == checking.vendors(Failed("no driver")) == checking.vendors(None) == ()
+
+
+def test_every_trusted_vendor_has_a_title() -> None:
+    """What a config can trust can be told, and what is not known of whom is of a vendor that there is."""
+    assert set(get_args(Vendor)) <= set(TITLES)
+    assert set(UNKNOWN) <= set(TITLES) and set(TRUSTED) <= set(get_args(Vendor))
 
 
 def test_pid_domain() -> None:

@@ -103,7 +103,10 @@ def test_a_full_file_is_read() -> None:
             ),
         ),
         ("sampling: 5s", "config.yaml: sampling: expected a mapping, got 5s"),
-        ("devices: gpu", "config.yaml: devices: expected auto, nvml, simulated or recorded:FILE, got gpu"),
+        (
+            "devices: gpu",
+            "config.yaml: devices: expected auto, simulated, recorded:FILE, or sources with commas between them: nvml,",
+        ),
         ("log: {level: off}", "config.yaml: log.level: expected debug or info or warning or error, got false"),
         ("web: {api: 1}", "config.yaml: web.api: expected true or false, got 1"),
         ("names: {file: 7}", "config.yaml: names.file: expected a path, got 7"),
@@ -333,7 +336,18 @@ def test_a_recording_is_a_source_of_devices() -> None:
     assert combine(parse_arguments(["--devices=recorded:r.gz"], {}), b"", "h").devices.recording == Path("r.gz")
     assert combine(Arguments(), b"devices: nvml", "h").devices.recording is None
     for wrong in ("recorded:", "recording:x", "recorded"):
-        with pytest.raises(ConfigError, match="devices: expected auto, nvml, simulated or recorded:FILE, got"):
+        with pytest.raises(ConfigError, match="devices: expected auto, simulated, recorded:FILE, or sources with"):
+            combine(Arguments(), f"devices: '{wrong}'".encode(), "h")
+
+
+def test_devices_are_named_by_commas() -> None:
+    """`auto` asks for whatever is there; names may have blanks; a name of nobody is refused with all that there are."""
+    assert combine(Arguments(), b"", "h").devices.names is None
+    assert combine(Arguments(), b"devices: simulated", "h").devices.names is None
+    assert combine(Arguments(), b"devices: nvml", "h").devices.names == frozenset({"nvml"})
+    assert combine(parse_arguments(["--devices=drm, dcmi"], {}), b"", "h").devices.names == frozenset({"drm", "dcmi"})
+    for wrong in ("nvml,", "nvml,auto", "nvml;drm", "simulated,nvml", "NVML"):
+        with pytest.raises(ConfigError, match=r"devices: expected auto, simulated, .* nvml, kfd, drm, .*, got"):
             combine(Arguments(), f"devices: '{wrong}'".encode(), "h")
 
 

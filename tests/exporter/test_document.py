@@ -100,10 +100,22 @@ def test_pods_without_a_device_are_none_of_our_business() -> None:
 
 
 def test_a_gpu_that_did_not_answer_is_listed() -> None:
-    """A lost GPU is there, with `up` false and nothing else that nobody knows."""
+    """A lost GPU is there, with `up` false, what was heard of it before, and nothing that nobody knows."""
     found = described(busy())["gpus"]
     assert [(each["index"], each["up"]) for each in found] == [(0, True), (1, True), (2, True), (3, True), (4, False)]
-    assert set(found[4]) == {"uuid", "index", "up"}
+    assert set(found[4]) == {"uuid", "index", "up", "xid_errors"}
+
+
+def test_xids_come_with_their_meaning() -> None:
+    """Who reads the document needs no table: what each XID means and what helps stands beside it, the latest first."""
+    of = {each["index"]: each["xid_errors"] for each in described(busy())["gpus"]}
+    assert of[0] is None, "nobody listens to this GPU, which is not the same as silence"
+    assert [(one["xid"], one["count"], one["gpu_instance"]) for one in of[2]] == [(31, 3, 2)]
+    assert [one["xid"] for one in of[4]] == [987, 45, 79]
+    strange, _, fallen = of[4]
+    assert (strange["cause"], strange["meaning"], strange["remedy"]) == (None, None, None)
+    assert (fallen["cause"], fallen["meaning"]) == ("gpu", "the GPU has fallen off the bus")
+    assert "drain" in fallen["remedy"]
 
 
 def test_the_account_closes_in_the_document() -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from builders import snapshot
+from builders import gpu_uuid, snapshot
 from exporter.latest import Latest
 from exporter.limiting import Invalid
-from exporter.logs import INVALID, tell
-from exporter.model import PodUid
+from exporter.logs import INVALID, XIDS_TOLD, tell
+from exporter.model import PodUid, XidCounts, XidErrors
 
 ROOT = Path(__file__).parents[2]
 
@@ -136,3 +136,56 @@ async def test_one_pod_does_not_fill_the_log() -> None:
     assert ("b", "key-000") in first
     assert [len(each) for each in (first, second, third)] == [INVALID, INVALID, 1]
     assert {*first, *second, *third} == {(one.pod, one.key) for one in [*many, invalid("b")]}
+
+
+async def heard(*rounds: XidCounts) -> list[list[tuple[int, int]]]:
+    """Let `tell` see rounds with these XIDs; return number and how many were new of what it told, by round."""
+    latest = Latest()
+    with capture_logs() as lines:
+        task = asyncio.create_task(tell(latest))
+        found = []
+        for number, errors in enumerate(rounds, start=1):
+            before = len(lines)
+            await latest.publish(snapshot(round=number, present={gpu_uuid(0): 0}, xid_errors=errors), latest.tally)
+            async with asyncio.timeout(10):
+                while not any(line["event"] == "sampling.round" and line["round"] == number for line in lines):
+                    await asyncio.sleep(0)
+            found.append([(one["xid"], one["new"]) for one in lines[before:] if one["event"] == "devices.xid"])
+        task.cancel()
+    return found
+
+
+async def test_xids_are_told_when_they_come() -> None:
+    """Once a round with how many there were, those before the first round too; zeros and repetitions are no news."""
+
+    def counted(**counts: int) -> XidCounts:
+        return {gpu_uuid(0): {int(code[1:]): XidErrors(count, 1.0) for code, count in counts.items()}}
+
+    found = await heard(counted(_31=2, _79=0), counted(_31=2, _79=0), counted(_31=10_002, _79=1), counted(_31=1, _79=1))
+    assert found == [[(31, 2)], [], [(31, 10_000), (79, 1)], [(31, 1)]]
+
+
+async def test_a_storm_of_xids_does_not_fill_the_log() -> None:
+    """A round tells so many numbers and no more; the others follow."""
+    storm: XidCounts = {gpu_uuid(0): {code: XidErrors(1, 1.0) for code in range(XIDS_TOLD + 5)}}
+    first, second, third = await heard(storm, storm, storm)
+    assert [len(each) for each in (first, second, third)] == [XIDS_TOLD, 5, 0]
+    assert len({*first, *second}) == XIDS_TOLD + 5
+
+
+async def test_the_line_of_an_xid_says_what_it_means() -> None:
+    """Which GPU and instance, how often by now, what it means and what helps; of an unknown number just that."""
+    latest = Latest()
+    errors = {31: XidErrors(2, 1.5, 7), 4711: XidErrors(1, 2.0)}
+    with capture_logs() as lines:
+        await latest.publish(snapshot(present={gpu_uuid(0): 0}, xid_errors={gpu_uuid(0): errors}), latest.tally)
+        task = asyncio.create_task(tell(latest))
+        async with asyncio.timeout(10):
+            while len(lines) < 2:
+                await asyncio.sleep(0)
+        task.cancel()
+    known, strange = lines[:2]
+    assert (known["log_level"], known["gpu"], known["uuid"], known["gpu_instance"]) == ("warning", 0, gpu_uuid(0), 7)
+    assert (known["xid"], known["count"], known["new"], known["last_at"]) == (31, 2, 2, 1.5)
+    assert known["cause"] == "application" and "address" in known["meaning"] and known["remedy"]
+    assert (strange["xid"], strange["cause"], strange["meaning"], strange["remedy"]) == (4711, None, None, None)

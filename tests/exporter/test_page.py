@@ -114,12 +114,17 @@ async def test_the_node_is_drawn(tmp_path: Path) -> None:
         "unattributed 3.0 GiB",
         "used, not attributed this round 20.0 GiB",
         "did not answer",
+        ": the GPU has fallen off the bus. To do: drain the node and power it off and on",
+        ", instance 2: a program read or wrote an address that is not its own. To do: look into the application",
+        ": see NVIDIA's catalogue of XIDs.",
         "research/llama-0 / main GPU 0 30.0 GiB 34.0 GiB 55 % 2",
         "notebooks/anna / sidecar GPU 0 3.0 GiB unknown unknown 1",
         "notebooks/idle / main GPU 2 · 1g.10gb · 9 no process",
         "gpusteward-test 1.2.3",
     ):
         assert said in text
+    assert re.search(r"XID 987 .* XID 45 .* XID 79 ", text), "the latest first"
+    assert "XID 31 × 3 " in text  # noqa: RUF001
     assert "bystander" not in text
     assert 'aria-label="62.0 GiB of 80.0 GiB used: notebooks/anna/main 18.0 GiB, ' in drawing
 

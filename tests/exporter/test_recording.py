@@ -13,6 +13,7 @@ import pytest
 
 from builders import GIB, gpu, leaf, memory
 from exporter.model import (
+    CgroupMemory,
     ContainerId,
     Fault,
     GpuProcess,
@@ -27,6 +28,7 @@ from exporter.model import (
     ProcessKind,
     ProcessUtilization,
     Sharing,
+    XidErrors,
 )
 from exporter.recording import FORMAT, Header, HostRead, Reading, RecordedRound, RecordingError, Writing, rounds
 from exporter.recording.lines import SHELF
@@ -86,7 +88,20 @@ def lines(path: Path) -> list[str]:
 def test_what_was_said_comes_back(tmp_path: Path, name: str) -> None:
     """Each round equals the one that was written, whatever it holds: unknown parts, MIG keys, early rounds, faults."""
     nothing = replace(a_round(3), samples=(replace(a_round(3).samples[0], processes=None, utilization=None),))
-    given = [a_round(1, 5, 6), a_round(2, 5), nothing, RecordedRound(5, 0.0, 0.0, 0.0)]
+    counted = CgroupMemory(Owner(((PodUid("p"), ContainerId("c" * 64)),)), leaf(0), GIB, limit=2 * GIB, peak=GIB)
+    amd = replace(
+        a_round(4).samples[0],
+        utilization=(ProcessUtilization(1, None, None, 0.5, None),),
+        cgroups=(counted, replace(counted, limit=None, peak=None)),
+        processes=(GpuProcess(leaf(0), 1, frozenset(), GIB, memory_sure=0),),
+    )
+    given = [
+        a_round(1, 5, 6),
+        a_round(2, 5),
+        nothing,
+        replace(a_round(4), samples=(amd,)),
+        RecordedRound(5, 0.0, 0.0, 0.0),
+    ]
     path = written(tmp_path / name, *given)
     assert list(rounds(path)) == given
     with Reading(path) as reading:
@@ -99,6 +114,24 @@ def test_what_stays_is_written_once(tmp_path: Path) -> None:
     """An unchanged inventory, process list or answer of the kernel is named by its number, not repeated."""
     path = written(tmp_path / "r", a_round(1, 5), a_round(2, 5), a_round(3, 5, held=2 * GIB))
     assert lines(path) == ["header", "inventory", "host", "host", "processes", *["round"] * 2, "processes", "round"]
+
+
+def test_xids_are_written_when_they_change(tmp_path: Path) -> None:
+    """Counters that stand still cost nothing; where nobody listened there are none, and none come back."""
+    uuid = gpu(0).uuid
+    heard = [{uuid: {31: XidErrors(count, 1.5 if count else None, 0), 79: XidErrors()}} for count in (0, 0, 3)]
+    given = [replace(a_round(number, 5), xid_errors=errors) for number, errors in enumerate([*heard, {}], start=1)]
+    path = written(tmp_path / "r", *given)
+    assert lines(path).count("xids") == 2
+    assert list(rounds(path)) == given
+
+
+def test_a_recording_from_before_there_were_xids_plays(tmp_path: Path) -> None:
+    """A round that names no such part has heard of none; a GPU without GPM figure has none."""
+    path = written(tmp_path / "r", a_round(1, 5))
+    assert b"xid" not in path.read_bytes()
+    (recorded,) = rounds(path)
+    assert recorded.xid_errors == {}
 
 
 def test_neither_side_remembers_more_than_the_shelf(tmp_path: Path) -> None:
@@ -245,7 +278,7 @@ def test_a_disk_that_becomes_full_leaves_whole_rounds(tmp_path: Path, name: str)
             writing.add(a_round(number, *range(number, number + 50), held=number))
 
     try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, hard))
         with pytest.raises(RecordingError, match="cannot be written: file too large"):
             fill()
     finally:

@@ -16,6 +16,7 @@ from exporter.limits import Resolution, leaf_devices, resolve
 from exporter.limits.loading import builtin
 from exporter.limits.manifest import devices_of, read
 from exporter.model import (
+    CgroupMemory,
     Claim,
     ClaimConfig,
     ClaimedDevice,
@@ -23,7 +24,9 @@ from exporter.model import (
     ContainerId,
     DeclaredContainer,
     DeclaredPod,
+    DeviceKey,
     Fault,
+    GpuSample,
     HostProcess,
     HostSample,
     Inventory,
@@ -35,7 +38,7 @@ from exporter.model import (
     Snapshot,
     Subject,
 )
-from exporter.recording import FORMAT, Header, HostRead
+from exporter.recording import FORMAT, Header, HostRead, RecordedRound, Writing, rounds
 from exporter.recording.anonymizing import SYSTEM, Pseudonyms
 from exporter.recording.keeping import Keeping
 from exporter.recording.keeping import read as picked
@@ -244,6 +247,23 @@ def test_what_is_asked_for_by_name_is_kept() -> None:
     kept = {"pod": KEEPING.pod_annotations, "node": KEEPING.node_annotations, "env": KEEPING.env}
     for where, keys in asked.items():
         assert keys - {""} <= picked(kept[where], dict.fromkeys(keys, "")).keys()
+
+
+def test_the_owner_of_a_cgroup_has_its_pseudonym(tmp_path: Path) -> None:
+    """What the kernel counts by cgroup is written under the pseudonyms that its processes have, bytes as they are."""
+    pod, id_ = PodUid("6f1c2f0e-8f57-4c0e-9d0b-5a3a0f3a8a11"), ContainerId("abc123" * 10 + "abcd")
+    names = Pseudonyms(b"salt", KEEPING)
+    one = gpu(0)
+    counted = CgroupMemory(Owner(((pod, id_),)), DeviceKey(one.uuid), 4096, limit=8192)
+    recorded = RecordedRound(1, 1.0, 1.0, 0.1, samples=(GpuSample(one, 1.0, (), cgroups=(counted,)),))
+    file = tmp_path / "r"
+    header = Header(gpusteward_recording=FORMAT, program="1", node="n", started_at=1.0, interval=5.0)
+    with Writing(file, names.header(header), owner=names.owner) as writing:
+        writing.add(recorded)
+    assert id_ not in file.read_text() and pod not in file.read_text()
+    (back,) = rounds(file)
+    (found,) = back.samples[0].cgroups
+    assert found == replace(counted, owner=Owner(((PodUid(names.id(pod)), ContainerId(names.id(id_))),)))
 
 
 async def test_an_anonymized_replay_tells_the_same_numbers(tmp_path: Path) -> None:

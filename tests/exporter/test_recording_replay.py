@@ -17,6 +17,7 @@ from exporter.limits.loading import builtin
 from exporter.model import (
     Fault,
     Gpu,
+    GpuInstance,
     GpuSample,
     GpuUuid,
     HostProcess,
@@ -25,6 +26,8 @@ from exporter.model import (
     Owner,
     ProcessKey,
     Snapshot,
+    Utilization,
+    XidErrors,
 )
 from exporter.recording import HostRead, RecordedRound, Writing
 from exporter.sampling import Beat, Sampler
@@ -41,6 +44,8 @@ async def test_a_replayed_round_equals_the_live_one(tmp_path: Path) -> None:
     node = SimulatedNode(clock.time, BEGINNING)
     live = await record(tmp_path / "r.gz", node, clock)
     assert any(len(one.gpus_read) < len(one.gpus_present) for one in live), "no early round was tested"
+    assert any(ratios.sm for one in live for _, _, ratios in one.gpus[2].leaves()), "no figure of GPM was tested"
+    assert live[0].xid_errors != live[-1].xid_errors, "no XID was tested"
     assert any(one.limits for one in live) and any(one.processes["inherited"] for one in live)  # type: ignore[index]
     assert_same(await replayed(tmp_path / "r.gz"), live)
 
@@ -93,6 +98,25 @@ def recording(path: Path, *given: RecordedRound) -> Path:
         for one in given:
             file.add(one)
     return path
+
+
+async def test_xids_and_gpm_play_too(tmp_path: Path) -> None:
+    """
+    What was heard and counted comes with its round, also in a round of some GPUs; figures of instances are there.
+
+    An XID is as old as it was then.
+    """
+    instance = GpuInstance(3, "1g.10gb", ("MIG-a",), utilization=Utilization(sm=0.4))
+    whole = replace(gpu(0, memory=memory()), mig=True, instances=(instance,))
+    heard = {whole.uuid: {31: XidErrors(2, BEGINNING - 5, 3), 79: XidErrors()}}
+    one = replace(one_gpu(1, 0, used=1), samples=(GpuSample(whole, BEGINNING, ()),), xid_errors=heard)
+    clock = HandClock()
+    node = RecordedNode(recording(tmp_path / "r", one), clock.time, clock.monotonic)
+    answer = await node.sample()
+    assert answer.xid_errors == {whole.uuid: {31: XidErrors(2, clock.time() - 5, 3), 79: XidErrors()}}
+    assert answer.xid_errors == (await node.sample({whole.uuid})).xid_errors
+    assert [ratios.sm for _, _, ratios in answer.samples[0].gpu.leaves()] == [0.4]
+    await node.close()
 
 
 async def test_it_plays_in_its_own_rhythm_and_begins_anew(tmp_path: Path) -> None:

@@ -333,11 +333,11 @@ def test_utilization_is_the_sum_of_what_the_processes_do(heard: Mapping[int, Ans
                 assert sample.gpu.utilization.busy is None
                 continue
             assert sample.utilization is not None
-            assert sample.gpu.utilization.busy == pytest.approx(sum(p.sm for p in sample.utilization), abs=0.001)
+            assert sample.gpu.utilization.busy == pytest.approx(sum(p.sm or 0 for p in sample.utilization), abs=0.001)
             assert (sample.gpu.utilization.sm is None) == ("A100" in sample.gpu.model)
             for ratios in sample.utilization:
-                assert min(ratios.sm, ratios.memory_controller, ratios.encoder, ratios.decoder) >= 0
-                assert max(ratios.sm, ratios.memory_controller, ratios.encoder, ratios.decoder) <= 1
+                four = ratios.sm, ratios.memory_controller, ratios.encoder, ratios.decoder
+                assert all(one is not None and 0 <= one <= 1 for one in four)
 
 
 def test_power_heat_and_clocks_follow_the_load(film: Mapping[int, Snapshot]) -> None:
@@ -355,6 +355,23 @@ def test_power_heat_and_clocks_follow_the_load(film: Mapping[int, Snapshot]) -> 
         assert all(row.model.idle_mhz * 1e6 <= h.clocks_hertz["sm"] <= row.model.boost_mhz * 1e6 for h in health)
     assert film[100].gpus[6].health.clocks_hertz["sm"] == 210e6, "an idle GPU sleeps"
     assert film[100].gpus[0].health.clocks_hertz["sm"] > 1500e6
+
+
+def test_xids_come_now_and_then(film: Mapping[int, Snapshot]) -> None:
+    """A notebook's mistake, and one inside a MIG instance; counters never fall, and nothing came before its time."""
+    counts = [
+        {(uuid, code): one.count for uuid, of in s.xid_errors.items() for code, one in of.items()}
+        for s in film.values()
+    ]
+    for before, after in pairwise(counts):
+        assert all(after[key] >= count for key, count in before.items())
+    assert sum(counts[0].values()) == 0
+    last = film[max(film)].xid_errors
+    assert last[gpu(3).uuid][31].count == 2
+    assert (last[gpu(2).uuid][43].count, last[gpu(2).uuid][43].gpu_instance) == (1, 9)
+    for second, snapshot in film.items():
+        times = [one.last_at for of in snapshot.xid_errors.values() for one in of.values() if one.last_at is not None]
+        assert all(BEGINNING < time <= BEGINNING + second for time in times)
 
 
 def test_gpus_throttle_now_and_then(film: Mapping[int, Snapshot]) -> None:

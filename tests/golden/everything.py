@@ -2,8 +2,8 @@
 A node that has everything at once, made by hand: the source of the golden page.
 
 GPU 0 is time-sliced by two pods, one of which is being replaced; GPU 1 has MIG on; GPU 2 is shared through MPS and does
-not know the memory of one process; GPU 3 is counted by the driver and does not answer. Limits are of each scope; two
-pods share a claim (DRA) of GPU 4.
+not know the memory of one process; GPU 3 is counted by the driver and does not answer since its XID 79. Limits are of
+each scope; two pods share a claim (DRA) of GPU 4.
 """
 
 from builders import (
@@ -23,10 +23,10 @@ from builders import (
     usage,
 )
 from enforcer.metrics import FAMILIES
-from exporter.latest import Latest, Tally
+from exporter.latest import Latest, Reload, Tally
 from exporter.metrics.exposition import Exposition
 from exporter.metrics.reference import page
-from exporter.model import Attribution, ClaimUsage, GpuInstance, Health, Sharing, Snapshot, Utilization
+from exporter.model import Attribution, ClaimUsage, GpuInstance, Health, Sharing, Snapshot, Utilization, XidErrors
 from golden.judged import families
 
 OLD = pod("trainer-0", uid="11111111-old", created_at=1_699_990_000.0, terminating=True, workload="trainer")
@@ -97,7 +97,7 @@ def everything() -> Snapshot:
             usage(MPS_ONE, leaf(2), None, memory_peak=3 * GIB, sm=0.25, encoder=0.0, decoder=0.0, pids=[601, 602]),
             usage(MPS_TWO, leaf(2), 256 * MIB, memory_peak=256 * MIB, sm=0.0, encoder=0.0, decoder=0.0, pids=[603]),
             usage(CLAIM_ONE, leaf(4), 5 * GIB, memory_peak=5 * GIB, pids=[801]),
-            usage(CLAIM_TWO, leaf(4), 4 * GIB, memory_peak=4 * GIB, pids=[802]),
+            usage(CLAIM_TWO, leaf(4), 4 * GIB, memory_peak=4 * GIB, pids=[802], kernel_limit=10 * GIB),
             usage(subject(pod("nameless", uid="not-listed")), leaf(0), GIB, pids=[701]),
         ),
         pods=(OLD, NEW, NEIGHBOUR, ON_MIG, SANDBOXED, MPS_ONE, MPS_TWO, CLAIM_ONE, CLAIM_TWO, WAITING, BYSTANDER),
@@ -135,6 +135,11 @@ def everything() -> Snapshot:
         present={gpu_uuid(index): index for index in range(5)},
         processes={Attribution.CONTAINER: 9, Attribution.INHERITED: 1, Attribution.GHOST: 1, Attribution.HOST: 2},
         sources_up={"devices": True, "host": True, "names": False},
+        xid_errors={
+            gpu_uuid(0): {31: XidErrors(2, 1_699_999_000.25), 79: XidErrors()},
+            gpu_uuid(3): {31: XidErrors(), 79: XidErrors(1, 1_699_999_995.5)},
+            gpu_uuid(9): {79: XidErrors(1, 1_699_000_000.0)},
+        },
         faults=(
             fault("gpu_lost", gpu_uuid(3)),
             fault("memory_unknown", gpu_uuid(2), incomplete=False),
@@ -152,6 +157,7 @@ def golden_page(accept: str = "") -> bytes:
     """Render the page of that node."""
     latest = Latest()
     latest.snapshot, latest.tally = everything(), tally()
+    latest.reload = Reload(successful=True, at=1_699_990_000.0)
     exposition = Exposition(latest, node=latest.snapshot.node, version="0.0.0", more=families)
     return exposition.page(now=latest.snapshot.monotonic, interval=5.0, accept=accept).body
 

@@ -56,4 +56,4 @@ TALLY = Tally(
 
 def families(snapshot: Snapshot) -> Iterator[Metric]:
     """Yield the policy's families."""
-    return collect(snapshot, VERDICT, HISTORY, TALLY, Rules())
+    return collect(snapshot, VERDICT, HISTORY, TALLY, Rules(mode=Mode.ENFORCE))

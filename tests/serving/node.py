@@ -10,13 +10,27 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from builders import GIB, MIB, allocation, device, gpu, gpu_uuid, leaf, memory, pod, snapshot, subject, usage
+from builders import (
+    GIB,
+    MIB,
+    TAKEN_AT,
+    allocation,
+    device,
+    gpu,
+    gpu_uuid,
+    leaf,
+    memory,
+    pod,
+    snapshot,
+    subject,
+    usage,
+)
 from exporter.clock import SystemClock
 from exporter.config.values import ListenAddress
 from exporter.latest import Latest, Tally
 from exporter.limits import Resolution
 from exporter.metrics.exposition import Exposition
-from exporter.model import Fault, GpuInstance, Health, PodUid, Sharing, Snapshot, Utilization
+from exporter.model import Fault, GpuInstance, Health, PodUid, Sharing, Snapshot, Utilization, XidErrors
 from exporter.web import Answers
 from exporter.web_server import Server
 
@@ -66,6 +80,14 @@ def busy() -> Snapshot:
         allocations=[allocation(idle, leaf(2, 9)), allocation(train, leaf(0))],
         present={gpu_uuid(i): i for i in range(5)},
         sources_up={"devices": True},
+        xid_errors={
+            gpu_uuid(2): {31: XidErrors(3, TAKEN_AT - 600, 2), 79: XidErrors()},
+            gpu_uuid(4): {
+                45: XidErrors(1, TAKEN_AT - 20),
+                79: XidErrors(1, TAKEN_AT - 30),
+                987: XidErrors(1, TAKEN_AT),
+            },
+        },
         faults=[
             Fault("devices", "gpu_lost", "GPU 4 fell off the bus", gpu_uuid(4)),
             Fault("names", "away", "names are remembered ones", incomplete=False),

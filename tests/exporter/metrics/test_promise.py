@@ -26,6 +26,8 @@ PROMISED: dict[str, tuple[str, set[str]]] = {
     "gpu_clock_hertz": ("gauge", GPU | {"clock"}),
     "gpu_throttled": ("gauge", GPU | {"reason"}),
     "gpu_ecc_errors_total": ("counter", GPU | {"severity"}),
+    "gpu_xid_errors_total": ("counter", GPU | {"xid"}),
+    "gpu_xid_last_timestamp_seconds": ("gauge", GPU | {"xid"}),
     "device_info": ("info", LEAF | {"profile", "sharing", "replicas", "mig_uuid"}),
     "device_memory_total_bytes": ("gauge", LEAF),
     "device_memory_used_bytes": ("gauge", LEAF),
@@ -43,6 +45,7 @@ PROMISED: dict[str, tuple[str, set[str]]] = {
     "device_containers": ("gauge", LEAF),
     "container_memory_used_bytes": ("gauge", CONTAINER),
     "container_memory_peak_bytes": ("gauge", CONTAINER),
+    "container_memory_kernel_limit_bytes": ("gauge", CONTAINER),
     "container_sm_utilization_ratio": ("gauge", CONTAINER),
     "container_encoder_utilization_ratio": ("gauge", CONTAINER),
     "container_decoder_utilization_ratio": ("gauge", CONTAINER),
@@ -66,6 +69,8 @@ PROMISED: dict[str, tuple[str, set[str]]] = {
     "snapshot_timestamp_seconds": ("gauge", set()),
     "processes": ("gauge", {"attribution"}),
     "pid_domain_proven": ("gauge", set()),
+    "config_last_reload_successful": ("gauge", set()),
+    "config_last_reload_success_timestamp_seconds": ("gauge", set()),
     "container_over_limit_seconds_total": ("counter", CONTAINER),
     "container_state": ("gauge", CONTAINER | {"state"}),
     "actions_total": ("counter", {"action", "namespace"}),
@@ -76,10 +81,11 @@ PROMISED: dict[str, tuple[str, set[str]]] = {
     "refusals_total": ("counter", {"reason", "namespace"}),
     "held": ("gauge", {"reason", "namespace"}),
     "enforcement_mode": ("gauge", {"mode"}),
+    "configured_mode": ("gauge", {"mode"}),
     "breaker_open": ("gauge", {"breaker"}),
     "budget_remaining": ("gauge", {"scope"}),
 }
-"""What can be known without acting and XID events; the parts that add those add their names here."""
+"""All of them; a part that adds one adds its name here."""
 
 
 def families() -> dict[str, Family]:

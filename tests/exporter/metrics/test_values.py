@@ -17,9 +17,9 @@ from builders import (
     subject,
     usage,
 )
-from exporter.latest import DURATION_BUCKETS, Latest, Tally
+from exporter.latest import DURATION_BUCKETS, Latest, Reload, Tally
 from exporter.metrics.exposition import Exposition
-from exporter.model import Attribution, ClaimUsage, GpuInstance, Health, Sharing, Snapshot, Utilization
+from exporter.model import Attribution, ClaimUsage, GpuInstance, Health, Sharing, Snapshot, Utilization, XidErrors
 from scraped import series
 
 ONE_GPU = device(gpu(memory=memory(used=10 * GIB)), attributed=10 * GIB)
@@ -39,7 +39,7 @@ def test_what_is_unknown_has_no_sample() -> None:
     figures = (
         "device_memory device_utilization device_sm device_encoder device_containers gpu_memory gpu_power gpu_energy"
     )
-    figures += " gpu_temperature gpu_clock gpu_throttled gpu_ecc container_memory container_sm"
+    figures += " gpu_temperature gpu_clock gpu_throttled gpu_ecc gpu_xid container_memory container_sm"
     assert [name for name in figures.split() if f"gpusteward_{name}" in text] == []
 
 
@@ -58,6 +58,25 @@ def test_a_gpu_that_does_not_answer_is_down() -> None:
     text = page(snapshot(ONE_GPU, present={gpu_uuid(0): 0, gpu_uuid(1): 1}))
     assert series(text, "gpu_up", "gpu", "uuid") == {("0", gpu_uuid(0)): 1, ("1", gpu_uuid(1)): 0}
     assert text.count(gpu_uuid(1)) == 1
+
+
+def test_xids_outlive_the_answers_of_their_gpu() -> None:
+    """A lost GPU keeps what was heard of it; one that is there no more has no series; silence is no zero."""
+    here, lost, gone, silent = (gpu_uuid(index) for index in range(4))
+    text = page(
+        snapshot(
+            device(gpu(0), attributed=0),
+            device(gpu(3), attributed=0),
+            present={here: 0, lost: 1, silent: 3},
+            xid_errors={
+                here: {79: XidErrors()},
+                lost: {79: XidErrors(1, 7.5)},
+                gone: {79: XidErrors(1, 5.0)},
+            },
+        )
+    )
+    assert series(text, "gpu_xid_errors_total", "gpu", "xid") == {("0", "79"): 0, ("1", "79"): 1}
+    assert series(text, "gpu_xid_last_timestamp_seconds", "gpu", "xid") == {("1", "79"): 7.5}
 
 
 def test_with_mig_on_only_instances_are_leaf_devices() -> None:
@@ -216,6 +235,17 @@ def test_the_daemon_counts_its_rounds() -> None:
     assert list(buckets.values()) == [0, 2, 2, 2, 2, 3, 3, 3, 3, 3, 4]
     assert series(text, "round_duration_seconds_count") == {(): 4}
     assert series(text, "round_duration_seconds_sum")[()] == pytest.approx(60.034)
+
+
+def test_a_refused_config_is_told_before_the_first_round_too() -> None:
+    """1 or 0, and since when the one in force is in force; without a config file nothing is said."""
+    assert "config_last_reload" not in page(None)
+    for successful in (True, False):
+        latest = Latest()
+        latest.reload = Reload(successful, at=1_700_000_000.5)
+        text = Exposition(latest, node="n", version="1").page(now=0.0, interval=5).body.decode()
+        assert series(text, "config_last_reload_successful") == {(): float(successful)}
+        assert series(text, "config_last_reload_success_timestamp_seconds") == {(): 1_700_000_000.5}
 
 
 def test_limits_keep_their_scope() -> None:

@@ -85,6 +85,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if ne (and (has "evict" $policy.ladder) (has "kill" $policy.ladder)) (eq (dig "when_blocked" "hold" $policy) "kill") }}{{ fail "config.policy.when_blocked: kill where the ladder has both evict and kill, and hold elsewhere" }}{{ end -}}
 {{- if and (include "gpusteward.may" (list . "fence")) (not $privileged) }}{{ fail "the rung fence needs the host's cgroups: nvml.access hostPath, privileged" }}{{ end -}}
 {{- if and .Values.nvml.mig (ne .Values.nvml.access "runtimeClass") }}{{ fail "nvml.mig is for nvml.access runtimeClass; a privileged container has the capability devices, with cdi the device of nvml.cdi.device has to bring them" }}{{ end -}}
+{{- if and .Values.kernel.privileged (eq .Values.kernel.access "none") }}{{ fail "kernel.privileged is for kernel.access kfd or drm" }}{{ end -}}
 {{- if and (ne .Values.web.tls "none") (not .Values.web.secretName) }}{{ fail "web.tls wants web.secretName" }}{{ end -}}
 {{- if and .Values.web.secretName (hasKey .Values.config.web "config_file") }}{{ fail "web.secretName and config.web.config_file say the same; give one" }}{{ end -}}
 {{- end -}}

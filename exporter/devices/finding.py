@@ -1,0 +1,127 @@
+"""
+Which sources of devices a node has.
+
+What comes in: what the operator named, and the node's files. What goes out: one source, of several where there are.
+
+The law: `auto` takes what is there and never nothing: without any device it fails, and says what to do. What was asked
+for by name must be there. A node whose NVIDIA driver does not work must not look like a node without NVIDIA GPUs, so
+there `auto` fails, too. Integrated graphics are what somebody sees the screen by: only their name brings them.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from exporter.devices import NAMES, DeviceError, DeviceSource, libraries
+from exporter.devices.kernel import KernelSource, Roots, may_look
+from exporter.devices.nvml import NvmlSource
+from exporter.devices.nvml.source import DEADLINE
+from exporter.devices.several import Several
+
+NVML, KFD, DRM = "nvml", "kfd", "drm"
+_NVIDIA = "0x10de"
+_DISPLAY = "0x03"
+"""Class of a PCI device that is a GPU, with a screen (0x0300) or without one (0x0302)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finder:
+    """
+    Opens what there is.
+
+    Attributes:
+        roots: the node's files.
+        host_root: where the host's file system is mounted; libraries look for device nodes there.
+        deadline: seconds for one call of a driver.
+        events: listen to XID errors.
+
+    """
+
+    roots: Roots
+    host_root: Path
+    clock: Callable[[], float]
+    monotonic: Callable[[], float]
+    deadline: float = DEADLINE
+    events: bool = False
+
+    async def open(self, wanted: Collection[str] | None) -> DeviceSource:
+        """Open the sources that are `wanted`, of `NAMES`, or (None) all that there are. Raises DeviceError."""
+        async with AsyncExitStack() as opened:
+            found: list[DeviceSource] = []
+
+            def keep(source: DeviceSource) -> None:
+                opened.push_async_callback(source.close)
+                found.append(source)
+
+            missing = DeviceError(f"none of {', '.join(NAMES)} is named")
+            if wanted is None or NVML in wanted:
+                try:
+                    keep(await self._nvml())
+                except DeviceError as error:
+                    if wanted is not None or await asyncio.to_thread(has_nvidia, self.roots.sys):
+                        raise
+                    missing = DeviceError(f"{error} (and no GPU of another vendor was found)")
+            if (kernel := await self._kernel(wanted)) is not None:
+                keep(kernel)
+            for source in await libraries.present(
+                clock=self.clock, monotonic=self.monotonic, host_root=self.host_root, wanted=wanted
+            ):
+                keep(source)
+            if not found:
+                raise missing
+            opened.pop_all()
+            return found[0] if len(found) == 1 else Several(found)
+
+    async def _nvml(self) -> NvmlSource:
+        return await NvmlSource.open(
+            deadline=self.deadline, clock=self.clock, monotonic=self.monotonic, events=self.events
+        )
+
+    async def _kernel(self, wanted: Collection[str] | None) -> KernelSource | None:
+        if wanted is not None:
+            name = DRM if DRM in wanted else KFD if KFD in wanted else None
+            if name is None:
+                return None
+            source = self._files(name, integrated=True)
+            if not await source.vendors():
+                await source.close()
+                drivers = "amdgpu, xe or i915" if name == DRM else "amdgpu"
+                raise DeviceError(
+                    f"devices: {name} cannot be used: no GPU of {drivers} in {self.roots.sys}/class/drm; load "
+                    "the driver on the node, or leave the name out"
+                )
+            return source
+        source = self._files(DRM, integrated=False)
+        vendors = await source.vendors()
+        # Without the right to look at descriptors AMD's are told by KFD alone; of Intel's there is nothing else.
+        if vendors == {"amd"} and not may_look(self.roots.proc):
+            await source.close()
+            source = self._files(KFD, integrated=False)
+        if vendors:
+            return source
+        await source.close()
+        return None
+
+    def _files(self, name: str, *, integrated: bool) -> KernelSource:
+        return KernelSource(
+            self.roots,
+            name=name,
+            integrated=integrated,
+            deadline=self.deadline,
+            clock=self.clock,
+            monotonic=self.monotonic,
+        )
+
+
+def has_nvidia(sys: Path) -> bool:
+    """Say whether the PCI bus has a GPU of NVIDIA's, with or without a driver."""
+    for device in (sys / "bus/pci/devices").glob("*"):
+        try:
+            vendor, kind = (device / "vendor").read_text(), (device / "class").read_text()
+        except OSError:
+            continue
+        if vendor.strip() == _NVIDIA and kind.startswith(_DISPLAY):
+            return True
+    return False

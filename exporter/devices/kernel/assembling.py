@@ -1,0 +1,272 @@
+"""
+What the kernel's files said, put together into samples.
+
+What comes in: cards, ROCm's nodes and processes, DRM's descriptors, cgroups, and what was kept of the engines. What
+goes out: a `GpuSample` for each GPU, and what to keep.
+
+The law: ROCm's memory and its process's DRM client are mostly the same buffers, so the larger of both counts, never
+their sum. A GPU that is divided has its partitions for leaf devices; load, power and the kernel's own counts by cgroup
+are then the whole GPU's, and unknown of a partition. Where the kernel does not tell what is used of a device, it is the
+sum of its processes, if each of them is known.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from exporter.devices import DevicesSample
+from exporter.devices.kernel.cards import Card
+from exporter.devices.kernel.cgroups import Dmem
+from exporter.devices.kernel.clients import ClientKey, Held
+from exporter.devices.kernel.engines import DECODERS, ENCODERS, SHADERS, Reading, advance_all, of_class
+from exporter.devices.kernel.holders import Scan
+from exporter.devices.kernel.kfd import Kfd
+from exporter.devices.kernel.leaves import Leaf, held_by_leaf, leaves_of
+from exporter.model import (
+    CgroupMemory,
+    DeviceKey,
+    Fault,
+    Gpu,
+    GpuInstance,
+    GpuProcess,
+    GpuSample,
+    GpuUuid,
+    Memory,
+    ProcessKind,
+    ProcessUtilization,
+)
+
+KEPT = 60.0
+"""Seconds for which the engine times of a client are kept that is not seen: an old amdgpu skips a reading at times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """One reading of everything. `scan` is None where nobody looks at descriptors, `kfd` and `dmem` where not there."""
+
+    cards: tuple[Card, ...]
+    kfd: Kfd | None = None
+    scan: Scan | None = None
+    dmem: Dmem | None = None
+    partition_names: Mapping[int, str] = field(default_factory=dict)
+    release: str = ""
+    """Of the kernel, whose drivers these are unless they tell a version of their own."""
+
+
+Engines = Mapping[ClientKey, Mapping[str, Reading]]
+"""What is kept of each client's engines."""
+
+
+def assemble(files: Files, before: Engines, *, at: float, now: float) -> tuple[DevicesSample, Engines]:
+    """Make the samples. `at` is monotonic seconds, `now` Unix time."""
+    leaves = {card.pci: leaves_of(card, files.kfd) for card in files.cards}
+    held = held_by_leaf(files.scan, leaves)
+    engines: dict[ClientKey, Mapping[str, Reading]] = {
+        key: kept for key, kept in before.items() if any(at - reading.at <= KEPT for reading in kept.values())
+    }
+    numbers: dict[str, int] = {}
+    present, samples = {}, []
+    for card in files.cards:
+        index = numbers[card.vendor] = numbers.get(card.vendor, -1) + 1
+        present[GpuUuid(card.pci)] = index
+        samples.append(_Gpu(files, card, leaves[card.pci], held).sample(index, engines, at=at, now=now))
+    return DevicesSample(present, tuple(samples), _faults(files)), engines
+
+
+@dataclass(frozen=True, slots=True)
+class _Gpu:
+    """One GPU out of the files."""
+
+    files: Files
+    card: Card
+    leaves: tuple[Leaf, ...]
+    held: Mapping[DeviceKey, Mapping[int, Held]]
+
+    @property
+    def divided(self) -> bool:
+        return any(leaf.key.gpu_instance is not None for leaf in self.leaves) or not self.leaves
+
+    @property
+    def unified(self) -> bool:
+        return self.card.integrated or any(leaf.node.integrated for leaf in self.leaves if leaf.node)
+
+    def sample(
+        self, index: int, engines: dict[ClientKey, Mapping[str, Reading]], *, at: float, now: float
+    ) -> GpuSample:
+        """Make the sample, and put into `engines` what to keep."""
+        processes, utilization = [], []
+        for leaf in self.leaves:
+            found = self._processes(leaf)
+            processes += found
+            utilization += [self._busy(leaf, process.pid, engines, at) for process in found]
+        listed = tuple(processes) if self._listed() else None
+        memory = self._memory(None if self.divided else listed)
+        return GpuSample(
+            gpu=Gpu(
+                uuid=GpuUuid(self.card.pci),
+                index=index,
+                model=self.card.model,
+                vendor=self.card.vendor,
+                pci_bus_id=self.card.pci,
+                driver_version=self.card.driver_version or self.files.release,
+                mig=self.divided,
+                memory=memory,
+                utilization=self.card.utilization,
+                health=self.card.health,
+                instances=self._instances(listed) if self.divided else (),
+                minor=self.card.number,
+                unified=self.unified,
+                names=() if self.divided else self.card.names,
+            ),
+            sampled_at=now,
+            processes=listed,
+            utilization=tuple(utilization) if listed is not None and self.files.scan and not self.divided else None,
+            faults=self._faults(),
+            cgroups=tuple(self._cgroups()),
+        )
+
+    def _listed(self) -> bool:
+        """Say whether the processes are known: by their descriptors, or (ROCm) by KFD, of a GPU that it knows."""
+        if self._looked():
+            return True
+        return bool(self.leaves) and all(leaf.node is not None for leaf in self.leaves)
+
+    def _looked(self) -> bool:
+        return self.files.scan is not None and self.files.scan.allowed
+
+    def _complete(self) -> bool:
+        """Say whether nobody was overlooked, so that a sum over the processes is all that is in use."""
+        scan = self.files.scan
+        return scan is not None and not (scan.denied or scan.left_out)
+
+    def _rocm(self, leaf: Leaf) -> Mapping[int, int | None]:
+        kfd = self.files.kfd
+        if kfd is None or self.card.vendor != "amd":
+            return {}
+        if leaf.node is not None:
+            return kfd.held.get(leaf.node.gpu_id, {})
+        # Of these processes nobody knows which GPU it is that they hold: perhaps this one.
+        nameless = {pid for gpu_id, pids in kfd.held.items() if gpu_id not in kfd.nodes for pid in pids}
+        return dict.fromkeys(nameless & self.held.get(leaf.key, {}).keys())
+
+    def _processes(self, leaf: Leaf) -> list[GpuProcess]:
+        rocm, drm = self._rocm(leaf), self.held.get(leaf.key, {})
+        found = []
+        for pid in sorted(rocm.keys() | drm.keys()):
+            kinds = frozenset({ProcessKind.COMPUTE}) if pid in rocm else frozenset[ProcessKind]()
+            memory, sure = drm[pid].memory if pid in drm else None, drm[pid].memory_sure if pid in drm else None
+            if pid in rocm:
+                size = rocm[pid]
+                # Of a ROCm process the DRM client alone says too little, so an unknown number of KFD's is unknown.
+                memory, sure = (None, None) if size is None else (max(size, memory or 0), max(size, sure or 0))
+            if self.unified:
+                memory = sure = None
+            found.append(GpuProcess(leaf.key, pid, kinds, memory, None if sure == memory else sure))
+        return found
+
+    def _busy(
+        self, leaf: Leaf, pid: int, engines: dict[ClientKey, Mapping[str, Reading]], at: float
+    ) -> ProcessUtilization:
+        held = self.held.get(leaf.key, {}).get(pid)
+        if held is None or held.blind:
+            return ProcessUtilization(pid, None, None, None, None)
+        ratios = []
+        for key, client in held.clients.items():
+            told, kept = advance_all(engines.get(key, {}), client.engines, at)
+            engines[key] = kept
+            ratios.append(told)
+        # ROCm hands its work to the GPU past the kernel: of its processes the engines say nothing.
+        shaders = None if pid in self._rocm(leaf) else _together(ratios, SHADERS)
+        return ProcessUtilization(pid, shaders, None, _together(ratios, ENCODERS), _together(ratios, DECODERS))
+
+    def _memory(self, processes: Collection[GpuProcess] | None) -> Memory | None:
+        if self.unified:
+            return None
+        if self.card.memory is not None:
+            return self.card.memory
+        dmem, pci = self.files.dmem, self.card.pci
+        capacity = dmem.capacity.get(pci, self.card.capacity) if dmem else self.card.capacity
+        used = dmem.used.get(pci) if dmem else None
+        if used is None:
+            used = _all(processes) if self._complete() else None
+        return None if capacity is None or used is None else Memory(capacity, max(0, capacity - used))
+
+    def _instances(self, processes: Collection[GpuProcess] | None) -> tuple[GpuInstance, ...]:
+        found = []
+        for leaf in self.leaves:
+            node, number = leaf.node, leaf.key.gpu_instance
+            if node is None or number is None:
+                continue
+            told = processes if self._complete() or self.files.scan is None else None
+            mine = None if told is None else [one for one in told if one.device == leaf.key]
+            used, total = _all(mine), node.memory
+            minor = node.render_minor
+            names = () if minor is None else (f"renderD{minor}", self.files.partition_names.get(minor, ""))
+            memory = None if total is None or used is None or self.unified else Memory(total, max(0, total - used))
+            found.append(GpuInstance(number, self.card.mode.lower(), tuple(filter(None, names)), memory))
+        return tuple(found)
+
+    def _cgroups(self) -> list[CgroupMemory]:
+        dmem, pci = self.files.dmem, self.card.pci
+        if dmem is None or self.divided:
+            return []
+        return [
+            CgroupMemory(group.owner, DeviceKey(GpuUuid(pci)), used, group.limit.get(pci), group.peak.get(pci))
+            for group in dmem.groups
+            if (used := group.used.get(pci)) is not None
+        ]
+
+    def _faults(self) -> tuple[Fault, ...]:
+        everybody = (held for leaf in self.leaves for held in self.held.get(leaf.key, {}).values())
+        problems = sorted({problem for held in everybody for problem in held.problems})
+        found = []
+        if problems:
+            message = f"GPU {self.card.pci}: DRM clients tell what is not understood ({', '.join(problems)})"
+            found.append(Fault("devices", "fdinfo_unclear", message, self.card.pci, incomplete=False))
+        if self.divided and not self.leaves:
+            message = f"GPU {self.card.pci} is divided ({self.card.mode}), and its partitions could not be read"
+            found.append(Fault("devices", "partitions_unread", message, self.card.pci))
+        elif self.files.scan is None and not self._listed():
+            message = (
+                f"GPU {self.card.pci}: who holds it is not known: ROCm's driver (KFD) does not have it, and what "
+                "processes hold by DRM is not looked at (--devices=drm)"
+            )
+            found.append(Fault("devices", "processes_unknown", message, self.card.pci, incomplete=False))
+        return tuple(found)
+
+
+def _faults(files: Files) -> tuple[Fault, ...]:
+    found = []
+    if files.kfd is not None and files.kfd.denied:
+        message = (
+            f"{files.kfd.denied[0]} may not be read, so ROCm's processes cannot be told by GPU: the devices cgroup of "
+            "this container excludes the GPU; run privileged"
+        )
+        found.append(Fault("devices", "kfd_denied", message, incomplete=False))
+    scan = files.scan
+    if scan is not None and not scan.allowed:
+        message = "what processes hold is not known by DRM: their fdinfo takes CAP_SYS_PTRACE and the host's /proc"
+        found.append(Fault("devices", "fdinfo_denied", message, incomplete=False))
+    elif scan is not None and (unseen := scan.denied | scan.left_out):
+        message = (
+            f"the descriptors of process {min(unseen)}"
+            + (f" (and {len(unseen) - 1} more)" if len(unseen) > 1 else "")
+            + " may not be read, or are too many: what they hold by DRM is not known"
+        )
+        found.append(Fault("devices", "fdinfo_denied", message, incomplete=False))
+    return tuple(found)
+
+
+def _together(ratios: Sequence[Mapping[str, float | None]], names: frozenset[str]) -> float | None:
+    """Add up clients. One that never showed such an engine adds nothing where another did; alone it is unknown."""
+    told = [of_class(each, names) for each in ratios if any(name in names for name in each)]
+    known = [ratio for ratio in told if ratio is not None]
+    if not ratios:
+        return 0.0  # all its clients are counted with the process that it was forked from
+    return sum(known) if told and len(known) == len(told) else None
+
+
+def _all(processes: Collection[GpuProcess] | None) -> int | None:
+    if processes is None:
+        return None
+    known = [process.memory for process in processes if process.memory is not None]
+    return sum(known) if len(known) == len(processes) else None

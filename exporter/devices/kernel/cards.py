@@ -1,0 +1,165 @@
+"""
+The GPUs of AMD and Intel that the kernel has, and their figures: `/sys/class/drm` and hwmon.
+
+What comes in: a sysfs. What goes out: one `Card` for each GPU.
+
+The law: a figure that is not there is None. Figures of load, power and temperature are the physical GPU's, also where
+it is divided. Formats: https://docs.kernel.org/gpu/amdgpu/driver-misc.html and https://docs.kernel.org/hwmon/.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from exporter.devices.kernel.tree import Tree
+from exporter.model import Health, Memory, Utilization
+
+VENDORS: Mapping[str, str] = {"amdgpu": "amd", "xe": "intel", "i915": "intel"}
+"""Driver to vendor. Other DRM drivers (nouveau, ast, vgem ...) tell nothing of memory."""
+DRM = "class/drm"
+INTEGRATED = "0000:00:02.0"
+"""Where Intel's integrated GPUs are, always. A discrete one is behind a bridge, or (in a virtual machine) has tiles."""
+
+_RENDER = 128
+_NUMBERED = re.compile(r"(card|renderD)(\d+)", re.ASCII)
+_CLOCKS = {"sclk": "graphics", "mclk": "memory"}
+_MICRO, _MILLI, _PERCENT = 1e6, 1e3, 100
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """
+    A physical GPU.
+
+    Attributes:
+        pci: address, in lower case.
+        number: of its `/dev/dri/card<number>`; it may be another one after a reboot.
+        minors: of its device nodes, card and render, without those of its partitions.
+        mode: of its partitions (SPX: one, CPX: one for each die); empty where it cannot be divided.
+        capacity: bytes of its own memory where the driver tells nothing but that.
+        integrated: it uses the host's memory.
+
+    """
+
+    pci: str
+    driver: str
+    number: int | None = None
+    minors: frozenset[int] = frozenset()
+    model: str = ""
+    driver_version: str = ""
+    memory: Memory | None = None
+    capacity: int | None = None
+    mode: str = ""
+    integrated: bool = False
+    utilization: Utilization = field(default_factory=Utilization)
+    health: Health = field(default_factory=Health)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its render nodes, as AMD's DRA driver calls it."""
+        return tuple(f"renderD{minor}" for minor in sorted(self.minors) if minor >= _RENDER)
+
+    @property
+    def vendor(self) -> str:
+        """Whose GPU it is."""
+        return VENDORS[self.driver]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What a device calls itself, and where its files are."""
+
+    pci: str
+    driver: str
+    pci_id: str
+    folder: str
+
+
+def read_cards(sys: Tree, wanted: Callable[[str], bool] = VENDORS.__contains__) -> tuple[Card, ...]:
+    """Read all GPUs whose driver is `wanted`, in the order of their addresses."""
+    nodes: dict[str, dict[str, set[int]]] = {}
+    drivers: dict[str, _Place] = {}
+    for name in sys.names(DRM):
+        match = _NUMBERED.fullmatch(name)
+        if match is None:
+            continue  # a connector (card0-DP-1), or the file `version`
+        event = _event(sys.text(f"{DRM}/{name}/device/uevent") or "")
+        pci, driver = event.get("PCI_SLOT_NAME", "").lower(), event.get("DRIVER", "")
+        if pci and driver in VENDORS and wanted(driver):
+            nodes.setdefault(pci, {"card": set(), "renderD": set()})[match[1]].add(int(match[2]))
+            drivers[pci] = _Place(pci, driver, event.get("PCI_ID", "").lower(), f"{DRM}/{name}/device")
+    return tuple(_card(sys, drivers[pci], nodes[pci]) for pci in sorted(nodes))
+
+
+def partition_names(sys: Tree) -> Mapping[int, str]:
+    """Name the render nodes of partitions: minor to device, such as `amdgpu_xcp_3`, as AMD's plugin calls it."""
+    found = {}
+    for name in sys.names(DRM):
+        match = _NUMBERED.fullmatch(name)
+        if match is not None and match[1] == "renderD":
+            device = sys.target(f"{DRM}/{name}/device")
+            if device.startswith("amdgpu_xcp"):
+                found[int(match[2])] = device.lower()
+    return found
+
+
+def _event(text: str) -> Mapping[str, str]:
+    return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+
+
+def _card(sys: Tree, place: _Place, nodes: Mapping[str, set[int]]) -> Card:
+    driver, folder = place.driver, place.folder
+    product = (sys.text(f"{folder}/product_name") or "").strip()
+    total, used = sys.number(f"{folder}/mem_info_vram_total"), sys.number(f"{folder}/mem_info_vram_used")
+    busy, memory_busy = sys.number(f"{folder}/gpu_busy_percent"), sys.number(f"{folder}/mem_busy_percent")
+    number = min(nodes["card"], default=None)
+    capacity = total if total is not None else _tiles(sys, folder)
+    return Card(
+        pci=place.pci,
+        driver=driver,
+        number=number,
+        minors=frozenset(nodes["card"] | nodes["renderD"]),
+        model=product or f"{VENDORS[driver]} {place.pci_id}".strip(),
+        driver_version=(sys.text(f"module/{driver}/version") or "").strip(),
+        memory=None if total is None or used is None else Memory(total, max(0, total - used)),
+        capacity=capacity,
+        mode=(sys.text(f"{folder}/current_compute_partition") or "").strip().upper(),
+        integrated=driver != "amdgpu" and place.pci == INTEGRATED and capacity is None,
+        utilization=Utilization(busy=_ratio(busy), memory_controller=_ratio(memory_busy)),
+        health=_health(sys, folder),
+    )
+
+
+def _tiles(sys: Tree, folder: str) -> int | None:
+    """Add up the memory of an xe device's tiles, of which its driver tells the size and not the use."""
+    tiles = [name for name in sys.names(folder) if re.fullmatch(r"tile\d+", name, re.ASCII)]
+    sizes = [sys.number(f"{folder}/{tile}/physical_vram_size_bytes") for tile in tiles]
+    known = [size for size in sizes if size]
+    return sum(known) if known and len(known) == len(sizes) else None
+
+
+def _health(sys: Tree, folder: str) -> Health:
+    found = sys.names(f"{folder}/hwmon")
+    if not found:
+        return Health()
+    hwmon = f"{folder}/hwmon/{found[0]}"
+    power = sys.number(f"{hwmon}/power1_average")
+    if power is None:
+        power = sys.number(f"{hwmon}/power1_input")
+    energy, temperature = sys.number(f"{hwmon}/energy1_input"), sys.number(f"{hwmon}/temp1_input")
+    clocks = {}
+    for place in ("freq1", "freq2"):
+        clock = _CLOCKS.get((sys.text(f"{hwmon}/{place}_label") or "").strip())
+        hertz = sys.number(f"{hwmon}/{place}_input")
+        if clock and hertz is not None:
+            clocks[clock] = float(hertz)
+    return Health(
+        power_watts=None if power is None else power / _MICRO,
+        energy_joules=None if energy is None else energy / _MICRO,
+        temperature_celsius=None if temperature is None else temperature / _MILLI,
+        clocks_hertz=clocks,
+    )
+
+
+def _ratio(percent: int | None) -> float | None:
+    return None if percent is None or not 0 <= percent <= _PERCENT else percent / _PERCENT

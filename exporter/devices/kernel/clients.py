@@ -1,0 +1,121 @@
+"""
+Who holds which DRM client, each client counted once.
+
+What comes in: the descriptors of a node's processes. What goes out: one `Held` for each process and leaf device.
+
+The law: one open file is seen through several descriptors and, after a fork, through several processes; its bytes count
+once, with the process that started first. Where its holders are in different containers nobody can say whose it is:
+then none of it is surely anybody's. Identity is (device, client id); ids alone are counted for each device on some
+kernels.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from exporter.devices.kernel.fdinfo import Client
+from exporter.model import DeviceKey, Owner
+
+RENDER = 226
+"""Major number of DRM's devices; its render nodes are the minors from 128 on. Accelerators (261) are none of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A process that has a device open. `start_ticks` tells lives of one number apart, and who is the elder."""
+
+    pid: int
+    start_ticks: int
+    owner: Owner | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """One descriptor of a device: its node (major, minor), and what the driver says of it, if anything."""
+
+    holder: Holder
+    node: tuple[int, int] | None
+    client: Client | None
+
+
+ClientKey = tuple[DeviceKey, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """
+    What one process holds of one leaf device.
+
+    Attributes:
+        clients: those that count here; another process may count those that it shares.
+        disputed: clients of these which are also held in another container.
+        blind: it has a descriptor of which the driver says nothing, or not which client it is.
+        problems: what was printed against the rules; a word each.
+
+    """
+
+    clients: Mapping[ClientKey, Client] = field(default_factory=dict)
+    disputed: frozenset[ClientKey] = frozenset()
+    blind: bool = False
+    problems: frozenset[str] = frozenset()
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes; None where something of it is unknown."""
+        return None if self.blind else _sum(client.memory for client in self.clients.values())
+
+    @property
+    def memory_sure(self) -> int | None:
+        """Bytes that are surely its own: a lower bound of `memory`."""
+        sure = (0 if key in self.disputed else client.memory_sure for key, client in self.clients.items())
+        return None if self.memory is None else _sum(sure)
+
+
+def holdings(
+    descriptors: Iterable[Descriptor], device_of: Callable[[Descriptor], DeviceKey | None]
+) -> Mapping[DeviceKey, Mapping[int, Held]]:
+    """Count each client once. `device_of` names the leaf device of a descriptor; None: it is not one of ours."""
+    clients: dict[ClientKey, Client] = {}
+    holders: dict[ClientKey, set[Holder]] = {}
+    blind: dict[DeviceKey, dict[int, bool]] = {}
+    problems: dict[tuple[DeviceKey, int], set[str]] = {}
+    for descriptor in descriptors:
+        device = device_of(descriptor)
+        if device is None:
+            continue
+        client, pid = descriptor.client, descriptor.holder.pid
+        told = client is not None and client.id is not None
+        blind.setdefault(device, {}).setdefault(pid, False)
+        blind[device][pid] |= not told
+        problems.setdefault((device, pid), set()).update(client.problems if client else ())
+        if client is None or client.id is None:
+            continue
+        key = (device, client.id)
+        # Read twice within a millisecond, a client may have grown: the larger reading counts.
+        clients[key] = max(clients.get(key, client), client, key=lambda one: -1 if one.memory is None else one.memory)
+        holders.setdefault(key, set()).add(descriptor.holder)
+    counted: dict[tuple[DeviceKey, int], dict[ClientKey, Client]] = {}
+    disputed: set[ClientKey] = set()
+    for key, several in holders.items():
+        eldest = min(several, key=lambda one: (one.start_ticks, one.pid))
+        counted.setdefault((key[0], eldest.pid), {})[key] = clients[key]
+        owners = {one.owner for one in several}
+        if len(several) > 1 and (len(owners) > 1 or None in owners):
+            disputed.add(key)
+    return {
+        device: {
+            pid: Held(
+                mine := counted.get((device, pid), {}),
+                frozenset(disputed & mine.keys()),
+                dumb,
+                frozenset(problems[device, pid]),
+            )
+            for pid, dumb in sorted(pids.items())
+        }
+        for device, pids in blind.items()
+    }
+
+
+def _sum(parts: Iterable[int | None]) -> int | None:
+    found = list(parts)
+    known = [part for part in found if part is not None]
+    return sum(known) if len(known) == len(found) else None

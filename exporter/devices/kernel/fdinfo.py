@@ -1,0 +1,159 @@
+"""
+What the kernel says of one open file of a DRM device: the text of `/proc/<pid>/fdinfo/<fd>`.
+
+What comes in: the text. What goes out: a `Client`, or None where no DRM driver speaks.
+
+The law: a number counts only in a unit that is known, and what was not printed is unknown. `resident` is what is held;
+`total` over-states it. `shared` is a part of `total`, not of `resident`, so their difference may be negative.
+Format: https://docs.kernel.org/gpu/drm-usage-stats.html; which driver prints what: docs/devices.md.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+_LOCAL = re.compile(r"vram\d*|(?:stolen-)?local\d+", re.ASCII)
+_UNITS = {"": 1, " KiB": 1 << 10, " MiB": 1 << 20}
+_BYTES = re.compile(r"(\d{1,19})( KiB| MiB|)", re.ASCII)
+_NANOSECONDS = re.compile(r"(\d{1,19}) ns", re.ASCII)
+_NUMBER = re.compile(r"\d{1,20}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """
+    How long one client kept the engines of a class busy, since it was opened.
+
+    Attributes:
+        nanoseconds: of work, all engines of the class together.
+        cycles: the same in clock cycles, and `total_cycles` those that passed meanwhile; None where not told.
+        capacity: number of engines of this class.
+
+    """
+
+    nanoseconds: int | None = None
+    cycles: int | None = None
+    total_cycles: int | None = None
+    capacity: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """
+    One open file of a DRM device, as its driver describes it.
+
+    Attributes:
+        id: of the file, whoever holds a descriptor of it; None where it was not told or is no number.
+        pdev: PCI address; empty for what is not on PCI. All partitions of one GPU print the same.
+        resident: bytes that are in a region now, by region; None where the number cannot be believed.
+        shared: bytes of a region's buffers that others have a handle of, resident or not.
+        problems: what was printed against the rules; a word each.
+
+    """
+
+    driver: str
+    id: int | None = None
+    pdev: str = ""
+    resident: Mapping[str, int | None] = field(default_factory=dict)
+    shared: Mapping[str, int | None] = field(default_factory=dict)
+    engines: Mapping[str, Engine] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes in the device's own memory; None where none of it is told, as on a GPU that uses the host's memory."""
+        held = [size for region, size in self.resident.items() if local(region)]
+        known = [size for size in held if size is not None]
+        return sum(known) if held and len(known) == len(held) else None
+
+    @property
+    def memory_sure(self) -> int | None:
+        """Bytes of it that surely nobody else has a handle of; drivers that do not tell what is shared prove none."""
+        if self.memory is None:
+            return None
+        held = ((size, self.shared.get(region)) for region, size in self.resident.items() if local(region))
+        return sum(max(0, size - shared) for size, shared in held if size is not None and shared is not None)
+
+    @property
+    def host_memory(self) -> int:
+        """Bytes in the host's memory, as far as they are told."""
+        return sum(size for region, size in self.resident.items() if not local(region) and size is not None)
+
+
+def local(region: str) -> bool:
+    """Say whether a region is the device's own memory (`vram`, `vram0`, `local0`, `stolen-local0`), not the host's."""
+    return _LOCAL.fullmatch(region) is not None
+
+
+def parse(text: str) -> Client | None:
+    """Read the text of one descriptor; None without `drm-driver`: no DRM client, or one that tells nothing now."""
+    lines = list(_lines(text))
+    first = dict(reversed(lines))
+    if not first.get("drm-driver"):
+        return None
+    problems: list[str] = []
+    resident = {
+        **_regions(first, "drm-memory-", problems),  # before 6.13; newer amdgpu prints it beside resident, the same
+        **_regions(first, "drm-resident-", problems),
+    }
+    number = first.get("drm-client-id")
+    if number is None or not _NUMBER.fullmatch(number):
+        problems.append("client_id")
+        number = None
+    return Client(
+        driver=first["drm-driver"],
+        id=None if number is None else int(number),
+        pdev=first.get("drm-pdev", "").lower(),
+        resident=resident,
+        shared=_regions(first, "drm-shared-", problems),
+        engines=_engines(lines, first, problems),
+        problems=tuple(dict.fromkeys(problems)),
+    )
+
+
+def _lines(text: str) -> Iterator[tuple[str, str]]:
+    # What has no line feed was cut short, as when the process ends during the read: it may lack digits.
+    for line in text.split("\n")[:-1]:
+        key, colon, value = line.partition(":")
+        if colon:
+            yield key.strip(), value.strip()
+
+
+def _regions(values: Mapping[str, str], prefix: str, problems: list[str]) -> dict[str, int | None]:
+    found: dict[str, int | None] = {}
+    for key, value in values.items():
+        if key.startswith(prefix):
+            match = _BYTES.fullmatch(value)
+            if match is None:
+                problems.append("unit")
+            found[key.removeprefix(prefix)] = None if match is None else int(match[1]) * _UNITS[match[2]]
+    return found
+
+
+def _engines(lines: list[tuple[str, str]], first: Mapping[str, str], problems: list[str]) -> dict[str, Engine]:
+    # amdgpu names two engines alike (UVD and VCN are both `dec`): one class, whose times add up.
+    nanoseconds: dict[str, int] = {}
+    for key, value in lines:
+        if key.startswith("drm-engine-") and not key.startswith("drm-engine-capacity-"):
+            if match := _NANOSECONDS.fullmatch(value):
+                name = key.removeprefix("drm-engine-")
+                nanoseconds[name] = nanoseconds.get(name, 0) + int(match[1])
+            else:
+                problems.append("engine")
+    cycles = _numbers(first, "drm-cycles-")
+    passed = _numbers(first, "drm-total-cycles-")
+    capacity = _numbers(first, "drm-engine-capacity-")
+    if 0 in capacity.values():
+        problems.append("capacity")
+    return {
+        name: Engine(nanoseconds.get(name), cycles.get(name), passed.get(name), capacity.get(name) or 1)
+        for name in {**nanoseconds, **cycles}
+    }
+
+
+def _numbers(values: Mapping[str, str], prefix: str) -> dict[str, int]:
+    return {
+        key.removeprefix(prefix): int(value)
+        for key, value in values.items()
+        if key.startswith(prefix) and _NUMBER.fullmatch(value)
+    }

@@ -1,0 +1,136 @@
+"""
+The device source for AMD and Intel: the kernel's own files, read in a thread with a deadline.
+
+What comes in: the sampler's questions. What goes out: answers within the deadline, whatever hangs.
+
+The law: files only. No vendor library, no device is opened; a read may wait in the kernel (xe wakes a GPU that sleeps),
+so all of them are made by one thread. Each answer is read anew: GPUs come and go without a word.
+"""
+
+import os
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from exporter.devices import DevicesSample
+from exporter.devices.kernel.assembling import Engines, Files, assemble
+from exporter.devices.kernel.cards import Card, partition_names, read_cards
+from exporter.devices.kernel.cgroups import read_dmem
+from exporter.devices.kernel.holders import scan
+from exporter.devices.kernel.kfd import read_kfd
+from exporter.devices.kernel.tree import Tree
+from exporter.devices.thread import DriverHungError, DriverThread
+from exporter.model import DeviceKey, Fault, GpuUuid, Memory
+
+DEADLINE = 5.0
+"""Seconds for one file. Most take microseconds; an amdgpu that is being reset holds its readers for seconds."""
+_GOODBYE = 0.4
+_AMD = frozenset({"amdgpu"})
+_ALL = frozenset({"amdgpu", "i915", "xe"})
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """Where the node's files are mounted."""
+
+    sys: Path = Path("/sys")
+    proc: Path = Path("/proc")
+    cgroup: Path = Path("/sys/fs/cgroup")
+
+    @classmethod
+    def below(cls, host_root: Path, proc: Path) -> "Roots":
+        """Choose the host's, where they are mounted below `host_root`, else our own. `proc` is the one that is read."""
+        sys, cgroup = host_root / "sys", host_root / "sys/fs/cgroup"
+        own = cls()
+        return cls(sys if (sys / "class").is_dir() else own.sys, proc, cgroup if cgroup.is_dir() else own.cgroup)
+
+
+class KernelSource:
+    """
+    AMD's and Intel's GPUs of this node; one caller at a time.
+
+    `name`: `kfd` is AMD alone, by ROCm's files, which takes no privilege; `drm` is AMD and Intel, by what processes
+    have open besides, which takes CAP_SYS_PTRACE. `integrated`: GPUs that use the host's memory are told, too.
+    """
+
+    def __init__(
+        self,
+        roots: Roots,
+        *,
+        name: str = "drm",
+        integrated: bool = True,
+        deadline: float = DEADLINE,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = name
+        self._roots = roots
+        self._integrated = integrated
+        self._thread = DriverThread(deadline, name)
+        self._clock = clock
+        self._monotonic = monotonic
+        self._engines: Engines = {}
+        self._present: Mapping[GpuUuid, int] = {}
+
+    async def vendors(self) -> frozenset[str]:
+        """Name the vendors of the GPUs that there are now."""
+        try:
+            cards = await self._thread.run(lambda: self._cards(self._sys()))
+        except DriverHungError:
+            return frozenset()
+        return frozenset(card.vendor for card in cards)
+
+    async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:
+        """Read everything. With `only` the whole is read too, since a process may hold several GPUs, and those told."""
+        before = self._engines
+        try:
+            sample, self._engines = await self._thread.run(lambda: self._read(before))
+        except DriverHungError as error:
+            fault = Fault("devices", "driver_hung", f"the kernel does not answer: {error}")
+            return DevicesSample(self._present, faults=(fault,))
+        except OSError as error:
+            fault = Fault("devices", "kernel_unreadable", f"cannot read {error.filename}: {error.strerror}")
+            return DevicesSample(self._present, faults=(fault,))
+        self._present = sample.present
+        if only is None:
+            return sample
+        return DevicesSample(
+            sample.present, tuple(one for one in sample.samples if one.gpu.uuid in only), sample.faults
+        )
+
+    async def memory(self, only: Collection[GpuUuid]) -> Mapping[DeviceKey, Memory]:
+        """Read what the driver itself tells of the memory of GPUs that are not divided."""
+        try:
+            cards = await self._thread.run(lambda: self._cards(self._sys()))
+        except DriverHungError:
+            return {}
+        found = ((GpuUuid(card.pci), card) for card in cards if not card.integrated)
+        return {DeviceKey(uuid): card.memory for uuid, card in found if uuid in only and card.memory is not None}
+
+    async def close(self) -> None:
+        """End the thread, or leave it to a read that hangs."""
+        await self._thread.close(lambda: None, _GOODBYE)
+
+    def _sys(self) -> Tree:
+        return Tree(self._roots.sys, self._thread.beat)
+
+    def _cards(self, sys: Tree) -> tuple[Card, ...]:
+        cards = read_cards(sys, (_AMD if self.name == "kfd" else _ALL).__contains__)
+        if self._integrated:
+            return cards
+        kfd = read_kfd(sys)
+        sharing = {node.pci for node in kfd.nodes.values() if node.integrated} if kfd else set()
+        return tuple(card for card in cards if not card.integrated and card.pci not in sharing)
+
+    def _read(self, before: Engines) -> tuple[DevicesSample, Engines]:
+        sys = self._sys()
+        files = Files(
+            cards=self._cards(sys),
+            kfd=read_kfd(sys),
+            scan=scan(self._roots.proc, self._thread.beat) if self.name == "drm" else None,
+            dmem=read_dmem(Tree(self._roots.cgroup, self._thread.beat)),
+            partition_names=partition_names(sys),
+            release=os.uname().release,
+        )
+        return assemble(files, before, at=self._monotonic(), now=self._clock())
