@@ -229,7 +229,7 @@ async def node(story: Story, tmp_path: Path) -> AsyncIterator[KubernetesSource]:
             for name in UIDS
         ]
     )
-    socket = socket_of(tmp_path / "kubelet")
+    socket = socket_of(tmp_path)  # a socket's path has at most 107 characters
     async with (
         serving(answer) as server,
         FakeKubelet(socket, listed=listed, allocatable=api.AllocatableResponse()),

@@ -157,6 +157,36 @@ async def test_partitions_are_leaf_devices(node: Node, rocm: Reader) -> None:
     assert {gpu.vendor for gpu in (divided, whole)} == {"amd"}
 
 
+async def test_engines_say_nothing_of_partitions(node: Node, reader: Reader) -> None:
+    """A process may be on several of them under one number: how busy it keeps each is not told."""
+    mi308x(node)
+    node.process(500, cgroup=CONTAINER)
+    node.rocm(500, {41657: GIB, 24248: GIB})
+    divided, whole = (await reader.sample()).samples
+    assert [process.device.gpu_instance for process in divided.processes or ()] == [0, 1]
+    assert (divided.utilization, whole.utilization) == (None, ())
+
+
+async def test_memory_of_the_host_is_no_memory_of_the_gpu(node: Node, rocm: Reader) -> None:
+    """A node of KFD's may have banks of other kinds: those of the frame buffer count, visible to the CPU or not."""
+    node.card("0000:0a:00.0", figures={"current_compute_partition": "DPX\n", **vram(192)})
+    node.rocm_node(1, 10, location_id=0x0A01, domain=0, drm_render_minor=128, bank=48 * GIB)
+    for bank, kind in enumerate((2, 0, 4), 1):
+        file = f"sys/class/kfd/kfd/topology/nodes/1/mem_banks/{bank}/properties"
+        node.write(file, f"heap_type {kind}\nsize_in_bytes {16 * GIB}\n")
+    (instance,) = (await rocm.one()).gpu.instances
+    assert instance.memory is not None and instance.memory.total == 64 * GIB
+
+
+async def test_what_is_no_file_is_no_device(node: Node, reader: Reader) -> None:
+    """A socket, a pipe, an epoll: whatever their record says, they are passed over, and so are thousands of them."""
+    mi210(node)
+    node.process(4242, cgroup=CONTAINER)
+    for number, name in enumerate(("socket:[5]", "pipe:[6]", "anon_inode:[eventpoll]")):
+        node.descriptor(4242, number, amdgpu(number, 1), name=name)
+    assert held(await reader.one()) == {}
+
+
 async def test_a_partition_that_we_see_alone_is_still_a_partition(node: Node, rocm: Reader) -> None:
     """Row 36: location 1284 is partition 4 of 0000:05:00.0, whatever became of its siblings."""
     node.card("0000:05:00.0", minor=128, figures=vram(192))
