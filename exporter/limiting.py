@@ -21,18 +21,15 @@ from exporter.limits import (
     LeafDevice,
     Limit,
     Options,
-    Place,
     Resolution,
-    Scope,
     Seen,
-    Subject,
     bypassed,
     declared,
     leaf_devices,
     resolve,
 )
 from exporter.limits.decoding import NOTHING_CHOSEN
-from exporter.limits.facts import device_name
+from exporter.limits.placing import placed
 from exporter.limits.rows import Catalogue
 from exporter.model import (
     Claim,
@@ -118,6 +115,7 @@ class Limiting:
         first_seen: Mapping[PodUid, tuple[Seen, ...]] | None = None,
     ) -> None:
         self._catalogue = catalogue
+        self._vendors = {system.name: system.vendor for system in catalogue}
         self._options = options
         self._before = dict(first_seen or {})
         self._gpus: dict[GpuUuid, Gpu] = {}
@@ -166,17 +164,17 @@ class Limiting:
         for usage in usages:
             used[usage.subject.pod_uid].append(usage)
         found: list[DeclaredLimit] = []
-        placed: list[Resolution] = []
+        found_at: list[Resolution] = []
         for uid in inventory.declared:
             if (known := self._resolved.get(uid)) is None:
                 continue
             pod = inventory.pods.get(uid)
             expected = pod is not None and not pod.terminating
             seen = {(usage.subject.container, usage.device) for usage in used[uid]}
-            limits = _placed(known.resolution, seen, expected=expected)
-            placed.append(replace(known.resolution, limits=limits))
+            limits = placed(known.resolution, seen, self._foreign, expected=expected)
+            found_at.append(replace(known.resolution, limits=limits))
             found += (_fact(uid, limit, used[uid]) for limit in limits)
-        return Limits(tuple(found), declared(placed))
+        return Limits(tuple(found), declared(found_at))
 
     def _look(self, inventory: Inventory, gpus: Iterable[Gpu], present: Iterable[GpuUuid]) -> None:
         there = set(present)
@@ -192,6 +190,11 @@ class Limiting:
     def _is_due(self, uid: PodUid, pod: DeclaredPod) -> bool:
         known = self._resolved.get(uid)
         return known is None or known.surroundings is not self._surroundings or known.pod != pod
+
+    def _foreign(self, limit: Limit, device: DeviceKey) -> bool:
+        """Say whether the device is another vendor's than those that the limit's system shares out."""
+        mine, gpu = self._vendors.get(limit.system), self._gpus.get(device.uuid)
+        return mine is not None and gpu is not None and mine != gpu.vendor
 
     def _resolve(self, uid: PodUid, pod: DeclaredPod) -> Resolution:
         before = self.resolution(uid)
@@ -220,24 +223,6 @@ def _with_held(inventory: Inventory) -> dict[PodUid, DeclaredPod]:
         if (pod := meant.get((one.namespace, one.pod))) is not None:
             held[pod.uid].append(Held(one.container, one.resource, one.device, one.replicas))
     return {uid: replace(pod, held=tuple(held[uid])) if uid in held else pod for uid, pod in inventory.declared.items()}
-
-
-def _placed(resolution: Resolution, seen: Iterable[tuple[str, DeviceKey]], *, expected: bool) -> tuple[Limit, ...]:
-    """
-    Put the limits of a pod where its containers are seen, and (`expected`: it does not terminate) where they are named.
-
-    Container and pod stay apart, and so do a process's limit and that of the container around it.
-    """
-    found: dict[tuple[Subject, bool, DeviceKey], Limit] = {}
-    for limit in resolution.limits if expected else ():
-        if limit.device is not None:
-            found[limit.subject, limit.scope is Scope.PROCESS, limit.device] = limit
-    for container, device in sorted(seen, key=lambda one: (one[0], one[1].uuid, one[1].gpu_instance or -1)):
-        for name, scope in ((container, None), (container, Scope.PROCESS), ("", None)):
-            if (on := resolution.on(device, name, scope=scope)) is not None:
-                key = (on.subject, on.scope is Scope.PROCESS, device)
-                found.setdefault(key, replace(on, place=Place(device_name(device), device)))
-    return tuple(found.values())
 
 
 def _invalid(uid: PodUid, resolution: Resolution) -> frozenset[Invalid]:

@@ -81,6 +81,18 @@ def test_a_limit_that_names_no_device_is_where_its_container_is() -> None:
     assert found.memory_declared == {leaf(1): 8 * GIB}
 
 
+def test_a_limit_is_for_the_gpus_of_its_systems_vendor() -> None:
+    """A pod on GPUs of two vendors: what NVIDIA's annotation says is no limit of AMD's."""
+    a = pod("a")
+    amd = replace(GPUS[1], vendor="amd")
+    facts = inventory((a, declares(a, {LIMIT: "8Gi"})), held={"a": leaf(0)})
+    both = [usage(a, leaf(0), 0), usage(a, leaf(1), 0)]
+    three = (GPUS[0], amd, gpu(2, memory=memory()))  # with one GPU alone the annotation would name it
+    assert amounts(rounds(Limiting(builtin()), facts, both, three)[1]) == {(a.uid, leaf(0)): 8 * GIB}
+    three = (GPUS[0], GPUS[1], gpu(2, memory=memory()))
+    assert amounts(rounds(Limiting(builtin()), facts, both, three)[1]).keys() == {(a.uid, leaf(0)), (a.uid, leaf(1))}
+
+
 def test_what_a_scheduler_placed_counts_before_anybody_uses_it() -> None:
     """HAMi's record names the GPU: its limit is declared there from the start, and no longer while the pod ends."""
     a = pod("a")

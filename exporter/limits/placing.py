@@ -1,0 +1,42 @@
+"""
+Where a pod's limits count: on the leaf devices where its containers are.
+
+What comes in: what was resolved, and who is seen where. What goes out: limits, each on one leaf device.
+
+The law: a limit that names a device counts there; one that names none counts wherever its subject is, but on no device
+of another vendor. Pure.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from exporter.limits.answers import Limit, Resolution, Subject
+from exporter.limits.facts import Place, device_name
+from exporter.limits.rows import Scope
+from exporter.model import DeviceKey
+
+
+def placed(
+    resolution: Resolution,
+    seen: Iterable[tuple[str, DeviceKey]],
+    foreign: Callable[[Limit, DeviceKey], bool],
+    *,
+    expected: bool,
+) -> tuple[Limit, ...]:
+    """
+    Put the limits of a pod where its containers are seen, and (`expected`: it does not terminate) where they are named.
+
+    What names no device is not put on one of another vendor (`foreign`): a pod may hold GPUs of two. Container and pod
+    stay apart, and so do a process's limit and that of the container around it.
+    """
+    found: dict[tuple[Subject, bool, DeviceKey], Limit] = {}
+    for limit in resolution.limits if expected else ():
+        if limit.device is not None:
+            found[limit.subject, limit.scope is Scope.PROCESS, limit.device] = limit
+    for container, device in sorted(seen, key=lambda one: (one[0], one[1].uuid, one[1].gpu_instance or -1)):
+        for name, scope in ((container, None), (container, Scope.PROCESS), ("", None)):
+            on = resolution.on(device, name, scope=scope)
+            if on is not None and not (on.place is None and foreign(on, device)):
+                key = (on.subject, on.scope is Scope.PROCESS, device)
+                found.setdefault(key, replace(on, place=Place(device_name(device), device)))
+    return tuple(found.values())
