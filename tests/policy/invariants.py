@@ -123,12 +123,14 @@ def use(step: Step, key: CaseKey) -> int | None:
     ]
     if not held or None in held:
         return None
-    return sum(one or 0 for one in held) - _doubt(device)
+    return sum(one or 0 for one in held) - _doubt(snapshot, device)
 
 
-def _doubt(device: Device) -> int:
+def _doubt(snapshot: Snapshot, device: Device) -> int:
+    """Return the bytes that cannot all be true; what containers hold counts as far as it is known (seed 60388793)."""
     account = device.account
-    listed = (account.attributed or 0) + (account.ghost or 0) + (account.host or 0)
+    known = [one.memory_used for one in snapshot.usages if one.device == device.key and one.memory_used is not None]
+    listed = sum(known) + (account.ghost or 0) + (account.host or 0)
     used = account.memory.used if account.memory else listed
     return max(account.clamped, listed - used, 0)
 

@@ -67,6 +67,12 @@ TestHostileNode.settings = settings(
 )
 
 
+@pytest.mark.parametrize("seed", [60388793])
+def test_what_a_campaign_found_stays_found(seed: int) -> None:
+    """Traces that broke an invariant once, by a fault of the policy or of a checker, and which no shorter test plays."""
+    assert play(seed).found == []
+
+
 def test_hostile_traces_break_no_invariant_and_say_something() -> None:
     """Of the same hundred random traces none breaks an invariant, some act, and most reasons are given."""
     worlds = [play(seed) for seed in range(100)]
