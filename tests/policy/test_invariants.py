@@ -69,7 +69,7 @@ TestHostileNode.settings = settings(
 
 @pytest.mark.parametrize("seed", [60388793])
 def test_what_a_campaign_found_stays_found(seed: int) -> None:
-    """Traces that broke an invariant once, by a fault of the policy or of a checker, and which no shorter test plays."""
+    """Traces that broke an invariant once, by a fault of the policy or of a checker, and that no shorter test plays."""
     assert play(seed).found == []
 
 
