@@ -115,7 +115,8 @@ class Limiting:
         first_seen: Mapping[PodUid, tuple[Seen, ...]] | None = None,
     ) -> None:
         self._catalogue = catalogue
-        self._vendors = {system.name: system.vendor for system in catalogue}
+        # Our own annotation says nothing of a vendor.
+        self._vendors = {system.name: system.vendor for system in catalogue if not system.detect.always}
         self._options = options
         self._before = dict(first_seen or {})
         self._gpus: dict[GpuUuid, Gpu] = {}

@@ -82,15 +82,20 @@ def test_a_limit_that_names_no_device_is_where_its_container_is() -> None:
 
 
 def test_a_limit_is_for_the_gpus_of_its_systems_vendor() -> None:
-    """A pod on GPUs of two vendors: what NVIDIA's annotation says is no limit of AMD's."""
+    """A pod on GPUs of two vendors: what it asked of HAMi for NVIDIA's is no limit of AMD's. Our own annotation is."""
     a = pod("a")
-    amd = replace(GPUS[1], vendor="amd")
-    facts = inventory((a, declares(a, {LIMIT: "8Gi"})), held={"a": leaf(0)})
+    asked = DeclaredContainer("main", {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "8192"})
+    hami = replace(declares(a), containers=(asked,))
     both = [usage(a, leaf(0), 0), usage(a, leaf(1), 0)]
-    three = (GPUS[0], amd, gpu(2, memory=memory()))  # with one GPU alone the annotation would name it
-    assert amounts(rounds(Limiting(builtin()), facts, both, three)[1]) == {(a.uid, leaf(0)): 8 * GIB}
-    three = (GPUS[0], GPUS[1], gpu(2, memory=memory()))
-    assert amounts(rounds(Limiting(builtin()), facts, both, three)[1]).keys() == {(a.uid, leaf(0)), (a.uid, leaf(1))}
+
+    def placed(declared: DeclaredPod, vendor: str) -> set[DeviceKey]:
+        gpus = (GPUS[0], replace(GPUS[1], vendor=vendor), gpu(2, memory=memory()))  # one alone would be named
+        found = amounts(rounds(Limiting(builtin()), inventory((a, declared)), both, gpus)[1])
+        assert set(found.values()) == {8 * GIB}
+        return {device for _, device in found}
+
+    assert placed(hami, "amd") == {leaf(0)}
+    assert placed(hami, "nvidia") == placed(declares(a, {LIMIT: "8Gi"}), "amd") == {leaf(0), leaf(1)}
 
 
 def test_what_a_scheduler_placed_counts_before_anybody_uses_it() -> None:
