@@ -110,6 +110,8 @@ def use(step: Step, key: CaseKey) -> int | None:
         return None
     if any(fault.source == "allocations" for fault in snapshot.faults):
         return None
+    if device.account.memory is None:  # the lists alone are not believed (seed 60915877)
+        return None
     pods = {one.pod_uid for one in limits(snapshot, key)} if key.claim else {key.pod_uid}
     held = [
         usage.memory_used

@@ -67,7 +67,7 @@ TestHostileNode.settings = settings(
 )
 
 
-@pytest.mark.parametrize("seed", [60388793])
+@pytest.mark.parametrize("seed", [60388793, 60915877])
 def test_what_a_campaign_found_stays_found(seed: int) -> None:
     """Traces that broke an invariant once, by a fault of the policy or of a checker, and that no shorter test plays."""
     assert play(seed).found == []
