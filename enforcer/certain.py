@@ -23,7 +23,9 @@ def certain(snapshot: Snapshot) -> Snapshot:
     limits: dict[tuple[PodUid, DeviceKey], list[DeclaredLimit]] = defaultdict(list)
     for limit in snapshot.limits:
         limits[limit.pod_uid, limit.device].append(limit)
-    usages = tuple(_certain(one, limits[one.subject.pod_uid, one.device]) for one in snapshot.usages)
+    usages = tuple(
+        _certain(one, limits[one.subject.pod_uid, one.device]) if one in shared else one for one in snapshot.usages
+    )
     return replace(snapshot, usages=usages, claim_usages=tuple(_claim(one, shared) for one in snapshot.claim_usages))
 
 
@@ -33,10 +35,11 @@ def _shared(usage: Usage) -> bool:
 
 def _certain(usage: Usage, limits: list[DeclaredLimit]) -> Usage:
     used, sure = usage.memory_used, usage.memory_sure
-    if used is None or sure is None or sure == used or not limits:
+    assert sure is not None  # noqa: S101  (`_shared`)
+    if used is None:
         return usage
     amounts = [one.memory for one in limits if one.memory is not None]
-    alone = all(one.container == usage.subject.container and not one.claim for one in limits)
+    alone = all(one.container == usage.subject.container for one in limits)  # a pod's, a claim's names none
     if alone and all(used <= amount for amount in amounts):
         return usage
     if alone and all(sure > amount for amount in amounts):

@@ -24,6 +24,7 @@ MODULES = (
     "budgets",
     "contention",
     "cases",
+    "certain",
     "outcomes",
     "judging",
     "policy",

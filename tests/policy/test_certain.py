@@ -48,8 +48,24 @@ def test_who_is_within_its_limit_is_so_with_all_it_reports() -> None:
     assert used(sharing(1 * GIB, within, OTHER)) == [30 * GIB, 10 * GIB]
 
 
+def test_at_the_limit_is_within_it() -> None:
+    """All that it reports is what it may have."""
+    assert used(sharing(1 * GIB, replace(SHARER, used=40 * GIB), OTHER))[0] == 40 * GIB
+
+
+def test_what_is_unknown_stays_so_and_a_limit_without_an_amount_decides_nothing() -> None:
+    """A process that could not be read, beside a buffer that is surely its own; a declaration that is no number."""
+    assert used(sharing(1 * GIB, replace(SHARER, used=None), OTHER))[0] is None
+    seen = sharing(41 * GIB)
+    broken = tuple(replace(one, memory=None) for one in seen.limits)
+    assert used(replace(seen, limits=broken))[0] == 60 * GIB
+    assert used(replace(seen, limits=(*broken, *seen.limits)))[0] == 41 * GIB
+
+
 def test_what_the_pod_declares_is_not_told_by_one_container() -> None:
     """A limit for all of them together, or of a claim: nothing of the shared bytes is certain."""
+    within = replace(SHARER, used=30 * GIB, scope="pod")
+    assert used(sharing(1 * GIB, within, OTHER))[0] is None, "its other containers hold something, too"
     for scope in ({"scope": "pod"}, {"scope": "claim", "claim": "team/c"}):
         wide = replace(SHARER, **scope)  # type: ignore[arg-type]
         assert used(sharing(41 * GIB, wide, OTHER))[0] is None
@@ -66,8 +82,9 @@ def test_a_claim_of_sharers_is_unknown() -> None:
     first, second = seen.usages
     mine = ClaimUsage("team", "mine", first.device, 60 * GIB, frozenset({first.subject}))
     others = ClaimUsage("team", "others", first.device, 10 * GIB, frozenset({second.subject}))
-    judged = certain(replace(seen, claim_usages=(mine, others))).claim_usages
-    assert [one.memory_used for one in judged] == [None, 10 * GIB]
+    elsewhere = replace(mine, device=replace(first.device, gpu_instance=1))
+    judged = certain(replace(seen, claim_usages=(mine, others, elsewhere))).claim_usages
+    assert [one.memory_used for one in judged] == [None, 10 * GIB, 60 * GIB]
 
 
 @pytest.mark.parametrize(("sure", "ends"), [(41 * GIB, State.DUE), (39 * GIB, State.UNJUDGED)])
