@@ -29,11 +29,18 @@ MODULES = {
     "helm": "helm",
     "kubeconform": "kubeconform",
     "dashboard-linter": "dashboard-linter",
+    "containerd": "containerd",
+    "containerd-shim-runc-v2": "containerd",
+    "ctr": "containerd",
+    "nvidia-cdi-hook": "nvidia-toolkit",
+    "nvidia-ctk-installer": "nvidia-toolkit",
 }
 QUICKLY = {"dashboard-linter": ["-gcflags=all=-N -l"]}
 """Of a program that reads five files the build is what it costs: without optimizing, a quarter less."""
 TOOLS = Path(__file__).parent / "tools"
-GO_AT_LEAST = (1, 24)  # the first with tool directives; Kubernetes 1.34 asks for it too
+WITH_C = {"nvidia-toolkit"}
+"""What is not built without a C compiler: it binds NVIDIA's libraries. All else needs none, nor this machine's libc."""
+GO_AT_LEAST = (1, 25)  # containerd 2.2 and NVIDIA's toolkit 1.20 ask for it
 
 
 class BuildError(Exception):
@@ -61,9 +68,7 @@ def cache() -> Path:
 def go_problem() -> str | None:
     """Why Go cannot be used here, with what to do about it; None when it can."""
     wanted = ".".join(map(str, GO_AT_LEAST))
-    advice = (
-        f"Go {wanted} or newer builds Kubernetes: https://go.dev/dl, or `apt install golang-{wanted}` from backports"
-    )
+    advice = f"Go {wanted} or newer builds Kubernetes: https://go.dev/dl"
     if shutil.which("go") is None:
         return f"go is not installed. {advice}"
     version = _go_version()
@@ -110,8 +115,7 @@ def _build(source: Path, folder: Path) -> None:
             ["go", "build", "-C", source, "-mod=readonly", "-buildvcs=false", "-trimpath",
              *QUICKLY.get(source.name, []),
              "-ldflags", " ".join(_linker_flags(source.name)), "-o", f"{unfinished}/", "tool"],
-            # Without cgo no C compiler is needed, and the programs run whatever the machine's libc is.
-            env={**os.environ, "CGO_ENABLED": "0"},
+            env={**os.environ, "CGO_ENABLED": str(int(source.name in WITH_C))},
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         if done.returncode:

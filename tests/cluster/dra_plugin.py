@@ -2,16 +2,18 @@
 
 In: the bed, an admin's client, devices. Out: while it runs, the real scheduler allocates claims of these devices and
 the real kubelet lets pods have them.
-Law: it hands out what the scheduler allocated and decides nothing. It gives no CDI ids (Debian's containerd 1.6 knows
-none), so that a pod names its device and mounts the fake driver's state by itself.
+Law: it hands out what the scheduler allocated and decides nothing. As NVIDIA's does, it writes a CDI specification for
+each claim, by which containerd gives the pod its device.
 
     async with driving(bed, api, {"gpu-0": uuid}, memory="80Gi"): ...
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from grpclib.const import Cardinality, Handler
 from grpclib.protocol import H2Protocol
@@ -20,8 +22,10 @@ from grpclib.server import Server, Stream
 from cluster import kubelet_pb2 as api
 from cluster.bed import NODE_NAME, Bed
 from cluster.client import Api, ApiError, Object, until
+from cluster.toolkit import STATE
 
 DRIVER = "gpu.nvidia.com"
+CDI_KIND = f"k8s.{DRIVER}/claim"
 SERVICE = "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin"
 RESOURCES = "/apis/resource.k8s.io/v1"
 SEEN_BY_KUBELET = "/var/lib/kubelet"
@@ -78,8 +82,12 @@ class _Registration:
 class _Plugin:
     """Prepares claims: says which of the devices that the scheduler allocated are this driver's."""
 
-    def __init__(self, admin: Api) -> None:
+    def __init__(self, admin: Api, bed: Bed, uuids: Mapping[str, str]) -> None:
+        assert bed.node.containerd is not None
         self._admin = admin
+        self._cdi = bed.node.containerd.cdi
+        self._state = bed.driver.folder
+        self._uuids = uuids
 
     def __mapping__(self) -> dict[str, Handler]:
         unary = Cardinality.UNARY_UNARY
@@ -100,18 +108,41 @@ class _Plugin:
             found = await self._admin.get(f"{RESOURCES}/namespaces/{claim.namespace}/resourceclaims/{claim.name}")
         except ApiError as error:
             return api.PreparedClaim(error=str(error))
-        results = found["status"]["allocation"]["devices"]["results"]
+        results = [one for one in found["status"]["allocation"]["devices"]["results"] if one["driver"] == DRIVER]
+        names = {one["device"]: f"{claim.uid}-{one['device']}" for one in results}
+        draft, specification = self._cdi / f"{claim.uid}.draft", self._specification(claim)
+        draft.write_text(json.dumps(self._injecting(names)))
+        draft.rename(specification)
         devices = [
-            api.ClaimedDevice(request_names=[one["request"]], pool_name=one["pool"], device_name=one["device"])
+            api.ClaimedDevice(
+                request_names=[one["request"]],
+                pool_name=one["pool"],
+                device_name=one["device"],
+                cdi_device_ids=[f"{CDI_KIND}={names[one['device']]}"],
+            )
             for one in results
-            if one["driver"] == DRIVER
         ]
         return api.PreparedClaim(devices=devices)
+
+    def _specification(self, claim: api.Claim) -> Path:
+        return self._cdi / f"{CDI_KIND.replace('/', '-')}_{claim.uid}.json"
+
+    def _injecting(self, names: Mapping[str, str]) -> Object:
+        mount = {"hostPath": str(self._state), "containerPath": STATE, "options": ["rbind", "rw"]}
+        devices = [
+            {
+                "name": name,
+                "containerEdits": {"env": [f"NVIDIA_VISIBLE_DEVICES={self._uuids[device]}"], "mounts": [mount]},
+            }
+            for device, name in names.items()
+        ]
+        return {"cdiVersion": "0.5.0", "kind": CDI_KIND, "devices": devices}
 
     async def _unprepare(self, stream: Stream[api.Claims, api.UnpreparedClaims]) -> None:
         request = await stream.recv_message()
         done = api.UnpreparedClaims()
         for claim in request.claims if request is not None else ():
+            self._specification(claim).unlink(missing_ok=True)
             done.claims[claim.uid].CopyFrom(api.UnpreparedClaim())
         await stream.send_message(done)
 
@@ -125,7 +156,7 @@ async def driving(
     plugin, registry = folder / "plugins" / DRIVER / "dra.sock", folder / "plugins_registry" / f"{DRIVER}-reg.sock"
     plugin.parent.mkdir(parents=True, exist_ok=True)
     registration = _Registration(seen)
-    servers = _Listening(_Plugin(admin)), _Listening(registration)
+    servers = _Listening(_Plugin(admin, bed, uuids)), _Listening(registration)
     try:
         for server, socket in zip(servers, (plugin, registry), strict=True):
             await server.start(path=str(socket))

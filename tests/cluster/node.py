@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -123,6 +123,14 @@ class Node:
         path = {"PYTHONPATH": str(Path(__file__).parents[1])}
         self._processes.start("device-plugin", command, counted, environment=path)
 
+    def run(self, name: str, command: Sequence[object], ready: Callable[[], bool]) -> None:
+        """Run a program as one of the node's own, until `end(name)`; returns when it is ready. Raises StartError."""
+        self._processes.start(name, [*self._inside, *command], ready)
+
+    def end(self, name: str) -> None:
+        """End a program that `run` started."""
+        self._processes.kill(name)
+
     def kill_kubelet(self) -> None:
         """End the kubelet as a crash does; `restart_kubelet` brings it back."""
         self._processes.kill("kubelet")
@@ -201,6 +209,7 @@ class Node:
             cni_bin_dir=CNI_PLUGINS,
             cni_conf_dir=cni,
             runtimes={toolkit.HANDLER: toolkit.program(self.folder)},
+            programs=build.program("containerd").parent,
             prefix=inside,
         )
         try:

@@ -57,7 +57,9 @@ def missing(*, node: bool) -> list[str]:
         found.append(f"`PYTHONPATH=tests {sys.executable} -m cluster.install` installs Debian's packages")
     if node and os.geteuid() != 0:
         found.append("root is needed for containers, mounts and cgroups")
-    wanted = ["kube-apiserver", "kube-controller-manager", *(["kube-scheduler", "kubelet"] if node else [])]
+    wanted = ["kube-apiserver", "kube-controller-manager"]
+    if node:
+        wanted += ["kube-scheduler", "kubelet", "containerd", "containerd-shim-runc-v2", "ctr"]
     if not all(build.assets(program) for program in wanted) and (problem := build.go_problem()):
         found.append(problem)
     return found

@@ -26,6 +26,8 @@ def test_every_program_is_pinned_by_checksums() -> None:
         ("helm", "helm.sh/helm/v4 v4."),
         ("kubeconform", "github.com/yannh/kubeconform v0."),
         ("dashboard-linter", "github.com/grafana/dashboard-linter v0."),
+        ("containerd", "github.com/containerd/containerd/v2 v2.2."),
+        ("nvidia-toolkit", "github.com/NVIDIA/nvidia-container-toolkit v1.20."),
     ):
         named = next(
             line.strip().removeprefix("require ").removesuffix(" // indirect")

@@ -65,9 +65,6 @@ async def run(stage: Stage, namespace: str, name: str, size: str, source: Object
     made = spec(f"alloc visible {size}", resource=None)
     main = made["containers"][0]
     main["name"] = container
-    main["env"].append({"name": "NVIDIA_VISIBLE_DEVICES", "value": UUID})
-    main["volumeMounts"] = [{"name": "state", "mountPath": "/run/fake-nvml"}]
-    made["volumes"] = [{"name": "state", "hostPath": {"path": str(stage.bed.driver.folder)}}]
     if "limits" in source:
         main["resources"] = source
     else:

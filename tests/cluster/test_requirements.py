@@ -74,10 +74,10 @@ def test_assets_replace_what_they_hold(bare_path: Path, monkeypatch: pytest.Monk
 
 
 def test_an_old_go_is_told_what_to_become(bare_path: Path) -> None:
-    """Go 1.23 has no tool directives: the message says which version was found, and which is wanted."""
-    put(bare_path, "go", "echo go1.23.4")
-    assert (build.go_problem() or "").startswith("go1.23.4 is too old. Go 1.24 or newer")
-    put(bare_path, "go", "echo go1.24.0")
+    """What is built asks for Go 1.25: the message says which version was found, and which is wanted."""
+    put(bare_path, "go", "echo go1.24.13")
+    assert (build.go_problem() or "").startswith("go1.24.13 is too old. Go 1.25 or newer")
+    put(bare_path, "go", "echo go1.25.0")
     assert build.go_problem() is None
 
 

@@ -49,6 +49,7 @@ class Containerd:
                    folders of CNI plugins and of their configuration; None is enough for host-network pods
     cri_options    more keys for the table [plugins."io.containerd.grpc.v1.cri"], over CRI_OPTIONS
     runtimes       programs like runc, by the name of their handler, besides "runc"
+    programs       folder of containerd, its shim and ctr; None: this machine's
     prefix         words before the command, for instance ["nsenter", "--mount=/run/x"]; they must exec the rest
     """
 
@@ -61,11 +62,14 @@ class Containerd:
         cni_conf_dir: Path | None = None,
         cri_options: Mapping[str, str | int | bool] | None = None,
         runtimes: Mapping[str, Path] | None = None,
+        programs: Path | None = None,
         prefix: Sequence[str] = (),
     ) -> None:
         self.token = new_token()
         self.home = folder / leftovers.home_name(self.token)
         self.socket = self.home / "cri.sock"  # a path: CRI and containerd's own API answer on the same one
+        self.nri_socket = self.home / "nri.sock"  # of a containerd that knows NRI, as `cdi` of one that knows CDI
+        self.cdi = self.home / "cdi"
         self.log = self.home / "containerd.log"
         self.cgroups = Ledger(self.token)  # .make(path), .own(path): cgroups that go with this bed
         self.removed_at_start: list[str] = []  # leftovers of stale beds, in words
@@ -74,6 +78,7 @@ class Containerd:
         self._cni_conf_dir = cni_conf_dir or self.home / "cni" / "net.d"
         self._cri_options = dict(cri_options or {})
         self._runtimes = dict(runtimes or {})
+        self._path = ":".join([*([str(programs)] if programs else []), os.environ.get("PATH", "") + SYSTEM_PATH])
         self._prefix = list(prefix)
         self._process: subprocess.Popen[bytes] | None = None
         self._cri: Cri | None = None
@@ -167,14 +172,14 @@ class Containerd:
     def ctr(self, *arguments: str) -> str:
         """Run containerd's own client in the CRI's namespace; its standard output. Raises BedError with stderr."""
         command = ["ctr", "--address", str(self.socket), "--namespace", "k8s.io", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=self._environment())
         if done.returncode:
             raise BedError(f"{' '.join(command)}: {done.stderr.strip()}")
         return done.stdout
 
     def _launch(self) -> None:
         self.home.mkdir(parents=True)
-        for folder in (self._cni_bin_dir, self._cni_conf_dir):
+        for folder in (self._cni_bin_dir, self._cni_conf_dir, self.cdi):
             folder.mkdir(parents=True, exist_ok=True)
         self._spawn()
 
@@ -191,8 +196,11 @@ class Containerd:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # the terminal's Ctrl-C is for the tests, which then stop us in order
-                env={**os.environ, "PATH": os.environ.get("PATH", "") + SYSTEM_PATH},
+                env=self._environment(),
             )
+
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, "PATH": self._path}
 
     def _config(self) -> str:
         cri = 'plugins."io.containerd.grpc.v1.cri"'
@@ -205,8 +213,11 @@ class Containerd:
                 *_lines(address=str(self.socket)),
                 '[plugins."io.containerd.internal.v1.opt"]',
                 *_lines(path=str(self.home / "opt")),
+                '[plugins."io.containerd.nri.v1.nri"]',
+                *_lines(disable=False, socket_path=str(self.nri_socket)),
+                *_lines(plugin_path=str(self.home / "nri"), plugin_config_path=str(self.home / "nri")),
                 f"[{cri}]",
-                *_lines(**{**CRI_OPTIONS, **self._cri_options}),
+                *_lines(**{**CRI_OPTIONS, **self._cri_options}, cdi_spec_dirs=[str(self.cdi)]),
                 f"[{cri}.containerd]",
                 *_lines(snapshotter=self.snapshotter, default_runtime_name="runc"),
                 *self._runtime(cri, "runc"),
@@ -271,6 +282,6 @@ def choose_snapshotter(folder: Path) -> str:
     return "native" if done.returncode else "overlayfs"
 
 
-def _lines(**keys: str | int | bool) -> list[str]:
-    """TOML `key = value`; JSON's strings, numbers and booleans are TOML's too."""
+def _lines(**keys: str | int | bool | list[str]) -> list[str]:
+    """TOML `key = value`; JSON's strings, numbers, booleans and lists of them are TOML's too."""
     return [f"{key} = {json.dumps(value)}" for key, value in keys.items()]

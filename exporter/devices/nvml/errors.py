@@ -81,7 +81,7 @@ class LibraryNotFoundError(CallError):
     reason = "driver_gone"
     advice = (
         "install the NVIDIA driver on the node, and let the container runtime bring its library into the daemon's pod "
-        "(runtimeClassName: nvidia, NVIDIA_VISIBLE_DEVICES=all)"
+        "(runtimeClassName: nvidia and NVIDIA_VISIBLE_DEVICES=all, or CDI; docs/deploy.md has the ways)"
     )
 
 
