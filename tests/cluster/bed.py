@@ -61,6 +61,7 @@ class Bed:
     port     of the API server; None: a free one
     by_hand  whether `python -m cluster --stop` ends it
     gpus, inventory  what the node has, and what of it the device plugin offers
+    limited  priority classes whose pods want a quota, see ControlPlane
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Bed:
         by_hand: bool = False,
         gpus: Sequence[driver.FakeGpu] = (*GPUS, MIG_GPU),
         inventory: Mapping[str, Sequence[str]] = INVENTORY,
+        limited: Sequence[str] = (),
     ) -> None:
         self.token = new_token()
         self.removed_at_start: list[str] = []
@@ -79,6 +81,7 @@ class Bed:
         self._by_hand = by_hand
         self._gpus = gpus
         self._offered = inventory
+        self._limited = limited
         self._record: Record | None = None
         self._node: Node | None = None
         self._driver: driver.FakeNode | None = None
@@ -182,6 +185,7 @@ class Bed:
             service_address=network.api_service,
             controllers=None if self._with_node else CONTROLLERS_WITHOUT_NODES,
             scheduler=self._with_node,
+            limited=self._limited,
         )
         self.control_plane.admin.kubeconfig(self.kubeconfig)
         self.control_plane.start()

@@ -25,6 +25,7 @@ CONTROLLERS_WITHOUT_NODES = (
     "root-ca-certificate-publisher-controller",
     "disruption-controller",
     "garbage-collector-controller",
+    "resourcequota-controller",
 )
 
 # Alpha in 1.34, the first is on by default from 1.36 on: claims of a share of a device, and extended resources that the
@@ -47,6 +48,7 @@ class ControlPlane:
     services     the network of Service addresses, for instance "198.18.7.0/24"; its first address is the API server's
     controllers  what the controller manager runs; None: all
     scheduler    whether pods are placed
+    limited      priority classes whose pods are admitted beside a quota for them alone, as GKE has it for system classes
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class ControlPlane:
         service_address: str,
         controllers: Sequence[str] | None = None,
         scheduler: bool = True,
+        limited: Sequence[str] = (),
     ) -> None:
         self.folder = folder
         self.port = require_free(port, "API server") if port else free_port()
@@ -70,6 +73,7 @@ class ControlPlane:
         self._service_address = service_address
         self._controllers = controllers
         self._scheduler = scheduler
+        self._limited = limited
 
     def user(self, name: str, groups: Sequence[str] = ()) -> Credentials:
         """Credentials of a user of these groups; what they may do is RBAC's matter."""
@@ -139,6 +143,7 @@ class ControlPlane:
             f"--kubelet-client-key={to_kubelet.key}",
             "--kubelet-preferred-address-types=InternalIP",
             _gates(),
+            "--allow-privileged=true",  # as every distribution has it
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction,ValidatingAdmissionPolicy",
             "--endpoint-reconciler-type=none",  # its endpoint would be a loopback address, which the API refuses
@@ -148,8 +153,30 @@ class ControlPlane:
             f"--service-account-signing-key-file={tokens.key}",
             f"--audit-policy-file={policy}",
             f"--audit-log-path={self._audit_log}",
+            *self._admission(),
         ]
         self._processes.start("kube-apiserver", command, self._ready)
+
+    def _admission(self) -> list[str]:
+        if not self._limited:
+            return []
+        scope = {"scopeName": "PriorityClass", "operator": "In", "values": list(self._limited)}
+        quota = {
+            "apiVersion": "apiserver.config.k8s.io/v1",
+            "kind": "ResourceQuotaConfiguration",
+            "limitedResources": [{"resource": "pods", "matchScopes": [scope]}],
+        }
+        config = self.folder / "admission.json"
+        config.write_text(
+            json.dumps(
+                {
+                    "apiVersion": "apiserver.config.k8s.io/v1",
+                    "kind": "AdmissionConfiguration",
+                    "plugins": [{"name": "ResourceQuota", "configuration": quota}],
+                }
+            )
+        )
+        return [f"--admission-control-config-file={config}"]
 
     def _start_controllers(self) -> None:
         config = self._kubeconfig("kube-controller-manager", "system:kube-controller-manager")
