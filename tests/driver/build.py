@@ -1,19 +1,16 @@
 """Compile the fake driver: the C sources in c/ go in, a folder with the library's variants and the workload comes out.
 
-Law: the folder's name is the hash of all sources and flags, so what is found there is what would be built.
+Law: that of `compiling`: what is found is what would be built.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
-import shutil
-import subprocess
-import tempfile
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
+
+from compiling import compiled
 
 SOURCES: Final = Path(__file__).parent / "c"
 SONAME: Final = "libnvidia-ml.so.1"
@@ -46,24 +43,13 @@ def build(cache_dir: Path) -> Path:
 
     Raises subprocess.CalledProcessError (with gcc's words in its note) when they do not compile.
     """
-    target = cache_dir / f"fake-nvml-{_fingerprint()}"
-    if target.is_dir():
-        return target
-    cache_dir.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix="building-", dir=cache_dir))
-    try:
-        jobs = [_workload(scratch), *(_library(scratch, variant) for variant in Variant)]
-        with ThreadPoolExecutor() as pool:
-            list(pool.map(_compile, jobs))
-        scratch.chmod(0o755)  # mkdtemp gives 0700, and containers of other users load from here
-        try:
-            scratch.rename(target)
-        except OSError:
-            if not target.is_dir():  # else another process was faster, with the same bytes
-                raise
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    return target
+    inputs = [Path(__file__), *SOURCES.glob("*.[ch]")]
+    return compiled(cache_dir, "fake-nvml", inputs=inputs, commands=_commands)
+
+
+def _commands(folder: Path) -> Iterator[list[str]]:
+    yield _workload(folder)
+    yield from (_library(folder, variant) for variant in Variant)
 
 
 def _library(folder: Path, variant: Variant) -> list[str]:
@@ -78,18 +64,3 @@ def _workload(folder: Path) -> list[str]:
 
 def _paths(names: tuple[str, ...]) -> list[str]:
     return [str(SOURCES / name) for name in names]
-
-
-def _compile(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"})
-    if done.returncode != 0:
-        failure = subprocess.CalledProcessError(done.returncode, command, done.stdout, done.stderr)
-        failure.add_note(done.stderr)
-        raise failure
-
-
-def _fingerprint() -> str:
-    digest = hashlib.sha256(Path(__file__).read_bytes())  # this file holds the flags
-    for source in sorted(SOURCES.glob("*.[ch]")):
-        digest.update(source.name.encode() + b"\0" + source.read_bytes())
-    return digest.hexdigest()[:16]

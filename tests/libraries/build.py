@@ -1,21 +1,18 @@
 """Compile the fake vendor libraries: the C sources in c/ go in, a folder with one library a variant comes out.
 
-Law: the folder's name is the hash of all sources and flags, so what is found there is what would be built.
+Law: that of `compiling`: what is found is what would be built.
 """
 
-import hashlib
-import os
-import shutil
-import subprocess
-import tempfile
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from compiling import compiled
+
 SOURCES: Final = Path(__file__).parent / "c"
 
-_FLAGS: Final = ("-std=gnu17", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-fvisibility=hidden")
+_STRICT: Final = ("-std=gnu17", "-O2", "-g", "-Wall", "-Wextra", "-Werror")
+_SHARED: Final = ("-shared", "-fPIC", "-fvisibility=hidden")
 
 VARIANTS: Final[Mapping[str, tuple[str, ...]]] = {
     "ixml": ("nvml_like.c", "-DIXML"),
@@ -36,50 +33,32 @@ VARIANTS: Final[Mapping[str, tuple[str, ...]]] = {
 `efml-uuid` has the older half of the library, too."""
 
 
+HOLDER: Final = "holder"
+"""A static program that has the device nodes open that it is told, until it is ended."""
+
+_NAMES: Final[Mapping[str, str]] = {"rsmi": "librocm_smi64.so"}
+"""Files that are not called after their source."""
+
+
 def build(cache_dir: Path) -> Path:
-    """Return the folder that holds `<variant>/lib<name>.so`, compiling when the sources are new.
+    """Return the folder that holds `<variant>/lib<name>.so` and `holder`, compiling when the sources are new.
 
     Raises subprocess.CalledProcessError (with the compiler's words in its note) when they do not compile.
     """
-    target = cache_dir / f"fake-libraries-{_fingerprint()}"
-    if target.is_dir():
-        return target
-    cache_dir.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix="building-", dir=cache_dir))
-    try:
-        with ThreadPoolExecutor() as pool:
-            list(pool.map(lambda variant: _compile(scratch, variant), VARIANTS))
-        scratch.chmod(0o755)
-        try:
-            scratch.rename(target)
-        except OSError:
-            if not target.is_dir():  # else another process was faster, with the same bytes
-                raise
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    return target
+    inputs = [Path(__file__), *SOURCES.glob("*.[ch]")]
+    return compiled(cache_dir, "fake-libraries", inputs=inputs, commands=_commands)
 
 
 def file_name(variant: str) -> str:
     """Name the file of a variant as the vendor calls it."""
-    return f"lib{variant.partition('-')[0]}.so"
+    name = variant.partition("-")[0]
+    return _NAMES.get(name, f"lib{name}.so")
 
 
-def _compile(folder: Path, variant: str) -> None:
-    (folder / variant).mkdir(mode=0o755)
-    source, *definitions = VARIANTS[variant]
-    # Without a SONAME: else a library that one test has loaded would be found by its name in the tests after it.
-    command = ["gcc", *_FLAGS, *definitions, "-o", str(folder / variant / file_name(variant))]
-    command += [str(SOURCES / source), str(SOURCES / "state.c")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"})
-    if done.returncode != 0:
-        failure = subprocess.CalledProcessError(done.returncode, command, done.stdout, done.stderr)
-        failure.add_note(done.stderr)
-        raise failure
-
-
-def _fingerprint() -> str:
-    digest = hashlib.sha256(Path(__file__).read_bytes())  # this file holds the flags
-    for source in sorted(SOURCES.glob("*.[ch]")):
-        digest.update(source.name.encode() + b"\0" + source.read_bytes())
-    return digest.hexdigest()[:16]
+def _commands(folder: Path) -> Iterator[list[str]]:
+    yield ["gcc", *_STRICT, "-static", "-o", str(folder / HOLDER), str(SOURCES / "holder.c")]
+    for variant, (source, *definitions) in VARIANTS.items():
+        (folder / variant).mkdir(mode=0o755)
+        # Without a SONAME: else a library that one test has loaded would be found by its name in the tests after it.
+        output = str(folder / variant / file_name(variant))
+        yield ["gcc", *_STRICT, *_SHARED, *definitions, "-o", output, str(SOURCES / source), str(SOURCES / "state.c")]

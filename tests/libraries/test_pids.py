@@ -95,14 +95,34 @@ async def test_who_has_a_moore_threads_open_is_on_it(host: Proc, install: Instal
 async def test_who_is_on_a_moore_threads_is_unknown_while_one_hides(
     host: Proc, install: Install, sources: Open
 ) -> None:
-    """One process that may not be looked at may be on the device: then nobody is said to be there alone."""
+    """One process that may not be looked at may be on the device: then nobody is named, and a fault names it."""
     host.node("dri/renderD128", ZERO)
     host.process(4001, "0::/", ZERO)
     host.process(4002, "0::/", hidden=True)
     library = install("mtml")
     library.write(FakeDevice(0, "mtt-1", node="/dev/dri/renderD128"))
 
-    assert (await sources(library, proc=host.proc, dev=host.dev).sample()).samples[0].processes is None
+    (sample,) = (await sources(library, proc=host.proc, dev=host.dev).sample()).samples
+
+    assert sample.processes is None
+    ((reason, message, incomplete),) = [(fault.reason, fault.message, fault.incomplete) for fault in sample.faults]
+    assert (reason, incomplete) == ("nodes_unseen", False)
+    assert "/proc/4002/fd" in message
+
+
+@pytest.mark.parametrize(("node", "told"), [("", ()), ("/dev/dri/renderD129", ("nodes_unseen",))])
+async def test_a_moore_threads_whose_node_is_not_here(
+    node: str, told: tuple[str, ...], host: Proc, install: Install, sources: Open
+) -> None:
+    """A library that names no node never tells who is on the device; one whose node is not mounted here could."""
+    host.process(4001, "0::/", NULL)
+    library = install("mtml")
+    library.write(FakeDevice(0, "mtt-1", node=node))
+
+    (sample,) = (await sources(library, proc=host.proc, dev=host.dev).sample()).samples
+
+    assert sample.processes is None
+    assert tuple(fault.reason for fault in sample.faults) == told
 
 
 def test_a_node_is_known_by_its_number(host: Proc) -> None:

@@ -155,7 +155,14 @@ class Cndev:
         return Health()
 
     def instances(self, handle: Handle) -> tuple[GpuInstance, ...]:  # noqa: ARG002
-        """Say that it is whole: instances share its memory and its list of processes."""
+        """
+        Say that it is whole, also where it has sMLU instances.
+
+        `cndevGetAllSMluInstanceInfo` would tell what each may and does hold. But the list of processes is the card's
+        and names none, nor do the ids of the device plugin (`MLU-<uuid>-<profile>-<n>` counts the profile's shares; a
+        pod's annotation has the instance, in dynamic mode alone). With instances for leaf devices no container would
+        hold anything that is known; on the card each holds what its processes do.
+        """
         return ()
 
     def _versioned(self, function: str, size: int, *handle: Handle, ends: int = 0) -> bytes:

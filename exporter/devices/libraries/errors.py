@@ -43,6 +43,12 @@ class OtherVersionError(UnsupportedError):
     """The library does not know this call, or this version of its structure: another one may be known."""
 
 
+class NodesUnseenError(UnsupportedError):
+    """Who has a device's node open cannot be seen."""
+
+    reason = "nodes_unseen"
+
+
 class NotFoundError(CallError):
     """What was asked about is not there any more."""
 

@@ -6,13 +6,15 @@ processes hold one of them, or which do.
 
 The law: a node is known by its number (`st_rdev`), never by its name alone: who may `mknod` can call it as he likes.
 Only links into `/dev` are followed; a file on a dead network file system would keep us for ever. Descriptors of others
-may be read only with CAP_SYS_PTRACE: without it nothing is said, and nothing is known.
+may be read only with CAP_SYS_PTRACE: without it nothing is known, and that is said.
 """
 
 import os
 import stat
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path, PurePosixPath
+
+from exporter.devices.libraries.errors import NodesUnseenError
 
 _GONE = (FileNotFoundError, ProcessLookupError)
 
@@ -53,10 +55,10 @@ class OpenNodes:
         looks = [self._holds(pid, nodes) for pid in pids] if nodes else []
         return True in looks and False not in looks
 
-    def holders(self, nodes: Collection[int]) -> frozenset[int] | None:
-        """List the processes that have one of the nodes open; None when some process may not be looked at."""
+    def holders(self, nodes: Collection[int]) -> frozenset[int]:
+        """List the processes that have one of the nodes open. Raises NodesUnseenError: one may not be looked at."""
         found = set()
-        for entry in self._proc.iterdir() if nodes else ():
+        for entry in self._proc.iterdir():
             if not entry.name.isdecimal():
                 continue
             pid = int(entry.name)
@@ -64,7 +66,7 @@ class OpenNodes:
             if holds:
                 found.add(pid)
             elif holds is None and entry.exists():
-                return None
+                raise NodesUnseenError(f"/proc/{pid}/fd", "may not be looked at, and may have the device open")
         return frozenset(found)
 
     def _holds(self, pid: int, nodes: Collection[int]) -> bool | None:

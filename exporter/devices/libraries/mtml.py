@@ -23,6 +23,7 @@ from exporter.devices.libraries.errors import (
     LibraryError,
     LibraryGoneError,
     Meanings,
+    NodesUnseenError,
     NoPermissionError,
     UnsupportedError,
 )
@@ -125,15 +126,18 @@ class Mtml:
         return balanced("mtmlMemoryGetUsed", total, self._library.ulonglong("mtmlMemoryGetUsed", memory))
 
     def processes(self, handle: Handle, total: int | None) -> Sequence[Listed] | None:  # noqa: ARG002
-        """List who has the device's node open; None where it is not known which node it is, or who has it open."""
+        """List who has the device's node open; None where the library does not say which node it is."""
         device = _of(handle).device
         names = [
             known(partial(self._library.text, call, device, size=64), "")
             for call in ("mtmlDeviceGetRenderPath", "mtmlDeviceGetPrimaryPath", "mtmlDeviceGetGpuPath")
         ]
+        if not any(names):
+            return None
         nodes = self._nodes.numbers(self._nodes.below(PurePosixPath(name)) for name in names if name)
-        holders = self._nodes.holders(nodes) if nodes else None
-        return None if holders is None else tuple(Listed(pid, None, host=True) for pid in sorted(holders))
+        if not nodes:
+            raise NodesUnseenError("/dev", f"has none of {', '.join(filter(None, names))}: mount the host's")
+        return tuple(Listed(pid, None, host=True) for pid in sorted(self._nodes.holders(nodes)))
 
     def utilization(self, handle: Handle) -> Utilization:
         """Read how busy the device is."""

@@ -16,11 +16,8 @@ from exporter.devices import DevicesSample
 from exporter.devices.libraries.errors import CallError, DeviceLostError, LibraryError, LibraryGoneError
 from exporter.devices.libraries.holders import OpenNodes
 from exporter.devices.libraries.reading import Found, Identity, Reader, read_device
+from exporter.devices.opening import Opening
 from exporter.model import DeviceKey, Fault, GpuSample, GpuUuid, Memory
-
-RETRY_FIRST = 1.0
-RETRY_MOST = 60.0
-"""Seconds between two attempts to initialise, doubled from the first to the last of these."""
 
 Present = Mapping[GpuUuid, int]
 
@@ -34,43 +31,22 @@ class Session:
         self._reader = reader
         self._nodes = nodes
         self._clock = clock
-        self._monotonic = monotonic
-        self._driver: str | None = None
+        self._opening = Opening(self._start, LibraryError, monotonic)
         self._identities: dict[int, Identity] = {}
         self._indices: tuple[int, ...] = ()
         self._shared: set[GpuUuid] = set()
-        self._failure: LibraryError | None = None
-        self._retry_at = 0.0
-        self._delay = 0.0
         self._proven = False
-
-    def open(self) -> str:
-        """Initialise unless done; gives the driver's version. Raises LibraryError, the same again until it is time."""
-        if self._driver is not None:
-            return self._driver
-        if self._failure is not None and self._monotonic() < self._retry_at:
-            raise self._failure.with_traceback(None)
-        try:
-            self._reader.start()
-            self._driver = _version(self._reader)
-        except LibraryError as error:
-            self._delay = min(max(2 * self._delay, RETRY_FIRST), RETRY_MOST)
-            self._failure, self._retry_at = error, self._monotonic() + self._delay
-            raise
-        self._failure, self._delay = None, 0.0
-        return self._driver
 
     def close(self) -> None:
         """Let go of the library and forget all that was read through it."""
-        if self._driver is not None:
-            self._driver = None
+        if self._opening.close():
             self._identities.clear()
             self._reader.stop()
 
     def sample(self, only: Collection[GpuUuid] | None, before: Present) -> DevicesSample:
         """Read all devices, or those in `only`. A library that is gone gives a fault, and whom it knew last."""
         try:
-            return self._round(self.open(), only, before)
+            return self._round(self._opening.open(), only, before)
         except LibraryError as error:
             if isinstance(error, LibraryGoneError):
                 self.close()
@@ -81,7 +57,7 @@ class Session:
         """Read the memory of the leaf devices of some; what does not answer is missing."""
         known: dict[DeviceKey, Memory] = {}
         try:
-            self.open()
+            self._opening.open()
             for found in self._find()[0]:
                 if found.identity.uuid in only:
                     known |= self._memory(found)
@@ -154,9 +130,10 @@ class Session:
             self._proven = self._nodes.held_by_all(unproven)
         return [replace(one, pids_proven=True) for one in samples] if self._proven else samples
 
-
-def _version(reader: Reader) -> str:
-    try:
-        return reader.driver_version()
-    except CallError:
-        return ""
+    def _start(self) -> str:
+        """Initialise the library; the driver's version."""
+        self._reader.start()
+        try:
+            return self._reader.driver_version()
+        except CallError:
+            return ""

@@ -19,11 +19,8 @@ from exporter.devices.nvml.library import Library
 from exporter.devices.nvml.memory import read_memory
 from exporter.devices.nvml.processes import versions
 from exporter.devices.nvml.reading import Driver, read_gpu
+from exporter.devices.opening import Opening
 from exporter.model import DeviceKey, Fault, GpuSample, GpuUuid, Memory
-
-RETRY_FIRST = 1.0
-RETRY_MOST = 60.0
-"""Seconds between two attempts to initialise, doubled from the first to the last of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,34 +37,17 @@ class Session:
     def __init__(self, library: Library, clock: Callable[[], float], monotonic: Callable[[], float]) -> None:
         self._library = library
         self._clock = clock
-        self._monotonic = monotonic
         self._gpm = Gpm(library, monotonic)
-        self._driver: Driver | None = None
+        self._opening = Opening(self._start, NvmlError, monotonic)
         self._identities: dict[GpuUuid, Identity] = {}
-        self._failure: NvmlError | None = None
-        self._retry_at = 0.0
-        self._delay = 0.0
 
     def open(self) -> Driver:
         """Initialise unless done. Raises NvmlError when that fails; the same again, untried, until it is time."""
-        if self._driver is not None:
-            return self._driver
-        if self._failure is not None and self._monotonic() < self._retry_at:
-            raise self._failure.with_traceback(None)
-        try:
-            self._library.start()
-            self._driver = Driver(self._library.driver_version(), versions(self._library))
-        except NvmlError as error:
-            self._delay = min(max(2 * self._delay, RETRY_FIRST), RETRY_MOST)
-            self._failure, self._retry_at = error, self._monotonic() + self._delay
-            raise
-        self._failure, self._delay = None, 0.0
-        return self._driver
+        return self._opening.open()
 
     def close(self) -> None:
         """Let go of the library and forget all that was read through it."""
-        if self._driver is not None:
-            self._driver = None
+        if self._opening.close():
             self._identities.clear()
             self._gpm.close()
             self._library.stop()
@@ -95,6 +75,10 @@ class Session:
         except NvmlError:
             pass  # the next sample tells
         return known
+
+    def _start(self) -> Driver:
+        self._library.start()
+        return Driver(self._library.driver_version(), versions(self._library))
 
     def _memory(self, gpu: FoundGpu) -> dict[DeviceKey, Memory]:
         known = {}

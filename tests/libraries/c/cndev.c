@@ -33,10 +33,6 @@ static int entered(const char *function, struct state *state) {
 
 static int spoken(int version) { return version == (int)knob("cndev", "version", 6) ? 0 : OTHER_VERSION; }
 
-#define ENTER(name)                   \
-    struct state state;               \
-    int code = entered(name, &state); \
-    if (code) return code
 #define DEVICE(name)                                          \
     ENTER(name);                                              \
     const struct device *device = find(&state, handle - 100); \
@@ -96,13 +92,18 @@ EXPORT int cndevGetMemoryUsageV2(struct memory *memory, int handle) {
     return 0;
 }
 
+// Count the processes of a device: whether there was room for as many.
+static bool fits(const struct state *state, const struct device *device, u32 *count) {
+    u32 room = *count;
+    *count = 0;
+    for (int each = 0; each < state->processes; each++) *count += state->process[each].device == device->index;
+    return *count <= room;
+}
+
 EXPORT int cndevGetProcessInfo(u32 *count, struct process_info *entries, int handle) {
     DEVICE("cndevGetProcessInfo");
     if (spoken(entries->version)) return OTHER_VERSION;
-    u32 room = *count;
-    *count = 0;
-    for (int each = 0; each < state.processes; each++) *count += state.process[each].device == device->index;
-    if (*count > room) return INSUFFICIENT;
+    if (!fits(&state, device, count)) return INSUFFICIENT;
     for (int each = 0; each < state.processes; each++) {
         const struct process *process = &state.process[each];
         if (process->device != device->index) continue;
@@ -114,10 +115,7 @@ EXPORT int cndevGetProcessInfo(u32 *count, struct process_info *entries, int han
 EXPORT int cndevGetProcessUtilization(u32 *count, struct by_process *entries, int handle) {
     DEVICE("cndevGetProcessUtilization");
     if (spoken(entries->version)) return OTHER_VERSION;
-    u32 room = *count;
-    *count = 0;
-    for (int each = 0; each < state.processes; each++) *count += state.process[each].device == device->index;
-    if (*count > room) return INSUFFICIENT;
+    if (!fits(&state, device, count)) return INSUFFICIENT;
     for (int each = 0; each < state.processes; each++) {
         const struct process *process = &state.process[each];
         if (process->device != device->index) continue;

@@ -62,10 +62,6 @@ static const struct device *at(const struct state *state, int card, int in_card)
     return NULL;
 }
 
-#define ENTER(name)                   \
-    struct state state;               \
-    int code = entered(name, &state); \
-    if (code) return code
 #define DEVICE(name)                                       \
     ENTER(name);                                           \
     const struct device *device = at(&state, card, in_card); \

@@ -15,10 +15,6 @@ static int entered(const char *function, struct state *state) {
     return code < 0 ? NOT_LOADED : code;
 }
 
-#define ENTER(name)                   \
-    struct state state;               \
-    int code = entered(name, &state); \
-    if (code) return code
 #define DEVICE(name, handle)                                           \
     ENTER(name);                                                       \
     const struct device *device = find(&state, (int)(long)(handle)-1); \

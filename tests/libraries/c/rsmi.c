@@ -16,10 +16,6 @@ static int entered(const char *function, struct state *state) {
     return code < 0 ? INIT_ERROR : code;
 }
 
-#define ENTER(name)                   \
-    struct state state;               \
-    int code = entered(name, &state); \
-    if (code) return code
 #define DEVICE(name)                                        \
     ENTER(name);                                            \
     const struct device *device = find(&state, (int)index); \

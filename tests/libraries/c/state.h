@@ -36,6 +36,12 @@ struct state {
 // Begin a call: block while the test says so, read the state. Gives the code that the call shall answer, 0 for success.
 int begin(const char *library, const char *function, struct state *state);
 
+// Begin a call in a library whose own `entered` gives the code.
+#define ENTER(name)                   \
+    struct state state;               \
+    int code = entered(name, &state); \
+    if (code) return code
+
 // A number that the test set for this library, or `otherwise`.
 long knob(const char *library, const char *name, long otherwise);
 

@@ -1,0 +1,48 @@
+"""
+A library's initialisation: once, and after a failure ever less often.
+
+What comes in: how to initialise it, and which exceptions say that it could not be. What goes out: what that gave. The
+law: until it is time for another attempt, the last failure is raised again, untried.
+"""
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+RETRY_FIRST = 1.0
+RETRY_MOST = 60.0
+"""Seconds between two attempts to initialise, doubled from the first to the last of these."""
+
+
+class Opening(Generic[T]):
+    """One user of a library. `start` initialises and raises `failure`; `monotonic` paces the attempts."""
+
+    def __init__(self, start: Callable[[], T], failure: type[Exception], monotonic: Callable[[], float]) -> None:
+        self._start = start
+        self._failure = failure
+        self._monotonic = monotonic
+        self._opened: tuple[T, ...] = ()
+        self._failed: Exception | None = None
+        self._retry_at = 0.0
+        self._delay = 0.0
+
+    def open(self) -> T:
+        """Initialise unless done. Raises `failure`; the same again, untried, until it is time."""
+        if self._opened:
+            return self._opened[0]
+        if self._failed is not None and self._monotonic() < self._retry_at:
+            raise self._failed.with_traceback(None)
+        try:
+            self._opened = (self._start(),)
+        except self._failure as error:
+            self._delay = min(max(2 * self._delay, RETRY_FIRST), RETRY_MOST)
+            self._failed, self._retry_at = error, self._monotonic() + self._delay
+            raise
+        self._failed, self._delay = None, 0.0
+        return self._opened[0]
+
+    def close(self) -> bool:
+        """Forget that it was initialised; whether it was."""
+        was, self._opened = bool(self._opened), ()
+        return was
