@@ -127,12 +127,12 @@ CGROUPS = ("/sys/fs/cgroup", "/host/sys/fs/cgroup")
     ("values", "mounted"),
     [
         ({}, False),
-        ({"vendors": ["amd"]}, True),
+        ({"vendors": ["amd"], "nvml": {"access": "none"}}, True),
         ({"kernel": {"access": "kfd"}}, True),
-        ({"vendors": ["nvidia", "amd"], "profile": "exporter"}, True),
+        ({"vendors": ["nvidia", "intel"], "nvml": {"access": "none"}, "profile": "exporter"}, True),
         ({"vendors": [], "affinity": {"nodeAffinity": {}}}, False),
         ({"hostCgroups": True}, True),
-        ({"vendors": ["amd"], "hostCgroups": False}, False),
+        ({"vendors": ["amd"], "nvml": {"access": "none"}, "hostCgroups": False}, False),
     ],
 )
 def test_the_hosts_cgroups_are_there_for_whom_they_tell_something(
@@ -221,6 +221,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "the rung fence needs",
     ),
     "a MIG capability that comes another way": ({"nvml": {"mig": True, "access": "cdi"}}, "nvml.mig is for"),
+    "NVIDIA's runtime on nodes without it": ({"vendors": ["nvidia", "amd"]}, "vendors amd: their nodes"),
+    "a library path that hides the library": (
+        {"nvml": {"access": "hostPath"}, "extraEnv": [{"name": "LD_LIBRARY_PATH", "value": "/opt/dcmi"}]},
+        "extraEnv: LD_LIBRARY_PATH has to name",
+    ),
     "privileges for nothing": ({"kernel": {"access": "none", "privileged": True}}, "kernel.privileged is for"),
     "TLS without a certificate": ({"web": {"tls": "server"}}, "web.tls wants web.secretName"),
     "two web configs": ({"web": {"secretName": "a"}, "config": {"web": {"config_file": "/b"}}}, "give one"),
@@ -310,14 +315,38 @@ def test_the_ways_to_the_driver(name: str) -> None:
 
 
 def test_the_nodes_of_each_vendor() -> None:
-    """By the labels that feature discovery and the vendors put there; an AMD or Intel node is no NVIDIA node."""
-    affinity = rendered("drm").pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    keys = [term["matchExpressions"][0]["key"] for term in affinity["nodeSelectorTerms"]]
-    assert keys == [
-        "feature.node.kubernetes.io/amd-gpu",
-        "feature.node.kubernetes.io/pci-1002.present",
-        "intel.feature.node.kubernetes.io/gpu",
+    """
+    By the labels that vendors put there, and Node Feature Discovery: by vendor, or by class and vendor as it comes.
+
+    A VGA controller of Intel is on any desktop, and makes no node of GPUs.
+    """
+
+    def keys(name: str) -> list[str]:
+        affinity = rendered(name).pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        terms = [term["matchExpressions"][0]["key"] for term in affinity["nodeSelectorTerms"]]
+        return [key.removeprefix("feature.node.kubernetes.io/") for key in terms]
+
+    assert keys("observe") == [
+        "nvidia.com/gpu.present",
+        "pci-10de.present",
+        "pci-0300_10de.present",
+        "pci-0302_10de.present",
+        "cloud.google.com/gke-accelerator",
     ]
+    assert keys("drm") == [
+        "amd-gpu",
+        "pci-1002.present",
+        *(f"pci-{kind}_1002.present" for kind in ("0300", "0302", "0380", "1200")),
+        "intel.feature.node.kubernetes.io/gpu",
+        "pci-0380_8086.present",
+    ]
+
+
+def test_another_library_beside_nvidias(tmp_path: Path) -> None:
+    """Who brings a library of another vendor names both folders, once."""
+    both = {"name": "LD_LIBRARY_PATH", "value": "/usr/local/nvidia/lib64:/opt/dcmi"}
+    made = build(tmp_path, {"nvml": {"access": "hostPath"}, "extraEnv": [both]})
+    assert [one for one in made.container["env"] if one["name"] == "LD_LIBRARY_PATH"] == [both]
 
 
 def test_the_daemon_knows_who_it_is() -> None:

@@ -74,6 +74,28 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if has (last .) (include "gpusteward.rights" (first .) | splitList " ") }}true{{ end -}}
 {{- end -}}
 
+{{- /* Labels that say whose GPUs a node has: the vendor's own, and Node Feature Discovery's by vendor or, as it comes, by class and vendor. */ -}}
+{{- define "gpusteward.nodes" -}}
+{{- $own := dict "nvidia" "nvidia.com/gpu.present" "amd" "feature.node.kubernetes.io/amd-gpu" "intel" "intel.feature.node.kubernetes.io/gpu" -}}
+{{- $pci := dict "nvidia" "10de" "amd" "1002" "intel" "8086" -}}
+{{- /* VGA, 3D and display controllers, accelerators. Of Intel no VGA alone: that is what any desktop has. */ -}}
+{{- $classes := dict "nvidia" (list "0300" "0302") "amd" (list "0300" "0302" "0380" "1200") "intel" (list "0380") -}}
+{{- range $vendor := .Values.vendors }}
+- {{ get $own $vendor }}
+{{- if ne $vendor "intel" }}
+- feature.node.kubernetes.io/pci-{{ get $pci $vendor }}.present
+{{- end }}
+{{- range get $classes $vendor }}
+- feature.node.kubernetes.io/pci-{{ . }}_{{ get $pci $vendor }}.present
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- /* LD_LIBRARY_PATH where extraEnv has it, which takes the place of ours. */ -}}
+{{- define "gpusteward.librarypath" -}}
+{{- range .Values.extraEnv }}{{ if eq .name "LD_LIBRARY_PATH" }}{{ .value }}{{ end }}{{ end -}}
+{{- end -}}
+
 {{- /* What would be refused by the daemon, or work less than it looks, is refused here. */ -}}
 {{- define "gpusteward.check" -}}
 {{- $policy := .Values.config.policy -}}
@@ -85,6 +107,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if ne (and (has "evict" $policy.ladder) (has "kill" $policy.ladder)) (eq (dig "when_blocked" "hold" $policy) "kill") }}{{ fail "config.policy.when_blocked: kill where the ladder has both evict and kill, and hold elsewhere" }}{{ end -}}
 {{- if and (include "gpusteward.may" (list . "fence")) (not $privileged) }}{{ fail "the rung fence needs the host's cgroups: nvml.access hostPath, privileged" }}{{ end -}}
 {{- if and .Values.nvml.mig (ne .Values.nvml.access "runtimeClass") }}{{ fail "nvml.mig is for nvml.access runtimeClass; a privileged container has the capability devices, with cdi the device of nvml.cdi.device has to bring them" }}{{ end -}}
+{{- $others := without .Values.vendors "nvidia" -}}
+{{- if and $others (ne .Values.nvml.access "none") }}{{ fail (printf "vendors %s: their nodes have nothing of NVIDIA's to bring in; nvml.access has to be none, and NVIDIA's nodes want a release of their own" (join ", " $others)) }}{{ end -}}
+{{- $path := include "gpusteward.librarypath" . -}}
+{{- if and $path (eq .Values.nvml.access "hostPath") (not (has "/usr/local/nvidia/lib64" (splitList ":" $path))) }}{{ fail "extraEnv: LD_LIBRARY_PATH has to name /usr/local/nvidia/lib64, too, where nvml.access hostPath puts the library" }}{{ end -}}
 {{- if and .Values.kernel.privileged (eq .Values.kernel.access "none") }}{{ fail "kernel.privileged is for kernel.access kfd or drm" }}{{ end -}}
 {{- if and (ne .Values.web.tls "none") (not .Values.web.secretName) }}{{ fail "web.tls wants web.secretName" }}{{ end -}}
 {{- if and .Values.web.secretName (hasKey .Values.config.web "config_file") }}{{ fail "web.secretName and config.web.config_file say the same; give one" }}{{ end -}}
