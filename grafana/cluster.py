@@ -97,7 +97,7 @@ BOARD = Board(
         table(
             "Idle allocations",
             "Who was handed a GPU and has no process on it.",
-            ("node", "namespace", "pod", "container", "gpu", "gpu_instance", "resource"),
+            ("node", "namespace", "pod", "container", "gpu", "gpu_instance", "resource", "uuid"),
             Column("Replicas", e.IDLE, "short"),
             links={"pod": POD, "namespace": NAMESPACE, "node": NODE},
             width=12,

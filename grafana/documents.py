@@ -21,9 +21,9 @@ SCHEMA = 39
 """Grafana 10.4's; later ones bring it up to date when they load it."""
 SELECTORS = {
     "<daemon>": ("cluster", "node"),
-    "<device>": ("cluster", "node", "gpu"),
+    "<device>": ("cluster", "node", "uuid"),
     "<namespace>": ("cluster", "node", "namespace"),
-    "<workload>": ("cluster", "node", "gpu", "namespace", "pod"),
+    "<workload>": ("cluster", "node", "uuid", "namespace", "pod"),
 }
 """Which labels a series has, by what it is about: a board's choices narrow what they can."""
 
@@ -151,7 +151,7 @@ def _panel(panel: Panel, place: Place, at: dict[str, int]) -> dict[str, Any]:
                 "refId": reference(number),
                 "datasource": DATASOURCE,
                 "editorMode": "code",
-                "expr": _filled(query.expression, place),
+                "expr": _filled(query.asked, place),
                 "legendFormat": query.legend or "__auto",
                 "instant": panel.now,
                 "range": not panel.now,

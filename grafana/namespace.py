@@ -46,7 +46,7 @@ BOARD = Board(
             "Each container on each device, with the limit that counts. Without a container it is the limit of "
             "the whole pod, and what "
             "its containers hold together. A click leads to the pod.",
-            ("pod", "container", "namespace", "node", "gpu", "gpu_instance"),
+            ("pod", "container", "namespace", "node", "gpu", "gpu_instance", "uuid"),
             Column("Used", e.SUBJECT_USED, "bytes"),
             Column("Limit", e.SUBJECT_LIMIT, "bytes"),
             Column("Used % of limit", e.SUBJECT_SHARE, "percentunit", FULL),
@@ -60,7 +60,7 @@ BOARD = Board(
         table(
             "Shared claims",
             "ResourceClaims with a limit, and what all who share them hold together.",
-            ("claim", "namespace", "node", "gpu", "gpu_instance"),
+            ("claim", "namespace", "node", "gpu", "gpu_instance", "uuid"),
             Column("Used", e.CLAIM_USED, "bytes"),
             Column("Limit", e.CLAIM_LIMIT, "bytes"),
             Column("Used % of limit", e.CLAIM_SHARE, "percentunit", FULL),

@@ -42,15 +42,15 @@ BOARD = Board(
         table(
             "Leaf devices",
             "Where memory is counted: GPUs with MIG off, and the instances of those with MIG on; how pods share each.",
-            ("gpu", "gpu_instance", "profile", "sharing", "replicas", "node"),
+            ("gpu", "gpu_instance", "profile", "sharing", "replicas", "uuid", "node"),
             Column("Used", e.LEAF_MEMORY_USED, "bytes"),
             Column("Memory", e.LEAF_MEMORY_TOTAL, "bytes"),
             Column("Declared", e.LEAF_MEMORY_DECLARED, "bytes"),
             Column("Containers", e.LEAF_CONTAINERS, "short"),
         ),
-        Row("GPU $gpu", repeat="gpu"),
+        Row("GPU ${uuid:text}", repeat="uuid"),
         lines(
-            "Memory by pod, GPU $gpu",
+            "Memory by pod, GPU ${uuid:text}",
             "Stacked: pods, then memory of dead processes (ghosts), of the host's processes, and what nobody "
             "explains. The solid "
             "line is what the device itself says is used: a gap below it is memory whose owner's part is not known.",
@@ -66,7 +66,7 @@ BOARD = Board(
             height=10,
         ),
         lines(
-            "SM by pod, GPU $gpu",
+            "SM by pod, GPU ${uuid:text}",
             "Share of the SMs that each pod used: a coarse sum of the driver's figures, absent where the "
             "driver tells none. The "
             "solid line is the device's own (Hopper and later), the dashed one the share of time in which some "

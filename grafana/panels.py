@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from grafana.expressions import spelled
+from grafana.expressions import spelled, told_apart
 from grafana.places import Place
 
 WIDTH = 24
@@ -61,6 +61,7 @@ class Query:
     """
     One expression; its legend names the labels that tell its series apart.
 
+    A legend with the number of a GPU names the vendor, too, where the number alone is no name.
     `to`: the board of what a series is about, which a click on it leads to.
     """
 
@@ -68,6 +69,11 @@ class Query:
     legend: str = ""
     look: Look = Look.PLAIN
     to: Place | None = None
+
+    @property
+    def asked(self) -> str:
+        """The expression with what the legend wants of it."""
+        return told_apart(self.expression) if "{{gpu}}" in self.legend else self.expression
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from grafana import expressions as e
+
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
 
@@ -23,14 +25,16 @@ class Variable:
     Attributes:
         label: the label, which is the variable's name, too.
         title: as people read it.
-        metric: the family that knows all its values.
+        source: the family that knows all its values; with `text` an expression, narrowed at `<daemon>`.
         many: whether several values, and all of them, can be chosen.
+        text: the label that people read in the menu, where it is another one.
     """
 
     label: str
     title: str
-    metric: str
+    source: str
     many: bool = False
+    text: str = ""
 
     @property
     def matcher(self) -> str:
@@ -44,16 +48,23 @@ class Variable:
     def document(self, before: Iterable[Variable]) -> dict[str, Any]:
         """Return Grafana's JSON; `before` are the variables that narrow it."""
         where = ", ".join(one.matcher for one in before)
-        query = f"label_values({self.metric}{f'{{{where}}}' if where else ''}, {self.label})"
+        if self.text:
+            query = f"query_result({self.source.replace('<daemon>', where)})"
+            # A series is written as Prometheus sends it, its labels in the order of the alphabet.
+            read = {"regex": f'/{self.text}="(?<text>[^"]*)".*{self.label}="(?<value>[^"]*)"/'}
+        else:
+            query = f"label_values({self.source}{f'{{{where}}}' if where else ''}, {self.label})"
+            read = {}
         return {
             "name": self.label,
             "label": self.title,
             "type": "query",
             "datasource": DATASOURCE,
             "definition": query,
-            "query": {"qryType": 1, "query": query, "refId": self.label},
+            "query": {"qryType": 3 if self.text else 1, "query": query, "refId": self.label},
+            **read,
             "refresh": 2,  # when the time range changes: pods come and go
-            "sort": 1,
+            "sort": 3 if self.text else 1,  # by number, or by the alphabet
             "multi": self.many,
             "includeAll": self.many,
             **({"allValue": ".*", "current": {"text": ["All"], "value": ["$__all"]}} if self.many else {}),
@@ -64,7 +75,7 @@ class Variable:
 CLUSTER_LABEL = Variable("cluster", "Cluster", "gpusteward_build_info")
 NODES = Variable("node", "Node", "gpusteward_build_info", many=True)
 ONE_NODE = Variable("node", "Node", "gpusteward_build_info")
-GPUS = Variable("gpu", "GPU", "gpusteward_gpu_up", many=True)
+GPUS = Variable("uuid", "GPU", e.GPUS_TO_CHOOSE, many=True, text="gpu")
 NAMESPACES = Variable("namespace", "Namespace", "gpusteward_pod_info", many=True)
 ONE_NAMESPACE = Variable("namespace", "Namespace", "gpusteward_pod_info")
 ONE_POD = Variable("pod", "Pod", "gpusteward_pod_info")

@@ -81,6 +81,7 @@ BOARD = Board(
                 "enforced_by",
                 "gpu",
                 "gpu_instance",
+                "uuid",
                 "namespace",
                 "pod",
                 "node",

@@ -16,7 +16,7 @@ WHO_IS_OVER = table(
     "Over limit now",
     "Who holds more than declared, and how much more. Without a container it is the pod's limit, "
     "without a pod a shared claim's.",
-    ("node", "namespace", "pod", "container", "claim", "gpu", "gpu_instance"),
+    ("node", "namespace", "pod", "container", "claim", "gpu", "gpu_instance", "uuid"),
     Column("Excess", e.EXCESS, "bytes"),
     links={"pod": POD, "namespace": NAMESPACE, "node": NODE},
     width=12,

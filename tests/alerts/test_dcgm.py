@@ -11,6 +11,7 @@ import yaml
 
 from alerts.written import ROOT, metrics, selectors
 from alerts.written import golden_series as fed
+from golden import mixed
 from prometheus.scraping import program
 
 FOLDER = ROOT / "alerts" / "dcgm"
@@ -63,14 +64,18 @@ def test_promtool_finds_nothing_wrong() -> None:
 
 @pytest.mark.prometheus
 def test_on_a_node_that_has_everything_the_memory_adds_up(tmp_path: Path) -> None:
-    """No match on the golden page is ambiguous, memory adds up to what each device uses, and no label is of ours."""
-    closing = [
-        {"labels": f"{{{labels}}}", "value": gib * 1024}
-        for labels, gib in (('gpu="0"', 60), ('gpu="1", GPU_I_ID="0"', 12), ('gpu="2"', 9), ('gpu="4"', 9))
-    ]
+    """
+    No match on the golden page is ambiguous, memory adds up to what each device uses, and no label is of ours.
+
+    Of a node where another vendor's GPU is GPU 0, too, NVIDIA's alone is told.
+    """
+    golden = {'gpu="0"': 60, 'gpu="1", GPU_I_ID="0"': 12, 'gpu="2"': 9, 'gpu="4"': 9}
+    of_nodes = {f'Hostname="gpu-node-1", {labels}': gib for labels, gib in golden.items()}
+    of_nodes[f'Hostname="{mixed.NODE}", gpu="0"'] = 48
+    closing = [{"labels": f"{{{labels}}}", "value": gib * 1024} for labels, gib in of_nodes.items()]
     names = [{"labels": f'{{__name__="{name}"}}', "value": 1} for name in sorted(FIELDS)]
     asked = [
-        {"expr": "sum by (gpu, GPU_I_ID) (DCGM_FI_DEV_FB_USED)", "exp_samples": closing},
+        {"expr": "sum by (Hostname, gpu, GPU_I_ID) (DCGM_FI_DEV_FB_USED)", "exp_samples": closing},
         {"expr": 'group by (__name__) ({__name__=~"DCGM_.+"})', "exp_samples": names},
         {
             "expr": f'group without ({", ".join(sorted(LABELS))}) ({{__name__=~"DCGM_.+"}})',

@@ -59,15 +59,22 @@ def test_promtool_runs_the_tests_of_the_rules(path: Path) -> None:
 
 @pytest.mark.prometheus
 def test_the_rules_evaluate_on_a_node_that_has_everything(tmp_path: Path) -> None:
-    """No match on the golden page is ambiguous; each limit there is a subject's, but for a whole MIG instance's."""
+    """
+    No match on the golden page is ambiguous; each limit there is a subject's, but for a whole MIG instance's.
+
+    Nor is one on a node where two GPUs are GPU 0: who has both has two limits.
+    """
     subjects = "count by (namespace, pod, claim, container) (subject:gpusteward_memory_limit:bytes)"
-    expected = [
-        '{namespace="team-a", pod="trainer-0", container="main"}',
-        '{namespace="team-b", pod="notebook-7c9", container="main"}',
-        '{namespace="team-c", pod="sealed"}',
-        '{namespace="team-g", claim="shared"}',
-    ]
-    asked = {"expr": subjects, "eval_time": "5m", "exp_samples": [{"labels": one, "value": 1} for one in expected]}
+    expected = {
+        '{namespace="team-a", pod="trainer-0", container="main"}': 1,
+        '{namespace="team-b", pod="notebook-7c9", container="main"}': 1,
+        '{namespace="team-c", pod="sealed"}': 1,
+        '{namespace="team-g", claim="shared"}': 1,
+        '{namespace="team-h", pod="both-0", container="main"}': 2,
+        '{namespace="team-h", claim="shared"}': 2,
+    }
+    samples = [{"labels": labels, "value": value} for labels, value in expected.items()]
+    asked = {"expr": subjects, "eval_time": "5m", "exp_samples": samples}
     group = {"interval": "1m", "input_series": written.golden_series(), "promql_expr_test": [asked]}
     path = tmp_path / "golden.yaml"
     path.write_text(yaml.safe_dump({"rule_files": [str(one) for one in RULES], "tests": [group]}))
@@ -198,6 +205,14 @@ def _are_known(asked: list[Selector], known: dict[str, set[str]]) -> None:
                 assert value in VALUES[one.name, label], (one.name, value)
 
 
+@pytest.mark.parametrize("rule", written.rules(), ids=ids)
+def test_a_gpu_is_named_by_its_uuid(rule: Rule) -> None:
+    """Two vendors' drivers both count from 0: the number alone neither groups series, nor tells a person which GPU."""
+    assert all("uuid" in labels for labels in written.groupings(rule.expression) if "gpu" in labels)
+    said = re.findall(r"\$labels\.(\w+)", rule.annotations.get("description", ""))
+    assert "gpu" not in said or "uuid" in said
+
+
 def test_the_series_of_the_tests_are_on_the_golden_page() -> None:
     """No rule is shown to work on a metric or label that the daemon does not export."""
     known = written.metrics()
@@ -219,6 +234,7 @@ def test_a_runbook_names_what_is_on_the_golden_page(name: str) -> None:
         for one in asked:
             assert one.name in known, one.name
             assert {label for label, *_ in one.matchers} <= known[one.name], query
+            assert "gpu" not in {label for label, *_ in one.matchers}, "GPUs of two vendors may have one number"
         assert written.grouped(query) <= written.labels_of(query, known) | TARGET
 
 

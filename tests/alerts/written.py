@@ -19,6 +19,7 @@ from typing import Any
 import yaml
 
 from exporter.metrics.family import WORKLOAD
+from golden import mixed
 from golden.everything import golden_page
 from scraped import families
 
@@ -119,10 +120,15 @@ def selectors(expression: str) -> Iterator[Selector]:
             yield Selector(name)
 
 
+def groupings(expression: str) -> Iterator[set[str]]:
+    """The lists of labels by which an expression matches and groups."""
+    bare = re.sub(_STRING, "", _SELECTOR.sub("", expression))
+    return ({label for label in re.split(r"[\s,]+", labels.strip()) if label} for labels in _GROUPING.findall(bare))
+
+
 def grouped(expression: str) -> set[str]:
     """The labels by which an expression matches and groups."""
-    bare = re.sub(_STRING, "", _SELECTOR.sub("", expression))
-    return {label for labels in _GROUPING.findall(bare) for label in re.split(r"[\s,]+", labels.strip()) if label}
+    return set().union(*groupings(expression))
 
 
 @cache
@@ -141,10 +147,11 @@ def metrics() -> dict[str, set[str]]:
 
 
 def golden_series() -> list[dict[str, str]]:
-    """Return the golden page as series of a promtool test, standing still for ten steps."""
+    """Return the golden page and a node of two vendors as series of a promtool test, standing still for ten steps."""
     return [
         {"series": _series(sample.name, sample.labels), "values": f"{sample.value}x10"}
-        for family in families(golden_page())
+        for page in (golden_page(), mixed.page())
+        for family in families(page)
         for sample in family.samples
     ]
 

@@ -97,7 +97,7 @@ def everything() -> Snapshot:
             usage(MPS_ONE, leaf(2), None, memory_peak=3 * GIB, sm=0.25, encoder=0.0, decoder=0.0, pids=[601, 602]),
             usage(MPS_TWO, leaf(2), 256 * MIB, memory_peak=256 * MIB, sm=0.0, encoder=0.0, decoder=0.0, pids=[603]),
             usage(CLAIM_ONE, leaf(4), 5 * GIB, memory_peak=5 * GIB, pids=[801]),
-            usage(CLAIM_TWO, leaf(4), 4 * GIB, memory_peak=4 * GIB, pids=[802], kernel_limit=10 * GIB),
+            usage(CLAIM_TWO, leaf(4), 4 * GIB, memory_peak=4 * GIB, pids=[802], kernel_limit=10 * GIB, evicted=1.5),
             usage(subject(pod("nameless", uid="not-listed")), leaf(0), GIB, pids=[701]),
         ),
         pods=(OLD, NEW, NEIGHBOUR, ON_MIG, SANDBOXED, MPS_ONE, MPS_TWO, CLAIM_ONE, CLAIM_TWO, WAITING, BYSTANDER),

@@ -1,4 +1,4 @@
-"""Each query of the boards, asked of a real Prometheus that scrapes two nodes which have everything at once."""
+"""Each query of the boards, asked of a real Prometheus that scrapes three nodes which have everything at once."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from golden.two_nodes import page
+from golden.nodes import page
 from grafana.catalogue import BOARDS
 from grafana.documents import Board, document
 from grafana.panels import Panel
 from grafana.places import CLUSTER
+from prometheus.expanding import texts
 from prometheus.scraping import Prometheus, scraping
 
 pytestmark = pytest.mark.prometheus
@@ -43,7 +44,7 @@ class _Scraped(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module", params=["", "east"], ids=["one cluster", "the cluster east"])
 def asked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """Run a Prometheus that has seen both nodes three times; who has several clusters adds a label, say `east`."""
+    """Run a Prometheus that has seen the nodes three times; who has several clusters adds a label, say `east`."""
     _Scraped.body = page()
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Scraped)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -84,9 +85,13 @@ def choices(prometheus: Prometheus, variables: list[dict[str, Any]], so_far: Cho
         yield so_far
         return
     one, *others = variables
-    (query,) = re.findall(r"label_values\((.*), \w+\)", filled(one["query"]["query"], so_far))
-    series = ask(prometheus, f"count by ({one['name']}) ({query})")
-    values = sorted(found["metric"].get(one["name"], "") for found in series)
+    query = filled(one["query"]["query"], so_far)
+    if one.get("regex"):
+        values = list(texts(prometheus, one["regex"], query, time.time()))
+    else:
+        (metric,) = re.findall(r"label_values\((.*), \w+\)", query)
+        series = ask(prometheus, f"count by ({one['name']}) ({metric})")
+        values = sorted(found["metric"].get(one["name"], "") for found in series)
     assert values and (one["name"] == "cluster" or all(values)), query
     for value in [".*", values[0]] if one["multi"] else values:
         yield from choices(prometheus, others, {**so_far, one["name"]: value})
@@ -137,15 +142,21 @@ def shown(prometheus: Prometheus, title: str, number: int = 0, node: str = ".*")
 
 
 def test_who_is_over_and_who_is_idle(asked: Prometheus) -> None:
-    """Container, pod and claim count when they exceed; so does who has no process, unless its GPU does not answer."""
+    """
+    Container, pod and claim count when they exceed; so does who has no process, unless its GPU does not answer.
+
+    Who has GPU 0 of two vendors counts for each of them.
+    """
     everything: frozenset[Any] = frozenset()
-    assert shown(asked, "Over limit now") == {everything: 3}
+    assert shown(asked, "Over limit now") == {everything: 5}
+    assert shown(asked, "Over limit now", node="gpu-node-2") == {everything: 3}
     assert shown(asked, "Over limit now", node="gpu-node-1") == {everything: 0}
-    assert shown(asked, "Idle allocations") == {everything: 1}
+    assert shown(asked, "Idle allocations") == {everything: 3}
+    assert shown(asked, "Idle allocations", node="gpu-node-2") == {everything: 1}
     assert shown(asked, "Idle allocations", node="gpu-node-1") == {everything: 0}
     assert shown(asked, "Over limit now", node="gpu-node-9") == {}
     assert shown(asked, "GPUs that do not answer") == {everything: 2}
-    assert shown(asked, "Used") == {everything: 2 * (60 + 12 + 9 + 9) * 2**30}
+    assert shown(asked, "Used") == {everything: (2 * (60 + 12 + 9 + 9) + 48 + 160) * 2**30}
 
 
 def test_the_share_is_of_those_who_declared(asked: Prometheus) -> None:

@@ -139,13 +139,13 @@ def test_variables_are_chained_and_used(board: Board) -> None:
     """The data source comes first; each label is narrowed by those before it, read anew, and used."""
     source, *others = read(board)["templating"]["list"]
     assert (source["name"], source["type"], source["label"]) == ("datasource", "datasource", "Data source")
-    order = ["cluster", "node", "gpu", "namespace", "pod"]
+    order = ["cluster", "node", "uuid", "namespace", "pod"]
     names = [one["name"] for one in others]
     assert names == [name for name in order if name in names]
     for number, one in enumerate(others):
         assert (one["refresh"], one["datasource"]["uid"]) == (2, "${datasource}")
         asked = set(re.findall(r"\$(\w+)", one["query"]["query"]))
-        assert asked == {"datasource", *names[:number]} - {"datasource"}
+        assert asked - {"__range"} == set(names[:number])
         used = re.compile(rf'{one["name"]}{"=~" if one["multi"] else "="}"\${one["name"]}"')
         assert any(used.search(expression) for expression in expressions(board)), one["name"]
         if one["multi"]:

@@ -1,7 +1,7 @@
 """
 What a person would read in each panel, by Grafana's own code.
 
-Four hours of two nodes in a real Prometheus; the answers to each query go through @grafana/data in Node
+Four hours of three nodes in a real Prometheus; the answers to each query go through @grafana/data in Node
 (prometheus.drawing, node/draw.cjs): transformations, overrides, units, mappings, thresholds, links. It is the code that
 runs in the browser; only the picture is not made.
 """
@@ -21,9 +21,11 @@ import pytest
 from cluster.build import BuildError
 from cluster.fixtures import require
 from cluster.npm import GRAFANA, packages
+from golden.mixed import NODE as MIXED
 from grafana.catalogue import BOARDS
 from grafana.documents import document
 from grafana.panels import Panel
+from grafana.places import NODE, POD
 from prometheus.backfilled import blocks
 from prometheus.drawing import Answered, Asked, Drawn, asked, drawn
 from prometheus.scraping import Prometheus, serving
@@ -63,7 +65,7 @@ WRITTEN = {
 
 @pytest.fixture(scope="module")
 def hours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """Run a Prometheus that has four hours of two nodes."""
+    """Run a Prometheus that has four hours of three nodes."""
     try:
         packages(GRAFANA)
     except BuildError as error:
@@ -213,6 +215,28 @@ def test_each_panel_reads_as_it_is_meant(shown: Answered) -> None:
     assert said(shown.panels) == []
 
 
+def test_a_node_of_two_vendors_reads_as_well(hours: Prometheus) -> None:
+    """Where two GPUs are GPU 0, each has its row and its line in each panel that shows any; the vendor tells which."""
+    chosen = {NODE: {"node": MIXED}, POD: {"namespace": "team-h", "pod": "both-0"}}
+    boards = {board.place: document(board) for board in BOARDS}
+    found = drawn([one for place, choice in chosen.items() for one in asked(hours, boards[place], **choice)]).panels
+    known = [one for one in found if any(one.asked.answers.values())]
+    assert said(known) == []
+    lines = {
+        one.asked.panel["title"]: {field["name"].rstrip() for field in one.fields if field["labels"]} for one in known
+    }
+    for title in ("Power", "Temperature", "Energy"):
+        assert lines[title] == {"GPU 0 amd", "GPU 0 nvidia"}
+    assert {"main GPU 0 amd", "main GPU 0 nvidia"} == lines["State"] == lines["Processes"]
+    for title in ("GPUs", "Leaf devices", "Limits"):
+        (columns,) = [
+            {field["name"]: field["texts"] for field in one.fields}
+            for one in known
+            if one.asked.panel["title"] == title and one.asked.panel["type"] == "table"
+        ]
+        assert (columns["gpu"], len(set(columns["uuid"]))) == (["0", "0"], 2), title
+
+
 def test_a_column_without_answers_tears_no_row_apart(panels: list[Asked]) -> None:
     """Where nobody declared a limit, that column is empty: rows are what they were, and so are the names of columns."""
     emptied = [
@@ -226,11 +250,11 @@ def test_a_column_without_answers_tears_no_row_apart(panels: list[Asked]) -> Non
 
 
 def test_an_alarm_is_red_and_its_absence_green(shown: Answered) -> None:
-    """In these hours three exceed their limits, and no breaker is open at the end."""
+    """In these hours five exceed their limits, and no breaker is open at the end."""
     stats = [one for one in shown.panels if one.asked.panel["type"] == "stat"]
     read = {(one.asked.board, one.asked.panel["title"]): one.values[0] for one in stats}
     over, breakers = read["gpusteward-cluster", "Over limit now"], read["gpusteward-enforcement", "Open breakers"]
-    assert (over["text"], over["color"]) == ("3", "#F2495C")
+    assert (over["text"], over["color"]) == ("5", "#F2495C")
     assert (breakers["text"], breakers["color"]) == ("0", "#73BF69")
 
 

@@ -1,5 +1,6 @@
 """
-Each query of the boards over four hours of two nodes: growth, a restart, a gap, an eviction and its successor.
+Each query of the boards over four hours of three nodes: growth, a restart, a gap, an eviction and its successor; on one
+node the GPUs of two vendors, which are both GPU 0.
 
 The hours are written into Prometheus's own database (prometheus.backfilled); queries are expanded as Grafana does it
 (prometheus.expanding), and asked over the whole range, those of tables and single values at its end, too.
@@ -14,10 +15,13 @@ from typing import Any
 
 import pytest
 
+from builders import GIB, gpu_uuid
+from golden import mixed
+from golden.mixed import AMD, HOLDS, LEAVES, NVIDIA
 from grafana.catalogue import BOARDS
 from grafana.documents import Board, document
 from prometheus.backfilled import END, EVICTED, GAP, RESTART, START, SUCCESSOR, blocks
-from prometheus.expanding import ALL, Choice, Window, choices, expanded
+from prometheus.expanding import ALL, Choice, Window, choices, expanded, texts
 from prometheus.scraping import Prometheus, serving
 
 pytestmark = pytest.mark.prometheus
@@ -30,6 +34,9 @@ IN_A_MIG_INSTANCE_ONLY = {"gpu_instance"}
 
 JOULES = 987_654_321.5
 """What GPU 0 of the golden page uses in ten minutes of these hours."""
+
+MEMORY = "Memory by pod, GPU ${uuid:text}"
+"""The panel that is there once for each GPU."""
 
 each_board = pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.place.uid)
 
@@ -117,14 +124,46 @@ def test_each_choice_leads_to_data(hours: Prometheus, board: Board) -> None:
         assert any(over(hours, each, step) for each in asks), choice
 
 
+@each_board
+def test_no_series_is_of_two_gpus_and_each_has_a_name_of_its_own(hours: Prometheus, board: Board) -> None:
+    """
+    Whatever is chosen: what has the number of a GPU has its UUID, too, and a legend tells apart all series of a node.
+
+    Two vendors' drivers both count from 0: by the number alone their GPUs would be one, with the sum of their energy
+    and the higher one of their temperatures.
+    """
+    asked = Asked(hours, board)
+    for panel in asked.found["panels"]:
+        for target in panel.get("targets", ()):
+            step = WINDOW.step(panel.get("interval", ""))
+            for expression in asked.expressions(target["expr"], step):
+                got = at_the_end(hours, expression) if target["instant"] else over(hours, expression, step)
+                assert all("uuid" in one["metric"] for one in got if "gpu" in one["metric"]), expression
+                if panel["type"] != "table" and "{{" in target["legendFormat"]:
+                    names = [(one["metric"].get("node"), legend(target, one)) for one in got]
+                    assert len(names) == len(set(names)), (panel["title"], names)
+
+
+def legend(target: dict[str, Any], one: dict[str, Any]) -> str:
+    """The name of a series."""
+    return re.sub(r"\{\{(\w+)\}\}", lambda label: one["metric"].get(label[1], ""), target["legendFormat"]).strip()
+
+
 def series(hours: Prometheus, board_uid: str, title: str, number: int = 0, **chosen: str) -> Answer:
-    """What one query of a panel shows over the range."""
+    """What one query of a panel shows, over the range or, where the panel is of one moment, at its end; with names."""
     (board,) = (board for board in BOARDS if board.place.uid == board_uid)
     asked = Asked(hours, board)
-    (panel,) = (one for one in asked.found["panels"] if one["title"] == title and one["type"] == "timeseries")
+    (panel,) = (one for one in asked.found["panels"] if one["title"] == title and one["type"] != "row")
     choice: Choice = {one["name"]: chosen.get(one["name"], ALL if one["multi"] else "") for one in asked.variables}
-    step = WINDOW.step(panel.get("interval", ""))
-    return over(hours, expanded(panel["targets"][number]["expr"], choice, asked.variables, WINDOW, step), step)
+    step, target = WINDOW.step(panel.get("interval", "")), panel["targets"][number]
+    expression = expanded(target["expr"], choice, asked.variables, WINDOW, step)
+    answer = at_the_end(hours, expression) if target["instant"] else over(hours, expression, step)
+    return [{**one, "name": legend(target, one)} for one in answer]
+
+
+def last(answer: Answer) -> dict[str, float]:
+    """The last value of each series, by its name."""
+    return {one["name"]: float((one.get("value") or one["values"][-1])[1]) for one in answer}
 
 
 def minutes(one: dict[str, Any]) -> dict[int, float]:
@@ -134,7 +173,7 @@ def minutes(one: dict[str, Any]) -> dict[int, float]:
 
 def test_a_gap_is_a_gap(hours: Prometheus) -> None:
     """While a node is not heard of, no line is drawn for it: Prometheus forgets after five minutes."""
-    (of_gpu,) = series(hours, "gpusteward-node", "Memory by pod, GPU $gpu", 4, node=GAP[0], gpu="0")
+    (of_gpu,) = series(hours, "gpusteward-node", MEMORY, 4, node=GAP[0], uuid=gpu_uuid(0))
     points = minutes(of_gpu)
     silent = range(GAP[1].start + 5, GAP[1].stop)
     assert not points.keys() & set(silent)
@@ -154,7 +193,71 @@ def test_an_eviction_and_its_successor(hours: Prometheus) -> None:
     """The evicted pod's line ends, that of the pod created instead begins: two names, one after the other."""
     lines = {
         one["metric"]["pod"]: minutes(one)
-        for one in series(hours, "gpusteward-node", "Memory by pod, GPU $gpu", node=EVICTED[0], gpu="0")
+        for one in series(hours, "gpusteward-node", MEMORY, node=EVICTED[0], uuid=gpu_uuid(0))
     }
     last, first = max(lines[EVICTED[1]]), min(lines[SUCCESSOR[0]])
     assert EVICTED[2] - 1 <= last <= EVICTED[2] + 5 and first == SUCCESSOR[1]
+
+
+def test_two_gpus_of_one_number_are_two(hours: Prometheus) -> None:
+    """Each has its line, named by its vendor, with its own figure: no maximum of the two, and no sum."""
+
+    def lines(title: str) -> dict[str, float]:
+        return last(series(hours, "gpusteward-node", title, node=mixed.NODE))
+
+    assert lines("Power") == {"GPU 0 nvidia": 512, "GPU 0 amd": 256}
+    assert lines("Temperature") == {"GPU 0 nvidia": 61, "GPU 0 amd": 43}
+    assert lines("Throttled").keys() == {"GPU 0 nvidia: sw_power_cap", "GPU 0 amd: sw_power_cap"}
+    energy, errors = lines("Energy"), lines("ECC errors")
+    assert energy["GPU 0 nvidia"] == pytest.approx(4 * energy["GPU 0 amd"]) != 0
+    assert errors["GPU 0 nvidia corrected"] == pytest.approx(0.4 * errors["GPU 0 amd corrected"]) != 0
+
+
+def test_a_number_that_is_one_gpus_alone_is_its_name(hours: Prometheus) -> None:
+    """Where one vendor's driver counts, its name is nowhere."""
+    assert last(series(hours, "gpusteward-node", "Power", node=RESTART[0])).keys() == {"GPU 0", "GPU 1"}
+
+
+def test_a_row_of_the_board_is_one_gpu(hours: Prometheus) -> None:
+    """The menu has each GPU of a node under the name that its lines have; what is chosen there is one GPU's alone."""
+    (board,) = (board for board in BOARDS if board.place.uid == "gpusteward-node")
+    *before, menu = Asked(hours, board).variables
+    names = {}
+    for node in (RESTART[0], mixed.NODE):
+        choice: Choice = {"cluster": "", "node": node}
+        query = expanded(menu["query"]["query"], choice, before, WINDOW, WINDOW.step())
+        names[node] = texts(hours, menu["regex"], query, END)
+    assert names[mixed.NODE] == {AMD.uuid: "0 amd", NVIDIA.uuid: "0 nvidia"}
+    assert names[RESTART[0]] == {gpu_uuid(number): str(number) for number in range(5)}, "a silent one, too"
+    for gpu in (NVIDIA, AMD):
+        assert (memory := gpu.memory) is not None
+        chosen = {"node": mixed.NODE, "uuid": gpu.uuid}
+        pods, used, capacity = (last(series(hours, "gpusteward-node", MEMORY, at, **chosen)) for at in (0, 4, 5))
+        assert pods["team-h/both-0"] == HOLDS[gpu.vendor]
+        assert (used, capacity) == ({"used, says the device": memory.used}, {"capacity": memory.total})
+
+
+def test_each_leaf_device_is_one_row(hours: Prometheus) -> None:
+    """Two GPUs of one number that are shared in different ways: a row each, and no query that fails."""
+    rows = series(hours, "gpusteward-node", "Leaf devices", node=mixed.NODE)
+    used = {one["metric"]["uuid"]: float(one["value"][1]) for one in rows}
+    assert used == {NVIDIA.uuid: 48 * GIB, AMD.uuid: 160 * GIB}
+    shared = {tuple(one["metric"][label] for label in ("uuid", "gpu", "sharing", "replicas")) for one in rows}
+    assert shared == {(NVIDIA.uuid, "0", "time-slicing", "4"), (AMD.uuid, "0", "none", "1")}
+
+
+def test_what_a_pod_holds_of_two_gpus_is_no_sum(hours: Prometheus) -> None:
+    """On the pod's board and in the tables of its namespace: two GPUs of one number, two figures, two limits."""
+
+    def lines(title: str, number: int = 0) -> dict[str, float]:
+        return last(series(hours, "gpusteward-pod", title, number, namespace="team-h", pod="both-0"))
+
+    assert lines("Memory", 0) == {f"main GPU 0 {vendor}  used": held for vendor, held in HOLDS.items()}
+    assert lines("Memory", 1) == {f"main GPU 0 {vendor}  limit": held / 2 for vendor, held in HOLDS.items()}
+    assert lines("State") == {"main GPU 0 nvidia": 1, "main GPU 0 amd": 2}
+    for title, held in (("GPU memory quota", HOLDS), ("Shared claims", mixed.CLAIMED)):
+        rows = series(hours, "gpusteward-namespace", title, namespace="team-h")
+        of_one = [one for one in rows if one["metric"].get("pod", "both-0") == "both-0"]
+        assert {one["metric"]["uuid"]: float(one["value"][1]) for one in of_one} == {
+            LEAVES[vendor].uuid: size for vendor, size in held.items()
+        }

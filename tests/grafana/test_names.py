@@ -61,7 +61,8 @@ def test_each_metric_is_shown_somewhere() -> None:
         "gpusteward_device_memory_reserved_bytes",
         "gpusteward_device_memory_attributed_bytes",  # the sum of what is shown by pod
         "gpusteward_device_memory_controller_utilization_ratio",  # for those who tune kernels
-        "gpusteward_container_memory_kernel_limit_bytes",  # of AMD and Intel alone, and nobody sets it by itself yet
+        "gpusteward_container_memory_kernel_limit_bytes",  # where dmem counts, and nobody enables it by itself yet
+        "gpusteward_container_memory_evicted_seconds_total",  # of AMD alone
         "gpusteward_device_encoder_utilization_ratio",  # by container on the pod's board
         "gpusteward_device_decoder_utilization_ratio",
     }

@@ -1,7 +1,7 @@
 """
-Four hours of two nodes, as blocks of Prometheus's own database.
+Four hours of three nodes, as blocks of Prometheus's own database.
 
-In: the page of two nodes (golden.two_nodes). Out: a sample a minute, in a folder that
+In: the page of three nodes (golden.nodes). Out: a sample a minute, in a folder that
 Prometheus serves.
 Law: names, labels and types are the page's; what moves is listed here, and moves the same in each run.
 """
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from golden.two_nodes import page
+from golden.nodes import page
 from prometheus.scraping import program
 from scraped import families
 

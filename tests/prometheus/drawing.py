@@ -58,10 +58,10 @@ class Answered:
     panels: Sequence[Drawn]
 
 
-def asked(prometheus: Prometheus, board: Json) -> Iterator[Asked]:
-    """Ask each panel's queries, with the choice for which most of them have an answer."""
+def asked(prometheus: Prometheus, board: Json, **chosen: str) -> Iterator[Asked]:
+    """Ask each panel's queries, with the choice, of those with what is `chosen`, for which most have an answer."""
     variables = [one for one in board["templating"]["list"] if one["type"] == "query"]
-    possible = list(choices(prometheus, board, WINDOW))
+    possible = [one for one in choices(prometheus, board, WINDOW) if chosen.items() <= one.items()]
     for panel in board["panels"]:
         if panel["type"] != "row":
             found = [

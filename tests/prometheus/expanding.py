@@ -96,7 +96,25 @@ def menu(
     so_far: Choice,
 ) -> list[str]:
     """What a variable offers; a label that nobody has is an empty menu, and counts as the empty value."""
-    (found,) = re.findall(r"label_values\((.*), (\w+)\)", variable["query"]["query"])
-    selector = expanded(found[0], so_far, before, window, window.step())
-    asked = {"match[]": selector, "start": str(window.start), "end": str(window.end)}
+    query = expanded(variable["query"]["query"], so_far, before, window, window.step())
+    if variable.get("regex"):
+        return list(texts(prometheus, variable["regex"], query, window.end))
+    (found,) = re.findall(r"label_values\((.*), (\w+)\)", query)
+    asked = {"match[]": found[0], "start": str(window.start), "end": str(window.end)}
     return sorted(prometheus.get(f"/api/v1/label/{found[1]}/values", **asked)) or [""]
+
+
+def texts(prometheus: Prometheus, regex: str, query: str, at: float) -> dict[str, str]:
+    """
+    Values of a menu that is read from series, and what people read for each, in the order of the texts.
+
+    As Grafana's data source writes a series (queryResultQuery in metric_find_query.ts), and its variables read it: by
+    the groups `text` and `value` of a regular expression.
+    """
+    (expression,) = re.findall(r"^query_result\((.+)\)\s*$", query)
+    series = prometheus.get("/api/v1/query", query=expression, time=str(at))["result"]
+    lines = ["{" + ",".join(f'{name}="{text}"' for name, text in one["metric"].items()) + "} 1 0" for one in series]
+    pattern = re.compile(re.sub(r"\(\?<(?=\w)", "(?P<", regex.strip("/")))
+    found = [one.groupdict() for line in lines if (one := pattern.search(line))]
+    assert len({one["value"] for one in found}) == len(lines), lines
+    return {one["value"]: one["text"] for one in sorted(found, key=lambda one: one["text"])}
