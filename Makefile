@@ -35,9 +35,9 @@ test: lint  ## install what the tests need (asks first on a machine of your own)
 	PYTHONPATH=tests $(BIN)/python -m cluster.install
 	PYTHONPATH=tests $(BIN)/python -m cluster.build || [ "$${CI:-}" != true ]  # without Go its tests are skipped, loudly
 	PYTHONPATH=tests $(BIN)/python -m cluster.npm || [ "$${CI:-}" != true ]
-	@# Side by side: the cluster's tests wait for graces most of the time. What the others say follows at the end.
+	@# Side by side, on two clusters: their tests wait for graces most of the time. What the others say follows at the end.
 	$(BIN)/pytest -p no:cacheprovider -m "not ($(FAST)) and not cluster" --durations=10 --faults=$(SHOWN) > $(BESIDE) 2>&1 & \
-	  beside=$$!; code=0; $(BIN)/pytest -m cluster --durations=15 --faults=$(SHOWN) || code=$$?; \
+	  beside=$$!; code=0; $(BIN)/pytest -m cluster -n 2 --dist loadfile --durations=15 --faults=$(SHOWN) || code=$$?; \
 	  wait $$beside || code=$$?; cat $(BESIDE); exit $$code
 	PYTHONPATH=tests $(BIN)/python -m faults $(SHOWN) || [ "$${CI:-}" != true ]  # what this machine lacks is not shown
 

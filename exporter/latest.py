@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from exporter.model import Snapshot
+from exporter.readiness import waits_for
 
 DURATION_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 """Upper bounds in seconds: a round takes some 5 ms on an idle node and 100 ms with a thousand processes."""
@@ -89,13 +90,13 @@ class Latest:
         self.beat: float | None = None
         """`time.monotonic()` at which the scheduler last moved, whether or not the round brought anything."""
         self.ready = False
-        """A first complete round was published; stays True."""
+        """A round was published in which nothing is missing that the daemon waits for (`readiness`); stays True."""
         self._changed = asyncio.Condition()
 
     async def publish(self, snapshot: Snapshot, tally: Tally) -> None:
         """Make `snapshot` the latest and wake who waits for it."""
         self.snapshot, self.tally = snapshot, tally
-        self.ready = self.ready or snapshot.complete
+        self.ready = self.ready or not waits_for(snapshot)
         async with self._changed:
             self._changed.notify_all()
 

@@ -5,7 +5,7 @@ What comes in: `Latest`, and requests. What goes out: answers from memory; no re
 the API server.
 
 The law: `/healthz` asks whether a restart would help (does the round scheduler move?), never whether the driver
-answers; `/readyz` asks whether there is something to scrape. Both stay open when authentication is on.
+answers; `/readyz` asks whether there is something to scrape (`readiness`). Both stay open when authentication is on.
 """
 
 from collections.abc import Awaitable, Callable
@@ -22,6 +22,7 @@ from exporter.limits import Resolution
 from exporter.metrics.exposition import Exposition
 from exporter.model import PodUid
 from exporter.page import node_page
+from exporter.readiness import waits_for
 from exporter.web_auth import BasicAuth
 from exporter.web_config import Security
 
@@ -100,14 +101,13 @@ class Answers:
         return web.Response(text="ok\n")
 
     async def readiness(self, _request: web.Request) -> web.Response:
-        """Say 200 once there was a complete round; before, why not, in words that may be shown to anybody."""
+        """Say 200 once there is something to scrape; before, why not, in words that may be shown to anybody."""
         if self.latest.ready:
             return web.Response(text="ok\n")
         snapshot = self.latest.snapshot
         if snapshot is None:
             return web.Response(status=503, text="no round has ended yet\n")
-        reasons = sorted({f"{fault.source}: {fault.reason}" for fault in snapshot.faults if fault.incomplete})
-        return web.Response(status=503, text=f"no complete round yet: {', '.join(reasons)}\n")
+        return web.Response(status=503, text=f"not ready yet: {', '.join(waits_for(snapshot))}\n")
 
     async def snapshot(self, _request: web.Request) -> web.Response:
         """Serve the latest snapshot as JSON."""
@@ -187,6 +187,8 @@ class Gate:
             return refusal(
                 401, "name and password needed", {"WWW-Authenticate": 'Basic realm="gpusteward", charset="UTF-8"'}
             )
+        if self.security.certificates and not request.get_extra_info("peercert"):
+            return refusal(401, "client certificate needed")
         if self.security.allowed_sans and not self.security.allowed_sans & _client_names(request):
             return refusal(403, "the client certificate carries none of the names that are let in")
         return None

@@ -33,9 +33,13 @@ UNSUPPORTED = {
 CLIENT_AUTH = {
     "NoClientCert": ssl.CERT_NONE,
     "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,
-    "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
+    "RequireAndVerifyClientCert": ssl.CERT_OPTIONAL,
 }
-"""Go can also ask for certificates and not verify them; a certificate that nobody verified protects nothing."""
+"""
+Go can also ask for certificates and not verify them; a certificate that nobody verified protects nothing.
+
+One that is required is asked for by the request, not by the handshake: the kubelet has none, and may ask the probes.
+"""
 
 VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 """RFC 8996 forbids TLS 1.0 and 1.1."""
@@ -93,12 +97,14 @@ class Security:
 
     Attributes:
         tls: None for plain HTTP.
+        certificates: whether all but the probes want a certificate of the client's.
         allowed_sans: names, one of which a client's certificate must carry; empty for any.
         users: name to bcrypt hash; empty for no authentication.
 
     """
 
     tls: ssl.SSLContext | None = None
+    certificates: bool = False
     allowed_sans: frozenset[str] = frozenset()
     users: Mapping[str, bytes] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -110,9 +116,11 @@ def load_security(path: Path | None) -> Security:
         return Security()
     written = parse_web_config(read(path), str(path))
     source = str(path)
+    tls = written.tls_server_config
     return Security(
-        tls=_context(written.tls_server_config, path.parent, source) if written.tls_server_config else None,
-        allowed_sans=frozenset(written.tls_server_config.client_allowed_sans if written.tls_server_config else ()),
+        tls=_context(tls, path.parent, source) if tls else None,
+        certificates=tls is not None and tls.client_auth_type == "RequireAndVerifyClientCert",
+        allowed_sans=frozenset(tls.client_allowed_sans if tls else ()),
         users={name: hashed.encode() for name, hashed in written.basic_auth_users.items()},
         headers=written.http_server_config.headers,
     )

@@ -227,7 +227,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "extraEnv: LD_LIBRARY_PATH has to name",
     ),
     "privileges for nothing": ({"kernel": {"access": "none", "privileged": True}}, "kernel.privileged is for"),
-    "TLS without a certificate": ({"web": {"tls": "server"}}, "web.tls wants web.secretName"),
+    "TLS without a certificate": ({"web": {"tls": True}}, "web.tls wants web.secretName"),
     "two web configs": ({"web": {"secretName": "a"}, "config": {"web": {"config_file": "/b"}}}, "give one"),
     "a label that breaks out of its quotes": (
         {"config": {"policy": {"namespaces": {"label": 'a=b" || "" == "'}}}},
@@ -396,20 +396,14 @@ def test_workloads_keep_their_names_when_scraped(kind: str) -> None:
     assert spec["selector"]["matchLabels"].items() <= labels.items()
 
 
-def test_with_mutual_tls_the_kubelet_only_knocks() -> None:
-    """It has no client certificate: TCP probes. With a server's certificate alone they speak HTTPS."""
+def test_with_tls_probes_and_monitors_speak_it() -> None:
+    """The kubelet asks for /healthz and /readyz by HTTPS; it has no certificate, and they want none."""
     made = rendered("mutual-tls")
-    assert made.container["livenessProbe"]["tcpSocket"] == made.container["readinessProbe"]["tcpSocket"]
+    probes = [made.container[f"{one}Probe"]["httpGet"] for one in ("liveness", "readiness")]
+    assert [(one["path"], one["scheme"]) for one in probes] == [("/healthz", "HTTPS"), ("/readyz", "HTTPS")]
     assert config(made).web.config_file == Path("/etc/gpusteward-web/web-config.yml")
     (endpoint,) = made.only("PodMonitor")["spec"]["podMetricsEndpoints"]
     assert endpoint["scheme"] == "https" and endpoint["tlsConfig"]["serverName"] == "gpusteward"
-
-
-def test_with_tls_the_probes_speak_it(tmp_path: Path) -> None:
-    """A server's certificate alone keeps nobody out: the kubelet asks for /healthz and /readyz by HTTPS."""
-    made = build(tmp_path, {"web": {"secretName": "web", "tls": "server"}})
-    probes = [made.container[f"{one}Probe"]["httpGet"] for one in ("liveness", "readiness")]
-    assert [(one["path"], one["scheme"]) for one in probes] == [("/healthz", "HTTPS"), ("/readyz", "HTTPS")]
 
 
 def test_who_may_scrape_is_said(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ async def test_readiness_tells_what_it_waits_for() -> None:
     async with serving() as (server, _):
         assert (await get(f"{server.url}/readyz"))[:2] == (503, "no round has ended yet\n")
     async with serving(incomplete) as (server, _):
-        assert (await get(f"{server.url}/readyz"))[:2] == (503, "no complete round yet: devices: gpu_lost\n")
+        assert (await get(f"{server.url}/readyz"))[:2] == (503, "not ready yet: devices: gpu_lost\n")
     async with serving(snapshot(), incomplete) as (server, _):
         assert (await get(f"{server.url}/readyz"))[:2] == (200, "ok\n"), "ready once, ready for good"
 
@@ -94,7 +94,7 @@ async def test_without_the_api_only_metrics_and_probes_stay() -> None:
     async with serving(busy(), api=False) as (server, _):
         statuses = {path: (await get(server.url + path))[0] for path in ("/metrics", "/healthz", "/readyz", "/")}
         answers = [await get(server.url + path) for path in ("/api/v1/snapshot", EXPLAIN)]
-    assert statuses == {"/metrics": 200, "/healthz": 200, "/readyz": 503, "/": 404}
+    assert statuses == {"/metrics": 200, "/healthz": 200, "/readyz": 200, "/": 404}
     assert [answer[:2] for answer in answers] == [(404, '{"error":"not found"}')] * 2
 
 

@@ -298,6 +298,7 @@ async def test_users_and_headers_are_exchanged_without_a_restart(tmp_path: Path)
 
 # --- certificates -----------------------------------------------------------------------------------------------------
 
+PATHS = ("/metrics", "/", "/api/v1/snapshot", "/nowhere", "/healthz", "/readyz")
 MUTUAL = """
 tls_server_config:
   cert_file: server.pem
@@ -335,12 +336,18 @@ async def test_tls_is_served_and_its_certificate_exchanged(authority: Authority)
 
 
 async def test_a_client_certificate_is_demanded(authority: Authority) -> None:
-    """Without a certificate of the right authority there is no answer, not even from a probe."""
+    """Who has none is answered by the probes alone, as the kubelet has to be; a stranger's ends the handshake."""
     path = write(authority.folder, MUTUAL)
+    (authority.folder / "stranger").mkdir()
+    stranger = Authority(authority.folder / "stranger")
     async with serving(busy(), config_file=path) as (server, _):
         assert (await get(f"{server.url}/metrics", tls=authority.client("client")))[0] == 200
+        answers = {one: (await get(f"{server.url}{one}", tls=authority.client()))[0] for one in PATHS}
+        assert answers == dict.fromkeys(PATHS, 401) | {"/healthz": 200, "/readyz": 200}
+        forged = authority.client()
+        forged.load_cert_chain(stranger.folder / "client.pem", stranger.folder / "client.key")
         with pytest.raises((aiohttp.ClientError, OSError)):
-            await get(f"{server.url}/healthz", tls=authority.client())
+            await get(f"{server.url}/healthz", tls=forged)
 
 
 @pytest.mark.parametrize(("allowed", "code"), [("prometheus.example", 200), ("somebody.else", 403)])

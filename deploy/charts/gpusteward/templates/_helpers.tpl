@@ -41,7 +41,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
 {{- define "gpusteward.scheme" -}}
-{{ if eq .Values.web.tls "none" }}HTTP{{ else }}HTTPS{{ end }}
+{{ if .Values.web.tls }}HTTPS{{ else }}HTTP{{ end }}
 {{- end -}}
 
 {{- /* What config.policy asks for, as a list in words: events, journal, and the rungs. */ -}}
@@ -112,6 +112,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $path := include "gpusteward.librarypath" . -}}
 {{- if and $path (eq .Values.nvml.access "hostPath") (not (has "/usr/local/nvidia/lib64" (splitList ":" $path))) }}{{ fail "extraEnv: LD_LIBRARY_PATH has to name /usr/local/nvidia/lib64, too, where nvml.access hostPath puts the library" }}{{ end -}}
 {{- if and .Values.kernel.privileged (eq .Values.kernel.access "none") }}{{ fail "kernel.privileged is for kernel.access kfd or drm" }}{{ end -}}
-{{- if and (ne .Values.web.tls "none") (not .Values.web.secretName) }}{{ fail "web.tls wants web.secretName" }}{{ end -}}
+{{- if and .Values.web.tls (not .Values.web.secretName) }}{{ fail "web.tls wants web.secretName" }}{{ end -}}
 {{- if and .Values.web.secretName (hasKey .Values.config.web "config_file") }}{{ fail "web.secretName and config.web.config_file say the same; give one" }}{{ end -}}
 {{- end -}}
