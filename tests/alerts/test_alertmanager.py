@@ -141,6 +141,18 @@ def test_a_cause_silences_its_consequences_on_its_node_alone(alertmanager: Alert
     assert alertmanager.inhibited() == {("GPUStewardSourceDown", "warning")}
 
 
+def test_a_gpu_that_is_lost_wakes_once(alertmanager: Alertmanager) -> None:
+    """The XID of its end has woken who is on call; that of another GPU explains nothing."""
+    cause, other = alert("GPUXidError", "critical", "15m", xid="79"), alert("GPULost", "critical", "10m")
+    same = {**other, "labels": {**other["labels"], "uuid": cause["labels"]["uuid"]}}
+    alertmanager.post(cause)
+    until(lambda: alertmanager.said("#on-call"), "the XID")
+    alertmanager.post(same, other)
+    until(lambda: len(alertmanager.said("#on-call")) == 2 and alertmanager.inhibited(), "the other GPU's")
+    assert [one["title"].split()[1] for one in alertmanager.said("#on-call")] == ["GPUXidError", "GPULost"]
+    assert alertmanager.inhibited() == {("GPULost", "critical")}
+
+
 def test_two_breakers_of_a_node_are_two_things(alertmanager: Alertmanager) -> None:
     """A critical breaker does not hide another one that stays open, nor what is wrong elsewhere; refusals it does."""
     alertmanager.post(alert("GPUStewardBreakerOpen", "critical", "45m"))
