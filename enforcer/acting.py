@@ -39,6 +39,8 @@ LONGEST_GRACE = 600.0
 """Seconds of a pod's own grace that are waited for: it may ask for a week, and one action at a time is in flight."""
 PAUSE = 1.0
 """Seconds between two looks for the effect."""
+INSISTENCE = 30.0
+"""Seconds after the grace in which a look that told nothing is repeated; the rest of the patience is for the effect."""
 RELEASED = 2
 """Complete readings in a row in which nothing of it is left."""
 
@@ -52,6 +54,11 @@ ENDS: Mapping[Heard, Result] = {
     Heard.REHEARSED: Result.REHEARSED,
 }
 """What is an end by itself."""
+
+UNTOLD: Collection[str] = frozenset(
+    {Spared.LOOK_FAILED, Spared.LOOK_TOO_OLD, Reason.READING_UNKNOWN, Reason.ALLOCATIONS_STALE}
+)
+"""Why a last look spares though nothing was seen that speaks for its victim: somebody did not answer, or came late."""
 
 Ask = Callable[[Action], Awaitable[Live]]
 Fresh = Callable[[Collection[GpuUuid]], Awaitable[Snapshot | None]]
@@ -205,10 +212,11 @@ class Acting:
                 if going:
                     answer = replace(answer, heard=Heard.ACCEPTED)
             if ended is False and rung.insists and waited >= grace and not insisted:
-                insisted = True
-                if (spared := await self._insist(decision, action)) is not None:
+                spared = await self._insist(decision, action)
+                if spared is not None and (spared not in UNTOLD or waited >= grace + INSISTENCE):
                     # Not abandoned, which gives the token back: SIGTERM was sent, or may have been.
                     return await self._ended(decision, Result.FAILED, spared)
+                insisted = spared is None
             if ended and not rung.frees:
                 return await self._ended(decision, Result.VERIFIED, answer.detail)
             if ended:

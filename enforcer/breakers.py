@@ -9,14 +9,14 @@ What comes in: the breakers so far, and what one snapshot or one outcome says. W
     effectiveness   an action was accepted and had no effect in time        by a person
     api             three answers in a row say that we may not              by a person
     attribution     the numbers of the driver are not proven to be ours     by itself, ten clean minutes later
-    sampler         the node's devices are others than before               by itself, after the hold-off
+    sampler         the node's GPUs or drivers are others than before       by itself, after the hold-off
     config          the config cannot be used                               by itself, when it can
     internal        the policy met an error of its own                      by a person
     journal         what was done before is not known for certain,          by a person
                     or what is to be done cannot be noted
 
 The law: a breaker that is open stays open until what is written here closes it; nothing that a pod does closes one.
-What a pod can do (be unattributed, crash, hide) opens none: it would be a shield.
+What a pod can do (be unattributed, crash, hide, have an instance made for its start) opens none: it would be a shield.
 """
 
 from collections.abc import Mapping
@@ -50,14 +50,14 @@ def closed(breakers: Breakers, which: Breaker) -> Breakers:
     return {name: one for name, one in breakers.items() if name is not which}
 
 
-def after(breakers: Breakers, snapshot: Snapshot, boot: float, *, devices_changed: bool, hold_off: float) -> Breakers:
+def after(breakers: Breakers, snapshot: Snapshot, boot: float, *, gpus_changed: bool, hold_off: float) -> Breakers:
     """Open and close what a snapshot opens and closes."""
     breakers = {name: one for name, one in breakers.items() if one.until is None or boot < one.until}
     if not snapshot.pid_domain_proven:
         detail = "it is not proven that the driver's process numbers are those of /proc"
         breakers = dict(opened(breakers, Breaker.ATTRIBUTION, boot, detail, lasts=CLEAN))
-    if devices_changed:
-        detail = "devices came, went, or have another driver or other instances"
+    if gpus_changed:
+        detail = "GPUs came, went, or have another driver"
         breakers = dict(opened(breakers, Breaker.SAMPLER, boot, detail, lasts=hold_off))
     invalid = next((fault for fault in snapshot.faults if fault.reason == "config_invalid"), None)
     if invalid is not None:

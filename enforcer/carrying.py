@@ -4,8 +4,10 @@ What of the past still counts.
 What comes in: the history, a snapshot, the moment. What goes out: the history as it stands at this moment, and, when
 all subjects are judged, what it has to remember of them.
 
-The law: **whatever makes the past another past voids the evidence**: other rules, other devices, a machine that slept,
-process numbers that are no longer proven. It can delay an action, never hasten one.
+The law: **whatever makes the past another past voids the evidence**: other rules, other GPUs, another driver, a machine
+that slept, process numbers that are no longer proven. It can delay an action, never hasten one. How one GPU is divided
+is the past of that GPU alone: instances are made and unmade as pods come and go (MindCluster's vNPUs, dynamic MIG), so
+that whoever may start a pod could shield the whole node otherwise.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +16,7 @@ from dataclasses import replace
 from enforcer import breakers, budgets
 from enforcer.cases import Case, CaseKey
 from enforcer.evidence import Evidence, Phase
-from enforcer.history import History, Moment, Series
+from enforcer.history import History, Known, Moment, Series
 from enforcer.judging import Judged
 from enforcer.rules import Rules
 from enforcer.terms import Mode
@@ -27,10 +29,10 @@ SUSPENDED = 5.0
 def carried(history: History, snapshot: Snapshot, rules: Rules, now: Moment) -> History:
     """Carry the history to this moment."""
     before = history.at
-    known, seen = dict(history.devices), _devices(snapshot)
+    known, seen = dict(history.gpus), _gpus(snapshot)
     present = {str(uuid) for uuid in snapshot.gpus_present}
     changed = bool(known) and (
-        any(known[uuid] != what for uuid, what in seen.items() if uuid in known)
+        any(known[uuid].driver != gpu.driver for uuid, gpu in seen.items() if uuid in known)
         or not seen.keys() <= known.keys()
         or not known.keys() <= present
     )
@@ -38,14 +40,16 @@ def carried(history: History, snapshot: Snapshot, rules: Rules, now: Moment) -> 
     other = history.rules is not None and history.rules.differs(rules)
     if changed or slept or other or not snapshot.pid_domain_proven:
         history = without_evidence(history)
+    divided = {uuid for uuid, gpu in seen.items() if uuid in known and known[uuid].divided != gpu.divided}
+    history = replace(history, evidence={key: one for key, one in history.evidence.items() if key.uuid not in divided})
     history = _landed(history, rules, now)
     return replace(
         history,
         at=now,
         started=now.monotonic if before is None else history.started,
         rules=rules,
-        devices=frozenset(({uuid: what for uuid, what in known.items() if uuid in present} | seen).items()),
-        breakers=breakers.after(history.breakers, snapshot, now.boot, devices_changed=changed, hold_off=rules.hold_off),
+        gpus=frozenset(({uuid: gpu for uuid, gpu in known.items() if uuid in present} | seen).items()),
+        breakers=breakers.after(history.breakers, snapshot, now.boot, gpus_changed=changed, hold_off=rules.hold_off),
         spent=budgets.pruned(history.spent, rules, now.boot),
         blocked={key: one for key, one in history.blocked.items() if key in history.evidence},
     )
@@ -105,9 +109,9 @@ def series_of(case: Case) -> Series:
     return case.namespace, case.pod.name if case.pod else "", case.key.container, case.limit.device
 
 
-def _devices(snapshot: Snapshot) -> dict[str, str]:
+def _gpus(snapshot: Snapshot) -> dict[str, Known]:
     return {
-        str(gpu.uuid): f"{gpu.driver_version} {[(one.id, one.mig_uuids) for one in gpu.instances]}"
+        str(gpu.uuid): Known(gpu.driver_version, f"{gpu.mig} {[(one.id, one.mig_uuids) for one in gpu.instances]}")
         for gpu in snapshot.gpus
     }
 

@@ -10,18 +10,17 @@ but standard input, and a daemon for a few seconds.
 """
 
 import argparse
-import io
 import json
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from enforcer.client import add_url, chosen_daemon, put, unwritten, wrong
+
 if TYPE_CHECKING:
     from enforcer.cli import Commands
 
-DEFAULT_URL = "http://127.0.0.1:9478"
-"""Where a daemon listens on its own node, as its pod and a port-forward see it."""
+PROGRAM = "gpusteward explain"
 _STDIN = "-"
 _LONGEST = 16 << 20
 """Bytes of a file: the pods and claims of a large node as JSON are a tenth of it."""
@@ -48,11 +47,7 @@ def add(commands: "Commands") -> None:
         help="Pods, and the ResourceClaims and ResourceSlices that they use, as kubectl get -o yaml or -o json prints "
         "them; - for standard input",
     )
-    parser.add_argument(
-        "--url",
-        help="where the daemon listens, also https and with name and password (https://NAME:PASSWORD@HOST:PORT). "
-        f"Default: the variable GPUSTEWARD_URL, or {DEFAULT_URL}",
-    )
+    add_url(parser)
     parser.add_argument(
         "--node",
         metavar="FILE",
@@ -80,7 +75,8 @@ def run(namespace: argparse.Namespace) -> int:
 
 
 def _of_daemon(namespace: argparse.Namespace) -> int:
-    from enforcer.asking import AskError, UrlError, ask, daemon_at  # noqa: PLC0415  (HTTP)
+    from enforcer.asking import ask  # noqa: PLC0415  (HTTP)
+    from exporter.asking import AskError, UrlError  # noqa: PLC0415
     from exporter.limits.explaining import printable  # noqa: PLC0415
 
     if namespace.node is not None or namespace.config is not None:
@@ -88,12 +84,10 @@ def _of_daemon(namespace: argparse.Namespace) -> int:
     where, slash, name = namespace.pod.partition("/")
     if not where or not slash or not name or "/" in name:
         return _wrong(f"expected NAMESPACE/POD, got {namespace.pod}")
-    given = "--url" if namespace.url is not None else "GPUSTEWARD_URL"
     try:
-        daemon = daemon_at(namespace.url if namespace.url is not None else os.environ.get(given) or DEFAULT_URL)
-        text, document = ask(daemon, where, name)
+        text, document = ask(chosen_daemon(namespace), where, name)
     except UrlError as error:
-        return _wrong(f"{given}: {error}")
+        return _wrong(str(error))
     except AskError as error:
         return _wrong(str(error), 1)
     if namespace.json:
@@ -160,19 +154,12 @@ def _name(name: str) -> str:
 
 
 def _wrong(problem: str, code: int = 2) -> int:
-    shown = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in problem)
-    sys.stderr.write(f"gpusteward explain: {shown}\n")
-    return code
+    return wrong(PROGRAM, problem, code)
 
 
 def _print(text: str) -> int:
-    """Print what may be long into what may be closed early (`| head`), which is no error."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # names may hold what the terminal's character set does not
     try:
-        print(text, end="", flush=True)  # noqa: T201  (unlike write, at ease where there is no standard output)
+        put(text)
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
-        if not isinstance(error, BrokenPipeError):
-            return _wrong(f"standard output: cannot be written: {error.strerror}", 1)
+        return unwritten(PROGRAM, error)
     return 0

@@ -193,6 +193,14 @@ class Verdict:
         return tuple(change.after for change in self.changes if change.after.state is State.HELD)
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a GPU was like when it was last told of: the version of its driver, and how it is divided."""
+
+    driver: str
+    divided: str
+
+
 Series = tuple[str, str, str, DeviceKey]
 """Namespace, pod and container (empty for a pod's or claim's limit) and leaf device: the labels of a counter."""
 
@@ -205,7 +213,7 @@ class History:
     Attributes:
         started: of the first snapshot.
         shown: when the newest snapshot was taken.
-        devices: what the node's devices were, to notice that they changed.
+        gpus: what the node's GPUs were, by UUID, to notice that they changed.
         armed: acting was allowed in the snapshot before, so that its start was looked at.
         over_seconds: measured above the limit, by the labels of the metric.
         excesses: subjects that were told, and not seen to be within their limits since: of each one strike counts,
@@ -221,7 +229,7 @@ class History:
     started: float = 0.0
     shown: float | None = None
     rules: Rules | None = None
-    devices: frozenset[tuple[str, str]] = frozenset()
+    gpus: frozenset[tuple[str, Known]] = frozenset()
     armed: bool = False
     evidence: Mapping[CaseKey, Evidence] = field(default_factory=dict)
     standings: Mapping[CaseKey, Standing] = field(default_factory=dict)

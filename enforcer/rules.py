@@ -112,7 +112,7 @@ class Rules:
         mps: the rung that an excess under MPS may lead to at most.
         consent: label of a namespace, and its value, that allow destructive rungs there.
         spacing: between the end of an action and the next one.
-        hold_off: after the daemon's start, and after the node's devices changed.
+        hold_off: after the daemon's start, and after the node's GPUs or their driver changed.
         strikes: episodes of a workload after which it is acted on; one is forgiven each `strike_half_life`.
         own_pod: the daemon's own; `own_namespace` is protected with it.
         ceilings: what else restricts the mode of the whole node.

@@ -156,6 +156,8 @@ async def open_sources(config: Config, clock: Clock, limited: Callable[[], Itera
     proc = proc_root(root)
     finder = Finder(Roots.below(root, proc), root, clock=clock.time, monotonic=clock.monotonic, events=True)
     devices = await finder.open(config.devices.names)
+    if config.devices.names is None:
+        log.info("devices.opened", sources=devices.name, later="a driver installed from now on is read after a restart")
     host = ProcFs(proc, trusted=config.node.trust_pid_namespace)
     return Sources(devices, host, _names(config, clock, limited), config.node.name)
 

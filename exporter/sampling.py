@@ -20,6 +20,7 @@ from exporter.accounting import GpuAccounts, Peaks, account, new_peaks
 from exporter.attribution import Living, Names, Sightings, attribute, believed, needs_living
 from exporter.clock import Clock
 from exporter.devices import DeviceError, DeviceSource, DevicesSample
+from exporter.evictions import Evictions, advance
 from exporter.host import HostSource
 from exporter.joining import holders, join
 from exporter.kube import InventorySource
@@ -63,6 +64,7 @@ class _Remembered:
 
     sightings: Sightings = field(default_factory=dict)
     peaks: Peaks = field(default_factory=dict)
+    evictions: Evictions = field(default_factory=Evictions)
     instances: Mapping[DeviceKey, tuple[str, ...]] = field(default_factory=dict)
 
     def of(self, gpu: Gpu) -> "_Remembered":
@@ -72,6 +74,7 @@ class _Remembered:
         return _Remembered(
             {entry: seen for entry, seen in self.sightings.items() if entry[0] not in gone},
             {entry: peak for entry, peak in self.peaks.items() if entry[1] not in gone},
+            self.evictions.without(gone) if gone else self.evictions,
             now,
         )
 
@@ -220,9 +223,10 @@ class Sampler:
                 everybody = await asyncio.to_thread(self._host.sample, (), want_living=True)
                 living = Living.of(everybody, names)
             attributed, sightings = attribute(sample, host, names, living or Living(None), before.sightings)
-            accounts = account(attributed, before.peaks, handed_out)
+            evictions = advance(before.evictions, attributed, names.containers.keys())
+            accounts = account(attributed, before.peaks, handed_out, evictions.totals)
             peaks = new_peaks(before.peaks, accounts.usages, names.containers.keys())
-            self._remembered[sample.gpu.uuid] = replace(before, sightings=sightings, peaks=peaks)
+            self._remembered[sample.gpu.uuid] = replace(before, sightings=sightings, peaks=peaks, evictions=evictions)
             found[sample.gpu.uuid] = _Read(accounts, host)
             await self._clock.sleep(PAUSE)
         self._depth = names.depth

@@ -152,6 +152,7 @@ def usage(
     decoder: float | None = None,
     pids: Iterable[int] = (),
     kernel_limit: int | None = None,
+    evicted: float | None = None,
 ) -> Usage:
     """Make what a container (or the container `main` of a pod) holds of a leaf device."""
     return Usage(
@@ -164,6 +165,7 @@ def usage(
         decoder,
         frozenset(ProcessKey(pid, start_ticks=1000 + pid) for pid in pids),
         kernel_limit=kernel_limit,
+        evicted=evicted,
     )
 
 

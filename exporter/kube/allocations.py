@@ -21,6 +21,7 @@ from exporter.model import Allocation, DeviceKey, Fault, Gpu, Sharing
 
 STRATEGY_LABELS = ("nvidia.com/gpu.sharing-strategy", "cloud.google.com/gke-gpu-sharing-strategy")
 MPS_LABEL = "nvidia.com/mps.capable"
+NVIDIA = "nvidia"
 
 PodName = tuple[str, str]
 """Namespace and name: all that the kubelet says of a pod here."""
@@ -212,9 +213,10 @@ def sharing(
     Say how each leaf device is shared, and into how many replicas, as far as Kubernetes tells.
 
     A device offered whole is exclusive. Replicas are those of time-slicing, unless the node's `labels` say MPS: the ids
-    are the same. A GPU instance is MIG with or without replicas (the count tells), a claimed device is DRA's. Ids that
-    are held count like those that are offered, because an unhealthy device is offered no longer; where nothing else is
-    known (a kubelet that cannot tell what it offers) their number is a lower bound.
+    are the same. These labels are of NVIDIA's plugins and speak of NVIDIA's GPUs; no other vendor has MPS. A GPU
+    instance is MIG with or without replicas (the count tells), a claimed device is DRA's. Ids that are held count like
+    those that are offered, because an unhealthy device is offered no longer; where nothing else is known (a kubelet
+    that cannot tell what it offers) their number is a lower bound.
     """
     leaves = Leaves.of(gpus)
     offered = _ids((view.allocatable or {}).items(), leaves)
@@ -224,7 +226,7 @@ def sharing(
         offered[device] = before[device]
     for device, ids in held.items():
         offered[device] |= ids
-    replicated = Sharing.MPS if _mps(labels) else Sharing.TIME_SLICING
+    by_mps = {gpu.uuid for gpu in gpus if gpu.vendor == NVIDIA} if _mps(labels) else set()
     found: dict[DeviceKey, tuple[Sharing, int]] = {}
     for device, parsed_ids in offered.items():
         # Whole and in replicas: the plugin was set up anew in between. What is whole is an old pod's.
@@ -234,7 +236,7 @@ def sharing(
         elif replicas == [parsed for parsed in parsed_ids if parsed.vendor == INTEL] and len(replicas) == 1:
             found[device] = (Sharing.EXCLUSIVE, 1)  # Intel's plugin numbers the shares of each GPU, be it one
         elif replicas:
-            found[device] = (replicated, len(replicas))
+            found[device] = (Sharing.MPS if device.uuid in by_mps else Sharing.TIME_SLICING, len(replicas))
         else:
             found[device] = (Sharing.EXCLUSIVE, 1)
     for claim in view.claims:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from prometheus_client.core import Metric
 
 from exporter.metrics.devices import instance_label
-from exporter.metrics.family import CONTAINER, Family, Labels, gauge, labelled
+from exporter.metrics.family import CONTAINER, Family, Labels, counter, gauge, labelled
 from exporter.metrics.gpus import indices
 from exporter.model import DeviceKey, Snapshot, Usage
 
@@ -23,7 +23,8 @@ FIGURES: tuple[tuple[Family, Callable[[Usage], float | None]], ...] = (
         gauge(
             "container_memory_used_bytes",
             CONTAINER,
-            "Memory that the container's processes hold of the leaf device, in bytes (the driver's process lists).",
+            "Memory that the container holds of the leaf device, in bytes: the kernel's count by cgroup (dmem.current) "
+            "where there is one, else the sum of its processes, as their driver lists them.",
         ),
         lambda usage: usage.memory_used,
     ),
@@ -31,7 +32,8 @@ FIGURES: tuple[tuple[Family, Callable[[Usage], float | None]], ...] = (
         gauge(
             "container_memory_peak_bytes",
             CONTAINER,
-            "The most memory of the leaf device that a round saw the container hold, in bytes.",
+            "The most memory of the leaf device that a round, or the kernel (dmem.peak), saw the container hold, in "
+            "bytes.",
         ),
         lambda usage: usage.memory_peak,
     ),
@@ -39,7 +41,7 @@ FIGURES: tuple[tuple[Family, Callable[[Usage], float | None]], ...] = (
         gauge(
             "container_processes",
             CONTAINER,
-            "Living processes of the container in the driver's process lists of the leaf device.",
+            "Living processes of the container that hold the leaf device, as its driver lists them.",
         ),
         lambda usage: len(usage.processes) if usage.listed else None,
     ),
@@ -52,6 +54,16 @@ FIGURES: tuple[tuple[Family, Callable[[Usage], float | None]], ...] = (
         ),
         lambda usage: usage.kernel_limit,
     ),
+    (
+        counter(
+            "container_memory_evicted_seconds_total",
+            CONTAINER,
+            "Time in which the queues of the container's processes were taken off the leaf device, mostly because "
+            "their memory was moved out of it, in seconds, since the daemon saw them first (AMD alone: KFD's "
+            "evicted_ms).",
+        ),
+        lambda usage: usage.evicted,
+    ),
 )
 
 RATIOS: tuple[tuple[Family, Callable[[Usage], float | None]], ...] = (
@@ -59,8 +71,9 @@ RATIOS: tuple[tuple[Family, Callable[[Usage], float | None]], ...] = (
         gauge(
             "container_sm_utilization_ratio",
             CONTAINER,
-            "Share of the SMs that the container used, 0 to 1: a coarse sum of the driver's figures per process; "
-            "under MIG the instance's figure if the container is alone there, else absent.",
+            "Share of the SMs (of AMD and Intel: of the shader engines; of Cambricon: of the cores) that the container "
+            "used, 0 to 1: a coarse sum of the driver's figures per process; under MIG the instance's figure if the "
+            "container is alone there, else absent.",
         ),
         lambda usage: usage.sm,
     ),

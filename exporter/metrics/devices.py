@@ -29,7 +29,7 @@ def of_memory(read: Callable[[Memory], int]) -> Figure:
 
 FIGURES: tuple[tuple[Family, Figure], ...] = (
     (
-        gauge("device_memory_total_bytes", LEAF, "Memory of the leaf device in bytes (NVML memory info)."),
+        gauge("device_memory_total_bytes", LEAF, "Memory of the leaf device in bytes (of NVIDIA: NVML memory info)."),
         of_memory(lambda memory: memory.total),
     ),
     (
@@ -41,14 +41,19 @@ FIGURES: tuple[tuple[Family, Figure], ...] = (
         of_memory(lambda memory: memory.used),
     ),
     (
-        gauge("device_memory_free_bytes", LEAF, "Memory that can still be allocated, in bytes (NVML memory info)."),
+        gauge(
+            "device_memory_free_bytes",
+            LEAF,
+            "Memory that can still be allocated, in bytes (of NVIDIA: NVML memory info).",
+        ),
         of_memory(lambda memory: memory.free),
     ),
     (
         gauge(
             "device_memory_reserved_bytes",
             LEAF,
-            "Memory that driver and firmware keep for themselves, in bytes (NVML memory info).",
+            "Memory that driver and firmware keep for themselves, in bytes, where the driver tells it apart from what "
+            "is used (of NVIDIA: NVML memory info).",
         ),
         of_memory(lambda memory: memory.reserved),
     ),
@@ -56,7 +61,8 @@ FIGURES: tuple[tuple[Family, Figure], ...] = (
         gauge(
             "device_memory_attributed_bytes",
             LEAF,
-            "Used memory held by known containers, in bytes (the driver's process lists joined with cgroups).",
+            "Used memory held by known containers, in bytes (process lists joined with cgroups, or the kernel's own "
+            "count by cgroup).",
         ),
         lambda device: device.account.attributed,
     ),
@@ -81,27 +87,40 @@ FIGURES: tuple[tuple[Family, Figure], ...] = (
         lambda device: device.account.unattributed,
     ),
     (
-        gauge("device_utilization_ratio", LEAF, "Share of time in which some kernel ran, 0 to 1 (NVML utilization)."),
+        gauge(
+            "device_utilization_ratio",
+            LEAF,
+            "How busy the leaf device was, 0 to 1, as its driver counts that (of NVIDIA: share of time in which some "
+            "kernel ran, NVML utilization).",
+        ),
         lambda device: device.utilization.busy,
     ),
     (
-        gauge("device_sm_utilization_ratio", LEAF, "Share of the SMs in use, 0 to 1 (GPM: Hopper and later)."),
+        gauge(
+            "device_sm_utilization_ratio",
+            LEAF,
+            "Share of the SMs in use, 0 to 1 (NVIDIA alone, by GPM: Hopper and later).",
+        ),
         lambda device: device.utilization.sm,
     ),
     (
         gauge(
             "device_memory_controller_utilization_ratio",
             LEAF,
-            "Share of time in which device memory was read or written, 0 to 1 (NVML utilization).",
+            "Share of time in which device memory was read or written, 0 to 1 (of NVIDIA: NVML utilization).",
         ),
         lambda device: device.utilization.memory_controller,
     ),
     (
-        gauge("device_encoder_utilization_ratio", LEAF, "Utilization of the video encoders, 0 to 1 (NVML)."),
+        gauge(
+            "device_encoder_utilization_ratio", LEAF, "Utilization of the video encoders, 0 to 1 (NVIDIA alone: NVML)."
+        ),
         lambda device: device.utilization.encoder,
     ),
     (
-        gauge("device_decoder_utilization_ratio", LEAF, "Utilization of the video decoders, 0 to 1 (NVML)."),
+        gauge(
+            "device_decoder_utilization_ratio", LEAF, "Utilization of the video decoders, 0 to 1 (NVIDIA alone: NVML)."
+        ),
         lambda device: device.utilization.decoder,
     ),
     (

@@ -28,23 +28,32 @@ Figures = tuple[Family, Callable[[Gpu], Mapping[str, float]]]
 
 FIGURES: tuple[Figure, ...] = (
     (
-        gauge("gpu_memory_total_bytes", GPU, "Memory of the whole GPU in bytes, with MIG on too (NVML memory info)."),
+        gauge(
+            "gpu_memory_total_bytes",
+            GPU,
+            "Memory of the whole GPU in bytes, with MIG on too (of NVIDIA: NVML memory info).",
+        ),
         lambda gpu: None if gpu.memory is None else gpu.memory.total,
     ),
     (
-        gauge("gpu_power_watts", GPU, "Power drawn by the GPU in watts (NVML power usage)."),
+        gauge("gpu_power_watts", GPU, "Power drawn by the GPU in watts (of NVIDIA: NVML power usage)."),
         lambda gpu: gpu.health.power_watts,
     ),
     (
         counter(
             "gpu_energy_joules_total",
             GPU,
-            "Energy used by the GPU in joules since its driver was loaded (NVML total energy consumption).",
+            "Energy used by the GPU in joules, as its driver counts it (of NVIDIA: since the driver was loaded, NVML "
+            "total energy consumption).",
         ),
         lambda gpu: gpu.health.energy_joules,
     ),
     (
-        gauge("gpu_temperature_celsius", GPU, "Temperature of the GPU die in degrees Celsius (NVML temperature)."),
+        gauge(
+            "gpu_temperature_celsius",
+            GPU,
+            "Temperature of the GPU die in degrees Celsius (of NVIDIA: NVML temperature).",
+        ),
         lambda gpu: gpu.health.temperature_celsius,
     ),
 )
@@ -52,7 +61,9 @@ FIGURES: tuple[Figure, ...] = (
 FIGURES_BY: tuple[Figures, ...] = (
     (
         gauge(
-            "gpu_clock_hertz", (*GPU, "clock"), "Present frequency of a clock of the GPU in hertz (NVML clock info)."
+            "gpu_clock_hertz",
+            (*GPU, "clock"),
+            "Present frequency of a clock of the GPU in hertz (of NVIDIA: NVML clock info).",
         ),
         lambda gpu: gpu.health.clocks_hertz,
     ),
@@ -60,7 +71,7 @@ FIGURES_BY: tuple[Figures, ...] = (
         gauge(
             "gpu_throttled",
             (*GPU, "reason"),
-            "1 while the GPU lowers its clocks for this reason, else 0 (NVML clocks event reasons).",
+            "1 while the GPU lowers its clocks for this reason, else 0 (NVIDIA alone: NVML clocks event reasons).",
         ),
         lambda gpu: gpu.health.throttled or {},
     ),
@@ -68,7 +79,8 @@ FIGURES_BY: tuple[Figures, ...] = (
         counter(
             "gpu_ecc_errors_total",
             (*GPU, "severity"),
-            "ECC errors of the GPU's memories by severity since its driver was loaded (NVML volatile ECC counters).",
+            "ECC errors of the GPU's memories by severity since its driver was loaded (NVIDIA alone: NVML volatile ECC "
+            "counters).",
         ),
         lambda gpu: gpu.health.ecc_errors,
     ),
@@ -77,13 +89,15 @@ FIGURES_BY: tuple[Figures, ...] = (
 XIDS = counter(
     "gpu_xid_errors_total",
     (*GPU, "xid"),
-    "XID errors that the driver told of the GPU since the daemon started, by number (NVML events). The common numbers "
-    "start at 0; increase() does not see the first one of another number: ask gpu_xid_last_timestamp_seconds.",
+    "XID errors that the driver told of the GPU since the daemon started, by number (NVIDIA alone: NVML events). The "
+    "common numbers start at 0; increase() does not see the first one of another number: ask "
+    "gpu_xid_last_timestamp_seconds.",
 )
 LAST_XID = gauge(
     "gpu_xid_last_timestamp_seconds",
     (*GPU, "xid"),
-    "Unix time at which the daemon last heard of this XID error on the GPU (NVML events); no sample before the first.",
+    "Unix time at which the daemon last heard of this XID error on the GPU (NVIDIA alone: NVML events); no sample "
+    "before the first.",
 )
 
 FAMILIES = (INFO, UP, *(family for family, _ in FIGURES), *(family for family, _ in FIGURES_BY), XIDS, LAST_XID)

@@ -144,6 +144,8 @@ class GpuProcess:
     `pid` is the number as the driver prints it: it may be a thread id, the number of a dead process whose child holds
     the memory, or one that the kernel has given to somebody else since. `memory` is None where the driver said
     "not available". `memory_sure` is set where buffers may be shared with others: the bytes that are surely its own.
+    `evicted`: seconds, since the process began, in which the driver had taken its queues off the device; None where it
+    does not tell.
     """
 
     device: DeviceKey
@@ -151,6 +153,7 @@ class GpuProcess:
     kinds: frozenset[ProcessKind]
     memory: int | None
     memory_sure: int | None = None
+    evicted: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +201,10 @@ class GpuSample:
         cgroups: where the kernel counts by cgroup; believed before the process lists.
         pids_proven: the numbers are those of the host's processes, or of the reader's, which are the same where
             `HostSample.pid_domain_proven` says so. Some drivers may as well print those of the process's own namespace.
+        partial: the lists have only those who use the GPU in one way (ROCm). Who is not listed may hold memory all the
+            same, and who is listed holds at least what stands there.
+        unseen: owners of processes that could not be looked at, and may hold memory that is in no list; one that is
+            `contradictory` may be anybody's.
 
     """
 
@@ -209,3 +216,5 @@ class GpuSample:
     faults: tuple[Fault, ...] = ()
     cgroups: tuple[CgroupMemory, ...] = ()
     pids_proven: bool = True
+    partial: bool = False
+    unseen: tuple[Owner, ...] = ()

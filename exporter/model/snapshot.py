@@ -41,11 +41,13 @@ class Usage:
     What one container holds of one leaf device.
 
     Attributes:
-        memory_used: bytes; None when one of its processes is unknown.
+        memory_used: bytes; None when one of its processes is unknown, or may be missing in the lists.
         memory_sure: where buffers may be shared with others, the bytes that are surely its own, and the only ones that
             may be held against it; None where `memory_used` is exact.
-        processes: those that live; `listed` is False where nobody knows them, and the kernel counts all the same.
+        processes: those that live, as far as they are known; `listed` is False where there may be others.
         kernel_limit: bytes above which the kernel itself does not let it grow (dmem); None where it does not say.
+        evicted: seconds, since it was seen first, in which the driver had taken its queues off the device, summed up
+            over its processes; None where no driver tells.
 
     """
 
@@ -60,6 +62,7 @@ class Usage:
     memory_sure: int | None = None
     kernel_limit: int | None = None
     listed: bool = True
+    evicted: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from enforcer.outcomes import conclude
 from enforcer.policy import decide
 from enforcer.rules import Budget, Budgets, Ceiling, Protect, Rules
 from enforcer.terms import Breaker, Mode, Reason, Rung, Trigger
-from exporter.model import Container, ContainerKind, Device, DeviceKey, Fault, Sharing, Snapshot
+from exporter.model import Container, ContainerKind, Device, DeviceKey, Fault, GpuInstance, Sharing, Snapshot
 from policy.invariants import Step, violations
 from policy.scenes import BEGIN, CARD, GIB, Actor, snapshot
 
@@ -375,6 +375,9 @@ def _split(found: Snapshot) -> Snapshot:
     return replace(
         found,
         devices=tuple(devices),
+        gpus=tuple(
+            replace(one, mig=True, instances=(GpuInstance(0, "7g.80gb", (f"MIG-{one.index}",)),)) for one in found.gpus
+        ),
         usages=tuple(replace(one, device=leaf(one.device)) for one in found.usages),
         limits=tuple(replace(one, device=leaf(one.device)) for one in found.limits),
     )

@@ -48,7 +48,7 @@ class ControlPlane:
     services     the network of Service addresses, for instance "198.18.7.0/24"; its first address is the API server's
     controllers  what the controller manager runs; None: all
     scheduler    whether pods are placed
-    limited      priority classes whose pods are admitted beside a quota for them alone, as GKE has it for system classes
+    limited      priority classes whose pods are admitted beside a quota for them alone, as GKE has it
     """
 
     def __init__(
@@ -97,8 +97,14 @@ class ControlPlane:
         self._processes.kill("kube-apiserver")
 
     def start_api_server(self) -> None:
-        """Start it again, on the same port; returns when it is ready."""
+        """
+        Start it again, on the same port; returns when it is ready.
+
+        Controllers and scheduler are started anew with it: by themselves they would look again after up to a minute.
+        """
         self._processes.start_again("kube-apiserver")
+        for name in ("kube-controller-manager", *(["kube-scheduler"] if self._scheduler else [])):
+            self._processes.start_again(name)
 
     @property
     def _audit_log(self) -> Path:

@@ -63,6 +63,7 @@ async def renderer(stage: Stage, namespace: str, image: str, node: Path) -> None
     """Run a pod that has a render node open, and wait until it has."""
     os.mknod(node, 0o666 | stat.S_IFCHR, os.makedev(RENDER, 128))
     spec: Object = {
+        "terminationGracePeriodSeconds": 1,
         "containers": [
             {
                 "name": "main",

@@ -400,7 +400,7 @@ async def test_every_legal_name_comes_through(account: Account, server_api: Api,
     alphabet = "abcdefghijklmnopqrstuvwxyz-0123456789"
     pod_name = ".".join([f"0{alphabet}{alphabet[:25]}", *("a" * 63,) * 2, "z" * 61])
     assert (len(pod_name), len(f"0{alphabet}{alphabet[:25]}")) == (253, 63)
-    namespace = f"{new_token()}-{alphabet}"[:62] + "9"
+    namespace = f"test-{new_token()}-{alphabet}"[:62] + "9"
     container = f"{alphabet}{alphabet[:25]}z"
     await server_api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
 

@@ -19,7 +19,7 @@ import yaml
 
 from alerts.alertmanager import running, until
 from alerts.written import RULES
-from cluster.bed import NODE_NAME
+from cluster.bed import GPUS, NODE_NAME
 from cluster.client import Api
 from cluster.fixtures import fresh_namespace
 from cluster.manifests import pod
@@ -97,14 +97,16 @@ async def test_the_owner_is_told_and_told_again_when_it_is_over(stage: Stage, ow
         first = told("*critical*")
         assert re.fullmatch(rf"\[FIRING:[12]\] GPUMemoryAtLimit in {owned} on {NODE_NAME}", first["title"])
         assert (
-            f"*critical* Pod {owned}/greedy, container main, holds 10GiB of GPU 1 on {NODE_NAME}. Its limit is 8GiB "
-            "(gpusteward, annotation). It takes what is its neighbours'. Let it hold less, or declare more; where the "
-            "policy enforces, it may be evicted.\n"
+            f"*critical* Pod {owned}/greedy, container main, holds 10GiB of GPU 1 ({GPUS[1].uuid}) on {NODE_NAME}. Its "
+            "limit is 8GiB (gpusteward, annotation). It takes what is its neighbours'. Let it hold less, or declare "
+            "more; where the policy enforces, it may be evicted.\n"
         ) in first["text"]
         assert "Runbook: docs/runbooks/GPUMemoryAtLimit.md\n" in first["text"]
 
         greedy.command("free")
         greedy.command("alloc visible 4GiB")
         last = told("*resolved* GPU memory is above its limit.")
-        assert f"container=main gpu=1 namespace={owned} node={NODE_NAME} pod=greedy\n" in last["text"]
+        assert (
+            f"container=main gpu=1 namespace={owned} node={NODE_NAME} pod=greedy uuid={GPUS[1].uuid}\n" in last["text"]
+        )
         assert not [one for one in alertmanager.messages if "quiet" in str(one)]

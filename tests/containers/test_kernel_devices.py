@@ -1,5 +1,6 @@
 """
-AMD's and Intel's GPUs on real containers: real processes, cgroups and device nodes; what a driver would say is files.
+What the kernel tells of GPUs, on real containers: real processes, cgroups and device nodes; what a driver would say is
+files, and of NVIDIA's also what the fake driver lists.
 
 The device nodes are made with mknod and never opened: their numbers are what the kernel would show through the link.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 from containers.fixtures import RunPod
 from containers.pods import Bed, Container
 from daemon.running import Daemon, until
+from driver.node import FakeNode, FakeProcess, gpus
 from scraped import series
 from sources.kernel import Node
 
@@ -42,10 +44,10 @@ class Stage:
         self.node.show(found.pid)
         return found
 
-    def daemon(self) -> Daemon:
-        """Start the daemon on what there is."""
+    def daemon(self, devices: str = "drm", **more: Any) -> Daemon:
+        """Start the daemon on what there is; `more` is for `Daemon`."""
         names = self.bed.write_inventory(self.node.root / "names.json")
-        return self.start(f"--names.file={names}", f"--node.host-root={self.node.root}")
+        return self.start(f"--devices={devices}", f"--names.file={names}", f"--node.host-root={self.node.root}", **more)
 
 
 @pytest.fixture
@@ -53,9 +55,9 @@ def stage(bed: Bed, run_pod: RunPod, tmp_path: Path) -> Iterator[Stage]:
     """An empty node."""
     with ExitStack() as stack:
 
-        def start(*flags: str) -> Daemon:
-            always = ("--devices=drm", "--sampling.interval=500ms")
-            return stack.enter_context(Daemon(*always, "--log.format=json", *flags))
+        def start(*flags: str, **more: Any) -> Daemon:
+            always = ("--sampling.interval=500ms", "--log.format=json")
+            return stack.enter_context(Daemon(*always, *flags, **more))
 
         yield Stage(bed, Node(tmp_path / "node", Path("/proc")), run_pod, start)
 
@@ -136,7 +138,7 @@ def test_intel_by_cgroup_and_by_client(stage: Stage) -> None:
             f"drm-resident-vram0:\t{mib} MiB\ndrm-shared-vram0:\t0"
         )
 
-    node.descriptor(counted.pid, 4, xe(1, 500), minor=128)
+    node.descriptor(counted.pid, 4, xe(1, 350), minor=128)
     node.descriptor(plain.pid, 4, xe(2, 250), minor=128)
     region = f"drm/{GPU}/vram0"
     node.cgroup("", {"capacity": f"{region} {16 * GIB}\n", "current": f"{region} {800 * MIB}\n"})
@@ -156,3 +158,32 @@ def test_intel_by_cgroup_and_by_client(stage: Stage) -> None:
     page = page_with(daemon, {("counted", ""): 400 * MIB, ("plain", ""): 250 * MIB}, "both on the page")
     assert series(page, "container_memory_kernel_limit_bytes", "pod") == {("counted",): GIB}
     assert json.dumps(snapshot["faults"]) == "[]"
+
+
+def test_nvidia_by_cgroup_and_by_list(stage: Stage, fake_node: FakeNode) -> None:
+    """
+    A container whose cgroup the kernel counts, and one that the driver's lists alone tell of, on one GPU of NVIDIA's.
+
+    The kernel's bytes stand in place of the list's; without the count, and where it has less, the list's are back.
+    """
+    node = stage.node
+    counted, plain = stage.container("counted"), stage.container("plain")
+    (card,) = gpus(1)
+    listed = (FakeProcess(counted.pid, 350 * MIB), FakeProcess(plain.pid, 250 * MIB))
+    fake_node.write([replace(card, other=GIB, processes=listed)], driver="615.71.09")
+    region = f"nvidia/{card.pci.lower()}/vidmem"
+    node.cgroup("", {"capacity": f"{region} {40 * GIB}\n", "current": f"{region} {2 * GIB}\n"})
+    path = counted.cgroup.lstrip("/")
+    node.cgroup(path, {"current": f"{region} {400 * MIB}\n", "max": f"{region} {GIB}\n", "peak": f"{region} {GIB}\n"})
+    daemon = stage.daemon("nvml", env=fake_node.environment())
+    page = page_with(daemon, {("counted", ""): 400 * MIB, ("plain", ""): 250 * MIB}, "both on the page")
+    assert series(page, "container_memory_kernel_limit_bytes", "pod") == {("counted",): GIB}
+    assert series(page, "container_memory_peak_bytes", "pod") == {("counted",): GIB, ("plain",): 250 * MIB}
+    assert series(page, "container_processes", "pod") == {("counted",): 1, ("plain",): 1}
+    node.cgroup(path, {"current": f"{region} 0\n"})
+    page_with(daemon, {("counted", ""): 350 * MIB, ("plain", ""): 250 * MIB}, "the list's word")
+    daemon.until(lambda s: [fault["reason"] for fault in s["faults"]] == ["dmem_short"], "why it is the list's")
+    (node.roots.cgroup / path / "dmem.current").unlink()
+    daemon.until(lambda s: s["faults"] == [], "nothing to be counted")
+    page_with(daemon, {("counted", ""): 350 * MIB, ("plain", ""): 250 * MIB}, "the list's word again")
+    assert "Traceback" not in daemon.log

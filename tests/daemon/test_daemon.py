@@ -116,6 +116,19 @@ def test_a_lost_gpu_leaves_the_other_working(node: FakeNode, start_daemon: Start
     assert "gpu_lost" in daemon.log
 
 
+def test_a_daemon_that_starts_beside_a_lost_gpu_is_ready(node: FakeNode, start_daemon: StartDaemon) -> None:
+    """An update that comes to a node with a GPU off the bus ends; without any GPU that answers it does not go green."""
+    for gpu in node.gpus:
+        node.fail("*", 15, gpu=gpu.uuid)
+    daemon = start_daemon()
+    daemon.until(lambda s: not s["complete"], "the loss")
+    assert daemon.get("/readyz") == (503, "not ready yet: devices: gpu_lost\n")
+    node.clear_switch("fail.*", gpu=node.gpus[0].uuid)
+    snapshot = daemon.until(lambda s: s if s["devices"] else None, "the one that answers")
+    assert not snapshot["complete"]
+    assert daemon.get("/readyz") == (200, "ok\n")
+
+
 def test_an_xid_is_heard_at_once_and_told(node: FakeNode, start_daemon: StartDaemon) -> None:
     """From the driver's event to metric, document and log: also of a GPU that does not answer any more."""
     uuid = node.gpus[1].uuid

@@ -66,7 +66,7 @@ def test_without_the_capability_there_is_a_fault_and_no_number(node: FakeNode, s
     assert ("1", "7") not in series(page, "device_memory_total_bytes", "gpu", "gpu_instance")
     assert series(page, "device_info", "gpu", "gpu_instance", "profile")[("1", "7", "1g.10gb")] == 1
     assert series(page, "gpu_power_watts", "gpu").keys() == {("0",), ("1",)}
-    assert daemon.get("/readyz") == (503, "no complete round yet: devices: no_permission\n")
+    assert daemon.get("/readyz") == (503, "not ready yet: devices: no_permission\n")
     assert series(page, "rounds_incomplete_total", "reason")[("no_permission",)] >= 1
     (fault,) = (one for one in snapshot["faults"] if one["reason"] == "no_permission")
     code, line = check(node)

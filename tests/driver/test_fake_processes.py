@@ -123,6 +123,19 @@ def test_a_list_that_grows_between_size_and_data(fake_node: FakeNode, nvml: Prob
     assert nvml.code("nvmlDeviceGetRunningProcessDetailList", gpu, DETAIL_VERSION, 0) == 7
 
 
+def test_a_count_has_nothing_to_do_with_what_is_there(fake_node: FakeNode, nvml: Probe, gpu: Handle) -> None:
+    """A list counts what the switch says and brings nothing, or says that it brought as much; so do GPUs and slots."""
+    fake_node.spawn("alloc 0 1")
+    fake_node.set_switch(f"count.{COMPUTE}", 3)
+    assert nvml.code(COMPUTE, gpu) == 7
+    fake_node.set_switch(f"count.{COMPUTE}", "3 told")
+    assert [entry["pid"] for entry in nvml.ask(COMPUTE, gpu)] == []
+    fake_node.set_switch("count.nvmlDeviceGetCount", 4000000000)
+    assert nvml.ask("nvmlDeviceGetCount") == 4000000000
+    fake_node.set_switch("count.nvmlDeviceGetMaxMigDeviceCount", 99)
+    assert nvml.ask("nvmlDeviceGetMaxMigDeviceCount", gpu) == 99
+
+
 def test_a_thread_id_driver_lists_the_thread(fake_node: FakeNode, nvml: Probe, gpu: Handle) -> None:
     """On drivers with the bug two threads of a process are two entries; else one with the sum."""
     job = fake_node.spawn(f"alloc 0 {GiB}")

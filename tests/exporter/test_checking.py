@@ -20,7 +20,7 @@ from grpclib.exceptions import GRPCError
 from builders import gpu, gpu_uuid, memory
 from exporter import checking, probing, probing_kube
 from exporter.checking import Address, ApiServer, CgroupView, Failed, Line, NodeObject, PidDomain, Verdict
-from exporter.checking.vendors import TITLES, TRUSTED, UNKNOWN
+from exporter.checking.vendors import PARTIAL, TITLES, TRUSTED, UNKNOWN
 from exporter.config import Arguments, Config, load
 from exporter.config.policy import Vendor
 from exporter.devices import DevicesSample
@@ -81,7 +81,9 @@ def test_vendors_that_nobody_compared_with_hardware() -> None:
     )
     (line,) = checking.vendors(found)
     assert (line.check, line.verdict) == ("AMD", OK)
-    assert "policy.trusted_vendors" in line.message and "ROCm" in line.message
+    assert "policy.trusted_vendors" in line.message and "ROCm" in line.message and "VA-API" not in line.message
+    (partly,) = checking.vendors(replace(found, samples=(GpuSample(divided, 0.0, (), partial=True),)))
+    assert "by kfd alone" in partly.message and "VA-API" in partly.message
     told = checking.driver(found).message
     assert "2 GPUs (2 x NVIDIA H100" in told
     assert "AMD 6.8, 1 GPU (1 x MI300X), 1 divided into 2 partitions" in told
@@ -91,7 +93,7 @@ def test_vendors_that_nobody_compared_with_hardware() -> None:
 def test_every_trusted_vendor_has_a_title() -> None:
     """What a config can trust can be told, and what is not known of whom is of a vendor that there is."""
     assert set(get_args(Vendor)) <= set(TITLES)
-    assert set(UNKNOWN) <= set(TITLES) and set(TRUSTED) <= set(get_args(Vendor))
+    assert {*UNKNOWN, *PARTIAL} <= set(TITLES) and set(TRUSTED) <= set(get_args(Vendor))
 
 
 def test_pid_domain() -> None:

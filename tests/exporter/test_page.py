@@ -21,8 +21,9 @@ from daemon.films import OVER, film
 from daemon.running import COMMAND, Daemon
 from exporter.document import document
 from exporter.latest import Tally
-from exporter.model import Snapshot
+from exporter.model import GpuUuid, Snapshot
 from exporter.page import node_page
+from golden.mixed import mixed
 from serving.node import MARKUP, busy, serving
 
 LARGEST = 26 * 1024
@@ -127,6 +128,25 @@ async def test_the_node_is_drawn(tmp_path: Path) -> None:
     assert "XID 31 × 3 " in text  # noqa: RUF001
     assert "bystander" not in text
     assert 'aria-label="62.0 GiB of 80.0 GiB used: notebooks/anna/main 18.0 GiB, ' in drawing
+
+
+@pytest.mark.browser
+async def test_two_gpus_of_one_number_are_told_apart(tmp_path: Path) -> None:
+    """On a node of two vendors both are GPU 0: cards and rows name the vendor, or the UUID of one that is silent."""
+    silent = GpuUuid("0000:1a:00.0")
+    found = mixed()
+    facts = replace(found, gpus_present={**found.gpus_present, silent: 0})
+    drawing, console = await drawn(tmp_path, facts)
+    text = words(drawing)
+    assert console == ""
+    for said in (
+        "GPU 0 nvidia NVIDIA H100 80GB HBM3 48.0 GiB of 80.0 GiB",
+        "GPU 0 amd AMD Instinct MI300X 160.0 GiB of 192.0 GiB",
+        f"GPU 0 {silent} {silent} unknown did not answer",
+        "team-h/both-0 / main GPU 0 nvidia 32.0 GiB",
+        "team-h/both-0 / main GPU 0 amd 128.0 GiB",
+    ):
+        assert said in text, said
 
 
 @pytest.mark.browser

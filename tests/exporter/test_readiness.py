@@ -28,7 +28,7 @@ def seen(*faults: Fault) -> Snapshot:
     ],
 )
 def test_hardware_holds_no_update_back(source: str, reason: str, subject: str) -> None:
-    """A GPU off the bus or a dead library is told of, and the daemon is ready for the rest; without a rest it is not."""
+    """A GPU off the bus or a dead library is told, and the daemon is ready for the rest; without a rest it is not."""
     broken = fault(reason, subject, source=source)
     assert waits_for(seen(broken)) == ()
     assert waits_for(snapshot(faults=[broken])) == (f"{source}: {reason}",)

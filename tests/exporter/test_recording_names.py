@@ -255,7 +255,8 @@ def test_the_owner_of_a_cgroup_has_its_pseudonym(tmp_path: Path) -> None:
     names = Pseudonyms(b"salt", KEEPING)
     one = gpu(0)
     counted = CgroupMemory(Owner(((pod, id_),)), DeviceKey(one.uuid), 4096, limit=8192)
-    recorded = RecordedRound(1, 1.0, 1.0, 0.1, samples=(GpuSample(one, 1.0, (), cgroups=(counted,)),))
+    sample = GpuSample(one, 1.0, (), cgroups=(counted,), partial=True, unseen=(Owner(((pod, id_),)),))
+    recorded = RecordedRound(1, 1.0, 1.0, 0.1, samples=(sample,))
     file = tmp_path / "r"
     header = Header(gpusteward_recording=FORMAT, program="1", node="n", started_at=1.0, interval=5.0)
     with Writing(file, names.header(header), owner=names.owner) as writing:
@@ -263,7 +264,9 @@ def test_the_owner_of_a_cgroup_has_its_pseudonym(tmp_path: Path) -> None:
     assert id_ not in file.read_text() and pod not in file.read_text()
     (back,) = rounds(file)
     (found,) = back.samples[0].cgroups
-    assert found == replace(counted, owner=Owner(((PodUid(names.id(pod)), ContainerId(names.id(id_))),)))
+    owner = Owner(((PodUid(names.id(pod)), ContainerId(names.id(id_))),))
+    assert found == replace(counted, owner=owner)
+    assert (back.samples[0].unseen, back.samples[0].partial) == ((owner,), True)
 
 
 async def test_an_anonymized_replay_tells_the_same_numbers(tmp_path: Path) -> None:

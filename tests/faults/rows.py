@@ -129,7 +129,7 @@ FAULTS: dict[int, Row] = {
     ),
     27: Row(
         "A process list grows while it is read",
-        "Read again with more room; after some times it is unknown, and never half a list",
+        "Read again with more room; after some times, or beyond any sane count, it is unknown, and never half a list",
         (S,),
     ),
     28: Row("One GPU of several fails", "That one has no figures; on the others everything goes on", (S, D)),
@@ -140,7 +140,8 @@ FAULTS: dict[int, Row] = {
     ),
     30: Row(
         "MIG is set up anew, GPUs change their order, the driver is exchanged",
-        "Devices are known by UUID; others than before open `sampler`, and what was seen is void",
+        "Devices are known by UUID; other GPUs or drivers open `sampler`, and what was seen is void; of a GPU that is "
+        "divided anew only what was seen on it",
         (S, D),
     ),
     31: Row(
@@ -202,7 +203,11 @@ FAULTS: dict[int, Row] = {
         "`stuck`: `effectiveness` opens, and nobody else is tried",
         (D, A),
     ),
-    46: Row("SIGTERM is ignored", "The pod's whole grace, another last look, and SIGKILL once", (A,)),
+    46: Row(
+        "SIGTERM is ignored",
+        "The pod's whole grace, another last look, and SIGKILL once; a look that tells nothing is repeated for 30 s",
+        (A,),
+    ),
     47: Row(
         "A finalizer, or a preStop hook that hangs",
         "A pod that terminates `lingers`, and stops nobody; one that does not is `stuck`",

@@ -3,8 +3,8 @@ What each call of the driver costs, by the number of processes on the GPU.
 
 What comes in: a lab. What goes out: a table of median microseconds.
 
-The law: the calls are those of a round, made by the exporter's own library, one after the other. What this GPU does not
-have is a dash.
+The law: the calls are those of a round, made by the exporter's own library, one after the other, and of the same handle
+(under MIG memory and lists are the instance's, the rest is the GPU's). What this GPU does not have is a dash.
 """
 
 from __future__ import annotations
@@ -15,50 +15,62 @@ import statistics
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 
 from exporter.devices.nvml.errors import CallError, NotFoundError, UnsupportedError
+from exporter.devices.nvml.inventory import find_gpus, find_leaves
 from exporter.devices.nvml.library import Handle, Library
 from exporter.devices.nvml.processes import LISTS, versions
-from exporter.model import ProcessKind
+from exporter.model import DeviceKey, ProcessKind
 from gpu.lab import MIB, Lab
 from gpu.protocol import Do
 
 CLIENTS = (0, 1, 4, 16)
 TIMES = 21
 
-Call = Callable[[Library, Handle], object]
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Handles of the GPU and of the leaf device, which are the same without MIG."""
+
+    gpu: Handle
+    leaf: Handle
+    instance: int | None
+
+
+Call = Callable[[Library, Asked], object]
 
 
 def _list(kind: ProcessKind) -> Call:
-    def call(library: Library, handle: Handle) -> object:
+    def call(library: Library, asked: Asked) -> object:
         suffix, entry = versions(library)[0]
-        return library.processes(LISTS[kind] + suffix, entry, handle)
+        return library.processes(LISTS[kind] + suffix, entry, asked.leaf)
 
     return call
 
 
-def _gpm(library: Library, handle: Handle) -> object:
-    if not library.gpm_supported(handle):
+def _gpm(library: Library, asked: Asked) -> object:
+    if not library.gpm_supported(asked.gpu):
         raise UnsupportedError("nvmlGpmQueryDeviceSupport", 0, "no GPM")
     sample = library.gpm_alloc()
     try:
-        library.gpm_read(handle, None, sample)
+        library.gpm_read(asked.gpu, asked.instance, sample)
     finally:
         library.gpm_free(sample)
     return None
 
 
 CALLS: dict[str, Call] = {
-    "memory": lambda library, handle: library.memory(handle),
+    "memory": lambda library, asked: library.memory(asked.leaf),
     "compute list": _list(ProcessKind.COMPUTE),
     "graphics list": _list(ProcessKind.GRAPHICS),
     "MPS list": _list(ProcessKind.MPS),
-    "process samples": lambda library, handle: library.process_samples(handle, 0),
-    "utilization": lambda library, handle: library.busy(handle),
+    "process samples": lambda library, asked: library.process_samples(asked.gpu, 0),
+    "utilization": lambda library, asked: library.busy(asked.gpu),
     "GPM sample": _gpm,
-    "power": lambda library, handle: library.power(handle),
-    "clocks": lambda library, handle: library.clock(handle, "sm"),
-    "ECC": lambda library, handle: library.ecc_errors(handle, "corrected"),
+    "power": lambda library, asked: library.power(asked.gpu),
+    "clocks": lambda library, asked: library.clock(asked.gpu, "sm"),
+    "ECC": lambda library, asked: library.ecc_errors(asked.gpu, "corrected"),
 }
 
 
@@ -72,28 +84,31 @@ async def costs(lab: Lab) -> list[list[str]]:
                 one = await stack.enter_async_context(lab.tenant())
                 await one.told(Do.ALLOCATE, size=16 * MIB)
             there = wanted
-            calls = await asyncio.to_thread(_calls, lab.place.uuid)
+            calls = await asyncio.to_thread(_calls, lab.key)
             table.append([str(wanted), *calls, await _round(lab)])
     return table
 
 
-def _calls(uuid: str) -> list[str]:
+def _calls(key: DeviceKey) -> list[str]:
     library = Library(lambda _call: None)
     library.start()
     try:
-        handle = next(h for i in range(library.count()) if library.uuid(h := library.gpu(i)) == uuid)
-        return [_median(call, library, handle) for call in CALLS.values()]
+        gpu = next(one for one in find_gpus(library, {}).gpus if one.uuid == key.uuid)
+        leaves = find_leaves(library, gpu, mig=key.gpu_instance is not None)
+        leaf = next(one for one in leaves if one.key == key)
+        asked = Asked(gpu.handle, leaf.handles[0], key.gpu_instance)
+        return [_median(call, library, asked) for call in CALLS.values()]
     finally:
         library.stop()
 
 
-def _median(call: Call, library: Library, handle: Handle) -> str:
+def _median(call: Call, library: Library, asked: Asked) -> str:
     times = []
     for _ in range(TIMES):
         began = time.perf_counter()
         try:
             with contextlib.suppress(NotFoundError):  # of samples: everybody was idle
-                call(library, handle)
+                call(library, asked)
         except CallError:
             return "-"
         times.append(time.perf_counter() - began)

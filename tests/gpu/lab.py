@@ -1,8 +1,8 @@
 """
-A GPU under test: tenants that hold it, and the daemon's own eyes on it.
+A GPU under test, or one MIG instance of it: tenants that hold it, and the daemon's own eyes on it.
 
-What comes in: a GPU's UUID and the libraries. What goes out: tenants to give orders to, and what the exporter's driver
-reader (`NvmlSource`) and a whole daemon say meanwhile.
+What comes in: a GPU's UUID, perhaps an instance, and the libraries. What goes out: tenants to give orders to, and what
+the exporter's driver reader (`NvmlSource`) and a whole daemon say meanwhile.
 
 The law: only processes of our own are told anything or ended, each by its pid; all of them end with the lab.
 """
@@ -21,7 +21,7 @@ from typing import Any, Self, TypeVar
 
 from daemon.running import Daemon
 from exporter.devices.nvml import NvmlSource
-from exporter.model import DeviceKey, GpuProcess, GpuSample, GpuUuid, Memory
+from exporter.model import DeviceKey, GpuInstance, GpuProcess, GpuSample, GpuUuid, Memory, Utilization
 from gpu.cuda import SONAME
 from gpu.protocol import Answer, Do, Order, answer, line
 
@@ -85,12 +85,36 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where it is measured: `cgroups` is the unified hierarchy, for the driver's own limits."""
+    """
+    Where it is measured.
+
+    Attributes:
+        instance: the MIG instance, of a GPU with MIG on.
+        cgroups: the unified hierarchy, for the driver's own limits.
+        seconds: of work for each SM ratio.
+
+    """
 
     uuid: GpuUuid
     library: str = SONAME
     cgroups: Path = Path("/sys/fs/cgroup")
     seconds: float = 3.0
+    instance: GpuInstance | None = None
+
+    @property
+    def key(self) -> DeviceKey:
+        """Name the leaf device."""
+        return DeviceKey(self.uuid, None if self.instance is None else self.instance.id)
+
+    @property
+    def device(self) -> str:
+        """Give the UUID by which CUDA knows it: the GPU's, or that of the first MIG device of the instance."""
+        return self.uuid if self.instance is None else self.instance.mig_uuids[0]
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """Give what leads a tenant there. CUDA shows one MIG device at a time, and only to who asks for it."""
+        return {} if self.instance is None else {"CUDA_VISIBLE_DEVICES": self.device}
 
 
 class Lab:
@@ -102,7 +126,7 @@ class Lab:
         self.place = place
         self.source = source
         self.daemon = daemon
-        self.key = DeviceKey(place.uuid)
+        self.key = place.key
 
     @classmethod
     @asynccontextmanager
@@ -125,8 +149,8 @@ class Lab:
     async def tenant(self, env: Mapping[str, str] | None = None, *, context: bool = True) -> AsyncIterator[Tenant]:
         """Start a tenant, which ends with the block."""
         process = subprocess.Popen(  # noqa: ASYNC220  (milliseconds, and nobody else runs meanwhile)
-            [sys.executable, "-m", "gpu.tenant", self.place.uuid, self.place.library],
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), **(env or {})},
+            [sys.executable, "-m", "gpu.tenant", self.place.device, self.place.library],
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), **self.place.env, **(env or {})},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -153,7 +177,15 @@ class Lab:
 
     async def entries(self, pid: int) -> tuple[GpuProcess, ...]:
         """Give what the driver lists of a process, under its number or that of one of its threads."""
-        return tuple(one for one in (await self.sample()).processes or () if one.pid == pid or leader(one.pid) == pid)
+        return tuple(one for one in await self.listed() if one.pid == pid or leader(one.pid) == pid)
+
+    async def listed(self) -> tuple[GpuProcess, ...]:
+        """Give what the driver lists on the device; of a MIG instance what is there, and not on its neighbours."""
+        return tuple(one for one in (await self.sample()).processes or () if one.device == self.key)
+
+    def utilization(self, sample: GpuSample) -> Utilization:
+        """Say how busy the device was."""
+        return next(found for key, _, found in sample.gpu.leaves() if key == self.key)
 
     async def held_by(self, pid: int) -> int | None:
         """Sum up what the driver says that a process holds; None where it says nothing of it."""

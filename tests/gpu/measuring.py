@@ -14,6 +14,7 @@ import statistics
 from contextlib import AsyncExitStack
 from typing import Any
 
+from exporter.model import DeviceKey
 from gpu.lab import GIB, MIB, Lab, leader
 from gpu.protocol import Do
 from gpu.table import Row, held, mib, within
@@ -35,7 +36,7 @@ async def memory(lab: Lab) -> list[Row]:
         await one.told(Do.ALLOCATE, size=GIB)
         grown = await lab.held_by(one.pid) or 0
         device = (await lab.memory()).used - used
-        told = await lab.daemon_says(lambda seen: _account(seen, lab.place.uuid, used + GIB - PAGES * MIB)) or {}
+        told = await lab.daemon_says(lambda seen: _account(seen, lab.key, used + GIB - PAGES * MIB)) or {}
         await one.told(Do.FREE)
         freed = await lab.held_by(one.pid) or 0
     parts = [told.get(f"memory_{part}_bytes") for part in ("attributed", "ghost", "host", "unattributed")]
@@ -55,9 +56,9 @@ async def memory(lab: Lab) -> list[Row]:
     ]
 
 
-def _account(snapshot: dict[str, Any], uuid: str, used: float) -> dict[str, Any] | None:
-    found = [one for one in snapshot["devices"] if one["uuid"] == uuid and (one["memory_used_bytes"] or 0) >= used]
-    return found[0] if found else None
+def _account(snapshot: dict[str, Any], key: DeviceKey, used: float) -> dict[str, Any] | None:
+    here = [one for one in snapshot["devices"] if (one["uuid"], one["gpu_instance"]) == (key.uuid, key.gpu_instance)]
+    return next((one for one in here if (one["memory_used_bytes"] or 0) >= used), None)
 
 
 async def neighbours(lab: Lab) -> list[Row]:
@@ -94,8 +95,7 @@ async def forks(lab: Lab) -> list[Row]:
         try:
             one.kill()
             gone = await lab.until(lambda seen: seen.used <= used - 256 * MIB, within=2.0)
-            entries = (await lab.sample()).processes or ()
-            dead = [entry for entry in entries if entry.pid == one.pid]
+            dead = [entry for entry in await lab.listed() if entry.pid == one.pid]
         finally:
             os.kill(child, signal.SIGKILL)
     what = "memory of a dead parent whose forked child lives"

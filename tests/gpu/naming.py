@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from exporter.model import DeviceKey
 from gpu.lab import CONTAINER, MIB, POD, Lab
 from gpu.protocol import Do
 from gpu.table import Row, held, mib, not_here
@@ -31,14 +32,15 @@ async def naming(lab: Lab) -> list[Row]:
                 enter(one.pid)
                 await one.told(Do.ALLOCATE, size=512 * MIB)
                 listed = await lab.held_by(one.pid)
-                found = await lab.daemon_says(lambda snapshot: _holds(snapshot, lab.place.uuid, listed))
+                found = await lab.daemon_says(lambda snapshot: _holds(snapshot, lab.key, listed))
     except OSError as problem:
         return [not_here(WHAT, f"no cgroup can be made: {problem}")]
     return [held(WHAT, mib(listed), "something else" if found is None else mib(found), good=found is not None)]
 
 
-def _holds(snapshot: dict[str, Any], uuid: str, size: int | None) -> int | None:
-    found = [one["memory_used_bytes"] for one in snapshot["containers"] if one["uuid"] == uuid]
+def _holds(snapshot: dict[str, Any], key: DeviceKey, size: int | None) -> int | None:
+    wanted = (key.uuid, key.gpu_instance)
+    found = [one["memory_used_bytes"] for one in snapshot["containers"] if (one["uuid"], one["gpu_instance"]) == wanted]
     return size if size and found == [size] else None
 
 

@@ -35,11 +35,12 @@ async def _ratio(lab: Lab, one: Tenant, share: float, where: str, *, half: bool 
     await lab.sample()
     await asyncio.sleep(seconds)
     seen = await lab.sample()
+    device = lab.utilization(seen)
     reached = (await one.heard(2 * seconds + 30)).share or 0.0
     what = f"duty {share:g} on {where}"
     expected = reached / 2 if half else reached
-    rows = [Row(f"{what}: some kernel ran (NVML)", f"{reached:.2f}", _ratio_text(seen.gpu.utilization.busy))]
-    if (sm := seen.gpu.utilization.sm) is None:
+    rows = [Row(f"{what}: some kernel ran (NVML)", f"{reached:.2f}", _ratio_text(device.busy))]
+    if (sm := device.sm) is None:
         rows.append(not_here(f"{what}: SMs busy (GPM)", "no GPM: before Hopper, or a vGPU"))
     else:
         rows.append(within(f"{what}: SMs busy (GPM)", expected, sm, NEAR))

@@ -30,7 +30,7 @@ async def mps(lab: Lab) -> list[Row]:
     if (control := shutil.which("nvidia-cuda-mps-control")) is None:
         return [not_here("MPS", "no nvidia-cuda-mps-control")]
     with tempfile.TemporaryDirectory() as folder:
-        env = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
+        env = {**lab.place.env, "CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
         started = await asyncio.to_thread(_run, [control, "-d"], "", env)
         if started.returncode:
             return [not_here("MPS", f"it does not start: {started.stderr.strip()}")]
@@ -40,8 +40,7 @@ async def mps(lab: Lab) -> list[Row]:
                 await one.told(Do.ALLOCATE, size=256 * MIB)
                 grown = ((await lab.held_by(one.pid) or 0) - before) / MIB
                 lists = [sorted({kind for e in await lab.entries(t.pid) for kind in e.kinds}) for t in (one, other)]
-                entries = (await lab.sample()).processes or ()
-                rest = [entry for entry in entries if leader(entry.pid) not in {one.pid, other.pid}]
+                rest = [entry for entry in await lab.listed() if leader(entry.pid) not in {one.pid, other.pid}]
         except TenantError as problem:
             return [not_here("MPS", f"a client could not start: {problem}")]
         finally:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 NULL, ZERO = Path("/dev/null"), Path("/dev/zero")
+DEV, VOLUME = 26, 40
+"""Mounts of each process here: `/dev`, and a volume below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +41,8 @@ class Proc:
         (self.dev / name).parent.mkdir(parents=True, exist_ok=True)
         (self.dev / name).symlink_to(real)
 
-    def process(self, pid: int, cgroup: str, *opened: Path, hidden: bool = False) -> None:
-        """Start a process. `hidden`: nobody may look at its descriptors."""
+    def process(self, pid: int, cgroup: str, *opened: Path, hidden: bool = False, mount: int = DEV) -> None:
+        """Start a process. `hidden`: nobody may look at its descriptors; `mount`: where its files are."""
         folder = self.proc / str(pid)
         (folder / "task" / str(pid)).mkdir(parents=True)
         after = ["S", "1", "1", "1", "0", "-1", "4194560", *["0"] * 10, "1", "0", str(1000 + pid), *["0"] * 30]
@@ -50,9 +52,15 @@ class Proc:
         if hidden:
             (folder / "fd").write_text("")  # like a folder that may not be listed: an error that is not "gone"
             return
-        (folder / "fd").mkdir()
+        for name in ("fd", "fdinfo"):
+            (folder / name).mkdir()
+        (folder / "mountinfo").write_text(
+            f"{DEV} 25 0:5 / /dev rw,nosuid - tmpfs tmpfs rw\n"
+            f"{VOLUME} 26 0:50 / /dev/data rw - fuse.sshfs me@there:/ rw\n"
+        )
         for number, path in enumerate((NULL.parent / "pts", *opened)):
             (folder / "fd" / str(number)).symlink_to(path)
+            (folder / "fdinfo" / str(number)).write_text(f"pos:\t0\nflags:\t0100002\nmnt_id:\t{mount}\nino:\t5\n")
 
 
 def pod_cgroup(uid: str, container: str) -> str:

@@ -1,14 +1,14 @@
 """Whose numbers a library prints: nobody is named before they are proven to be the host's."""
 
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
 from exporter.devices.libraries.holders import OpenNodes
 from libraries.fake import FakeDevice, FakeProcess, GiB
 from libraries.fixtures import Install, Open
-from libraries.proc import NULL, ZERO, Proc
+from libraries.proc import NULL, VOLUME, ZERO, Proc
 
 DEVICE = FakeDevice(0, "GPU-1", processes=(FakeProcess(4001, GiB), FakeProcess(4002, GiB)))
 
@@ -123,6 +123,26 @@ async def test_a_moore_threads_whose_node_is_not_here(
 
     assert sample.processes is None
     assert tuple(fault.reason for fault in sample.faults) == told
+
+
+def test_a_file_on_a_volume_below_dev_is_not_asked_what_it_is(host: Proc) -> None:
+    """A volume may be mounted there, on a file system that never answers: what is on it is no device's node."""
+    host.process(4001, "0::/", NULL, mount=VOLUME)
+    host.process(4002, "0::/", NULL)
+    nodes = OpenNodes(host.proc, host.dev, ("fake*",))
+    assert nodes.holders(nodes.numbers()) == {4002}
+    assert not nodes.held_by_all([4001])
+
+
+def test_nodes_of_a_driver_that_came_later_are_seen(host: Proc) -> None:
+    """A container's /dev is from when it began; that of the host's first process has what there is now."""
+    nodes = OpenNodes(host.proc, host.dev, ("later*",))
+    assert nodes.numbers() == frozenset()
+    later = host.proc / "1/root/dev/later0"
+    later.parent.mkdir(parents=True)
+    later.symlink_to(ZERO)
+    assert nodes.numbers() == {ZERO.stat().st_rdev}
+    assert nodes.below(PurePosixPath("/dev/later0")) == later
 
 
 def test_a_node_is_known_by_its_number(host: Proc) -> None:

@@ -138,6 +138,41 @@ async def test_a_number_may_be_another_device_when_one_has_gone(install: Install
     assert (await source.sample()).present == {GpuUuid("GPU-2"): 0}
 
 
+async def test_a_handle_does_not_outlive_its_device(install: Install, sources: Open) -> None:
+    """Where handles are kept (MTML), an index that names another device now is opened anew; the dead one is let be."""
+    library = install("mtml")
+    other = replace(DEVICE, index=1, uuid="GPU-2", free=GiB)
+    library.write(DEVICE, other)
+    source = sources(library)
+    await source.sample()
+    library.write(replace(other, index=0))
+
+    sample = await source.sample()
+
+    assert (sample.present, sample.faults) == ({GpuUuid("GPU-2"): 0}, ())
+    assert [(one.gpu.uuid, one.gpu.memory) for one in sample.samples] == [("GPU-2", Memory(32 * GiB, GiB))]
+
+
+async def test_chips_that_nothing_tells_apart_are_nobody(install: Install, sources: Open) -> None:
+    """One serial number and no place on the bus: a fault, and no figure under a name that two could have."""
+    library = install("xpuml")
+    third = replace(DEVICE, index=2, uuid="GPU-3")
+    library.write(DEVICE, replace(DEVICE, index=1), third, fail={"DeviceGetPciInfo": 3})
+    source = sources(library)
+
+    sample = await source.sample()
+
+    assert sample.present == {GpuUuid("GPU-3"): 2}
+    assert [one.gpu.uuid for one in sample.samples] == ["GPU-3"]
+    (fault,) = sample.faults
+    assert (fault.subject, fault.incomplete) == ("GPU-1", True)
+    assert "XPU 0, 1: several have the name GPU-1" in fault.message
+    library.write(DEVICE, replace(third, index=1), fail={"DeviceGetPciInfo": 3})
+    assert list((await source.sample()).present) == ["GPU-3"], "which of the two it is nobody knows"
+    library.write(DEVICE, replace(DEVICE, index=1), replace(DEVICE, index=2, pci="0000:5e:00.0"))
+    assert list((await source.sample()).present) == ["GPU-1-0000:5e:00.0"], "a place that two have tells nobody apart"
+
+
 async def test_only_who_is_asked_for_is_read(install: Install, sources: Open) -> None:
     """An early round reads the devices that moved; memory alone is there for looks in between."""
     library = install("mxsml")

@@ -207,7 +207,7 @@ def _same(place: Place) -> object:
         place.law,
         known.started,
         known.shown,
-        known.devices,
+        known.gpus,
         known.armed,
         _items(known.evidence),
         frozenset((key, one.state, one.reason) for key, one in known.standings.items()),

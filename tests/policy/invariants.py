@@ -391,6 +391,10 @@ def _voided(trace: Trace, key: CaseKey) -> set[int]:
             if known.setdefault(gpu.uuid, gpu.driver_version) != gpu.driver_version:
                 found.add(index)
                 known[gpu.uuid] = gpu.driver_version
+            parts = (gpu.mig, [(one.id, one.mig_uuids) for one in gpu.instances])
+            if gpu.uuid == key.uuid and known.setdefault("its parts", parts) != parts:
+                found.add(index)
+                known["its parts"] = parts
         if step.ended is not None and flying is not None:
             if step.ended is not Result.BLOCKED and flying.key.device == key.device:
                 found.add(index)

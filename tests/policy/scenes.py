@@ -27,6 +27,7 @@ from exporter.model import (
     DeviceKey,
     Fault,
     Gpu,
+    GpuInstance,
     GpuUuid,
     Memory,
     Pod,
@@ -131,6 +132,7 @@ def snapshot(
     driver: str = "580.95.05",
     vendor: str = "nvidia",
     strangers: Iterable[str] = (),
+    divided: Mapping[int, Iterable[str]] | None = None,
 ) -> Snapshot:
     """
     Make a snapshot of actors on `gpus` cards of 80 GiB.
@@ -151,6 +153,7 @@ def snapshot(
         driver: its version.
         vendor: of the GPUs.
         strangers: names of pods of which Kubernetes tells nothing.
+        divided: by GPU, the instances that it has now.
 
     """
     devices, cards = [], []
@@ -162,6 +165,9 @@ def snapshot(
         used = min(CARD, known + (hidden or {}).get(index, 0))
         memory = Memory(CARD, free=CARD - max(0, used - listed_too_much))
         card = Gpu(gpu_uuid(index), index, "NVIDIA A100", vendor=vendor, driver_version=driver, memory=memory)
+        if divided and index in divided:
+            parts = (GpuInstance(number, "1g.10gb", (name,)) for number, name in enumerate(divided[index]))
+            card = replace(card, mig=True, instances=tuple(parts))
         account = DeviceAccount(
             key,
             memory,

@@ -1,17 +1,19 @@
 """From the decision to the effect: what is asked of the world, in which order, and when nothing is."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from enforcer.acting import INSISTENCE
 from enforcer.events import EventReason
 from enforcer.history import Action, Result
 from enforcer.rules import Budget, Budgets
 from enforcer.rungs import Answer, Heard
 from enforcer.terms import Breaker, Rung
+from exporter.model import Fault, GpuUuid, Snapshot
 from policy.scenes import BEGIN, GIB, UNHURRIED, Actor
 from policy.stage import Stage
 
@@ -315,6 +317,86 @@ async def test_a_container_that_frees_its_memory_on_sigterm_is_not_killed() -> N
     await stage.play(400)
     assert "insisted" not in stage.script
     assert stage.script[-1] == "failed not_due"
+    summary = stage.deciding.summary()
+    assert summary is not None and summary["budget_remaining"]["workload"] == KILLING.budgets.workload.most - 1
+
+
+def _hung(stage: Stage) -> None:
+    stage.acting._hands = replace(stage.acting._hands, fresh=_no_round)
+
+
+async def _no_round(_only: object) -> None:
+    return None
+
+
+def _late(stage: Stage) -> None:
+    stage.slow = 2.0
+    stage.acting._hands = replace(stage.acting._hands, fresh=lambda only: _slowly(stage, only))
+
+
+async def _slowly(stage: Stage, only: Collection[GpuUuid]) -> Snapshot | None:
+    stage.monotonic_ += stage.slow
+    return await stage.fresh(only)
+
+
+def _forgotten(stage: Stage) -> None:
+    stage.world["faults"] = (Fault("allocations", "kubelet_away", "no answer"),)
+
+
+TELL_NOTHING = [
+    pytest.param(_away, "look_failed", marks=pytest.mark.fault(1)),
+    pytest.param(_hung, "look_failed", marks=pytest.mark.fault(25)),
+    (_late, "look_too_old"),
+    (_unreadable, "reading_unknown"),
+    (_forgotten, "allocations_stale"),
+]
+
+
+@pytest.mark.fault(46)
+@pytest.mark.parametrize(("breaks", "reason"), TELL_NOTHING)
+async def test_a_look_before_sigkill_that_tells_nothing_is_repeated(
+    breaks: Callable[[Stage], None], reason: str
+) -> None:
+    """Somebody answers late once: the next look is a whole one, and SIGKILL follows upon it, once."""
+    stage = Stage(HOG, POOR, rules=KILLING)
+    sane, told = stage.acting._hands, list[str | None]()
+    look = stage.acting._look
+
+    async def watched(action: Action) -> str | None:
+        if len(told) == 1:
+            breaks(stage)
+        told.append(await look(action))
+        if len(told) == 4:  # before SIGTERM, and three times before SIGKILL
+            stage.away, stage.slow, stage.world = False, 0.0, {}
+            stage.actors[0] = HOG
+            stage.acting._hands = sane
+        return told[-1]
+
+    stage.acting._look = watched  # type: ignore[method-assign]
+    stage.at["insisted"] = lambda: stage.empty("hog-1")
+    await stage.play(400)
+    assert told == [None, reason, reason, reason, None]
+    assert stage.script.count("acted") == stage.script.count("insisted") == 1
+    assert stage.results == [Result.VERIFIED]
+
+
+@pytest.mark.parametrize(("breaks", "reason"), TELL_NOTHING[:3])
+async def test_looks_before_sigkill_that_never_tell_end_in_time(breaks: Callable[[Stage], None], reason: str) -> None:
+    """Half a minute after the grace it is given up: no signal, no breaker that a person would have to close."""
+    stage = Stage(HOG, POOR, rules=KILLING)
+    began, ended = list[float](), list[float]()
+
+    def signalled() -> None:
+        began.append(stage.monotonic_)
+        breaks(stage)
+
+    stage.at["heard accepted"] = signalled
+    stage.at[f"failed {reason}"] = lambda: ended.append(stage.monotonic_)
+    await stage.play(260)
+    assert "insisted" not in stage.script
+    assert stage.results == [Result.FAILED]
+    assert 30.0 + INSISTENCE <= ended[0] - began[0] < 30.0 + INSISTENCE + 15.0, "its own grace, and half a minute"
+    assert breakers(stage) == set()
     summary = stage.deciding.summary()
     assert summary is not None and summary["budget_remaining"]["workload"] == KILLING.budgets.workload.most - 1
 

@@ -212,6 +212,7 @@ def test_two_refusals_are_not_three() -> None:
         ({"gpus": 2}, True),  # one more
         ({"gpus": 0}, True),  # gone
         ({"read": ()}, False),  # not read this round
+        ({"divided": {0: ("MIG-a",)}}, False),  # how one GPU is divided is the past of that GPU alone
         ({}, False),
     ],
     ids=str,
@@ -279,7 +280,7 @@ def test_no_other_fault_is_one_of_the_config() -> None:
     away = Fault("allocations", "kubelet_away", "the kubelet does not answer")
     for faults, open_ in (((away,), set()), ((away, BROKEN), {Breaker.CONFIG})):
         seen = snapshot([GREEDY], 1.0, faults=faults)
-        after = breakers.after({}, seen, 1.0, devices_changed=False, hold_off=0.0)
+        after = breakers.after({}, seen, 1.0, gpus_changed=False, hold_off=0.0)
         assert set(after) == open_
         assert [one.detail for one in after.values()] == [BROKEN.message] * len(open_)
 
@@ -288,5 +289,5 @@ def test_no_other_fault_is_one_of_the_config() -> None:
 def test_a_breaker_closes_at_its_moment(boot: float, *, stays: bool) -> None:
     """Open until 100 s is closed at 100 s."""
     known = {Breaker.SAMPLER: Opened(0.0, 100.0, "")}
-    after = breakers.after(known, snapshot([], 1.0), boot, devices_changed=False, hold_off=0.0)
+    after = breakers.after(known, snapshot([], 1.0), boot, gpus_changed=False, hold_off=0.0)
     assert bool(after) is stays

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from enforcer.carrying import carried, remembered, series_of
-from enforcer.cases import cases
+from enforcer.cases import CaseKey, cases
 from enforcer.evidence import Evidence, Phase, Terms
 from enforcer.history import Blocked, History, InFlight, Moment, Spent, Strikes
 from enforcer.judging import Judged
@@ -87,10 +87,32 @@ def test_process_numbers_that_are_not_proven_void_what_was_seen() -> None:
 def test_a_device_is_remembered_as_long_as_the_driver_counts_it() -> None:
     """A GPU that is counted and not described is the same one afterwards; one that is not counted is forgotten."""
     play = told()
-    (gpu,) = play.history.devices
+    (gpu,) = play.history.gpus
     seen = snapshot([GREEDY, MEEK], play.monotonic)
-    assert carried(play.history, replace(seen, gpus=()), UNHURRIED, play.now).devices == {gpu}
-    assert carried(play.history, replace(seen, gpus=(), gpus_present={}), UNHURRIED, play.now).devices == frozenset()
+    assert carried(play.history, replace(seen, gpus=()), UNHURRIED, play.now).gpus == {gpu}
+    assert carried(play.history, replace(seen, gpus=(), gpus_present={}), UNHURRIED, play.now).gpus == frozenset()
+
+
+@pytest.mark.fault(30)
+@pytest.mark.parametrize("divided", [("MIG-a", "MIG-c"), ("MIG-a",), ("MIG-b", "MIG-a"), (), None], ids=str)
+def test_another_division_of_a_gpu_voids_what_was_seen_on_it_and_nothing_else(divided: tuple[str, ...] | None) -> None:
+    """An instance that came, went or has another's number: its GPU's subjects begin anew, those of others go on."""
+    elsewhere = replace(GREEDY, pod="other-1", gpu=1)
+    play = Play()
+    for _ in range(3):
+        play.step(GREEDY, elsewhere, gpus=2, divided={0: ("MIG-a", "MIG-b")})
+    here, there = sorted(play.history.evidence, key=lambda key: key.uuid)
+    assert (here.uuid, there.uuid) == ("GPU-0", "GPU-1")
+
+    def left(parts: tuple[str, ...] | None) -> set[CaseKey]:
+        split = {} if parts is None else {0: parts}
+        seen = snapshot([GREEDY, elsewhere], play.monotonic + 5, gpus=2, divided=split)
+        after = carried(play.history, seen, UNHURRIED, Moment(play.monotonic + 5, play.monotonic + 5))
+        assert after.breakers == {}
+        return set(after.evidence)
+
+    assert left(("MIG-a", "MIG-b")) == {here, there}
+    assert left(divided) == {there}
 
 
 def test_seconds_above_the_limit_are_counted_between_two_readings_above_it() -> None:

@@ -340,6 +340,22 @@ def test_the_pods_limit_stands_over_its_crash_loop() -> None:
     assert play.actions == ["evict team/greedy-0"]
 
 
+@pytest.mark.parametrize("gap", [1, 30, 48])
+def test_who_has_instances_made_shields_nobody(gap: int) -> None:
+    """Pods that start on another GPU, each with an instance of its own, delay no action by one round."""
+    rules = replace(LIMITED, hold_off=300.0)
+
+    def rounds(*, changing: bool) -> int:
+        play = Play(rules)
+        for number in range(200):
+            made = f"MIG-{number // gap}" if changing else "MIG-0"
+            if play.step(OVER, gpus=2, divided={1: (made,)}).action is not None:
+                return number
+        raise AssertionError("nothing was done")
+
+    assert rounds(changing=True) == rounds(changing=False)
+
+
 # Words that are not so
 
 

@@ -20,6 +20,8 @@ import pytest
 from exporter.devices.kernel import Roots
 
 RENDER = 226
+DEV, ELSEWHERE = 26, 40
+"""Mounts of each process here: `/dev`, and a network file system of its own."""
 
 
 @dataclass(slots=True)
@@ -102,6 +104,10 @@ class Node:
             self.write(f"{folder}/queues/{number}/gpuid", str(gpu_id))  # without a line feed, as the kernel does
             self.write(f"{folder}/queues/{number}/type", "2")
 
+    def evicted(self, pid: int, gpu_id: int, milliseconds: int) -> None:
+        """Say for how long KFD has had the queues of a process off a GPU."""
+        self.write(f"sys/class/kfd/kfd/proc/{pid}/stats_{gpu_id}/evicted_ms", milliseconds)
+
     def process(self, pid: int, *, cgroup: str, start: int = 1000) -> None:
         """Play a process of this cgroup, started at `start` ticks."""
         fields = ["S", "1", "1", "1", "0", "-1", "4194560", *["0"] * 10, "1", "0", str(start), *["0"] * 30]
@@ -124,12 +130,20 @@ class Node:
     def _folders(self, pid: int) -> None:
         for name in ("fd", "fdinfo"):
             (self.root / f"proc/{pid}/{name}").mkdir(parents=True, exist_ok=True)
+        self.write(
+            f"proc/{pid}/mountinfo",
+            f"{DEV} 25 0:5 / /dev rw,nosuid shared:2 - tmpfs tmpfs rw,size=65536k,mode=755\n"
+            f"{ELSEWHERE} 25 0:50 / /data\\040-\\040mine rw,relatime - nfs4 10.0.0.1:/mine rw,vers=4.2\n",
+        )
 
-    def descriptor(self, pid: int, number: int, text: str, *, minor: int | None = None, name: str = "") -> None:
+    def descriptor(
+        self, pid: int, number: int, text: str, *, minor: int | None = None, name: str = "", mount: int = DEV
+    ) -> None:
         """
         Let a process hold a descriptor of which the kernel says `text`.
 
         `minor`: of the device node that it leads to, which is made (as root); without it the link leads nowhere.
+        `mount`: where the file is.
         """
         link = self.root / f"proc/{pid}/fd/{number}"
         target = Path(name or "/dev/dri/renderD-not-here")
@@ -140,12 +154,12 @@ class Node:
                 os.mknod(target, stat.S_IFCHR | 0o600, os.makedev(RENDER, minor))
         if not link.is_symlink():
             link.symlink_to(target)
-        self.fdinfo(pid, number, text)
+        self.fdinfo(pid, number, text, mount=mount)
 
-    def fdinfo(self, pid: int, number: int, text: str) -> None:
+    def fdinfo(self, pid: int, number: int, text: str, *, mount: int = DEV) -> None:
         """Change what the kernel says of a descriptor: at once, as a read of the real file would see it."""
         new = self.root / "fdinfo.new"
-        new.write_text(f"pos:\t0\nflags:\t02100002\nmnt_id:\t26\nino:\t287\n{text}\n")
+        new.write_text(f"pos:\t0\nflags:\t02100002\nmnt_id:\t{mount}\nino:\t287\n{text}\n")
         new.replace(self.root / f"proc/{pid}/fdinfo/{number}")
 
     def cgroup(self, path: str, files: Mapping[str, str]) -> None:

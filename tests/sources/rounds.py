@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from exporter.clock import SystemClock
-from exporter.devices.kernel import KernelSource
+from exporter.devices import DeviceSource
+from exporter.devices.kernel import Counting, KernelSource
+from exporter.devices.kernel.source import DEADLINE
 from exporter.host.procfs import ProcFs
 from exporter.kube.allocations import AllocationsView, Holding
 from exporter.kube.combining import combine
@@ -41,6 +43,8 @@ class Pods:
     handed: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     asked: dict[str, dict[str, str]] = field(default_factory=dict)
     offered: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    noted: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Annotations."""
 
     async def run(self) -> None:
         """Nothing is fetched."""
@@ -65,7 +69,11 @@ class Pods:
             containers=tuple(Container(uid(name), "main", container(name)) for name in names),
             declared={
                 uid(name): DeclaredPod(
-                    uid(name), "team", name, containers=(DeclaredContainer("main", self.asked.get(name, {})),)
+                    uid(name),
+                    "team",
+                    name,
+                    annotations=self.noted.get(name, {}),
+                    containers=(DeclaredContainer("main", self.asked.get(name, {})),),
                 )
                 for name in names
             },
@@ -100,11 +108,12 @@ def cgroup(name: str) -> str:
 
 @dataclass
 class Rounds:
-    """The exporter's round over a node of files."""
+    """The exporter's round over a node of files. `devices`: another source of devices than those files."""
 
     node: Node
     pods: Pods
-    _source: KernelSource | None = None
+    devices: DeviceSource | None = None
+    _source: Counting | None = None
     _sampler: Sampler | None = None
 
     async def close(self) -> None:
@@ -115,7 +124,8 @@ class Rounds:
     async def next(self) -> Snapshot:
         """Make a round."""
         if self._sampler is None:
-            self._source = KernelSource(self.node.roots)
+            devices = self.devices or KernelSource(self.node.roots)
+            self._source = Counting(devices, self.node.roots.cgroup, DEADLINE)
             self._sampler = Sampler(
                 node="n1",
                 devices=self._source,

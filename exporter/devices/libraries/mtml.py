@@ -69,6 +69,7 @@ class Mtml:
         self._nodes = nodes
         self._session: Handle | None = None
         self._opened: dict[int, _Parts] = {}
+        self._count = 0
 
     def start(self) -> None:
         """Load and initialise."""
@@ -93,8 +94,12 @@ class Mtml:
             known(lambda: self._library.call("mtmlLibraryFreeSystem", system), None)
 
     def indices(self) -> Sequence[int]:
-        """Count the devices."""
-        return range(self._library.uint("mtmlLibraryCountDevice", self._session))
+        """Count the devices. With more or fewer than before an index may be another's: all are opened anew."""
+        count = self._library.uint("mtmlLibraryCountDevice", self._session)
+        if count != self._count:
+            self._count = count
+            self._opened.clear()  # not freed: what the library makes of an object whose device is gone is not known
+        return range(count)
 
     def open(self, index: int) -> Handle:
         """Open a device and its parts; once, for each opening takes memory until it is freed."""

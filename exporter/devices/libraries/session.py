@@ -9,7 +9,7 @@ The law: initialise once, not in every round; with the driver gone, drop everyth
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from exporter.devices import DevicesSample
@@ -97,14 +97,32 @@ class Session:
                 faults.append(Fault("devices", error.reason, message, f"{self._reader.name}/{index}"))
         names = Counter(one.identity.uuid for one in found)
         self._shared |= {uuid for uuid, number in names.items() if number > 1}
-        return [self._told_apart(one) for one in found], faults
+        told, nameless = self._told_apart(found)
+        return told, [*faults, *nameless]
 
-    def _told_apart(self, found: Found) -> Found:
-        """Add its place to a name that several devices have: the chips of one board share its serial number."""
-        identity = found.identity
-        if identity.uuid not in self._shared:
-            return found
-        return replace(found, identity=replace(identity, uuid=GpuUuid(f"{identity.uuid}-{identity.pci_bus_id}")))
+    def _told_apart(self, found: Sequence[Found]) -> tuple[list[Found], list[Fault]]:
+        """
+        Add its place to a name that several devices have: the chips of one board share its serial number.
+
+        Without a place of its own a device is nobody: whose a figure is could not be said.
+        """
+        places = Counter((one.identity.uuid, one.identity.pci_bus_id) for one in found)
+        told: list[Found] = []
+        nameless: dict[GpuUuid, list[int]] = {}
+        for one in found:
+            name, place = one.identity.uuid, one.identity.pci_bus_id
+            if name not in self._shared:
+                told.append(one)
+            elif place and places[name, place] == 1:
+                told.append(replace(one, identity=replace(one.identity, uuid=GpuUuid(f"{name}-{place}"))))
+            else:
+                nameless.setdefault(name, []).append(one.index)
+        faults = []
+        for name, indices in nameless.items():
+            numbers = ", ".join(map(str, indices))
+            message = f"{self._reader.title} {numbers}: several have the name {name}, and no place tells them apart"
+            faults.append(Fault("devices", CallError.reason, message, name))
+        return told, faults
 
     def _round(self, driver: str, only: Collection[GpuUuid] | None, before: Present) -> DevicesSample:
         devices, faults = self._find()

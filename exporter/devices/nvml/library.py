@@ -3,10 +3,9 @@ The typed border to pynvml: one method for each question that we ask the driver.
 
 What comes in: handles. What goes out: our units and our exceptions (`errors`); `Any` does not leave this file.
 
-Arrays (process lists, utilization samples) are read with calls of our own on the same library. pynvml asks twice, for
-the size and for the data, and each asking walks all clients under the lock that the applications need (4.5 ms,
-measured once); we bring room to spare, so that one call does. pynvml also has no 16-byte entries (drivers before
-R450), and gives up when samples come in between its two calls.
+Arrays (process lists, utilization samples) are read with calls of our own on the same library (`arrays`). pynvml asks
+twice, for the size and for the data, has no 16-byte entries (drivers before R450), and gives up when samples come in
+between its two calls.
 """
 
 import contextlib
@@ -18,6 +17,7 @@ from typing import Any, NewType
 import pynvml
 
 from exporter.devices import DeviceError
+from exporter.devices.nvml.arrays import Arrays, Entry, believed
 from exporter.devices.nvml.errors import CallError, NvmlError, TimedOutError, VersionError, meaning
 
 Handle = NewType("Handle", object)
@@ -30,13 +30,10 @@ EventSet = NewType("EventSet", object)
 Event = tuple[Handle, int, int]
 """GPU, XID, MIG GPU instance or `NO_INSTANCE`."""
 
-Entry = tuple[int, ...]
-
 SONAME = "libnvidia-ml.so.1"
-ATTEMPTS = 4
-"""Calls for one array before its growth is called a fault."""
-_ROOM = 32
-"""Entries of room at the first call for an array; later calls bring twice of what the largest answer had."""
+MOST_GPUS = 256
+MOST_SLOTS = 64
+"""GPUs of a node and MIG slots of a GPU that are believed. Boards have 16 and 7; each is asked about by itself."""
 
 NO_INSTANCE = 0xFFFFFFFF
 """Where an event is of no MIG GPU instance."""
@@ -61,7 +58,7 @@ class Library:
     def __init__(self, beat: Callable[[str], None]) -> None:
         self._beat = beat
         self._own: ctypes.CDLL | None = None
-        self._room: dict[str, int] = {}
+        self._arrays = Arrays(beat)
 
     def start(self) -> None:
         """Load and initialise. May be called again after the driver went away."""
@@ -87,7 +84,7 @@ class Library:
 
     def count(self) -> int:
         """Count the GPUs, including those which we may not open."""
-        return int(self._call("nvmlDeviceGetCount"))
+        return believed("nvmlDeviceGetCount", int(self._call("nvmlDeviceGetCount")), MOST_GPUS)
 
     def gpu(self, index: int) -> Handle:
         """Open the GPU at `index`; the order of indices is not stable."""
@@ -117,7 +114,8 @@ class Library:
 
     def mig_slots(self, handle: Handle) -> int:
         """Count the slots for MIG devices of a GPU, empty ones included."""
-        return int(self._call("nvmlDeviceGetMaxMigDeviceCount", handle))
+        slots = int(self._call("nvmlDeviceGetMaxMigDeviceCount", handle))
+        return believed("nvmlDeviceGetMaxMigDeviceCount", slots, MOST_SLOTS)
 
     def mig_device(self, handle: Handle, slot: int) -> Handle:
         """Open the MIG device (a compute instance) in `slot`."""
@@ -256,33 +254,17 @@ class Library:
 
     def processes(self, function: str, entry: struct.Struct, handle: Handle) -> Iterable[Entry]:
         """Read a process list in the version of `function`, whose C structure is `entry`."""
-        return self._array(function, entry, lambda call, array, count: call(handle, count, array))
+        return self._arrays.read(self._own, function, entry, lambda call, array, count: call(handle, count, array))
 
     def process_samples(self, handle: Handle, since: int) -> Iterable[Entry]:
         """Read (pid, microseconds, sm, memory, encoder, decoder percent) of the samples later than `since`."""
         after = ctypes.c_ulonglong(since)
-        return self._array(
+        return self._arrays.read(
+            self._own,
             "nvmlDeviceGetProcessUtilization",
             struct.Struct("@IQ4I"),
             lambda call, array, count: call(handle, array, count, after),
         )
-
-    def _array(self, function: str, entry: struct.Struct, call: Callable[[Any, Any, Any], int]) -> Iterable[Entry]:
-        symbol = getattr(self._own, function, None)
-        if symbol is None:
-            raise meaning(function, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
-        code = pynvml.NVML_ERROR_INSUFFICIENT_SIZE
-        for _ in range(ATTEMPTS):
-            room = self._room.get(function, _ROOM)
-            array, count = ctypes.create_string_buffer(room * entry.size), ctypes.c_uint(room)
-            self._beat(function)
-            code = call(symbol, array, ctypes.byref(count))
-            if code == pynvml.NVML_SUCCESS:
-                return entry.iter_unpack(array.raw[: count.value * entry.size])
-            if code != pynvml.NVML_ERROR_INSUFFICIENT_SIZE:
-                break
-            self._room[function] = 2 * max(room, count.value)
-        raise meaning(function, code)
 
     def _call(self, function: str, *arguments: object, take: Callable[[Any], Any] = lambda answer: answer) -> Any:
         """Ask, and `take` what is wanted of the answer: pynvml decodes a text in a structure when it is touched."""

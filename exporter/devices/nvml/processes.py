@@ -11,8 +11,9 @@ so the maximum counts, never the sum. "Not available" stays None unless another 
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from exporter.devices.nvml.arrays import Entry
 from exporter.devices.nvml.errors import UnsupportedError, VersionError
-from exporter.devices.nvml.library import Entry, Handle, Library
+from exporter.devices.nvml.library import Handle, Library
 from exporter.model import DeviceKey, GpuProcess, ProcessKind
 
 LISTS: Mapping[ProcessKind, str] = {

@@ -12,9 +12,10 @@ say gives None. Samples above 100 % occur and are dropped, and counted.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from exporter.devices.nvml.arrays import Entry
 from exporter.devices.nvml.errors import NotFoundError, UnsupportedError
 from exporter.devices.nvml.figures import Figures
-from exporter.devices.nvml.library import Entry, Handle, Library
+from exporter.devices.nvml.library import Handle, Library
 from exporter.model import ProcessUtilization, Utilization
 
 FULL = 100

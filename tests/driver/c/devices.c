@@ -8,6 +8,7 @@
 API nvmlReturn_t nvmlDeviceGetCount_v2(unsigned *count) {
     BEGIN_NODE();
     *count = (unsigned)node->gpu_count;
+    miscounts(__func__, NULL, NULL, count, &(bool){false});
     return NVML_SUCCESS;
 }
 

@@ -89,8 +89,18 @@ static bool take(nvmlEventSet_t set, struct event_data *data) {
     return false;
 }
 
+/* A GPU that is gone takes its registrations along: one of that uuid which comes later has to be registered anew. */
+static void forget_gone(nvmlEventSet_t set, const struct node *node) {
+    size_t kept = 0;
+    for (size_t i = 0; i < set->count; i++)
+        if (node_gpu(node, set->all[i].gpu))
+            set->all[kept++] = set->all[i];
+    set->count = kept;
+}
+
 API nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, struct event_data *data, unsigned timeout_ms) {
     BEGIN_NODE();
+    forget_gone(set, node);
     struct timespec start, now, pause = {.tv_nsec = 5000000};
     clock_gettime(CLOCK_MONOTONIC, &start);
     while (!take(set, data)) {

@@ -165,6 +165,15 @@ nvmlReturn_t faults(const char *function, const char *gpu, const char *mig) {
     return NVML_SUCCESS;
 }
 
+bool miscounts(const char *function, const char *gpu, const char *mig, unsigned *count, bool *told) {
+    char value[64];
+    if (!any_switch() || !function_switched("count", function, gpu, mig, value, sizeof value))
+        return false;
+    *count = (unsigned)strtoul(value, NULL, 10);
+    *told = strstr(value, "told") != NULL;
+    return true;
+}
+
 unsigned growth(const char *function, const struct device *device) {
     char value[64];
     const char *mig = device->ci ? device->ci->uuid : NULL;

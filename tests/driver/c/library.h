@@ -58,6 +58,8 @@ bool device_switched(const char *name, const struct device *device, char *value,
 bool mig_shown(const struct device *device);
 /* How many entries more the data call of a function has to see. */
 unsigned growth(const char *function, const struct device *device);
+/* A count that has nothing to do with what is there; `told`: of an array, too, it comes with SUCCESS. */
+bool miscounts(const char *function, const char *gpu, const char *mig, unsigned *count, bool *told);
 
 static inline void device_close(struct device *device) {
     if (device->node)

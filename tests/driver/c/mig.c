@@ -32,6 +32,7 @@ API nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t handle, unsigned *current, un
 API nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t handle, unsigned *count) {
     BEGIN(handle);
     *count = device.gpu->mig == MIG_UNSUPPORTED ? 0 : (unsigned)device.gpu->mig_slots.value;
+    miscounts(__func__, device.gpu->uuid, NULL, count, &(bool){false});
     return NVML_SUCCESS;
 }
 

@@ -133,6 +133,9 @@ static nvmlReturn_t list(const char *function, nvmlDevice_t handle, unsigned kin
     REQUIRE(begun == NVML_SUCCESS, begun);
     REQUIRE(count, NVML_ERROR_INVALID_ARGUMENT);
     REQUIRE(!denied(&device), NVML_ERROR_NO_PERMISSION);
+    bool told;
+    if (miscounts(function, device.gpu->uuid, device.ci ? device.ci->uuid : NULL, count, &told))
+        return told ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE;
     struct entries entries = collect_kind(function, &device, kind, target && *count);
     nvmlReturn_t result = fill(&entries, count, target, size);
     free(entries.all);

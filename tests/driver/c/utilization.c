@@ -114,6 +114,9 @@ struct process_sample {
 API nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t handle, struct process_sample *target, unsigned *count,
                                                  unsigned long long cursor) {
     BEGIN(handle);
+    bool told;
+    if (miscounts(__func__, device.gpu->uuid, NULL, count, &told))
+        return told ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE;
     struct samples samples = {0};
     nvmlReturn_t result = sampled(__func__, &device, cursor, count, target && *count, &samples);
     for (size_t i = 0; result == NVML_SUCCESS && i < samples.count; i++) {

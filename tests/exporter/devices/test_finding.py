@@ -1,7 +1,10 @@
 """Which sources a node has. This machine has no NVIDIA driver and no vendor's library; its other GPUs are files."""
 
+import asyncio
+import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,6 +67,27 @@ async def test_nothing_found_says_what_to_do(node: Node) -> None:
         await finder(node).open(None)
 
 
+@pytest.mark.parametrize("wanted", [None, {"drm"}, {"kfd"}])
+async def test_a_hang_at_the_start_is_no_absence(node: Node, wanted: set[str] | None) -> None:
+    """
+    An amdgpu that is being reset holds its readers: the source is opened, tells that it hangs, and then its GPUs.
+
+    Else the GPUs were gone until a restart, and nobody said so; or the daemon ended with a remedy for another ill.
+    """
+    node.card("0000:63:00.0")
+    figure = node.root / "sys/devices/pci0000:00/0000:63:00.0/gpu_busy_percent"
+    os.mkfifo(figure)
+    source = await replace(finder(node), deadline=0.2).open(wanted)
+    assert [fault.reason for fault in (await source.sample()).faults] == ["driver_hung"]
+    with figure.open("wb"):
+        figure.unlink()
+    async with asyncio.timeout(30):
+        while not (sample := await source.sample()).samples:
+            assert [fault.reason for fault in sample.faults] == ["driver_hung"]
+    assert list(sample.present) == ["0000:63:00.0"]
+    await source.close()
+
+
 async def test_integrated_graphics_come_by_name_alone(node: Node) -> None:
     """The screen of a server or a laptop is no GPU of a cluster, unless somebody says so."""
     node.card("0000:00:02.0", driver="i915")
@@ -109,6 +133,21 @@ async def test_what_was_named_must_be_there(node: Node, name: str, remedy: str) 
     node.card("0000:03:00.0", driver="ast")
     with pytest.raises(DeviceError, match=remedy):
         await finder(node).open({name})
+
+
+async def test_what_the_kernel_counts_comes_with_any_source(node: Node) -> None:
+    """Where this kernel has dmem; on the others nobody asks for it."""
+    node.card("0000:63:00.0")
+    plain = await finder(node).open(None)
+    region, pod = "drm/0000:63:00.0/vram", "pod11111111-1111-1111-1111-111111111111"
+    node.cgroup("", {"capacity": f"{region} 100\n", "current": f"{region} 9\n"})
+    node.cgroup(f"kubepods/{pod}/{'a' * 64}", {"current": f"{region} 7\n"})
+    counting = await finder(node).open(None)
+    assert [one.cgroups for one in (await plain.sample()).samples] == [()]
+    assert [[each.used for each in one.cgroups] for one in (await counting.sample()).samples] == [[7]]
+    assert counting.name == plain.name == "drm"
+    await plain.close()
+    await counting.close()
 
 
 async def test_drm_has_what_kfd_has(node: Node) -> None:

@@ -242,6 +242,77 @@ async def test_a_gpu_that_comes_later_is_listened_to(
     assert fake_node.calls("nvmlDeviceRegisterEvents") == 2
 
 
+async def test_a_gpu_that_comes_back_is_listened_to_anew(
+    fake_node: FakeNode, listening: Listening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU that went away took its registration along: back under its uuid it is registered again; counts go on."""
+    monkeypatch.setattr("exporter.devices.nvml.events.LOOK_AGAIN", 0.0)
+    fake_node.write(TWO)
+    source = await listening()
+    fake_node.inject_xid(OTHER, 79)
+    await heard(source, OTHER, 79, 1)
+    assert source._xids is not None
+    listener = source._xids
+    fake_node.write(TWO[:1])
+    await _until(source, lambda: listener._registered.get(OTHER) == 0)
+    waits = fake_node.calls("nvmlEventSetWait")
+    await asyncio.to_thread(
+        until, lambda: fake_node.calls("nvmlEventSetWait") > waits + 1, "a wait without it", PATIENCE
+    )
+    registered = fake_node.calls("nvmlDeviceRegisterEvents")
+    fake_node.write(TWO)
+    await asyncio.to_thread(
+        until, lambda: fake_node.calls("nvmlDeviceRegisterEvents") >= registered + 2, "a new set", PATIENCE
+    )
+
+    fake_node.inject_xid(OTHER, 79)
+
+    assert (await heard(source, OTHER, 79, 2)).faults == ()
+    assert fake_node.calls("nvmlEventSetFree") == fake_node.calls("nvmlEventSetCreate") - 1
+    assert fake_node.calls("nvmlShutdown") == 0, "the library stays initialised meanwhile"
+
+
+async def test_a_bug_of_ours_does_not_make_the_listener_deaf(
+    fake_node: FakeNode, nvml: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An exception that nobody thought of is told while it keeps us from hearing, and then it is tried again."""
+    monkeypatch.setattr("exporter.devices.nvml.events.RETRY_FIRST", 0.01)
+    broken = threading.Event()
+    broken.set()
+    fake_node.write(TWO)
+
+    def clock() -> float:
+        if broken.is_set():
+            raise OverflowError("no such time")
+        return NOW
+
+    await nvml()  # the library is loaded, and this listener listens on its own
+    listener = XidListener(60.0, clock)
+    listener.start()
+    try:
+        await asyncio.to_thread(until, lambda: ONE in listener.counts, "the first look", PATIENCE)
+        sets = fake_node.calls("nvmlEventSetCreate")
+        fake_node.hang("nvmlEventSetCreate")
+        fake_node.inject_xid(ONE, 31)
+        await asyncio.to_thread(until, lambda: fake_node.calls("nvmlEventSetCreate") > sets, "a new set", PATIENCE)
+        (fault,) = listener.faults()
+        assert (fault.reason, fault.incomplete) == ("xids_unheard", False)
+        assert "OverflowError: no such time" in fault.message
+
+        broken.clear()
+        waits = fake_node.calls("nvmlEventSetWait")
+        fake_node.clear_switch("hang.nvmlEventSetCreate")
+        await asyncio.to_thread(until, lambda: fake_node.calls("nvmlEventSetWait") > waits, "the next wait", PATIENCE)
+        fake_node.inject_xid(ONE, 31)
+        await asyncio.to_thread(
+            until, lambda: listener.counts[ONE].get(31, XidErrors()).count == 1, "the next error", PATIENCE
+        )
+        await asyncio.to_thread(until, lambda: not listener.faults(), "no fault any more", PATIENCE)
+    finally:
+        fake_node.clear_switch("hang.nvmlEventSetCreate")
+        await listener.close(PATIENCE)
+
+
 async def test_closing_lets_go_of_both_threads(fake_node: FakeNode, listening: Listening) -> None:
     """The listener frees its set and shuts its share of the library down, as the reader does; no thread is left."""
     fake_node.write(TWO)

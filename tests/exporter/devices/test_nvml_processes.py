@@ -1,5 +1,6 @@
 """Who holds memory: three lists of several generations of the driver, as one."""
 
+import tracemalloc
 from random import Random
 
 import pytest
@@ -153,6 +154,57 @@ async def test_a_list_that_always_outgrows_its_room_is_a_fault(fake_node: FakeNo
     assert gpu.processes is None
     assert [fault.incomplete for fault in gpu.faults] == [True]
     assert 1 < fake_node.calls("nvmlDeviceGetComputeRunningProcesses") < 10
+
+
+@pytest.mark.fault(27)
+@pytest.mark.parametrize("count", ["4294967295", "50000000", "50000000 told"])
+async def test_a_count_that_cannot_be_is_refused_and_forgotten(fake_node: FakeNode, nvml: Open, count: str) -> None:
+    """No memory is taken for it, the list is unknown and told, the others are read; so is the next sane answer."""
+    fake_node.write(gpus(2, processes=(FakeProcess(7, GiB),)))
+    mad, sane = (GpuUuid(gpu.uuid) for gpu in fake_node.gpus)
+    source = await nvml()
+    list_, samples = "nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetProcessUtilization"
+    for function in (list_, samples):
+        fake_node.set_switch(f"count.{function}", count, gpu=mad)
+    fake_node.reset_calls()
+    tracemalloc.start()
+    taken = {sample.gpu.uuid: sample for sample in (await source.sample()).samples}
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 32 * MiB
+    assert (taken[mad].processes, taken[mad].utilization) == (None, None)
+    refused = [fault for fault in taken[mad].faults if fault.incomplete]
+    assert [(fault.subject, fault.reason) for fault in refused] == [(mad, "driver_error")]
+    assert count.split(maxsplit=1)[0] in refused[0].message
+    assert (seen(taken[sane].processes), taken[sane].faults) == ({7: (GiB, {COMPUTE})}, ())
+
+    for function in (list_, samples):
+        assert fake_node.calls(function) == 2, "one call for each GPU: what is refused is not asked for again"
+        fake_node.clear_switch(f"count.{function}", gpu=mad)
+    again = await source.sample()
+    assert [seen(sample.processes) for sample in again.samples] == [{7: (GiB, {COMPUTE})}] * 2
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [("nvmlDeviceGetCount", "the NVIDIA driver does not answer"), ("nvmlDeviceGetMaxMigDeviceCount", "GPU 0: its MIG")],
+)
+async def test_gpus_and_slots_that_cannot_be_are_not_asked_for_one_by_one(
+    fake_node: FakeNode, nvml: Open, function: str, told: str
+) -> None:
+    """Four billion of them would keep the driver's thread for good: one fault says so, and the next round is sane."""
+    fake_node.write(gpus(1, mig="on"))
+    source = await nvml()
+    fake_node.set_switch(f"count.{function}", 0xFFFFFFFF)
+    fake_node.reset_calls()
+
+    sample = await source.sample()
+
+    (fault,) = [*sample.faults, *(fault for gpu in sample.samples for fault in gpu.faults)]
+    assert fault.incomplete and told in fault.message and "4294967295" in fault.message
+    assert fake_node.calls("nvmlDeviceGetHandleByIndex") + fake_node.calls("nvmlDeviceGetMigDeviceHandleByIndex") < 3
+    fake_node.clear_switch(f"count.{function}")
+    assert (await source.sample()).faults == ()
 
 
 async def test_a_missing_graphics_or_mps_list_is_empty(fake_node: FakeNode, read_one: ReadOne) -> None:

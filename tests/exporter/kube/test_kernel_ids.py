@@ -102,6 +102,20 @@ def test_shares_of_an_intel_gpu() -> None:
     assert sharing(view("card3-0", held="card3-0"), GPUS, {})[DeviceKey(ARC)] == (Sharing.EXCLUSIVE, 1)
 
 
+def test_nvidias_label_says_nothing_of_another_vendors_gpu() -> None:
+    """A node may have both: that NVIDIA's plugin shares by MPS makes no share of an Intel GPU a client of MPS."""
+    offered = {
+        "gpu.intel.com/xe": ("card3-0", "card3-1"),
+        "nvidia.com/gpu": (f"{NVIDIA}::0", f"{NVIDIA}::1"),
+    }
+    both = AllocationsView(allocatable=offered, known=True, live=True)
+    for labels in ({"nvidia.com/gpu.sharing-strategy": "mps"}, {"nvidia.com/mps.capable": "true"}):
+        assert sharing(both, GPUS, labels) == {
+            DeviceKey(ARC): (Sharing.TIME_SLICING, 2),
+            DeviceKey(NVIDIA): (Sharing.MPS, 2),
+        }
+
+
 def test_a_partition_is_handed_out_like_an_instance() -> None:
     """It is a leaf device: shared as MIG is, and held by who got it."""
     found = view("0000:0a:00.0", "amdgpu_xcp_0", resource="amd.com/cpx_nps1", held="amdgpu_xcp_0")

@@ -46,6 +46,7 @@ PROMISED: dict[str, tuple[str, set[str]]] = {
     "container_memory_used_bytes": ("gauge", CONTAINER),
     "container_memory_peak_bytes": ("gauge", CONTAINER),
     "container_memory_kernel_limit_bytes": ("gauge", CONTAINER),
+    "container_memory_evicted_seconds_total": ("counter", CONTAINER),
     "container_sm_utilization_ratio": ("gauge", CONTAINER),
     "container_encoder_utilization_ratio": ("gauge", CONTAINER),
     "container_decoder_utilization_ratio": ("gauge", CONTAINER),

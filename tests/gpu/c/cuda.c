@@ -20,6 +20,12 @@ enum { CUDA_SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY_CODE = 2, NO_DEVICE = 
 
 API const int gpusteward_fake_cuda = 1;
 
+/* The one MIG device that is shown to this process: CUDA shows one, and only to who asks for it. NULL: whole GPUs. */
+static const char *instance(void) {
+    const char *asked = getenv("CUDA_VISIBLE_DEVICES");
+    return asked && strncmp(asked, "MIG-", 4) == 0 ? asked : NULL;
+}
+
 static struct holdings *blocks[BLOCKS_MOST];
 static struct holdings *context; /* the last one made: its load is the process's */
 static int device_index;
@@ -35,7 +41,8 @@ static int hold(struct holdings **target, uint64_t size) {
     char index[16];
     snprintf(index, sizeof index, "%d", device_index);
     *target = calloc(1, sizeof **target);
-    const char *problem = holdings_take(*target, "cuda", index, size, "compute", (struct load){0});
+    const char *device = instance() ? instance() : index;
+    const char *problem = holdings_take(*target, "cuda", device, size, "compute", (struct load){0});
     if (!problem)
         return CUDA_SUCCESS;
     free(*target);
@@ -61,7 +68,7 @@ API int cuDriverGetVersion(int *version) {
 
 API int cuDeviceGetCount(int *count) {
     const struct node *node = node_open();
-    *count = node ? (int)node->gpu_count : 0;
+    *count = !node ? 0 : instance() ? 1 : (int)node->gpu_count;
     if (node)
         node_close(node);
     return CUDA_SUCCESS;
@@ -77,7 +84,7 @@ API int cuDeviceGetUuid_v2(unsigned char *uuid, int device) {
     int code = node && (size_t)device < node->gpu_count ? CUDA_SUCCESS : NO_DEVICE;
     if (code == CUDA_SUCCESS) {
         size_t at = 0;
-        for (const char *text = node->gpus[device].uuid + 4; *text && at < 32; text++) {
+        for (const char *text = (instance() ? instance() : node->gpus[device].uuid) + 4; *text && at < 32; text++) {
             char digit[2] = {*text, 0};
             if (*text == '-')
                 continue;

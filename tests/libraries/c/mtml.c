@@ -1,4 +1,6 @@
-// Moore Threads' MTML 2.2: opaque objects, and no call for the memory of a process.
+// Moore Threads' MTML 2.2: opaque objects, and no call for the memory of a process. An object is of the device that had
+// the index when it was made, whatever has that index now; of a device that is gone it answers nothing.
+#include <stdlib.h>
 #include <string.h>
 
 #include "state.h"
@@ -15,9 +17,19 @@ static int entered(const char *function, struct state *state) {
     return code < 0 ? NOT_LOADED : code;
 }
 
-#define DEVICE(name, handle)                                           \
-    ENTER(name);                                                       \
-    const struct device *device = find(&state, (int)(long)(handle)-1); \
+struct object {
+    char uuid[TEXT];
+};
+
+static const struct device *of(const struct state *state, const struct object *object) {
+    for (int i = 0; object && i < state->devices; i++)
+        if (strcmp(state->device[i].uuid, object->uuid) == 0) return &state->device[i];
+    return NULL;
+}
+
+#define DEVICE(name, handle)                         \
+    ENTER(name);                                     \
+    const struct device *device = of(&state, handle); \
     if (!device) return INVALID
 
 EXPORT int mtmlLibraryInit(void **library) {
@@ -49,8 +61,12 @@ EXPORT int mtmlLibraryCountDevice(const void *library, u32 *count) {
 
 EXPORT int mtmlLibraryInitDeviceByIndex(const void *library, u32 index, void **opened) {
     ENTER("mtmlLibraryInitDeviceByIndex");
-    *opened = (void *)(long)(index + 1);
-    return library && find(&state, (int)index) ? 0 : INVALID;
+    const struct device *device = find(&state, (int)index);
+    if (!library || !device) return INVALID;
+    struct object *made = calloc(1, sizeof *made);  // never freed: nobody frees what a device took along
+    memcpy(made->uuid, device->uuid, sizeof made->uuid);
+    *opened = made;
+    return 0;
 }
 
 EXPORT int mtmlDeviceInitMemory(void *handle, void **memory) {

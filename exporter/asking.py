@@ -1,0 +1,145 @@
+"""
+A daemon on a node, asked over HTTP: the one client of our own JSON documents.
+
+What comes in: where the daemon listens, and a path. What goes out: status and body, or `AskError` with one sentence.
+
+The law: whatever answers there, it is asked once, to a bound of time and size, and followed nowhere. Name and password
+go to the host of the URL alone, past the proxies of the environment, and are never shown.
+"""
+
+import base64
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit
+
+import aiohttp
+import msgspec
+
+from exporter.limits.decoding import shown
+
+DEADLINE = 10.0
+"""Seconds for all of it; the daemon answers from memory."""
+LONGEST = 16 << 20
+"""Bytes of an answer."""
+OK = 200
+GARBLED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What reading JSON of a stranger raises."""
+
+
+class UrlError(ValueError):
+    """The URL is none that can be asked; the message does not show what may be a password in it."""
+
+
+class AskError(Exception):
+    """The daemon did not answer as it should; the message says why, in one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """
+    Where a daemon listens.
+
+    Attributes:
+        url: without name and password, without a slash at its end.
+        login: name and password, as the header wants them; empty without.
+
+    """
+
+    url: str
+    login: str = field(default="", repr=False)
+
+
+class _Refused(msgspec.Struct, frozen=True):
+    """An error of the daemon's API."""
+
+    error: str
+
+
+def daemon_at(text: str) -> Daemon:
+    """Read a URL such as `https://name:password@node-1:9478`. Raises UrlError."""
+    try:
+        url = urlsplit(text)
+        host, port = url.hostname, url.port
+    except ValueError as error:
+        raise UrlError("no URL: its host or its port is malformed") from error
+    if url.scheme not in {"http", "https"} or not host or not text.isprintable() or " " in text:
+        raise UrlError("expected a URL such as http://node-1:9478 or https://NAME:PASSWORD@node-1:9478")
+    if url.query or url.fragment:
+        raise UrlError("expected where the daemon listens, without a query (?) or a fragment (#)")
+    where = (f"[{host}]" if ":" in host else host) + ("" if port is None else f":{port}")
+    login = f"{unquote(url.username or '')}:{unquote(url.password or '')}" if "@" in url.netloc else ""
+    token = base64.b64encode(login.encode(errors="replace")).decode()
+    return Daemon(f"{url.scheme}://{where}{url.path.rstrip('/')}", f"Basic {token}" if login else "")
+
+
+async def asked(daemon: Daemon, path: str, query: Mapping[str, str] | None = None) -> tuple[int, bytes]:
+    """Ask once; return status and body. Names the errors of the network in words for people: raises AskError."""
+    headers = {"Authorization": daemon.login} if daemon.login else {}
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=DEADLINE), trust_env=False) as session,
+            session.get(f"{daemon.url}{path}", params=query, headers=headers, allow_redirects=False) as answer,
+        ):
+            body = bytearray()
+            async for part in answer.content.iter_any():
+                body += part
+                if len(body) > LONGEST:
+                    raise stranger(daemon, f"answers with more than {LONGEST} bytes")
+            return answer.status, bytes(body)
+    except aiohttp.ClientConnectorCertificateError as error:
+        why = getattr(error.certificate_error, "verify_message", "") or str(error.certificate_error)
+        raise AskError(
+            f"{daemon.url}: its certificate is not trusted: {why} (SSL_CERT_FILE=FILE names the authority)"
+        ) from error
+    except aiohttp.ClientConnectorSSLError as error:
+        raise AskError(f"{daemon.url}: no TLS can be had there: {_reason(error.os_error)}; is it http?") from error
+    except aiohttp.ClientConnectorError as error:
+        raise AskError(
+            f"{daemon.url}: {_reason(error.os_error)}; no gpusteward listens there, or --url must say where"
+        ) from error
+    except TimeoutError as error:
+        raise AskError(f"{daemon.url} did not answer within {DEADLINE:.0f} s") from error
+    except aiohttp.InvalidURL as error:
+        raise AskError(f"{daemon.url} is no address") from error
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        wants_tls = "" if daemon.url.startswith("https") else "; is it https?"
+        raise AskError(f"{daemon.url} gives no HTTP answer: {shown(str(error)) or 'it hangs up'}{wants_tls}") from error
+
+
+def refused(daemon: Daemon, status: int, body: bytes, lacking: str) -> AskError:
+    """Say what another status than 200 means; `lacking`: what a daemon without this document does ("shows nothing")."""
+    try:
+        told = msgspec.json.decode(body, type=_Refused)
+    except GARBLED:
+        told = None
+    match status:
+        case 401 if daemon.login:
+            return AskError(f"{daemon.url} does not accept this name and password")
+        case 401:
+            return AskError(
+                f"{daemon.url} wants a name and a password: put them into the URL, "
+                "https://NAME:PASSWORD@HOST:PORT, best in the variable GPUSTEWARD_URL"
+            )
+        case 404 if told is not None:
+            return AskError(f"{daemon.url} {lacking}: web.api is false there, or it is an older gpusteward")
+        case _ if told is not None:
+            return AskError(f"{daemon.url}: {told.error}")
+        case _ if 300 <= status < 400:  # noqa: PLR2004
+            return stranger(daemon, "sends elsewhere; name with --url where")
+        case _:
+            return stranger(daemon, f"answers with status {status}")
+
+
+def stranger(daemon: Daemon, what: str) -> AskError:
+    """Say that something else answers there."""
+    return AskError(f"{daemon.url} {what}: this is not a gpusteward, or not its address")
+
+
+def _reason(error: OSError) -> str:
+    """Say it as the system or OpenSSL does, in lower case; names that cannot be resolved have negative numbers."""
+    if isinstance(error, ssl.SSLError):
+        return shown((error.reason or str(error)).replace("_", " ").lower())
+    text = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+    return shown(text.lower())

@@ -1,0 +1,68 @@
+"""
+Arrays of the driver's library: process lists and utilization samples.
+
+What comes in: a function of the library, and the C structure of its entries. What goes out: the entries.
+
+The law: **one call does, and no count is believed without bound.** Each asking walks all clients under the lock that
+the applications need (4.5 ms, measured once); we bring room to spare. A list of more entries than a node can have is
+refused, this time: no memory is taken for it, and the next call knows nothing of it.
+"""
+
+import ctypes
+import struct
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pynvml
+
+from exporter.devices.nvml.errors import CallError, InsufficientSizeError, meaning
+
+Entry = tuple[int, ...]
+
+ATTEMPTS = 4
+"""Calls for one array before its growth is called a fault."""
+ROOM = 32
+"""Entries of room at the first call for an array; later calls bring twice of what the largest answer had."""
+MOST = 2**18
+"""Entries that are believed: 3,600 processes with a full buffer of 72 samples each; 8 MiB of room."""
+
+
+class Arrays:
+    """Reads arrays. `beat` is told each call before it is made."""
+
+    def __init__(self, beat: Callable[[str], None]) -> None:
+        self._beat = beat
+        self._room: dict[str, int] = {}
+
+    def read(
+        self, library: object, function: str, entry: struct.Struct, call: Callable[[Any, Any, Any], int]
+    ) -> Iterable[Entry]:
+        """
+        Read the entries of `function`; `call` gets its symbol, the array, and the pointer to the count.
+
+        Raises what the code means, and InsufficientSizeError for a list that grows in each call, or is none.
+        """
+        symbol = getattr(library, function, None)
+        if symbol is None:
+            raise meaning(function, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+        room = self._room.get(function, ROOM)
+        for _ in range(ATTEMPTS):
+            array, count = ctypes.create_string_buffer(room * entry.size), ctypes.c_uint(room)
+            self._beat(function)
+            code = call(symbol, array, ctypes.byref(count))
+            if code not in {pynvml.NVML_SUCCESS, pynvml.NVML_ERROR_INSUFFICIENT_SIZE}:
+                raise meaning(function, code)
+            if code == pynvml.NVML_SUCCESS and count.value <= room:
+                self._room[function] = min(max(self._room.get(function, ROOM), 2 * count.value), MOST)
+                return entry.iter_unpack(memoryview(array)[: count.value * entry.size])
+            if count.value > MOST:
+                raise InsufficientSizeError(function, code, f"{count.value} entries, which nobody has")
+            room = min(2 * max(room, count.value), MOST)
+        raise InsufficientSizeError(function, code, f"more entries than room in each of {ATTEMPTS} calls")
+
+
+def believed(function: str, count: int, most: int) -> int:
+    """Give back how many the driver says there are. Raises CallError for more than `most`: nobody asks for each."""
+    if count > most:
+        raise CallError(function, pynvml.NVML_SUCCESS, f"it counts {count}, which no node has")
+    return count

@@ -1,0 +1,67 @@
+"""
+The table on a terminal, drawn in place: the one file that knows rich.
+
+What comes in: lines for a terminal of so many columns and lines. What goes out: colours on the terminal's other screen;
+what was on it before is back when it ends.
+
+The law: rich draws and nothing else. It gets text, never markup, and no name of another program reaches its renderers.
+"""
+
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from exporter.top.layout import Line
+from exporter.top.rows import Tone
+
+STYLES = {
+    Tone.PLAIN: "",
+    Tone.SOFT: "dim",
+    Tone.STRONG: "bold",
+    Tone.GOOD: "green",
+    Tone.WARN: "yellow",
+    Tone.BAD: "bold red",
+}
+
+
+class Screen:
+    """The terminal's other screen, a context manager. Follows the terminal's size, NO_COLOR and TERM."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(highlight=False, markup=False, emoji=False)
+        self._live = Live(
+            console=self.console,
+            screen=True,
+            auto_refresh=False,
+            redirect_stdout=False,
+            redirect_stderr=False,
+            vertical_overflow="crop",
+        )
+
+    def show(self, laid_out: Callable[[int, int], Iterable[Line]]) -> None:
+        """Draw what `laid_out` makes of the columns and lines that there are now. Raises OSError when it is gone."""
+        columns, rows = self.console.size
+        self._live.update(painted(laid_out(columns, rows)), refresh=True)
+
+    def __enter__(self) -> Self:
+        self._live.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._live.__exit__(kind, error, traceback)
+
+
+def painted(found: Iterable[Line]) -> Text:
+    """Make rich's text of lines."""
+    whole = Text(no_wrap=True, overflow="crop", end="")
+    for number, line in enumerate(found):
+        whole.append("\n" if number else "")
+        for part, tone in line:
+            whole.append(part, STYLES[tone])
+    return whole

@@ -1,0 +1,118 @@
+"""
+The table in lines of a given width.
+
+What comes in: a table, and the columns of the terminal (None: as many as it takes). What goes out: lines of toned text;
+none is wider than was asked for, as long as the figures fit at all.
+
+The law: figures are never cut. Names lose their middle, notes whole words from the end, messages what two lines do not
+hold.
+"""
+
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from exporter.top.rows import Row, Tone
+from exporter.top.table import Table
+from exporter.top.words import CUT, UNKNOWN, ascii_only, end, path
+
+Line = tuple[tuple[str, Tone], ...]
+
+HEAD = Row("NAME", 0, "USED", "LIMIT", "SHARE", "SM", ("STATE",), Tone.SOFT, Tone.SOFT)
+GAP = 2
+WIDE_GAP = " " * GAP
+SHORTEST = 12
+"""Columns that a name keeps."""
+NOTES_PART = 3
+"""The notes get at least this part of what the figures leave, and the first ones stay whole: they have figures, too."""
+MOST_WARNINGS = 6
+
+
+def lines(table: Table, width: int | None = None) -> list[Line]:
+    """Lay the whole table out."""
+    return [_status(table, width), *_warnings(table, width), *_body(table.rows, width)]
+
+
+def cropped(found: Sequence[Line], height: int, how: str) -> list[Line]:
+    """Keep what fits into so many lines; the last one says how many more there are, and `how` to see them."""
+    if len(found) <= height:
+        return list(found)
+    kept = max(0, height - 1)
+    return [*found[:kept], ((f"{CUT} {len(found) - kept} more lines: {how}", Tone.SOFT),)]
+
+
+def encodable(found: Sequence[Line], encoding: str | None) -> list[Line]:
+    """Write the dashes and dots of ours in ASCII where the terminal knows no others."""
+    try:
+        (UNKNOWN + CUT).encode(encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return [tuple((ascii_only(part), tone) for part, tone in line) for line in found]
+    return list(found)
+
+
+def text(found: Iterable[Line]) -> str:
+    """Leave the tones away."""
+    return "".join(f"{''.join(part for part, _ in line).rstrip()}\n" for line in found)
+
+
+def _status(table: Table, width: int | None) -> Line:
+    found: list[tuple[str, Tone]] = []
+    left = width
+    for word, tone in table.status:
+        part = (WIDE_GAP if found else "") + word
+        if left is not None:
+            if found and len(part) > left:
+                break
+            part = end(part, left)
+            left -= len(part)
+        found.append((part, tone))
+    return tuple(found)
+
+
+def _warnings(table: Table, width: int | None) -> Iterable[Line]:
+    for message, tone in table.warnings[:MOST_WARNINGS]:
+        if width is None:
+            yield ((message, tone),)
+            continue
+        for line in textwrap.wrap(message, max(width, 8), subsequent_indent="  ", max_lines=2, placeholder=CUT):
+            yield ((line, tone),)
+    if len(table.warnings) > MOST_WARNINGS:
+        yield ((f"{CUT} and {len(table.warnings) - MOST_WARNINGS} more", Tone.WARN),)
+
+
+def _body(rows: Sequence[Row], width: int | None) -> Iterable[Line]:
+    if not rows:
+        return
+    shown = (HEAD, *rows)
+    figures = [max(len(cell) for cell in column) for column in zip(*map(_figures, shown), strict=True)]
+    names = max(row.inset + len(row.name) for row in shown)
+    notes = max(len(_joined(row.notes, None)) for row in shown)
+    if width is not None:
+        left = max(width - sum(figures) - GAP * (len(figures) + 1), SHORTEST)
+        first = max(len(row.notes[0]) for row in shown if row.notes)
+        notes = min(notes, max(left - names, left // NOTES_PART, min(first, left - SHORTEST)))
+        names = min(names, max(left - notes, SHORTEST))
+    for row in shown:
+        cells = [f"{cell:>{columns}}" for cell, columns in zip(_figures(row), figures, strict=True)]
+        yield (
+            (f"{' ' * row.inset}{path(row.name, names - row.inset)}".ljust(names), row.named),
+            ("".join(WIDE_GAP + cell for cell in cells), row.tone),
+            (WIDE_GAP + _joined(row.notes, None if width is None else notes), row.tone),
+        )
+
+
+def _figures(row: Row) -> tuple[str, str, str, str]:
+    return row.used, row.limit, row.share, row.sm
+
+
+def _joined(notes: Sequence[str], width: int | None) -> str:
+    """Join notes; those that do not fit are left out from the end, and a mark says so where there is room for it."""
+    whole = WIDE_GAP.join(notes)
+    if width is None or len(whole) <= width:
+        return whole
+    if len(closer := " ".join(notes)) <= width:
+        return closer
+    for count in range(len(notes) - 1, 0, -1):
+        part = f"{' '.join(notes[:count])} {CUT}"
+        if len(part) <= width:
+            return part
+    return end(notes[0], width)

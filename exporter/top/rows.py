@@ -1,0 +1,265 @@
+"""
+The rows of the table: one for each GPU, MIG instance, and holder of memory.
+
+What comes in: a document, and what time it is. What goes out: cells of text.
+
+The law: nothing is added up and nothing is guessed: a cell is a figure of the document or a ratio of two, and unknown
+is unknown. Whatever holds memory has a row, whoever it is: containers, pods that were handed a device and show nothing,
+host processes, ghosts, and what nobody explains.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from exporter.top.document import Container, Device, Document, Gpu, Limit, Owned, Standing
+from exporter.top.words import UNKNOWN, clean, percent, share, size, span
+
+NEAR = 0.9
+"""Of the limit."""
+UNTOLD = Device(uuid="")
+"""A leaf device of which the document has nothing but that somebody holds it."""
+URGENT = ("unjudged", "exempt", "ok", "over", "grace", "held", "due", "acting")
+"""States of the policy; of several standings of a container the most urgent one is shown."""
+
+
+STEP = 2
+"""Columns by which what belongs to another is moved in."""
+Leaf = tuple[str, int | None]
+
+
+class Tone(StrEnum):
+    """How a text is meant; what that looks like is the business of who draws."""
+
+    PLAIN = "plain"
+    SOFT = "soft"
+    STRONG = "strong"
+    GOOD = "good"
+    WARN = "warn"
+    BAD = "bad"
+
+
+TONES = {"over": Tone.WARN, "grace": Tone.WARN, "held": Tone.WARN, "due": Tone.BAD, "acting": Tone.BAD}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line: `notes` are words, the weightiest first; `tone` is that of the figures, `named` that of the name."""
+
+    name: str
+    inset: int = 0
+    used: str = ""
+    limit: str = ""
+    share: str = ""
+    sm: str = ""
+    notes: tuple[str, ...] = ()
+    tone: Tone = Tone.PLAIN
+    named: Tone = Tone.PLAIN
+
+
+def rows(document: Document, now: float) -> Iterator[Row]:
+    """Say who holds what. `now` is in Unix seconds."""
+    world = _World(document, now)
+    gpus = {gpu.uuid: gpu for gpu in document.gpus}
+    for named in (*document.devices, *document.containers, *document.allocations):
+        gpus.setdefault(named.uuid, Gpu(named.uuid))  # on a GPU that is not told of it is still held
+    for gpu in sorted(gpus.values(), key=lambda gpu: (gpu.index is None, gpu.index, gpu.uuid)):
+        yield from world.gpu(gpu)
+
+
+class _World:
+    """The document by leaf device."""
+
+    def __init__(self, document: Document, now: float) -> None:
+        self.now = now
+        self.gpus = document.gpus
+        self.certain = document.complete and document.pid_domain_proven
+        self.devices = {device.leaf: device for device in document.devices}
+        self.containers: dict[Leaf, list[Container]] = {}
+        for container in document.containers:
+            self.containers.setdefault(container.leaf, []).append(container)
+        users = {(one.leaf, one.namespace, one.pod, one.container) for one in document.containers}
+        self.idle: dict[Leaf, list[Owned]] = {}
+        for handed in document.allocations:
+            if (handed.leaf, handed.namespace, handed.pod, handed.container) not in users:
+                self.idle.setdefault(handed.leaf, []).append(handed)
+        self.limits: dict[Leaf, list[Limit]] = {}
+        for limit in document.limits:
+            self.limits.setdefault(limit.leaf, []).append(limit)
+        self.standings: dict[Leaf, list[Standing]] = {}
+        for standing in document.policy.standings if document.policy else ():
+            self.standings.setdefault(standing.leaf, []).append(standing)
+
+    def gpu(self, gpu: Gpu) -> Iterator[Row]:
+        leaves = [leaf for leaf in {**self.devices, **self.containers, **self.idle} if leaf[0] == gpu.uuid]
+        whole = self.devices.get((gpu.uuid, None), UNTOLD)
+        parted = bool(gpu.mig) or any(instance is not None for _, instance in leaves)
+        yield Row(
+            name=f"{called(gpu, self.gpus)}  {clean(gpu.model or 'model unknown')}  {_short(gpu.uuid)}",
+            used="" if parted else size(whole.memory_used_bytes),
+            limit=size(gpu.memory_total_bytes),
+            share="" if parted else share(whole.memory_used_bytes, gpu.memory_total_bytes),
+            sm="" if parted else percent(whole.sm_utilization_ratio),
+            notes=tuple(_health(gpu, whole, self.now)),
+            tone=Tone.BAD if not gpu.up else Tone.WARN if gpu.xid_errors or _lost(gpu) else Tone.PLAIN,
+            named=Tone.STRONG if gpu.up else Tone.BAD,
+        )
+        for leaf in sorted(leaves, key=lambda leaf: (leaf[1] is not None, leaf[1] or 0)):
+            device = self.devices.get(leaf, UNTOLD)
+            if leaf[1] is not None:
+                yield _instance(leaf[1], device)
+            yield from self.holders(leaf, device, STEP if leaf[1] is None else 2 * STEP)
+
+    def holders(self, leaf: Leaf, device: Device, inset: int) -> Iterator[Row]:
+        for container in sorted(self.containers.get(leaf, ()), key=_by_use):
+            yield self.container(container, device, inset)
+        for handed in sorted(self.idle.get(leaf, ()), key=_name):
+            state = "no process" if self.certain else "allocated"
+            yield Row(_name(handed), inset, UNKNOWN, notes=(state,), tone=Tone.SOFT)
+        if device.memory_used_bytes is None:
+            return
+        for what, amount in (("host processes", device.memory_host_bytes), ("ghosts", device.memory_ghost_bytes)):
+            if amount:
+                yield Row(f"[{what}]", inset, size(amount), tone=Tone.SOFT, named=Tone.SOFT)
+        if device.memory_unattributed_bytes != 0:
+            rest = size(device.memory_unattributed_bytes)
+            yield Row("[unattributed]", inset, rest, tone=Tone.SOFT, named=Tone.SOFT)
+
+    def container(self, one: Container, device: Device, inset: int) -> Row:
+        declared = [limit for limit in self.limits.get(one.leaf, ()) if _about(limit, one)]
+        standing = max(
+            (each for each in self.standings.get(one.leaf, ()) if _judges(each, one)),
+            key=lambda each: URGENT.index(each.state) if each.state in URGENT else len(URGENT),
+            default=None,
+        )
+        used, limit = one.memory_used_bytes, one.memory_limit_bytes
+        near = _near(used, limit, device.memory_total_bytes)
+        tone = TONES.get(standing.state if standing else near, Tone.WARN if near else Tone.PLAIN)
+        return Row(
+            name=_name(one),
+            inset=inset,
+            used=size(used),
+            limit="" if limit is None else size(limit),
+            share="" if limit is None else share(used, limit),
+            sm=percent(one.sm_utilization_ratio),
+            notes=(*self.state(standing, near), *_declared(declared, one)),
+            tone=tone,
+        )
+
+    def state(self, standing: Standing | None, near: str) -> Iterator[str]:
+        if standing is None:
+            if near:
+                yield near
+            return
+        if standing.due_at is not None:
+            yield f"{clean(standing.state)} {span(standing.due_at - self.now)}"
+        else:
+            yield near if standing.state == "ok" and near else clean(standing.state)
+        if standing.reason is not None:
+            yield clean(standing.reason)
+        if standing.next is not None and standing.state != "ok":
+            yield f"then {clean(standing.next)}"
+
+
+def _health(gpu: Gpu, device: Device, now: float) -> Iterator[str]:
+    if not gpu.up:
+        yield "did not answer"
+        return
+    if gpu.xid_errors:
+        last = max(gpu.xid_errors, key=lambda one: one.last_at)
+        yield f"XID {last.xid} {span(now - last.last_at)} ago"
+    yield from (f"{count} ECC {clean(kind)}" for kind, count in _lost(gpu))
+    yield f"{UNKNOWN if gpu.temperature_celsius is None else format(gpu.temperature_celsius, '.0f')}C"
+    yield f"{UNKNOWN if gpu.power_watts is None else format(gpu.power_watts, '.0f')}W"
+    yield from (f"throttled {clean(reason)}" for reason, on in (gpu.throttled or {}).items() if on)
+    if gpu.mig:
+        yield "mig"
+    else:
+        yield f"busy {percent(device.utilization_ratio)}"
+        yield from _shared(device)
+
+
+def _lost(gpu: Gpu) -> list[tuple[str, int]]:
+    """Memory errors that cost somebody data; corrected ones cost nobody anything."""
+    return [(kind, count) for kind, count in (gpu.ecc_errors or {}).items() if count and kind != "corrected"]
+
+
+def _instance(number: int, device: Device) -> Row:
+    return Row(
+        name=f"{clean(device.profile or 'instance')}  gi {number}",
+        inset=STEP,
+        used=size(device.memory_used_bytes),
+        limit=size(device.memory_total_bytes),
+        share=share(device.memory_used_bytes, device.memory_total_bytes),
+        sm=percent(device.sm_utilization_ratio),
+        notes=tuple(_shared(device)) if device.replicas > 1 else (),
+        named=Tone.STRONG,
+    )
+
+
+def _shared(device: Device) -> Iterator[str]:
+    if device.sharing != "none":
+        yield clean(device.sharing) + (f" x{device.replicas}" if device.replicas > 1 else "")
+
+
+def _declared(limits: Sequence[Limit], container: Container) -> Iterator[str]:
+    """Tell the limits that are not the container's own, and what is wrong with one."""
+    if any(limit.bypassed for limit in limits):
+        yield "limit bypassed"
+    if any(limit.problems and limit.memory_bytes is None for limit in limits):
+        yield "limit invalid"
+    if container.memory_limit_bytes is None:
+        known = ((limit.scope, limit.memory_bytes) for limit in limits if limit.memory_bytes is not None)
+        for scope, amount in dict.fromkeys(known):
+            yield f"{size(amount)} a {clean(scope)}"
+
+
+def _about(limit: Limit, container: Container) -> bool:
+    return _same_pod(limit, container) and limit.container in ("", container.container)
+
+
+def _judges(standing: Standing, container: Container) -> bool:
+    if standing.pod_uid != container.pod_uid:
+        return False
+    its_own = (standing.container, standing.container_id) == (container.container, container.container_id)
+    return its_own or not standing.container
+
+
+def _same_pod(one: Owned, other: Owned) -> bool:
+    if one.pod_uid is not None and other.pod_uid is not None:
+        return one.pod_uid == other.pod_uid
+    return one.pod is not None and (one.namespace, one.pod) == (other.namespace, other.pod)
+
+
+def _near(used: int | None, limit: int | None, total: int | None) -> str:
+    """Compare with the limit. Who has a whole device may fill it: being near its end is no news."""
+    if used is None or limit is None:
+        return ""
+    if used > limit:
+        return "over"
+    return "near" if used >= NEAR * limit and (total is None or limit < total) and used else ""
+
+
+def _by_use(container: Container) -> tuple[bool, int, str]:
+    used = container.memory_used_bytes
+    return used is None, -(used or 0), _name(container)
+
+
+def _name(owner: Owned) -> str:
+    pod = f"{owner.namespace}/{owner.pod}" if owner.pod is not None else f"unknown pod {owner.pod_uid or UNKNOWN}"
+    return clean(f"{pod}/{owner.container}" if owner.container else pod)
+
+
+def called(gpu: Gpu, gpus: Sequence[Gpu]) -> str:
+    """Name a GPU by its index; each vendor's driver counts from 0: of two with one number, the vendor tells which."""
+    if gpu.index is None:
+        return f"GPU {UNKNOWN}"
+    twin = any(other.index == gpu.index and other.uuid != gpu.uuid for other in gpus)
+    return f"GPU {gpu.index}" + (f" {clean(gpu.vendor) if gpu.vendor else _short(gpu.uuid)}" if twin else "")
+
+
+def _short(uuid: str) -> str:
+    """Name a GPU by the first group of its UUID, as people do; what is no UUID (a PCI address) stays whole."""
+    groups = uuid.split("-")
+    first = next((group for group in groups if len(group) == 8 and group.isalnum()), "")  # noqa: PLR2004
+    return clean(first if len(groups) > 2 and first else uuid)  # noqa: PLR2004

@@ -1,0 +1,55 @@
+"""
+What stands above the table: whose it is, how old, and what is wrong.
+
+What comes in: a document, its age, why no newer one came. What goes out: words and sentences with their tones.
+
+The law: what makes the table less than the truth of now is said before the table.
+"""
+
+from collections.abc import Iterator
+
+from exporter.top.document import Document, Fault
+from exporter.top.rows import Tone, called
+from exporter.top.words import clean, span
+
+Said = tuple[str, Tone]
+
+
+def status(document: Document, age: float, *, old: bool) -> Iterator[Said]:
+    """Say it in the words of one line; `old`: nothing of it says anything about now."""
+    yield clean(document.node), Tone.STRONG
+    if old:
+        yield f"STALE, {span(age)} old", Tone.BAD
+    else:
+        state, tone = ("live", Tone.GOOD) if document.complete else ("INCOMPLETE", Tone.WARN)
+        yield f"{state}, {span(age)} ago", tone
+    if document.policy is not None:
+        yield f"mode {clean(document.policy.mode)}", Tone.WARN if document.policy.mode == "enforce" else Tone.PLAIN
+    yield f"round {document.round}", Tone.SOFT
+    yield clean(document.program), Tone.SOFT
+
+
+def warnings(document: Document, age: float, trouble: str, *, stale: bool) -> Iterator[Said]:
+    """Say what is wrong, a sentence each, what weighs most first."""
+    if trouble:
+        yield f"daemon: {clean(trouble)}", Tone.BAD
+    elif stale:
+        yield f"stale: the newest round is {span(age)} old. What is shown may be gone.", Tone.BAD
+    if not document.pid_domain_proven:
+        yield (
+            "host: the driver's process numbers are not proven to be this node's: nothing is attributed to containers.",
+            Tone.BAD,
+        )
+    for one in document.policy.breakers if document.policy else ():
+        yield f"breaker {clean(one.breaker)}: {clean(one.detail)}. Nothing is acted on while it is open.", Tone.BAD
+    for fault in sorted(document.faults, key=lambda fault: not fault.incomplete):
+        about = f" ({_subject(document, fault)})" if fault.subject else ""
+        yield f"{clean(fault.source)}: {clean(fault.message)}{about}", Tone.BAD if fault.incomplete else Tone.WARN
+
+
+def _subject(document: Document, fault: Fault) -> str:
+    for gpu in document.gpus:
+        if fault.subject.partition("/")[0] == gpu.uuid:
+            instance = fault.subject[len(gpu.uuid) :].replace("/", ", instance ", 1)
+            return f"{called(gpu, document.gpus)}{clean(instance)}"
+    return clean(fault.subject)

@@ -1,0 +1,49 @@
+"""
+The whole table: what stands above it, and its rows.
+
+What comes in: a document, how long ago it came, why no newer one did. What goes out: text with its tones, in order.
+
+The law: what is stale looks stale, all of it.
+"""
+
+from dataclasses import dataclass, replace
+
+from exporter.top.document import Document
+from exporter.top.rows import Row, Tone, rows
+from exporter.top.status import Said, status, warnings
+from exporter.top.words import clean
+
+STALE_AFTER = 3
+"""Intervals, as everywhere: then a round says nothing about now."""
+
+
+WAITING = "waiting for the daemon"
+NO_GPU = "No GPU is known here."
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """`status` in one line: whose, how old, which mode; `warnings` one line each; then the rows."""
+
+    status: tuple[Said, ...]
+    warnings: tuple[Said, ...]
+    rows: tuple[Row, ...]
+
+
+def table(document: Document, *, waited: float = 0.0, trouble: str = "") -> Table:
+    """Make it. `waited`: seconds since the document came; `trouble`: why no newer one did."""
+    age = document.age_seconds + waited
+    stale = age > STALE_AFTER * document.interval_seconds
+    old = stale or bool(trouble)
+    found = tuple(rows(document, document.taken_at + age))
+    return Table(
+        tuple(status(document, age, old=old)),
+        (*warnings(document, age, trouble, stale=stale), *(() if found else ((NO_GPU, Tone.SOFT),))),
+        tuple(replace(row, tone=Tone.SOFT, named=Tone.SOFT) for row in found) if old else found,
+    )
+
+
+def waiting(trouble: str) -> Table:
+    """Make what stands there before the first document came; `trouble` says why none did, or is empty."""
+    said: tuple[Said, ...] = ((f"daemon: {clean(trouble)}", Tone.BAD),) if trouble else ()
+    return Table(((WAITING, Tone.SOFT),), said, ())

@@ -1,0 +1,26 @@
+"""docs/top.md says what `gpusteward top` takes, and what its words mean."""
+
+import argparse
+import re
+from pathlib import Path
+
+from enforcer import top
+from exporter.top.layout import HEAD
+
+PAGE = (Path(__file__).parents[2] / "docs" / "top.md").read_text(encoding="utf-8")
+
+
+def test_the_page_has_each_flag() -> None:
+    """In its table, and no other."""
+    parser = argparse.ArgumentParser()
+    commands = parser.add_subparsers()
+    top.add(commands)
+    taken = set(re.findall(r"--[a-z]+", commands.choices["top"].format_usage()))
+    assert set(re.findall(r"^\| `(--[a-z]+)", PAGE, re.MULTILINE)) == taken
+
+
+def test_the_page_has_each_word() -> None:
+    """What a person may want to look up: columns, ages, states of containers that nobody judges."""
+    columns = (HEAD.used, HEAD.limit, HEAD.share, HEAD.sm, *HEAD.notes)
+    for word in (*columns, "live", "INCOMPLETE", "STALE", "over", "near", "no process"):
+        assert word in PAGE, word

@@ -1,0 +1,24 @@
+"""Documents as a daemon serves them, and the table that `gpusteward top` makes of them."""
+
+from typing import Any
+
+from exporter.document import render
+from exporter.latest import Tally
+from exporter.model import Snapshot
+from exporter.top.document import parse
+from exporter.top.table import Table, table
+
+
+def served(facts: Snapshot, policy: dict[str, Any] | None = None, age: float = 1.0) -> bytes:
+    """Make the bytes that a daemon with 5 s between its rounds answers with."""
+    return render(facts, Tally(), age=age, interval=5.0, program="gpusteward run 0.1.0", policy=policy)
+
+
+def shown(facts: Snapshot, policy: dict[str, Any] | None = None, **world: Any) -> Table:
+    """Make the table, as of one second after the round."""
+    return table(parse(served(facts, policy)), **world)
+
+
+def judged(*standings: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Make what a daemon that enforces says of its policy."""
+    return {"mode": "enforce", "breakers": [], "standings": list(standings), **more}
