@@ -64,12 +64,24 @@ class Attributed:
     """
     One GPU's sample with its entries placed; `placed` is None when the lists could not be read.
 
-    `counted`: what the kernel counts of a container on a leaf device by its cgroup, in place of its processes.
+    Attributes:
+        counted: what the kernel counts of a container on a leaf device by its cgroup, in place of its processes.
+        unseen: containers of which some process could not be looked at, or pods where no more than that is known.
+        anybodys: some process that could not be looked at may be anybody's.
+
     """
 
     sample: GpuSample
     placed: tuple[Placed, ...] | None
     counted: Mapping[tuple[Subject, DeviceKey], CgroupMemory] = field(default_factory=dict)
+    unseen: frozenset[Subject] = frozenset()
+    anybodys: bool = False
+
+    def knows(self, subject: Subject) -> bool:
+        """Say whether each of a container's processes was looked at."""
+        return subject not in self.unseen and all(
+            one.container or one.pod_uid != subject.pod_uid for one in self.unseen
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +188,14 @@ def attribute(
             closed = sighting.gap and found is not None and found.key == sighting.key
             sightings[entry] = replace(sighting, gap=False) if closed else sighting
         placed.append(_place(process, sighting, host, names, living))
-    return Attributed(sample, tuple(placed), counted), sightings
+    unseen = {names.subject(owner) for owner in sample.unseen}
+    return Attributed(
+        sample,
+        tuple(placed),
+        counted,
+        unseen=frozenset(subject for subject in unseen if isinstance(subject, Subject)),
+        anybodys=Attribution.CONTRADICTORY in unseen,
+    ), sightings
 
 
 def _counted(cgroups: Iterable[CgroupMemory], names: Names) -> dict[tuple[Subject, DeviceKey], CgroupMemory]:

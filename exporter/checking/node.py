@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from exporter.checking.lines import Failed, Line, Verdict, advised, count, worst
-from exporter.checking.vendors import TITLES, TRUSTED, UNKNOWN
+from exporter.checking.vendors import PARTIAL, TITLES, TRUSTED, UNKNOWN
 from exporter.devices import DevicesSample
 from exporter.model import Fault, Gpu, Owner
 
@@ -62,13 +62,15 @@ def vendors(found: DevicesSample | Failed | None) -> tuple[Line, ...]:
     if found is None or isinstance(found, Failed):
         return ()
     present = {sample.gpu.vendor for sample in found.samples} - TRUSTED
+    partial = {sample.gpu.vendor for sample in found.samples if sample.partial}
     return tuple(
         Line(
             _title(vendor),
             Verdict.OK,
             "not tried on hardware, so the enforcer only reports it unless policy.trusted_vendors names "
             + vendor
-            + (f"; never known: {UNKNOWN[vendor]}" if vendor in UNKNOWN else ""),
+            + (f"; never known: {UNKNOWN[vendor]}" if vendor in UNKNOWN else "")
+            + (f"; {PARTIAL[vendor]}" if vendor in partial & PARTIAL.keys() else ""),
         )
         for vendor in sorted(present)
     )

@@ -1,7 +1,8 @@
 """
 What the sources of each vendor can never tell; docs/devices.md has the whole of it.
 
-What comes in: a vendor. What goes out: words, said once here, and never a 0 in a metric.
+What comes in: a vendor, and whether its lists have everybody. What goes out: words, said once here, and never a 0 in a
+metric.
 """
 
 from collections.abc import Mapping
@@ -33,5 +34,10 @@ UNKNOWN: Mapping[str, str] = {
     "mthreads": "memory by process, and so by container",
     "hygon": "how busy a process keeps a device; how much of each device a process holds that is on several",
 }
+PARTIAL: Mapping[str, str] = {
+    "amd": "by kfd alone: what is held by DRM (Vulkan, OpenGL, VA-API), and so what a container holds that has no ROCm "
+    "process; --devices=drm tells",
+}
+"""The same, where the lists name those alone who use a GPU in one way."""
 TRUSTED = frozenset({"nvidia"})
 """Whom `policy.trusted_vendors` names where nobody wrote it; of the others nobody compared a figure with hardware."""

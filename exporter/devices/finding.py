@@ -5,7 +5,8 @@ What comes in: what the operator named, and the node's files. What goes out: one
 
 The law: `auto` takes what is there and never nothing: without any device it fails, and says what to do. What was asked
 for by name must be there. A node whose NVIDIA driver does not work must not look like a node without NVIDIA GPUs, so
-there `auto` fails, too. Integrated graphics are what somebody sees the screen by: only their name brings them.
+there `auto` fails, too. Integrated graphics are what somebody sees the screen by: only their name brings them. A hang
+is no failure: what hangs now is opened, and told as hung until it answers. Who comes later is not looked for.
 """
 
 import asyncio
@@ -15,13 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.devices import NAMES, DeviceError, DeviceSource, libraries
-from exporter.devices.kernel import KernelSource, Roots, may_look
+from exporter.devices.kernel import Counting, KernelSource, Roots, counts_memory, may_look
 from exporter.devices.nvml import NvmlSource
 from exporter.devices.nvml.source import DEADLINE
 from exporter.devices.several import Several
+from exporter.devices.thread import DriverHungError
 
 NVML, KFD, DRM = "nvml", "kfd", "drm"
 _NVIDIA = "0x10de"
+_NOBODY: frozenset[str] = frozenset()
 _DISPLAY = "0x03"
 """Class of a PCI device that is a GPU, with a screen (0x0300) or without one (0x0302)."""
 
@@ -71,8 +74,10 @@ class Finder:
                 keep(source)
             if not found:
                 raise missing
+            counts = await asyncio.to_thread(counts_memory, self.roots.cgroup)
             opened.pop_all()
-            return found[0] if len(found) == 1 else Several(found)
+            source = found[0] if len(found) == 1 else Several(found)
+            return Counting(source, self.roots.cgroup, self.deadline) if counts else source
 
     async def _nvml(self) -> NvmlSource:
         return await NvmlSource.open(
@@ -80,12 +85,13 @@ class Finder:
         )
 
     async def _kernel(self, wanted: Collection[str] | None) -> KernelSource | None:
+        """Open the kernel's files. A kernel that hangs has GPUs: who they are is told when it answers again."""
         if wanted is not None:
             name = DRM if DRM in wanted else KFD if KFD in wanted else None
             if name is None:
                 return None
             source = self._files(name, integrated=True)
-            if not await source.vendors():
+            if await _vendors(source) == _NOBODY:
                 await source.close()
                 drivers = "amdgpu, xe or i915" if name == DRM else "amdgpu"
                 raise DeviceError(
@@ -94,12 +100,12 @@ class Finder:
                 )
             return source
         source = self._files(DRM, integrated=False)
-        vendors = await source.vendors()
+        vendors = await _vendors(source)
         # Without the right to look at descriptors AMD's are told by KFD alone; of Intel's there is nothing else.
-        if vendors == {"amd"} and not may_look(self.roots.proc):
+        if vendors == frozenset({"amd"}) and not may_look(self.roots.proc):
             await source.close()
             source = self._files(KFD, integrated=False)
-        if vendors:
+        if vendors is None or vendors:
             return source
         await source.close()
         return None
@@ -113,6 +119,14 @@ class Finder:
             clock=self.clock,
             monotonic=self.monotonic,
         )
+
+
+async def _vendors(source: KernelSource) -> frozenset[str] | None:
+    """Name the vendors of the GPUs that the kernel has; None while it hangs."""
+    try:
+        return await source.vendors()
+    except DriverHungError:
+        return None
 
 
 def has_nvidia(sys: Path) -> bool:

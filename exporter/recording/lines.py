@@ -24,6 +24,7 @@ from exporter.model import (
     GpuSample,
     GpuUuid,
     Inventory,
+    Owner,
     ProcessUtilization,
     Sharing,
     XidCounts,
@@ -112,6 +113,8 @@ class RoundGpu(msgspec.Struct, frozen=True, omit_defaults=True):
     faults: tuple[Fault, ...] = ()
     cgroups: tuple[CgroupMemory, ...] = ()
     pids_proven: bool = True
+    partial: bool = False
+    unseen: tuple[Owner, ...] = ()
 
 
 class RoundLine(msgspec.Struct, frozen=True, tag="round", tag_field="line", omit_defaults=True):
@@ -156,6 +159,8 @@ class RoundLine(msgspec.Struct, frozen=True, tag="round", tag_field="line", omit
                     one.faults,
                     one.cgroups,
                     one.pids_proven,
+                    one.partial,
+                    one.unseen,
                 )
                 for one in self.gpus
             ),

@@ -125,6 +125,8 @@ class Writing:
                     one.faults,
                     tuple(replace(each, owner=self._owner(each.owner)) for each in one.cgroups),
                     one.pids_proven,
+                    one.partial,
+                    tuple(map(self._owner, one.unseen)),
                 )
                 for one in recorded.samples
             ],

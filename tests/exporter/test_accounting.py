@@ -68,13 +68,96 @@ def counted(subject: Subject, amount: int, **words: int) -> dict[tuple[Subject, 
 
 def test_what_the_kernel_counts_stands_in_place_of_the_processes() -> None:
     """One container's cgroup is counted, the other's processes are: the accounts close over both."""
-    both = replace(
-        attributed(placed(1, 5 * GIB), placed(2, 2 * GIB, B), memory=used(8 * GIB)), counted=counted(A, 3 * GIB)
-    )
+    both = replace(attributed(placed(1, GIB), placed(2, 2 * GIB, B), memory=used(8 * GIB)), counted=counted(A, 3 * GIB))
     found = account(both, {})
     assert {usage.subject: usage.memory_used for usage in found.usages} == {A: 3 * GIB, B: 2 * GIB}
     (one,) = found.accounts
     assert (one.attributed, one.unattributed, one.closes) == (5 * GIB, 3 * GIB, True)
+
+
+@pytest.mark.parametrize("count", [0, 2 * GIB])
+def test_what_the_kernel_counts_is_believed_where_it_is_less_no_more(count: int) -> None:
+    """
+    Buffers that were placed before the controller was enabled are charged elsewhere: the lists are told, and a fault.
+
+    What both say is sure, and no more; a limit that the kernel keeps is one all the same.
+    """
+    late = replace(
+        attributed(placed(1, 5 * GIB), placed(2, GIB, B), memory=used(8 * GIB)),
+        counted=counted(A, count, limit=4 * GIB) | counted(B, GIB - TOLERANCE),
+    )
+    found = account(late, {})
+    assert {u.subject: (u.memory_used, u.memory_sure, u.memory_peak, u.kernel_limit) for u in found.usages} == {
+        A: (5 * GIB, count, 5 * GIB, 4 * GIB),
+        B: (GIB - TOLERANCE, None, GIB - TOLERANCE, None),
+    }
+    (one,) = found.accounts
+    assert (one.attributed, one.unattributed) == (6 * GIB - TOLERANCE, 2 * GIB + TOLERANCE)
+    (fault,) = found.attributed.sample.faults
+    assert (fault.reason, fault.subject, fault.incomplete) == ("dmem_short", UUID, False)
+    assert "1 container " in fault.message
+
+
+def test_what_others_may_hold_too_doubts_no_count() -> None:
+    """Shared buffers are in each process that has them, and once in the kernel's count: only what is sure counts."""
+    shared = placed(1, 5 * GIB)
+    shared = replace(shared, process=replace(shared.process, memory_sure=GIB))
+    found = account(replace(attributed(shared, placed(2, None)), counted=counted(A, 2 * GIB)), {})
+    assert [usage.memory_used for usage in found.usages] == [2 * GIB]
+    assert found.attributed.sample.faults == ()
+
+
+def test_a_container_of_which_a_process_was_not_looked_at_is_unknown() -> None:
+    """Whatever its other processes hold, and in the account, too; the number of its processes is not known either."""
+    entries = (placed(1, 5 * GIB), placed(2, 2 * GIB, B))
+    hidden = replace(attributed(*entries, memory=used(8 * GIB)), unseen=frozenset({A}))
+    found = account(hidden, {(A, DEVICE): 6 * GIB}, {DEVICE: {A, B}})
+    assert {u.subject: (u.memory_used, u.memory_peak, u.listed) for u in found.usages} == {
+        A: (None, 6 * GIB, False),
+        B: (2 * GIB, 2 * GIB, True),
+    }
+    (one,) = found.accounts
+    assert (one.attributed, one.unattributed, one.host) == (None, None, 0)
+
+
+def test_a_process_that_was_not_looked_at_costs_nobody_who_has_no_part_in_the_device() -> None:
+    """Its container was not handed this one, and has no process there: no figure is made up, and none is taken."""
+    hidden = replace(attributed(placed(2, 2 * GIB, B), memory=used(8 * GIB)), unseen=frozenset({A}))
+    found = account(hidden, {}, {DEVICE: {B}})
+    assert [(usage.subject, usage.memory_used) for usage in found.usages] == [(B, 2 * GIB)]
+    assert found.accounts[0].unattributed == 6 * GIB
+
+
+def test_a_process_of_an_unknown_container_of_a_pod_may_be_in_any_of_them() -> None:
+    """A status that lags behind: the pod is known, which of its containers is not."""
+    hidden = replace(attributed(), unseen=frozenset({replace(A, container="", container_id=None)}))
+    found = account(hidden, {}, {DEVICE: {A, B}})
+    assert {usage.subject: usage.memory_used for usage in found.usages} == {A: None, B: 0}
+
+
+def test_what_the_kernel_counts_needs_nobody_looked_at() -> None:
+    """Its bytes stand; by how many processes they are held is not known."""
+    hidden = replace(attributed(), unseen=frozenset({A}), counted=counted(A, GIB))
+    found = account(hidden, {})
+    assert [(usage.memory_used, usage.listed) for usage in found.usages] == [(GIB, False)]
+    assert found.accounts[0].attributed == GIB
+
+
+@pytest.mark.parametrize("why", ["partial", "anybodys"])
+def test_who_is_in_no_list_holds_nothing_only_where_lists_have_everybody(why: str) -> None:
+    """
+    Lists of those alone who use a GPU in one way, and a process that may be anybody's: who is not listed is unknown.
+
+    Who is listed holds what stands there, or more.
+    """
+    one = attributed(placed(1, 5 * GIB), memory=used(8 * GIB))
+    one = replace(one, anybodys=True) if why == "anybodys" else replace(one, sample=replace(one.sample, partial=True))
+    found = account(one, {}, {DEVICE: {A, B}})
+    assert {usage.subject: (usage.memory_used, usage.listed) for usage in found.usages} == {
+        A: (5 * GIB, True),
+        B: (None, False),
+    }
+    assert (found.accounts[0].attributed, found.accounts[0].unattributed) == (5 * GIB, 3 * GIB)
 
 
 def test_what_the_kernel_counts_makes_an_unknown_process_known() -> None:

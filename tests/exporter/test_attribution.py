@@ -101,6 +101,24 @@ def test_the_outermost_known_pair_names_the_owner(owner: Owner, expected: Subjec
     assert (placed.subject or placed.attribution) == expected
 
 
+@pytest.mark.parametrize(
+    ("owner", "unseen", "anybodys"),
+    [
+        pytest.param(Owner(((TRAIN, MAIN),)), {MAIN_SUBJECT}, False, id="a container's"),
+        pytest.param(Owner(((TRAIN, NESTED),)), {Subject(TRAIN, "", NESTED)}, False, id="of a container not known yet"),
+        pytest.param(Owner(((PodUid("9" * 32), NESTED),)), set(), False, id="of a pod that nobody knows"),
+        pytest.param(Owner(((None, NESTED),)), set(), False, id="a container that no kubelet made"),
+        pytest.param(Owner(contradictory=True), set(), True, id="may be anybody's"),
+    ],
+)
+def test_who_was_not_looked_at_is_named_as_who_was(owner: Owner, unseen: set[Subject], anybodys: bool) -> None:
+    """By its cgroup, which is readable where descriptors are not."""
+    sample = GpuSample(Gpu(GPU, 0, "fake"), 0.0, (), unseen=(owner,))
+    found, _ = attribute(sample, host(), NAMES, Living(None), {})
+    assert found.unseen == frozenset(unseen)
+    assert found.anybodys is anybodys
+
+
 def test_a_static_pod_is_found_by_the_hash_in_its_cgroup() -> None:
     """A static pod's cgroup carries the kubelet's hash; its mirror pod's UID is what everything else says."""
     config_hash, uid = PodUid("c" * 32), PodUid("33333333-3333-3333-3333-333333333333")

@@ -1,13 +1,14 @@
 """
 What the kernel's files said, put together into samples.
 
-What comes in: cards, ROCm's nodes and processes, DRM's descriptors, cgroups, and what was kept of the engines. What
+What comes in: cards, ROCm's nodes and processes, DRM's descriptors, dmem's root, and what was kept of the engines. What
 goes out: a `GpuSample` for each GPU, and what to keep.
 
 The law: ROCm's memory and its process's DRM client are mostly the same buffers, so the larger of both counts, never
-their sum. A GPU that is divided has its partitions for leaf devices; load, power and the kernel's own counts by cgroup
-are then the whole GPU's, and unknown of a partition. Where the kernel does not tell what is used of a device, it is the
-sum of its processes, if each of them is known.
+their sum. A GPU that is divided has its partitions for leaf devices; load and power are then the whole GPU's, and
+unknown of a partition. Where the kernel does not tell what is used of a device, it is the sum of its processes, if each
+of them is known. Who was not looked at may hold any GPU; who does not use ROCm may hold any where nobody looks at
+descriptors.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -22,7 +23,6 @@ from exporter.devices.kernel.holders import Scan
 from exporter.devices.kernel.kfd import Kfd
 from exporter.devices.kernel.leaves import Leaf, held_by_leaf, leaves_of
 from exporter.model import (
-    CgroupMemory,
     DeviceKey,
     Fault,
     Gpu,
@@ -31,6 +31,7 @@ from exporter.model import (
     GpuSample,
     GpuUuid,
     Memory,
+    Owner,
     ProcessKind,
     ProcessUtilization,
 )
@@ -121,7 +122,8 @@ class _Gpu:
             processes=listed,
             utilization=tuple(utilization) if listed is not None and self.files.scan and not self.divided else None,
             faults=self._faults(),
-            cgroups=tuple(self._cgroups()),
+            partial=listed is not None and not self._looked(),
+            unseen=_in_containers(self.files.scan) if self._looked() else (),
         )
 
     def _listed(self) -> bool:
@@ -135,8 +137,7 @@ class _Gpu:
 
     def _complete(self) -> bool:
         """Say whether nobody was overlooked, so that a sum over the processes is all that is in use."""
-        scan = self.files.scan
-        return scan is not None and not (scan.denied or scan.left_out)
+        return self.files.scan is not None and not self.files.scan.unseen
 
     def _rocm(self, leaf: Leaf) -> Mapping[int, int | None]:
         kfd = self.files.kfd
@@ -150,6 +151,7 @@ class _Gpu:
 
     def _processes(self, leaf: Leaf) -> list[GpuProcess]:
         rocm, drm = self._rocm(leaf), self.held.get(leaf.key, {})
+        evicted = self.files.kfd.evicted.get(leaf.node.gpu_id, {}) if self.files.kfd and leaf.node else {}
         found = []
         for pid in sorted(rocm.keys() | drm.keys()):
             kinds = frozenset({ProcessKind.COMPUTE}) if pid in rocm else frozenset[ProcessKind]()
@@ -160,7 +162,8 @@ class _Gpu:
                 memory, sure = (None, None) if size is None else (max(size, memory or 0), max(size, sure or 0))
             if self.unified:
                 memory = sure = None
-            found.append(GpuProcess(leaf.key, pid, kinds, memory, None if sure == memory else sure))
+            surely = None if sure == memory else sure
+            found.append(GpuProcess(leaf.key, pid, kinds, memory, surely, evicted.get(pid)))
         return found
 
     def _busy(
@@ -205,16 +208,6 @@ class _Gpu:
             found.append(GpuInstance(number, self.card.mode.lower(), tuple(filter(None, names)), memory))
         return tuple(found)
 
-    def _cgroups(self) -> list[CgroupMemory]:
-        dmem, pci = self.files.dmem, self.card.pci
-        if dmem is None or self.divided:
-            return []
-        return [
-            CgroupMemory(group.owner, DeviceKey(GpuUuid(pci)), used, group.limit.get(pci), group.peak.get(pci))
-            for group in dmem.groups
-            if (used := group.used.get(pci)) is not None
-        ]
-
     def _faults(self) -> tuple[Fault, ...]:
         everybody = (held for leaf in self.leaves for held in self.held.get(leaf.key, {}).values())
         problems = sorted({problem for held in everybody for problem in held.problems})
@@ -231,7 +224,19 @@ class _Gpu:
                 "processes hold by DRM is not looked at (--devices=drm)"
             )
             found.append(Fault("devices", "processes_unknown", message, self.card.pci, incomplete=False))
+        if self._summed() and self._looked() and not self._complete():
+            message = (
+                f"GPU {self.card.pci}: what is used of it is not known: that is the sum of what processes hold, and "
+                + _named(self.files.scan.unseen if self.files.scan else ())
+            )
+            found.append(Fault("devices", "fdinfo_denied", message, self.card.pci, incomplete=False))
         return tuple(found)
+
+    def _summed(self) -> bool:
+        """Say whether nobody tells what is used of it, or of its partitions, but its processes."""
+        dmem = self.files.dmem
+        told = self.card.memory is not None or (dmem is not None and self.card.pci in dmem.used)
+        return not self.unified and (self.divided or not told)
 
 
 def _faults(files: Files) -> tuple[Fault, ...]:
@@ -246,14 +251,20 @@ def _faults(files: Files) -> tuple[Fault, ...]:
     if scan is not None and not scan.allowed:
         message = "what processes hold is not known by DRM: their fdinfo takes CAP_SYS_PTRACE and the host's /proc"
         found.append(Fault("devices", "fdinfo_denied", message, incomplete=False))
-    elif scan is not None and (unseen := scan.denied | scan.left_out):
-        message = (
-            f"the descriptors of process {min(unseen)}"
-            + (f" (and {len(unseen) - 1} more)" if len(unseen) > 1 else "")
-            + " may not be read, or are too many: what they hold by DRM is not known"
-        )
+    elif scan is not None and (in_containers := [pid for pid, owner in scan.unseen.items() if owner != Owner()]):
+        message = f"what some containers hold by DRM is not known: {_named(in_containers)}"
         found.append(Fault("devices", "fdinfo_denied", message, incomplete=False))
     return tuple(found)
+
+
+def _named(unseen: Collection[int]) -> str:
+    more = f" (and {len(unseen) - 1} more)" if len(unseen) > 1 else ""
+    return f"the descriptors of process {min(unseen)}{more} may not be read, or are too many"
+
+
+def _in_containers(scan: Scan | None) -> tuple[Owner, ...]:
+    """Name those who were not looked at; the host's own processes are no container's, and take nothing from any."""
+    return tuple(dict.fromkeys(owner for owner in scan.unseen.values() if owner != Owner())) if scan else ()
 
 
 def _together(ratios: Sequence[Mapping[str, float | None]], names: frozenset[str]) -> float | None:

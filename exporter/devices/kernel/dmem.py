@@ -4,19 +4,34 @@ What the kernel's dmem controller says: device memory of a cgroup, each buffer c
 What comes in: the text of `dmem.capacity`, `dmem.current`, `dmem.peak` or `dmem.max`. What goes out: bytes by PCI
 address.
 
-The law: a device's own memory is what is named `vram`, `vram<n>` (a tile each) or `vidmem`; other regions stand apart.
-`max` is no number, and a file that is not there says nothing. Linux 6.14 and later:
-https://docs.kernel.org/admin-guide/cgroup-v2.html#dmem
+The law: a device's own memory is what is named `vram` (amdgpu), `vram<n>` (xe, a tile each) or `vidmem` (NVIDIA);
+other regions stand apart. `max` is no number, and a file that is not there says nothing. Linux 6.14 and later:
+https://docs.kernel.org/admin-guide/cgroup-v2.html#dmem. NVIDIA's R615 says `nvidia/00000000:02:00.0/vidmem`:
+https://docs.nvidia.com/dynamo/dev/many-model-serving/per-gpu-compute-and-memory-limits-with-mps
 """
 
 import re
 from collections.abc import Mapping
 from functools import lru_cache
 
-_REGION = re.compile(
-    r"[a-z]+/(?P<pci>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])/(?P<region>[^\s/]+)", re.ASCII | re.IGNORECASE
-)
+_PCI = r"(?P<domain>[0-9a-f]{4,8}):(?P<bus>[0-9a-f]{2}):(?P<device>[0-9a-f]{2})(?:\.(?P<function>[0-7]))?"
+_ADDRESS = re.compile(_PCI, re.ASCII | re.IGNORECASE)
+_REGION = re.compile(rf"[a-z]+/(?P<pci>{_PCI})/(?P<region>[^\s/]+)", re.ASCII | re.IGNORECASE)
 _OWN = re.compile(r"vram\d*|vidmem", re.ASCII)
+
+
+def address(text: str) -> str:
+    """
+    Write a PCI address as the kernel does, `0000:02:00.0`; empty for what is none.
+
+    NVIDIA's driver and library write the domain in eight digits, and Slurm expects names without the function (its
+    `gres_shard.c` reads either).
+    """
+    match = _ADDRESS.fullmatch(text)
+    if match is None:
+        return ""
+    function = match["function"] or "0"
+    return f"{int(match['domain'], 16):04x}:{match['bus']}:{match['device']}.{function}".lower()
 
 
 def parse(text: str) -> Mapping[tuple[str, str], int | None]:
@@ -26,7 +41,7 @@ def parse(text: str) -> Mapping[tuple[str, str], int | None]:
         name, _, value = line.strip().rpartition(" ")
         match = _REGION.fullmatch(name)
         if match is not None and (value == "max" or value.isdecimal()):
-            found[match["pci"].lower(), match["region"]] = None if value == "max" else int(value)
+            found[address(match["pci"]), match["region"]] = None if value == "max" else int(value)
     return found
 
 

@@ -1,26 +1,30 @@
 """
 Which processes have a DRM device open: `/proc/<pid>/fd` and `fdinfo`.
 
-What comes in: a mounted procfs. What goes out: descriptors, and the processes that could not be looked at.
+What comes in: a mounted procfs. What goes out: descriptors, and who could not be looked at.
 
 The law: a descriptor is judged by its node (major and minor number) and by what its driver says, never by its name,
-which a tenant chooses. Nothing else of a process is read, and no other file is touched: asking about a descriptor of a
-network file system that hangs would hang us, so the node is asked for only where a DRM driver spoke, or the link is
-called as DRM's nodes are (`renderD128`), wherever a container has them. Looking takes PTRACE_MODE_READ: CAP_SYS_PTRACE,
-for what runs as somebody else or has capabilities.
+which a tenant chooses. Nothing else of a process is read, and no other file is touched: the node is asked for only
+where a DRM driver spoke, or the link is called as DRM's nodes are (`renderD128`), wherever a container has them, and
+only where the file system cannot make us wait (`mounts`). Looking takes PTRACE_MODE_READ: CAP_SYS_PTRACE, for what runs
+as somebody else or has capabilities.
 """
 
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from exporter.cgroups import parse_owner
 from exporter.devices.kernel.clients import Descriptor, Holder
 from exporter.devices.kernel.fdinfo import parse
+from exporter.devices.mounts import Mounts
+from exporter.model import Owner
 
 MOST = 200_000
 """Descriptors that are looked at in a round, at some 10 microseconds each; a busy node has a few thousand."""
@@ -29,6 +33,8 @@ _SYS_PTRACE = 19
 """Number of the capability, in <linux/capability.h>."""
 _START = 19
 """Field 22 of `stat`, counted from the third, which is the first after the name."""
+_ANYBODY = Owner(contradictory=True)
+"""Whose cgroup cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +43,21 @@ class Scan:
     One look at all processes.
 
     Attributes:
-        denied: processes whose descriptors we may not see; `left_out` those that have too many.
-        allowed: we have the right to look, so that what is denied is an exception (another AppArmor profile, say).
+        unseen: who was not looked at, because we may not or because there is too much to see, by process.
+        allowed: we have the right to look, so that who is unseen is an exception (another AppArmor profile, say).
 
     """
 
     descriptors: tuple[Descriptor, ...] = ()
-    denied: frozenset[int] = frozenset()
-    left_out: frozenset[int] = frozenset()
+    unseen: Mapping[int, Owner] = field(default_factory=dict)
     allowed: bool = True
+
+
+@dataclass(slots=True)
+class Asking:
+    """Whom a look waits for: the process whose file is asked for its node at this moment; None: for none."""
+
+    pid: int | None = None
 
 
 def may_look(proc: Path) -> bool:
@@ -59,30 +71,72 @@ def may_look(proc: Path) -> bool:
     return True
 
 
-def scan(proc: Path, beat: Callable[[str], None]) -> Scan:
+def scan(proc: Path, beat: Callable[[str], None], asking: Asking | None = None, stuck: Collection[int] = ()) -> Scan:
     """
     Look at the descriptors of all processes. Processes and descriptors that end meanwhile are left out.
 
-    Whoever holds most descriptors is looked at last, and not at all after `MOST`: a tenant that opens a million files
-    hides itself, and nobody else.
+    The pod that holds most descriptors is looked at last (the host's own processes are one pod more), and what exceeds
+    `MOST` not at all. So of n pods each is seen that has no more than an n-th of it, whatever the others do: a tenant
+    that opens a million files hides itself, and nobody else. `stuck` are processes whose files kept an earlier look
+    waiting: their pods are not looked at.
     """
-    descriptors: list[Descriptor] = []
-    numbers: dict[int, list[str]] = {}
+    owners: dict[int, Owner] = {}
     denied: set[int] = set()
+    left_out: set[int] = set()
+    pods: dict[str, dict[int, int]] = defaultdict(dict)
+    totals: dict[str, int] = defaultdict(int)
     for name in os.listdir(proc):  # noqa: PTH208
-        if name.isdecimal():
-            with _watched(int(name), denied):
-                beat(f"listing {proc}/{name}/fd")
-                numbers[int(name)] = os.listdir(f"{proc}/{name}/fd")  # noqa: PTH208
-    left, left_out = MOST, set()
-    for pid in sorted(numbers, key=lambda pid: (len(numbers[pid]), pid)):
-        left -= len(numbers[pid])
-        if left < 0:
-            left_out.add(pid)
+        if not name.isdecimal() or (owner := _owner(f"{proc}/{name}")) is None:
             continue
+        pid, pod = int(name), _pod(owner)
+        owners[pid] = owner
+        if totals[pod] > MOST:
+            left_out.add(pid)  # a million names take a second: who has more than there is for all is counted no further
+            continue
+        beat(f"listing {proc}/{name}/fd")
         with _watched(pid, denied):
-            descriptors += _process(f"{proc}/{pid}", pid, numbers[pid], beat)
-    return Scan(tuple(descriptors), frozenset(denied), frozenset(left_out), not denied or _privileged())
+            pods[pod][pid] = len(os.listdir(f"{proc}/{name}/fd"))  # noqa: PTH208
+            totals[pod] += pods[pod][pid]
+    for pod in {_pod(owners[pid]) for pid in stuck if pid in owners}:
+        left_out.update(pods.pop(pod, {}))
+    descriptors: list[Descriptor] = []
+    mounts, left = Mounts(proc), MOST
+    for pod in sorted(pods, key=lambda pod: totals[pod]):
+        for pid, number in sorted(pods[pod].items(), key=lambda counted: (counted[1], counted[0])):
+            with _watched(pid, denied):
+                names = os.listdir(f"{proc}/{pid}/fd") if number <= left else []  # noqa: PTH208
+                if max(number, len(names)) > left:
+                    left_out.add(pid)
+                    continue
+                left -= len(names)
+                looked = _process(f"{proc}/{pid}", pid, names, owners[pid], mounts, beat, asking or Asking())
+                descriptors += looked
+    unseen = {pid: owners[pid] for pid in sorted(denied | left_out)}
+    return Scan(tuple(descriptors), unseen, not denied or _privileged())
+
+
+def _pod(owner: Owner) -> str:
+    """
+    Name who shares a part: the pod, or without one the container. The outermost, which a workload cannot make up.
+
+    On a nested node (kind) the outermost container is the whole node, and the pod stands below it.
+    """
+    if not owner.pairs:
+        return "?" if owner.contradictory else ""
+    return next((pod for pod, _ in owner.pairs if pod is not None), owner.pairs[0][1] or "")
+
+
+def _owner(folder: str) -> Owner | None:
+    """Read whose a process is; None if it is gone."""
+    try:
+        return _parsed(_read(f"{folder}/cgroup"))
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    except OSError:
+        return _ANYBODY
+
+
+_parsed = lru_cache(maxsize=1024)(parse_owner)  # the processes of a container share one text
 
 
 def _privileged() -> bool:
@@ -104,7 +158,15 @@ def _watched(pid: int, denied: set[int]) -> Iterator[None]:
         return
 
 
-def _process(folder: str, pid: int, numbers: Iterable[str], beat: Callable[[str], None]) -> Iterator[Descriptor]:
+def _process(  # noqa: PLR0917
+    folder: str,
+    pid: int,
+    numbers: Iterable[str],
+    owner: Owner,
+    mounts: Mounts,
+    beat: Callable[[str], None],
+    asking: Asking,
+) -> Iterator[Descriptor]:
     holder: Holder | None = None
     for number in numbers:
         beat(f"reading {folder}/fdinfo/{number}")
@@ -116,10 +178,16 @@ def _process(folder: str, pid: int, numbers: Iterable[str], beat: Callable[[str]
         except (FileNotFoundError, ProcessLookupError):
             continue
         client = parse(text)
-        node = _node(f"{folder}/fd/{number}") if client is not None or _NAMED.search(target) else None
+        node = None
+        if (client is not None or _NAMED.search(target)) and mounts.may_be_node(pid, text):
+            beat(f"asking for the node of {folder}/fd/{number}")
+            # A process may put another file in its place right now, and that one may keep us for ever.
+            asking.pid = pid
+            node = _node(f"{folder}/fd/{number}")
+            asking.pid = None
         if client is None and node is None:
             continue
-        holder = holder or _holder(folder, pid)
+        holder = holder or _holder(folder, pid, owner)
         if holder is not None:
             yield Descriptor(holder, node, client)
 
@@ -132,16 +200,13 @@ def _node(descriptor: str) -> tuple[int, int] | None:
     return (os.major(found.st_rdev), os.minor(found.st_rdev)) if stat.S_ISCHR(found.st_mode) else None
 
 
-def _holder(folder: str, pid: int) -> Holder | None:
+def _holder(folder: str, pid: int, owner: Owner) -> Holder | None:
     try:
         fields = _read(f"{folder}/stat").rpartition(")")[2].split()
         start = int(fields[_START])
     except (OSError, IndexError, ValueError):
         return None
-    try:
-        return Holder(pid, start, parse_owner(_read(f"{folder}/cgroup")))
-    except OSError:
-        return Holder(pid, start)
+    return Holder(pid, start, None if owner == _ANYBODY else owner)
 
 
 def _read(path: str) -> str:

@@ -5,7 +5,8 @@ What comes in: a sysfs. What goes out: nodes, and bytes by process and GPU.
 
 The law: nothing is opened but files: who opens `/dev/kfd` is itself listed for life. The numbers are the host's. A file
 `vram_<gpu id>` stands there for each GPU that a process may open, used or not, so a process uses a GPU where it holds
-bytes or has a queue. `sdma_*` and `cu_occupancy` are not read: they make the kernel work inside of the process.
+bytes or has a queue. `sdma_*` and `cu_occupancy` are not read: they make the kernel work inside of the process;
+`evicted_ms` is a number that it has at hand (kfd_procfs_stats_show in kfd_process.c).
 """
 
 import re
@@ -27,12 +28,15 @@ class Kfd:
     Attributes:
         nodes: GPUs and partitions, by GPU id.
         held: GPU id to process to bytes, of those who use the GPU; None where a number could not be read.
+        evicted: GPU id to process to seconds in which its queues were off the GPU: the kernel adds each pause at its
+            end. What is not told is missing.
         denied: files of the topology that we may not read, because our own devices cgroup excludes the GPU.
 
     """
 
     nodes: Mapping[int, Node] = field(default_factory=dict)
     held: Mapping[int, Mapping[int, int | None]] = field(default_factory=dict)
+    evicted: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
     denied: tuple[str, ...] = ()
 
 
@@ -45,11 +49,15 @@ def read_kfd(sys: Tree) -> Kfd | None:
     nodes = [node for number in numbers if (node := _node(sys, f"{KFD}/topology/nodes/{number}"))]
     denied = tuple(sys.denied[before:])
     held: dict[int, dict[int, int | None]] = {}
+    evicted: dict[int, dict[int, float]] = {}
     for pid in sys.names(f"{KFD}/proc"):
         if pid.isdecimal():
-            for gpu_id, size in _process(sys, f"{KFD}/proc/{pid}").items():
+            folder = f"{KFD}/proc/{pid}"
+            for gpu_id, size in _process(sys, folder).items():
                 held.setdefault(gpu_id, {})[int(pid)] = size
-    return Kfd({node.gpu_id: node for node in nodes}, held, denied)
+                if (paused := sys.number(f"{folder}/stats_{gpu_id}/evicted_ms")) is not None:
+                    evicted.setdefault(gpu_id, {})[int(pid)] = paused / 1000
+    return Kfd({node.gpu_id: node for node in nodes}, held, evicted, denied)
 
 
 def _node(sys: Tree, folder: str) -> Node | None:

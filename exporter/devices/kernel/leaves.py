@@ -4,10 +4,11 @@ The leaf devices of AMD's and Intel's GPUs, and who holds what of them by DRM.
 What comes in: cards, ROCm's nodes, descriptors. What goes out: leaf devices, and holdings by leaf device and process.
 
 The law: a partition is known by the minor number of its render node. All partitions of a GPU print one PCI address,
-so an address alone names a leaf device only where the GPU is whole.
+so an address alone names a leaf device only where the GPU is whole. Whose node could not be asked for may hold any of
+the partitions, so of none of them it is known what it holds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from exporter.devices.kernel.cards import Card
@@ -56,4 +57,12 @@ def held_by_leaf(scan: Scan | None, leaves: Mapping[str, Sequence[Leaf]]) -> Map
             return by_minor.get(descriptor.node[1]) if descriptor.node[0] == RENDER else None
         return whole.get(descriptor.client.pdev) if descriptor.client else None
 
-    return holdings(scan.descriptors, device_of) if scan else {}
+    def told(descriptor: Descriptor) -> Iterator[Descriptor]:
+        parts = leaves.get(descriptor.client.pdev, ()) if descriptor.client and descriptor.node is None else ()
+        if len(parts) < 2:  # noqa: PLR2004
+            yield descriptor
+        for part in parts if len(parts) > 1 else ():
+            yield from (Descriptor(descriptor.holder, (RENDER, minor), None) for minor in part.minors)
+
+    everybody = (each for descriptor in (scan.descriptors if scan else ()) for each in told(descriptor))
+    return holdings(everybody, device_of)

@@ -4,7 +4,8 @@ The device source for AMD and Intel: the kernel's own files, read in a thread wi
 What comes in: the sampler's questions. What goes out: answers within the deadline, whatever hangs.
 
 The law: files only. No vendor library, no device is opened; a read may wait in the kernel (xe wakes a GPU that sleeps),
-so all of them are made by one thread. Each answer is read anew: GPUs come and go without a word.
+so all of them are made by one thread. Each answer is read anew: GPUs come and go without a word. A driver that hangs
+costs its rounds; a tenant whose file keeps the thread costs itself: the thread is left to it, and another one goes on.
 """
 
 import os
@@ -17,7 +18,7 @@ from exporter.devices import DevicesSample
 from exporter.devices.kernel.assembling import Engines, Files, assemble
 from exporter.devices.kernel.cards import Card, partition_names, read_cards
 from exporter.devices.kernel.cgroups import read_dmem
-from exporter.devices.kernel.holders import scan
+from exporter.devices.kernel.holders import Asking, scan
 from exporter.devices.kernel.kfd import read_kfd
 from exporter.devices.kernel.tree import Tree
 from exporter.devices.thread import DriverHungError, DriverThread
@@ -26,6 +27,8 @@ from exporter.model import DeviceKey, Fault, GpuUuid, Memory
 DEADLINE = 5.0
 """Seconds for one file. Most take microseconds; an amdgpu that is being reset holds its readers for seconds."""
 _GOODBYE = 0.4
+_LEFT = 32
+"""Threads that may be left to tenants at a time. Each costs its pod what is known of it, so it takes as many pods."""
 _AMD = frozenset({"amdgpu"})
 _ALL = frozenset({"amdgpu", "i915", "xe"})
 
@@ -44,6 +47,14 @@ class Roots:
         sys, cgroup = host_root / "sys", host_root / "sys/fs/cgroup"
         own = cls()
         return cls(sys if (sys / "class").is_dir() else own.sys, proc, cgroup if cgroup.is_dir() else own.cgroup)
+
+
+@dataclass(slots=True)
+class _Reader:
+    """The thread that reads, and the process for whose file it waits right now."""
+
+    thread: DriverThread
+    asking: Asking
 
 
 class KernelSource:
@@ -67,26 +78,32 @@ class KernelSource:
         self.name = name
         self._roots = roots
         self._integrated = integrated
-        self._thread = DriverThread(deadline, name)
+        self._deadline = deadline
+        self._reader = self._new_reader()
+        self._left: list[_Reader] = []
         self._clock = clock
         self._monotonic = monotonic
         self._engines: Engines = {}
         self._present: Mapping[GpuUuid, int] = {}
 
     async def vendors(self) -> frozenset[str]:
-        """Name the vendors of the GPUs that there are now."""
-        try:
-            cards = await self._thread.run(lambda: self._cards(self._sys()))
-        except DriverHungError:
-            return frozenset()
+        """Name the vendors of the GPUs that there are now. Raises DriverHungError."""
+        cards = await self._reader.thread.run(lambda: self._cards(self._sys()))
         return frozenset(card.vendor for card in cards)
 
     async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:
         """Read everything. With `only` the whole is read too, since a process may hold several GPUs, and those told."""
-        before = self._engines
+        before, reader = self._engines, self._reader
+        for free in [one for one in self._left if one.asking.pid is None]:
+            self._left.remove(free)
+            await free.thread.close(lambda: None, _GOODBYE)
+        stuck = frozenset(one.asking.pid for one in self._left if one.asking.pid is not None)
         try:
-            sample, self._engines = await self._thread.run(lambda: self._read(before))
+            sample, self._engines = await reader.thread.run(lambda: self._read(before, reader.asking, stuck))
         except DriverHungError as error:
+            if reader.asking.pid is not None and len(self._left) < _LEFT:
+                self._left.append(reader)
+                self._reader = self._new_reader()
             fault = Fault("devices", "driver_hung", f"the kernel does not answer: {error}")
             return DevicesSample(self._present, faults=(fault,))
         except OSError as error:
@@ -102,18 +119,22 @@ class KernelSource:
     async def memory(self, only: Collection[GpuUuid]) -> Mapping[DeviceKey, Memory]:
         """Read what the driver itself tells of the memory of GPUs that are not divided."""
         try:
-            cards = await self._thread.run(lambda: self._cards(self._sys()))
+            cards = await self._reader.thread.run(lambda: self._cards(self._sys()))
         except DriverHungError:
             return {}
         found = ((GpuUuid(card.pci), card) for card in cards if not card.integrated)
         return {DeviceKey(uuid): card.memory for uuid, card in found if uuid in only and card.memory is not None}
 
     async def close(self) -> None:
-        """End the thread, or leave it to a read that hangs."""
-        await self._thread.close(lambda: None, _GOODBYE)
+        """End the threads, or leave them to reads that hang."""
+        for reader in (self._reader, *self._left):
+            await reader.thread.close(lambda: None, _GOODBYE)
+
+    def _new_reader(self) -> _Reader:
+        return _Reader(DriverThread(self._deadline, self.name), Asking())
 
     def _sys(self) -> Tree:
-        return Tree(self._roots.sys, self._thread.beat)
+        return Tree(self._roots.sys, self._reader.thread.beat)
 
     def _cards(self, sys: Tree) -> tuple[Card, ...]:
         cards = read_cards(sys, (_AMD if self.name == "kfd" else _ALL).__contains__)
@@ -123,13 +144,13 @@ class KernelSource:
         sharing = {node.pci for node in kfd.nodes.values() if node.integrated} if kfd else set()
         return tuple(card for card in cards if not card.integrated and card.pci not in sharing)
 
-    def _read(self, before: Engines) -> tuple[DevicesSample, Engines]:
-        sys = self._sys()
+    def _read(self, before: Engines, asking: Asking, stuck: Collection[int]) -> tuple[DevicesSample, Engines]:
+        sys, beat = self._sys(), self._reader.thread.beat
         files = Files(
             cards=self._cards(sys),
             kfd=read_kfd(sys),
-            scan=scan(self._roots.proc, self._thread.beat) if self.name == "drm" else None,
-            dmem=read_dmem(Tree(self._roots.cgroup, self._thread.beat)),
+            scan=scan(self._roots.proc, beat, asking, stuck) if self.name == "drm" else None,
+            dmem=read_dmem(Tree(self._roots.cgroup, beat)),
             partition_names=partition_names(sys),
             release=os.uname().release,
         )

@@ -5,8 +5,9 @@ What comes in: where `/proc` and `/dev` are mounted, and the names of a vendor's
 processes hold one of them, or which do.
 
 The law: a node is known by its number (`st_rdev`), never by its name alone: who may `mknod` can call it as he likes.
-Only links into `/dev` are followed; a file on a dead network file system would keep us for ever. Descriptors of others
-may be read only with CAP_SYS_PTRACE: without it nothing is known, and that is said.
+Only links into `/dev` are followed, and of these only what is on a file system for device nodes: a volume may be
+mounted below `/dev`, and a file on a dead network file system would keep us for ever. Descriptors of others may be read
+only with CAP_SYS_PTRACE: without it nothing is known, and that is said.
 """
 
 import os
@@ -15,6 +16,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
 from exporter.devices.libraries.errors import NodesUnseenError
+from exporter.devices.mounts import Mounts
 
 _GONE = (FileNotFoundError, ProcessLookupError)
 
@@ -30,7 +32,7 @@ class OpenNodes:
     def numbers(self, paths: Iterable[Path] | None = None) -> frozenset[int]:
         """Give the device numbers of the vendor's nodes, or of these."""
         if paths is None:
-            paths = (path for pattern in self._patterns for path in self._dev.glob(pattern))
+            paths = (path for dev in self._devs() for pattern in self._patterns for path in dev.glob(pattern))
         found = set()
         for path in paths:
             try:
@@ -43,7 +45,20 @@ class OpenNodes:
 
     def below(self, path: PurePosixPath) -> Path:
         """Give the place here of a node that is called `path` on the host (`/dev/dri/renderD128`)."""
-        return self._dev / path.relative_to("/dev") if path.is_relative_to("/dev") else Path(path)
+        if not path.is_relative_to("/dev"):
+            return Path(path)
+        places = [dev / path.relative_to("/dev") for dev in self._devs()]
+        return next((place for place in places if os.path.exists(place)), places[-1])  # noqa: PTH110  (see below)
+
+    def _devs(self) -> tuple[Path, ...]:
+        """
+        Name the `/dev` of process 1, where we may look into it, and our own.
+
+        A container's is a copy of when it began, also of a privileged one: it lacks the nodes of a driver that was
+        loaded later. Process 1 of the host has the host's.
+        """
+        host = self._proc / "1/root/dev"
+        return (host, self._dev) if os.path.isdir(host) else (self._dev,)  # noqa: PTH112  (a Path raises, this says no)
 
     def held_by_all(self, pids: Collection[int]) -> bool:
         """
@@ -52,34 +67,37 @@ class OpenNodes:
         Each that lives and may be looked at must have one, and one at the least there must be.
         """
         nodes = self.numbers()
-        looks = [self._holds(pid, nodes) for pid in pids] if nodes else []
+        mounts = Mounts(self._proc)
+        looks = [self._holds(pid, nodes, mounts) for pid in pids] if nodes else []
         return True in looks and False not in looks
 
     def holders(self, nodes: Collection[int]) -> frozenset[int]:
         """List the processes that have one of the nodes open. Raises NodesUnseenError: one may not be looked at."""
-        found = set()
+        found, mounts = set(), Mounts(self._proc)
         for entry in self._proc.iterdir():
             if not entry.name.isdecimal():
                 continue
             pid = int(entry.name)
-            holds = self._holds(pid, nodes)
+            holds = self._holds(pid, nodes, mounts)
             if holds:
                 found.add(pid)
             elif holds is None and entry.exists():
                 raise NodesUnseenError(f"/proc/{pid}/fd", "may not be looked at, and may have the device open")
         return frozenset(found)
 
-    def _holds(self, pid: int, nodes: Collection[int]) -> bool | None:
+    def _holds(self, pid: int, nodes: Collection[int], mounts: Mounts) -> bool | None:
         """Say whether a process has one of the nodes open; None if it is gone, or may not be looked at."""
-        folder = self._proc / str(pid) / "fd"
+        folder = self._proc / str(pid)
         try:
-            descriptors = os.listdir(folder)  # noqa: PTH208  (names are enough)
+            descriptors = os.listdir(folder / "fd")  # noqa: PTH208  (names are enough)
         except OSError:
             return None
         for descriptor in descriptors:
-            link = f"{folder}/{descriptor}"
+            link = f"{folder}/fd/{descriptor}"
             try:
                 if not os.readlink(link).startswith("/dev/"):  # noqa: PTH115
+                    continue
+                if not mounts.may_be_node(pid, (folder / "fdinfo" / descriptor).read_text()):
                     continue
                 node = os.stat(link)  # noqa: PTH116  (some thousand of these a round)
             except _GONE:

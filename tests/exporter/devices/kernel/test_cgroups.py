@@ -2,8 +2,8 @@
 
 import pytest
 
-from exporter.devices.kernel.cgroups import read_dmem
-from exporter.devices.kernel.dmem import own, parse
+from exporter.devices.kernel.cgroups import counted_here, read_dmem, read_groups
+from exporter.devices.kernel.dmem import address, own, parse
 from exporter.devices.kernel.tree import Tree
 from sources.kernel import Node
 
@@ -20,9 +20,10 @@ def files(used: int) -> dict[str, str]:
 def read(node: Node) -> dict[str, int]:
     """Name what each container holds, by the end of its owner."""
     beats: list[str] = []
-    found = read_dmem(Tree(node.roots.cgroup, beats.append))
+    tree = Tree(node.roots.cgroup, beats.append)
+    found = read_dmem(tree)
     assert found is not None and beats
-    return {f"{group.owner.pairs[-1]}": group.used[BUS] for group in found.groups}
+    return {f"{group.owner.pairs[-1]}": group.used[BUS] for group in read_groups(tree, found)}
 
 
 def test_containers_are_found_wherever_their_pod_is(node: Node) -> None:
@@ -69,6 +70,40 @@ def test_a_kernel_without_the_controller(node: Node) -> None:
     assert len(beats) == 3
 
 
+def test_a_controller_without_devices(node: Node) -> None:
+    """A kernel has dmem, and no driver registered anything: nobody is walked through, in no round."""
+    node.cgroup("", {"capacity": "", "current": ""})
+    node.cgroup(f"kubepods/{POD}/{ID}", {"current": ""})
+    beats: list[str] = []
+    tree = Tree(node.roots.cgroup, beats.append)
+    found = read_dmem(tree)
+    assert found is not None and read_groups(tree, found) == ()
+    assert len(beats) == 2
+
+
+def test_what_a_container_sees_of_its_own(node: Node) -> None:
+    """In a cgroup namespace of its own: which devices are counted, and not what anybody holds."""
+    node.cgroup("", {"current": "nvidia/00000000:02:00.0/vidmem 0\n", "max": "nvidia/00000000:02:00.0/vidmem max\n"})
+    tree = Tree(node.roots.cgroup, lambda _: None)
+    assert read_dmem(tree) is None
+    assert counted_here(tree) == {"0000:02:00.0"}
+
+
+def test_crun_has_the_limit_one_folder_deeper(node: Node) -> None:
+    """Where crun puts the processes the limit is set; a folder of that name below another runtime's is the tenant's."""
+    limit = {"max": f"drm/{BUS}/vram0 20\n"}
+    node.cgroup("", {"capacity": f"drm/{BUS}/vram0 100\n"})
+    for scope in (f"crio-{ID}.scope", f"cri-containerd-{OTHER}.scope"):
+        folder = f"kubepods.slice/kubepods-{POD.replace('-', '_')}.slice/{scope}"
+        node.cgroup(folder, {**files(7), "max": f"drm/{BUS}/vram0 max\n"})
+        node.cgroup(f"{folder}/container", {**files(7), **limit})
+    tree = Tree(node.roots.cgroup, lambda _: None)
+    found = read_dmem(tree)
+    assert found is not None
+    limits = {group.owner.pairs[-1][1]: dict(group.limit) for group in read_groups(tree, found)}
+    assert limits == {ID: {BUS: 20}, OTHER: {}}
+
+
 def test_the_text() -> None:
     """Names of any driver with a PCI address; `max` is no number; other lines are nobody's."""
     text = f"drm/{BUS}/vram0 12550144\ndrm/{BUS}/stolen max\nnvidia/0000:0A:00.0/vidmem 7\ndrm/card0/vram 5\nvram0\n\n"
@@ -76,3 +111,35 @@ def test_the_text() -> None:
     assert own(text) == {BUS: 12550144, "0000:0a:00.0": 7}
     assert own(f"drm/{BUS}/vram0 5\ndrm/{BUS}/vram1 max\n") == {}, "one tile without a limit is no limit"
     assert own(None) == own("") == {}
+
+
+def test_nvidias_text() -> None:
+    """
+    The driver writes the domain in eight digits, and keeps a second region of the GPU beside its memory.
+
+    The first line is of driver 615.71.09 on Linux 7.0, from NVIDIA's guide to MPS and dmem (ai-dynamo/dynamo,
+    "Per-GPU Compute and Memory Limits with MPS"); the others are of a live GeForce of 16 GB, as a program's own tests
+    have them (parse_dmem_capacity); the form without the function is what Slurm's gres_shard.c expects.
+    """
+    assert own("nvidia/00000000:02:00.0/vidmem 102641958912\n") == {"0000:02:00.0": 102641958912}
+    both = "nvidia/00000000:01:00.0/gpu0 1073741824\nnvidia/00000000:01:00.0/vidmem 17094934528\n"
+    assert own(both) == {"0000:01:00.0": 17094934528}
+    assert own("nvidia/0000:01:00/vidmem 5\n") == {"0000:01:00.0": 5}
+
+
+@pytest.mark.parametrize(
+    ("text", "pci"),
+    [
+        ("0000:02:00.0", "0000:02:00.0"),
+        ("00000000:3B:00.0", "0000:3b:00.0"),
+        ("00010000:0A:1f.7", "10000:0a:1f.7"),
+        ("0000:02:00", "0000:02:00.0"),
+        ("", ""),
+        ("0000:02:00.8", ""),
+        ("GPU-1", ""),
+        ("0000:02:00.0\n", ""),
+    ],
+)
+def test_an_address_has_one_spelling(text: str, pci: str) -> None:
+    """As the kernel writes it; what is no address is none."""
+    assert address(text) == pci

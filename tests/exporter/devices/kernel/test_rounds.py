@@ -5,6 +5,7 @@ The pods, and what the kubelet handed to them, are said by the test; their proce
 """
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -119,6 +120,93 @@ async def test_a_process_that_rocm_lists_and_proc_does_not(node: Node, pods: Pod
     for file in (node.root / "sys/class/kfd/kfd/proc/777").iterdir():
         file.unlink()
     assert series(await rounds.page(), "device_memory_ghost_bytes", "uuid") == {(BUS,): 0}
+
+
+async def test_by_kfd_who_is_in_no_list_is_unknown(node: Node, pods: Pods) -> None:
+    """
+    Vulkan, OpenGL and VA-API are in no file of KFD's: a container that was handed the GPU and has no ROCm process may
+    hold any of it, and so has no figure; one that has holds at least that.
+    """
+    mi210(node, 40 * GIB)
+    pods.handed = dict.fromkeys("ab", ("amd.com/gpu", (BUS,)))
+    node.process(100, cgroup=f"0::/{cgroup('a')}")
+    node.descriptor(100, 5, client(1, 30 * GIB))
+    node.process(200, cgroup=f"0::/{cgroup('b')}")
+    node.rocm(200, {41657: 8 * GIB}, queues=(41657,))
+    rounds = Rounds(node, pods, KernelSource(node.roots, name="kfd"))
+    page = await rounds.page()
+    assert series(page, "container_memory_used_bytes", "pod") == {("b",): 8 * GIB}
+    assert series(page, "container_processes", "pod") == {("b",): 1}
+    assert series(page, "device_memory_unattributed_bytes", "uuid") == {(BUS,): 32 * GIB}
+    assert (await rounds.next()).faults == ()
+    await rounds.close()
+
+
+async def test_who_hides_a_process_is_unknown(
+    node: Node, pods: Pods, rounds: Rounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    A process with more descriptors than are looked at holds 30 GiB: its container has no figure, and not the 2 of its
+    other process; its neighbour has its own, and who holds nothing is known to.
+    """
+    monkeypatch.setattr("exporter.devices.kernel.holders.MOST", 16)
+    mi210(node, 40 * GIB)
+    pods.handed = dict.fromkeys("abc", ("amd.com/gpu", (BUS,)))
+    for pid, name, number in ((100, "a", 20), (101, "a", 1), (200, "b", 1), (300, "c", 0)):
+        node.process(pid, cgroup=f"0::/{cgroup(name)}")
+        for place in range(number):
+            node.descriptor(pid, place, client(pid, 30 * GIB if number > 1 else 2 * GIB))
+    page = await rounds.page()
+    assert series(page, "container_memory_used_bytes", "pod") == {("b",): 2 * GIB, ("c",): 0}
+    assert series(page, "container_processes", "pod") == {("b",): 1, ("c",): 0}
+    for part in ("attributed", "unattributed"):
+        assert series(page, f"device_memory_{part}_bytes", "uuid") == {}, part
+    assert [(one.reason, one.incomplete) for one in (await rounds.next()).faults] == [("fdinfo_denied", False)]
+
+
+async def test_what_the_driver_moves_out_is_time_lost(node: Node, pods: Pods, rounds: Rounds) -> None:
+    """
+    ROCm: for how long a container's queues were off the GPU, from when it was seen first.
+
+    What was before is of another time; a process that ends takes nothing back; who does not use ROCm has none.
+    """
+    mi210(node, 3 * GIB)
+    pods.handed = dict.fromkeys("ab", ("amd.com/gpu", (BUS,)))
+    for pid in (100, 101):
+        node.process(pid, cgroup=f"0::/{cgroup('a')}", start=pid)
+        node.rocm(pid, {41657: GIB})
+        node.evicted(pid, 41657, 7000)
+    node.process(200, cgroup=f"0::/{cgroup('b')}")
+    node.descriptor(200, 7, client(2, GIB))
+    name = "container_memory_evicted_seconds_total"
+    assert series(await rounds.page(), name, "pod") == {("a",): 0}
+    node.evicted(100, 41657, 8500)
+    node.evicted(101, 41657, 7250)
+    assert series(await rounds.page(), name, "pod") == {("a",): 1.75}
+    shutil.rmtree(node.root / "sys/class/kfd/kfd/proc/101")
+    assert series(await rounds.page(), name, "pod") == {("a",): 1.75}
+
+
+async def test_a_topology_that_may_not_be_read(
+    node: Node, pods: Pods, rounds: Rounds, as_nobody: Callable[[], None]
+) -> None:
+    """
+    Row 43, on the page: what ROCm's processes hold is unknown there, by container as by device.
+
+    It is not unattributed: that is what was measured and is nobody's. Here nobody looked, and the fault says why.
+    """
+    mi210(node, GIB)
+    pods.handed = {"a": ("amd.com/gpu", (BUS,))}
+    node.process(500, cgroup=f"0::/{cgroup('a')}")
+    node.rocm(500, {41657: GIB})
+    node.descriptor(500, 7, client(1, 76 * 1024))
+    (node.root / "sys/class/kfd/kfd/topology/nodes/1/gpu_id").chmod(0)
+    as_nobody()
+    page = await rounds.page()
+    assert series(page, "device_memory_used_bytes", "uuid") == {(BUS,): GIB}
+    for name in ("container_memory_used_bytes", "device_memory_attributed_bytes", "device_memory_unattributed_bytes"):
+        assert series(page, name, "uuid") == {}, name
+    assert [fault.reason for fault in (await rounds.next()).faults] == ["kfd_denied"]
 
 
 async def test_partitions_are_told_apart(node: Node, pods: Pods, rounds: Rounds) -> None:

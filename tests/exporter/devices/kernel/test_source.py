@@ -5,16 +5,20 @@ The numbers of KFD's topology are those of an MI308X and an MI300X in the test d
 the Radeon of row 45 are from elementary/monitor#369; those of dmem from the kernel's documentation.
 """
 
+import asyncio
 import os
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
 from exporter.devices import DevicesSample
-from exporter.devices.kernel import KernelSource
+from exporter.devices.kernel import Counting, KernelSource
+from exporter.devices.kernel.source import DEADLINE
 from exporter.model import DeviceKey, GpuSample, GpuUuid, Health, Memory, Utilization
-from sources.kernel import Node
+from sources.kernel import ELSEWHERE, Node
 
 MIB, GIB = 2**20, 2**30
 POD = "kubepods/burstable/pod11111111-1111-1111-1111-111111111111"
@@ -34,22 +38,23 @@ class Time:
 
 @dataclass
 class Reader:
-    """A source over a node of files; `read` is a round, a second after the one before."""
+    """A source over a node of files, and the counts beside it; `read` is a round, a second after the one before."""
 
     node: Node
     name: str = "drm"
     time: Time = field(default_factory=Time)
-    _source: KernelSource | None = None
+    _source: Counting | None = None
 
     async def sample(self) -> DevicesSample:
         """Read everything."""
         self.time.now += 1.0
         if self._source is None:
-            self._source = KernelSource(self.node.roots, name=self.name, clock=self.time, monotonic=self.time)
+            source = KernelSource(self.node.roots, name=self.name, clock=self.time, monotonic=self.time)
+            self._source = Counting(source, self.node.roots.cgroup, DEADLINE)
         return await self._source.sample()
 
     async def close(self) -> None:
-        """End the source's thread."""
+        """End the threads."""
         if self._source is not None:
             await self._source.close()
 
@@ -251,7 +256,7 @@ async def test_a_process_that_is_gone_from_proc(node: Node, reader: Reader) -> N
 
 
 async def test_a_topology_that_may_not_be_read(node: Node, rocm: Reader, as_nobody: Callable[[], None]) -> None:
-    """Row 43: whose GPU it is nobody can say: told with the reason, and no process is put anywhere."""
+    """Row 43: whose GPU it is nobody can say: told with the reason, and the processes are unknown, not absent."""
     mi210(node, used=3)
     node.rocm(500, {41657: GIB})
     (node.root / "sys/class/kfd/kfd/topology/nodes/1/gpu_id").chmod(0)
@@ -377,9 +382,165 @@ async def test_who_opens_a_million_files_hides_nobody_else(
         for place in range(number):
             node.descriptor(pid, place, amdgpu(pid, 1))
     sample = await reader.sample()
-    assert held(sample.samples[0]) == {4243: MIB}
+    (one,) = sample.samples
+    assert held(one) == {4243: MIB}
+    assert [owner.pairs[0][1] for owner in one.unseen] == ["a" * 64]
     (fault,) = sample.faults
     assert fault.reason == "fdinfo_denied" and "4242" in fault.message
+
+
+async def test_many_small_processes_hide_nobody_else(
+    node: Node, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    The pod with most descriptors is looked at last: its small processes do not use up what others need.
+
+    Nor does it help to have them in containers of its own. The host's own processes are a pod like any.
+    """
+    monkeypatch.setattr("exporter.devices.kernel.holders.MOST", 12)
+    mi210(node)
+    for number, pid in enumerate(range(4242, 4249)):
+        node.process(pid, cgroup=f"0::/{POD}/{str(number) * 64}" if number < 4 else CONTAINER)
+        for place in range(2):
+            node.descriptor(pid, place, amdgpu(pid, 1))
+    node.process(5000, cgroup=OTHERS)
+    node.process(300, cgroup="0::/user.slice")
+    for place in range(3):
+        node.descriptor(5000, place, amdgpu(5000, 100))
+        node.descriptor(300, place, amdgpu(300, 10))
+    (one,) = (await reader.sample()).samples
+    assert held(one) == {300: 10 * MIB, **dict.fromkeys((4242, 4243, 4244), MIB), 5000: 100 * MIB}
+    assert "b" * 64 not in {owner.pairs[0][1] for owner in one.unseen}
+    assert len(one.unseen) == 2, "its containers that were not looked at"
+
+
+async def test_who_has_more_than_all_may_have_is_not_even_counted(
+    node: Node, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A million names take a second to list: of such a pod no further process is."""
+    monkeypatch.setattr("exporter.devices.kernel.holders.MOST", 3)
+    mi210(node)
+    for pid, cgroup in ((4242, CONTAINER), (4243, f"0::/{POD}/{'c' * 64}")):
+        node.process(pid, cgroup=cgroup)
+        for place in range(4):
+            node.descriptor(pid, place, amdgpu(pid, 1))
+    order = [name for name in os.listdir(node.root / "proc") if name in {"4242", "4243"}]  # noqa: PTH208
+    second = order[-1]  # it is not there to be listed
+    (node.root / f"proc/{second}/fd").rename(node.root / f"proc/{second}/moved")
+    (one,) = (await reader.sample()).samples
+    assert (held(one), len(one.unseen)) == ({}, 2)
+
+
+async def test_the_hosts_own_processes_are_no_containers(
+    node: Node, reader: Reader, as_nobody: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Process 1 may not be looked at in a container that AppArmor keeps: what it holds is at most unattributed.
+
+    No standing fault on a node that is well, where the driver itself tells what is used.
+    """
+    monkeypatch.setattr("exporter.devices.kernel.holders._privileged", lambda: True)
+    mi210(node, used=3)
+    (node.root / "proc/1/fd").chmod(0)
+    as_nobody()
+    sample = await reader.sample()
+    (one,) = sample.samples
+    assert (one.processes, one.unseen, one.partial) == ((), (), False)
+    assert reasons(sample) == set()
+
+
+async def test_whose_cgroup_cannot_be_read_either_may_be_anybody(
+    node: Node, reader: Reader, as_nobody: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """hidepid: neither descriptors nor cgroup; it is told, and nobody is known to hold nothing."""
+    monkeypatch.setattr("exporter.devices.kernel.holders._privileged", lambda: True)
+    mi210(node, used=3)
+    node.process(4242, cgroup=CONTAINER)
+    for name in ("fd", "cgroup"):
+        (node.root / f"proc/4242/{name}").chmod(0)
+    as_nobody()
+    sample = await reader.sample()
+    assert [owner.contradictory for owner in sample.samples[0].unseen] == [True]
+    assert reasons(sample) == {("fdinfo_denied", "")}
+
+
+class Stat:
+    """`os.stat` of what processes have open: it tells whom it was asked for, and keeps whoever asks for `kept`."""
+
+    def __init__(self, kept: str = "") -> None:
+        self.asked: list[str] = []
+        self.answers = threading.Event()
+        self._kept = kept
+        self._stat = os.stat
+
+    def __call__(self, path: str | Path, **more: bool) -> os.stat_result:
+        if "/fd/" in str(path):
+            self.asked.append(str(path).rpartition("/proc/")[2])
+            if self._kept and self.asked[-1] == self._kept:
+                self.answers.wait()
+        return self._stat(path, **more)
+
+
+@pytest.mark.parametrize("mount", [ELSEWHERE, 99])
+async def test_a_file_elsewhere_is_not_asked_what_it_is(
+    node: Node, reader: Reader, monkeypatch: pytest.MonkeyPatch, mount: int
+) -> None:
+    """
+    A tenant names a file on its network file system as DRM's nodes are named: no question is put to that file system.
+
+    Nor to one that is not among the process's mounts. What a DRM driver knows is a client all the same, on the GPU
+    whose address the driver prints.
+    """
+    mi210(node)
+    node.process(4242, cgroup=CONTAINER)
+    node.descriptor(4242, 3, "", name="/dev/dri/renderD128")
+    node.descriptor(4242, 4, "", name="/data - mine/renderD128", mount=mount)
+    node.descriptor(4242, 5, amdgpu(9, 1), mount=mount)
+    stat = Stat()
+    monkeypatch.setattr(os, "stat", stat)
+    assert held(await reader.one()) == {4242: MIB}
+    assert stat.asked == ["4242/fd/3"]
+
+
+async def test_whose_file_keeps_us_waiting_costs_himself(
+    node: Node, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    A file that is exchanged at the last moment for one on a dead file system costs one round.
+
+    From then on the others are told, and nothing is known of that process's pod, until the file answers.
+    """
+    mi210(node)
+    for pid, cgroup in ((4242, CONTAINER), (4243, CONTAINER), (5000, OTHERS)):
+        node.process(pid, cgroup=cgroup)
+        node.descriptor(pid, 5, amdgpu(pid, 1))
+    stat = Stat("4242/fd/5")
+    monkeypatch.setattr(os, "stat", stat)
+    source = KernelSource(node.roots, deadline=1.0, clock=reader.time, monotonic=reader.time)
+    (fault,) = (await source.sample()).faults
+    assert fault.reason == "driver_hung" and "4242/fd/5" in fault.message
+    for _ in range(2):
+        sample = await source.sample()
+        (one,) = sample.samples
+        assert held(one) == {5000: MIB}
+        assert [owner.pairs[0][1] for owner in one.unseen] == ["a" * 64]
+        assert reasons(sample) == {("fdinfo_denied", "")}
+    stat.answers.set()
+    async with asyncio.timeout(30):
+        while (sample := await source.sample()).faults:
+            pass
+    assert held(sample.samples[0]) == {4242: MIB, 4243: MIB, 5000: MIB}
+    await source.close()
+
+
+async def test_which_partition_a_node_elsewhere_is_of_nobody_knows(node: Node, reader: Reader) -> None:
+    """All partitions print the address of their GPU: what the process holds is unknown of each, and 0 of none."""
+    mi308x(node)
+    node.process(4242, cgroup=CONTAINER)
+    node.descriptor(4242, 5, amdgpu(9, 1, pdev="0000:0a:00.0"), mount=ELSEWHERE)
+    divided, whole = (await reader.sample()).samples
+    assert [(one.device.gpu_instance, one.memory) for one in divided.processes or ()] == [(0, None), (1, None)]
+    assert whole.processes == ()
 
 
 async def test_a_process_that_ends_under_our_eyes(node: Node, reader: Reader) -> None:
