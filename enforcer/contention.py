@@ -5,9 +5,10 @@ What comes in: the cases of one snapshot, then one of them, accused. What goes o
 the device are certainly short of.
 
 The law: only what is certain counts, so that doubt can spare and never convict. A neighbour whose use is unknown holds
-at most what nobody else is known to hold, and one whose use is in doubt all of what the lists say; a neighbour above
-its own limit is denied nothing, and neither is one that has ended. Each device is added up once for all that are
-accused on it: a node of thousands of containers, all over, is judged in the time of a node where nobody is.
+at most what nobody else is known to hold, one whose use is known by half that much besides, and one whose use is in
+doubt all of what the lists say; a neighbour above its own limit is denied nothing, and neither is one that has ended.
+Each device is added up once for all that are accused on it: a node of thousands of containers, all over, is judged in
+the time of a node where nobody is.
 """
 
 from collections import defaultdict
@@ -27,7 +28,7 @@ class Needs:
 
     Attributes:
         owed: limit less use, where the use is known.
-        unmeasured: limits of those whose use is not known; together they hold at most `unexplained`.
+        unmeasured: the same of those whose use is not known, or not all of it; they hold at most `unexplained` besides.
 
     """
 
@@ -44,6 +45,7 @@ def needs(everybody: Iterable[Case], snapshot: Snapshot) -> Mapping[DeviceKey, N
     explained = listed(snapshot)
     found: dict[DeviceKey, Needs] = {}
     doubt: dict[DeviceKey, int] = {}
+    partial = {device.key for device in snapshot.devices if device.account.partial}
     for device in snapshot.devices:
         account = device.account
         if account.memory is not None:
@@ -57,13 +59,14 @@ def needs(everybody: Iterable[Case], snapshot: Snapshot) -> Mapping[DeviceKey, N
         for generations in subjects:
             limit = generations[0].limit.memory or 0
             used = [case.used for case in generations]
-            if None in used:
-                need.unmeasured[pod] += limit
-                need.all_unmeasured += limit
+            most = 0 if None in used else sum((one or 0) + doubt[device_key] for one in used)
+            rest = max(0, limit - most)
+            if None in used or device_key in partial:
+                need.unmeasured[pod] += rest
+                need.all_unmeasured += rest
             else:
-                most = sum((one or 0) + doubt[device_key] for one in used)
-                need.owed[pod] += max(0, limit - most)
-                need.all_owed += max(0, limit - most)
+                need.owed[pod] += rest
+                need.all_owed += rest
     return found
 
 

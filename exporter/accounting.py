@@ -93,7 +93,7 @@ def account(
             accounts.append(DeviceAccount(device, memory))
             usages += (_of_cgroup(subject, cgroup, peaks) for subject, cgroup in on_it.counted.items() if cgroup.used)
             continue
-        accounts.append(_balance(on_it, memory))
+        accounts.append(replace(_balance(on_it, memory), partial=attributed.sample.partial))
         short += len(on_it.short)
         # NVML's statistics of processes are per GPU and end where MIG begins; there the instance's own figure serves.
         utilization = attributed.sample.utilization if device.gpu_instance is None else None

@@ -93,6 +93,7 @@ class DeviceAccount:
     Attributes:
         closes: False when the driver's lists and its memory disagree by more than the tolerance.
         clamped: bytes by which the lists exceeded `used` and were taken as 0 (the reads are not atomic).
+        partial: who is listed may hold more than that (`GpuSample.partial`).
 
     """
 
@@ -104,6 +105,7 @@ class DeviceAccount:
     unattributed: int | None = None
     clamped: int = 0
     closes: bool = True
+    partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)

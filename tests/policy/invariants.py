@@ -493,10 +493,13 @@ def shortage(snapshot: Snapshot, where: DeviceKey, accused: str) -> int:
         amount, before = entitled.get((one.claim or one.pod_uid, one.container), (one.memory, []))
         entitled[one.claim or one.pod_uid, one.container] = min(amount, one.memory), [*before, *held]
     for amount, held in entitled.values():
+        rest = max(0, amount - sum(one or 0 for one in held))
         if not held or None in held:
             blind += amount
+        elif device.account.partial:
+            blind += rest
         else:
-            owed += max(0, amount - sum(one or 0 for one in held))
+            owed += rest
     explained = sum(usage.memory_used or 0 for usage in snapshot.usages if usage.device == where)
     explained += (device.account.ghost or 0) + (device.account.host or 0)
     owed += max(0, blind - max(0, memory.used - explained))

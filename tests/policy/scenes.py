@@ -133,6 +133,7 @@ def snapshot(
     vendor: str = "nvidia",
     strangers: Iterable[str] = (),
     divided: Mapping[int, Iterable[str]] | None = None,
+    partial: bool = False,
 ) -> Snapshot:
     """
     Make a snapshot of actors on `gpus` cards of 80 GiB.
@@ -154,6 +155,7 @@ def snapshot(
         vendor: of the GPUs.
         strangers: names of pods of which Kubernetes tells nothing.
         divided: by GPU, the instances that it has now.
+        partial: who is listed may hold more than that.
 
     """
     devices, cards = [], []
@@ -176,6 +178,7 @@ def snapshot(
             host=0,
             unattributed=None if unknown else max(0, memory.used - known),
             closes=known <= memory.used,
+            partial=partial,
         )
         cards.append(card)
         devices.append(Device(key, card, account, Utilization(), WALL, sharing, 4))

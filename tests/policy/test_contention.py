@@ -13,6 +13,7 @@ from enforcer.cases import cases
 from enforcer.contention import shortage
 from enforcer.terms import Reason, Trigger
 from exporter.model import ContainerKind
+from policy import invariants
 from policy.refusals import ENOUGH
 from policy.scenes import CARD, GIB, GREEDY, MEEK, UNHURRIED, Actor, Play, snapshot
 
@@ -102,6 +103,18 @@ def test_unknown_neighbours_hold_at_most_what_is_unexplained() -> None:
     assert outcome(unknown, greedy=seen, hidden={0: 18 * GIB}) == HELD  # owed 2 at least, 2 free
     assert outcome(unknown, greedy=seen, hidden={0: 15 * GIB}) == HELD  # owed 5, 5 free
     assert outcome(replace(unknown, limit=21 * GIB), greedy=seen, hidden={0: 15 * GIB}) == ACTED  # owed 6, 5 free
+
+
+def test_neighbours_known_by_half_may_hold_what_is_unexplained_besides() -> None:
+    """Where the lists have one way of use alone, a neighbour is not short by what it may hold in another."""
+    half, seen = Actor("n-1", 2 * GIB, limit=20 * GIB), replace(GREEDY, used=60 * GIB)
+    assert outcome(half, greedy=seen, hidden={0: 16 * GIB}) == ACTED  # 18 owed, 2 free
+    assert outcome(half, greedy=seen, hidden={0: 16 * GIB}, partial=True) == HELD  # owed 2 at least
+    assert outcome(replace(half, limit=21 * GIB), greedy=seen, hidden={0: 16 * GIB}, partial=True) == ACTED  # 3
+    assert outcome(replace(half, used=20 * GIB), greedy=seen, partial=True) == HELD  # has all that it declared
+    made = snapshot([seen, replace(half, limit=21 * GIB)], 1.0, hidden={0: 16 * GIB}, partial=True)
+    (device,) = made.devices
+    assert invariants.shortage(made, device.key, seen.pod_uid) == GIB, "the checkers reckon the same"
 
 
 def test_nothing_is_denied_where_all_is_free() -> None:
