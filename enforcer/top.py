@@ -176,7 +176,12 @@ def _columns() -> int | None:
 
 def _json(body: bytes) -> str:
     """Write the document in one line of ASCII: a terminal makes nothing of what stands in it."""
-    return json.dumps(json.loads(body)) + "\n"
+    return json.dumps(json.loads(body, parse_int=_number)) + "\n"
+
+
+def _number(digits: str) -> int | str:
+    """Read a number; one that no figure of ours can be stays text (Python refuses those of 4,300 digits)."""
+    return int(digits) if len(digits) <= 40 else digits  # noqa: PLR2004
 
 
 def _interval(text: str) -> float:

@@ -183,7 +183,8 @@ def _usages(
     on_it: _OnDevice, *, utilization: tuple[ProcessUtilization, ...] | None, instance_sm: float | None, peaks: Peaks
 ) -> Iterable[tuple[Usage, bool]]:
     device = on_it.device
-    alone = len(on_it.by_subject) == 1 and all(entry.subject is not None for entry in on_it.entries)
+    everybody = on_it.sees_all and all(entry.subject is not None for entry in on_it.entries)
+    alone = everybody and len(on_it.by_subject) == 1
     by_pid = None if utilization is None else {sample.pid: sample for sample in utilization}
     for subject, members in on_it.by_subject.items():
         cgroup, short = on_it.counted.get(subject), on_it.short.get(subject)

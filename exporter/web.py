@@ -183,14 +183,15 @@ class Gate:
         """Say why a request is not answered; None lets it pass."""
         if request.path in PROBES:
             return None
-        if self.security.users and await self.auth.user(request.headers.get("Authorization")) is None:
-            return refusal(
-                401, "name and password needed", {"WWW-Authenticate": 'Basic realm="gpusteward", charset="UTF-8"'}
-            )
+        # Certificates first: they cost nothing, and who has none shall not keep the hashing of passwords busy.
         if self.security.certificates and not request.get_extra_info("peercert"):
             return refusal(401, "client certificate needed")
         if self.security.allowed_sans and not self.security.allowed_sans & _client_names(request):
             return refusal(403, "the client certificate carries none of the names that are let in")
+        if self.security.users and await self.auth.user(request.headers.get("Authorization")) is None:
+            return refusal(
+                401, "name and password needed", {"WWW-Authenticate": 'Basic realm="gpusteward", charset="UTF-8"'}
+            )
         return None
 
 

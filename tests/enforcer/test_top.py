@@ -24,3 +24,9 @@ def test_the_page_has_each_word() -> None:
     columns = (HEAD.used, HEAD.limit, HEAD.share, HEAD.sm, *HEAD.notes)
     for word in (*columns, "live", "INCOMPLETE", "STALE", "over", "near", "no process"):
         assert word in PAGE, word
+
+
+def test_a_number_without_end_is_no_traceback() -> None:
+    """Whoever answers: a figure of 5,000 digits stays what it is, and the others are figures."""
+    digits = "9" * 5000
+    assert top._json(f'{{"a": {digits}, "b": 7}}'.encode()) == f'{{"a": "{digits}", "b": 7}}\n'

@@ -343,6 +343,8 @@ def test_the_sole_holder_of_an_instance_gets_the_instances_sm() -> None:
     for entries, expected in (((alone,), 0.75), ((alone, stranger), None), ((alone, neighbour), None)):
         usages = account(Attributed(sample, entries), {}).usages
         assert {usage.sm for usage in usages} == {expected}
+    half = replace(sample, partial=True)
+    assert account(Attributed(half, (alone,)), {}).usages[0].sm is None, "others may be in no list"
 
 
 @pytest.mark.parametrize("doubt", [Attribution.UNREADABLE, Attribution.CONTRADICTORY, Attribution.AMBIGUOUS])

@@ -350,6 +350,16 @@ async def test_a_client_certificate_is_demanded(authority: Authority) -> None:
             await get(f"{server.url}/healthz", tls=forged)
 
 
+async def test_who_has_no_certificate_has_no_password_looked_at(authority: Authority) -> None:
+    """Where both are demanded, the certificate comes first: strangers keep no hashing busy."""
+    path = write(authority.folder, f"{MUTUAL}basic_auth_users: {{anna: {HASH}}}\n")
+    async with serving(busy(), config_file=path) as (server, _):
+        status, answer = await get(f"{server.url}/metrics", tls=authority.client())
+        assert status == 401 and "WWW-Authenticate" not in answer.headers
+        status, answer = await get(f"{server.url}/metrics", tls=authority.client("client"))
+        assert status == 401 and "WWW-Authenticate" in answer.headers
+
+
 @pytest.mark.parametrize(("allowed", "code"), [("prometheus.example", 200), ("somebody.else", 403)])
 async def test_a_client_certificate_must_carry_an_allowed_name(authority: Authority, allowed: str, code: int) -> None:
     """The authority may have signed others, too."""
