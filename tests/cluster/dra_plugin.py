@@ -16,13 +16,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from grpclib.const import Cardinality, Handler
-from grpclib.protocol import H2Protocol
-from grpclib.server import Server, Stream
+from grpclib.server import Stream
 
 from cluster import kubelet_pb2 as api
 from cluster.bed import NODE_NAME, Bed
 from cluster.client import Api, ApiError, Object, until
 from cluster.toolkit import STATE
+from kubelet.listening import Listening
 
 DRIVER = "gpu.nvidia.com"
 CDI_KIND = f"k8s.{DRIVER}/claim"
@@ -30,23 +30,6 @@ SERVICE = "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin"
 RESOURCES = "/apis/resource.k8s.io/v1"
 SEEN_BY_KUBELET = "/var/lib/kubelet"
 """What `Node.kubelet_folder` is to the kubelet."""
-
-
-class _Listening(Server):  # type: ignore[misc]  # grpclib has no types
-    """A server that hangs up when it is closed; grpclib's own waits for its clients, and the kubelet keeps calling."""
-
-    def __init__(self, service: _Registration | _Plugin) -> None:
-        super().__init__([service])
-        self._calls: list[H2Protocol] = []
-
-    def _protocol_factory(self) -> H2Protocol:
-        self._calls.append(super()._protocol_factory())
-        return self._calls[-1]
-
-    def hang_up(self) -> None:
-        self.close()
-        for call in self._calls:
-            call.connection.close()
 
 
 class _Registration:
@@ -156,7 +139,7 @@ async def driving(
     plugin, registry = folder / "plugins" / DRIVER / "dra.sock", folder / "plugins_registry" / f"{DRIVER}-reg.sock"
     plugin.parent.mkdir(parents=True, exist_ok=True)
     registration = _Registration(seen)
-    servers = _Listening(_Plugin(admin, bed, uuids)), _Listening(registration)
+    servers = Listening([_Plugin(admin, bed, uuids)]), Listening([registration])
     try:
         for server, socket in zip(servers, (plugin, registry), strict=True):
             await server.start(path=str(socket))
@@ -176,8 +159,7 @@ async def driving(
         registry.unlink(missing_ok=True)  # by which the kubelet learns that we are gone
         plugin.unlink(missing_ok=True)
         for server in servers:
-            server.hang_up()
-            await server.wait_closed()
+            await server.hang_up()
 
 
 def device_class() -> Object:

@@ -15,7 +15,9 @@ from google.protobuf.message import Message
 from grpclib.const import Cardinality, Handler, Status
 from grpclib.encoding.base import CodecBase
 from grpclib.exceptions import GRPCError
-from grpclib.server import Server, Stream
+from grpclib.server import Stream
+
+from kubelet.listening import Listening
 
 Answer: TypeAlias = bytes | Message | GRPCError | None
 """What a call is answered with; None: nothing, ever."""
@@ -43,7 +45,7 @@ class FakeKubelet:
         self.socket = socket
         self.answers: dict[str, Answer] = {}
         self.asked: list[str] = []
-        self._server: Server | None = None
+        self._server: Listening | None = None
         self.answer(**answers)
 
     def answer(
@@ -65,14 +67,13 @@ class FakeKubelet:
         """Listen, on a new socket."""
         self.socket.parent.mkdir(parents=True, exist_ok=True)
         self.socket.unlink(missing_ok=True)
-        self._server = Server([self], codec=_Bytes())
+        self._server = Listening([self], codec=_Bytes())
         await self._server.start(path=str(self.socket))
 
     async def stop(self) -> None:
         """End, with all connections; the socket file stays, as the kubelet's does."""
         if self._server is not None:
-            self._server.close()
-            await self._server.wait_closed()
+            await self._server.hang_up()
             self._server = None
 
     def __mapping__(self) -> dict[str, Handler]:

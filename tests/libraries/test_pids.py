@@ -1,11 +1,14 @@
 """Whose numbers a library prints: nobody is named before they are proven to be the host's."""
 
+import errno
+import os
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import pytest
 
-from exporter.devices.libraries.holders import OpenNodes
+from exporter.devices.libraries.errors import NodesUnseenError
+from exporter.devices.libraries.holders import SECONDS, OpenNodes
 from libraries.fake import FakeDevice, FakeProcess, GiB
 from libraries.fixtures import Install, Open
 from libraries.proc import NULL, VOLUME, ZERO, Proc
@@ -153,3 +156,45 @@ def test_a_node_is_known_by_its_number(host: Proc) -> None:
     assert OpenNodes(host.proc, Path("/dev"), ("full",)).held_by_all([4001])
     assert OpenNodes(host.proc, Path("/dev"), ("nothing*",)).numbers() == frozenset()
     assert not OpenNodes(host.proc, Path("/dev"), ("nothing*",)).held_by_all([4001])
+
+
+def test_fdinfo_is_bytes(host: Proc) -> None:
+    """What a driver prints of names is any bytes (tun's does); all else is as it was."""
+    host.process(4001, "0::/", NULL)
+    with (host.proc / "4001/fdinfo/1").open("ab") as file:
+        file.write(b"iff:\t\xff\xfe\n")
+    nodes = OpenNodes(host.proc, host.dev, ("fake*",))
+    assert nodes.holders(nodes.numbers()) == {4001}
+
+
+def test_a_path_that_is_too_long_hides_nobody(host: Proc, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One file below more than 4096 bytes of folders, whose name is not told: its process is looked at all the same."""
+    host.process(4001, "0::/", ZERO)
+    host.process(4002, "0::/", NULL)
+    before = os.readlink
+
+    def refused(path: str) -> str:
+        if path.endswith(("/4001/fd/1", "/4002/fd/1")):
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path)
+        return before(path)
+
+    monkeypatch.setattr(os, "readlink", refused)
+    nodes = OpenNodes(host.proc, host.dev, ("fake*",))
+    assert nodes.holders(nodes.numbers()) == {4002}
+
+
+def test_a_look_ends(host: Proc) -> None:
+    """Whoever makes a look last too long may have the device open: nobody is named, and the numbers not refuted."""
+    host.process(4001, "0::/", *[ZERO] * 3)
+    host.process(4002, "0::/", NULL)
+    now = 0.0
+
+    def beat(call: str) -> None:
+        nonlocal now
+        now += SECONDS if "/4001/fd/" in call else 0.0
+
+    nodes = OpenNodes(host.proc, host.dev, ("fake*",), clock=lambda: now).told_to(beat)
+    with pytest.raises(NodesUnseenError):
+        nodes.holders(nodes.numbers())
+    assert nodes.held_by_all([4002, 4001])
+    assert not nodes.held_by_all([4001])

@@ -22,6 +22,8 @@ from exporter.devices.kernel import Roots
 RENDER = 226
 DEV, ELSEWHERE = 26, 40
 """Mounts of each process here: `/dev`, and a network file system of its own."""
+OPENED = os.O_RDWR | os.O_CLOEXEC | 0o100000
+"""Flags of most descriptors; the last is O_LARGEFILE, which Python has as 0."""
 
 
 @dataclass(slots=True)
@@ -118,6 +120,20 @@ class Node:
         self._folders(pid)
         (self.root / f"proc/{pid}/task/{pid}").mkdir(parents=True, exist_ok=True)
 
+    def leader_ends(self, pid: int, thread: int, *, v1: bool = False) -> None:
+        """Let the first thread of a process end, as by `syscall(SYS_exit)`; this one goes on. `v1`: of cgroups."""
+        process, living = self.root / f"proc/{pid}", self.root / f"proc/{pid}/task/{thread}"
+        living.mkdir()
+        for name in ("fd", "fdinfo", "mountinfo", "cgroup"):
+            (process / name).rename(living / name)
+        stat = (process / "stat").read_text()
+        (living / "stat").write_text(stat.replace(f"{pid} (", f"{thread} ("))
+        for folder in (process, process / f"task/{pid}"):
+            (folder / "stat").write_text(stat.replace(") S ", ") Z "))
+            for name in ("fd", "fdinfo"):
+                (folder / name).mkdir()
+        (process / "cgroup").write_text("0::/\n" if v1 else (living / "cgroup").read_text())
+
     def show(self, pid: int) -> None:
         """Show a real process, whose descriptors are played."""
         assert self.real is not None
@@ -137,13 +153,21 @@ class Node:
         )
 
     def descriptor(
-        self, pid: int, number: int, text: str, *, minor: int | None = None, name: str = "", mount: int = DEV
+        self,
+        pid: int,
+        number: int,
+        text: str,
+        *,
+        minor: int | None = None,
+        name: str = "",
+        mount: int = DEV,
+        flags: int = OPENED,
     ) -> None:
         """
         Let a process hold a descriptor of which the kernel says `text`.
 
         `minor`: of the device node that it leads to, which is made (as root); without it the link leads nowhere.
-        `mount`: where the file is.
+        `mount`: where the file is. `flags`: of the call that opened it.
         """
         link = self.root / f"proc/{pid}/fd/{number}"
         target = Path(name or "/dev/dri/renderD-not-here")
@@ -154,12 +178,12 @@ class Node:
                 os.mknod(target, stat.S_IFCHR | 0o600, os.makedev(RENDER, minor))
         if not link.is_symlink():
             link.symlink_to(target)
-        self.fdinfo(pid, number, text, mount=mount)
+        self.fdinfo(pid, number, text, mount=mount, flags=flags)
 
-    def fdinfo(self, pid: int, number: int, text: str, *, mount: int = DEV) -> None:
+    def fdinfo(self, pid: int, number: int, text: str, *, mount: int = DEV, flags: int = OPENED) -> None:
         """Change what the kernel says of a descriptor: at once, as a read of the real file would see it."""
         new = self.root / "fdinfo.new"
-        new.write_text(f"pos:\t0\nflags:\t02100002\nmnt_id:\t{mount}\nino:\t287\n{text}\n")
+        new.write_text(f"pos:\t0\nflags:\t0{flags:o}\nmnt_id:\t{mount}\nino:\t287\n{text}\n")
         new.replace(self.root / f"proc/{pid}/fdinfo/{number}")
 
     def cgroup(self, path: str, files: Mapping[str, str]) -> None:

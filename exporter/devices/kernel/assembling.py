@@ -259,7 +259,7 @@ def _faults(files: Files) -> tuple[Fault, ...]:
 
 def _named(unseen: Collection[int]) -> str:
     more = f" (and {len(unseen) - 1} more)" if len(unseen) > 1 else ""
-    return f"the descriptors of process {min(unseen)}{more} may not be read, or are too many"
+    return f"the descriptors of process {min(unseen)}{more} cannot be read, or take too long"
 
 
 def _in_containers(scan: Scan | None) -> tuple[Owner, ...]:

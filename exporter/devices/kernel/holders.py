@@ -10,9 +10,11 @@ only where the file system cannot make us wait (`mounts`). Looking takes PTRACE_
 as somebody else or has capabilities.
 """
 
+import errno
 import os
 import re
 import stat
+import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,11 +26,17 @@ from exporter.cgroups import parse_owner
 from exporter.devices.kernel.clients import Descriptor, Holder
 from exporter.devices.kernel.fdinfo import parse
 from exporter.devices.mounts import Mounts
+from exporter.devices.openfiles import GONE, TOO_LONG, head, listed, paced, target
 from exporter.model import Owner
 
 MOST = 200_000
 """Descriptors that are looked at in a round, at some 10 microseconds each; a busy node has a few thousand."""
+SECONDS = 4.0
+"""Of the processor, for all of them. Who locks a file a thousand times makes the kernel print that by descriptor."""
+_LONGEST = 64 << 10
+"""Bytes of a descriptor's fdinfo: a driver prints some 2,000, after the locks."""
 _NAMED = re.compile(r"/(?:card|renderD)\d+$", re.ASCII)
+_FLAGS = re.compile(r"^flags:\s*([0-7]+)$", re.ASCII | re.MULTILINE)
 _SYS_PTRACE = 19
 """Number of the capability, in <linux/capability.h>."""
 _START = 19
@@ -43,7 +51,7 @@ class Scan:
     One look at all processes.
 
     Attributes:
-        unseen: who was not looked at, because we may not or because there is too much to see, by process.
+        unseen: who was not looked at, because we may not, cannot, or because there is too much to see, by process.
         allowed: we have the right to look, so that who is unseen is an exception (another AppArmor profile, say).
 
     """
@@ -55,9 +63,9 @@ class Scan:
 
 @dataclass(slots=True)
 class Asking:
-    """Whom a look waits for: the process whose file is asked for its node at this moment; None: for none."""
+    """Whom a look waits for: the pod whose file is asked for its node at this moment ("": the host); None: for none."""
 
-    pid: int | None = None
+    pod: str | None = None
 
 
 def may_look(proc: Path) -> bool:
@@ -71,14 +79,20 @@ def may_look(proc: Path) -> bool:
     return True
 
 
-def scan(proc: Path, beat: Callable[[str], None], asking: Asking | None = None, stuck: Collection[int] = ()) -> Scan:
+def scan(
+    proc: Path,
+    beat: Callable[[str], None],
+    asking: Asking | None = None,
+    stuck: Collection[str] = (),
+    clock: Callable[[], float] = time.thread_time,
+) -> Scan:
     """
     Look at the descriptors of all processes. Processes and descriptors that end meanwhile are left out.
 
     The pod that holds most descriptors is looked at last (the host's own processes are one pod more), and what exceeds
-    `MOST` not at all. So of n pods each is seen that has no more than an n-th of it, whatever the others do: a tenant
-    that opens a million files hides itself, and nobody else. `stuck` are processes whose files kept an earlier look
-    waiting: their pods are not looked at.
+    `MOST` not at all. Of the time each pod has an equal part, and what it leaves is the others'. So of n pods each is
+    seen that takes no more than an n-th of either, whatever the others do: a tenant that opens a million files hides
+    itself, and nobody else. `stuck` are pods whose files kept an earlier look waiting: they are not looked at.
     """
     owners: dict[int, Owner] = {}
     denied: set[int] = set()
@@ -94,23 +108,32 @@ def scan(proc: Path, beat: Callable[[str], None], asking: Asking | None = None, 
             left_out.add(pid)  # a million names take a second: who has more than there is for all is counted no further
             continue
         beat(f"listing {proc}/{name}/fd")
-        with _watched(pid, denied):
-            pods[pod][pid] = len(os.listdir(f"{proc}/{name}/fd"))  # noqa: PTH208
-            totals[pod] += pods[pod][pid]
-    for pod in {_pod(owners[pid]) for pid in stuck if pid in owners}:
+        with _watched(pid, denied, left_out):
+            folder, names = listed(f"{proc}/{name}")
+            if folder != f"{proc}/{name}":  # on cgroup v1 a thread that ended is in no container
+                owners[pid] = _owner(folder) or owner
+                pod = _pod(owners[pid])
+            pods[pod][pid] = len(names)
+            totals[pod] += len(names)
+    for pod in stuck:
         left_out.update(pods.pop(pod, {}))
     descriptors: list[Descriptor] = []
-    mounts, left = Mounts(proc), MOST
-    for pod in sorted(pods, key=lambda pod: totals[pod]):
+    mounts, left, end = Mounts(proc, beat), MOST, clock() + SECONDS
+    for place, pod in enumerate(sorted(pods, key=lambda pod: totals[pod])):
+        step = paced(beat, (end - clock()) / (len(pods) - place), clock)
         for pid, number in sorted(pods[pod].items(), key=lambda counted: (counted[1], counted[0])):
-            with _watched(pid, denied):
-                names = os.listdir(f"{proc}/{pid}/fd") if number <= left else []  # noqa: PTH208
+            with _watched(pid, denied, left_out):
+                step(f"listing {proc}/{pid}/fd")
+                folder, names = listed(f"{proc}/{pid}") if number <= left else ("", [])
                 if max(number, len(names)) > left:
                     left_out.add(pid)
                     continue
                 left -= len(names)
-                looked = _process(f"{proc}/{pid}", pid, names, owners[pid], mounts, beat, asking or Asking())
-                descriptors += looked
+                asks = _Asks(folder, mounts, step, asking or Asking(), pod)
+                found = list(_process(f"{proc}/{pid}", pid, names, owners[pid], asks))
+                if folder != f"{proc}/{pid}" and listed(f"{proc}/{pid}")[0] != folder:
+                    raise BlockingIOError(errno.EAGAIN, "the thread ended", folder)  # and its descriptors were "gone"
+                descriptors += found
     unseen = {pid: owners[pid] for pid in sorted(denied | left_out)}
     return Scan(tuple(descriptors), unseen, not denied or _privileged())
 
@@ -130,7 +153,7 @@ def _owner(folder: str) -> Owner | None:
     """Read whose a process is; None if it is gone."""
     try:
         return _parsed(_read(f"{folder}/cgroup"))
-    except (FileNotFoundError, ProcessLookupError):
+    except GONE:
         return None
     except OSError:
         return _ANYBODY
@@ -148,46 +171,71 @@ def _privileged() -> bool:
 
 
 @contextmanager
-def _watched(pid: int, denied: set[int]) -> Iterator[None]:
-    """Remember a process that may not be looked at; one that is gone is no matter."""
+def _watched(pid: int, denied: set[int], left_out: set[int]) -> Iterator[None]:
+    """Remember a process that may not or cannot be looked at, for whatever reason; one that is gone is no matter."""
     try:
         yield
+    except GONE:
+        return
     except PermissionError:
         denied.add(pid)
     except OSError:
-        return
+        left_out.add(pid)
 
 
-def _process(  # noqa: PLR0917
-    folder: str,
-    pid: int,
-    numbers: Iterable[str],
-    owner: Owner,
-    mounts: Mounts,
-    beat: Callable[[str], None],
-    asking: Asking,
-) -> Iterator[Descriptor]:
+@dataclass(frozen=True, slots=True)
+class _Asks:
+    """How the descriptors of one process are asked: where they are, and who is told what is asked."""
+
+    folder: str
+    mounts: Mounts
+    step: Callable[[str], None]
+    asking: Asking
+    pod: str
+
+    def fdinfo(self, number: str) -> str | None:
+        """Read what the kernel says of a descriptor; None where it holds no device. Raises OSError."""
+        path = f"{self.folder}/fdinfo/{number}"
+        self.step(f"reading {path}")
+        text = head(path, _LONGEST + 1)
+        if len(text) > _LONGEST:
+            raise OSError(errno.EFBIG, "there is too much to read", path)
+        told = text.decode("utf-8", "surrogateescape")
+        flags = _FLAGS.search(told)
+        # O_PATH opens a name, and asks no driver: whoever may name a device could look as if he held some of it.
+        return None if flags and int(flags[1], 8) & os.O_PATH else told
+
+    def node(self, number: str, fdinfo: str) -> tuple[int, int] | None:
+        """Ask for the device node that is open, where that cannot make us wait."""
+        if not self.mounts.may_be_node(self.folder, fdinfo):
+            return None
+        link = f"{self.folder}/fd/{number}"
+        self.step(f"asking for the node of {link}")
+        # A process may put another file in its place right now, and that one may keep us for ever.
+        self.asking.pod = self.pod
+        node = _node(link)
+        self.asking.pod = None
+        return node
+
+
+def _process(process: str, pid: int, numbers: Iterable[str], owner: Owner, asks: _Asks) -> Iterator[Descriptor]:
     holder: Holder | None = None
     for number in numbers:
-        beat(f"reading {folder}/fdinfo/{number}")
         try:
-            target = os.readlink(f"{folder}/fd/{number}")  # noqa: PTH115
-            if not target.startswith("/"):
+            path = target(f"{asks.folder}/fd/{number}")
+            if not path.startswith(("/", TOO_LONG)):
                 continue  # a socket, a pipe, an epoll: no device
-            text = _read(f"{folder}/fdinfo/{number}")
-        except (FileNotFoundError, ProcessLookupError):
+            text = asks.fdinfo(number)
+        except GONE:
+            continue
+        if text is None:
             continue
         client = parse(text)
-        node = None
-        if (client is not None or _NAMED.search(target)) and mounts.may_be_node(pid, text):
-            beat(f"asking for the node of {folder}/fd/{number}")
-            # A process may put another file in its place right now, and that one may keep us for ever.
-            asking.pid = pid
-            node = _node(f"{folder}/fd/{number}")
-            asking.pid = None
+        named = path == TOO_LONG or _NAMED.search(path)
+        node = asks.node(number, text) if client is not None or named else None
         if client is None and node is None:
             continue
-        holder = holder or _holder(folder, pid, owner)
+        holder = holder or _holder(process, pid, owner)
         if holder is not None:
             yield Descriptor(holder, node, client)
 
@@ -204,7 +252,7 @@ def _holder(folder: str, pid: int, owner: Owner) -> Holder | None:
     try:
         fields = _read(f"{folder}/stat").rpartition(")")[2].split()
         start = int(fields[_START])
-    except (OSError, IndexError, ValueError):
+    except (*GONE, IndexError, ValueError):
         return None
     return Holder(pid, start, None if owner == _ANYBODY else owner)
 

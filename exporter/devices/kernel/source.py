@@ -51,7 +51,7 @@ class Roots:
 
 @dataclass(slots=True)
 class _Reader:
-    """The thread that reads, and the process for whose file it waits right now."""
+    """The thread that reads, and the pod for whose file it waits right now."""
 
     thread: DriverThread
     asking: Asking
@@ -94,14 +94,14 @@ class KernelSource:
     async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:
         """Read everything. With `only` the whole is read too, since a process may hold several GPUs, and those told."""
         before, reader = self._engines, self._reader
-        for free in [one for one in self._left if one.asking.pid is None]:
+        for free in [one for one in self._left if one.asking.pod is None]:
             self._left.remove(free)
             await free.thread.close(lambda: None, _GOODBYE)
-        stuck = frozenset(one.asking.pid for one in self._left if one.asking.pid is not None)
+        stuck = frozenset(one.asking.pod for one in self._left if one.asking.pod is not None)
         try:
             sample, self._engines = await reader.thread.run(lambda: self._read(before, reader.asking, stuck))
         except DriverHungError as error:
-            if reader.asking.pid is not None and len(self._left) < _LEFT:
+            if reader.asking.pod is not None and len(self._left) < _LEFT:
                 self._left.append(reader)
                 self._reader = self._new_reader()
             fault = Fault("devices", "driver_hung", f"the kernel does not answer: {error}")
@@ -144,7 +144,7 @@ class KernelSource:
         sharing = {node.pci for node in kfd.nodes.values() if node.integrated} if kfd else set()
         return tuple(card for card in cards if not card.integrated and card.pci not in sharing)
 
-    def _read(self, before: Engines, asking: Asking, stuck: Collection[int]) -> tuple[DevicesSample, Engines]:
+    def _read(self, before: Engines, asking: Asking, stuck: Collection[str]) -> tuple[DevicesSample, Engines]:
         sys, beat = self._sys(), self._reader.thread.beat
         files = Files(
             cards=self._cards(sys),

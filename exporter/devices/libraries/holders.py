@@ -7,27 +7,46 @@ processes hold one of them, or which do.
 The law: a node is known by its number (`st_rdev`), never by its name alone: who may `mknod` can call it as he likes.
 Only links into `/dev` are followed, and of these only what is on a file system for device nodes: a volume may be
 mounted below `/dev`, and a file on a dead network file system would keep us for ever. Descriptors of others may be read
-only with CAP_SYS_PTRACE: without it nothing is known, and that is said.
+only with CAP_SYS_PTRACE: without it nothing is known, and that is said. A look lasts `SECONDS` at the most: whom it
+does not come to may have the device open.
 """
 
 import os
 import stat
-from collections.abc import Collection, Iterable, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
 from exporter.devices.libraries.errors import NodesUnseenError
 from exporter.devices.mounts import Mounts
+from exporter.devices.openfiles import GONE, TOO_LONG, head, listed, paced, target
 
-_GONE = (FileNotFoundError, ProcessLookupError)
+SECONDS = 2.0
+"""Of the processor, for one look at all processes; some thousand descriptors take 10 ms."""
+_FDINFO = 4096
+"""Bytes: the mount is told in the first 100, before what a tenant makes longer (his locks)."""
 
 
 class OpenNodes:
-    """Looks for open device nodes whose names below `dev` match one of `patterns`."""
+    """Looks for open device nodes whose names below `dev` match one of `patterns`. `beat` is told each descriptor."""
 
-    def __init__(self, proc: Path, dev: Path, patterns: Sequence[str]) -> None:
+    def __init__(
+        self,
+        proc: Path,
+        dev: Path,
+        patterns: Sequence[str],
+        beat: Callable[[str], None] = lambda _: None,
+        clock: Callable[[], float] = time.thread_time,
+    ) -> None:
         self._proc = proc
         self._dev = dev
         self._patterns = patterns
+        self._beat = beat
+        self._clock = clock
+
+    def told_to(self, beat: Callable[[str], None]) -> "OpenNodes":
+        """Make the same, which announces what it reads."""
+        return OpenNodes(self._proc, self._dev, self._patterns, beat, self._clock)
 
     def numbers(self, paths: Iterable[Path] | None = None) -> frozenset[int]:
         """Give the device numbers of the vendor's nodes, or of these."""
@@ -67,43 +86,53 @@ class OpenNodes:
         Each that lives and may be looked at must have one, and one at the least there must be.
         """
         nodes = self.numbers()
-        mounts = Mounts(self._proc)
-        looks = [self._holds(pid, nodes, mounts) for pid in pids] if nodes else []
+        look = self._look()
+        looks = [look(pid, nodes) for pid in pids] if nodes else []
         return True in looks and False not in looks
 
     def holders(self, nodes: Collection[int]) -> frozenset[int]:
         """List the processes that have one of the nodes open. Raises NodesUnseenError: one may not be looked at."""
-        found, mounts = set(), Mounts(self._proc)
+        found, look = set(), self._look()
         for entry in self._proc.iterdir():
             if not entry.name.isdecimal():
                 continue
             pid = int(entry.name)
-            holds = self._holds(pid, nodes, mounts)
+            holds = look(pid, nodes)
             if holds:
                 found.add(pid)
             elif holds is None and entry.exists():
-                raise NodesUnseenError(f"/proc/{pid}/fd", "may not be looked at, and may have the device open")
+                raise NodesUnseenError(f"/proc/{pid}/fd", "cannot be looked at, and may have the device open")
         return frozenset(found)
 
-    def _holds(self, pid: int, nodes: Collection[int], mounts: Mounts) -> bool | None:
-        """Say whether a process has one of the nodes open; None if it is gone, or may not be looked at."""
-        folder = self._proc / str(pid)
-        try:
-            descriptors = os.listdir(folder / "fd")  # noqa: PTH208  (names are enough)
-        except OSError:
-            return None
-        for descriptor in descriptors:
-            link = f"{folder}/fd/{descriptor}"
+    def _look(self) -> Callable[[int, Collection[int]], bool | None]:
+        """Begin a look: what it gives says of a process whether it has one of the nodes open (see `_holds`)."""
+        step, mounts = paced(self._beat, SECONDS, self._clock), Mounts(self._proc, self._beat)
+
+        def holds(pid: int, nodes: Collection[int]) -> bool | None:
             try:
-                if not os.readlink(link).startswith("/dev/"):  # noqa: PTH115
-                    continue
-                if not mounts.may_be_node(pid, (folder / "fdinfo" / descriptor).read_text()):
-                    continue
-                node = os.stat(link)  # noqa: PTH116  (some thousand of these a round)
-            except _GONE:
-                continue
+                return _holds(f"{self._proc}/{pid}", nodes, mounts, step)
             except OSError:
                 return None
-            if stat.S_ISCHR(node.st_mode) and node.st_rdev in nodes:
-                return True
-        return False
+
+        return holds
+
+
+def _holds(process: str, nodes: Collection[int], mounts: Mounts, step: Callable[[str], None]) -> bool:
+    """Say whether a process has one of the nodes open. Raises OSError: it is gone, or cannot be looked at."""
+    step(f"listing {process}/fd")
+    folder, descriptors = listed(process)
+    for descriptor in descriptors:
+        link = f"{folder}/fd/{descriptor}"
+        step(f"reading {link}")
+        try:
+            if not target(link).startswith(("/dev/", TOO_LONG)):
+                continue
+            fdinfo = head(f"{folder}/fdinfo/{descriptor}", _FDINFO).decode("utf-8", "surrogateescape")
+            if not mounts.may_be_node(folder, fdinfo):
+                continue
+            node = os.stat(link)  # noqa: PTH116  (some thousand of these a round)
+        except GONE:
+            continue
+        if stat.S_ISCHR(node.st_mode) and node.st_rdev in nodes:
+            return True
+    return False

@@ -42,6 +42,7 @@ class LibrarySource:
     ) -> None:
         self.name = name
         self._thread = DriverThread(deadline, name)
+        nodes = nodes.told_to(self._thread.beat)
         self._reader = make(self._thread.beat, nodes)
         self._session = Session(self._reader, nodes, clock, monotonic)
         self._present: Mapping[GpuUuid, int] = {}

@@ -6,6 +6,7 @@ the Radeon of row 45 are from elementary/monitor#369; those of dmem from the ker
 """
 
 import asyncio
+import errno
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -16,9 +17,11 @@ import pytest
 
 from exporter.devices import DevicesSample
 from exporter.devices.kernel import Counting, KernelSource
+from exporter.devices.kernel.holders import SECONDS, scan
 from exporter.devices.kernel.source import DEADLINE
+from exporter.devices.mounts import Mounts
 from exporter.model import DeviceKey, GpuSample, GpuUuid, Health, Memory, Utilization
-from sources.kernel import ELSEWHERE, Node
+from sources.kernel import ELSEWHERE, OPENED, Node
 
 MIB, GIB = 2**20, 2**30
 POD = "kubepods/burstable/pod11111111-1111-1111-1111-111111111111"
@@ -481,6 +484,154 @@ class Stat:
         return self._stat(path, **more)
 
 
+def refuse(monkeypatch: pytest.MonkeyPatch, call: str, ending: str, number: int) -> None:
+    """Let a call of the system end in an error for the files whose names end so."""
+    before = getattr(os, call)
+
+    def refused(path: str | Path, *args: object, **more: object) -> object:
+        if str(path).endswith(ending):
+            raise OSError(number, os.strerror(number), str(path))
+        return before(path, *args, **more)
+
+    monkeypatch.setattr(os, call, refused)
+
+
+async def test_a_path_that_is_too_long_hides_nothing(
+    node: Node, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    A file is open below more than 4096 bytes of folders: its name is not told (ENAMETOOLONG), all else is.
+
+    What lies there may be a DRM node as well: its driver speaks, and counts.
+    """
+    mi210(node)
+    node.process(4242, cgroup=CONTAINER)
+    for number in (3, 4, 5):
+        node.descriptor(4242, number, "" if number == 3 else amdgpu(number, 1))
+    for number in (3, 4):
+        refuse(monkeypatch, "readlink", f"/4242/fd/{number}", errno.ENAMETOOLONG)
+    sample = await reader.sample()
+    assert held(sample.samples[0]) == {4242: 2 * MIB}
+    assert (reasons(sample), sample.samples[0].unseen) == (set(), ())
+
+
+@pytest.mark.parametrize("refused", [("listdir", "/4242/fd"), ("readlink", "/4242/fd/5")], ids=["list", "read"])
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM, errno.EIO])
+async def test_who_cannot_be_read_is_not_gone(
+    node: Node, reader: Reader, monkeypatch: pytest.MonkeyPatch, refused: tuple[str, str], number: int
+) -> None:
+    """Only ENOENT and ESRCH say that a process ended; whoever cannot be read may hold anything."""
+    mi210(node)
+    for pid, cgroup in ((4242, CONTAINER), (5000, OTHERS)):
+        node.process(pid, cgroup=cgroup)
+        node.descriptor(pid, 5, amdgpu(pid, 1))
+    refuse(monkeypatch, *refused, number)
+    sample = await reader.sample()
+    (one,) = sample.samples
+    assert held(one) == {5000: MIB}
+    assert [owner.pairs[0][1] for owner in one.unseen] == ["a" * 64]
+    assert reasons(sample) == {("fdinfo_denied", "")}
+
+
+async def test_who_cannot_say_when_it_began_is_not_gone(node: Node, reader: Reader) -> None:
+    """Its descriptors are told and its `stat` cannot be read: it is unknown, and does not hold nothing."""
+    mi210(node)
+    node.process(4242, cgroup=CONTAINER)
+    node.descriptor(4242, 5, amdgpu(9, 1))
+    (node.root / "proc/4242/stat").unlink()
+    (node.root / "proc/4242/stat").mkdir()
+    (one,) = (await reader.sample()).samples
+    assert (held(one), len(one.unseen)) == ({}, 1)
+
+
+@pytest.mark.parametrize("v1", [False, True])
+async def test_whose_first_thread_ended_is_seen_by_another(node: Node, reader: Reader, v1: bool) -> None:
+    """`/proc/<pid>/fd` of a zombie is empty, on cgroup v1 it is in `/`; its other threads hold what it held."""
+    mi210(node)
+    node.process(4242, cgroup=CONTAINER)
+    node.descriptor(4242, 5, amdgpu(9, 1))
+    node.leader_ends(4242, 4250, v1=v1)
+    sample = await reader.sample()
+    assert held(sample.samples[0]) == {4242: MIB}
+    (descriptor,) = scan(node.roots.proc, lambda _: None).descriptors
+    assert descriptor.holder.owner is not None and descriptor.holder.owner.pairs[0][1] == "a" * 64
+
+
+async def test_whose_threads_come_and_go_is_unseen(node: Node, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that end as fast as they are looked at hold something all the same."""
+    mi210(node)
+    node.process(4242, cgroup=CONTAINER)
+    node.leader_ends(4242, 4250)
+    refuse(monkeypatch, "listdir", "/task/4250/fd", errno.ENOENT)
+    (one,) = (await reader.sample()).samples
+    assert len(one.unseen) == 1
+
+
+def test_whose_thread_ends_while_it_is_read_is_unseen(node: Node) -> None:
+    """Its descriptors are gone with it, and another thread has them still."""
+    node.process(4242, cgroup=CONTAINER)
+    node.descriptor(4242, 5, amdgpu(9, 1))
+    node.leader_ends(4242, 4250)
+    threads = node.root / "proc/4242/task"
+
+    def beat(call: str) -> None:
+        if call.endswith("/task/4250/fdinfo/5"):
+            (threads / "4250").rename(threads / "4251")
+
+    looked = scan(node.roots.proc, beat)
+    assert (looked.descriptors, set(looked.unseen)) == ((), {4242})
+
+
+async def test_what_is_too_long_to_read_hides_its_process_alone(node: Node, reader: Reader) -> None:
+    """The locks on a file are printed before what its driver says: thousands of them are not read to the end."""
+    mi210(node)
+    locks = "lock:\t1: POSIX  ADVISORY  WRITE 4242 00:05:287 0 0\n" * 2000
+    node.process(4242, cgroup=CONTAINER)
+    node.descriptor(4242, 5, locks + amdgpu(9, 1))
+    node.process(5000, cgroup=OTHERS)
+    node.descriptor(5000, 5, locks[: len(locks) // 10] + amdgpu(10, 1))
+    (one,) = (await reader.sample()).samples
+    assert held(one) == {5000: MIB}
+    assert [owner.pairs[0][1] for owner in one.unseen] == ["a" * 64]
+
+
+def test_who_takes_all_the_time_hides_nobody_else(node: Node) -> None:
+    """Of two pods each has half of the seconds: whose few descriptors take longer is left out, and the other is not."""
+    for pid, cgroup, number in ((4242, CONTAINER, 3), (4243, CONTAINER, 1), (5000, OTHERS, 5)):
+        node.process(pid, cgroup=cgroup)
+        for place in range(number):
+            node.descriptor(pid, place, amdgpu(100 * pid + place, 1))
+    time = Time()
+
+    def beat(call: str) -> None:
+        time.now += SECONDS / 4 + 0.1 if "/4242/fdinfo" in call else 0.0
+
+    looked = scan(node.roots.proc, beat, clock=time)
+    assert set(looked.unseen) == {4242}
+    assert [one.holder.pid for one in looked.descriptors] == [4243, *[5000] * 5]
+
+
+@pytest.mark.parametrize(("flags", "seen"), [(OPENED, 1), (os.O_PATH | os.O_CLOEXEC, 0)])
+def test_a_name_that_was_opened_holds_nothing(node: Node, flags: int, seen: int) -> None:
+    """O_PATH asks no driver and needs no right to the device: nobody makes his container unknown by it."""
+    (node.root / "renderD128").symlink_to("/dev/null")  # a node, which not only root can make
+    node.process(4242, cgroup=CONTAINER)
+    node.descriptor(4242, 6, "", name=str(node.root / "renderD128"), flags=flags)
+    assert len(scan(node.roots.proc, lambda _: None).descriptors) == seen
+
+
+def test_mounts_are_read_to_a_bound(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenant may have a hundred thousand: the first of them count, and a line that was cut does not."""
+    first = "26 25 0:5 / /dev rw - tmpfs tmpfs rw\n"
+    node.write("proc/1/mountinfo", f"{first}27 25 0:6 / /mnt rw - xfs /dev/sda rw\n")
+    monkeypatch.setattr("exporter.devices.mounts._MOST", len(first) + len("27 25 0:6 / /mnt rw - xfs /dev"))
+    told: list[str] = []
+    mounts = Mounts(node.roots.proc, told.append)
+    assert mounts.may_be_node(f"{node.roots.proc}/1", "mnt_id:\t26\n")
+    assert not mounts.may_be_node(f"{node.roots.proc}/1", "mnt_id:\t27\n")
+    assert told == [f"reading {node.roots.proc}/1/mountinfo"]
+
+
 @pytest.mark.parametrize("mount", [ELSEWHERE, 99])
 async def test_a_file_elsewhere_is_not_asked_what_it_is(
     node: Node, reader: Reader, monkeypatch: pytest.MonkeyPatch, mount: int
@@ -530,6 +681,26 @@ async def test_whose_file_keeps_us_waiting_costs_himself(
         while (sample := await source.sample()).faults:
             pass
     assert held(sample.samples[0]) == {4242: MIB, 4243: MIB, 5000: MIB}
+    await source.close()
+
+
+async def test_whose_file_keeps_us_waiting_costs_his_pod_also_when_he_is_gone(
+    node: Node, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process ends while its file still keeps the thread: the next one of its pod does not take the next thread."""
+    mi210(node)
+    for pid, cgroup in ((4242, CONTAINER), (5000, OTHERS)):
+        node.process(pid, cgroup=cgroup)
+        node.descriptor(pid, 5, amdgpu(pid, 1))
+    stat = Stat("4242/fd/5")
+    monkeypatch.setattr(os, "stat", stat)
+    source = KernelSource(node.roots, deadline=1.0, clock=reader.time, monotonic=reader.time)
+    await source.sample()
+    (node.root / "proc/4242").rename(node.root / "proc/4243")
+    (one,) = (await source.sample()).samples
+    assert held(one) == {5000: MIB}
+    assert [owner.pairs[0][1] for owner in one.unseen] == ["a" * 64]
+    stat.answers.set()
     await source.close()
 
 
