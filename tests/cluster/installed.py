@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -226,6 +226,16 @@ async def gpu_node(bed: Bed, api: Api) -> AsyncIterator[None]:
         yield
     finally:
         await api.patch(path, {"metadata": {"labels": {NVIDIA_HERE: None}}})
+
+
+@contextmanager
+def mig_guarded(bed: Bed) -> Iterator[None]:
+    """Let the driver tell what MIG instances hold to those alone who can open mig/monitor, as the real one does."""
+    bed.driver.set_switch("mig_monitor", toolkit.MONITOR.rpartition("cap")[2])
+    try:
+        yield
+    finally:
+        bed.driver.clear_switch("mig_monitor")
 
 
 async def furnished(api: Api, namespace: str) -> bool:

@@ -15,9 +15,8 @@ import pytest
 from cluster import gpu_operator
 from cluster.bed import Bed
 from cluster.client import until
-from cluster.installed import PATIENT, Release, released, values
+from cluster.installed import PATIENT, Release, mig_guarded, released, values
 from cluster.stage import GPU, MIG, Stage, truth
-from cluster.toolkit import MONITOR
 from driver.node import GiB
 from scraped import series
 
@@ -27,12 +26,9 @@ pytestmark = pytest.mark.cluster
 @pytest.fixture
 async def release(cluster: Bed, stage: Stage, image: str, tmp_path: Path) -> AsyncIterator[Release]:
     """A namespace in which helm may install the chart, on a node with MIG guarded."""
-    cluster.driver.set_switch("mig_monitor", MONITOR.rpartition("cap")[2])
-    try:
+    with mig_guarded(cluster):
         async with released(cluster, stage.api, tmp_path) as made:
             yield made
-    finally:
-        cluster.driver.clear_switch("mig_monitor")
 
 
 async def test_the_driver_comes_by_an_annotation(release: Release, stage: Stage, namespace: str, image: str) -> None:

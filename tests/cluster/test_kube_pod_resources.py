@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -20,6 +18,7 @@ from exporter.devices.nvml import NvmlSource
 from exporter.kube.allocations import allocations, sharing
 from exporter.kube.pod_resources import PodResources, ask, socket_of
 from exporter.model import Allocation, DeviceKey, Gpu, GpuUuid, Sharing
+from stopping import stopped
 
 pytestmark = pytest.mark.cluster
 
@@ -139,11 +138,8 @@ async def test_a_hung_kubelet_is_told_and_heard_again(cluster: Bed, gpus: tuple[
     source = PodResources(socket_of(cluster.node.kubelet_folder), deadline=1)
     await source.ask()
     assert source.view().live
-    os.kill(kubelet(cluster).pid, signal.SIGSTOP)
-    try:
+    with stopped(kubelet(cluster).pid):
         await source.ask()
-    finally:
-        os.kill(kubelet(cluster).pid, signal.SIGCONT)
     assert [fault.reason for fault in source.view().faults] == ["kubelet_slow"]
     assert sharing(source.view(), gpus, {}) == OFFERED
 
@@ -174,8 +170,7 @@ async def test_allocations_survive_the_kubelets_restart(
     assert set(allocations(source.view(), gpus)) == before
 
     server = dict(cluster._processes._running)["kube-apiserver"]
-    os.kill(server.pid, signal.SIGSTOP)
-    try:
+    with stopped(server.pid):
         await asyncio.to_thread(start_kubelet, cluster)
 
         async def lists_nobody() -> bool:
@@ -186,8 +181,6 @@ async def test_allocations_survive_the_kubelets_restart(
         assert (await ask(socket_of(cluster.node.kubelet_folder))).holdings == ()
         assert set(allocations(source.view(), gpus)) == before
         assert sharing(source.view(), gpus, {}) == OFFERED
-    finally:
-        os.kill(server.pid, signal.SIGCONT)
 
     async def named() -> bool:
         return [holding.remembered for holding in source.view().holdings] == [False]

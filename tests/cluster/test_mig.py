@@ -16,7 +16,7 @@ import pytest
 
 from cluster.bed import MIG_GPU, Bed
 from cluster.client import Object, until
-from cluster.installed import PATIENT, RUNTIME_CLASS, Release, released, values
+from cluster.installed import PATIENT, RUNTIME_CLASS, Release, mig_guarded, released, values
 from cluster.stage import MIG, Stage, truth
 from cluster.toolkit import MONITOR
 from driver.node import GiB
@@ -32,12 +32,11 @@ CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 async def release(cluster: Bed, stage: Stage, image: str, tmp_path: Path) -> AsyncIterator[Release]:
     """A namespace in which helm may install the chart, on a node as NVIDIA's operator leaves it, with MIG guarded."""
     await stage.api.create(CLASSES, RUNTIME_CLASS)
-    cluster.driver.set_switch("mig_monitor", MONITOR.rpartition("cap")[2])
     try:
-        async with released(cluster, stage.api, tmp_path) as made:
-            yield made
+        with mig_guarded(cluster):
+            async with released(cluster, stage.api, tmp_path) as made:
+                yield made
     finally:
-        cluster.driver.clear_switch("mig_monitor")
         await stage.api.delete(f"{CLASSES}/nvidia")
 
 

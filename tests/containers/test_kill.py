@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from enforcer.holding import Hold, Inits
 from enforcer.killing import Member, Obstacle, Victim
 from enforcer.rungs import Answer, Heard
 from exporter.model import ContainerId, HostSample, PodUid
+from stopping import stopped
 
 pytestmark = pytest.mark.containers
 
@@ -443,9 +444,7 @@ async def test_a_zombie_has_exited(stage: Stage) -> None:
     pid, asked = main.pid, action(victim_of(main))
     shim = int(stat(pid)[1])
     await stage.hold(main)
-    with ExitStack() as stack:
-        os.kill(shim, signal.SIGSTOP)
-        stack.callback(os.kill, shim, signal.SIGCONT)
+    with stopped(shim):
         os.kill(pid, signal.SIGKILL)
         await until(lambda: stage.kill.ended(asked), "it exits")
         assert stat(pid)[0] == "Z"

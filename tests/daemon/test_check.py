@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from daemon.commands import gpusteward
 from daemon.fixtures import StartDaemon
 from daemon.running import Daemon
 from driver.node import FakeComputeInstance, FakeGpuInstance, FakeNode, GiB, gpus
@@ -20,7 +19,6 @@ from sources.kernel import Node
 
 pytestmark = pytest.mark.daemon
 
-COMMAND = Path(sys.executable).with_name("gpusteward")
 HERE = ("--node.trust-pid-namespace", "--names.source=none")
 """Tests may run in a nested PID namespace, and there is no cluster here."""
 
@@ -43,15 +41,7 @@ class Ended:
 
 def run(*words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run `gpusteward` to its end."""
-    return subprocess.run(
-        [str(COMMAND), *words],
-        env={**os.environ, "NODE_NAME": "test-node", **(env or {})},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return gpusteward(*words, **{"NODE_NAME": "test-node", **(env or {})})
 
 
 def check(*flags: str, env: dict[str, str] | None = None) -> Ended:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import socket
 import subprocess
 import threading
@@ -17,8 +16,9 @@ from typing import Any
 import bcrypt
 import pytest
 
+from daemon.commands import complaint, gpusteward
 from daemon.running import Daemon, until
-from daemon.test_explain import COMMAND, PROMISED
+from daemon.test_explain import PROMISED
 from serving.certificates import Authority
 
 pytestmark = pytest.mark.daemon
@@ -38,23 +38,12 @@ def daemon() -> Iterator[Daemon]:
 
 def explain(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
     """Run `gpusteward explain` to its end."""
-    return subprocess.run(
-        [str(COMMAND), "explain", *words],
-        env={**os.environ, **env},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return gpusteward("explain", *words, **env)
 
 
 def failed(ended: subprocess.CompletedProcess[str], code: int = 1) -> str:
-    """Check that this ended with one line on standard error and nothing else; return the line."""
-    assert (ended.returncode, ended.stdout) == (code, ""), ended.stderr
-    assert ended.stderr.startswith("gpusteward explain: ")
-    assert ended.stderr.count("\n") == 1
-    return ended.stderr
+    """Check that this ended with one line on standard error; return it."""
+    return complaint("explain", ended, code)
 
 
 def test_a_running_pod_is_explained(daemon: Daemon) -> None:

@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from daemon import commands
 from daemon.films import CALM, OVER, film
 
 pytestmark = pytest.mark.daemon
 
-COMMAND = Path(sys.executable).with_name("gpusteward")
 POLICY = """
 sampling: {interval: 200ms}
 policy: {mode: dry-run, warn_after: 1s, grace: 30s, hold_off: 1s, spacing: 30s}
 """
 
 
-def gpusteward(*words: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(COMMAND), *map(str, words)],
-        env={**os.environ, "NODE_NAME": "test-node", **env},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+def gpusteward(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    return commands.gpusteward(*words, NODE_NAME="test-node")
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +87,7 @@ def test_a_recording_that_is_wrong_in_the_middle(excess: Path, policy: Path, tmp
 
 def test_whoever_has_read_enough_ends_it_quietly(excess: Path, policy: Path) -> None:
     """`| head -1`: no traceback, exit code 0."""
-    pipe = f'"{COMMAND}" replay "{excess}" --config "{policy}" --json | head -1; echo "${{PIPESTATUS[0]}}"'
+    pipe = f'"{commands.COMMAND}" replay "{excess}" --config "{policy}" --json | head -1; echo "${{PIPESTATUS[0]}}"'
     found = subprocess.run(["bash", "-c", pipe], capture_output=True, text=True, timeout=60, check=False)
     first, code = found.stdout.splitlines()
     assert (json.loads(first)["round"], code, found.stderr) == (1, "0", "")

@@ -20,8 +20,8 @@ from typing import Self
 
 import pytest
 
+from daemon.commands import COMMAND, complaint, gpusteward
 from daemon.running import Daemon, until
-from daemon.test_explain import COMMAND
 from daemon.test_explain_running import stranger
 
 pytestmark = pytest.mark.daemon
@@ -41,23 +41,12 @@ def daemon() -> Iterator[Daemon]:
 
 def top(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
     """Run `gpusteward top` to its end."""
-    return subprocess.run(
-        [str(COMMAND), "top", *words],
-        env={**os.environ, **env},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return gpusteward("top", *words, **env)
 
 
 def failed(ended: subprocess.CompletedProcess[str], code: int = 1) -> str:
-    """Check that this ended with one line on standard error and nothing else; return the line."""
-    assert (ended.returncode, ended.stdout) == (code, ""), ended.stderr
-    assert ended.stderr.startswith("gpusteward top: ")
-    assert ended.stderr.count("\n") == 1
-    return ended.stderr
+    """Check that this ended with one line on standard error; return it."""
+    return complaint("top", ended, code)
 
 
 class Terminal:

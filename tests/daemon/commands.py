@@ -1,0 +1,33 @@
+"""
+The commands of `gpusteward`, run to their end.
+
+What comes in: words and variables. What goes out: exit code and what was said. Law: no command waits for a person.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+COMMAND = Path(sys.executable).with_name("gpusteward")
+
+
+def gpusteward(*words: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        [str(COMMAND), *map(str, words)],
+        env={**os.environ, **env},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def complaint(command: str, ended: subprocess.CompletedProcess[str], code: int = 1) -> str:
+    """Check that this ended with one line on standard error and nothing else; return the line."""
+    assert (ended.returncode, ended.stdout) == (code, ""), ended.stderr
+    assert ended.stderr.startswith(f"gpusteward {command}: ")
+    assert ended.stderr.count("\n") == 1
+    return ended.stderr
