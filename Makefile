@@ -25,7 +25,7 @@ lint: $(VENV)/.dev  ## lint, types, import contracts
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
-check: lint  ## lint, types, import contracts, unit tests side by side: about a minute
+check: lint  ## lint, types, import contracts, unit tests side by side: a minute and a half on two cores
 	$(BIN)/pytest -q -n auto -m "$(FAST)"
 
 test: lint  ## install what the tests need (asks first on a machine of your own), then run all of them on real parts
