@@ -65,12 +65,19 @@ def beside(evidence: Mapping[CaseKey, Evidence], key: CaseKey) -> dict[CaseKey, 
     return {one: known for one, known in evidence.items() if one.device != key.device}
 
 
-def remembered(history: History, found: Sequence[Judged], rules: Rules, now: Moment) -> History:
-    """Put the new evidence into the history, and count what it adds up to: seconds above limits, strikes."""
+def remembered(history: History, found: Sequence[Judged], snapshot: Snapshot, rules: Rules, now: Moment) -> History:
+    """
+    Put the new evidence into the history, and count what it adds up to: seconds above limits, strikes.
+
+    Who was told, or is fenced, is so until it is gone: a round that misses a subject (as the first ones of a daemon
+    do) must make neither a second excess of the one that it had, nor a second fence.
+    """
     seconds = dict(history.over_seconds)
     strikes = budgets.unforgiven(history.strikes, rules, now.boot)
     evidence: dict[CaseKey, Evidence] = {}
-    excesses = set(history.excesses) & {one.case.key for one in found}
+    here = {one.case.key for one in found}
+    lasting = {key for key in history.excesses | history.fenced if key in here or not _gone(key, snapshot)}
+    excesses = set(history.excesses & lasting)
     just_started = now.monotonic - history.started <= rules.longest_gap
     for one in found:
         before, after = history.evidence.get(one.case.key), one.evidence
@@ -100,7 +107,7 @@ def remembered(history: History, found: Sequence[Judged], rules: Rules, now: Mom
         over_seconds={series: value for series, value in seconds.items() if series in living},
         strikes=strikes,
         excesses=frozenset(excesses),
-        fenced=history.fenced & {one.case.key for one in found},
+        fenced=history.fenced & lasting,
     )
 
 
@@ -114,6 +121,18 @@ def _gpus(snapshot: Snapshot) -> dict[str, Known]:
         str(gpu.uuid): Known(gpu.driver_version, f"{gpu.mig} {[(one.id, one.mig_uuids) for one in gpu.instances]}")
         for gpu in snapshot.gpus
     }
+
+
+def _gone(key: CaseKey, snapshot: Snapshot) -> bool:
+    """Tell whether a subject is no more, by names that are true now; in doubt it is there."""
+    if not snapshot.names_live:
+        return False
+    if key.claim:
+        return all(f"{one.namespace}/{one.name}" != key.claim for one in snapshot.claims)
+    if key.pod_uid not in snapshot.pods:
+        return True
+    known = {one.id for one in snapshot.containers if (one.pod_uid, one.name) == (key.pod_uid, key.container)}
+    return bool(known) and not known & {None, key.container_id}
 
 
 def _landed(history: History, rules: Rules, now: Moment) -> History:

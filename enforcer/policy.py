@@ -70,7 +70,7 @@ def _decide(snapshot: Snapshot, rules: Rules, history: History, now: Moment) -> 
         history = replace(without_evidence(history), standings={}, armed=False)
         return history, Verdict(now, mode, breakers=history.breakers)
     found = [judge(case, snapshot, rules, history, now) for case in cases(snapshot)]
-    history = remembered(history, found, rules, now)
+    history = remembered(history, found, snapshot, rules, now)
     over, limited = blast(found, armed=history.armed)
     acting = mode.rank >= Mode.DRY_RUN.rank
     if acting and breakers.blast(over, limited):

@@ -15,13 +15,14 @@ from enforcer.history import Blocked, History, InFlight, Moment, Spent, Strikes
 from enforcer.judging import Judged
 from enforcer.policy import blast
 from enforcer.protection import Permission
-from enforcer.terms import Mode, Reason, Rung
-from exporter.model import Snapshot
+from enforcer.terms import Mode, Reason, Rung, State
+from exporter.model import Claim, ContainerId, PodUid, Snapshot
 from policy.scenes import BEGIN, GREEDY, MEEK, UNHURRIED, Play, snapshot
 
 TERMS = Terms(Mode.ENFORCE, None, Rung.EVICT)
 ALLOWED = Permission(Mode.ENFORCE, Rung.EVICT, None)
-CASE, OTHER = cases(snapshot([GREEDY, MEEK], 1.0))
+SEEN = snapshot([GREEDY, MEEK], 1.0)
+CASE, OTHER = cases(SEEN)
 
 
 def told() -> Play:
@@ -137,17 +138,72 @@ def test_an_excess_may_be_the_one_that_the_daemon_before_us_counted(age: float, 
     history = History(started=BEGIN, strikes=strikes)
     now = Moment(BEGIN + age, BEGIN + age)
     found = [judged(Evidence(TERMS, now.monotonic, Phase.OVER, over=True))]
-    assert (CASE.key in remembered(history, found, UNHURRIED, now).excesses) is counted
-    assert remembered(replace(history, strikes={}), found, UNHURRIED, now).excesses == frozenset()
+    assert (CASE.key in remembered(history, found, SEEN, UNHURRIED, now).excesses) is counted
+    assert remembered(replace(history, strikes={}), found, SEEN, UNHURRIED, now).excesses == frozenset()
 
 
 @pytest.mark.parametrize(("phase", "kept"), [(Phase.OK, False), (Phase.OVER, True), (Phase.DUE, True)])
 def test_an_excess_lasts_until_its_subject_is_ok(phase: Phase, *, kept: bool) -> None:
     """Only who is seen within its limit begins another one."""
-    history = History(started=BEGIN, excesses=frozenset({CASE.key, OTHER.key}))
+    history = History(started=BEGIN, excesses=frozenset({CASE.key}))
     now = Moment(BEGIN + 1000, BEGIN + 1000)
-    after = remembered(history, [judged(Evidence(TERMS, now.monotonic, phase))], UNHURRIED, now)
+    after = remembered(history, [judged(Evidence(TERMS, now.monotonic, phase))], SEEN, UNHURRIED, now)
     assert after.excesses == ({CASE.key} if kept else frozenset())
+
+
+_PENDING = replace(SEEN, containers=tuple(replace(one, id=None) for one in SEEN.containers))
+_RESTARTED = replace(SEEN, containers=tuple(replace(one, id=ContainerId("anew")) for one in SEEN.containers))
+_CLAIM = replace(CASE.key, pod_uid=PodUid(""), container="", container_id=ContainerId(""), claim="team/shared")
+
+
+@pytest.mark.parametrize(
+    ("seen", "key", "kept"),
+    [
+        (SEEN, CASE.key, True),
+        (_PENDING, CASE.key, True),
+        (replace(SEEN, containers=()), CASE.key, True),
+        (replace(_RESTARTED, names_live=False), CASE.key, True),
+        (replace(SEEN, pods={}, names_live=False), CASE.key, True),
+        (_RESTARTED, CASE.key, False),
+        (replace(SEEN, pods={}), CASE.key, False),
+        (SEEN, replace(CASE.key, container="", container_id=ContainerId("")), True),
+        (replace(SEEN, claims=(Claim("team", "shared"),)), _CLAIM, True),
+        (replace(SEEN, claims=(Claim("team", "other"), Claim("other", "shared"))), _CLAIM, False),
+    ],
+)
+def test_a_round_that_misses_a_subject_forgets_neither_its_fence_nor_that_it_was_told(
+    seen: Snapshot, key: CaseKey, *, kept: bool
+) -> None:
+    """What has no case is gone only where names that are true now say so: pod, generation of its container, claim."""
+    now = Moment(BEGIN, BEGIN)
+    after = remembered(History(excesses=frozenset({key}), fenced=frozenset({key})), [], seen, UNHURRIED, now)
+    assert (after.excesses, after.fenced) == ((frozenset({key}),) * 2 if kept else (frozenset(),) * 2)
+
+
+def test_who_is_found_is_not_gone() -> None:
+    """A pod that was deleted by force is no name any more, and its processes may hold memory: its fence stands."""
+    history, now = History(excesses=frozenset({CASE.key}), fenced=frozenset({CASE.key})), Moment(BEGIN, BEGIN)
+    found = [judged(Evidence(TERMS, BEGIN, Phase.OVER))]
+    after = remembered(history, found, replace(SEEN, pods={}, containers=()), UNHURRIED, now)
+    assert (after.excesses, after.fenced) == (history.excesses, history.fenced)
+
+
+def test_a_lapse_in_the_middle_of_an_excess_hastens_nothing() -> None:
+    """The grace begins anew after a round without its limit, but the strike was counted: who acts on two waits."""
+    play = Play(replace(UNHURRIED, strikes=2))
+    play.until(State.HELD, GREEDY, MEEK)
+    assert play.reason(GREEDY) == Reason.STRIKES
+    play.step(replace(GREEDY, limit=None), MEEK)
+    play.steps(100, GREEDY, MEEK)
+    assert (play.actions, play.reason(GREEDY)) == ([], Reason.STRIKES)
+
+
+def test_a_daemon_that_is_started_anew_does_not_fence_twice() -> None:
+    """Its first rounds know no limits yet; the fence that the journal names stands all the same."""
+    play = Play(replace(UNHURRIED, ladder=(Rung.FENCE, Rung.EVICT)), History(fenced=frozenset({CASE.key})))
+    play.step(live=False)
+    play.step(replace(GREEDY, limit=None), MEEK)
+    assert play.until_action(GREEDY, MEEK).rung is Rung.EVICT
 
 
 def test_a_token_of_this_very_moment_is_too_soon() -> None:
@@ -176,9 +232,9 @@ def test_strikes_are_what_they_were_when_it_was_told(before: Phase | None, after
     known = {} if before is None else {CASE.key: Evidence(TERMS, BEGIN, before)}
     history = History(evidence=known, strikes={CASE.workload: Strikes(2.0, BEGIN - 20)})
     now = Moment(BEGIN, BEGIN - 20)
-    later = remembered(history, [judged(Evidence(TERMS, BEGIN + 5, after, strikes=7.0))], UNHURRIED, now)
+    later = remembered(history, [judged(Evidence(TERMS, BEGIN + 5, after, strikes=7.0))], SEEN, UNHURRIED, now)
     assert later.evidence[CASE.key].strikes == (2.0 if told else 7.0)
-    first = remembered(replace(history, strikes={}), [judged(Evidence(TERMS, BEGIN + 5, after))], UNHURRIED, now)
+    first = remembered(replace(history, strikes={}), [judged(Evidence(TERMS, BEGIN + 5, after))], SEEN, UNHURRIED, now)
     assert first.strikes == ({CASE.workload: Strikes(1.0, now.boot)} if told else {})
 
 
