@@ -100,11 +100,11 @@ def remembered(history: History, found: Sequence[Judged], snapshot: Snapshot, ru
             # Whoever is told exceeds once at least, whatever was forgiven or lost.
             after = replace(after, strikes=max(1.0, budgets.standing(strikes, workload, rules, now.boot)))
         evidence[one.case.key] = after
-    living = {series_of(one.case) for one in found}
+    living = {(pod.namespace, pod.name) for pod in snapshot.pods.values()}
     return replace(
         history,
         evidence=evidence,
-        over_seconds={series: value for series, value in seconds.items() if series in living},
+        over_seconds={one: value for one, value in seconds.items() if one[:2] in living or not snapshot.names_live},
         strikes=strikes,
         excesses=frozenset(excesses),
         fenced=history.fenced & lasting,

@@ -127,6 +127,16 @@ def test_seconds_above_the_limit_are_counted_between_two_readings_above_it() -> 
     play.step(replace(GREEDY, used=GREEDY.limit), MEEK)
     play.step(GREEDY, MEEK)
     assert play.history.over_seconds == {series_of(CASE): 52.5}
+
+
+def test_the_seconds_of_a_pod_are_counted_as_long_as_there_is_one() -> None:
+    """A round without its limit, or without any names, sets no counter back; its end does."""
+    play, counted = Play(), {series_of(CASE): 5.0}
+    play.steps(2, GREEDY, MEEK)
+    play.step(replace(GREEDY, limit=None), MEEK)
+    assert play.history.over_seconds == counted
+    play.step(MEEK, live=False)
+    assert play.history.over_seconds == counted
     play.step(MEEK)
     assert play.history.over_seconds == {}
 
