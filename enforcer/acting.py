@@ -28,7 +28,7 @@ from exporter.model import GpuUuid, Snapshot
 log = structlog.get_logger()
 
 LOOKS = 2
-"""Last looks, of which each may be too slow."""
+"""Last looks, of which each may be too slow, or the first to tell of an edit."""
 PATIENCE = 120.0
 """Seconds beyond the pod's own grace in which its effect must be seen: a large context takes a while to be freed."""
 EVACUATION = 600.0
@@ -54,6 +54,9 @@ ENDS: Mapping[Heard, Result] = {
     Heard.REHEARSED: Result.REHEARSED,
 }
 """What is an end by itself."""
+
+AGAIN: Collection[str] = frozenset({Spared.LOOK_TOO_OLD, Spared.DECLARATION_CHANGED})
+"""Why there is another look: it came late, or the watch has not told yet what the server's answer says."""
 
 UNTOLD: Collection[str] = frozenset(
     {Spared.LOOK_FAILED, Spared.LOOK_TOO_OLD, Reason.READING_UNKNOWN, Reason.ALLOCATIONS_STALE}
@@ -178,7 +181,7 @@ class Acting:
             spared = self._hands.spared() or self._decider.still(action, live, snapshot)
             if spared is None and self._clock.monotonic() - answered > FRESH:
                 spared = Spared.LOOK_TOO_OLD
-            if spared is not Spared.LOOK_TOO_OLD:
+            if spared not in AGAIN:
                 return spared
         return spared
 

@@ -187,7 +187,13 @@ class Arming:
         for decision in kept.open.keys() - unfinished.keys():
             with suppress(OSError):  # then it is open for the next daemon, and void there, too
                 journal.end(decision, Result.FAILED, "the machine was started anew")
-        history = History(spent=kept.spent, breakers=kept.breakers, strikes=kept.strikes, fenced=frozenset(kept.fences))
+        history = History(
+            spent=kept.spent,
+            breakers=kept.breakers,
+            strikes=kept.strikes,
+            excesses=dict.fromkeys(kept.excesses),
+            fenced=frozenset(kept.fences),
+        )
         now = read_moment()
         for decision, one in unfinished.items():
             history = replace(history, in_flight=history.in_flight or InFlight(one.action, now.monotonic))

@@ -15,10 +15,10 @@ from dataclasses import replace
 
 from enforcer import breakers, budgets
 from enforcer.cases import Case, CaseKey
-from enforcer.evidence import Evidence, Phase
+from enforcer.evidence import MARGIN, Evidence, Phase
 from enforcer.history import History, Known, Moment, Series
 from enforcer.judging import Judged
-from enforcer.rules import Rules
+from enforcer.rules import ROUNDS, Rules
 from enforcer.terms import Mode
 from exporter.model import Snapshot
 
@@ -51,7 +51,6 @@ def carried(history: History, snapshot: Snapshot, rules: Rules, now: Moment) -> 
         gpus=frozenset(({uuid: gpu for uuid, gpu in known.items() if uuid in present} | seen).items()),
         breakers=breakers.after(history.breakers, snapshot, now.boot, gpus_changed=changed, hold_off=rules.hold_off),
         spent=budgets.pruned(history.spent, rules, now.boot),
-        blocked={key: one for key, one in history.blocked.items() if key in history.evidence},
     )
 
 
@@ -69,24 +68,25 @@ def remembered(history: History, found: Sequence[Judged], snapshot: Snapshot, ru
     """
     Put the new evidence into the history, and count what it adds up to: seconds above limits, strikes.
 
-    Who was told, or is fenced, is so until it is gone: a round that misses a subject (as the first ones of a daemon
-    do) must make neither a second excess of the one that it had, nor a second fence.
+    Who was told, is fenced, or is spared by a PodDisruptionBudget, is so until it is gone: a round that misses a
+    subject (as the first ones of a daemon do) makes neither a second excess of the one that it had, nor a second fence.
     """
     seconds = dict(history.over_seconds)
     strikes = budgets.unforgiven(history.strikes, rules, now.boot)
     evidence: dict[CaseKey, Evidence] = {}
     here = {one.case.key for one in found}
-    lasting = {key for key in history.excesses | history.fenced if key in here or not _gone(key, snapshot)}
-    excesses = set(history.excesses & lasting)
-    just_started = now.monotonic - history.started <= rules.longest_gap
+    known = {*history.excesses, *history.fenced, *history.blocked}
+    lasting = {key for key in known if key in here or not _gone(key, snapshot)}
+    excesses = {key: since for key, since in history.excesses.items() if key in lasting}
     for one in found:
         before, after = history.evidence.get(one.case.key), one.evidence
         if after is None:
             continue
-        if after.phase is Phase.OK:
-            excesses.discard(one.case.key)
-        elif just_started and one.case.workload in strikes:
-            excesses.add(one.case.key)  # the daemon before this one may have counted it
+        if one.case.key in excesses:
+            since = _within(excesses[one.case.key], before, after, rules)
+            excesses[one.case.key] = since
+            if since is not None and after.read_at - since >= (ROUNDS - 1) * MARGIN * rules.interval:
+                del excesses[one.case.key]
         step = after.read_at - before.read_at if before is not None else 0.0
         if before is not None and before.above and after.above and step <= 1.5 * rules.interval:
             series = series_of(one.case)
@@ -95,7 +95,7 @@ def remembered(history: History, found: Sequence[Judged], snapshot: Snapshot, ru
         if after.phase is Phase.GRACE and not told:
             workload = one.case.workload
             if one.case.key not in excesses:
-                excesses.add(one.case.key)
+                excesses[one.case.key] = None
                 strikes[workload] = budgets.struck(strikes, workload, rules, now.boot)
             # Whoever is told exceeds once at least, whatever was forgiven or lost.
             after = replace(after, strikes=max(1.0, budgets.standing(strikes, workload, rules, now.boot)))
@@ -106,8 +106,9 @@ def remembered(history: History, found: Sequence[Judged], snapshot: Snapshot, ru
         evidence=evidence,
         over_seconds={one: value for one, value in seconds.items() if one[:2] in living or not snapshot.names_live},
         strikes=strikes,
-        excesses=frozenset(excesses),
+        excesses=excesses,
         fenced=history.fenced & lasting,
+        blocked={key: one for key, one in history.blocked.items() if key in lasting},
     )
 
 
@@ -121,6 +122,14 @@ def _gpus(snapshot: Snapshot) -> dict[str, Known]:
         str(gpu.uuid): Known(gpu.driver_version, f"{gpu.mig} {[(one.id, one.mig_uuids) for one in gpu.instances]}")
         for gpu in snapshot.gpus
     }
+
+
+def _within(since: float | None, before: Evidence | None, after: Evidence, rules: Rules) -> float | None:
+    """Return from when on each reading saw a subject within its limit; of what lay between two far apart none tells."""
+    if after.above:
+        return None
+    unbroken = before is not None and after.read_at - before.read_at <= 1.5 * rules.interval
+    return since if since is not None and unbroken else after.read_at
 
 
 def _gone(key: CaseKey, snapshot: Snapshot) -> bool:

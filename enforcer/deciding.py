@@ -142,6 +142,7 @@ class Deciding:
             spent=(*history.spent, *unknown_to(history.spent, mine.spent)),
             breakers={**history.breakers, **mine.breakers},
             strikes={**history.strikes, **mine.strikes},
+            excesses={**history.excesses, **mine.excesses},
             in_flight=history.in_flight,
             fenced=history.fenced | mine.fenced,
         )
@@ -250,8 +251,10 @@ class Deciding:
 
     def _noted(self, past: History) -> None:
         """Have noted what outlives the daemon, if it changed."""
-        if past.breakers != self._history.breakers or past.strikes != self._history.strikes:
-            self._note(past, self._history, "")
+        now = self._history
+        told = past.excesses.keys() != now.excesses.keys()
+        if told or past.breakers != now.breakers or past.strikes != now.strikes:
+            self._note(past, now, "")
 
     @property
     def _offset(self) -> float:

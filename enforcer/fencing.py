@@ -129,6 +129,7 @@ def fallen(fence: Fence, standings: Mapping[CaseKey, Standing], snapshot: Snapsh
     known = standings.get(fence.key)
     if known is None:
         blind = not snapshot.names_live or any(fault.source == ALLOCATIONS for fault in snapshot.faults)
+        blind = blind or fence.key.uuid not in snapshot.gpus_read  # a limit that names no device is where its user is
         here = fence.key.pod_uid in snapshot.pods
         return "it declares no limit" if here and not blind and not _declared(fence.key, snapshot) else None
     if known.state is State.EXEMPT and known.reason in FOR_GOOD:

@@ -4,8 +4,8 @@ What the policy remembers, and what it says.
 What comes in: nothing. What goes out: the frozen words of `decide`: moments, actions, outcomes, histories, verdicts.
 
 The law: a history is all that the policy knows of the past. Who holds the same history, rules, snapshot and moment gets
-the same verdict. Of it, `spent`, `breakers` and `strikes` outlive the daemon; evidence never does, so that a restart
-delays.
+the same verdict. Of it, `spent`, `breakers`, `strikes` and `excesses` outlive the daemon; evidence never does, so that
+a restart delays.
 """
 
 from collections.abc import Mapping
@@ -216,8 +216,9 @@ class History:
         gpus: what the node's GPUs were, by UUID, to notice that they changed.
         armed: acting was allowed in the snapshot before, so that its start was looked at.
         over_seconds: measured above the limit, by the labels of the metric.
-        excesses: subjects that were told, and not seen to be within their limits since: of each one strike counts,
-            however often its reading is interrupted.
+        excesses: subjects that were told, each with the time from which on all readings saw it within its limit (None:
+            the last one did not). Until that has lasted for three rounds it is one excess, and one strike, however
+            often its reading is interrupted.
         fenced: subjects on which a fence holds, or could not be set; the next rung follows after another grace.
         in_flight: the action that has begun and not ended; `rehearsal` a dry one, which ends by itself.
         ended_at: of the last action.
@@ -236,7 +237,7 @@ class History:
     over_seconds: Mapping[Series, float] = field(default_factory=dict)
     spent: tuple[Spent, ...] = ()
     breakers: Mapping[Breaker, Opened] = field(default_factory=dict)
-    excesses: frozenset[CaseKey] = frozenset()
+    excesses: Mapping[CaseKey, float | None] = field(default_factory=dict)
     strikes: Mapping[Workload, Strikes] = field(default_factory=dict)
     blocked: Mapping[CaseKey, Blocked] = field(default_factory=dict)
     fenced: frozenset[CaseKey] = frozenset()

@@ -2,7 +2,7 @@
 What the journal's records add up to.
 
 What comes in: records one by one, or the bytes of a file. What goes out: what is kept of the past: tokens taken,
-breakers that wait for a person, strikes, fences, and the decisions that have not ended.
+breakers that wait for a person, strikes, excesses, fences, and the decisions that have not ended.
 
 The law: **nothing that happens to the file frees anybody to act.** A decision without an end is in flight; a record
 that was torn off is charged; a file that was damaged is believed in all that binds, and a person has to look at it.
@@ -24,6 +24,7 @@ from enforcer.journal_lines import (
     BreakerClosed,
     BreakerOpened,
     Ended,
+    Exceeds,
     Fenced,
     Intent,
     Open,
@@ -32,6 +33,7 @@ from enforcer.journal_lines import (
     State,
     Struck,
     Unfenced,
+    Within,
     decode,
     kind,
 )
@@ -55,11 +57,13 @@ class Kept:
     open: Mapping[str, Open] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     fences: Mapping[CaseKey, Fence] = field(default_factory=dict)
+    excesses: frozenset[CaseKey] = frozenset()
 
     def state(self, detail: str = "") -> State:
         """Tell it as one record, of which `after` makes it again."""
         struck = tuple(Struck(workload, one) for workload, one in self.strikes.items())
-        return State(self.spent, dict(self.breakers), struck, dict(self.open), detail, tuple(self.fences.values()))
+        fences, excesses = tuple(self.fences.values()), tuple(sorted(self.excesses))
+        return State(self.spent, dict(self.breakers), struck, dict(self.open), detail, fences, excesses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,10 @@ def after(kept: Kept, record: Record, boot: float) -> Kept:
             return replace(kept, breakers={one: known for one, known in kept.breakers.items() if one is not breaker})
         case Struck(workload, strikes):
             return replace(kept, strikes={**kept.strikes, workload: strikes})
+        case Exceeds(key):
+            return replace(kept, excesses=kept.excesses | {key})
+        case Within(key):
+            return replace(kept, excesses=kept.excesses - {key})
         case Fenced(fence):
             return replace(kept, fences={**kept.fences, fence.key: fence})
         case Unfenced(key):
@@ -118,7 +126,8 @@ def after(kept: Kept, record: Record, boot: float) -> Kept:
         case State():
             strikes_of = {one.workload: one.strikes for one in record.strikes}
             fences = {one.key: one for one in record.fences}
-            return Kept(record.spent, record.breakers, strikes_of, record.open, kept.problems, fences)
+            excesses = frozenset(record.excesses)
+            return Kept(record.spent, record.breakers, strikes_of, record.open, kept.problems, fences, excesses)
     return kept
 
 
@@ -200,6 +209,8 @@ def changes(before: History, now: History, *, by: str = "") -> Iterable[Record]:
     for workload, strikes in now.strikes.items():
         if before.strikes.get(workload) != strikes:
             yield Struck(workload, strikes)
+    for key in sorted(now.excesses.keys() ^ before.excesses.keys()):
+        yield Exceeds(key) if key in now.excesses else Within(key)
 
 
 def _wrong(lines: list[bytes], tail: bytes) -> str:

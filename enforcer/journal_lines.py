@@ -98,6 +98,18 @@ class Struck(Record, frozen=True, tag="struck"):
     strikes: Strikes
 
 
+class Exceeds(Record, frozen=True, tag="exceeds"):
+    """A subject was told, and its strike counted: what it exceeds by from here on is the same excess."""
+
+    key: CaseKey
+
+
+class Within(Record, frozen=True, tag="within"):
+    """That excess ended: the next one is another."""
+
+    key: CaseKey
+
+
 class Fenced(Record, frozen=True, tag="fenced"):
     """A fence is about to be set, or to be moved: from here on such a limit may be ours."""
 
@@ -140,6 +152,7 @@ class State(Record, frozen=True, tag="state"):
     open: Mapping[str, Open] = {}
     detail: str = ""
     fences: tuple[Fence, ...] = ()
+    excesses: tuple[CaseKey, ...] = ()
 
 
 _Any = (
@@ -152,6 +165,8 @@ _Any = (
     | BreakerOpened
     | BreakerClosed
     | Struck
+    | Exceeds
+    | Within
     | Fenced
     | Unfenced
     | State

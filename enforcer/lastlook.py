@@ -5,7 +5,7 @@ What comes in: the action, a snapshot taken since it was decided, the API server
 What goes out: why it must not be taken, or nothing.
 
 The law: all that justified the action is asked for again, of what is known now and of nothing that is remembered. Who
-is another by now, or has changed what he declares, is spared.
+is another by now is spared, and so is he of whom the snapshot does not know yet what he declares.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from enforcer.evidence import Phase
 from enforcer.history import Action, History, Moment
 from enforcer.judging import judge
 from enforcer.rules import Rules
-from enforcer.terms import Mode, Reason
+from enforcer.terms import Mode, Reason, Rung
 from exporter.model import Container, Pod, Snapshot
 
 FRESH = 1.0
@@ -67,23 +67,22 @@ def last_look(
     known = snapshot.pods.get(pod.uid)
     if known is None:
         return Spared.SUBJECT_GONE
-    if (known.labels, known.annotations) != (pod.labels, pod.annotations):
+    later = _later(known, pod)
+    if not later and (known.labels, known.annotations) != (pod.labels, pod.annotations):
         return Spared.DECLARATION_CHANGED  # the limit was read of others
     if not now.monotonic - FRESH <= snapshot.monotonic <= now.monotonic:
         return Spared.LOOK_TOO_OLD
-    seen = replace(
-        snapshot,
-        pods={**snapshot.pods, pod.uid: replace(pod, workload_kind=known.workload_kind, workload=known.workload)},
-        containers=(*(one for one in snapshot.containers if one.pod_uid != pod.uid), *live.containers),
-        namespaces={**snapshot.namespaces, action.namespace: live.labels},
-        names_live=True,
-    )
+    seen = replace(snapshot, namespaces={**snapshot.namespaces, action.namespace: live.labels}, names_live=True)
+    if not later:
+        told = replace(pod, workload_kind=known.workload_kind, workload=known.workload)
+        others = (one for one in snapshot.containers if one.pod_uid != pod.uid)
+        seen = replace(seen, pods={**snapshot.pods, pod.uid: told}, containers=(*others, *live.containers))
     everybody = cases(seen)
     case = next((one for one in everybody if one.key == action.key), None)
     if case is None:
         return Spared.SUBJECT_GONE
-    if case.limit.memory != action.limit:
-        return Spared.DECLARATION_CHANGED
+    if action.rung is Rung.FENCE and case.limit.memory != action.limit:
+        return Spared.DECLARATION_CHANGED  # it would be as high as the other limit says
     alone = replace(history, ended_at=None, spent=())  # its own token is spent, and itself in flight
     alone = replace(alone, rehearsal=None) if action.dry else replace(alone, in_flight=None)
     judged = judge(case, seen, rules, alone, now)
@@ -100,15 +99,28 @@ def last_look(
     return refusal(judged, Scene(seen, needs(everybody, seen), rules, alone, now))
 
 
+def _later(known: Pod, told: Pod) -> bool:
+    """
+    Tell whether the watch's word is later than the server's answer, as it may be when the round comes after that.
+
+    Else whoever edits his pod all the time, so that the two are never the same, is never acted on. Versions of one
+    resource are ordered as numbers: https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions.
+    """
+    return known.version.isdecimal() and told.version.isdecimal() and int(known.version) > int(told.version)
+
+
 def holds(action: Action, snapshot: Snapshot) -> bool | None:
     """Say whether the victim of `action` still holds memory of its device; None when the snapshot does not tell."""
     if action.device.uuid not in snapshot.gpus_read or not snapshot.pid_domain_proven:
         return None
+    device = next((one for one in snapshot.devices if one.key == action.device), None)
+    told = [usage for usage in snapshot.usages if usage.device == action.device]
+    if device is None or (device.containers is None and not told):  # no list was read, nor did the kernel count (dmem)
+        return None
     held = [
         usage.memory_used
-        for usage in snapshot.usages
-        if usage.device == action.device
-        and usage.subject.pod_uid == action.pod_uid
+        for usage in told
+        if usage.subject.pod_uid == action.pod_uid
         and (not action.container or usage.subject.container_id == action.container_id)
     ]
     if any(held):

@@ -20,6 +20,7 @@ from enforcer.journal_lines import (
     BreakerClosed,
     BreakerOpened,
     Ended,
+    Exceeds,
     Fenced,
     Intent,
     Record,
@@ -30,6 +31,7 @@ from enforcer.journal_lines import (
     Stopped,
     Struck,
     Unfenced,
+    Within,
     encode,
 )
 from enforcer.rungs import Answer, Heard
@@ -88,9 +90,15 @@ STORY: tuple[Record, ...] = (
     Fenced(FENCE),
     Fenced(replace(FENCE, key=action(4).key)),
     Unfenced(action(4).key, "its cgroup is gone"),
+    Exceeds(action(5).key),
+    Exceeds(action(6).key),
+    Within(action(5).key),
     Stopped(),
 )
-"""Records of each kind, a hundred seconds after the boot and a second apart; 2 and 3 have not ended, a fence stands."""
+"""
+Records of each kind, a hundred seconds after the boot and a second apart; 2 and 3 have not ended, one fence stands, one
+excess lasts.
+"""
 
 
 @dataclass

@@ -21,6 +21,7 @@ class Pod:
         controller_kind: kind of the owner that controls it (ReplicaSet, Job, DaemonSet); empty for a bare pod.
         grace_seconds: what it wants between SIGTERM and SIGKILL.
         labels: the pod's own, believed by nobody without its namespace's consent; the same holds for `annotations`.
+        version: resourceVersion of what was told last; empty where nobody told.
 
     """
 
@@ -40,6 +41,7 @@ class Pod:
     grace_seconds: float = 30.0
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    version: str = ""
 
 
 class ContainerKind(StrEnum):

@@ -5,7 +5,7 @@ the real kubelet lets pods have them.
 Law: it hands out what the scheduler allocated and decides nothing. As NVIDIA's does, it writes a CDI specification for
 each claim, by which containerd gives the pod its device.
 
-    async with driving(bed, api, {"gpu-0": uuid}, memory="80Gi"): ...
+    with beside(lambda: driving(bed, {"gpu-0": uuid}, memory="80Gi")): ...
 """
 
 from __future__ import annotations
@@ -131,35 +131,34 @@ class _Plugin:
 
 
 @asynccontextmanager
-async def driving(
-    bed: Bed, admin: Api, uuids: Mapping[str, str], *, memory: str, shares: bool = True
-) -> AsyncIterator[None]:
+async def driving(bed: Bed, uuids: Mapping[str, str], *, memory: str, shares: bool = True) -> AsyncIterator[None]:
     """Run the driver of these devices (name to UUID); with `shares` several claims may have parts of one's memory."""
     folder, seen = bed.node.kubelet_folder, f"{SEEN_BY_KUBELET}/plugins/{DRIVER}/dra.sock"
     plugin, registry = folder / "plugins" / DRIVER / "dra.sock", folder / "plugins_registry" / f"{DRIVER}-reg.sock"
     plugin.parent.mkdir(parents=True, exist_ok=True)
     registration = _Registration(seen)
-    servers = Listening([_Plugin(admin, bed, uuids)]), Listening([registration])
-    try:
-        for server, socket in zip(servers, (plugin, registry), strict=True):
-            await server.start(path=str(socket))
+    async with bed.api() as admin:
+        servers = Listening([_Plugin(admin, bed, uuids)]), Listening([registration])
+        try:
+            for server, socket in zip(servers, (plugin, registry), strict=True):
+                await server.start(path=str(socket))
 
-        async def registered() -> bool:
-            assert not registration.refused, registration.refused
-            return registration.registered
+            async def registered() -> bool:
+                assert not registration.refused, registration.refused
+                return registration.registered
 
-        await until(registered, "the kubelet to take the DRA driver")
-        await admin.create(f"{RESOURCES}/deviceclasses", device_class())
-        await admin.create(f"{RESOURCES}/resourceslices", resource_slice(uuids, memory, shares=shares))
-        yield
-    finally:
-        for path in (f"resourceslices/{DRIVER}", f"deviceclasses/{DRIVER}"):
-            if not await admin.missing(f"{RESOURCES}/{path}"):
-                await admin.delete(f"{RESOURCES}/{path}")
-        registry.unlink(missing_ok=True)  # by which the kubelet learns that we are gone
-        plugin.unlink(missing_ok=True)
-        for server in servers:
-            await server.hang_up()
+            await until(registered, "the kubelet to take the DRA driver")
+            await admin.create(f"{RESOURCES}/deviceclasses", device_class())
+            await admin.create(f"{RESOURCES}/resourceslices", resource_slice(uuids, memory, shares=shares))
+            yield
+        finally:
+            for path in (f"resourceslices/{DRIVER}", f"deviceclasses/{DRIVER}"):
+                if not await admin.missing(f"{RESOURCES}/{path}"):
+                    await admin.delete(f"{RESOURCES}/{path}")
+            registry.unlink(missing_ok=True)  # by which the kubelet learns that we are gone
+            plugin.unlink(missing_ok=True)
+            for server in servers:
+                await server.hang_up()
 
 
 def device_class() -> Object:

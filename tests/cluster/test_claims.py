@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from cluster.bed import GPUS, Bed
-from cluster.client import Api, Object
+from cluster.beside import beside
+from cluster.client import Object
 from cluster.dra_plugin import DRIVER, RESOURCES, driving
 from cluster.manifests import pod
 from cluster.stage import Stage, spec
@@ -31,16 +32,16 @@ MPS = {
 
 
 @pytest.fixture
-async def driver(cluster: Bed, node_api: Api) -> AsyncIterator[None]:
+def driver(cluster: Bed) -> Iterator[None]:
     """A DRA driver with one device; named before `namespace` in a test, because pods end before their driver does."""
-    async with driving(cluster, node_api, {"gpu-1": UUID}, memory="40Gi"):
+    with beside(lambda: driving(cluster, {"gpu-1": UUID}, memory="40Gi")):
         yield
 
 
 @pytest.fixture
-async def whole_devices(cluster: Bed, node_api: Api) -> AsyncIterator[None]:
+def whole_devices(cluster: Bed) -> Iterator[None]:
     """The same, whose device is one claim's alone: NVIDIA's driver refuses MPS where shares are consumed."""
-    async with driving(cluster, node_api, {"gpu-1": UUID}, memory="40Gi", shares=False):
+    with beside(lambda: driving(cluster, {"gpu-1": UUID}, memory="40Gi", shares=False)):
         yield
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from enforcer.cases import CaseKey, cases
 from enforcer.deciding import SHOWN, Deciding
 from enforcer.events import EventReason, Notice
-from enforcer.history import Action, Moment
+from enforcer.history import Action, History, Moment, Strikes
 from enforcer.rules import Ceiling, Rules
 from enforcer.tallies import MOST_RECENT
 from enforcer.terms import Mode, Reason
@@ -231,3 +232,21 @@ def test_a_preview_tells_what_enforcing_would_hit(stage: Stage) -> None:
     found = stage.judge.preview()
     assert found is not None
     assert (found["would_act_on"], [one["reason"] for one in found["held"]]) == ([], ["no_consent"])
+
+
+def test_what_the_journal_says_counts_and_what_changes_is_noted(tmp_path: Path) -> None:
+    """Armed late, with the excess that the daemon before us told: no strike is added, and its end is noted."""
+    stage = Stage(tmp_path, replace(UNHURRIED, strikes=2))
+    (greedy,) = cases(snapshot([GREEDY], BEGIN))
+    key = greedy.key
+    noted: list[tuple[set[CaseKey], set[CaseKey]]] = []
+    stage.rounds(3)
+    stage.judge.arm(
+        stage.begun.append,
+        History(strikes={("team", "Deployment", "greedy"): Strikes(1.0, 5e5 - 20)}, excesses={key: None}),
+        lambda before, after, _by: noted.append((set(before.excesses), set(after.excesses))),
+    )
+    stage.rounds(60)
+    assert (stage.begun, stage.greedy["state"], stage.greedy["reason"]) == ([], "held", "strikes")
+    stage.rounds(3, replace(GREEDY, used=0), MEEK)
+    assert noted[-1] == ({key}, set())

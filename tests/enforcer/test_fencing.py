@@ -165,7 +165,15 @@ def standing(**changes: object) -> Standing:
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-SEEN = Snapshot(1, 1.7e9, 100.0, "node", pods={PodUid(POD): Pod(PodUid(POD), "team", "train-1")}, names_live=True)
+SEEN = Snapshot(
+    1,
+    1.7e9,
+    100.0,
+    "node",
+    gpus_read=frozenset({GpuUuid("GPU-0")}),
+    pods={PodUid(POD): Pod(PodUid(POD), "team", "train-1")},
+    names_live=True,
+)
 DECLARED = DeclaredLimit(
     PodUid(POD), "main", DeviceKey(GpuUuid("GPU-0")), 8 * GIB, "policy", "annotation", "container", ""
 )
@@ -195,6 +203,7 @@ STALE = Fault("allocations", "away", "the kubelet does not answer")
         (None, replace(SEEN, limits=(DECLARED,)), FENCING, None),
         (None, replace(SEEN, limits=(replace(DECLARED, container="side"),)), FENCING, "it declares no limit"),
         (None, replace(SEEN, names_live=False), FENCING, None),
+        (None, replace(SEEN, gpus_read=frozenset()), FENCING, None),  # its limit may stand where its processes are
         (None, replace(SEEN, faults=(STALE,)), FENCING, None),
         (None, replace(SEEN, pods={}), FENCING, None),
         (

@@ -181,7 +181,7 @@ def snapshot(
             partial=partial,
         )
         cards.append(card)
-        devices.append(Device(key, card, account, Utilization(), WALL, sharing, 4))
+        devices.append(Device(key, card, account, Utilization(), WALL, sharing, 4, containers=len(mine)))
     names = {actor.namespace for actor in actors}
     return Snapshot(
         round=round_,

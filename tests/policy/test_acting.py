@@ -118,7 +118,7 @@ CHANGES = [
     (_important, "priority"),
     pytest.param(_edited, "declaration_changed", marks=pytest.mark.fault(57)),
     pytest.param(_freed, "not_over_now", marks=pytest.mark.fault(39)),
-    pytest.param(_raised, "declaration_changed", marks=pytest.mark.fault(57)),
+    pytest.param(_raised, "not_due", marks=pytest.mark.fault(57)),
     (_no_need, "not_contended"),
     pytest.param(_withdrawn, "no_consent", marks=pytest.mark.fault(58)),
     (_restricted, "mode"),

@@ -17,8 +17,9 @@ from enforcer.policy import blast
 from enforcer.protection import Permission
 from enforcer.terms import Mode, Reason, Rung, State
 from exporter.model import Claim, ContainerId, PodUid, Snapshot
-from policy.scenes import BEGIN, GREEDY, MEEK, UNHURRIED, Play, snapshot
+from policy.scenes import BEGIN, GIB, GREEDY, MEEK, UNHURRIED, Actor, Play, snapshot
 
+BLOCKED = Blocked(1, 1e9)
 TERMS = Terms(Mode.ENFORCE, None, Rung.EVICT)
 ALLOWED = Permission(Mode.ENFORCE, Rung.EVICT, None)
 SEEN = snapshot([GREEDY, MEEK], 1.0)
@@ -42,16 +43,6 @@ def later(play: Play, *, slept: float = 0.0, **world: object) -> History:
     """Carry what the play left behind to its next round."""
     seen: Snapshot = snapshot([GREEDY, MEEK], play.monotonic + 5, **world)  # type: ignore[arg-type]
     return carried(play.history, seen, UNHURRIED, Moment(play.monotonic + 5, play.monotonic + 5 + slept))
-
-
-def test_who_is_gone_is_blocked_no_more() -> None:
-    """A PodDisruptionBudget's no is forgotten with the evidence: who comes back is asked about anew, and at once."""
-    play = told()
-    here, *_ = play.history.evidence
-    gone = replace(here, container="gone")
-    history = replace(play.history, blocked={here: Blocked(1, 1e9), gone: Blocked(1, 1e9)})
-    after = carried(history, snapshot([GREEDY, MEEK], play.monotonic), UNHURRIED, play.now)
-    assert set(after.blocked) == {here}
 
 
 @pytest.mark.parametrize(
@@ -141,24 +132,69 @@ def test_the_seconds_of_a_pod_are_counted_as_long_as_there_is_one() -> None:
     assert play.history.over_seconds == {}
 
 
-@pytest.mark.parametrize(("age", "counted"), [(0.0, True), (12.5, True), (12.6, False)])
-def test_an_excess_may_be_the_one_that_the_daemon_before_us_counted(age: float, *, counted: bool) -> None:
-    """Within the longest gap of our start, who is over and has strikes was told already; later it is a new one."""
-    strikes = {CASE.workload: Strikes(1.0, BEGIN)}
-    history = History(started=BEGIN, strikes=strikes)
-    now = Moment(BEGIN + age, BEGIN + age)
-    found = [judged(Evidence(TERMS, now.monotonic, Phase.OVER, over=True))]
-    assert (CASE.key in remembered(history, found, SEEN, UNHURRIED, now).excesses) is counted
-    assert remembered(replace(history, strikes={}), found, SEEN, UNHURRIED, now).excesses == frozenset()
+WITHIN = replace(GREEDY, used=8 * GIB)
+BETWEEN = replace(GREEDY, used=8 * GIB + 100 * 2**20)
+LAPSE = replace(GREEDY, limit=None)
+UNREAD = replace(GREEDY, used=None)
 
 
-@pytest.mark.parametrize(("phase", "kept"), [(Phase.OK, False), (Phase.OVER, True), (Phase.DUE, True)])
-def test_an_excess_lasts_until_its_subject_is_ok(phase: Phase, *, kept: bool) -> None:
-    """Only who is seen within its limit begins another one."""
-    history = History(started=BEGIN, excesses=frozenset({CASE.key}))
-    now = Moment(BEGIN + 1000, BEGIN + 1000)
-    after = remembered(history, [judged(Evidence(TERMS, now.monotonic, phase))], SEEN, UNHURRIED, now)
-    assert after.excesses == ({CASE.key} if kept else frozenset())
+@pytest.mark.parametrize(
+    ("seen", "count"),
+    [
+        ((), 1),
+        ((BETWEEN,), 1),
+        ((WITHIN, WITHIN), 1),
+        ((WITHIN, BETWEEN, WITHIN, WITHIN), 1),
+        ((LAPSE,), 1),
+        ((LAPSE, BETWEEN), 1),
+        ((LAPSE, WITHIN), 1),
+        ((LAPSE, WITHIN, WITHIN), 1),
+        ((UNREAD,) * 4, 1),
+        (((UNREAD,) * 4 + (WITHIN,)) * 3, 1),
+        ((WITHIN, WITHIN, WITHIN), 2),
+        ((LAPSE, WITHIN, WITHIN, WITHIN), 2),
+        (((UNREAD,) * 4 + (WITHIN,) * 3), 2),
+    ],
+)
+def test_an_excess_lasts_until_three_rounds_in_a_row_saw_its_end(seen: tuple[Actor, ...], count: int) -> None:
+    """What interrupts the readings, and whoever dips for a round after that, makes no second excess, so no strike."""
+    play = Play(replace(UNHURRIED, strikes=2))
+    play.until(State.HELD, GREEDY, MEEK)
+    assert (play.reason(GREEDY), play.history.excesses) == (Reason.STRIKES, {CASE.key: None})
+    for one in seen:
+        play.step(one, MEEK)
+    play.steps(60, GREEDY, MEEK)
+    assert play.history.strikes[CASE.workload].count == pytest.approx(count, abs=0.1)
+    assert bool(play.actions) is (count > 1)
+
+
+@pytest.mark.parametrize(
+    ("readings", "lasts"),
+    [
+        ((0.0, 5.0, 8.9), True),
+        ((0.0, 5.0, 9.0), False),  # rounds begin some milliseconds late: nine tenths of two intervals
+        ((0.0, 7.5, 9.0), False),
+        ((0.0, 7.6, 9.0), True),  # what was between the first two nobody saw
+        ((0.0, 7.6, 12.6, 16.6), False),
+    ],
+)
+def test_the_end_of_an_excess_is_seen_without_a_gap(readings: tuple[float, ...], *, lasts: bool) -> None:
+    """Readings within the limit count from the first of those that are at most one and a half intervals apart."""
+    history = History(excesses={CASE.key: None})
+    for at in readings:
+        history = remembered(history, [judged(Evidence(TERMS, BEGIN + at))], SEEN, UNHURRIED, Moment(BEGIN, BEGIN))
+    assert (CASE.key in history.excesses) is lasts
+
+
+@pytest.mark.parametrize("late", [0, 2, 3, 10])
+def test_a_restart_makes_no_second_excess(late: int) -> None:
+    """However late limits or names come, the excess that the journal names is the same one: its strike was counted."""
+    past = History(strikes={CASE.workload: Strikes(1.0, BEGIN - 20)}, excesses={CASE.key: None})
+    play = Play(replace(UNHURRIED, strikes=2), past)
+    for _ in range(late):
+        play.step(LAPSE, MEEK)
+    play.steps(60, GREEDY, MEEK)
+    assert (play.actions, play.reason(GREEDY)) == ([], Reason.STRIKES)
 
 
 _PENDING = replace(SEEN, containers=tuple(replace(one, id=None) for one in SEEN.containers))
@@ -186,14 +222,16 @@ def test_a_round_that_misses_a_subject_forgets_neither_its_fence_nor_that_it_was
 ) -> None:
     """What has no case is gone only where names that are true now say so: pod, generation of its container, claim."""
     now = Moment(BEGIN, BEGIN)
-    after = remembered(History(excesses=frozenset({key}), fenced=frozenset({key})), [], seen, UNHURRIED, now)
-    assert (after.excesses, after.fenced) == ((frozenset({key}),) * 2 if kept else (frozenset(),) * 2)
+    after = remembered(
+        History(excesses={key: None}, fenced=frozenset({key}), blocked={key: BLOCKED}), [], seen, UNHURRIED, now
+    )
+    assert set(after.excesses) == set(after.fenced) == set(after.blocked) == ({key} if kept else set())
 
 
 def test_who_is_found_is_not_gone() -> None:
     """A pod that was deleted by force is no name any more, and its processes may hold memory: its fence stands."""
-    history, now = History(excesses=frozenset({CASE.key}), fenced=frozenset({CASE.key})), Moment(BEGIN, BEGIN)
-    found = [judged(Evidence(TERMS, BEGIN, Phase.OVER))]
+    history, now = History(excesses={CASE.key: None}, fenced=frozenset({CASE.key})), Moment(BEGIN, BEGIN)
+    found = [judged(Evidence(TERMS, BEGIN, Phase.OVER, above=True))]
     after = remembered(history, found, replace(SEEN, pods={}, containers=()), UNHURRIED, now)
     assert (after.excesses, after.fenced) == (history.excesses, history.fenced)
 

@@ -301,9 +301,19 @@ def test_raising_the_limit_above_the_use_is_told_each_time() -> None:
     play = Play(replace(LIMITED, strikes=3))
     for _ in range(3):
         play.until(State.GRACE, OVER)
-        play.step(replace(OVER, limit=20 * GIB))
+        play.steps(3, replace(OVER, limit=20 * GIB))
         assert play.standing(OVER) is State.OK
     assert next(iter(play.history.strikes.values())).count > 2
+
+
+def test_raising_the_limit_for_a_round_is_the_same_excess() -> None:
+    """It is told each time, for the grace begins anew, and counts once: an excess ends after three rounds within."""
+    play = Play(replace(LIMITED, strikes=3))
+    for _ in range(3):
+        play.until(State.GRACE, OVER)
+        play.steps(2, replace(OVER, limit=20 * GIB))
+        assert play.standing(OVER) is State.OK
+    assert next(iter(play.history.strikes.values())).count == 1
 
 
 def test_decoys_hold_an_over_user_only_as_long_as_it_is_told() -> None:
