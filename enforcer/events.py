@@ -8,7 +8,7 @@ The law: a change is told at once; what lasts or comes back is told again after 
 more of its series. A number that changes by itself never tells two series apart. Whatever happens to a pod, it gets a
 burst of 25 and then one write each five minutes (the figures of client-go's recorder), and nothing here grows without
 bound. The server lets nobody change the note of an Event, so that a series gets a new one, with new figures, when it
-has become half an hour old.
+has become half an hour old. An Event is named by what it says: who says the same after a restart goes on with it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ from exporter.model import ContainerKind, PodUid
 REMINDER = 300.0
 """Seconds between two writes of one series at least."""
 RENEWAL = 1800.0
-"""Seconds after which a series begins anew: its note tells figures that old at most."""
+"""Seconds after which a series whose note would be another begins anew: its note tells figures that old at most."""
 KEPT = 3600.0
 """Seconds that the server keeps an Event after it was last written (`--event-ttl`)."""
 BURST, REFILL = 25, 300.0
@@ -168,8 +168,8 @@ def plan(notices: Iterable[Notice], remembered: Remembered, now: float) -> tuple
     writes: dict[str, Event] = {}
     for notice in map(_fitting, notices):
         known = series.get(notice.key)
-        if (known is None or _outlived(known, now)) and granted.to(notice.regarding.pod_uid):
-            begun = Event(event_name(notice), notice, 1, notice.at)
+        begun = Event(event_name(notice), notice, 1, notice.at)
+        if (known is None or _outlived(known, begun, now)) and granted.to(notice.regarding.pod_uid):
             if known is None and len(series) >= MOST_SERIES:
                 dropped += series.pop(min(series, key=lambda key: series[key].told_at)).pending
             series[notice.key] = Series(begun, began=now, told=1, told_at=now)
@@ -187,8 +187,8 @@ def plan(notices: Iterable[Notice], remembered: Remembered, now: float) -> tuple
 
 
 def event_name(notice: Notice) -> str:
-    """Name the Event that this notice begins: a DNS subdomain, the same for the same notice, and for no other."""
-    text = repr((notice.regarding.namespace, *notice.key, notice.at))
+    """Name the Event that this notice begins: a DNS subdomain, the same whenever that is said, and for nothing else."""
+    text = repr((notice.regarding.namespace, *notice.key, notice.note))
     digest = sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:DIGEST]
     stem = notice.regarding.pod[: LONGEST_NAME - DIGEST - 1].rstrip("-.")
     return f"{stem if _is_subdomain(stem) else 'pod'}.{digest}"
@@ -228,8 +228,8 @@ class _Granted:
         return True
 
 
-def _outlived(known: Series, now: float) -> bool:
-    return now - known.began >= RENEWAL and now - known.told_at >= REMINDER
+def _outlived(known: Series, begun: Event, now: float) -> bool:
+    return begun.name != known.event.name and now - known.began >= RENEWAL and now - known.told_at >= REMINDER
 
 
 def _fitting(notice: Notice) -> Notice:

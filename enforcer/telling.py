@@ -19,7 +19,15 @@ from exporter.limits.facts import device_name
 from exporter.model import ContainerKind, Snapshot
 
 PASSING = frozenset(
-    {Reason.IN_FLIGHT, Reason.SPACING, Reason.QUEUED, Reason.NOT_OVER_NOW, Reason.HOLD_OFF, Reason.NAMES_STALE}
+    {
+        Reason.IN_FLIGHT,
+        Reason.SPACING,
+        Reason.QUEUED,
+        Reason.NOT_OVER_NOW,
+        Reason.HOLD_OFF,
+        Reason.NAMES_STALE,
+        Reason.OWNER_UNKNOWN,
+    }
 )
 """Reasons that are gone within minutes: the log has them, a user can do nothing about them."""
 

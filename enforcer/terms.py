@@ -138,6 +138,7 @@ class Reason(StrEnum):
     NO_CONSENT = "no_consent"
     NO_RUNG = "no_rung"
     NAMES_STALE = "names_stale"
+    OWNER_UNKNOWN = "owner_unknown"
     NOT_OVER_NOW = "not_over_now"
     NOT_CONTENDED = "not_contended"
     STRIKES = "strikes"

@@ -47,6 +47,7 @@ WORDS: Mapping[Reason, str] = {
     Reason.NO_CONSENT: "its namespace does not consent",
     Reason.NO_RUNG: "the ladder has no further rung",
     Reason.NAMES_STALE: "the API server does not answer, and its pods may be others by now",
+    Reason.OWNER_UNKNOWN: "which workload it belongs to, whose budget counts, is not known yet",
     Reason.NOT_OVER_NOW: "at this moment it is not above its limit and tolerance",
     Reason.NOT_CONTENDED: "no neighbour is short of what it may have",
     Reason.STRIKES: "its workload has not been above its limit often enough",

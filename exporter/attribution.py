@@ -37,7 +37,7 @@ class Sighting:
     """
     Who stood behind an entry (device, raw pid) when it was first listed; `key` is None if nobody lived then.
 
-    `gap`: the lists could not be read since. The entry may be another one of the same number.
+    `gap`: lists could not be read since, or not /proc. The entry may be another one of the same number.
     """
 
     key: ProcessKey | None
@@ -167,7 +167,7 @@ def attribute(
         host: the kernel's answer about the raw pids of the sample (and of others).
         names: the inventory, indexed.
         living: who of the containers has a living process; needed only when `needs_living` says so.
-        before: the sightings of this GPU's last round whose lists could be read.
+        before: the sightings that the last round of this GPU gave.
 
     Returns:
         The placed entries, and the sightings to pass in the next time. Entries that are listed no more are forgotten:
@@ -178,7 +178,8 @@ def attribute(
     if sample.processes is None:
         return Attributed(sample, None, counted), {entry: replace(seen, gap=True) for entry, seen in before.items()}
     if not (host.pid_domain_proven and sample.pids_proven):
-        return Attributed(sample, tuple(Placed(p, Attribution.UNPROVEN) for p in sample.processes), counted), {}
+        unproven = tuple(Placed(process, Attribution.UNPROVEN) for process in sample.processes)
+        return Attributed(sample, unproven, counted), _beyond_doubt(sample, before)
     placed, sightings = [], {}
     for process in sample.processes:
         entry = (process.device, process.pid)
@@ -196,6 +197,14 @@ def attribute(
         unseen=frozenset(subject for subject in unseen if isinstance(subject, Subject)),
         anybodys=Attribution.CONTRADICTORY in unseen,
     ), sightings
+
+
+def _beyond_doubt(sample: GpuSample, before: Sightings) -> Sightings:
+    # Where the host's domain is not proven, /proc is in doubt, not the list: the driver numbers as ever. What left the
+    # list is forgotten as ever, so that its number inherits nothing when it comes back. What is still listed would, if
+    # it were forgotten, be charged to whoever has its number by then: with the `gap` that is nobody.
+    listed = {(process.device, process.pid) for process in sample.processes or () if sample.pids_proven}
+    return {entry: replace(seen, gap=True) for entry, seen in before.items() if entry in listed}
 
 
 def _counted(cgroups: Iterable[CgroupMemory], names: Names) -> dict[tuple[Subject, DeviceKey], CgroupMemory]:
@@ -240,6 +249,8 @@ def believed(
 
 def needs_living(samples: Iterable[GpuSample], host: HostSample, before: Sightings) -> bool:
     """Say whether a dead or reused number is listed whose container was sighted: then the living must be counted."""
+    if not host.pid_domain_proven:
+        return False
     for sample in samples:
         for process in sample.processes or ():
             found = host.processes.get(process.pid)

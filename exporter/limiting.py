@@ -7,7 +7,7 @@ device; and what is declared in vain.
 
 The law: a pod is resolved anew only when something that its limits are read from has changed; what was first seen of it
 is carried as long as it is known here, and handed out to be kept over restarts. One pod on which the resolver fails
-costs itself, never the others.
+costs itself, never the others; nor do pods that change in each round: whose answer is the oldest comes first.
 """
 
 from collections import defaultdict
@@ -97,12 +97,13 @@ class _Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class _Resolved:
-    """An answer, and what it was made from."""
+    """An answer, what it was made from, and in which refresh."""
 
     pod: DeclaredPod
     surroundings: _Surroundings
     resolution: Resolution
     invalid: frozenset[Invalid]
+    refresh: int
 
 
 class Limiting:
@@ -122,6 +123,7 @@ class Limiting:
         self._gpus: dict[GpuUuid, Gpu] = {}
         self._surroundings = _Surroundings()
         self._resolved: dict[PodUid, _Resolved] = {}
+        self._refreshes = 0
 
     @property
     def first_seen(self) -> dict[PodUid, tuple[Seen, ...]]:
@@ -140,7 +142,7 @@ class Limiting:
 
     def refresh(self, inventory: Inventory, gpus: Iterable[Gpu], present: Iterable[GpuUuid]) -> Iterator[None]:
         """
-        Resolve what is new or has changed, pods that have no answer yet first; yields after each pod.
+        Resolve what is new or has changed: pods without an answer, then the oldest answers. Yields after each pod.
 
         `present` are the GPUs that the driver counts: one that does not answer for a while stays a device.
         """
@@ -152,11 +154,13 @@ class Limiting:
             self._before = {uid: seen for uid, seen in self._before.items() if uid in inventory.pods}
         if not self._surroundings.devices:
             return
+        self._refreshes += 1
         asked = _with_held(inventory)
         due = [uid for uid, pod in asked.items() if self._is_due(uid, pod)]
-        for uid in sorted(due, key=lambda uid: uid in self._resolved)[:MOST]:
+        for uid in sorted(due, key=self._resolved_at)[:MOST]:
             resolution = self._resolve(uid, asked[uid])
-            self._resolved[uid] = _Resolved(asked[uid], self._surroundings, resolution, _invalid(uid, resolution))
+            invalid = _invalid(uid, resolution)
+            self._resolved[uid] = _Resolved(asked[uid], self._surroundings, resolution, invalid, self._refreshes)
             yield
 
     def limits(self, inventory: Inventory, usages: Iterable[Usage]) -> Limits:
@@ -191,6 +195,11 @@ class Limiting:
     def _is_due(self, uid: PodUid, pod: DeclaredPod) -> bool:
         known = self._resolved.get(uid)
         return known is None or known.surroundings is not self._surroundings or known.pod != pod
+
+    def _resolved_at(self, uid: PodUid) -> int:
+        """Say in which refresh a pod got its answer; 0 without one, which is before all others."""
+        known = self._resolved.get(uid)
+        return known.refresh if known else 0
 
     def _foreign(self, limit: Limit, device: DeviceKey) -> bool:
         """Say whether the device is another vendor's than those that the limit's system shares out."""

@@ -211,6 +211,7 @@ class Sampler:
         """Attribute and account each GPU that was read."""
         handed_out = holders(inventory)
         names = Names.of(inventory, self._depth)
+        exist = names.containers.keys() if inventory.live else None
         living: Living | None = None
         found = {}
         for sample in samples:
@@ -223,7 +224,7 @@ class Sampler:
                 everybody = await asyncio.to_thread(self._host.sample, (), want_living=True)
                 living = Living.of(everybody, names)
             attributed, sightings = attribute(sample, host, names, living or Living(None), before.sightings)
-            evictions = advance(before.evictions, attributed, names.containers.keys())
+            evictions = advance(before.evictions, attributed, exist, self._clock.monotonic())
             accounts = account(attributed, before.peaks, handed_out, evictions.totals)
             peaks = new_peaks(before.peaks, accounts.usages, names.containers.keys())
             self._remembered[sample.gpu.uuid] = replace(before, sightings=sightings, peaks=peaks, evictions=evictions)

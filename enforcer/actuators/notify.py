@@ -16,13 +16,14 @@ from datetime import UTC, datetime
 from enum import Enum, auto
 from random import Random
 
+import msgspec
 import structlog
 
-from enforcer.events import KEPT, Event, Notice, Remembered, cut, plan
+from enforcer.events import KEPT, MOST_SERIES, Event, Notice, Remembered, cut, plan
 from enforcer.kube import Writer
 from exporter.clock import Clock
 from exporter.kube.client import segment
-from exporter.kube.errors import KubeError
+from exporter.kube.errors import KubeError, decoded
 from exporter.kube.rights import Right
 from exporter.kube.watching import PATIENCE, Patience
 from exporter.model import ContainerKind
@@ -52,6 +53,19 @@ _FIELDS: Mapping[ContainerKind, str] = {
     ContainerKind.SIDECAR: "initContainers",
     ContainerKind.EPHEMERAL: "ephemeralContainers",
 }
+
+
+class _Times(msgspec.Struct, frozen=True, rename="camel"):
+    count: int = 1
+    last_observed_time: str | None = None
+
+
+class _Standing(msgspec.Struct, frozen=True, rename="camel"):
+    event_time: str | None = None
+    series: _Times | None = None
+
+
+_STANDING = msgspec.json.Decoder(_Standing)
 
 
 class _Fate(Enum):
@@ -98,6 +112,7 @@ class Notifier:
         self._pending: dict[str, tuple[Event, float]] = {}
         self._forbidden: dict[str, _Forbidden] = {}
         self._dropping: dict[str, float] = {}
+        self._joined: dict[str, int] = {}
         self._wake = asyncio.Event()
 
     @property
@@ -168,19 +183,40 @@ class Notifier:
         An answer that was lost, or an Event that the server has forgotten, shows as a conflict or as not found.
         """
         path = f"/apis/{GROUP}/v1/namespaces/{segment(event.first.regarding.namespace)}/events"
+        its_own = f"{path}/{segment(event.name)}"
         if event.count > 1:
             try:
-                await self._writer.patch(f"{path}/{segment(event.name)}", _series(event))
+                await self._writer.patch(its_own, _series(event, self._joined.get(event.name, 0)))
             except KubeError as error:
                 if error.status != NOT_FOUND:
                     raise
             else:
                 return
+        self._joined.pop(event.name, None)
         try:
             await self._writer.create(path, body(event, self._instance))
         except KubeError as error:
             if error.status != CONFLICT or event.count > 1:
                 raise
+            await self._join(its_own, event, error)
+
+    async def _join(self, path: str, event: Event, conflict: KubeError) -> None:
+        """
+        Go on with the Event that stands there and says the same, of a daemon before or of ours. Raises KubeError.
+
+        A patch that changes nothing is answered with the object, and asks for no other right.
+        """
+        try:
+            standing: _Standing = decoded(_STANDING, await self._writer.patch(path, {}))
+        except KubeError as error:
+            raise conflict if error.status == NOT_FOUND else error from None
+        series = standing.series or _Times()
+        written = _moment(event.last_at) in (standing.event_time, series.last_observed_time)  # its answer was lost
+        if len(self._joined) >= MOST_SERIES:
+            del self._joined[next(iter(self._joined))]
+        before = self._joined[event.name] = series.count - event.count if written else series.count
+        if not written:
+            await self._writer.patch(path, _series(event, before))
 
     def _refused(self, event: Event, since: float, error: KubeError) -> None:
         """Keep it for later, or drop it: the server answered that it will not."""
@@ -249,8 +285,8 @@ def body(event: Event, instance: str) -> dict[str, object]:
     return made if event.count == 1 else made | _series(event)
 
 
-def _series(event: Event) -> dict[str, object]:
-    return {"series": {"count": event.count, "lastObservedTime": _moment(event.last_at)}}
+def _series(event: Event, before: int = 0) -> dict[str, object]:
+    return {"series": {"count": before + event.count, "lastObservedTime": _moment(event.last_at)}}
 
 
 def _moment(at: float) -> str:

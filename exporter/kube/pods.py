@@ -121,14 +121,23 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
+class Gone:
+    """A pod is gone whose last words could not be decoded; `name` is namespace/name."""
+
+    version: str
+    uid: PodUid
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Passed:
-    """Nothing that we can read happened up to this version: a bookmark, or a pod that could not be decoded."""
+    """Nothing that we can read happened up to this version: a bookmark, or a change that could not be decoded."""
 
     version: str
     broken: Mapping[str, str] = field(default_factory=dict)
 
 
-Event = Listed | Changed | Passed
+Event = Listed | Changed | Gone | Passed
 
 
 def parse_list(body: bytes) -> Listed:
@@ -158,6 +167,8 @@ def parse_event(line: bytes) -> Event:
                 return Changed(_POD.decode(event.object), deleted=event.type == "DELETED")
             except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
                 metadata = _metadata(event.object)
+                if event.type == "DELETED":
+                    return Gone(metadata.resource_version, PodUid(metadata.uid), _called(metadata))
                 return Passed(metadata.resource_version, {_called(metadata): str(error)})
         case "ERROR":
             raise status_error(event.object, KubeError(UNREACHABLE, "Invalid", "an error that says nothing"))
@@ -190,7 +201,7 @@ def apply(event: Event, pods: Pods, *, node: str, now: float) -> Pods:
         case Changed(found, deleted):
             uid = PodUid(found.metadata.uid)
             version = found.metadata.resource_version or pods.version
-            broken = {name: why for name, why in pods.broken.items() if name != _called(found.metadata)}
+            broken = _without(pods.broken, _called(found.metadata))
             if not uid or found.spec.node_name != node:
                 return Pods(version, pods.known, departed, broken)
             known = dict(pods.known)
@@ -201,6 +212,11 @@ def apply(event: Event, pods: Pods, *, node: str, now: float) -> Pods:
             else:
                 known[uid] = know(found, before)
             return Pods(version, known, departed, broken)
+        case Gone(version, uid, name):
+            known = dict(pods.known)
+            if (last := known.pop(uid, None)) is not None:
+                departed[uid] = _depart(last, now)
+            return Pods(version or pods.version, known, departed, _without(pods.broken, name))
         case Passed():
             return replace(
                 pods,
@@ -258,6 +274,7 @@ def know(found: PodObject, before: KnownPod | None = None) -> KnownPod:
             grace_seconds=GRACE if grace is None else float(grace),
             labels=metadata.labels or {},
             annotations=annotations,
+            version=metadata.resource_version,
         ),
         tuple(containers),
         metadata.controller,
@@ -297,6 +314,10 @@ def _returned(departed: Mapping[PodUid, Departed], uid: PodUid) -> KnownPod | No
 
 def _depart(known: KnownPod, now: float) -> Departed:
     return Departed(replace(known, pod=replace(known.pod, terminating=True), finished=True), now + LINGERS)
+
+
+def _without(broken: Mapping[str, str], mended: str) -> Mapping[str, str]:
+    return {name: why for name, why in broken.items() if name != mended}
 
 
 def _queue(metadata: Metadata) -> str:

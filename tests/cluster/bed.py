@@ -199,7 +199,7 @@ class Bed:
         self._node.start()
         self._driver = driver.FakeNode(folder / "driver", driver.build(build.cache()))
         self._driver.write(self._gpus)
-        toolkit.settle(folder, library=self._driver.library(), state=self._driver.folder)
+        toolkit.install_driver(folder, library=self._driver.library(), gpus=self._gpus)
         tar = folder / "workload.tar"
         images.busybox_image(tar, name=WORKLOAD, files={"bin/workload": self._driver.workload_binary})
         self._node.import_image(tar, WORKLOAD)

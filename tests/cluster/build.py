@@ -33,6 +33,7 @@ MODULES = {
     "containerd-shim-runc-v2": "containerd",
     "ctr": "containerd",
     "nvidia-cdi-hook": "nvidia-toolkit",
+    "nvidia-container-runtime": "nvidia-toolkit",
     "nvidia-ctk-installer": "nvidia-toolkit",
 }
 QUICKLY = {"dashboard-linter": ["-gcflags=all=-N -l"]}
@@ -40,7 +41,7 @@ QUICKLY = {"dashboard-linter": ["-gcflags=all=-N -l"]}
 TOOLS = Path(__file__).parent / "tools"
 WITH_C = {"nvidia-toolkit"}
 """What is not built without a C compiler: it binds NVIDIA's libraries. All else needs none, nor this machine's libc."""
-GO_AT_LEAST = (1, 25)  # containerd 2.2 and NVIDIA's toolkit 1.20 ask for it
+GO_AT_LEAST = (1, 26)  # NVIDIA's toolkit 1.20.1 asks for it
 
 
 class BuildError(Exception):

@@ -41,6 +41,7 @@ RUNTIME_CLASS: Object = {
     "handler": toolkit.HANDLER,
 }
 """What NVIDIA's operator makes."""
+RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 PASSING = ("events", "leases", "replicasets", "controllerrevisions", "endpointslices", "endpoints")
 """Resources whose objects others make and remove when they like."""
 PATIENT = 180.0
@@ -226,6 +227,16 @@ async def gpu_node(bed: Bed, api: Api) -> AsyncIterator[None]:
         yield
     finally:
         await api.patch(path, {"metadata": {"labels": {NVIDIA_HERE: None}}})
+
+
+@asynccontextmanager
+async def nvidia_class(api: Api) -> AsyncIterator[None]:
+    """Let pods ask for NVIDIA's runtime."""
+    await api.create(RUNTIME_CLASSES, RUNTIME_CLASS)
+    try:
+        yield
+    finally:
+        await api.delete(f"{RUNTIME_CLASSES}/nvidia")
 
 
 @contextmanager

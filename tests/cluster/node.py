@@ -185,6 +185,9 @@ class Node:
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 copy.write_text(original.read_text())
                 lines.append(f"mount --bind '{copy}' '{original}'")
+        kernel_lists = toolkit.kernel_lists(self.folder)
+        kernel_lists.mkdir(parents=True)
+        lines.append(f"mount --bind '{kernel_lists}' /proc/driver")
         ready = self.folder / "namespace-ready"
         lines += [f"touch '{ready}'", "exec sleep infinity"]
         command = ["unshare", "--mount", "--propagation", "slave", "sh", "-c", "\n".join(lines)]
@@ -208,10 +211,11 @@ class Node:
             self.folder / "containerd",
             cni_bin_dir=CNI_PLUGINS,
             cni_conf_dir=cni,
-            runtimes={toolkit.HANDLER: toolkit.program(self.folder)},
+            runtimes={toolkit.HANDLER: self.folder / toolkit.PROGRAM},
             programs=build.program("containerd").parent,
             prefix=inside,
         )
+        toolkit.runtime(self.folder, specifications=self.containerd.cdi)
         try:
             self.containerd.start()
         except BedError as error:

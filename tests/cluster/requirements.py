@@ -60,6 +60,7 @@ def missing(*, node: bool) -> list[str]:
     wanted = ["kube-apiserver", "kube-controller-manager"]
     if node:
         wanted += ["kube-scheduler", "kubelet", "containerd", "containerd-shim-runc-v2", "ctr"]
+        wanted += ["nvidia-container-runtime", "nvidia-cdi-hook"]
     if not all(build.assets(program) for program in wanted) and (problem := build.go_problem()):
         found.append(problem)
     return found

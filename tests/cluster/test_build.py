@@ -27,7 +27,7 @@ def test_every_program_is_pinned_by_checksums() -> None:
         ("kubeconform", "github.com/yannh/kubeconform v0."),
         ("dashboard-linter", "github.com/grafana/dashboard-linter v0."),
         ("containerd", "github.com/containerd/containerd/v2 v2.2."),
-        ("nvidia-toolkit", "github.com/NVIDIA/nvidia-container-toolkit v1.20."),
+        ("nvidia-toolkit", "github.com/NVIDIA/nvidia-container-toolkit v1.20.1"),
     ):
         named = next(
             line.strip().removeprefix("require ").removesuffix(" // indirect")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster import gpu_operator
+from cluster import gpu_operator, toolkit
 from cluster.bed import Bed
 from cluster.client import until
 from cluster.installed import PATIENT, Release, mig_guarded, released, values
@@ -62,5 +62,5 @@ async def test_the_driver_comes_by_an_annotation(release: Release, stage: Stage,
         await release.shows(told, "what each pod holds")
         assert release.capabilities() == 0
         given = release.inside("import glob; print(*glob.glob('/dev/nvidia*'), *glob.glob('/dev/nvidia-caps/*'))")
-        assert set(given.split()) == {*gpu_operator.DEVICES, "/dev/nvidia-caps"}
+        assert set(given.split()) == {*toolkit.devices(bed.folder), "/dev/nvidia-caps"}
         assert not await release.refused()

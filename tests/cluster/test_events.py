@@ -316,6 +316,20 @@ async def test_an_event_that_expired_is_made_anew(stage: Stage) -> None:
     assert again["metadata"]["uid"] != first["metadata"]["uid"]
 
 
+async def test_a_restart_goes_on_with_what_was_told(stage: Stage) -> None:
+    """The next daemon says the same: the server's own conflict and object are understood, with the rights we have."""
+    uid = await stage.run_pod("train-0")
+    for counted in (1, 2, 3):
+        async with stage.notifying() as notifier:
+            stage.clock.ahead += 1.0
+            notifier.tell([stage.notice("train-0", uid)])
+            await until(lambda notifier=notifier: notifier.written == 1)  # type: ignore[misc]
+            assert (notifier.failed, notifier.dropped) == (0, 0)
+        (event,) = await stage.events()
+        assert event.get("series", {}).get("count", 1) == counted
+    assert "(x3 over" in stage.described("train-0")
+
+
 async def test_a_terminating_namespace_is_left_in_peace(stage: Stage) -> None:
     """The real server's own refusal is recognized: one attempt, dropped and counted."""
     uid = await stage.run_pod("train-0")

@@ -1,8 +1,8 @@
 """
 The chart's nvml.mig, on a node whose driver tells what MIG instances hold to those alone who can open mig/monitor.
 
-In: a pod on a MIG device, the chart as a user installs it, the fake driver behind a stand-in for NVIDIA's runtime. Out:
-what the daemon's own pod exports, and what `check` says in there.
+In: a pod on a MIG device, the chart as a user installs it, NVIDIA's own runtime on the fake driver. Out: what the
+daemon's own pod exports, and what `check` says in there.
 """
 
 from __future__ import annotations
@@ -10,34 +10,34 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from cluster.bed import MIG_GPU, Bed
+from cluster import gpu_operator, toolkit
+from cluster.bed import GPUS, MIG_GPU, Bed
 from cluster.client import Object, until
-from cluster.installed import PATIENT, RUNTIME_CLASS, Release, mig_guarded, released, values
-from cluster.stage import MIG, Stage, truth
-from cluster.toolkit import MONITOR
-from driver.node import GiB
+from cluster.installed import PATIENT, Release, mig_guarded, nvidia_class, released, values
+from cluster.stage import GPU, MIG, Stage, truth
+from driver.node import FakeComputeInstance, GiB
 from scraped import series
 
 pytestmark = pytest.mark.cluster
 
 SYS_ADMIN = 1 << 21
-CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 
 
 @pytest.fixture
 async def release(cluster: Bed, stage: Stage, image: str, tmp_path: Path) -> AsyncIterator[Release]:
     """A namespace in which helm may install the chart, on a node as NVIDIA's operator leaves it, with MIG guarded."""
-    await stage.api.create(CLASSES, RUNTIME_CLASS)
     try:
         with mig_guarded(cluster):
-            async with released(cluster, stage.api, tmp_path) as made:
+            async with nvidia_class(stage.api), released(cluster, stage.api, tmp_path) as made:
                 yield made
     finally:
-        await stage.api.delete(f"{CLASSES}/nvidia")
+        cluster.driver.write([*GPUS, MIG_GPU])
 
 
 def given(bed: Bed, image: str, **more: object) -> Object:
@@ -50,6 +50,20 @@ def instances(page: str) -> dict[str, float]:
     """Bytes used by instance of the MIG GPU."""
     found = series(page, "device_memory_used_bytes", "uuid", "gpu_instance")
     return {instance: used for (uuid, instance), used in found.items() if uuid == MIG_GPU.uuid}
+
+
+def refusals(page: str) -> float | None:
+    """How many rounds were incomplete because the driver did not tell what instances hold."""
+    return series(page, "rounds_incomplete_total", "reason").get(("no_permission",))
+
+
+def another_instance(bed: Bed) -> None:
+    """Divide the MIG GPU further, which takes nothing from those that are there."""
+    compute = FakeComputeInstance(uuid="MIG-00000003-0000-4000-8000-000000000002", slot=3)
+    third = replace(MIG_GPU.instances[0], id=3, computes=(compute,))
+    anew = replace(MIG_GPU, instances=(*MIG_GPU.instances, third))
+    toolkit.make_devices(bed.folder, [anew])
+    bed.driver.write([*GPUS, anew])
 
 
 def checked(release: Release) -> str:
@@ -67,7 +81,7 @@ async def held_back(release: Release) -> None:
     """Wait until the kubelet says why it cannot start the daemon's container."""
 
     async def said() -> bool:
-        return "non privileged" in json.dumps([one["status"] for one in await release.pods()])
+        return "in a non-privileged container" in json.dumps([one["status"] for one in await release.pods()])
 
     await until(said, "the runtime's refusal", PATIENT)
 
@@ -76,35 +90,41 @@ async def test_the_variant_mig_has_what_it_takes_and_no_more(
     release: Release, stage: Stage, namespace: str, image: str
 ) -> None:
     """
-    Without nvml.mig: a fault, no number of an instance, never ready. With it all numbers, and CAP_SYS_ADMIN alone.
+    Without nvml.mig: what was there when the pod started. One instance more, and nobody's share of the GPU is told.
 
-    Taken away, the container does not start. Where the device comes by another way, all numbers without capability.
+    With it all, and CAP_SYS_ADMIN alone. Taken away, the container does not start. By the CDI device for management
+    all, and no capability.
     """
     await stage.run(namespace, "train", f"alloc visible {GiB}", resource=MIG)
-    (held,) = (await truth(stage, namespace)).values()
+    await stage.run(namespace, "serve", f"alloc visible {2 * GiB}", resource=GPU)
+    held = {pod: size for (_, pod, _), size in (await truth(stage, namespace)).items()}
     bed = stage.bed
 
-    release.helm("install", values=given(bed, image), wait=False)
-    first = await release.pod(ready=False)
+    def attributed(page: str) -> dict[str, float]:
+        used = series(page, "container_memory_used_bytes", "namespace", "pod")
+        return {pod: size for (where, pod), size in used.items() if where == namespace}
 
-    def faulty(page: str) -> str | None:
-        return page if ("no_permission",) in series(page, "rounds_incomplete_total", "reason") else None
+    def told(page: str, *, besides: int) -> bool:
+        return attributed(page) == held and sorted(instances(page).values()) == [0] * besides + [held["train"]]
 
-    page = await release.shows(faulty, "a fault", ready=False)
-    assert instances(page) == {}
-    assert len(series(page, "device_memory_used_bytes", "uuid", "gpu_instance")) == 2, "the GPUs without MIG"
-    assert (namespace, "train") not in series(page, "container_memory_used_bytes", "namespace", "pod")
+    release.helm("install", values=given(bed, image))
+    first = await release.pod()
+    await release.shows(partial(told, besides=1), "what the instances hold, and for whom")
+    assert not refusals(await release.page())
+
+    another_instance(bed)
+
+    def partly(page: str) -> bool:
+        others = sorted(instances(page).values()) == [0, held["train"]]
+        return bool(refusals(page)) and others and attributed(page) == {"serve": held["serve"]}
+
+    await release.shows(partly, "a fault: what the other instances hold, not who holds it; of other GPUs all")
     assert release.capabilities() == 0
     assert checked(release).startswith("fail") and "nvml.mig" in checked(release)
 
     release.helm("upgrade", values=given(bed, image, nvml={"mig": True}))
     second = await release.pod(besides=first["metadata"]["uid"])
-
-    def told(page: str) -> bool | None:
-        used = series(page, "container_memory_used_bytes", "namespace", "pod").get((namespace, "train"))
-        return (used == held and sorted(instances(page).values()) == [0, held]) or None
-
-    await release.shows(told, "what the instance holds, and for whom")
+    await release.shows(partial(told, besides=2), "what each instance holds")
     assert release.capabilities() == SYS_ADMIN
     assert checked(release).startswith("ok")
 
@@ -113,10 +133,9 @@ async def test_the_variant_mig_has_what_it_takes_and_no_more(
     bed.kubectl("-n", release.namespace, *daemonset)
     await held_back(release)
 
-    volume = {"name": "monitor", "hostPath": {"path": str(bed.folder / "nvidia-cap"), "type": "File"}}
-    mount = {"name": "monitor", "mountPath": MONITOR, "readOnly": True}
-    release.helm("upgrade", values=given(bed, image, extraVolumes=[volume], extraVolumeMounts=[mount]))
+    gpu_operator.specify(bed)
+    release.helm("upgrade", values=given(bed, image, nvml={"visibleDevices": "management.nvidia.com/gpu=all"}))
     await release.pod(besides=second["metadata"]["uid"])
-    await release.shows(told, "the same by the device")
+    await release.shows(partial(told, besides=2), "the same by the device")
     assert release.capabilities() == 0
     assert not await release.refused()

@@ -74,10 +74,10 @@ def test_assets_replace_what_they_hold(bare_path: Path, monkeypatch: pytest.Monk
 
 
 def test_an_old_go_is_told_what_to_become(bare_path: Path) -> None:
-    """What is built asks for Go 1.25: the message says which version was found, and which is wanted."""
-    put(bare_path, "go", "echo go1.24.13")
-    assert (build.go_problem() or "").startswith("go1.24.13 is too old. Go 1.25 or newer")
-    put(bare_path, "go", "echo go1.25.0")
+    """What is built asks for Go 1.26: the message says which version was found, and which is wanted."""
+    put(bare_path, "go", "echo go1.25.13")
+    assert (build.go_problem() or "").startswith("go1.25.13 is too old. Go 1.26 or newer")
+    put(bare_path, "go", "echo go1.26.0")
     assert build.go_problem() is None
 
 

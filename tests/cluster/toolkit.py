@@ -1,85 +1,129 @@
 """
-A stand-in for NVIDIA's container runtime: runc, behind a look at what the container's environment asks for.
+NVIDIA's container runtime on the node, with the settings of its package; and the driver's root, in which it looks.
 
-In: the words that containerd gives to an OCI runtime, the settings of the bed. Out: a container with the fake driver.
-After cmd/nvidia-container-runtime-hook of https://github.com/NVIDIA/nvidia-container-toolkit in two things:
-
-- NVIDIA_VISIBLE_DEVICES=all brings the driver: here its library, and the state folder that stands for the device files;
-- NVIDIA_MIG_MONITOR_DEVICES=all brings the device of mig/monitor, and is refused to who has no CAP_SYS_ADMIN.
-
-Law: a container that asks for nothing is what runc makes of it.
+In: a bed's folder, the fake driver. Out: the program that containerd calls for the handler `nvidia`.
+Law: the runtime and its hooks are NVIDIA's own, and decide what a container is given. Made here is what they find: the
+fake library under a driver's version, device files with the numbers of /dev/null, the driver's list of MIG
+capabilities; and, in runc's place below them, what `device_files` says.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shlex
-import sys
-from collections.abc import Mapping, Sequence
+import shutil
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn
+
+from cluster import build, device_files
+from driver.gpus import FakeGpu
 
 HANDLER = "nvidia"
+PROGRAM = "nvidia-container-runtime"
 LIBRARY = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
-STATE = "/run/fake-nvml"
+STATE = device_files.STATE
 MONITOR = "/dev/nvidia-caps/nvidia-cap2"
-SETTINGS = "toolkit.json"
+VERSION = "580.65.06"
+"""Of the driver, as FakeNode.write has it; the toolkit takes it from the name of a library."""
+_CONFIG, _MONITOR = 1, 2
 
 
-class RefusedError(Exception):
-    """The container must not start; why."""
+def runtime(folder: Path, *, specifications: Path) -> None:
+    """Write what containerd calls into a bed's folder; `specifications`: of CDI, for who asks by a full name."""
+    settings = folder / "nvidia-container-runtime.toml"
+    settings.write_text(
+        "\n".join(
+            [
+                "[nvidia-container-cli]",
+                f"root = {json.dumps(str(driver_root(folder)))}",
+                "[nvidia-container-runtime]",
+                f"debug = {json.dumps(str(folder / 'logs' / 'nvidia-container-runtime.log'))}",
+                f"runtimes = {json.dumps([str(device_files.program(folder))])}",
+                "[nvidia-container-runtime.modes.cdi]",
+                f"spec-dirs = {json.dumps([str(specifications)])}",
+                "[nvidia-ctk]",
+                f"path = {json.dumps(str(build.program('nvidia-cdi-hook')))}",
+                "",
+            ]
+        )
+    )
+    program = folder / PROGRAM
+    variables = {
+        "NVIDIA_CTK_CONFIG_FILE_PATH": settings,  # the others are what the library reads in the runtime's own process
+        "FAKE_NVML_STATE": folder / "driver",
+        "FAKE_NVML_CAPABILITIES": driver_root(folder) / "dev/nvidia-caps",
+    }
+    lines = ["#!/bin/sh", *(f"export {name}='{value}'" for name, value in variables.items())]
+    program.write_text("\n".join([*lines, f"exec '{build.program(PROGRAM)}' \"$@\"", ""]))
+    program.chmod(0o755)
 
 
-def program(folder: Path) -> Path:
-    """Write the program that containerd calls into a bed's folder."""
-    command = shlex.join([sys.executable, "-I", __file__, str(folder / SETTINGS)])
-    file = folder / "nvidia-container-runtime"
-    file.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
-    file.chmod(0o755)
-    return file
+def driver_root(folder: Path) -> Path:
+    """Where a bed's driver is, as the GPU operator's driver container leaves one."""
+    return folder / "driver-root"
 
 
-def settle(folder: Path, *, library: Path, state: Path) -> None:
-    """Say what the bed's driver is."""
-    device = folder / "nvidia-cap"
-    device.touch()
-    settings = {LIBRARY: str(library), STATE: str(state), MONITOR: str(device)}
-    (folder / SETTINGS).write_text(json.dumps(settings))
+def kernel_lists(folder: Path) -> Path:
+    """What the node has at /proc/driver."""
+    return driver_root(folder) / "proc/driver"
 
 
-def injected(spec: Mapping[str, Any], sources: Mapping[str, str]) -> dict[str, Any]:
-    """Add to an OCI spec what its environment asks for; `sources`: path in the container to path here."""
-    asked = dict(one.partition("=")[::2] for one in spec["process"].get("env", ()))
-    places = [LIBRARY, STATE] if asked.get("NVIDIA_VISIBLE_DEVICES") == "all" else []
-    if asked.get("NVIDIA_MIG_MONITOR_DEVICES") == "all":
-        if "CAP_SYS_ADMIN" not in spec["process"].get("capabilities", {}).get("bounding", ()):
-            raise RefusedError("cannot set MIG_MONITOR_DEVICES in non privileged container")
-        places.append(MONITOR)
-    options = {STATE: ["rbind", "rw"]}
-    mounts = [
-        {"destination": one, "type": "bind", "source": sources[one], "options": options.get(one, ["rbind", "ro"])}
-        for one in places
-    ]
-    return {**spec, "mounts": [*spec["mounts"], *mounts]}
+def install_driver(folder: Path, *, library: Path, gpus: Iterable[FakeGpu]) -> None:
+    """Fill a bed's root of the driver."""
+    link = driver_root(folder) / LIBRARY.lstrip("/")
+    link.parent.mkdir(parents=True)
+    shutil.copy(library, link.with_name(f"libnvidia-ml.so.{VERSION}"))
+    link.with_name(f"libcuda.so.{VERSION}").touch()  # its name tells the toolkit the version
+    link.symlink_to(f"libnvidia-ml.so.{VERSION}")
+    make_devices(folder, gpus)
+    minors = kernel_lists(folder) / "nvidia-caps/mig-minors"
+    minors.parent.mkdir(parents=True)
+    minors.write_text("".join(f"{name} {minor}\n" for name, minor in _capabilities().items()))
 
 
-def _after(words: Sequence[str], flag: str) -> Path:
-    return Path(words[words.index(flag) + 1])
+def make_devices(folder: Path, gpus: Iterable[FakeGpu]) -> None:
+    """Make the device files of GPUs and of their instances, where they are missing."""
+    numbers = Path("/dev/null").stat().st_rdev
+    for device in ("/dev/nvidiactl", "/dev/nvidia-uvm", *_devices(gpus)):
+        file = driver_root(folder) / device.lstrip("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            os.mknod(file, 0o666 | stat.S_IFCHR, numbers)
 
 
-def main(settings: str, *words: str) -> NoReturn:
-    """Be runc, and before it creates a container, see to its spec."""
-    if "create" in words:
-        file = _after(words, "--bundle") / "config.json"
-        try:
-            made = injected(json.loads(file.read_text()), json.loads(Path(settings).read_text()))
-        except RefusedError as refusal:
-            _after(words, "--log").write_text(json.dumps({"level": "error", "msg": str(refusal)}) + "\n")
-            sys.exit(1)
-        file.write_text(json.dumps(made))
-    os.execvp("runc", ["runc", *words])  # noqa: S606
+def devices(folder: Path) -> set[str]:
+    """All device files of a bed's driver."""
+    root = driver_root(folder)
+    return {f"/{file.relative_to(root)}" for file in (root / "dev").rglob("*") if file.is_char_device()}
 
 
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+def of_instance(gpu: FakeGpu, instance: int) -> set[str]:
+    """The device files that a container with the first compute instance of a GPU instance is given beside nvidiactl."""
+    return {f"/dev/nvidia{gpu.minor}", *(_device(gpu, one) for one in (f"gi{instance}", f"gi{instance}/ci0"))}
+
+
+def _devices(gpus: Iterable[FakeGpu]) -> Iterator[str]:
+    yield from (f"/dev/nvidia-caps/nvidia-cap{minor}" for minor in (_CONFIG, _MONITOR))
+    for gpu in gpus:
+        yield f"/dev/nvidia{gpu.minor}"
+        for gi in gpu.instances:
+            yield _device(gpu, f"gi{gi.id}")
+            yield from (_device(gpu, f"gi{gi.id}/ci{ci.id}") for ci in gi.computes)
+
+
+def _device(gpu: FakeGpu, instance: str) -> str:
+    return f"/dev/nvidia-caps/nvidia-cap{_capabilities()[f'gpu{gpu.minor}/{instance}/access']}"
+
+
+@cache
+def _capabilities() -> Mapping[str, int]:
+    """Name to minor number, in the driver's order: 15 GPU instances a GPU, 8 compute instances each, there or not."""
+    names = ["config", "monitor"]
+    for gpu in range(32):
+        for gi in range(15):
+            place = f"gpu{gpu}/gi{gi}"
+            names += [f"{place}/access", *(f"{place}/ci{ci}/access" for ci in range(8))]
+    return {name: minor for minor, name in enumerate(names, _CONFIG)}

@@ -30,8 +30,8 @@ CANARY = {(RELEASE, "create", "pods/eviction"), (RELEASE, "get", "pods")}
 EVICTS = READS | TELLS | CANARY
 GRANTED = {
     "exporter": READS, "observe": READS, "warn": READS | TELLS, "dry-run": READS | TELLS,
-    "evict": EVICTS, "kill": EVICTS, "mig": READS, "cdi": READS, "host-path": READS, "gke": READS, "simulated": READS,
-    "monitored": READS, "mutual-tls": READS, "cgroups": READS, "drm": READS, "rocm": READS,
+    "evict": EVICTS, "kill": EVICTS, "mig": READS, "management": READS, "cdi": READS, "host-path": READS, "gke": READS,
+    "simulated": READS, "monitored": READS, "mutual-tls": READS, "cgroups": READS, "drm": READS, "rocm": READS,
     "kill-only": READS | TELLS | {("team-a", "get", "pods")}, "fence-only": READS | TELLS | {("team-a", "get", "pods")},
     "granted": EVICTS | {(team, verb, what) for team in ("team-a", "team-b") for _, verb, what in CANARY},
 }  # fmt: skip
@@ -221,6 +221,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "the rung fence needs",
     ),
     "a MIG capability that comes another way": ({"nvml": {"mig": True, "access": "cdi"}}, "nvml.mig is for"),
+    "a MIG capability beside a CDI device": (
+        {"nvml": {"mig": True, "visibleDevices": "management.nvidia.com/gpu=all"}},
+        "nvml.mig is for nvml.visibleDevices all",
+    ),
+    "some of the GPUs": ({"nvml": {"visibleDevices": "0"}}, "/nvml/visibleDevices"),
     "NVIDIA's runtime on nodes without it": ({"vendors": ["nvidia", "amd"]}, "vendors amd: their nodes"),
     "a library path that hides the library": (
         {"nvml": {"access": "hostPath"}, "extraEnv": [{"name": "LD_LIBRARY_PATH", "value": "/opt/dcmi"}]},
@@ -291,6 +296,10 @@ WAYS = {
     "mig": (
         "nvidia",
         {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "utility", "NVIDIA_MIG_MONITOR_DEVICES": "all"},
+    ),
+    "management": (
+        "nvidia",
+        {"NVIDIA_VISIBLE_DEVICES": "management.nvidia.com/gpu=all", "NVIDIA_DRIVER_CAPABILITIES": "utility"},
     ),
     "cdi": (None, {}),
     "host-path": (None, {"LD_LIBRARY_PATH": "/usr/local/nvidia/lib64"}),

@@ -21,7 +21,7 @@ from driver.build import SONAME, Variant
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """A device handle or an event set, by its address in the probe's process."""
+    """A handle of a device or of an instance, or an event set, by its address in the probe's process."""
 
     address: int
     kind: str
@@ -138,7 +138,7 @@ def _handle(pynvml: Any, handle: Handle) -> Any:
 def _plain(pynvml: Any, value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(pynvml, item) for item in value]
-    for kind in ("c_nvmlDevice_t", "c_nvmlEventSet_t"):
+    for kind in ("c_nvmlDevice_t", "c_nvmlEventSet_t", "c_nvmlGpuInstance_t", "c_nvmlComputeInstance_t"):
         if isinstance(value, getattr(pynvml, kind)):
             return Handle(ctypes.cast(value, ctypes.c_void_p).value or 0, kind)
     if isinstance(value, ctypes.Structure):

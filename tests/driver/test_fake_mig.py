@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -85,6 +86,31 @@ def test_a_mig_device_knows_who_it_is(fake_node: FakeNode, nvml: Probe, card: Fa
     assert attributes["memorySizeMB"] == 20 * 1024
     assert nvml.device(mig_uuid(2)) == nvml.device(f"MIG-{card.uuid}/1/1") == mig
     assert nvml.code("nvmlDeviceGetGpuInstanceId", parent) == 2
+
+
+def test_the_way_from_a_mig_device_to_its_profile(fake_node: FakeNode, nvml: Probe, card: FakeGpu) -> None:
+    """As NVIDIA's container toolkit goes it: the instances by their ids, what they are, the profiles of these ids."""
+    parent = nvml.device(card.uuid)
+    if os.geteuid():
+        assert nvml.code("nvmlDeviceGetGpuInstanceById", parent, 1) == 4, "it is for root, says nvml.h"
+        return
+    gi = nvml.ask("nvmlDeviceGetGpuInstanceById", parent, 1)
+    ci = nvml.ask("nvmlGpuInstanceGetComputeInstanceById", gi, 1)
+    told = nvml.ask("nvmlGpuInstanceGetInfo", gi)
+    assert (told["device"], told["id"], told["profileId"]) == (parent, 1, 9)
+    part = nvml.ask("nvmlComputeInstanceGetInfo", ci)
+    assert (part["device"], part["gpuInstance"], part["id"], part["profileId"]) == (parent, gi, 1, 1)
+    profile = nvml.ask("nvmlDeviceGetGpuInstanceProfileInfo", parent, 2, 1)
+    assert (profile["id"], profile["sliceCount"]) == (9, 3)
+    profile = nvml.ask("nvmlGpuInstanceGetComputeInstanceProfileInfo", gi, 1, 0, 1)
+    assert (profile["id"], profile["sliceCount"]) == (1, 2)
+    assert nvml.code("nvmlDeviceGetGpuInstanceById", parent, 2) == 6
+    assert nvml.code("nvmlGpuInstanceGetComputeInstanceById", gi, 2) == 6
+    assert nvml.code("nvmlDeviceGetGpuInstanceProfileInfo", parent, 7, 1) == 3
+    assert nvml.code("nvmlDeviceGetGpuInstanceProfileInfo", parent, 18, 1) == 2
+    assert nvml.code("nvmlGpuInstanceGetComputeInstanceProfileInfo", gi, 3, 0, 1) == 3, "four slices of three"
+    fake_node.write([replace(card, mig="off", instances=())])
+    assert nvml.code("nvmlDeviceGetGpuInstanceById", parent, 1) == 3
 
 
 def test_compute_instances_share_their_pool(fake_node: FakeNode, nvml: Probe, card: FakeGpu) -> None:
@@ -174,11 +200,17 @@ def test_an_instance_is_full_when_its_pool_is(fake_node: FakeNode, nvml: Probe, 
         job.alloc(0, 1)
 
 
-@pytest.mark.parametrize(("device", "expected"), [(None, 4), ("nvidia-cap7", 4), ("nvidia-cap2", None)])
+@pytest.mark.parametrize(
+    ("device", "told"), [(None, ()), ("nvidia-cap7", ()), ("nvidia-cap12", (1,)), ("nvidia-cap2", (1, 3))]
+)
 def test_a_guarded_gpu_tells_who_can_open_the_device(
-    fake_node: FakeNode, tmp_path: Path, card: FakeGpu, device: str | None, expected: int | None
+    fake_node: FakeNode, tmp_path: Path, card: FakeGpu, device: str | None, told: tuple[int, ...]
 ) -> None:
-    """Memory and lists of instances, and of all of them: NO_PERMISSION without mig/monitor. All else is told."""
+    """
+    Memory and lists of instances, and of all of them: NO_PERMISSION without mig/monitor. All else is told.
+
+    Who can open an instance's own device, of gpu0/gi1/access the twelfth, is told of that instance.
+    """
     (plain,) = gpus(2)[1:]
     fake_node.write([card, plain])
     fake_node.set_switch("mig_monitor", 2)
@@ -188,8 +220,11 @@ def test_a_guarded_gpu_tells_who_can_open_the_device(
     with pytest.MonkeyPatch.context() as patch, Probe(fake_node.build, Variant.MODERN) as nvml:
         patch.setenv("FAKE_NVML_CAPABILITIES", str(tmp_path / "nvidia-caps"))
         nvml.state = fake_node.folder
-        for uuid in (card.uuid, mig_uuid(1), mig_uuid(3)):
-            assert {nvml.code(question, nvml.device(uuid)) for question in HELD} == {expected}
+        for number in (1, 3):
+            expected = None if number in told else 4
+            assert {nvml.code(question, nvml.device(mig_uuid(number))) for question in HELD} == {expected}
+        expected = None if device == "nvidia-cap2" else 4
+        assert {nvml.code(question, nvml.device(card.uuid)) for question in HELD} == {expected}
         assert {nvml.code(question, nvml.device(plain.uuid)) for question in HELD} == {None}
         assert nvml.ask("nvmlDeviceGetGpuInstanceId", nvml.device(mig_uuid(3))) == 5
         assert nvml.ask("nvmlDeviceGetPowerUsage", nvml.device(card.uuid)) == card.power_mw

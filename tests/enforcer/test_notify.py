@@ -44,12 +44,17 @@ class Steps:
 
 
 class Events:
-    """The events resource. What stands in `refusals` of a namespace is answered first, one for each request."""
+    """
+    The events resource. What stands in `refusals` of a namespace is answered first, one for each request.
+
+    As many answers to changes as `lost` says go astray: the change is made, and the server seems to have failed.
+    """
 
     def __init__(self) -> None:
         self.stored: dict[str, dict[str, Any]] = {}
         self.asked: list[tuple[str, str]] = []
         self.refusals: dict[str, list[web.Response]] = defaultdict(list)
+        self.lost = 0
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         _, _, _, _, _, namespace, _, *name = request.path.split("/")
@@ -67,14 +72,22 @@ class Events:
             if name[0] not in self.stored:
                 return refusal(404, "NotFound")
             self.stored[name[0]] |= sent
-        return web.json_response({})
+        if self.lost and sent:
+            self.lost -= 1
+            return refusal(500, "InternalError")
+        return web.json_response(self.stored[name[0] if name else sent["metadata"]["name"]])
 
 
 def notice(
-    namespace: str = "team-a", *, uid: str = "uid-1", topic: str = "", kind: ContainerKind = ContainerKind.REGULAR
+    namespace: str = "team-a",
+    *,
+    uid: str = "uid-1",
+    topic: str = "",
+    kind: ContainerKind = ContainerKind.REGULAR,
+    at: float = AT,
 ) -> Notice:
     whom = Regarding(namespace, "train-0", PodUid(uid), "main", kind)
-    return Notice(whom, EventReason.EXCEEDED, "uses too much", AT, topic)
+    return Notice(whom, EventReason.EXCEEDED, "uses too much", at, topic)
 
 
 class Stage:
@@ -174,11 +187,42 @@ async def test_a_name_of_a_node_of_any_length_fits(tmp_path: Path) -> None:
 
 
 async def test_an_event_whose_answer_was_lost_stands(stage: Stage) -> None:
-    """409 on a creation: it was created before, all is well."""
-    stage.events.refusals["team-a"] = [refusal(409, "AlreadyExists")]
+    """409 on a creation, and what stands there has our time: it was created before, and was seen once."""
+    stage.events.lost = 1
     await stage.tell(notice())
-    assert (stage.notifier.written, stage.notifier.failed) == (1, 0)
-    assert stage.events.asked == [("POST", "team-a")]
+    await until(lambda: stage.notifier.written)
+    (made,) = stage.events.stored.values()
+    assert (stage.notifier.written, stage.notifier.failed, "series" in made) == (1, 1, False)
+    assert [method for method, _ in stage.events.asked] == ["POST", "POST", "PATCH"]
+
+
+async def test_an_event_that_went_before_it_was_looked_at_is_made(stage: Stage) -> None:
+    """409 on the creation, 404 on the look at what stands there: another attempt, which creates it."""
+    stage.events.refusals["team-a"] = [refusal(409, "AlreadyExists"), refusal(404, "NotFound")]
+    await stage.tell(notice())
+    await until(lambda: stage.notifier.written)
+    assert (len(stage.events.stored), stage.notifier.dropped) == (1, 0)
+    assert [method for method, _ in stage.events.asked] == ["POST", "PATCH", "POST"]
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+async def test_a_restart_goes_on_with_the_events_of_before(tmp_path: Path, lost: int) -> None:
+    """The same words, said again by the next daemon and the one after it: one Event, whose count never falls."""
+    events, counted = Events(), []
+    async with serving(events.answer) as server:
+        for restarts in range(3):
+            async with notifying(tmp_path, server.url, events) as stage:
+                for reminders in range(2):
+                    events.lost = lost
+                    at = AT + 3600.0 * restarts + 300.0 * reminders
+                    await stage.tell(notice(at=at), after=REMINDER if reminders else 0.0)
+                    await until(lambda stage=stage, wanted=1 + reminders: stage.notifier.written == wanted)  # type: ignore[misc]
+                    assert stage.notifier.failed == lost * (1 + reminders)
+                    (made,) = events.stored.values()
+                    counted.append(count(made))
+    assert counted == [1, 2, 3, 4, 5, 6]
+    assert made["eventTime"] == "2023-11-14T22:13:20.000000Z"
+    assert made["series"]["lastObservedTime"] == "2023-11-15T00:18:20.000000Z"
 
 
 async def test_an_event_that_the_server_forgot_is_created_anew(stage: Stage) -> None:

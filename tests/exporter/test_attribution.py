@@ -213,6 +213,45 @@ def test_without_proof_of_the_pid_domain_nothing_is_attributed() -> None:
     assert (placed.attribution, placed.subject) == (Attribution.UNPROVEN, None)
 
 
+UNPROVEN = HostSample(pid_domain_proven=False)
+"""What a host says whose /proc was not to be had for a round."""
+
+
+def test_a_round_without_proof_forgets_nobody() -> None:
+    """The holder's memory is where it was, when the proof is back; also after a lasting doubt."""
+    rounds = Rounds()
+    rounds.one(10, host((10, 1, IN_MAIN), (11, 2, IN_MAIN)))
+    for _ in range(3):
+        assert rounds.one(10, UNPROVEN).attribution is Attribution.UNPROVEN
+    placed = rounds.one(10, host((11, 2, IN_MAIN)))
+    assert (placed.attribution, placed.subject) == (Attribution.INHERITED, MAIN_SUBJECT)
+
+
+def test_a_number_that_changed_hands_without_proof_is_nobodys() -> None:
+    """Still listed, and another process's by now: neither it nor the container of before pays."""
+    rounds = Rounds()
+    rounds.one(10, host((10, 1, IN_MAIN), (11, 2, IN_MAIN)))
+    rounds.one(10, UNPROVEN)
+    placed = rounds.one(10, host((10, 99, IN_SIDECAR), (11, 2, IN_MAIN)))
+    assert (placed.attribution, placed.subject) == (Attribution.AMBIGUOUS, None)
+
+
+def test_an_entry_that_went_without_proof_is_somebody_new() -> None:
+    """The list is believed where /proc is not: what it had no more comes back as a number that inherits nothing."""
+    rounds = Rounds()
+    rounds.one(10, host((10, 1, IN_MAIN), (11, 2, IN_MAIN)))
+    rounds.round([], UNPROVEN)
+    assert rounds.one(10, host((11, 2, IN_MAIN))).attribution is Attribution.GHOST
+
+
+def test_numbers_of_an_unproven_driver_are_forgotten() -> None:
+    """In such a round they may be of any namespace: who is listed then need not be who was sighted."""
+    rounds = Rounds()
+    rounds.one(10, host((10, 1, IN_MAIN), (11, 2, IN_MAIN)))
+    sample = GpuSample(Gpu(GPU, 0, "fake"), 0.0, (GpuProcess(DEVICE, 10, frozenset(), 1000),), pids_proven=False)
+    assert attribute(sample, host((10, 1, IN_MAIN)), NAMES, Living(None), rounds.sightings)[1] == {}
+
+
 @pytest.mark.fault(33)
 def test_an_unreadable_process_is_not_a_ghost() -> None:
     """A process that hides (hidepid) lives; it is unattributed until it can be read."""
@@ -231,6 +270,7 @@ def test_the_living_are_counted_only_when_a_dead_number_needs_them() -> None:
     assert needs_living([attributed.sample], host(), rounds.sightings)
     assert needs_living([attributed.sample], host((10, 99, IN_SIDECAR)), rounds.sightings)
     assert not needs_living([attributed.sample], host(), {}), "a ghost that nobody saw alive needs no search"
+    assert not needs_living([attributed.sample], UNPROVEN, rounds.sightings), "nothing is placed without proof"
 
 
 def test_a_sighted_process_that_hides_is_unreadable() -> None:

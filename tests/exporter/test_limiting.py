@@ -186,6 +186,21 @@ def test_a_round_resolves_so_many_pods_and_no_more() -> None:
     assert keeps.resolution(late.uid) is not None
 
 
+def test_pods_that_change_in_each_round_hold_up_nobody() -> None:
+    """Users who write annotations for ever, as many as a round resolves: another's change counts in the next round."""
+    restless, keeps = [pod(f"p{number}") for number in range(MOST)], Limiting(builtin())
+    patient, use = pod("patient"), [usage(pod("patient"), leaf(0))]
+
+    def facts(number: int, limit: str) -> Inventory:
+        changing = ((each, declares(each, {"example.com/step": str(number)})) for each in restless)
+        return inventory(*changing, (patient, declares(patient, {LIMIT: limit})), held={"patient": leaf(0)})
+
+    for number in range(3):
+        rounds(keeps, facts(number, "8Gi"), use)
+    told = [amounts(rounds(keeps, facts(number, "4Gi"), use)[1])[patient.uid, leaf(0)] for number in (3, 4)]
+    assert told[-1] == 4 * GIB
+
+
 def test_hostile_text_costs_its_own_pod_alone() -> None:
     """Whatever stands in one pod's annotations, the limits of the others are the same as without it."""
     good, evil = pod("good"), pod("evil")

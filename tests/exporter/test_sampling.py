@@ -76,6 +76,7 @@ class Node:
     inventory_: Inventory
     total: int = 10 * GIB
     name: str = "fake"
+    evicted: float | None = None
     asked: list[tuple[float, frozenset[GpuUuid] | None]] = field(default_factory=list)
     looks: list[tuple[float, frozenset[GpuUuid]]] = field(default_factory=list)
     broken: Exception | None = None
@@ -92,7 +93,11 @@ class Node:
             GpuSample(
                 Gpu(uuid, index, "fake", memory=self._memory(uuid)),
                 self.clock.time(),
-                (GpuProcess(DeviceKey(uuid), 10 + index, frozenset({ProcessKind.COMPUTE}), held),),
+                (
+                    GpuProcess(
+                        DeviceKey(uuid), 10 + index, frozenset({ProcessKind.COMPUTE}), held, evicted=self.evicted
+                    ),
+                ),
             )
             for index, (uuid, held) in enumerate(self.held.items())
             if (only is None or uuid in only) and uuid not in self.lost
@@ -285,6 +290,21 @@ def test_an_allocation_means_the_pod_that_is_not_terminating(created: tuple[floa
 def sampler_of(world: Node) -> Sampler:
     """A sampler whose rounds the test asks for one by one."""
     return Sampler(node="n1", devices=world, host=Host(), inventory=world, beat=Beat(), clock=world.clock)
+
+
+async def test_a_lapse_of_the_names_sets_no_counter_back() -> None:
+    """While names are not live nobody is known to be gone: what a container lost of its time is there with its name."""
+    world = node(1.0, held=GIB)
+    named, away = world.inventory_, replace(world.inventory_, pods={}, containers=(), live=False)
+    sampler, told = sampler_of(world), []
+    for seconds, inventory_ in ((10.0, named), (20.0, named), (25.0, away), (30.0, named)):
+        world.evicted, world.inventory_ = seconds, inventory_
+        told.append({usage.evicted for usage in (await sampler.round()).usages if usage.subject.container})
+    assert told == [{0.0}, {10.0}, set(), {20.0}]
+    world.inventory_ = replace(away, live=True)
+    await sampler.round()
+    world.inventory_ = named
+    assert {usage.evicted for usage in (await sampler.round()).usages} == {0.0}, "gone, by live names"
 
 
 async def test_an_early_round_keeps_the_faults_of_what_it_did_not_read() -> None:

@@ -107,6 +107,7 @@ SCENES: dict[Reason, tuple[State, Scene]] = {
     Reason.NO_CONSENT: (State.HELD, Scene(world={"namespaces": {"team": {}}})),
     Reason.NO_RUNG: (State.HELD, Scene(rules=replace(UNHURRIED, ladder=(Rung.NOTIFY,)))),
     Reason.NAMES_STALE: (State.HELD, Scene(world={"live": False})),
+    Reason.OWNER_UNKNOWN: (State.HELD, Scene(annotated(workload_kind="", workload=""))),
     Reason.NOT_CONTENDED: (State.HELD, Scene(others=())),
     Reason.STRIKES: (State.HELD, Scene(rules=replace(UNHURRIED, strikes=2))),
     Reason.HOLD_OFF: (State.HELD, Scene(rules=replace(UNHURRIED, hold_off=600.0))),

@@ -176,3 +176,14 @@ def test_of_two_equal_limits_the_stricter_about_acting_is_no_matter_of_order(sam
         play.steps(12, *actors, MEEK)
         told.add((tuple(play.actions), play.reason(GREEDY)))
     assert len(told) == 1
+
+
+def test_a_pod_without_a_controller_has_no_owner_to_wait_for() -> None:
+    """Where bare pods may be evicted, one is its own workload; one that is controlled waits until its owner is read."""
+    play = Play(replace(SHORT, protect=replace(SHORT.protect, bare_pods=False)))
+    owner = {"workload": "", "workload_kind": ""}
+    controlled, bare = (replace(PLAIN, facts={**owner, "controller_kind": kind}) for kind in ("ReplicaSet", ""))
+    play.steps(60, controlled, NEEDY, *BYSTANDERS)
+    assert (play.actions, play.reason(PLAIN)) == ([], Reason.OWNER_UNKNOWN)
+    play.step(bare, NEEDY, *BYSTANDERS)
+    assert play.actions == ["evict team/m-1"]

@@ -261,7 +261,7 @@ def test_no_size_of_a_limit_is_an_error(limit: int) -> None:
 @pytest.mark.parametrize("name", ["\ud800", "a" * 100_000, "x\x00y", "[", "*", "\u202eevict", "kube-", ""])
 def test_no_name_is_an_error(name: str) -> None:
     """Names are text: whatever stands in them, nothing breaks, and nobody is protected by one."""
-    actor = replace(OVER, pod=name, uid="uid-named", facts={"workload": name, "workload_kind": name})
+    actor = replace(OVER, pod=name, uid="uid-named", facts={"workload": name or "x", "workload_kind": name})
     play = Play(LIMITED)
     play.until(State.ACTING, actor)
     assert not play.verdicts[-1].breakers

@@ -8,8 +8,8 @@
  *                                                   open-gpu-kernel-modules: os-interface.c, gpu_rmapi.c; nvitop#152
  *   one process in several lists, each time with its whole memory        k8s-device-plugin#1299, #720
  *   MIG: slots with holes, pool per GPU instance, parent handle sums     MIG user guide; subdevice_ctrl_gpu_kernel.c
- *   MIG: who cannot open the device of mig/monitor is told of no instance, and no sum of them (that the capability of one
- *   instance, gi/access, shows that one is left out) mig_monitor_session.c, osRmCapAcquire in os.c, subdevice_ctrl_gpu_kernel.c;
+ *   MIG: who cannot open the device of mig/monitor is told of no sum, and of those instances alone whose own device, of
+ *   gi/access, it can open                         mig_monitor_session.c, osRmCapAcquire in os.c, subdevice_ctrl_gpu_kernel.c;
  *                                                   nvidia-container-toolkit#842, #1740
  *   utilization: cursor in microseconds, NOT_FOUND when idle, 72 samples in 10 s, odd timestamps, more than 100 %
  *                                                   nvtop#91, nvtop#110, go-nvml#51

@@ -7,17 +7,28 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Who can open the device of the capability mig/monitor is shown it, and nobody else: the driver asks for that descriptor, root or not. */
-bool mig_shown(const struct device *device) {
-    char minor[64], path[1024];
-    if (device->gpu->mig != MIG_ON || !device_switched("mig_monitor", device, minor, sizeof minor))
-        return true;
+static bool opens(unsigned minor) {
     const char *folder = getenv("FAKE_NVML_CAPABILITIES");
-    snprintf(path, sizeof path, "%s/nvidia-cap%s", folder ? folder : "/dev/nvidia-caps", minor);
+    char path[1024];
+    snprintf(path, sizeof path, "%s/nvidia-cap%u", folder ? folder : "/dev/nvidia-caps", minor);
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file >= 0)
         close(file);
     return file >= 0;
+}
+
+/* Minor number of gpuN/giM/access: after config and monitor each GPU has 15 instances, with 8 more numbers each. */
+static unsigned access_of(const struct gpu *gpu, unsigned gi) {
+    return 3 + ((unsigned)gpu->minor.value * 15 + gi) * 9;
+}
+
+/* Who can open the device of mig/monitor is shown all, and who can open an instance's own device, that one: the driver
+ * asks for the descriptor, root or not. */
+bool mig_shown(const struct device *device) {
+    char monitor[64];
+    if (device->gpu->mig != MIG_ON || !device_switched("mig_monitor", device, monitor, sizeof monitor))
+        return true;
+    return opens((unsigned)atoi(monitor)) || (device->ci && opens(access_of(device->gpu, device->ci->gi)));
 }
 
 #if VARIANT >= OLD

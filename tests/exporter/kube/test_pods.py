@@ -256,6 +256,18 @@ def test_a_change_that_cannot_be_decoded_leaves_the_pod_as_it_was() -> None:
     assert (set(pods.known), list(pods.broken), pods.version) == ({UID}, ["ns/p"], "11")
 
 
+def test_a_pod_that_goes_with_words_that_cannot_be_decoded_is_gone() -> None:
+    """Nothing stays of who was never understood; who was known keeps its names for a while, as ever."""
+    broken = {"containers": "none"}
+    came = event("ADDED", pod("bad", "uid-2", spec=broken, version="11"))
+    went = event("DELETED", pod("bad", "uid-2", spec=broken, version="12"))
+    pods = after(listing(pod()), came, went)
+    assert (set(pods.known), set(pods.departed), pods.broken, pods.version) == ({UID}, set(), {}, "12")
+    pods = after(event("DELETED", pod(spec=broken, version="13")), before=pods)
+    assert (set(pods.known), set(pods.departed), pods.broken, pods.version) == (set(), {UID}, {}, "13")
+    assert pods.departed[UID].known.pod.terminating
+
+
 @pytest.mark.parametrize("body", [b"", b"nonsense", b"[]", b'{"items": 7}', b'{"items": [', b"\xff\xfe"])
 def test_what_is_no_list_is_an_error(body: bytes) -> None:
     """An answer that is no list raises, so that it can never look like an empty node."""
