@@ -272,8 +272,12 @@ def total(parts: Iterable[int | None]) -> int | None:
     return result
 
 
-def new_peaks(before: Peaks, usages: Iterable[Usage], known: Collection[ContainerId]) -> Peaks:
-    """Carry the peaks on: of who is seen now, and of containers that still exist while they hold nothing."""
-    kept = {entry: peak for entry, peak in before.items() if entry[0].container_id in known}
+def new_peaks(before: Peaks, usages: Iterable[Usage], known: Collection[ContainerId] | None) -> Peaks:
+    """
+    Carry the peaks on: of who is seen now, and of containers that still exist while they hold nothing.
+
+    `known`: the containers that still exist; None while it is not known which do.
+    """
+    kept = {entry: peak for entry, peak in before.items() if known is None or entry[0].container_id in known}
     seen = {(usage.subject, usage.device): usage.memory_peak for usage in usages if usage.memory_peak is not None}
     return {**kept, **seen}

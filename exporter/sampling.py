@@ -226,7 +226,7 @@ class Sampler:
             attributed, sightings = attribute(sample, host, names, living or Living(None), before.sightings)
             evictions = advance(before.evictions, attributed, exist, self._clock.monotonic())
             accounts = account(attributed, before.peaks, handed_out, evictions.totals)
-            peaks = new_peaks(before.peaks, accounts.usages, names.containers.keys())
+            peaks = new_peaks(before.peaks, accounts.usages, exist)
             self._remembered[sample.gpu.uuid] = replace(before, sightings=sightings, peaks=peaks, evictions=evictions)
             found[sample.gpu.uuid] = _Read(accounts, host)
             await self._clock.sleep(PAUSE)

@@ -22,7 +22,7 @@ class Attribution(StrEnum):
     UNKNOWN_CONTAINER = "unknown_container"  # a container, but none that Kubernetes knows here
     CONTRADICTORY = "contradictory"
     UNREADABLE = "unreadable"
-    AMBIGUOUS = "ambiguous"  # the number changed hands while the lists could not be read
+    AMBIGUOUS = "ambiguous"  # the number changed hands while lists or /proc could not be read
     UNPROVEN = "unproven"  # without proof of the PID domain nothing is attributed
 
 

@@ -330,6 +330,7 @@ def test_the_peak_is_the_most_ever_seen_of_this_generation() -> None:
     paused = new_peaks(peaks, (), {ContainerId("a" * 64)})
     assert account(attributed(placed(1, 30)), paused).usages[0].memory_peak == 100
     assert new_peaks(peaks, (), set()) == {}
+    assert new_peaks(peaks, (), None) == peaks, "names that are not live say of nobody that he is gone"
 
 
 def test_the_sole_holder_of_an_instance_gets_the_instances_sm() -> None:

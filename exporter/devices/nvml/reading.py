@@ -24,7 +24,7 @@ from exporter.model import DeviceKey, Fault, Gpu, GpuInstance, GpuProcess, GpuSa
 MICROSECONDS = 1_000_000
 NEEDS_MONITOR = (
     "let the daemon's container open the device of the driver's capability mig/monitor, /dev/nvidia-caps/nvidia-cap2: "
-    "with the chart's nvml.mig NVIDIA's runtime brings it"
+    "with the chart's nvml.visibleDevices (management.nvidia.com/gpu=all) or nvml.mig NVIDIA's runtime brings it"
 )
 """No capability of Linux replaces it: osRmCapAcquire in open-gpu-kernel-modules, arch/nvalloc/unix/src/os.c."""
 
