@@ -26,7 +26,7 @@ from enforcer.deciding import Deciding, read_moment
 from enforcer.fences import AGAIN as FENCES_AGAIN
 from enforcer.fences import Fences, look_after
 from enforcer.guarding import Guarding
-from enforcer.history import History, InFlight, Result
+from enforcer.history import Excess, History, InFlight, Result
 from enforcer.holding import unavailable
 from enforcer.journal import void
 from enforcer.killing import accused
@@ -191,7 +191,7 @@ class Arming:
             spent=kept.spent,
             breakers=kept.breakers,
             strikes=kept.strikes,
-            excesses=dict.fromkeys(kept.excesses),
+            excesses={key: Excess(strikes) for key, strikes in kept.excesses.items()},
             fenced=frozenset(kept.fences),
         )
         now = read_moment()

@@ -16,12 +16,13 @@ from dataclasses import replace
 from enforcer import breakers, budgets
 from enforcer.cases import Case, CaseKey
 from enforcer.evidence import MARGIN, Evidence, Phase
-from enforcer.history import History, Known, Moment, Series
+from enforcer.history import Excess, History, Known, Moment, Series
 from enforcer.judging import Judged
 from enforcer.rules import ROUNDS, Rules
 from enforcer.terms import Mode
 from exporter.model import Snapshot
 
+TOLD = frozenset({Phase.GRACE, Phase.DUE})
 SUSPENDED = 5.0
 """Seconds by which boot time may run ahead of monotonic time between two snapshots; above that the machine slept."""
 
@@ -77,29 +78,30 @@ def remembered(history: History, found: Sequence[Judged], snapshot: Snapshot, ru
     here = {one.case.key for one in found}
     known = {*history.excesses, *history.fenced, *history.blocked}
     lasting = {key for key in known if key in here or not _gone(key, snapshot)}
-    excesses = {key: since for key, since in history.excesses.items() if key in lasting}
+    excesses = {key: excess for key, excess in history.excesses.items() if key in lasting}
+    blocked = {key: one for key, one in history.blocked.items() if key in lasting}
     for one in found:
         before, after = history.evidence.get(one.case.key), one.evidence
         if after is None:
             continue
-        if one.case.key in excesses:
-            since = _within(excesses[one.case.key], before, after, rules)
-            excesses[one.case.key] = since
-            if since is not None and after.read_at - since >= (ROUNDS - 1) * MARGIN * rules.interval:
-                del excesses[one.case.key]
+        key, told = one.case.key, after.phase in TOLD
+        if key in excesses:
+            excesses[key] = replace(excesses[key], within=_within(excesses[key].within, before, after, rules))
+            if not told and _ended(excesses[key], after, rules):
+                del excesses[key]
+                blocked.pop(key, None)  # of the next one a PodDisruptionBudget has not been asked
         step = after.read_at - before.read_at if before is not None else 0.0
         if before is not None and before.above and after.above and step <= 1.5 * rules.interval:
             series = series_of(one.case)
             seconds[series] = seconds.get(series, 0.0) + step
-        told = before is not None and before.phase in (Phase.GRACE, Phase.DUE)
-        if after.phase is Phase.GRACE and not told:
+        if told and key not in excesses and one.case.owned:  # else whose strike it is comes later
             workload = one.case.workload
-            if one.case.key not in excesses:
-                excesses[one.case.key] = None
-                strikes[workload] = budgets.struck(strikes, workload, rules, now.boot)
+            strikes[workload] = budgets.struck(strikes, workload, rules, now.boot)
             # Whoever is told exceeds once at least, whatever was forgiven or lost.
-            after = replace(after, strikes=max(1.0, budgets.standing(strikes, workload, rules, now.boot)))
-        evidence[one.case.key] = after
+            excesses[key] = Excess(max(1.0, budgets.standing(strikes, workload, rules, now.boot)))
+        if key in excesses:
+            after = replace(after, strikes=excesses[key].strikes)
+        evidence[key] = after
     living = {(pod.namespace, pod.name) for pod in snapshot.pods.values()}
     return replace(
         history,
@@ -108,7 +110,7 @@ def remembered(history: History, found: Sequence[Judged], snapshot: Snapshot, ru
         strikes=strikes,
         excesses=excesses,
         fenced=history.fenced & lasting,
-        blocked={key: one for key, one in history.blocked.items() if key in lasting},
+        blocked=blocked,
     )
 
 
@@ -132,12 +134,16 @@ def _within(since: float | None, before: Evidence | None, after: Evidence, rules
     return since if since is not None and unbroken else after.read_at
 
 
+def _ended(excess: Excess, after: Evidence, rules: Rules) -> bool:
+    return excess.within is not None and after.read_at - excess.within >= (ROUNDS - 1) * MARGIN * rules.interval
+
+
 def _gone(key: CaseKey, snapshot: Snapshot) -> bool:
     """Tell whether a subject is no more, by names that are true now; in doubt it is there."""
     if not snapshot.names_live:
         return False
-    if key.claim:
-        return all(f"{one.namespace}/{one.name}" != key.claim for one in snapshot.claims)
+    if not key.pod_uid:  # several pods share a claim; names that are live say nothing of claims that were not read yet
+        return bool(snapshot.claims) and all(f"{one.namespace}/{one.name}" != key.claim for one in snapshot.claims)
     if key.pod_uid not in snapshot.pods:
         return True
     known = {one.id for one in snapshot.containers if (one.pod_uid, one.name) == (key.pod_uid, key.container)}

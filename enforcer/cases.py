@@ -83,6 +83,11 @@ class Case:
         return self.pod.namespace if self.pod else ""
 
     @property
+    def owned(self) -> bool:
+        """Whether `workload` is known: the owner of a pod's controller may not have been read yet."""
+        return self.pod is None or not self.pod.controller_kind or bool(self.pod.workload)
+
+    @property
     def workload(self) -> tuple[str, str, str]:
         """Namespace, kind and name of the top controller; of a bare pod its own."""
         pod = self.pod

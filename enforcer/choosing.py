@@ -70,8 +70,8 @@ def refusal(one: Judged, scene: Scene) -> Reason | None:
         return one.allowed.held
     if not scene.snapshot.names_live:
         return Reason.NAMES_STALE
-    if case.pod is not None and case.pod.controller_kind and not case.pod.workload:
-        return Reason.OWNER_UNKNOWN  # its controller's owner was not read yet: the budget would be another one's
+    if not case.owned:
+        return Reason.OWNER_UNKNOWN  # the budget would be another one's
     if case.used is None or one.evidence is None or not one.evidence.over:
         return Reason.NOT_OVER_NOW
     if rules.trigger is Trigger.CONTENDED and shortage(case, scene.needs) <= 0:

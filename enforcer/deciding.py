@@ -9,7 +9,7 @@ Clocks are read here and nowhere else in the enforcer.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,18 @@ from enforcer import breakers, document, metrics
 from enforcer.cases import CaseKey
 from enforcer.certain import certain
 from enforcer.events import Notice
-from enforcer.history import Action, History, InFlight, Moment, Result, Spent, Standing, Verdict
+from enforcer.history import (
+    Action,
+    History,
+    InFlight,
+    Moment,
+    Result,
+    Spent,
+    Standing,
+    Strikes,
+    Verdict,
+    Workload,
+)
 from enforcer.invalid_limits import Told, invalid_limits
 from enforcer.lastlook import Live, Spared, holds, last_look
 from enforcer.outcomes import conclude, rehearsed
@@ -61,6 +72,12 @@ def unknown_to(journal: Iterable[Spent], mine: Iterable[Spent]) -> Iterator[Spen
             yield token
         else:
             known.remove(found)
+
+
+def more(journal: Mapping[Workload, Strikes], mine: Mapping[Workload, Strikes]) -> dict[Workload, Strikes]:
+    """Take of each workload the larger count: whoever counts without the journal begins at one."""
+    larger = {one: known for one, known in mine.items() if one not in journal or known.count >= journal[one].count}
+    return {**journal, **larger}
 
 
 def _told_of(snapshot: Snapshot, verdict: Verdict) -> Snapshot:
@@ -141,7 +158,7 @@ class Deciding:
             mine,
             spent=(*history.spent, *unknown_to(history.spent, mine.spent)),
             breakers={**history.breakers, **mine.breakers},
-            strikes={**history.strikes, **mine.strikes},
+            strikes=more(history.strikes, mine.strikes),
             excesses={**history.excesses, **mine.excesses},
             in_flight=history.in_flight,
             fenced=history.fenced | mine.fenced,

@@ -206,6 +206,21 @@ Series = tuple[str, str, str, DeviceKey]
 
 
 @dataclass(frozen=True, slots=True)
+class Excess:
+    """
+    An excess that was told.
+
+    Attributes:
+        strikes: of its workload when it was told first, itself counted: what is forgiven later is not forgiven it.
+        within: the time from which on all readings saw the subject within its limit; None: the last one did not.
+
+    """
+
+    strikes: float
+    within: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class History:
     """
     What is remembered from one snapshot to the next. Times are monotonic seconds unless they say otherwise.
@@ -216,9 +231,8 @@ class History:
         gpus: what the node's GPUs were, by UUID, to notice that they changed.
         armed: acting was allowed in the snapshot before, so that its start was looked at.
         over_seconds: measured above the limit, by the labels of the metric.
-        excesses: subjects that were told, each with the time from which on all readings saw it within its limit (None:
-            the last one did not). Until that has lasted for three rounds it is one excess, and one strike, however
-            often its reading is interrupted.
+        excesses: of subjects that were told; each is one, and one strike, until three rounds in a row saw its end,
+            however often the readings are interrupted.
         fenced: subjects on which a fence holds, or could not be set; the next rung follows after another grace.
         in_flight: the action that has begun and not ended; `rehearsal` a dry one, which ends by itself.
         ended_at: of the last action.
@@ -237,7 +251,7 @@ class History:
     over_seconds: Mapping[Series, float] = field(default_factory=dict)
     spent: tuple[Spent, ...] = ()
     breakers: Mapping[Breaker, Opened] = field(default_factory=dict)
-    excesses: Mapping[CaseKey, float | None] = field(default_factory=dict)
+    excesses: Mapping[CaseKey, Excess] = field(default_factory=dict)
     strikes: Mapping[Workload, Strikes] = field(default_factory=dict)
     blocked: Mapping[CaseKey, Blocked] = field(default_factory=dict)
     fenced: frozenset[CaseKey] = frozenset()

@@ -57,12 +57,12 @@ class Kept:
     open: Mapping[str, Open] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     fences: Mapping[CaseKey, Fence] = field(default_factory=dict)
-    excesses: frozenset[CaseKey] = frozenset()
+    excesses: Mapping[CaseKey, float] = field(default_factory=dict)
 
     def state(self, detail: str = "") -> State:
         """Tell it as one record, of which `after` makes it again."""
         struck = tuple(Struck(workload, one) for workload, one in self.strikes.items())
-        fences, excesses = tuple(self.fences.values()), tuple(sorted(self.excesses))
+        fences, excesses = tuple(self.fences.values()), tuple(Exceeds(*one) for one in self.excesses.items())
         return State(self.spent, dict(self.breakers), struck, dict(self.open), detail, fences, excesses)
 
 
@@ -115,10 +115,10 @@ def after(kept: Kept, record: Record, boot: float) -> Kept:
             return replace(kept, breakers={one: known for one, known in kept.breakers.items() if one is not breaker})
         case Struck(workload, strikes):
             return replace(kept, strikes={**kept.strikes, workload: strikes})
-        case Exceeds(key):
-            return replace(kept, excesses=kept.excesses | {key})
+        case Exceeds(key, strikes):
+            return replace(kept, excesses={**kept.excesses, key: strikes})
         case Within(key):
-            return replace(kept, excesses=kept.excesses - {key})
+            return replace(kept, excesses={one: told for one, told in kept.excesses.items() if one != key})
         case Fenced(fence):
             return replace(kept, fences={**kept.fences, fence.key: fence})
         case Unfenced(key):
@@ -126,7 +126,7 @@ def after(kept: Kept, record: Record, boot: float) -> Kept:
         case State():
             strikes_of = {one.workload: one.strikes for one in record.strikes}
             fences = {one.key: one for one in record.fences}
-            excesses = frozenset(record.excesses)
+            excesses = {one.key: one.strikes for one in record.excesses}
             return Kept(record.spent, record.breakers, strikes_of, record.open, kept.problems, fences, excesses)
     return kept
 
@@ -206,11 +206,12 @@ def changes(before: History, now: History, *, by: str = "") -> Iterable[Record]:
             yield BreakerOpened(breaker, new)
         elif new is None and old is not None:
             yield BreakerClosed(breaker, by)
+    # Before its strike: an excess without it only delays, a strike without its excess would be counted twice.
+    for key in sorted(now.excesses.keys() ^ before.excesses.keys()):
+        yield Exceeds(key, now.excesses[key].strikes) if key in now.excesses else Within(key)
     for workload, strikes in now.strikes.items():
         if before.strikes.get(workload) != strikes:
             yield Struck(workload, strikes)
-    for key in sorted(now.excesses.keys() ^ before.excesses.keys()):
-        yield Exceeds(key) if key in now.excesses else Within(key)
 
 
 def _wrong(lines: list[bytes], tail: bytes) -> str:

@@ -99,9 +99,10 @@ class Struck(Record, frozen=True, tag="struck"):
 
 
 class Exceeds(Record, frozen=True, tag="exceeds"):
-    """A subject was told, and its strike counted: what it exceeds by from here on is the same excess."""
+    """A subject was told: from here on it is the same excess. `strikes` of its workload, itself counted."""
 
     key: CaseKey
+    strikes: float
 
 
 class Within(Record, frozen=True, tag="within"):
@@ -152,7 +153,7 @@ class State(Record, frozen=True, tag="state"):
     open: Mapping[str, Open] = {}
     detail: str = ""
     fences: tuple[Fence, ...] = ()
-    excesses: tuple[CaseKey, ...] = ()
+    excesses: tuple[Exceeds, ...] = ()
 
 
 _Any = (

@@ -67,7 +67,7 @@ def last_look(
     known = snapshot.pods.get(pod.uid)
     if known is None:
         return Spared.SUBJECT_GONE
-    later = _later(known, pod)
+    later = snapshot.names_live and _later(known, pod)
     if not later and (known.labels, known.annotations) != (pod.labels, pod.annotations):
         return Spared.DECLARATION_CHANGED  # the limit was read of others
     if not now.monotonic - FRESH <= snapshot.monotonic <= now.monotonic:
@@ -81,8 +81,8 @@ def last_look(
     case = next((one for one in everybody if one.key == action.key), None)
     if case is None:
         return Spared.SUBJECT_GONE
-    if action.rung is Rung.FENCE and case.limit.memory != action.limit:
-        return Spared.DECLARATION_CHANGED  # it would be as high as the other limit says
+    if action.rung is Rung.FENCE and case.limit.memory is not None and case.limit.memory > action.limit:
+        return Spared.DECLARATION_CHANGED  # it would be lower than the limit
     alone = replace(history, ended_at=None, spent=())  # its own token is spent, and itself in flight
     alone = replace(alone, rehearsal=None) if action.dry else replace(alone, in_flight=None)
     judged = judge(case, seen, rules, alone, now)

@@ -90,8 +90,8 @@ STORY: tuple[Record, ...] = (
     Fenced(FENCE),
     Fenced(replace(FENCE, key=action(4).key)),
     Unfenced(action(4).key, "its cgroup is gone"),
-    Exceeds(action(5).key),
-    Exceeds(action(6).key),
+    Exceeds(action(5).key, 1.0),
+    Exceeds(action(6).key, 2.5),
     Within(action(5).key),
     Stopped(),
 )

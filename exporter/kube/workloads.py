@@ -34,9 +34,13 @@ MOST = 4096
 """Owners that are remembered; a node has a few hundred pods."""
 APART = 0.1
 """Seconds between two questions: names of pods come first, and a thousand nodes may start together."""
+REFUSALS = frozenset(range(400, 500)) - {401, 404, 408, 429}
+"""What is answered alike the next time: no right, or a question that this server, or a proxy before it, never takes."""
 REFUSED_FOR = 600.0
 """Seconds until an owner that we may not read is asked for again; rights may be granted."""
 
+LONGEST_NAME = 253
+"""Characters of a DNS subdomain."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _DECODER = msgspec.json.Decoder(Described)
 
@@ -69,7 +73,7 @@ def top(namespace: str, controller: OwnerReference, links: Mapping[str, Link], n
     """Walk up from a pod's controller: the workload, or the next owner to ask for."""
     owner = controller
     for _ in range(HIGHEST):
-        if (owner.group, owner.kind) not in READABLE or not _NAME.fullmatch(owner.name):
+        if (owner.group, owner.kind) not in READABLE or not _named(owner.name):
             break
         link = links.get(owner.uid)
         if link is None or link.until <= now:
@@ -78,6 +82,11 @@ def top(namespace: str, controller: OwnerReference, links: Mapping[str, Link], n
             break
         owner = link.above
     return Workload(owner.kind, owner.name)
+
+
+def _named(name: str) -> bool:
+    """Tell whether an object can have this name. Anybody may write another one into a reference of his pod's."""
+    return len(name) <= LONGEST_NAME and _NAME.fullmatch(name) is not None
 
 
 class Workloads:
@@ -108,7 +117,7 @@ class Workloads:
                 try:
                     self._remember(wanted.owner.uid, await self._ask(wanted))
                 except KubeError as error:
-                    if error.status == UNREACHABLE:
+                    if error.status == UNREACHABLE and error.reason != "Invalid":
                         return False
                     complete = False
                     break
@@ -123,7 +132,7 @@ class Workloads:
         except KubeError as error:
             if error.status == 404:  # noqa: PLR2004
                 return Link(None)
-            if error.status == 403:  # noqa: PLR2004
+            if error.status in REFUSALS:
                 log.warning("kube.owner_refused", kind=owner.kind, message=error.message)
                 return Link(None, self._clock.monotonic() + REFUSED_FOR)
             raise

@@ -11,18 +11,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from cluster.bed import Bed
+from cluster.bed import GPUS, Bed
 from cluster.client import until
 from cluster.proxy import Hold
 from cluster.stories import PATIENT, Part, Stories, deaf, logs, slow
 from daemon.running import Daemon
 from enforcer import journal_file
-from enforcer.history import History, Strikes
+from enforcer.cases import CaseKey
+from enforcer.history import Excess, History, Strikes
 from enforcer.rules import Rules
+from exporter.model import ContainerId, PodUid
 
 pytestmark = pytest.mark.cluster
 
@@ -212,22 +215,25 @@ _ON_A_SMALL_DISK = (
 
 
 def _journal_of_nearly_a_page(file: Path, namespace: str, app: str) -> Path:
-    """Write a journal in whose page there is room for a start and a strike of `app`, and for no record more."""
+    """Write a journal whose last page has room for a start, an excess and its strike of `app`, and for no more."""
+    key = CaseKey(PodUid("0" * 36), "main", ContainerId("0" * 64), "", GPUS[0].uuid)  # as long as any
 
     def life(name: str) -> tuple[int, int]:
-        """Let a daemon start, note a strike, and stop; the bytes of the first two, and of all."""
+        """Let a daemon start, note an excess, its strike and its end, and stop; bytes up to the strike, and of all."""
         before = file.stat().st_size if file.exists() else 0
         journal = journal_file.opened(file, Rules())
         struck = Strikes(1.0, journal_file.read_clocks()[0])
-        journal.note(History(), History(strikes={(namespace, "Deployment", name): struck}))
+        told = History(strikes={(namespace, "Deployment", name): struck}, excesses={key: Excess(struck.count)})
+        journal.note(History(), told)
         noted = file.stat().st_size
+        journal.note(told, replace(told, excesses={}))
         journal.close()
         return noted - before, file.stat().st_size - before
 
     another = app[::-1]
     life(another)
     noted, whole = life(another)
-    life(another + "x" * (PAGE - ROOM - noted - whole - file.stat().st_size))
+    life(another + "x" * (-(ROOM + noted + whole + file.stat().st_size) % PAGE))
     return file
 
 

@@ -225,6 +225,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"nvml": {"mig": True, "visibleDevices": "management.nvidia.com/gpu=all"}},
         "nvml.mig is for nvml.visibleDevices all",
     ),
+    "a CDI device that nobody asks the runtime for": (
+        {"nvml": {"access": "cdi", "visibleDevices": "management.nvidia.com/gpu=all"}},
+        "nvml.visibleDevices is for",
+    ),
     "some of the GPUs": ({"nvml": {"visibleDevices": "0"}}, "/nvml/visibleDevices"),
     "NVIDIA's runtime on nodes without it": ({"vendors": ["nvidia", "amd"]}, "vendors amd: their nodes"),
     "a library path that hides the library": (

@@ -9,9 +9,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from enforcer.cases import CaseKey, cases
-from enforcer.deciding import SHOWN, Deciding
+from enforcer.deciding import SHOWN, Deciding, more
 from enforcer.events import EventReason, Notice
-from enforcer.history import Action, History, Moment, Strikes
+from enforcer.history import Action, Excess, History, Moment, Strikes
 from enforcer.rules import Ceiling, Rules
 from enforcer.tallies import MOST_RECENT
 from enforcer.terms import Mode, Reason
@@ -243,10 +243,25 @@ def test_what_the_journal_says_counts_and_what_changes_is_noted(tmp_path: Path) 
     stage.rounds(3)
     stage.judge.arm(
         stage.begun.append,
-        History(strikes={("team", "Deployment", "greedy"): Strikes(1.0, 5e5 - 20)}, excesses={key: None}),
+        History(strikes={("team", "Deployment", "greedy"): Strikes(1.0, 5e5 - 20)}, excesses={key: Excess(1.0)}),
         lambda before, after, _by: noted.append((set(before.excesses), set(after.excesses))),
     )
     stage.rounds(60)
     assert (stage.begun, stage.greedy["state"], stage.greedy["reason"]) == ([], "held", "strikes")
     stage.rounds(3, replace(GREEDY, used=0), MEEK)
     assert noted[-1] == ({key}, set())
+
+
+def test_armed_late_no_strike_is_forgiven() -> None:
+    """Who counted without the journal began at one: of each workload the larger count stands, the newer of equals."""
+    earlier = {
+        ("a", "Job", "x"): Strikes(2.9, 1.0),
+        ("a", "Job", "y"): Strikes(1.0, 1.0),
+        ("a", "Job", "z"): Strikes(1, 1),
+    }
+    mine = {
+        ("a", "Job", "x"): Strikes(1.0, 9.0),
+        ("a", "Job", "y"): Strikes(1.0, 9.0),
+        ("a", "Job", "w"): Strikes(1, 9),
+    }
+    assert more(earlier, mine) == {**mine, ("a", "Job", "x"): Strikes(2.9, 1.0), ("a", "Job", "z"): Strikes(1, 1)}

@@ -9,6 +9,7 @@ The law: nothing here judges. A scene says what is so, in the model's own facts.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from hashlib import sha256
 
 from enforcer.history import Action, History, Moment, Result, Verdict
@@ -86,7 +87,7 @@ class Actor:
     @property
     def id(self) -> ContainerId:
         """The id of this generation."""
-        return ContainerId(sha256(f"{self.pod_uid} {self.container} {self.generation}".encode()).hexdigest())
+        return _id(self.pod_uid, self.container, self.generation)
 
     def named(self) -> Pod:
         """Make its pod: running, of a Deployment, with priority 0."""
@@ -101,7 +102,12 @@ class Actor:
             priority=0,
             controller_kind="ReplicaSet",
         )
-        return replace(usual, **self.facts)  # type: ignore[arg-type]
+        return replace(usual, **self.facts) if self.facts else usual  # type: ignore[arg-type]
+
+
+@cache  # plays ask each actor in each round
+def _id(pod_uid: PodUid, container: str, generation: int) -> ContainerId:
+    return ContainerId(sha256(f"{pod_uid} {container} {generation}".encode()).hexdigest())
 
 
 GREEDY = Actor("greedy-1", 70 * GIB)
@@ -182,7 +188,7 @@ def snapshot(
         )
         cards.append(card)
         devices.append(Device(key, card, account, Utilization(), WALL, sharing, 4, containers=len(mine)))
-    names = {actor.namespace for actor in actors}
+    names, unnamed = {actor.namespace for actor in actors}, set(strangers)
     return Snapshot(
         round=round_,
         taken_at=WALL + monotonic - BEGIN,
@@ -196,7 +202,7 @@ def snapshot(
             Usage(Subject(actor.pod_uid, actor.container, actor.id), DeviceKey(gpu_uuid(actor.gpu)), actor.used)
             for actor in actors
         ),
-        pods={actor.pod_uid: actor.named() for actor in actors if actor.pod not in set(strangers)},
+        pods={actor.pod_uid: actor.named() for actor in actors if actor.pod not in unnamed},
         containers=tuple(Container(actor.pod_uid, actor.container, actor.id, actor.kind) for actor in actors),
         namespaces=dict.fromkeys(names, CONSENTING) if namespaces is None else namespaces,
         claim_usages=_claim_usages(actors),

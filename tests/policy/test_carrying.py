@@ -11,7 +11,7 @@ import pytest
 from enforcer.carrying import carried, remembered, series_of
 from enforcer.cases import CaseKey, cases
 from enforcer.evidence import Evidence, Phase, Terms
-from enforcer.history import Blocked, History, InFlight, Moment, Spent, Strikes
+from enforcer.history import Blocked, Excess, History, InFlight, Moment, Result, Spent, Strikes
 from enforcer.judging import Judged
 from enforcer.policy import blast
 from enforcer.protection import Permission
@@ -160,7 +160,7 @@ def test_an_excess_lasts_until_three_rounds_in_a_row_saw_its_end(seen: tuple[Act
     """What interrupts the readings, and whoever dips for a round after that, makes no second excess, so no strike."""
     play = Play(replace(UNHURRIED, strikes=2))
     play.until(State.HELD, GREEDY, MEEK)
-    assert (play.reason(GREEDY), play.history.excesses) == (Reason.STRIKES, {CASE.key: None})
+    assert (play.reason(GREEDY), play.history.excesses) == (Reason.STRIKES, {CASE.key: Excess(1.0)})
     for one in seen:
         play.step(one, MEEK)
     play.steps(60, GREEDY, MEEK)
@@ -180,16 +180,25 @@ def test_an_excess_lasts_until_three_rounds_in_a_row_saw_its_end(seen: tuple[Act
 )
 def test_the_end_of_an_excess_is_seen_without_a_gap(readings: tuple[float, ...], *, lasts: bool) -> None:
     """Readings within the limit count from the first of those that are at most one and a half intervals apart."""
-    history = History(excesses={CASE.key: None})
+    history = History(excesses={CASE.key: Excess(1.0)})
     for at in readings:
         history = remembered(history, [judged(Evidence(TERMS, BEGIN + at))], SEEN, UNHURRIED, Moment(BEGIN, BEGIN))
     assert (CASE.key in history.excesses) is lasts
 
 
+def test_an_excess_lasts_as_long_as_its_grace() -> None:
+    """Rounds that come a little early end an excess before they end its grace, and it must not be told of twice."""
+    history = History(excesses={CASE.key: Excess(1.0)})
+    for at in (0.0, 5.0, 9.0):
+        told = Evidence(TERMS, BEGIN + at, Phase.GRACE)
+        history = remembered(history, [judged(told)], SEEN, UNHURRIED, Moment(BEGIN, BEGIN))
+    assert (set(history.excesses), history.strikes) == ({CASE.key}, {})
+
+
 @pytest.mark.parametrize("late", [0, 2, 3, 10])
 def test_a_restart_makes_no_second_excess(late: int) -> None:
     """However late limits or names come, the excess that the journal names is the same one: its strike was counted."""
-    past = History(strikes={CASE.workload: Strikes(1.0, BEGIN - 20)}, excesses={CASE.key: None})
+    past = History(strikes={CASE.workload: Strikes(1.0, BEGIN - 20)}, excesses={CASE.key: Excess(1.0)})
     play = Play(replace(UNHURRIED, strikes=2), past)
     for _ in range(late):
         play.step(LAPSE, MEEK)
@@ -213,8 +222,11 @@ _CLAIM = replace(CASE.key, pod_uid=PodUid(""), container="", container_id=Contai
         (_RESTARTED, CASE.key, False),
         (replace(SEEN, pods={}), CASE.key, False),
         (SEEN, replace(CASE.key, container="", container_id=ContainerId("")), True),
+        (SEEN, _CLAIM, True),  # claims are read after pods
         (replace(SEEN, claims=(Claim("team", "shared"),)), _CLAIM, True),
         (replace(SEEN, claims=(Claim("team", "other"), Claim("other", "shared"))), _CLAIM, False),
+        (replace(SEEN, claims=(Claim("team", "other"),)), replace(_CLAIM, pod_uid=CASE.key.pod_uid), True),
+        (replace(SEEN, claims=(Claim("team", "shared"),)), replace(_CLAIM, pod_uid=PodUid("gone")), False),
     ],
 )
 def test_a_round_that_misses_a_subject_forgets_neither_its_fence_nor_that_it_was_told(
@@ -223,14 +235,14 @@ def test_a_round_that_misses_a_subject_forgets_neither_its_fence_nor_that_it_was
     """What has no case is gone only where names that are true now say so: pod, generation of its container, claim."""
     now = Moment(BEGIN, BEGIN)
     after = remembered(
-        History(excesses={key: None}, fenced=frozenset({key}), blocked={key: BLOCKED}), [], seen, UNHURRIED, now
+        History(excesses={key: Excess(1.0)}, fenced=frozenset({key}), blocked={key: BLOCKED}), [], seen, UNHURRIED, now
     )
     assert set(after.excesses) == set(after.fenced) == set(after.blocked) == ({key} if kept else set())
 
 
 def test_who_is_found_is_not_gone() -> None:
     """A pod that was deleted by force is no name any more, and its processes may hold memory: its fence stands."""
-    history, now = History(excesses={CASE.key: None}, fenced=frozenset({CASE.key})), Moment(BEGIN, BEGIN)
+    history, now = History(excesses={CASE.key: Excess(1.0)}, fenced=frozenset({CASE.key})), Moment(BEGIN, BEGIN)
     found = [judged(Evidence(TERMS, BEGIN, Phase.OVER, above=True))]
     after = remembered(history, found, replace(SEEN, pods={}, containers=()), UNHURRIED, now)
     assert (after.excesses, after.fenced) == (history.excesses, history.fenced)
@@ -278,12 +290,52 @@ def test_a_token_of_this_very_moment_is_too_soon() -> None:
 def test_strikes_are_what_they_were_when_it_was_told(before: Phase | None, after: Phase, *, told: bool) -> None:
     """The beginning of an excess's first grace is an episode, and no other round is."""
     known = {} if before is None else {CASE.key: Evidence(TERMS, BEGIN, before)}
-    history = History(evidence=known, strikes={CASE.workload: Strikes(2.0, BEGIN - 20)})
+    lasts = {CASE.key: Excess(7.0)} if before in {Phase.GRACE, Phase.DUE} else {}
+    history = History(evidence=known, excesses=lasts, strikes={CASE.workload: Strikes(2.0, BEGIN - 20)})
     now = Moment(BEGIN, BEGIN - 20)
-    later = remembered(history, [judged(Evidence(TERMS, BEGIN + 5, after, strikes=7.0))], SEEN, UNHURRIED, now)
+    found = [judged(Evidence(TERMS, BEGIN + 5, after, strikes=7.0))]
+    later = remembered(history, found, SEEN, UNHURRIED, now)
     assert later.evidence[CASE.key].strikes == (2.0 if told else 7.0)
-    first = remembered(replace(history, strikes={}), [judged(Evidence(TERMS, BEGIN + 5, after))], SEEN, UNHURRIED, now)
+    first = remembered(replace(history, strikes={}), found, SEEN, UNHURRIED, now)
     assert first.strikes == ({CASE.workload: Strikes(1.0, now.boot)} if told else {})
+
+
+def test_what_is_forgiven_later_is_not_forgiven_an_excess_that_lasts() -> None:
+    """Two strikes when it was told, a neighbour that is short hours later, a lapse between: it is acted on."""
+    rules = replace(UNHURRIED, strikes=2, strike_half_life=3600.0)
+    past = {CASE.workload: Strikes(1.0, BEGIN)}
+    for lapse in ((), (LAPSE,), (UNREAD,) * 4):
+        play = Play(rules, History(strikes=past))
+        play.until(State.HELD, GREEDY)
+        assert (play.reason(GREEDY), play.history.excesses[CASE.key].strikes > 1) == (Reason.NOT_CONTENDED, True)
+        play.steps(1000, GREEDY)
+        for one in lapse:
+            play.step(one, MEEK)
+        play.steps(60, GREEDY, MEEK)
+        assert play.actions == ["evict team/greedy-1"], lapse
+
+
+@pytest.mark.parametrize("late", [1, 5, 40])
+def test_whose_strike_it_is_may_come_later(late: int) -> None:
+    """While the owner is not read nobody has a strike; then its own workload has one, with those of before."""
+    past = {CASE.workload: Strikes(1.0, BEGIN)}
+    play = Play(replace(UNHURRIED, strikes=2), History(strikes=past))
+    play.steps(late, replace(GREEDY, facts={"workload": "", "workload_kind": ""}), MEEK)
+    assert set(play.history.strikes) == set(past)
+    play.steps(60, GREEDY, MEEK)
+    assert (play.actions, set(play.history.strikes)) == (["evict team/greedy-1"], set(past))
+
+
+def test_of_the_next_excess_a_budget_is_asked_anew() -> None:
+    """A PodDisruptionBudget's no outlives what interrupts an excess, and not the excess itself."""
+    play = Play()
+    play.until(State.ACTING, GREEDY, MEEK)
+    play.conclude(Result.BLOCKED)
+    play.step(LAPSE, MEEK)
+    play.steps(2, WITHIN, MEEK)
+    assert set(play.history.blocked) == {CASE.key}
+    play.step(WITHIN, MEEK)
+    assert (play.history.blocked, play.history.excesses) == ({}, {})
 
 
 @pytest.mark.parametrize(("after", "ended"), [(59.9, False), (60.0, True)])

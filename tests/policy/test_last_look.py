@@ -78,6 +78,14 @@ async def test_a_word_that_is_not_later_is_not_believed(told: str, known: str) -
     assert stage.script[-1] == "abandoned declaration_changed"
 
 
+async def test_what_is_remembered_is_not_later() -> None:
+    """While the names are not live the server's answer counts: versions go back where a cluster was restored."""
+    stage = Editing((beat("99"), beat("101", 1)))
+    stage.at["intended"] = lambda: stage.world.update(live=False)
+    await stage.play(160)
+    assert stage.script[-1] == "abandoned declaration_changed" and "acted" not in stage.script
+
+
 @pytest.mark.parametrize(
     ("later", "spared"),
     [
@@ -104,12 +112,13 @@ async def test_another_limit_below_the_use_spares_nobody(limit: int, called: boo
     assert ("acted" in stage.script) is called
 
 
-async def test_a_fence_is_as_high_as_the_limit_is_now() -> None:
-    """A fence for another limit than the declared one is not set."""
+@pytest.mark.parametrize(("limit", "called"), [(39, True), (41, False)])
+async def test_a_fence_is_not_lower_than_the_limit_is_now(limit: int, called: bool) -> None:
+    """One for a smaller limit than the declared one is not set; one for a larger one is, and falls a round later."""
     stage = Stage(HOG, POOR, rules=replace(UNHURRIED, ladder=(Rung.NOTIFY, Rung.FENCE)))
-    stage.at["intended"] = lambda: stage.actors.__setitem__(0, replace(HOG, limit=39 * GIB))
+    stage.at["intended"] = lambda: stage.actors.__setitem__(0, replace(HOG, limit=limit * GIB))
     await stage.play(160)
-    assert "abandoned declaration_changed" in stage.script and "acted" not in stage.script
+    assert ("acted" in stage.script) is called is ("abandoned declaration_changed" not in stage.script)
 
 
 def test_memory_is_free_when_lists_were_read_and_it_is_in_none() -> None:

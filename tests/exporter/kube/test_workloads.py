@@ -15,6 +15,8 @@ from exporter.kube.workloads import HIGHEST, REFUSED_FOR, Link, Wanted, Workload
 from sources.kube_api import Server, kubeconfig, refusal, serving
 
 Object = dict[str, Any]
+UNDECODABLE = 200
+"""Among refusals: an answer that is none."""
 
 
 def ref(kind: str, name: str, uid: str = "", *, api: str = "apps/v1") -> OwnerReference:
@@ -30,6 +32,8 @@ class Owners:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         name = request.path.rpartition("/")[2]
+        if self.refusals.get(name) == UNDECODABLE:
+            return web.Response(body=b"{")
         if name in self.refusals:
             return refusal(self.refusals[name], "Refused")
         if name not in self.above:
@@ -130,10 +134,15 @@ async def test_an_owner_of_the_same_name_is_another(tmp_path: Path) -> None:
         assert workloads.of("ns", old) == Workload("ReplicaSet", "web-5d4f")
 
 
-async def test_a_missing_right_is_asked_for_again_later(tmp_path: Path) -> None:
-    """403: the nearest owner for now; when the right was granted, the name is put right ten minutes later."""
+@pytest.mark.parametrize("status", [403, 400, 414, 431])
+async def test_what_is_refused_is_asked_for_again_later(tmp_path: Path, status: int) -> None:
+    """
+    The nearest owner for now; when the right was granted, the name is put right ten minutes later.
+
+    A question that a server never takes is no reason to wait for its answer: whoever wrote it would be nobody's.
+    """
     owners, clock = Owners(**{"web-5d4f": DEPLOYMENT}), Later()
-    owners.refusals["web-5d4f"] = 403
+    owners.refusals["web-5d4f"] = status
     async with asking(owners, tmp_path, clock) as (workloads, server):
         for _ in range(3):
             assert await workloads.learn([("ns", REPLICA_SET)])
@@ -148,10 +157,11 @@ async def test_a_missing_right_is_asked_for_again_later(tmp_path: Path) -> None:
         assert workloads.of("ns", REPLICA_SET) == Workload("Deployment", "web")
 
 
-async def test_one_owner_that_fails_keeps_nobody_else(tmp_path: Path) -> None:
+@pytest.mark.parametrize("status", [500, 429, UNDECODABLE])
+async def test_one_owner_that_fails_keeps_nobody_else(tmp_path: Path, status: int) -> None:
     """A server error about one is left for the next call; the others are learned now."""
     owners = Owners(**{"web-5d4f": DEPLOYMENT, "train-1": None})
-    owners.refusals["web-5d4f"] = 500
+    owners.refusals["web-5d4f"] = status
     async with asking(owners, tmp_path) as (workloads, _):
         assert not await workloads.learn([("ns", REPLICA_SET), ("ns", JOB)])
         assert (workloads.of("ns", REPLICA_SET), workloads.of("ns", JOB)) == (None, Workload("Job", "train-1"))
@@ -160,7 +170,7 @@ async def test_one_owner_that_fails_keeps_nobody_else(tmp_path: Path) -> None:
         assert workloads.of("ns", REPLICA_SET) == Workload("Deployment", "web")
 
 
-@pytest.mark.parametrize("name", ["../../../../api/v1/secrets", "..", "a/b", "A", "", "x?watch=1", "ü"])
+@pytest.mark.parametrize("name", ["../../../../api/v1/secrets", "..", "a/b", "A", "", "x?watch=1", "ü", "a" * 254])
 async def test_a_name_that_is_none_is_not_asked_for(tmp_path: Path, name: str) -> None:
     """The server checks no owner reference: a name that could mean another path is taken as it is, and not followed."""
     hostile = ref("ReplicaSet", name, "uid")

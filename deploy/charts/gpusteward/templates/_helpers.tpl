@@ -107,6 +107,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if ne (and (has "evict" $policy.ladder) (has "kill" $policy.ladder)) (eq (dig "when_blocked" "hold" $policy) "kill") }}{{ fail "config.policy.when_blocked: kill where the ladder has both evict and kill, and hold elsewhere" }}{{ end -}}
 {{- if and (include "gpusteward.may" (list . "fence")) (not $privileged) }}{{ fail "the rung fence needs the host's cgroups: nvml.access hostPath, privileged" }}{{ end -}}
 {{- if and .Values.nvml.mig (ne .Values.nvml.access "runtimeClass") }}{{ fail "nvml.mig is for nvml.access runtimeClass; a privileged container has the capability devices, with cdi the device of nvml.cdi.device has to bring them" }}{{ end -}}
+{{- if and (ne .Values.nvml.visibleDevices "all") (ne .Values.nvml.access "runtimeClass") }}{{ fail "nvml.visibleDevices is for nvml.access runtimeClass; with cdi it is nvml.cdi.device that names the devices" }}{{ end -}}
 {{- if and .Values.nvml.mig (ne .Values.nvml.visibleDevices "all") }}{{ fail "nvml.mig is for nvml.visibleDevices all: the runtime does not heed it beside a CDI device, which has to bring the capability devices itself" }}{{ end -}}
 {{- $others := without .Values.vendors "nvidia" -}}
 {{- if and $others (ne .Values.nvml.access "none") }}{{ fail (printf "vendors %s: their nodes have nothing of NVIDIA's to bring in; nvml.access has to be none, and NVIDIA's nodes want a release of their own" (join ", " $others)) }}{{ end -}}
