@@ -41,6 +41,7 @@ PAUSE = 1.0
 """Seconds between two looks for the effect."""
 INSISTENCE = 30.0
 """Seconds after the grace in which a look that told nothing is repeated; the rest of the patience is for the effect."""
+NOTHING = "nothing came of it, as far as was seen"
 RELEASED = 2
 """Complete readings in a row in which nothing of it is left."""
 
@@ -211,7 +212,7 @@ class Acting:
             if ended is False and answer.heard is Heard.AMBIGUOUS and waited >= AMBIGUOUS:
                 going = await self._goes(action)
                 if going is False:
-                    return await self._ended(decision, Result.FAILED, "nothing came of it, as far as was seen")
+                    return await self._ended(decision, Result.FAILED, NOTHING)
                 if going:
                     answer = replace(answer, heard=Heard.ACCEPTED)
             if ended is False and rung.insists and waited >= grace and not insisted:
@@ -229,9 +230,12 @@ class Acting:
                 if free >= RELEASED:
                     return await self._ended(decision, Result.VERIFIED, "")
             await self._clock.sleep(PAUSE)
-        if action.rung is Rung.EVICT and not ended and await self._goes(action):
+        going = None if ended else await self._goes(action)
+        if going and action.rung is Rung.EVICT:
             # Its own grace or a finalizer holds it. That is the pod's affair, and must not stop what protects others.
             return await self._ended(decision, Result.LINGERS, f"the pod still terminates after {waited:.0f} s")
+        if going is False and answer.heard is Heard.AMBIGUOUS:  # nobody answered until now, or we were stalled
+            return await self._ended(decision, Result.FAILED, NOTHING)
         return await self._ended(decision, Result.STUCK, f"no effect was seen within {waited:.0f} s")
 
     async def _goes(self, action: Action) -> bool | None:

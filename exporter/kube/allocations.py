@@ -50,7 +50,6 @@ class ClaimedDevice:
     pool: str
     device: str
     share_id: str | None = None
-    cdi_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -218,7 +218,6 @@ def _claims(pod: api.PodResources) -> tuple[HeldClaim, ...]:
                     device.pool_name,
                     device.device_name,
                     device.share_id if device.HasField("share_id") else None,
-                    tuple(cdi.name for cdi in device.cdi_devices),
                 )
                 for device in claim.claim_resources
             ),

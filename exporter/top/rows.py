@@ -8,7 +8,7 @@ is unknown. Whatever holds memory has a row, whoever it is: containers, pods tha
 host processes, ghosts, and what nobody explains.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -72,7 +72,7 @@ class _World:
 
     def __init__(self, document: Document, now: float) -> None:
         self.now = now
-        self.gpus = document.gpus
+        self.twins = twins(document.gpus)
         self.certain = document.complete and document.pid_domain_proven
         self.devices = {device.leaf: device for device in document.devices}
         self.containers: dict[Leaf, list[Container]] = {}
@@ -83,6 +83,9 @@ class _World:
         for handed in document.allocations:
             if (handed.leaf, handed.namespace, handed.pod, handed.container) not in users:
                 self.idle.setdefault(handed.leaf, []).append(handed)
+        self.leaves: dict[str, list[Leaf]] = {}
+        for leaf in {**self.devices, **self.containers, **self.idle}:
+            self.leaves.setdefault(leaf[0], []).append(leaf)
         self.limits: dict[Leaf, list[Limit]] = {}
         for limit in document.limits:
             self.limits.setdefault(limit.leaf, []).append(limit)
@@ -91,11 +94,11 @@ class _World:
             self.standings.setdefault(standing.leaf, []).append(standing)
 
     def gpu(self, gpu: Gpu) -> Iterator[Row]:
-        leaves = [leaf for leaf in {**self.devices, **self.containers, **self.idle} if leaf[0] == gpu.uuid]
+        leaves = self.leaves.get(gpu.uuid, [])
         whole = self.devices.get((gpu.uuid, None), UNTOLD)
         parted = bool(gpu.mig) or any(instance is not None for _, instance in leaves)
         yield Row(
-            name=f"{called(gpu, self.gpus)}  {clean(gpu.model or 'model unknown')}  {_short(gpu.uuid)}",
+            name=f"{called(gpu, self.twins)}  {clean(gpu.model or 'model unknown')}  {_short(gpu.uuid)}",
             used="" if parted else size(whole.memory_used_bytes),
             limit=size(gpu.memory_total_bytes),
             share="" if parted else share(whole.memory_used_bytes, gpu.memory_total_bytes),
@@ -250,12 +253,21 @@ def _name(owner: Owned) -> str:
     return clean(f"{pod}/{owner.container}" if owner.container else pod)
 
 
-def called(gpu: Gpu, gpus: Sequence[Gpu]) -> str:
-    """Name a GPU by its index; each vendor's driver counts from 0: of two with one number, the vendor tells which."""
+def twins(gpus: Iterable[Gpu]) -> frozenset[int]:
+    """Tell the indices that several GPUs have: each vendor's driver counts from 0."""
+    owners: dict[int, set[str]] = {}
+    for gpu in gpus:
+        if gpu.index is not None:
+            owners.setdefault(gpu.index, set()).add(gpu.uuid)
+    return frozenset(index for index, uuids in owners.items() if len(uuids) > 1)
+
+
+def called(gpu: Gpu, doubled: Collection[int]) -> str:
+    """Name a GPU by its index; of those with one number (`twins`) the vendor tells which."""
     if gpu.index is None:
         return f"GPU {UNKNOWN}"
-    twin = any(other.index == gpu.index and other.uuid != gpu.uuid for other in gpus)
-    return f"GPU {gpu.index}" + (f" {clean(gpu.vendor) if gpu.vendor else _short(gpu.uuid)}" if twin else "")
+    more = f" {clean(gpu.vendor) if gpu.vendor else _short(gpu.uuid)}" if gpu.index in doubled else ""
+    return f"GPU {gpu.index}{more}"
 
 
 def _short(uuid: str) -> str:

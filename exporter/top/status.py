@@ -6,10 +6,10 @@ What comes in: a document, its age, why no newer one came. What goes out: words 
 The law: what makes the table less than the truth of now is said before the table.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from exporter.top.document import Document, Fault
-from exporter.top.rows import Tone, called
+from exporter.top.document import Document
+from exporter.top.rows import Tone, called, twins
 from exporter.top.words import clean, span
 
 Said = tuple[str, Tone]
@@ -42,14 +42,15 @@ def warnings(document: Document, age: float, trouble: str, *, stale: bool) -> It
         )
     for one in document.policy.breakers if document.policy else ():
         yield f"breaker {clean(one.breaker)}: {clean(one.detail)}. Nothing is acted on while it is open.", Tone.BAD
+    doubled = twins(document.gpus)
+    names = {gpu.uuid: called(gpu, doubled) for gpu in reversed(document.gpus)}  # named twice, the first one counts
     for fault in sorted(document.faults, key=lambda fault: not fault.incomplete):
-        about = f" ({_subject(document, fault)})" if fault.subject else ""
+        about = f" ({_subject(fault.subject, names)})" if fault.subject else ""
         yield f"{clean(fault.source)}: {clean(fault.message)}{about}", Tone.BAD if fault.incomplete else Tone.WARN
 
 
-def _subject(document: Document, fault: Fault) -> str:
-    for gpu in document.gpus:
-        if fault.subject.partition("/")[0] == gpu.uuid:
-            instance = fault.subject[len(gpu.uuid) :].replace("/", ", instance ", 1)
-            return f"{called(gpu, document.gpus)}{clean(instance)}"
-    return clean(fault.subject)
+def _subject(subject: str, names: Mapping[str, str]) -> str:
+    uuid, slash, instance = subject.partition("/")
+    if uuid not in names:
+        return clean(subject)
+    return names[uuid] + clean(f", instance {instance}" if slash else "")

@@ -60,11 +60,13 @@ def test_what_was_written_is_read() -> None:
     }
     assert reading.kept.problems == ()
     assert reading.kept.fences == {FENCE.key: FENCE}
+    assert reading.kept.excesses == {action(6).key: 2.5}
 
 
 def test_a_fence_is_gone_after_a_reboot() -> None:
-    """With its cgroup; and a journal of a version that knew no fences has none."""
+    """With its cgroup, as an excess is with its container; and a journal of a version that knew no fences has none."""
     assert kept(WHOLE.data, boot=5.0, boot_id=LATER).fences == {}
+    assert kept(WHOLE.data, boot=5.0, boot_id=LATER).excesses == {}
     assert kept(Writing().write(State()).data.replace(b',"fences":[]', b"")).fences == {}
 
 
@@ -230,7 +232,7 @@ def test_a_record_of_a_newer_version_is_damage() -> None:
     assert replayed(stranger[0] + line, 500.0, BOOT, most=MOST).damaged
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(st.binary(max_size=400), st.integers(0, len(WHOLE.data)), st.integers(0, len(WHOLE.data)), st.floats())
 def test_reading_is_total(noise: bytes, first: int, last: int, boot: float) -> None:
     """Any bytes, alone or in place of some of a journal, and any clock are an answer."""
@@ -398,7 +400,7 @@ _RECORDS = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * settings().max_examples, deadline=None)
 @given(st.lists(_RECORDS, max_size=20), st.floats(0.0, 1.0), st.floats(0.0, 1e6))
 def test_whatever_was_written_binds(records: list[Record | str], share: float, boot: float) -> None:
     """
@@ -443,7 +445,8 @@ def test_whatever_was_written_binds(records: list[Record | str], share: float, b
         steps.append((len(writing.data), [uptime - one for one in taken], open_, breakers, writing.boot))
     begin = steps[0][0]
     cut = begin + round(share * (len(writing.data) - begin))
-    _, ages, still, broken, name = [one for one in steps if one[0] <= cut][-1]
+    # Of the last record only the end of its line may be missing: it is there.
+    _, ages, still, broken, name = [one for one in steps if one[0] - 1 <= cut][-1]
     reading = replayed(writing.data[:cut], boot, "the next boot", most=MOST)
     assert not reading.damaged
     found = reading.kept

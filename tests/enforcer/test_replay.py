@@ -30,9 +30,9 @@ policy: {mode: enforce, warn_after: 15s, grace: 30s, hold_off: 10s, spacing: 3m}
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Snapshot]]:
-    """Record five minutes of the simulated node, early rounds included; the snapshots of then with it."""
+    """Record four minutes of the simulated node, early rounds included; the snapshots of then with it."""
     path = tmp_path_factory.mktemp("recording") / "node.jsonl.gz"
-    clock = SteppedClock(300.0)
+    clock = SteppedClock(250.0)
     node = SimulatedNode(clock.time, started_at=BEGINNING)
     return path, asyncio.run(record(path, node, clock))
 

@@ -289,9 +289,9 @@ async def test_an_api_server_that_cannot_be_asked_is_a_finding(tmp_path: Path) -
 
     found = await probing_kube.api(config(tmp_path), "", 5.0)
     assert isinstance(found.server, Failed) and "Unreachable" in found.server.message
-    for answer, word in ((hang, "Timeout"), (refuse, "401"), (babble, "Invalid")):
+    for answer, word, within in ((hang, "Timeout", 0.3), (refuse, "401", 30.0), (babble, "Invalid", 30.0)):
         async with serving(answer) as server:
-            found = await probing_kube.api(config(tmp_path, server.url), "", 0.3)
+            found = await probing_kube.api(config(tmp_path, server.url), "", within)
         assert isinstance(found.server, Failed) and word in found.server.message
         assert (found.rights, found.node) == (None, None)
 

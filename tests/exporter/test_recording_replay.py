@@ -36,11 +36,11 @@ from recordings import BEGINNING, SteppedClock, assert_same, header, record, rep
 
 async def test_a_replayed_round_equals_the_live_one(tmp_path: Path) -> None:
     """
-    Ten minutes of the simulated node: MIG, MPS, ghosts, zombies, pods that come and go, early rounds.
+    Five minutes of the simulated node: MIG, MPS, ghosts, zombies, pods that come and go, early rounds.
 
     Every field of every snapshot, peaks and limits as well as the number and the duration of the round.
     """
-    clock = SteppedClock(600)
+    clock = SteppedClock(300)
     node = SimulatedNode(clock.time, BEGINNING)
     live = await record(tmp_path / "r.gz", node, clock)
     assert any(len(one.gpus_read) < len(one.gpus_present) for one in live), "no early round was tested"

@@ -103,7 +103,8 @@ def marked() -> Book:
     files = [str(file) for file in sorted(TESTS.rglob("test_*.py")) if MARKS.search(file.read_text())]
     with tempfile.TemporaryDirectory() as folder:
         book = Path(folder) / "book.json"
-        words = ("-m", "pytest", "-qq", "-p", "no:cacheprovider", "--collect-only", "--faults", str(book), *files)
+        quick = ("-qq", "-p", "no:cacheprovider", "--assert=plain", "--collect-only")
+        words = ("-m", "pytest", *quick, "--faults", str(book), *files)
         done = subprocess.run([sys.executable, *words], cwd=TESTS.parent, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"the tests cannot be collected:\n{done.stdout}\n{done.stderr}")

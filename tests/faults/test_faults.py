@@ -107,8 +107,9 @@ def run(folder: Path, *words: str, text: str = EXAMPLE) -> subprocess.CompletedP
     """Run pytest on a file of its own, with our plugin alone."""
     (folder / "test_it.py").write_text(text)
     (folder / "pytest.ini").write_text("[pytest]\nmarkers = fault(*rows): of a table\n")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "faults.plugin", "-p", "no:cacheprovider", *words]
-    env = {"PYTHONPATH": str(ROOT / "tests")}
+    plugins = ("-p", "faults.plugin", *(("-p", "xdist") if "-n" in words else ()), "-p", "no:cacheprovider")
+    command = [sys.executable, "-m", "pytest", "-q", *plugins, *words]
+    env = {"PYTHONPATH": str(ROOT / "tests"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
 
 

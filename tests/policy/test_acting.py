@@ -264,6 +264,15 @@ async def test_an_answer_that_was_lost_is_waited_for_and_never_repeated() -> Non
     assert stage.script.count("acted") == 1
 
 
+async def test_a_stall_that_outlasts_the_patience_is_no_effect_that_is_missing() -> None:
+    """The minute, and all the time for an effect, went by in one pause: the pod is looked at before that is said."""
+    stage = Stage(HOG, POOR)
+    stage.answer = Answer(Heard.AMBIGUOUS, "the connection broke")
+    stage.at["waited"] = lambda: setattr(stage, "monotonic_", stage.monotonic_ + 300)
+    await stage.play(160)
+    assert stage.script[-1] == "failed nothing came of it, as far as was seen" and not breakers(stage)
+
+
 @pytest.mark.fault(3, 15)
 async def test_an_answer_that_was_lost_and_came_about() -> None:
     """The pod terminates after all: it is seen to its end."""

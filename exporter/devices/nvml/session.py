@@ -11,7 +11,7 @@ The law: initialise once, not in every round; with the driver gone, drop everyth
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from exporter.devices import DevicesSample
+from exporter.devices import DeviceError, DevicesSample
 from exporter.devices.nvml.errors import CallError, DriverGoneError, GpuError, GpuNotFoundError, NvmlError
 from exporter.devices.nvml.gpm import Gpm
 from exporter.devices.nvml.inventory import FoundGpu, Identity, find_gpus, find_leaves, identify, mig_enabled
@@ -78,7 +78,11 @@ class Session:
 
     def _start(self) -> Driver:
         self._library.start()
-        return Driver(self._library.driver_version(), versions(self._library))
+        try:
+            return Driver(self._library.driver_version(), versions(self._library))
+        except (NvmlError, DeviceError):
+            self._library.stop()  # NVML counts its users: each attempt that fails would leave it one more for good
+            raise
 
     def _memory(self, gpu: FoundGpu) -> dict[DeviceKey, Memory]:
         known = {}

@@ -7,6 +7,7 @@ generation, and the processes with what they hold.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from math import floor
 
 from exporter.devices.simulated.curves import made_hex, made_uuid, noise
@@ -93,8 +94,13 @@ def pods(time: float) -> Iterator[Playing]:
                 yield Playing(row, generation, began, age, age >= life.running, age >= life.deleted)
 
 
-def actors(time: float) -> Iterator[Actor]:
+@lru_cache(maxsize=1)  # the driver and the kernel are asked of one moment
+def actors(time: float) -> tuple[Actor, ...]:
     """Name the processes at `time`, those included that are dead and still on the driver's lists."""
+    return tuple(_actors(time))
+
+
+def _actors(time: float) -> Iterator[Actor]:
     for pod in pods(time):
         for container in pod.row.containers if pod.running else ():
             for row in container.processes:

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'exporter/kube/proto/pod_resources.proto\x12\x17gpusteward.podresources\"\t\n\x07Request\"L\n\x0cListResponse\x12<\n\rpod_resources\x18\x01 \x03(\x0b\x32%.gpusteward.podresources.PodResources\"Q\n\x13\x41llocatableResponse\x12:\n\x07\x64\x65vices\x18\x01 \x03(\x0b\x32).gpusteward.podresources.ContainerDevices\"p\n\x0cPodResources\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12?\n\ncontainers\x18\x03 \x03(\x0b\x32+.gpusteward.podresources.ContainerResources\"\xa3\x01\n\x12\x43ontainerResources\x12\x0c\n\x04name\x18\x01 \x01(\t\x12:\n\x07\x64\x65vices\x18\x02 \x03(\x0b\x32).gpusteward.podresources.ContainerDevices\x12\x43\n\x11\x64ynamic_resources\x18\x05 \x03(\x0b\x32(.gpusteward.podresources.DynamicResource\"=\n\x10\x43ontainerDevices\x12\x15\n\rresource_name\x18\x01 \x01(\t\x12\x12\n\ndevice_ids\x18\x02 \x03(\t\"\x7f\n\x0f\x44ynamicResource\x12\x12\n\nclaim_name\x18\x02 \x01(\t\x12\x17\n\x0f\x63laim_namespace\x18\x03 \x01(\t\x12?\n\x0f\x63laim_resources\x18\x04 \x03(\x0b\x32&.gpusteward.podresources.ClaimResource\"\xa9\x01\n\rClaimResource\x12\x37\n\x0b\x63\x64i_devices\x18\x01 \x03(\x0b\x32\".gpusteward.podresources.CDIDevice\x12\x13\n\x0b\x64river_name\x18\x02 \x01(\t\x12\x11\n\tpool_name\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65vice_name\x18\x04 \x01(\t\x12\x15\n\x08share_id\x18\x05 \x01(\tH\x00\x88\x01\x01\x42\x0b\n\t_share_id\"\x19\n\tCDIDevice\x12\x0c\n\x04name\x18\x01 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'exporter/kube/proto/pod_resources.proto\x12\x17gpusteward.podresources\"\t\n\x07Request\"L\n\x0cListResponse\x12<\n\rpod_resources\x18\x01 \x03(\x0b\x32%.gpusteward.podresources.PodResources\"Q\n\x13\x41llocatableResponse\x12:\n\x07\x64\x65vices\x18\x01 \x03(\x0b\x32).gpusteward.podresources.ContainerDevices\"p\n\x0cPodResources\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12?\n\ncontainers\x18\x03 \x03(\x0b\x32+.gpusteward.podresources.ContainerResources\"\xa3\x01\n\x12\x43ontainerResources\x12\x0c\n\x04name\x18\x01 \x01(\t\x12:\n\x07\x64\x65vices\x18\x02 \x03(\x0b\x32).gpusteward.podresources.ContainerDevices\x12\x43\n\x11\x64ynamic_resources\x18\x05 \x03(\x0b\x32(.gpusteward.podresources.DynamicResource\"=\n\x10\x43ontainerDevices\x12\x15\n\rresource_name\x18\x01 \x01(\t\x12\x12\n\ndevice_ids\x18\x02 \x03(\t\"\x7f\n\x0f\x44ynamicResource\x12\x12\n\nclaim_name\x18\x02 \x01(\t\x12\x17\n\x0f\x63laim_namespace\x18\x03 \x01(\t\x12?\n\x0f\x63laim_resources\x18\x04 \x03(\x0b\x32&.gpusteward.podresources.ClaimResource\"p\n\rClaimResource\x12\x13\n\x0b\x64river_name\x18\x02 \x01(\t\x12\x11\n\tpool_name\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65vice_name\x18\x04 \x01(\t\x12\x15\n\x08share_id\x18\x05 \x01(\tH\x00\x88\x01\x01\x42\x0b\n\t_share_idb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -45,8 +45,6 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CONTAINERDEVICES']._serialized_end=581
   _globals['_DYNAMICRESOURCE']._serialized_start=583
   _globals['_DYNAMICRESOURCE']._serialized_end=710
-  _globals['_CLAIMRESOURCE']._serialized_start=713
-  _globals['_CLAIMRESOURCE']._serialized_end=882
-  _globals['_CDIDEVICE']._serialized_start=884
-  _globals['_CDIDEVICE']._serialized_end=909
+  _globals['_CLAIMRESOURCE']._serialized_start=712
+  _globals['_CLAIMRESOURCE']._serialized_end=824
 # @@protoc_insertion_point(module_scope)

@@ -232,6 +232,37 @@ async def test_initialisation_is_tried_ever_less_often(fake_node: FakeNode, nvml
     ]
 
 
+async def test_an_attempt_that_fails_leaves_the_driver_no_user(fake_node: FakeNode, nvml: Open) -> None:
+    """NVML counts its users: who was let in and refused right after goes, before the next attempt comes in."""
+    fake_node.write(TWO)
+    clock = Clock()
+    source = await nvml(monotonic=clock)
+    fake_node.fail("nvmlDeviceGetCount", NOT_LOADED, times=1)
+    fake_node.fail("nvmlSystemGetDriverVersion", UNKNOWN)
+    await source.sample()
+    fake_node.reset_calls()
+
+    for _ in range(2):
+        assert [fault.reason for fault in (await source.sample()).faults] == ["access_lost"]
+        clock.now += 100
+
+    assert fake_node.calls("nvmlInitWithFlags") == fake_node.calls("nvmlShutdown") == 2
+
+
+@pytest.mark.parametrize(("code", "kind"), [(UNKNOWN, DriverAccessLostError), (MISMATCH, DriverReplacedError)])
+async def test_a_start_that_fails_leaves_the_driver_no_user(
+    fake_node: FakeNode, nvml: Open, code: int, kind: type[DeviceError]
+) -> None:
+    """The same of the daemon's own start, which ends with that: a user of NVML that was killed has frozen a GPU."""
+    fake_node.write(TWO)
+    fake_node.fail("nvmlSystemGetDriverVersion", code)
+
+    with pytest.raises(kind):
+        await nvml()
+
+    assert fake_node.calls("nvmlInitWithFlags") == fake_node.calls("nvmlShutdown") == 1
+
+
 @pytest.mark.fault(30)
 async def test_a_driver_that_was_replaced_ends_the_source(fake_node: FakeNode, nvml: Open) -> None:
     """After an upgrade under us only a new process can load the new library."""

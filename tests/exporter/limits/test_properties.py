@@ -36,7 +36,7 @@ amounts = st.one_of(
     st.just('{"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-memory":"1Gi"}}]}'),
 )
 written = st.dictionaries(st.sampled_from(KEYS), amounts, max_size=5)
-some = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+some = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def resolution_of(

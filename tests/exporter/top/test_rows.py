@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -16,6 +17,9 @@ from exporter.top.table import Table, table
 from exporter.top.words import UNKNOWN
 from serving.node import busy
 from serving.table import judged, served, shown
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 
 def named(found: Table, name: str) -> Row:
@@ -235,6 +239,44 @@ def test_two_vendors_count_from_0() -> None:
     names = [row.name for row in table(msgspec.structs.replace(raw, gpus=two, devices=[])).rows]
     starts = ["GPU 0 0000:c1:00.0  ", "GPU 0 nvidia  ", "GPU 1  "]
     assert all(name.startswith(start) for name, start in zip(names, starts, strict=True)), names
+
+
+def test_a_gpu_is_no_twin_of_itself() -> None:
+    """A GPU that a document names twice has its number for itself."""
+    raw = parse(served(snapshot(device(gpu(), attributed=0))))
+    (row,) = table(msgspec.structs.replace(raw, gpus=[read.Gpu("b", 1, vendor="amd")] * 2, devices=[])).rows
+    assert row.name.startswith("GPU 1  ")
+
+
+def test_a_table_of_twice_as_many_gpus_is_twice_the_work() -> None:
+    """Who answers in a daemon's stead names as many GPUs as he likes, all with one number, and a fault of each."""
+    raw = parse(served(snapshot(device(gpu(), attributed=0))))
+
+    def lines(number: int) -> int:
+        """Count the lines that run; one that loops counts each time."""
+        uuids = [f"GPU-{one}" for one in range(number)]
+        hostile = msgspec.structs.replace(
+            raw,
+            gpus=[read.Gpu(uuid, 0) for uuid in uuids],
+            devices=[read.Device(uuid=uuid, gpu_instance=1) for uuid in uuids],
+            faults=[read.Fault("devices", "lost", uuid) for uuid in uuids],
+        )
+        run, before = 0, sys.gettrace()
+
+        def trace(_frame: FrameType, event: str, _argument: object) -> Any:
+            nonlocal run
+            run += event == "line"
+            return trace
+
+        sys.settrace(trace)
+        try:
+            table(hostile)
+        finally:
+            sys.settrace(before)
+        return run
+
+    few, many = lines(50), lines(100)
+    assert few < many < 2.1 * few, "whoever looks at all for each has four times as much to do, in the end"
 
 
 def test_the_load_of_an_instance_is_its_own() -> None:
