@@ -252,7 +252,8 @@ FAULTS: dict[int, Row] = {
     56: Row("The config cannot be used", "Mode `observe` and breaker `config` until it can", (D,)),
     57: Row(
         "A limit is edited in the middle of a grace",
-        "An excess that the new limit did not exceed is void; in the last look `declaration_changed`",
+        "An excess that the new limit did not exceed is void, in the last look too; `declaration_changed` while the "
+        "server tells of an edit that the watch has not told of yet",
         (D, A),
     ),
     58: Row(
