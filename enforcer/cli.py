@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import TypeAlias
 
-from enforcer import check, close, explain, record, replay, run, top
+from enforcer.commands import check, close, explain, record, replay, run, top
 
 PROGRAM = "gpusteward"
 

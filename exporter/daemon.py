@@ -18,26 +18,26 @@ from pathlib import Path
 
 import structlog
 
-from exporter import first_seen, logs
-from exporter.clock import Clock, SystemClock
+from exporter.base.clock import Clock, SystemClock
 from exporter.config import Arguments, Check, Config, ConfigError, catalogue_of, options_of, reloads, source_of_names
 from exporter.devices import DeviceSource
 from exporter.devices.finding import Finder
 from exporter.devices.kernel import Roots
-from exporter.devices.recorded import RecordedNode
-from exporter.devices.simulated import SimulatedNode
 from exporter.host import HostSource
 from exporter.host.procfs import ProcFs, proc_root
-from exporter.judge import Judge
 from exporter.kube import InventorySource, NoNames
 from exporter.kube.file import FileInventory
-from exporter.latest import Latest, Reload
-from exporter.limiting import Limiting
 from exporter.metrics.exposition import Exposition
 from exporter.model import Fault, GpuUuid, PodUid, Snapshot
-from exporter.sampling import Beat, Sampler
-from exporter.web import Answers
-from exporter.web_server import Server
+from exporter.recording.player import RecordedNode
+from exporter.rounds import first_seen_file, logs
+from exporter.rounds.judge import Judge
+from exporter.rounds.latest import Latest, Reload
+from exporter.rounds.limits import Limiting
+from exporter.rounds.sampler import Beat, Sampler
+from exporter.simulated import SimulatedNode
+from exporter.web.app import Answers
+from exporter.web.server import Server
 
 log = structlog.get_logger()
 
@@ -178,7 +178,7 @@ async def _remember(latest: Latest, limiting: Limiting, file: Path) -> None:
         if (wanted := limiting.first_seen) == written:
             continue
         try:
-            await asyncio.to_thread(first_seen.save, file, wanted)
+            await asyncio.to_thread(first_seen_file.save, file, wanted)
         except OSError as error:
             if str(error) != told:
                 log.warning("first_seen.not_written", file=str(file), reason=str(error))
@@ -244,7 +244,7 @@ def _names(config: Config, clock: Clock, limited: Callable[[], Iterable[PodUid]]
 
 def _limiting(config: Config) -> Limiting:
     chosen = config.limits
-    remembered = first_seen.load(chosen.first_seen_file) if chosen.first_seen_file is not None else None
+    remembered = first_seen_file.load(chosen.first_seen_file) if chosen.first_seen_file is not None else None
     return Limiting(catalogue_of(chosen), options_of(chosen), remembered)
 
 

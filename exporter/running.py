@@ -10,12 +10,12 @@ import contextlib
 import signal
 from collections.abc import Coroutine, Mapping, Sequence
 
-from exporter import logs
 from exporter.config import ConfigError, load, parse_arguments
 from exporter.daemon import VERSION, observe
 from exporter.devices import DeviceError
-from exporter.latest import Latest
-from exporter.web_server import WebError
+from exporter.rounds import logs
+from exporter.rounds.latest import Latest
+from exporter.web.server import WebError
 
 PROGRAM = "gpusteward-exporter"
 

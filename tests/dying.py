@@ -17,12 +17,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from enforcer import journal_file
-from enforcer.history import History, Opened, Result
-from enforcer.journal_file import Journal
-from enforcer.rules import Rules
-from enforcer.rungs import Answer, Heard
-from enforcer.terms import Breaker
+from enforcer.actions.interface import Answer, Heard
+from enforcer.journal import file as journal_file
+from enforcer.journal.file import Journal
+from enforcer.policy.history import History, Opened, Result
+from enforcer.policy.rules import Rules
+from enforcer.policy.vocabulary import Breaker
 from journals import Hands, action, uuid
 
 CALLS = ("open", "write", "fdatasync", "fsync", "link", "replace", "rename", "unlink", "ftruncate", "mkdir")

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import structlog
 
-from enforcer import journal_file
-from enforcer.journal_file import JournalError
-from enforcer.rules import Rules
+from enforcer.journal import file as journal_file
+from enforcer.journal.file import JournalError
+from enforcer.policy.rules import Rules
 from journals import Hands, action, uuid
 
 

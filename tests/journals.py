@@ -11,11 +11,10 @@ import hashlib
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from enforcer.cases import CaseKey
-from enforcer.fencing import Fence
-from enforcer.history import Action, Opened, Result, Strikes
-from enforcer.journal_file import Given
-from enforcer.journal_lines import (
+from enforcer.actions.fence.fences import Fence
+from enforcer.actions.interface import Answer, Heard
+from enforcer.journal.file import Given
+from enforcer.journal.records import (
     Acked,
     BreakerClosed,
     BreakerOpened,
@@ -34,8 +33,9 @@ from enforcer.journal_lines import (
     Within,
     encode,
 )
-from enforcer.rungs import Answer, Heard
-from enforcer.terms import Breaker, Mode, Rung
+from enforcer.policy.history import Action, Opened, Result, Strikes
+from enforcer.policy.limit_holders import CaseKey
+from enforcer.policy.vocabulary import Breaker, Mode, Rung
 from exporter.model import ContainerId, DeviceKey, GpuUuid, PodUid
 
 BOOT, LATER = "aaaaaaaa-0000-4000-8000-000000000001", "bbbbbbbb-0000-4000-8000-000000000002"

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from enforcer.replaying import snapshots
-from exporter.clock import Clock
+from exporter.base.clock import Clock
 from exporter.config import Arguments, load
-from exporter.devices.simulated import SimulatedNode
-from exporter.latest import Latest
-from exporter.limiting import Limiting
 from exporter.limits.loading import builtin
 from exporter.model import Inventory, Snapshot
 from exporter.recording import FORMAT, Header, HostRead, Reading, Writing
 from exporter.recording.anonymizing import Pseudonyms
 from exporter.recording.keeping import Keeping
-from exporter.sampling import Beat, Sampler
-from exporter.taping import Tape
+from exporter.recording.replay import snapshots
+from exporter.recording.tape import Tape
+from exporter.rounds.latest import Latest
+from exporter.rounds.limits import Limiting
+from exporter.rounds.sampler import Beat, Sampler
+from exporter.simulated import SimulatedNode
 
 BEGINNING = 1_760_000_000.0
 

@@ -9,9 +9,9 @@ from exporter.config.arguments import Arguments, parse_arguments
 from exporter.config.catalogue import catalogue_of, options_of
 from exporter.config.loading import Check, load
 from exporter.config.policy import Policy
-from exporter.config.reading import ConfigError
 from exporter.config.reload import Reloaded, reloads
 from exporter.config.schema import Config, Limits, Log, Names, Node, Sampling, Web, source_of_names
+from exporter.config.yaml_text import ConfigError
 
 __all__ = [
     "Arguments",

@@ -6,8 +6,8 @@ What comes in: the section `limits`. What goes out: the catalogue, or `ConfigErr
 
 import msgspec
 
-from exporter.config.reading import ConfigError
 from exporter.config.schema import Limits
+from exporter.config.yaml_text import ConfigError
 from exporter.limits import Options
 from exporter.limits.loading import CatalogueError, SystemEntry, with_own
 from exporter.limits.rows import Catalogue

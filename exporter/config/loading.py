@@ -13,9 +13,9 @@ import msgspec
 
 from exporter.config.arguments import Arguments
 from exporter.config.catalogue import catalogue_of
-from exporter.config.reading import check, parse, read, refuse
 from exporter.config.schema import PATHS, Config, found_at, problems
 from exporter.config.values import RECORDED
+from exporter.config.yaml_text import check, parse, read, refuse
 
 Check = Callable[[Config], Iterable[tuple[str, str]]]
 """Names each key whose value is impossible, with what was expected instead."""

@@ -16,8 +16,8 @@ from typing import TypeVar
 
 from exporter.config.arguments import Arguments
 from exporter.config.loading import Check, combine, hostname
-from exporter.config.reading import ConfigError, read
 from exporter.config.schema import Config, changes
+from exporter.config.yaml_text import ConfigError, read
 
 POLL = 1.0
 

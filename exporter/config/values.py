@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from exporter.base.quantities import parse_bytes, parse_duration
 from exporter.devices import NAMES
-from exporter.quantities import parse_bytes, parse_duration
 
 
 class Duration(float):

@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.devices import NAMES, DeviceError, DeviceSource, libraries
+from exporter.devices import NAMES, DeviceError, DeviceSource, vendor_libs
 from exporter.devices.kernel import Counting, KernelSource, Roots, counts_memory, may_look
 from exporter.devices.nvml import NvmlSource
 from exporter.devices.nvml.source import DEADLINE
@@ -68,7 +68,7 @@ class Finder:
                     missing = DeviceError(f"{error} (and no GPU of another vendor was found)")
             if (kernel := await self._kernel(wanted)) is not None:
                 keep(kernel)
-            for source in await libraries.present(
+            for source in await vendor_libs.present(
                 clock=self.clock, monotonic=self.monotonic, host_root=self.host_root, wanted=wanted
             ):
                 keep(source)

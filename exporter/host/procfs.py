@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from exporter.cgroups import parse_owner
+from exporter.base.cgroup_owner import parse_owner
 from exporter.host.pid_domain import proc_root, unproven
 from exporter.host.stat import Stat, parse_stat, parse_tgid
 from exporter.model import Fault, HostProcess, HostSample, Owner, ProcessKey

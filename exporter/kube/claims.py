@@ -14,13 +14,13 @@ from random import Random
 
 import msgspec
 
-from exporter.clock import Clock
+from exporter.base.clock import Clock
 from exporter.kube.allocations import ClaimedUuids
 from exporter.kube.client import Client, segment
 from exporter.kube.errors import UNREACHABLE, KubeError
 from exporter.kube.kept import FRESH, LOOK, Kept
-from exporter.limits.manifest import claim_of, with_uuids
 from exporter.model import Claim, DeclaredPod, Fault
+from exporter.objects.manifest import claim_of, with_uuids
 
 VERSIONS = ("v1", "v1beta2", "v1beta1")
 """Of resource.k8s.io: 1.34, 1.33, 1.32."""

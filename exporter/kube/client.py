@@ -30,7 +30,7 @@ from kubernetes.aio.config.config_exception import ConfigException
 from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 from kubernetes.aio.config.kube_config import load_kube_config
 
-from exporter.clock import Clock
+from exporter.base.clock import Clock
 from exporter.kube.errors import SILENT, UNREACHABLE, KubeError, UnsentError, decoded, status_error
 
 log = structlog.get_logger()

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
+from exporter.base.text_files import MalformedError, UnreadableError, plain, read
 from exporter.model import Container, ContainerId, ContainerKind, Fault, Gpu, Inventory, Pod, PodUid
-from exporter.reading import MalformedError, UnreadableError, plain, read
 
 MOST = 4 << 20
 """Bytes: some 19 000 containers, a cluster's, where a node has hundreds. YAML of that size takes some 2 s, once."""

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from exporter.clock import Clock
+from exporter.base.clock import Clock
 from exporter.kube import remembered
 from exporter.kube.allocations import PodName
 from exporter.kube.client import Client

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from exporter.clock import Clock
+from exporter.base.clock import Clock
 from exporter.kube.errors import KubeError
 
 log = structlog.get_logger()

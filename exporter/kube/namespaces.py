@@ -12,12 +12,12 @@ from random import Random
 
 import msgspec
 
-from exporter.clock import Clock
+from exporter.base.clock import Clock
 from exporter.kube.client import METADATA_ONLY, Client, segment
 from exporter.kube.errors import decoded
 from exporter.kube.kept import Kept
-from exporter.kube.objects import Described
 from exporter.model import Fault
+from exporter.objects.api_objects import Described
 
 LASTS = 90.0
 """Seconds for which an answer counts; they are asked for about once a minute."""

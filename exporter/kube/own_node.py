@@ -14,13 +14,13 @@ from typing import Any
 
 import msgspec
 
-from exporter.clock import Clock
+from exporter.base.clock import Clock
 from exporter.kube.allocations import ClaimedUuids
 from exporter.kube.client import Client, segment
-from exporter.kube.declared import node_facts
 from exporter.kube.errors import KubeError, decoded
-from exporter.kube.objects import NodeObject
 from exporter.model import NodeFacts
+from exporter.objects.api_objects import NodeObject
+from exporter.objects.declared import node_facts
 
 FRESH = 60.0
 """Seconds between two looks."""

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from exporter.kube.declared import declared_pod
 from exporter.kube.errors import UNREACHABLE, KubeError, decoded, status_error
-from exporter.kube.objects import (
+from exporter.model import Container, ContainerId, ContainerKind, DeclaredPod, Pod, PodUid
+from exporter.objects.api_objects import (
     ContainerStatus,
     Described,
     Metadata,
@@ -28,7 +28,7 @@ from exporter.kube.objects import (
     PodSpec,
     WatchEvent,
 )
-from exporter.model import Container, ContainerId, ContainerKind, DeclaredPod, Pod, PodUid
+from exporter.objects.declared import declared_pod
 
 QUEUES = (
     "kueue.x-k8s.io/queue-name",

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from exporter.clock import Clock
+from exporter.base.clock import Clock
 from exporter.kube.claims import Claims
 from exporter.kube.client import Client, Credentials
 from exporter.kube.combining import combine

@@ -14,7 +14,7 @@ from random import Random
 
 import structlog
 
-from exporter.clock import Clock
+from exporter.base.clock import Clock
 from exporter.kube.client import Client
 from exporter.kube.errors import SILENT, KubeError
 from exporter.kube.kept import SETTLES

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import msgspec
 import structlog
 
-from exporter.clock import Clock
+from exporter.base.clock import Clock
 from exporter.kube.client import METADATA_ONLY, Client, segment
 from exporter.kube.errors import UNREACHABLE, KubeError, decoded
-from exporter.kube.objects import Described, OwnerReference
+from exporter.objects.api_objects import Described, OwnerReference
 
 log = structlog.get_logger()
 

@@ -18,7 +18,7 @@ from exporter.limits.decoders import Invalid, decode
 from exporter.limits.decoders.claims import where_of
 from exporter.limits.decoding import DeclarationError, locate, shown
 from exporter.limits.facts import LeafDevice, NodeFacts, Place
-from exporter.limits.reading import using
+from exporter.limits.row_texts import using
 from exporter.limits.rows import Confidence, EnforcedBy, Mechanism, Per, Row, Scope, What
 from exporter.limits.terms import Broken, Scene, Term, divisor, subject_of, terms
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from exporter.limits.decoders.claims import where_of
 from exporter.limits.decoding import DeclarationError, locate
 from exporter.limits.facts import Claim, ClaimedDevice, DeclaredPod, LeafDevice
-from exporter.limits.reading import used, using
+from exporter.limits.row_texts import used, using
 from exporter.model import ClaimUsage, DeviceKey, PodUid, Usage
 
 Holder = tuple[PodUid, str]

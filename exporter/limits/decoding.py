@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from exporter.base.quantities import QuantityError, parse_quantity
 from exporter.limits.facts import (
     Claim,
     ClaimedDevice,
@@ -25,7 +26,6 @@ from exporter.limits.facts import (
     device_name,
 )
 from exporter.limits.rows import Row
-from exporter.quantities import QuantityError, parse_quantity
 
 LONGEST = 256 * 1024
 """Characters. Kubernetes takes 256 KiB for all annotations of an object together."""

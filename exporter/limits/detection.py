@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from exporter.limits.decoding import NOTHING_CHOSEN, Options
 from exporter.limits.facts import Claim, DeclaredPod, LeafDevice, NodeFacts
-from exporter.limits.reading import used
+from exporter.limits.row_texts import used
 from exporter.limits.rows import Catalogue, System, matching
 from exporter.model import Sharing
 

@@ -18,6 +18,7 @@ import msgspec
 import yaml
 from msgspec import Meta, field
 
+from exporter.base.quantities import QuantityError, parse_quantity
 from exporter.limits.decoders import DECODERS
 from exporter.limits.rows import (
     Catalogue,
@@ -34,7 +35,6 @@ from exporter.limits.rows import (
     What,
     When,
 )
-from exporter.quantities import QuantityError, parse_quantity
 
 _Name = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9-]{0,62}$")]
 _Key = Annotated[str, Meta(min_length=1, max_length=317)]  # a prefix of 253, a slash, a name of 63

@@ -16,9 +16,9 @@ from exporter.limits.answers import Resolution
 from exporter.limits.decoding import NOTHING_CHOSEN, Options
 from exporter.limits.explaining import as_data, as_text
 from exporter.limits.facts import LeafDevice, NodeFacts
-from exporter.limits.manifest import Manifest, ManifestError, devices_of, read
 from exporter.limits.resolver import resolve
 from exporter.limits.rows import Catalogue
+from exporter.objects.manifest import Manifest, ManifestError, devices_of, read
 
 _KINDS = 3
 

@@ -16,7 +16,7 @@ from exporter.limits.decoders import Invalid, decode
 from exporter.limits.decoders.claims import where_of
 from exporter.limits.decoding import Amount, Asked, DeclarationError, Options
 from exporter.limits.facts import Claim, DeclaredPod, LeafDevice, NodeFacts
-from exporter.limits.reading import readings
+from exporter.limits.row_texts import readings
 from exporter.limits.rows import Mechanism, Per, Row, Scope, System, What, fill
 
 MOST_DEVICES = 64

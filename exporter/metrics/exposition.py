@@ -27,9 +27,9 @@ from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPEN
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.registry import Collector
 
-from exporter.latest import Latest, Reload, Tally
 from exporter.metrics import COLLECTORS, rounds
 from exporter.model import Snapshot
+from exporter.rounds.latest import Latest, Reload, Tally
 
 STALE_AFTER = 3
 """Intervals after which a snapshot is withdrawn."""

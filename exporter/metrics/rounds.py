@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 from prometheus_client.core import Metric
 
-from exporter.latest import DURATION_BUCKETS, Reload, Tally
 from exporter.metrics.family import counter, gauge, histogram, info, labelled
 from exporter.model import Attribution, Snapshot
+from exporter.rounds.latest import DURATION_BUCKETS, Reload, Tally
 
 BUILD = info("build_info", ("version",), "The version of this daemon. Always 1.")
 TIMESTAMP = gauge(

@@ -11,7 +11,7 @@ anew.
 
 from exporter.recording.answers import HostRead, RecordedRound
 from exporter.recording.lines import FORMAT, Header, RecordingError
-from exporter.recording.reading import Reading, rounds
-from exporter.recording.writing import Writing
+from exporter.recording.reader import Reading, rounds
+from exporter.recording.writer import Writing
 
 __all__ = ["FORMAT", "Header", "HostRead", "Reading", "RecordedRound", "RecordingError", "Writing", "rounds"]

@@ -50,7 +50,7 @@ class Header(msgspec.Struct, frozen=True, tag="header", tag_field="line", kw_onl
         gpusteward_recording: the format.
         program: version of gpusteward that wrote it.
         started_at: Unix time; `interval` in seconds, between full rounds.
-        first_seen: what was known of earlier declarations at the start, by pod UID; see `exporter.limits.history`.
+        first_seen: what was known of earlier declarations at the start, by pod UID; see `exporter.limits.first_seen`.
 
     """
 

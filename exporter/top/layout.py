@@ -11,9 +11,9 @@ hold.
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from exporter.top.figures import CUT, UNKNOWN, ascii_only, end, path
 from exporter.top.rows import Row, Tone
 from exporter.top.table import Table
-from exporter.top.words import CUT, UNKNOWN, ascii_only, end, path
 
 Line = tuple[tuple[str, Tone], ...]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from exporter.top.document import Container, Device, Document, Gpu, Limit, Owned, Standing
-from exporter.top.words import UNKNOWN, clean, percent, share, size, span
+from exporter.top.figures import UNKNOWN, clean, percent, share, size, span
 
 NEAR = 0.9
 """Of the limit."""

@@ -9,8 +9,8 @@ The law: what makes the table less than the truth of now is said before the tabl
 from collections.abc import Iterator, Mapping
 
 from exporter.top.document import Document
+from exporter.top.figures import clean, span
 from exporter.top.rows import Tone, called, twins
-from exporter.top.words import clean, span
 
 Said = tuple[str, Tone]
 

@@ -9,9 +9,9 @@ The law: what is stale looks stale, all of it.
 from dataclasses import dataclass, replace
 
 from exporter.top.document import Document
+from exporter.top.figures import clean
 from exporter.top.rows import Row, Tone, rows
 from exporter.top.status import Said, status, warnings
-from exporter.top.words import clean
 
 STALE_AFTER = 3
 """Intervals, as everywhere: then a round says nothing about now."""

@@ -12,7 +12,7 @@ import yaml
 
 from alerts import written
 from alerts.written import ROOT, RULES, RUNBOOKS, TARGET, TESTS, Rule, Selector
-from enforcer.terms import Breaker, Mode, Reason, Rung, State
+from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung, State
 from exporter.devices.nvml.health import THROTTLES
 from exporter.devices.xids import ROWS, UNKNOWN, XIDS, Cause, Xid
 from prometheus.scraping import program

@@ -17,12 +17,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enforcer import journal_file
-from enforcer.history import Result
-from enforcer.journal import replayed
-from enforcer.journal_file import Given, read_clocks
-from enforcer.rules import Rules
-from enforcer.rungs import Answer, Heard
+from enforcer.actions.interface import Answer, Heard
+from enforcer.journal import file as journal_file
+from enforcer.journal.file import Given, read_clocks
+from enforcer.journal.fold import replayed
+from enforcer.policy.history import Result
+from enforcer.policy.rules import Rules
 from journals import BOOT, action, uuid
 
 if TYPE_CHECKING:

@@ -19,10 +19,10 @@ from multiprocessing import Pool
 from typing import TYPE_CHECKING
 
 from bench.policy_world import play
-from enforcer.history import History, Moment
-from enforcer.policy import decide
-from enforcer.rules import Tolerance
-from enforcer.terms import Reason
+from enforcer.policy.decide import decide
+from enforcer.policy.history import History, Moment
+from enforcer.policy.rules import Tolerance
+from enforcer.policy.vocabulary import Reason
 from policy.scenes import BEGIN, UNHURRIED, Actor, snapshot
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from enforcer import breakers
-from enforcer.history import History, Moment, Result, Verdict
-from enforcer.outcomes import conclude
-from enforcer.policy import decide
-from enforcer.rules import Budget, Budgets, Ceiling, Protect, Rules
-from enforcer.terms import Breaker, Mode, Reason, Rung, Trigger
+from enforcer.policy import breakers
+from enforcer.policy.decide import decide
+from enforcer.policy.history import History, Moment, Result, Verdict
+from enforcer.policy.outcomes import conclude
+from enforcer.policy.rules import Budget, Budgets, Ceiling, Protect, Rules
+from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung, Trigger
 from exporter.model import Container, ContainerKind, Device, DeviceKey, Fault, GpuInstance, Sharing, Snapshot
 from policy.invariants import Step, violations
 from policy.scenes import BEGIN, CARD, GIB, Actor, snapshot

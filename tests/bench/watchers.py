@@ -21,7 +21,7 @@ from random import Random
 
 import structlog
 
-from exporter.clock import SystemClock
+from exporter.base.clock import SystemClock
 from exporter.kube.client import Client, in_cluster
 from exporter.kube.inventory import KubeInventory
 from exporter.kube.namespaces import Namespaces

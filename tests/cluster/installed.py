@@ -23,7 +23,7 @@ from cluster.bed import NODE_NAME, Bed
 from cluster.client import Api, Object, until
 from cluster.fixtures import fresh_namespace
 from cluster.image import ROOT
-from enforcer.journal_lines import decode
+from enforcer.journal.records import decode
 from scraped import series
 
 T = TypeVar("T")

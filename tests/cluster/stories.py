@@ -29,7 +29,7 @@ from cluster.stage import RUN, SHARED, Stage, ready_pods, spec, staged
 from cluster.test_decide import CONSENT, bare, create, declaring, label, lives, logged
 from daemon.running import Daemon
 from driver.node import MiB
-from enforcer.journal_lines import decode
+from enforcer.journal.records import decode
 from scraped import series
 
 PATIENT = 180.0

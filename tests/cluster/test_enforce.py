@@ -35,7 +35,7 @@ from cluster.test_decide import (
 from daemon.running import Daemon
 from daemon.running import until as becomes
 from driver.node import GiB
-from enforcer.journal_lines import decode
+from enforcer.journal.records import decode
 from scraped import series
 
 pytestmark = pytest.mark.cluster

@@ -19,7 +19,7 @@ from cluster.proxy import Fault, Hold, Passing
 from cluster.stage import ENFORCER, in_force
 from cluster.stories import Others, Part, Stories, logs, named
 from daemon.running import Daemon
-from enforcer.actuators.notify import CONTROLLER
+from enforcer.actions.notify.actuator import CONTROLLER
 
 pytestmark = pytest.mark.cluster
 

@@ -21,10 +21,10 @@ from cluster.client import until
 from cluster.proxy import Hold
 from cluster.stories import PATIENT, Part, Stories, deaf, logs, slow
 from daemon.running import Daemon
-from enforcer import journal_file
-from enforcer.cases import CaseKey
-from enforcer.history import Excess, History, Strikes
-from enforcer.rules import Rules
+from enforcer.journal import file as journal_file
+from enforcer.policy.history import Excess, History, Strikes
+from enforcer.policy.limit_holders import CaseKey
+from enforcer.policy.rules import Rules
 from exporter.model import ContainerId, PodUid
 
 pytestmark = pytest.mark.cluster

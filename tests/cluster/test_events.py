@@ -20,10 +20,10 @@ from cluster.client import until as becomes
 from cluster.fixtures import fresh_namespace, require
 from cluster.manifests import pod, pod_spec
 from containers.cgroupfs import new_token
-from enforcer.actuators.notify import FIRST_HOLD, HOLD, Notifier
-from enforcer.events import REMINDER, EventReason, Notice, Regarding
-from enforcer.kube import Writer
-from exporter.clock import SystemClock
+from enforcer.actions.kube_writer import Writer
+from enforcer.actions.notify.actuator import FIRST_HOLD, HOLD, Notifier
+from enforcer.messages.events import REMINDER, EventReason, Notice, Regarding
+from exporter.base.clock import SystemClock
 from exporter.kube.client import in_cluster
 from exporter.kube.watching import Patience
 from exporter.model import PodUid

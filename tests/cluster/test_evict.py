@@ -22,15 +22,15 @@ from cluster.manifests import disruption_budget, pod, pod_spec
 from cluster.processes import free_port
 from cluster.proxy import Fault, Proxy, proxied
 from containers.cgroupfs import new_token
-from enforcer.actuators.evict import DEADLINE, Evict, reply_of
-from enforcer.canary import POLICY, Guard, canary
-from enforcer.cases import CaseKey
-from enforcer.evicting import heard
-from enforcer.history import Action
-from enforcer.kube import Writer
-from enforcer.rungs import Answer, Heard
-from enforcer.terms import Rung
-from exporter.clock import SystemClock
+from enforcer.actions.evict.actuator import DEADLINE, Evict, reply_of
+from enforcer.actions.evict.admission_probe import POLICY, Guard, canary
+from enforcer.actions.evict.api import heard
+from enforcer.actions.interface import Answer, Heard
+from enforcer.actions.kube_writer import Writer
+from enforcer.policy.history import Action
+from enforcer.policy.limit_holders import CaseKey
+from enforcer.policy.vocabulary import Rung
+from exporter.base.clock import SystemClock
 from exporter.kube.client import in_cluster
 from exporter.kube.errors import KubeError
 from exporter.model import ContainerId, DeviceKey, GpuUuid, PodUid

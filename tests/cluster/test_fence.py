@@ -22,9 +22,9 @@ from cluster.test_enforce import told as in_words
 from daemon.running import Daemon
 from daemon.running import until as becomes
 from driver.node import GiB, Workload
-from enforcer import journal_file
-from enforcer.fencing import Fence
-from enforcer.rules import Rules
+from enforcer.actions.fence.fences import Fence
+from enforcer.journal import file as journal_file
+from enforcer.policy.rules import Rules
 from scraped import series
 from sources.limits import R615, out_of_memory
 

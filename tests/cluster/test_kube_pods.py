@@ -22,7 +22,7 @@ from cluster.client import until as becomes
 from cluster.fixtures import fresh_namespace, require
 from cluster.manifests import pod, pod_spec
 from containers.cgroupfs import new_token
-from exporter.clock import SystemClock
+from exporter.base.clock import SystemClock
 from exporter.kube.client import Client, in_cluster
 from exporter.kube.errors import KubeError
 from exporter.kube.inventory import KubeInventory

@@ -19,14 +19,14 @@ from typing import Any
 from unittest.mock import patch
 
 from containers.cgroupfs import below, hierarchies, move
-from enforcer.actuators.kill import Kill
-from enforcer.cases import CaseKey
-from enforcer.deciding import read_moment
-from enforcer.history import Action
-from enforcer.holding import Hold, Inits, unavailable
-from enforcer.killing import Victim
-from enforcer.rungs import Answer
-from enforcer.terms import Rung
+from enforcer.actions.interface import Answer
+from enforcer.actions.kill.actuator import Kill
+from enforcer.actions.kill.pidfds import Hold, Inits, unavailable
+from enforcer.actions.victim import Victim
+from enforcer.policy.history import Action
+from enforcer.policy.limit_holders import CaseKey
+from enforcer.policy.vocabulary import Rung
+from enforcer.runtime.decider import read_moment
 from exporter.model import ContainerId, DeviceKey, GpuUuid, PodUid
 
 PROC = Path("/proc")

@@ -20,17 +20,17 @@ from containers.observed import container as workload_of
 from containers.observed import import_workload
 from containers.pods import Bed, Container
 from driver.node import FakeNode, GiB, MiB, Workload, WorkloadError, gpus
-from enforcer import journal_file
-from enforcer.actuators.fence import Fencing
-from enforcer.cases import CaseKey
-from enforcer.history import Action
-from enforcer.journal_file import Journal
-from enforcer.leaves import Leaves, mount_point
-from enforcer.noting import Noting
-from enforcer.rules import Rules
-from enforcer.rungs import Answer, Heard
-from enforcer.terms import Rung
-from exporter.devices.nvml.limits import NvmlLimits
+from enforcer.actions.fence.actuator import Fencing
+from enforcer.actions.fence.cgroup_paths import Leaves, mount_point
+from enforcer.actions.fence.nvml import NvmlLimits
+from enforcer.actions.interface import Answer, Heard
+from enforcer.journal import file as journal_file
+from enforcer.journal.file import Journal
+from enforcer.journal.writer import Noting
+from enforcer.policy.history import Action
+from enforcer.policy.limit_holders import CaseKey
+from enforcer.policy.rules import Rules
+from enforcer.policy.vocabulary import Rung
 from exporter.model import ContainerId, DeviceKey, GpuUuid, PodUid
 from sources.limits import R615, limits, out_of_memory
 

@@ -26,12 +26,13 @@ from containers.killer import action, child_of, join, stat
 from containers.pods import Bed, Container, Pod
 from containers.specs import ContainerSpec, HostPath, PidMode
 from driver.namespaces import in_new_namespace
-from enforcer.actuators.kill import DEAF, Kill
-from enforcer.deciding import read_moment
-from enforcer.history import Action
-from enforcer.holding import Hold, Inits
-from enforcer.killing import Member, Obstacle, Victim
-from enforcer.rungs import Answer, Heard
+from enforcer.actions.interface import Answer, Heard
+from enforcer.actions.kill.actuator import DEAF, Kill
+from enforcer.actions.kill.pidfds import Hold, Inits
+from enforcer.actions.kill.targets import Member, Obstacle
+from enforcer.actions.victim import Victim
+from enforcer.policy.history import Action
+from enforcer.runtime.decider import read_moment
 from exporter.model import ContainerId, HostSample, PodUid
 from stopping import stopped
 

@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 
-from exporter.devices.simulated import SimulatedNode
 from exporter.limits.loading import builtin
 from exporter.recording import Writing
 from exporter.recording.keeping import Keeping
-from exporter.taping import Tape
+from exporter.recording.tape import Tape
+from exporter.simulated import SimulatedNode
 from recordings import BEGINNING, SteppedClock, header, sampler
 
 ANNA = ("team-vision", "anna-notebook-0", "notebook")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from enforcer.requests import folder, take
-from enforcer.terms import Breaker
+from enforcer.journal.close_requests import folder, take
+from enforcer.policy.vocabulary import Breaker
 
 pytestmark = pytest.mark.daemon
 GPUSTEWARD = Path(sys.executable).with_name("gpusteward")

@@ -14,7 +14,7 @@ import pytest
 pytestmark = pytest.mark.daemon
 
 COMMAND = Path(sys.executable).with_name("gpusteward")
-FIXTURES = Path(__file__).parents[1] / "exporter" / "fixtures" / "limits"
+FIXTURES = Path(__file__).parents[1] / "limits" / "fixtures"
 MIB, GIB = 2**20, 2**30
 PROMISED = {
     "namespace",

@@ -16,7 +16,7 @@ import yaml
 
 from deploy import chart
 from deploy.chart import CHART, OLDEST, RELEASE, Rendered, rendered, text, variant, written
-from enforcer.config import impossible, rules_of
+from enforcer.runtime.policy_config import impossible, rules_of
 from exporter.config import Config
 from exporter.config.arguments import Arguments
 from exporter.config.loading import combine

@@ -68,7 +68,7 @@ def test_the_defaults_are_those_of_the_daemon() -> None:
 
 def test_the_journal_is_where_the_daemon_looks_for_it() -> None:
     """The folder that the chart mounts is the folder of the daemon's default."""
-    from enforcer.journal_file import DEFAULT
+    from enforcer.journal.file import DEFAULT
 
     assert VALUES["config"]["policy"]["journal"] == str(DEFAULT)
 

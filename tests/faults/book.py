@@ -23,10 +23,13 @@ from faults.rows import FAULTS, Step
 TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs" / "faults.md"
 PLACES = (
-    ("policy/test_acting", Step.ACTED),
     ("policy/", Step.DECIDED),
-    ("enforcer/test_deciding", Step.DECIDED),
-    ("enforcer/", Step.ACTED),
+    ("runtime/test_decider", Step.DECIDED),
+    ("actions/", Step.ACTED),
+    ("commands/", Step.ACTED),
+    ("journal/", Step.ACTED),
+    ("messages/", Step.ACTED),
+    ("runtime/", Step.ACTED),
     ("cluster/test_enforce", Step.ACTED),
     ("cluster/test_evict", Step.ACTED),
     ("cluster/test_fence", Step.ACTED),

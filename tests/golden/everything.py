@@ -22,12 +22,12 @@ from builders import (
     subject,
     usage,
 )
-from enforcer.metrics import FAMILIES
-from exporter.latest import Latest, Reload, Tally
+from enforcer.runtime.metrics import FAMILIES
 from exporter.metrics.exposition import Exposition
-from exporter.metrics.reference import page
 from exporter.model import Attribution, ClaimUsage, GpuInstance, Health, Sharing, Snapshot, Utilization, XidErrors
+from exporter.rounds.latest import Latest, Reload, Tally
 from golden.judged import families
+from tools.metrics_reference import page
 
 OLD = pod("trainer-0", uid="11111111-old", created_at=1_699_990_000.0, terminating=True, workload="trainer")
 NEW = pod(

@@ -6,12 +6,12 @@ from dataclasses import replace
 from prometheus_client.core import Metric
 
 from builders import GIB, leaf
-from enforcer.cases import key_of
-from enforcer.history import History, Moment, Opened, Standing, Verdict
-from enforcer.metrics import collect
-from enforcer.rules import Rules
-from enforcer.tallies import Tally
-from enforcer.terms import Breaker, Mode, Reason, Rung, Scope, State
+from enforcer.messages.tally import Tally
+from enforcer.policy.history import History, Moment, Opened, Standing, Verdict
+from enforcer.policy.limit_holders import key_of
+from enforcer.policy.rules import Rules
+from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung, Scope, State
+from enforcer.runtime.metrics import collect
 from exporter.model import ContainerId, PodUid, Snapshot
 
 NOW = Moment(5_000.0, 5_000.0)

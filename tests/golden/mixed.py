@@ -12,15 +12,15 @@ from dataclasses import replace
 from prometheus_client.core import Metric
 
 from builders import GIB, allocation, device, gpu, limit, memory, pod, snapshot, subject, usage
-from enforcer.cases import key_of
-from enforcer.history import History, Moment, Standing, Verdict
-from enforcer.metrics import collect
-from enforcer.rules import Rules
-from enforcer.tallies import Tally as Acts
-from enforcer.terms import Mode, Scope, State
-from exporter.latest import Latest, Tally
+from enforcer.messages.tally import Tally as Acts
+from enforcer.policy.history import History, Moment, Standing, Verdict
+from enforcer.policy.limit_holders import key_of
+from enforcer.policy.rules import Rules
+from enforcer.policy.vocabulary import Mode, Scope, State
+from enforcer.runtime.metrics import collect
 from exporter.metrics.exposition import Exposition
 from exporter.model import ClaimUsage, DeviceKey, GpuUuid, Health, Sharing, Snapshot, Utilization
+from exporter.rounds.latest import Latest, Tally
 
 NODE = "gpu-node-3"
 NVIDIA = replace(

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from exporter.devices import DeviceError
 from exporter.devices.nvml import NvmlSource
-from exporter.devices.nvml.reading import NEEDS_MONITOR
+from exporter.devices.nvml.read_gpu import NEEDS_MONITOR
 from exporter.model import Gpu, GpuInstance, XidErrors
 from gpu.costs import costs
 from gpu.cuda import SONAME

@@ -15,8 +15,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from exporter.devices.limits import LimitsError
-from exporter.devices.nvml.limits import NvmlLimits
+from enforcer.actions.fence.driver import LimitsError
+from enforcer.actions.fence.nvml import NvmlLimits
 from gpu.lab import MIB, Lab, TenantError, leader
 from gpu.measuring import PAGES, RELEASED
 from gpu.protocol import Do

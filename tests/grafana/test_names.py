@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from enforcer.terms import State
+from enforcer.policy.vocabulary import State
 from exporter.metrics.family import WORKLOAD
 from golden.everything import golden_page
 from grafana import expressions as written

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from exporter.devices.libraries import KINDS
-from exporter.devices.libraries.cndev import Cndev
-from exporter.devices.libraries.dcmi import Dcmi
-from exporter.devices.libraries.holders import OpenNodes
-from exporter.devices.libraries.mtml import Mtml
-from exporter.devices.libraries.nvml_like import NvmlLike
-from exporter.devices.libraries.reading import Reader
-from exporter.devices.libraries.rows import ROWS
-from exporter.devices.libraries.rsmi import Rsmi
-from exporter.devices.libraries.source import DEADLINE, LibrarySource
+from exporter.devices.vendor_libs import KINDS
+from exporter.devices.vendor_libs.cndev import Cndev
+from exporter.devices.vendor_libs.dcmi import Dcmi
+from exporter.devices.vendor_libs.holders import OpenNodes
+from exporter.devices.vendor_libs.mtml import Mtml
+from exporter.devices.vendor_libs.nvml_like import NvmlLike
+from exporter.devices.vendor_libs.read_device import Reader
+from exporter.devices.vendor_libs.rows import ROWS
+from exporter.devices.vendor_libs.rsmi import Rsmi
+from exporter.devices.vendor_libs.source import DEADLINE, LibrarySource
 from libraries.build import build
 from libraries.fake import FakeLibrary
 

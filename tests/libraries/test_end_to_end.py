@@ -16,17 +16,17 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from exporter.clock import SystemClock
+from exporter.base.clock import SystemClock
 from exporter.host.procfs import ProcFs
 from exporter.kube.client import from_kubeconfig
 from exporter.kube.pod_resources import socket_of
 from exporter.kube.proto import pod_resources_pb2 as api
 from exporter.kube.source import KubernetesSource
-from exporter.latest import Latest
-from exporter.limiting import Limiting
 from exporter.limits.loading import builtin
 from exporter.metrics.exposition import Exposition
-from exporter.sampling import Beat, Sampler
+from exporter.rounds.latest import Latest
+from exporter.rounds.limits import Limiting
+from exporter.rounds.sampler import Beat, Sampler
 from kubelet.fake import FakeKubelet
 from libraries.fake import FakeDevice, FakePart, FakeProcess, GiB, MiB
 from libraries.fixtures import Install, Open

@@ -7,8 +7,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from exporter.devices.libraries.errors import NodesUnseenError
-from exporter.devices.libraries.holders import SECONDS, OpenNodes
+from exporter.devices.vendor_libs.errors import NodesUnseenError
+from exporter.devices.vendor_libs.holders import SECONDS, OpenNodes
 from libraries.fake import FakeDevice, FakeProcess, GiB
 from libraries.fixtures import Install, Open
 from libraries.proc import NULL, VOLUME, ZERO, Proc

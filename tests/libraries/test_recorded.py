@@ -7,10 +7,10 @@ import pytest
 
 from exporter.host.procfs import ProcFs
 from exporter.kube import NoNames
-from exporter.latest import Latest
 from exporter.model import Attribution, Snapshot
 from exporter.recording import Writing
-from exporter.taping import Tape
+from exporter.recording.tape import Tape
+from exporter.rounds.latest import Latest
 from libraries.fake import FakeDevice, FakeProcess, GiB
 from libraries.fixtures import Install, Open
 from libraries.proc import NULL, Proc

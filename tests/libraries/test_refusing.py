@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.devices.libraries import metax
-from exporter.devices.libraries.errors import LayoutError
-from exporter.devices.libraries.layouts import (
+from exporter.devices.vendor_libs import metax
+from exporter.devices.vendor_libs.errors import LayoutError
+from exporter.devices.vendor_libs.layouts import (
     LARGEST_PID,
     UNKNOWN,
     Entry,
@@ -23,7 +23,7 @@ from exporter.devices.libraries.layouts import (
     which,
     written,
 )
-from exporter.devices.libraries.rows import ROWS
+from exporter.devices.vendor_libs.rows import ROWS
 from exporter.model import GpuSample, Memory
 from libraries.fake import FakeDevice, FakeProcess, GiB
 from libraries.fixtures import Install, Open

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from exporter.checking.vendors import TITLES, UNKNOWN
+from exporter.check.vendors import TITLES, UNKNOWN
 from exporter.devices import DeviceError
-from exporter.devices import libraries as package
-from exporter.devices.libraries.holders import OpenNodes
+from exporter.devices import vendor_libs as package
+from exporter.devices.vendor_libs.holders import OpenNodes
 from exporter.model import GpuUuid, Memory
 from libraries.fake import FakeDevice, FakeProcess, GiB
 from libraries.fixtures import Install, Open

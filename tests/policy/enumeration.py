@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-from enforcer.history import History, Moment, Result
-from enforcer.outcomes import conclude
-from enforcer.policy import decide
-from enforcer.terms import Trigger
+from enforcer.policy.decide import decide
+from enforcer.policy.history import History, Moment, Result
+from enforcer.policy.outcomes import conclude
+from enforcer.policy.vocabulary import Trigger
 from exporter.model import Snapshot
 from policy.invariants import Step, violations
 from policy.scenes import BEGIN, CARD, GIB, UNHURRIED, Actor, snapshot

@@ -14,20 +14,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-ENFORCER = Path(__file__).resolve().parents[2] / "enforcer"
+POLICY = Path(__file__).resolve().parents[2] / "enforcer" / "policy"
 MODULES = (
     "evidence",
     "protection",
-    "choosing",
-    "carrying",
+    "victims",
+    "carry_over",
     "breakers",
     "budgets",
     "contention",
-    "cases",
-    "certain",
+    "limit_holders",
+    "certain_usage",
     "outcomes",
-    "judging",
-    "policy",
+    "judgement",
+    "decide",
 )
 CONSTANTS = {"rules": {"ROUNDS", "COVERAGE", "SHORTEST_GRACE", "LONGEST_GRACE"}}
 """Modules of which only these names, and numbers inside of functions, are looked at."""
@@ -56,7 +56,7 @@ class Guard:
     @property
     def module(self) -> str:
         """Return the module's full name."""
-        return f"enforcer.{self.where.split('.')[0]}"
+        return f"enforcer.policy.{self.where.split('.')[0]}"
 
 
 Break = Callable[[], None]
@@ -64,8 +64,8 @@ Break = Callable[[], None]
 
 
 def source(module: str) -> str:
-    """Read a module of the enforcer."""
-    return (ENFORCER / f"{module}.py").read_text()
+    """Read a module of the policy."""
+    return (POLICY / f"{module}.py").read_text()
 
 
 def guards() -> list[Guard]:

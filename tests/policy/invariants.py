@@ -34,10 +34,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from enforcer.cases import CaseKey
-from enforcer.history import Action, History, Moment, Result, Verdict
-from enforcer.rules import Rules
-from enforcer.terms import Breaker, Mode, Reason, Rung, State, Trigger
+from enforcer.policy.history import Action, History, Moment, Result, Verdict
+from enforcer.policy.limit_holders import CaseKey
+from enforcer.policy.rules import Rules
+from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung, State, Trigger
 from exporter.model import ContainerKind, DeclaredLimit, Device, DeviceKey, Pod, Sharing, Snapshot
 
 SHARE = 0.9

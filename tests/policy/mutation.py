@@ -102,12 +102,7 @@ def lose(guard: Guard) -> None:
         whole = getattr(module, constant)
         smaller = next(value for value in _values(broken(guard), constant) if value != whole)
         for one in list(sys.modules.values()):
-            if vars(one).get(constant) is whole and one.__name__.partition(".")[0] in {
-                "enforcer",
-                "policy",
-                "bench",
-                "tests",
-            }:
+            if vars(one).get(constant) is whole and one.__name__.partition(".")[0] in OURS:
                 setattr(one, constant, smaller)
         return
     function = _function(module, place)

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from enforcer.history import History, Opened
-from enforcer.rules import ALLOW_EXEMPTION, EXEMPT, Budget, Ceiling, Protect, Rules
-from enforcer.terms import Breaker, Mode, Reason, Rung, State
+from enforcer.policy.history import History, Opened
+from enforcer.policy.rules import ALLOW_EXEMPTION, EXEMPT, Budget, Ceiling, Protect, Rules
+from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung, State
 from exporter.model import ContainerKind, Fault, PodUid, Sharing
 from policy.scenes import BEGIN, CONSENTING, GIB, GREEDY, MEEK, UNHURRIED, Actor, Play
 

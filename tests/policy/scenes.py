@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import sha256
 
-from enforcer.history import Action, History, Moment, Result, Verdict
-from enforcer.outcomes import conclude
-from enforcer.policy import decide
-from enforcer.rules import Budget, Budgets, Rules
-from enforcer.terms import Mode, Reason, State
+from enforcer.policy.decide import decide
+from enforcer.policy.history import Action, History, Moment, Result, Verdict
+from enforcer.policy.outcomes import conclude
+from enforcer.policy.rules import Budget, Budgets, Rules
+from enforcer.policy.vocabulary import Mode, Reason, State
 from exporter.model import (
     ClaimUsage,
     Container,

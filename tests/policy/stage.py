@@ -12,15 +12,15 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
-from enforcer.acting import Acting, Hands
-from enforcer.deciding import Deciding
-from enforcer.events import Notice
-from enforcer.history import Action, Moment, Result
-from enforcer.lastlook import Live
-from enforcer.rehearsing import Rehearsing
-from enforcer.rules import Rules
-from enforcer.rungs import Answer, Heard
-from enforcer.terms import Rung, State
+from enforcer.actions.interface import Answer, Heard
+from enforcer.messages.events import Notice
+from enforcer.policy.history import Action, Moment, Result
+from enforcer.policy.last_look import Live
+from enforcer.policy.rules import Rules
+from enforcer.policy.vocabulary import Rung, State
+from enforcer.runtime.decider import Deciding
+from enforcer.runtime.dry_run import Rehearsing
+from enforcer.runtime.executor import Acting, Hands
 from exporter.kube.errors import UNREACHABLE, KubeError
 from exporter.model import Container, GpuUuid, Snapshot
 from policy.scenes import BEGIN, CONSENTING, UNHURRIED, WALL, Actor, snapshot

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from enforcer import breakers
-from enforcer.history import History, Moment, Opened, Result
-from enforcer.policy import decide
-from enforcer.rules import Rules
-from enforcer.terms import Breaker, Mode, Reason, State
+from enforcer.policy import breakers
+from enforcer.policy.decide import decide
+from enforcer.policy.history import History, Moment, Opened, Result
+from enforcer.policy.rules import Rules
+from enforcer.policy.vocabulary import Breaker, Mode, Reason, State
 from exporter.model import Fault
 from faults.marking import showing
 from policy.scenes import BEGIN, GIB, GREEDY, MEEK, UNHURRIED, Actor, Play, snapshot

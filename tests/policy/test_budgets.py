@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from enforcer.budgets import exhausted, pruned, remaining, standing, struck, unforgiven
-from enforcer.history import History, Result, Spent, Strikes, Verdict
-from enforcer.rules import Budget, Budgets, Rules
-from enforcer.terms import Mode, Reason, Scope, State
+from enforcer.policy.budgets import exhausted, pruned, remaining, standing, struck, unforgiven
+from enforcer.policy.history import History, Result, Spent, Strikes, Verdict
+from enforcer.policy.rules import Budget, Budgets, Rules
+from enforcer.policy.vocabulary import Mode, Reason, Scope, State
 from policy.scenes import BEGIN, GIB, MEEK, UNHURRIED, Actor, Play
 
 SHORT = replace(UNHURRIED, grace=30.0, spacing=5.0)

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from enforcer.history import Moment
-from enforcer.policy import decide
-from enforcer.terms import Mode, Reason, State
+from enforcer.policy.decide import decide
+from enforcer.policy.history import Moment
+from enforcer.policy.vocabulary import Mode, Reason, State
 from policy.scenes import GREEDY, MEEK, UNHURRIED, Play, snapshot
 
 UNDISTURBED = 28

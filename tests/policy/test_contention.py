@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from enforcer.cases import cases
-from enforcer.contention import shortage
-from enforcer.terms import Reason, Trigger
+from enforcer.policy.contention import shortage
+from enforcer.policy.limit_holders import cases
+from enforcer.policy.vocabulary import Reason, Trigger
 from exporter.model import ContainerKind
 from policy import invariants
 from policy.refusals import ENOUGH

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from enforcer.rules import EXEMPT, GRACE
-from enforcer.terms import Reason, State, Trigger
+from enforcer.policy.rules import EXEMPT, GRACE
+from enforcer.policy.vocabulary import Reason, State, Trigger
 from policy.scenes import CONSENTING, GIB, GREEDY, MEEK, UNHURRIED, Actor, Play
 
 UNDISTURBED = 28

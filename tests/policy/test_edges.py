@@ -9,12 +9,12 @@ from dataclasses import replace
 
 import pytest
 
-from enforcer.evidence import Evidence, Phase, Reading, Terms, gone_stale, weigh
-from enforcer.history import Moment, Result
-from enforcer.policy import decide
-from enforcer.protection import grace
-from enforcer.rules import ALLOW_EXEMPTION, Budget, Budgets, Ceiling, Rules
-from enforcer.terms import Mode, Reason, Rung, State, Trigger
+from enforcer.policy.decide import decide
+from enforcer.policy.evidence import Evidence, Phase, Reading, Terms, gone_stale, weigh
+from enforcer.policy.history import Moment, Result
+from enforcer.policy.protection import grace
+from enforcer.policy.rules import ALLOW_EXEMPTION, Budget, Budgets, Ceiling, Rules
+from enforcer.policy.vocabulary import Mode, Reason, Rung, State, Trigger
 from policy.scenes import CONSENTING, GIB, UNHURRIED, Actor, Play, snapshot
 
 TERMS = Terms(Mode.ENFORCE, None, Rung.EVICT)

@@ -1,5 +1,5 @@
 """
-Evidence, step by step: the table on top of `enforcer/evidence.py`, row by row.
+Evidence, step by step: the table on top of `enforcer/policy/evidence.py`, row by row.
 
 What comes in: one pod whose use is told for each round. What goes out: where it stands after each round.
 """
@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from enforcer.evidence import Evidence
-from enforcer.protection import grace
-from enforcer.rules import ALLOW_EXEMPTION, GRACE, LONGEST_GRACE, Ceiling, Rules
-from enforcer.terms import Mode, Reason, State
+from enforcer.policy.evidence import Evidence
+from enforcer.policy.protection import grace
+from enforcer.policy.rules import ALLOW_EXEMPTION, GRACE, LONGEST_GRACE, Ceiling, Rules
+from enforcer.policy.vocabulary import Mode, Reason, State
 from policy.scenes import GIB, GREEDY, MEEK, UNHURRIED, Actor, Play
 
 SHORT = replace(UNHURRIED, grace=30.0)

@@ -11,12 +11,12 @@ from types import FrameType
 
 import pytest
 
-from enforcer import budgets
-from enforcer.evidence import Phase
-from enforcer.history import Moment, Result, Strikes
-from enforcer.policy import decide
-from enforcer.rules import Budget, Budgets, Rules, RulesError, Tolerance
-from enforcer.terms import Breaker, Mode, Rung, State, Trigger
+from enforcer.policy import budgets
+from enforcer.policy.decide import decide
+from enforcer.policy.evidence import Phase
+from enforcer.policy.history import Moment, Result, Strikes
+from enforcer.policy.rules import Budget, Budgets, Rules, RulesError, Tolerance
+from enforcer.policy.vocabulary import Breaker, Mode, Rung, State, Trigger
 from exporter.model import DeclaredLimit, DeviceAccount
 from policy.scenes import BEGIN, GIB, UNHURRIED, Actor, Play, snapshot
 

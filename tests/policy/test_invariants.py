@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from bench.policy_world import FLAGS, NAMESPACE, SHOTS, World, play, some_rules, some_world
-from enforcer.history import Action, Opened, Result
-from enforcer.rules import Budget, Budgets
-from enforcer.terms import Breaker, Mode, Reason, Rung, State
+from enforcer.policy.history import Action, Opened, Result
+from enforcer.policy.rules import Budget, Budgets
+from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung, State
 from exporter.model import ContainerKind, PodUid, Sharing, Snapshot
 from policy.invariants import Step, violations
 from policy.scenes import GIB, UNHURRIED, Actor, Play

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from enforcer.acting import LOOKS
-from enforcer.history import Action
-from enforcer.lastlook import Live, holds
-from enforcer.terms import Rung
+from enforcer.policy.history import Action
+from enforcer.policy.last_look import Live, holds
+from enforcer.policy.vocabulary import Rung
+from enforcer.runtime.executor import LOOKS
 from exporter.model import Snapshot
 from policy.scenes import BEGIN, GIB, UNHURRIED, Actor, Play, snapshot
 from policy.stage import Stage

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enforcer.history import History, Result
-from enforcer.policy import decide
-from enforcer.rules import ALLOW_EXEMPTION, CONSENT, EXEMPT, Budget, Budgets, Rules
-from enforcer.terms import Mode, Rung, Trigger
+from enforcer.policy.decide import decide
+from enforcer.policy.history import History, Result
+from enforcer.policy.rules import ALLOW_EXEMPTION, CONSENT, EXEMPT, Budget, Budgets, Rules
+from enforcer.policy.vocabulary import Mode, Rung, Trigger
 from exporter.model import Snapshot
 from policy.scenes import CONSENTING, GIB, UNHURRIED, Actor, Play, snapshot
 

@@ -9,8 +9,8 @@ from itertools import product
 
 import pytest
 
-from enforcer.rules import CONSENT, Ceiling, Rules
-from enforcer.terms import Mode, Reason, Rung, State, most_restrictive
+from enforcer.policy.rules import CONSENT, Ceiling, Rules
+from enforcer.policy.vocabulary import Mode, Reason, Rung, State, most_restrictive
 from exporter.model import Fault
 from policy.refusals import ENOUGH
 from policy.scenes import CONSENTING, GIB, GREEDY, MEEK, UNHURRIED, Play

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from enforcer.history import Blocked, History, Result
-from enforcer.outcomes import LONGEST_WAIT, conclude, rehearsed
-from enforcer.rules import Rules
-from enforcer.terms import Breaker, Mode, Reason, Rung, State
+from enforcer.policy.history import Blocked, History, Result
+from enforcer.policy.outcomes import LONGEST_WAIT, conclude, rehearsed
+from enforcer.policy.rules import Rules
+from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung, State
 from policy.scenes import GIB, GREEDY, MEEK, UNHURRIED, Actor, Play
 
 SHORT = replace(UNHURRIED, grace=30.0)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from enforcer.evidence import Phase
-from enforcer.rules import COVERAGE, ROUNDS, Rules
-from enforcer.terms import Breaker, Mode, Reason, State
+from enforcer.policy.evidence import Phase
+from enforcer.policy.rules import COVERAGE, ROUNDS, Rules
+from enforcer.policy.vocabulary import Breaker, Mode, Reason, State
 from policy.scenes import GIB, UNHURRIED, Actor, Play
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "policy.md").read_text(encoding="utf-8")

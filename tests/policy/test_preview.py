@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from enforcer.preview import preview
-from enforcer.rules import Ceiling, Rules
-from enforcer.terms import Mode, Reason, State
+from enforcer.policy.preview import preview
+from enforcer.policy.rules import Ceiling, Rules
+from enforcer.policy.vocabulary import Mode, Reason, State
 from policy.refusals import SCENES
 from policy.scenes import BEGIN, GIB, GREEDY, MEEK, UNHURRIED, Actor, Play, snapshot
 

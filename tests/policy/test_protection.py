@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from enforcer.cases import cases
-from enforcer.protection import Permission, permission
-from enforcer.rules import ALLOW_EXEMPTION, CONSENT, EXEMPT, Protect, Rules
-from enforcer.terms import Mode, Reason, Rung, State, Trigger
+from enforcer.policy.limit_holders import cases
+from enforcer.policy.protection import Permission, permission
+from enforcer.policy.rules import ALLOW_EXEMPTION, CONSENT, EXEMPT, Protect, Rules
+from enforcer.policy.vocabulary import Mode, Reason, Rung, State, Trigger
 from exporter.model import Sharing
 from policy.refusals import ENOUGH, SCENES
 from policy.scenes import CONSENTING, GREEDY, MEEK, UNHURRIED, Actor, Play, snapshot

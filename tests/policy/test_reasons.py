@@ -4,7 +4,7 @@ Each word of refusal, reached through `decide`, with a twin in which one fact is
 What comes in: one scene: GREEDY holds far more than it declares, MEEK is denied its due. What goes out: a refusal with
 the expected reason, and no action; of the twin the eviction of GREEDY.
 
-The law: a word of `enforcer.terms.Reason` without an entry here fails.
+The law: a word of `enforcer.policy.vocabulary.Reason` without an entry here fails.
 """
 
 from collections.abc import Callable
@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import pytest
 
-from enforcer.history import History, Opened, Result
-from enforcer.rules import EXEMPT, Protect
-from enforcer.terms import Breaker, Reason, Rung, State, Trigger
+from enforcer.policy.history import History, Opened, Result
+from enforcer.policy.rules import EXEMPT, Protect
+from enforcer.policy.vocabulary import Breaker, Reason, Rung, State, Trigger
 from exporter.model import ContainerKind, Sharing
 from faults.marking import showing
 from policy.refusals import ENOUGH, GRANTED, LABELLED, SCENES, Scene, annotated, in_

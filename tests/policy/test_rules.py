@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from enforcer.rules import MIB, Budget, Budgets, Ceiling, Rules, RulesError, Tolerance
-from enforcer.terms import Mode, Reason, Rung, Trigger
+from enforcer.policy.rules import MIB, Budget, Budgets, Ceiling, Rules, RulesError, Tolerance
+from enforcer.policy.vocabulary import Mode, Reason, Rung, Trigger
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 import yaml
 
-from enforcer.history import History, Result
-from enforcer.rules import Budget, Ceiling, Rules
-from enforcer.terms import Mode, Reason, Rung, State, Trigger
+from enforcer.policy.history import History, Result
+from enforcer.policy.rules import Budget, Ceiling, Rules
+from enforcer.policy.vocabulary import Mode, Reason, Rung, State, Trigger
+from exporter.base.quantities import parse_bytes, parse_duration
 from exporter.model import Fault, Sharing
-from exporter.quantities import parse_bytes, parse_duration
 from faults.marking import showing
 from policy.scenes import CONSENTING, UNHURRIED, Actor, Play
 
@@ -202,7 +202,7 @@ COMES_FROM = {
 
 @pytest.mark.parametrize("file", STORIES, ids=lambda file: file.stem)
 def test_no_story_takes_a_short_cut(file: Path) -> None:
-    """The table on top of `enforcer/policy.py`: whatever happens, each state is reached from those before it only."""
+    """The table on top of `enforcer/policy/decide.py`: each state is reached from those before it only."""
     stage = staged(read(file))
     play(read(file), stage)
     changes = [change for verdict in stage.play.verdicts for change in verdict.changes]

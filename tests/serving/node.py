@@ -25,14 +25,14 @@ from builders import (
     subject,
     usage,
 )
-from exporter.clock import SystemClock
+from exporter.base.clock import SystemClock
 from exporter.config.values import ListenAddress
-from exporter.latest import Latest, Tally
 from exporter.limits import Resolution
 from exporter.metrics.exposition import Exposition
 from exporter.model import Fault, GpuInstance, Health, PodUid, Sharing, Snapshot, Utilization, XidErrors
-from exporter.web import Answers
-from exporter.web_server import Server
+from exporter.rounds.latest import Latest, Tally
+from exporter.web.app import Answers
+from exporter.web.server import Server
 
 PROGRAM = "gpusteward-test 1.2.3"
 INTERVAL = 5.0

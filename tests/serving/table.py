@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from exporter.document import render
-from exporter.latest import Tally
+from exporter.api.document import render
 from exporter.model import Snapshot
+from exporter.rounds.latest import Tally
 from exporter.top.document import parse
 from exporter.top.table import Table, table
 

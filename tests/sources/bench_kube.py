@@ -30,7 +30,7 @@ ours = rss()
 import kubernetes.aio.client
 library = rss()
 from random import Random
-from exporter.clock import SystemClock
+from exporter.base.clock import SystemClock
 from exporter.kube.client import Client, from_kubeconfig
 from exporter.kube.inventory import KubeInventory
 from exporter.kube.pods import parse_list

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from driver.node import FakeNode, GiB, Workload, WorkloadError, gpus
-from exporter.devices.limits import LimitsError
-from exporter.devices.nvml.limits import NvmlLimits
+from enforcer.actions.fence.driver import LimitsError
+from enforcer.actions.fence.nvml import NvmlLimits
 from exporter.model import GpuUuid
 
 R615 = "615.43.02"

@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from exporter.clock import SystemClock
+from exporter.base.clock import SystemClock
 from exporter.devices import DeviceSource
 from exporter.devices.kernel import Counting, KernelSource
 from exporter.devices.kernel.source import DEADLINE
 from exporter.host.procfs import ProcFs
 from exporter.kube.allocations import AllocationsView, Holding
 from exporter.kube.combining import combine
-from exporter.latest import Latest
-from exporter.limiting import Limiting
 from exporter.limits.loading import builtin
 from exporter.metrics.exposition import Exposition
 from exporter.model import (
@@ -32,7 +30,9 @@ from exporter.model import (
     PodUid,
     Snapshot,
 )
-from exporter.sampling import Beat, Sampler
+from exporter.rounds.latest import Latest
+from exporter.rounds.limits import Limiting
+from exporter.rounds.sampler import Beat, Sampler
 from sources.kernel import Node
 
 

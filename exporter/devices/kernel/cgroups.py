@@ -10,7 +10,7 @@ way down (`+dmem` in each `cgroup.subtree_control`), which neither the kubelet n
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from exporter.cgroups import parse_owner
+from exporter.base.cgroup_owner import parse_owner
 from exporter.devices.kernel.dmem import own
 from exporter.devices.kernel.tree import Tree
 from exporter.model import Owner

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from exporter.cgroups import parse_owner
+from exporter.base.cgroup_owner import parse_owner
 from exporter.devices.kernel.clients import Descriptor, Holder
 from exporter.devices.kernel.fdinfo import parse
 from exporter.devices.mounts import Mounts

@@ -18,7 +18,7 @@ from exporter.devices.nvml.inventory import FoundGpu, Identity, find_gpus, find_
 from exporter.devices.nvml.library import Library
 from exporter.devices.nvml.memory import read_memory
 from exporter.devices.nvml.processes import versions
-from exporter.devices.nvml.reading import Driver, read_gpu
+from exporter.devices.nvml.read_gpu import Driver, read_gpu
 from exporter.devices.opening import Opening
 from exporter.model import DeviceKey, Fault, GpuSample, GpuUuid, Memory
 

@@ -1,0 +1,47 @@
+"""
+Stands in for a rung: all but the last step.
+
+What comes in: which rung, and what speaks against it before anything is begun. What goes out: that nobody was asked.
+
+The law: there is nothing here that could change anything: no client, no descriptor, no limit.
+"""
+
+from collections.abc import Callable
+
+from enforcer.actions.interface import Answer, Heard
+from enforcer.policy.history import Action
+from enforcer.policy.vocabulary import Rung
+
+REHEARSED = Answer(Heard.REHEARSED, "in mode enforce it would have been done now")
+
+
+def _nothing(_: Action) -> None:
+    """Say nothing: only by doing it could more be known."""
+
+
+class DryRun:
+    """A rung that does nothing. `doubt` is the real one's preflight."""
+
+    insists = False
+    frees = False
+
+    def __init__(self, rung: Rung, doubt: Callable[[Action], Answer | None] = _nothing) -> None:
+        self.rung = rung
+        self._doubt = doubt
+
+    def preflight(self, action: Action) -> Answer | None:
+        """Say what the real rung would say, but that we may not: rights are given to who is to use them."""
+        doubt = self._doubt(action)
+        return None if doubt is not None and doubt.heard is Heard.REFUSED else doubt
+
+    async def act(self, _action: Action, _decision: str) -> Answer:
+        """Say that nobody was asked."""
+        return REHEARSED
+
+    async def insist(self, _action: Action, _decision: str) -> Answer | None:
+        """Nothing follows."""
+        return None
+
+    async def ended(self, _action: Action) -> bool | None:
+        """There is no effect that could be seen."""
+        return None

@@ -1,0 +1,1 @@
+"""Evict a pod through the Eviction API."""

@@ -1,0 +1,205 @@
+"""
+Fences a container: the driver refuses it more memory of one GPU (experimental).
+
+What comes in: an action; once a round, which fences are to fall. What goes out: hard limits in the driver, and what was
+heard.
+
+The law: **whose a limit is, the journal knows before the driver does.** A fence is on disk before it is set, and ours
+only while the driver keeps that very value; what anybody else has set is left alone, and told. Nobody is fenced below
+what it holds: what is set is read back, and raised where more was taken meanwhile.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+import structlog
+
+from enforcer.actions.fence.cgroup_paths import Leaves
+from enforcer.actions.fence.driver import CgroupLimits, LimitsDeniedError, LimitsError, LimitsHungError, MemoryLimits
+from enforcer.actions.fence.fences import Fence, Obstacle, height, lowered, ours
+from enforcer.actions.interface import Answer, Heard
+from enforcer.policy.history import Action
+from enforcer.policy.limit_holders import CaseKey
+from enforcer.policy.vocabulary import Rung
+from exporter.limits.explaining import size
+from exporter.model import GpuUuid
+
+log = structlog.get_logger()
+
+TRIES = 3
+"""How often a fence is set at once: more is taken only in the moment before it stands."""
+
+
+class Register(Protocol):
+    """The fences that stand, as the journal knows them."""
+
+    @property
+    def fences(self) -> Mapping[CaseKey, Fence]:
+        """Each that stands or may stand."""
+
+    async def fence(self, fence: Fence) -> None:
+        """Note that it is about to be set. Raises OSError: it must not be."""
+
+    async def unfence(self, key: CaseKey, detail: str) -> None:
+        """Note that it stands no more, as well as that can be."""
+
+
+def unfit(action: Action) -> Answer | None:
+    """Say what no driver could limit; all else only the driver knows."""
+    if action.container_id is None or action.device.gpu_instance is not None:
+        return Answer(Heard.FAILED, "a fence takes one container, and a GPU that is not in MIG mode")
+    return None
+
+
+class Fencing:
+    """The rung `fence`, and what becomes of its fences."""
+
+    rung = Rung.FENCE
+    insists = False
+    frees = False  # it takes nothing from anybody
+
+    def __init__(self, limits: MemoryLimits, leaves: Leaves, register: Register) -> None:
+        self._limits = limits
+        self._leaves = leaves
+        self._register = register
+        self._turn = asyncio.Lock()
+        self._told: dict[CaseKey, str] = {}
+
+    def preflight(self, action: Action) -> Answer | None:
+        """Say why it could not be done, as `unfit` does."""
+        return unfit(action)
+
+    async def act(self, action: Action, _decision: str) -> Answer:
+        """Fence it at its limit, or at what it holds where that is more."""
+        if (doubt := self.preflight(action)) is not None or action.container_id is None:
+            return doubt or Answer(Heard.FAILED)
+        victim = action.pod_uid, action.container_id
+        async with self._turn:
+            cgroup = await asyncio.to_thread(self._leaves.find, victim)
+            if isinstance(cgroup, Obstacle):
+                return Answer(Heard.GONE if cgroup is Obstacle.NOT_FOUND else Heard.FAILED, cgroup.value)
+            known = self._register.fences.get(action.key)
+            try:
+                told = await self._limits.read(action.device.uuid, self._leaves.path(cgroup))
+            except LimitsError as error:
+                return Answer(Heard.FAILED, str(error))
+            if known is not None and known.cgroup == cgroup and ours(known, told):
+                return Answer(Heard.ACCEPTED, f"it is fenced at {_size(told.hard)} already")
+            if not told.unset:
+                kept = f"hard {_size(told.hard)}, soft {size(told.soft)}"
+                return Answer(Heard.TAKEN, f"somebody else has set a limit of its cgroup ({kept}), which is left alone")
+            used = max(action.used, told.used or 0)
+            return await self._put(Fence(action.key, cgroup, height(action.limit, used), None, action.limit))
+
+    async def insist(self, _action: Action, _decision: str) -> Answer | None:
+        """Nothing follows."""
+        return None
+
+    async def ended(self, action: Action) -> bool | None:
+        """Look whether the fence is in force; None when the driver does not tell."""
+        fence = self._register.fences.get(action.key)
+        if fence is None:
+            return False
+        try:
+            told = await self._read(fence)
+        except LimitsError:
+            return None
+        return ours(fence, told) and told.hard == fence.hard
+
+    async def keep(
+        self, fallen: Callable[[Fence], str | None], seen: Callable[[CaseKey], int | None]
+    ) -> frozenset[CaseKey]:
+        """
+        Look at all fences, once a round: take away those that are `fallen`, with its reason; lower the others.
+
+        `seen`: what the process lists say that a container holds. Returns the keys of those that stand no more, by
+        whomever's hand.
+        """
+        async with self._turn:
+            fences = dict(self._register.fences)
+            self._told = {key: why for key, why in self._told.items() if key in fences}
+            ends = [(key, await self._end(fence, fallen(fence), seen(key))) for key, fence in fences.items()]
+            for key, why in ends:
+                if why is not None:
+                    log.info("enforcer.unfenced", pod_uid=key.pod_uid, container=key.container, reason=why)
+                    await self._register.unfence(key, why)
+        return frozenset(key for key, why in ends if why is not None)
+
+    async def _end(self, fence: Fence, fallen: str | None, seen: int | None) -> str | None:
+        """Look at one; say why it stands no more, None where it does."""
+        if not await asyncio.to_thread(self._leaves.there, fence.cgroup):
+            return "its cgroup is gone"
+        try:
+            told = await self._read(fence)
+            if not ours(fence, told):
+                return "somebody else took it away" if told.unset else f"somebody else has set {_size(told.hard)}"
+            if fallen is not None:
+                await self._limits.limit(GpuUuid(fence.key.uuid), self._leaves.path(fence.cgroup), None)
+                return fallen if (await self._read(fence)).unset else None
+            if (hard := lowered(fence, told.used, seen)) is not None:
+                await self._set(replace(fence, hard=hard, before=told.hard))
+        except (LimitsError, OSError) as error:
+            if self._told.get(fence.key) != str(error):
+                log.warning(
+                    "fence.not_kept", pod_uid=fence.key.pod_uid, container=fence.key.container, reason=str(error)
+                )
+            self._told[fence.key] = str(error)
+        return None
+
+    async def _put(self, fence: Fence) -> Answer:
+        """Set a new one. What certainly does not stand is not noted any more."""
+        try:
+            fence, told = await self._set(fence)
+        except LimitsHungError as error:
+            return Answer(Heard.AMBIGUOUS, str(error))
+        except LimitsError as error:
+            await self._register.unfence(fence.key, str(error))
+            return Answer(Heard.REFUSED if isinstance(error, LimitsDeniedError) else Heard.FAILED, str(error))
+        except OSError as error:
+            return Answer(Heard.FAILED, f"the journal cannot be written: {error}")
+        if told is None:
+            return Answer(Heard.AMBIGUOUS, "it was set, and could not be read back")
+        if told.hard == fence.hard and told.soft == 0:
+            return Answer(Heard.ACCEPTED, f"fenced at {_size(fence.hard)}")
+        why = f"set was {_size(fence.hard)}, and the driver tells {_size(told.hard)}"
+        await self._undo(fence, why)
+        return Answer(Heard.FAILED, why)
+
+    async def _set(self, fence: Fence) -> tuple[Fence, CgroupLimits | None]:
+        """
+        Note it, set it and read it back; higher, where more is held than was known.
+
+        Raises OSError (not noted, so not set) and LimitsError, of the first try alone: later ones leave what stands.
+        """
+        await self._register.fence(fence)
+        await self._limits.limit(GpuUuid(fence.key.uuid), self._leaves.path(fence.cgroup), fence.hard)
+        told: CgroupLimits | None = None
+        for _ in range(TRIES):
+            try:
+                told = await self._read(fence)
+                if told.hard != fence.hard or (told.used or 0) <= fence.hard:
+                    break
+                higher = replace(fence, hard=height(fence.limit, told.used or 0), before=fence.hard)
+                await self._register.fence(higher)
+                fence = higher
+                await self._limits.limit(GpuUuid(fence.key.uuid), self._leaves.path(fence.cgroup), fence.hard)
+            except (LimitsError, OSError):
+                return fence, None
+        return fence, told
+
+    async def _undo(self, fence: Fence, why: str) -> None:
+        """Take away what was set a moment ago and is not what it should be: nobody would know it for ours later."""
+        try:
+            await self._limits.limit(GpuUuid(fence.key.uuid), self._leaves.path(fence.cgroup), None)
+        except LimitsError as error:
+            log.warning("fence.not_undone", cgroup=fence.cgroup, reason=str(error))
+        await self._register.unfence(fence.key, why)
+
+    async def _read(self, fence: Fence) -> CgroupLimits:
+        return await self._limits.read(GpuUuid(fence.key.uuid), self._leaves.path(fence.cgroup))
+
+
+def _size(hard: int | None) -> str:
+    return "none" if hard is None else size(hard)

@@ -1,0 +1,84 @@
+"""
+Where the cgroups of containers are, for the driver.
+
+What comes in: a mounted /proc, and where the unified cgroup hierarchy is mounted. What goes out: paths.
+
+The law: asked anew for each fence. What /proc says of many processes is a hint; it counts only where it names the
+container itself, and a cgroup of that name cannot become another container's.
+"""
+
+import os
+from pathlib import Path
+
+from enforcer.actions.fence.fences import Obstacle, leaf, mounted
+from enforcer.actions.victim import Victim, container_of
+from exporter.base.cgroup_owner import parse_owner
+
+_VANISHED = (FileNotFoundError, ProcessLookupError)
+
+
+def mount_point(mountinfo: Path = Path("/proc/self/mountinfo")) -> Path | None:
+    """Find where this process has the unified hierarchy mounted; None: nowhere."""
+    try:
+        found = mounted(mountinfo.read_text(errors="surrogateescape"))
+    except OSError:
+        return None
+    return Path(found) if found else None
+
+
+class Leaves:
+    """The cgroups of this node's containers; its methods block for some files' time."""
+
+    def __init__(self, root: Path, mount: Path | None) -> None:
+        """Read `root`, a mounted /proc; `mount` is where the unified hierarchy is, None where it is not."""
+        self._root = root
+        self._mount = mount
+
+    def unavailable(self) -> str | None:
+        """Say why no container of this node can have one; None where nothing speaks against it."""
+        if self._mount is None:
+            return "the unified cgroup hierarchy is not mounted here: that needs cgroup version 2, and /sys/fs/cgroup"
+        try:
+            lines = (self._root / "1/cgroup").read_text(errors="surrogateescape").split("\n")
+        except OSError as error:
+            return f"cannot read {self._root / '1/cgroup'}: {error.strerror}"
+        path = next((line[3:] for line in lines if line.startswith("0::")), None)
+        if path is None:
+            return "this node has no cgroup version 2"
+        return (
+            "this daemon is in a private cgroup namespace: its container has to be privileged"
+            if "/.." in path
+            else None
+        )
+
+    def find(self, victim: Victim) -> str | Obstacle:
+        """Find the cgroup of a container, among all processes of the node (some 25 microseconds each)."""
+        texts = set()
+        try:
+            pids = [name for name in os.listdir(self._root) if name.isdecimal()]  # noqa: PTH208  (a third of it)
+        except OSError:
+            return Obstacle.UNREADABLE
+        for pid in pids:
+            try:
+                text = (self._root / pid / "cgroup").read_text(errors="surrogateescape")
+            except _VANISHED:
+                continue
+            except OSError:
+                return Obstacle.UNREADABLE
+            if not text.rstrip("\n").endswith(" (deleted)") and container_of(parse_owner(text)) == victim:
+                texts.add(text)
+        return leaf(texts, victim)
+
+    def path(self, cgroup: str) -> str:
+        """Return the path of a cgroup as this process, and so the driver's library, can open it."""
+        return f"{self._mount or ''}{cgroup}"
+
+    def there(self, cgroup: str) -> bool:
+        """Tell whether it is there; also where that cannot be seen."""
+        try:
+            Path(self.path(cgroup)).stat()
+        except _VANISHED:
+            return False
+        except OSError:
+            return True
+        return True

@@ -1,0 +1,161 @@
+"""
+Fences: which cgroup, how high, whose a present limit is, and when one falls.
+
+What comes in: texts of /proc, what the driver keeps of a cgroup, where its container stands. What goes out: fences.
+
+The law: **a fence stops growth and takes nothing.** It is never below what is held. It stands on the container's own
+cgroup, where the driver looks (that of the unified hierarchy), and only where nobody else has set anything. It falls
+with its reason.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from enforcer.actions.fence.driver import CgroupLimits
+from enforcer.actions.victim import Victim, container_of
+from enforcer.messages.reasons import WORDS
+from enforcer.policy.history import Standing
+from enforcer.policy.limit_holders import ALLOCATIONS, CaseKey
+from enforcer.policy.rules import Rules
+from enforcer.policy.vocabulary import Mode, Reason, Rung, State
+from exporter.base.cgroup_owner import parse_owner
+from exporter.model import Snapshot
+
+PAGE = 2 << 20
+"""Bytes: the driver hands out memory in pages of 2 MiB."""
+STEP = 256 << 20
+"""Bytes by which a fence is lowered at least, unless that brings it to the limit: each is a line of the journal."""
+FOR_GOOD = frozenset(
+    {Reason.EXEMPT, Reason.LABEL, Reason.NAMESPACE, Reason.OWN_POD, Reason.PRIORITY, Reason.STATIC_POD}
+)
+"""Shields that somebody gave; the others are those of a pod that ends, or of doubt."""
+
+_CRUN = ("crio-", "libpod-")
+
+
+class Obstacle(StrEnum):
+    """Why a container has no cgroup that could be fenced, in words."""
+
+    NOT_FOUND = "no process of it was found"
+    NOT_UNIFIED = "its processes have no cgroup of version 2 of their own"
+    PRIVATE = "its cgroup is seen from a private cgroup namespace, so its path is not known"
+    UNREADABLE = "its processes could not be read"
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """
+    A hard limit of ours, which stands in the driver or is about to.
+
+    Attributes:
+        key: of the container and device.
+        cgroup: its path in the unified hierarchy, as /proc tells it.
+        hard: bytes.
+        before: our own earlier one, which stands until `hard` does; None: none stood.
+        limit: the declared one, bytes.
+
+    """
+
+    key: CaseKey
+    cgroup: str
+    hard: int
+    before: int | None
+    limit: int
+
+
+def leaf(texts: Iterable[str], victim: Victim) -> str | Obstacle:
+    """
+    Find the cgroup that the runtime made for a container, by its processes' texts of `/proc/<pid>/cgroup`.
+
+    Not one that it made itself below: whoever may do that could leave it. A runtime that works in version 1 alone (runc
+    before 1.1 on a hybrid node) leaves all containers where its service is: that is none.
+    """
+    paths = {_unified(text) for text in texts}
+    if not paths:
+        return Obstacle.NOT_FOUND
+    if any(path.startswith("/..") for path in paths):
+        return Obstacle.PRIVATE
+    common = _common(paths)
+    segments = common.split("/")
+    for length in range(2, len(segments) + 1):
+        path = "/".join(segments[:length])
+        if container_of(parse_owner(f"0::{path}")) == victim:
+            # crun puts the processes one folder deeper for CRI-O and podman, and the driver wants where they are.
+            deeper = segments[length : length + 1] == ["container"] and segments[length - 1].startswith(_CRUN)
+            return f"{path}/container" if deeper else path
+    return Obstacle.NOT_UNIFIED
+
+
+def mounted(mountinfo: str) -> str | None:
+    """Find where the whole unified hierarchy is mounted, in the text of `/proc/self/mountinfo`; None: nowhere."""
+    found = []
+    for line in mountinfo.split("\n"):
+        mount, _, kind = line.partition(" - ")
+        fields = mount.split(" ")
+        if kind.startswith("cgroup2 ") and len(fields) > 4 and fields[3] == "/":  # noqa: PLR2004
+            found.append(fields[4])
+    return next((one for one in found if one == "/sys/fs/cgroup"), found[0] if found else None)
+
+
+def height(limit: int, used: int) -> int:
+    """Return the bytes at which to fence: the limit, or what is held where that is more, in whole pages."""
+    return -(-max(limit, used) // PAGE) * PAGE
+
+
+def lowered(fence: Fence, told: int | None, seen: int | None) -> int | None:
+    """
+    Return the bytes to which a fence can come down, now that so much is held; None: it stays.
+
+    `told` by the driver of the cgroup, `seen` in the process lists: the larger counts, and without one of them neither.
+    """
+    wanted = fence.hard if told is None or seen is None else height(fence.limit, max(told, seen))
+    lowest = height(fence.limit, 0)
+    return wanted if wanted < fence.hard and (wanted == lowest or fence.hard - wanted >= STEP) else None
+
+
+def ours(fence: Fence | None, told: CgroupLimits) -> bool:
+    """Tell whether what the driver keeps is our fence: who has set another value since is the owner of it."""
+    return fence is not None and told.soft == 0 and told.hard is not None and told.hard in (fence.hard, fence.before)
+
+
+def fallen(fence: Fence, standings: Mapping[CaseKey, Standing], snapshot: Snapshot, rules: Rules) -> str | None:
+    """Say why a fence is to be taken away, in words; None: it stays, in doubt as well."""
+    ceiling = rules.ceiling
+    if rules.mode is not Mode.ENFORCE or ceiling.mode.rank < Mode.DRY_RUN.rank:
+        return f"the mode is {ceiling.mode}"
+    if Rung.FENCE not in rules.ladder:
+        return "the ladder has no fence"
+    known = standings.get(fence.key)
+    if known is None:
+        blind = not snapshot.names_live or any(fault.source == ALLOCATIONS for fault in snapshot.faults)
+        blind = blind or fence.key.uuid not in snapshot.gpus_read  # a limit that names no device is where its user is
+        here = fence.key.pod_uid in snapshot.pods
+        return "it declares no limit" if here and not blind and not _declared(fence.key, snapshot) else None
+    if known.state is State.EXEMPT and known.reason in FOR_GOOD:
+        return WORDS[known.reason]
+    if known.limit is not None and known.limit != fence.limit:
+        return "it declares another limit"
+    if known.mode.rank < ceiling.mode.rank and known.spared is not Reason.NAMESPACE_UNKNOWN:
+        return f"the mode of its namespace is {known.mode}"
+    return None
+
+
+def _declared(key: CaseKey, snapshot: Snapshot) -> bool:
+    return any(
+        (one.pod_uid, one.container, one.device.uuid) == (key.pod_uid, key.container, key.uuid)
+        for one in snapshot.limits
+    )
+
+
+def _unified(text: str) -> str:
+    return next((line[3:] for line in text.split("\n") if line.startswith("0::")), "")
+
+
+def _common(paths: Iterable[str]) -> str:
+    """Return the path that all of these begin with, in whole segments."""
+    first, *others = (path.split("/") for path in paths)
+    length = len(first)
+    for other in others:
+        length = next((i for i in range(min(length, len(other))) if first[i] != other[i]), min(length, len(other)))
+    return "/".join(first[:length])

@@ -1,0 +1,1 @@
+"""Signal the init process of a container."""

@@ -1,0 +1,143 @@
+"""
+Signals a container's init: SIGTERM, and SIGKILL when its grace is over.
+
+What comes in: the containers whose grace runs, once a round; an action. What goes out: signals, and what was heard.
+
+The law: **a signal goes through a pidfd that was opened while the excess was told, or it is not sent.** That it still
+is the init of that container is read again just before each. A daemon that starts anew holds nothing, so it finishes
+nothing that another one began.
+"""
+
+import asyncio
+import signal
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import structlog
+
+from enforcer.actions.interface import Answer, Heard
+from enforcer.actions.kill.pidfds import Hold, Inits
+from enforcer.actions.kill.targets import Obstacle
+from enforcer.actions.victim import Victim
+from enforcer.policy.history import Action, Moment
+from enforcer.policy.vocabulary import Rung
+
+log = structlog.get_logger()
+
+MOST = 256
+"""Containers held at once: more than a node has pods, and few descriptors."""
+DEAF = "it does not handle SIGTERM; it will be killed after its grace"
+
+
+class Kill:
+    """The rung that ends one container. One task calls `hold`, another the rest; both of one event loop."""
+
+    rung = Rung.KILL
+    insists = True
+    frees = True
+
+    def __init__(self, root: Path, *, trusted: bool = False) -> None:
+        """Read `root`, a mounted /proc; `trusted` as in `exporter.host.procfs.ProcFs`."""
+        self._inits = Inits(root, trusted=trusted)
+        self._held: dict[Victim, Hold] = {}
+        self._obstacles: dict[Victim, Obstacle] = {}
+        self._last: Victim | None = None
+
+    @property
+    def held(self) -> frozenset[Victim]:
+        """Who could be signalled."""
+        return frozenset(self._held)
+
+    @property
+    def obstacles(self) -> Mapping[Victim, Obstacle]:
+        """Who of those listed last could not be signalled, and why."""
+        return self._obstacles
+
+    async def hold(self, victims: Iterable[Victim], now: Moment) -> None:
+        """
+        Hold the inits of these containers from now on, and let go of all others. To be called once a round.
+
+        /proc is searched, in a thread, only while one of them is new or could not be found. The one that was sent a
+        signal last is held until another is.
+        """
+        wanted = dict.fromkeys(islice(dict.fromkeys(victims), MOST))
+        for victim in self._held.keys() - wanted.keys() - {self._last}:
+            self._held.pop(victim).release()
+        self._obstacles = {victim: why for victim, why in self._obstacles.items() if victim in wanted}
+        lasting = {victim for victim, why in self._obstacles.items() if why.lasting}
+        new = wanted.keys() - self._held.keys() - lasting
+        if not new:
+            return
+        members = await asyncio.to_thread(self._inits.members, new)
+        for victim in new:
+            found = self._inits.hold(victim, members[victim], now)
+            if isinstance(found, Hold):
+                self._held[victim] = found
+                self._obstacles.pop(victim, None)
+            elif self._obstacles.get(victim) is not found:
+                log.warning("kill.not_held", pod_uid=victim[0], container_id=victim[1], reason=found.value)
+                self._obstacles[victim] = found
+
+    def preflight(self, action: Action) -> Answer | None:
+        """Say why a signal would not be sent, or not arrive; None: nothing speaks against it. Sends none."""
+        hold = self._of(action)
+        return hold if isinstance(hold, Answer) else self._inits.look(hold)
+
+    async def act(self, action: Action, decision: str) -> Answer:
+        """Send SIGTERM to the container's init."""
+        hold = self._of(action)
+        if isinstance(hold, Answer):
+            return hold
+        if (doubt := self._inits.look(hold)) is not None:
+            return doubt
+        hears = self._inits.hears(hold)
+        answer = hold.send(signal.SIGTERM)
+        if answer.heard is Heard.ACCEPTED:
+            hold.asked, hold.killed, self._last = decision, False, hold.victim
+        return answer if hears else replace(answer, detail=answer.detail or DEAF)
+
+    async def insist(self, action: Action, decision: str) -> Answer | None:
+        """Send SIGKILL to whom `act` sent SIGTERM under the same decision; None if that was done."""
+        hold = self._of(action)
+        if isinstance(hold, Answer):
+            return hold
+        if hold.asked != decision:
+            return Answer(Heard.FAILED, "this daemon did not ask it to end, so it is not killed")
+        if hold.killed:
+            return None
+        if (doubt := self._inits.look(hold)) is not None:
+            return doubt
+        hold.killed = True
+        return hold.send(signal.SIGKILL)
+
+    async def ended(self, action: Action) -> bool | None:
+        """
+        Look whether the init has exited, which is after all others of its container.
+
+        Of a container that is not held (a daemon before this one began) /proc is asked for any process.
+        """
+        if action.container_id is None:
+            return None
+        victim = action.pod_uid, action.container_id
+        if (hold := self._held.get(victim)) is not None:
+            return hold.exited()
+        return await asyncio.to_thread(self._inits.empty, victim)
+
+    def close(self) -> None:
+        """Let go of all."""
+        while self._held:
+            self._held.popitem()[1].release()
+
+    def _of(self, action: Action) -> Hold | Answer:
+        """Return who is held of an action's victim, or why it cannot be signalled at all."""
+        if action.container_id is None:
+            return Answer(Heard.FAILED, "it is no container, and a signal ends one container")
+        victim = action.pod_uid, action.container_id
+        hold = self._held.get(victim)
+        if hold is None:
+            return Answer(Heard.FAILED, str(self._obstacles.get(victim, "it was not held while its grace ran")))
+        if hold.started > action.since:
+            return Answer(Heard.FAILED, "its init started after the excess was seen")
+        return hold

@@ -1,0 +1,1 @@
+"""Write Events on pods."""

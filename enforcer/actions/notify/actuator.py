@@ -1,0 +1,299 @@
+"""
+Writes Events on pods.
+
+What comes in: notices. What goes out: Events on the API server, log lines when that stops and begins to work, counts.
+
+The law: whoever tells something never waits. Events are best effort (the journal is the record): one that cannot be
+written is kept while it may still be of use, the newest of each series, and what is lost is counted. What may be done
+is tried again after growing waits, what is forbidden in a namespace after ten seconds and then every five minutes, what
+can never be is dropped.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum, auto
+from random import Random
+
+import msgspec
+import structlog
+
+from enforcer.actions.kube_writer import Writer
+from enforcer.messages.events import KEPT, MOST_SERIES, Event, Notice, Remembered, cut, plan
+from exporter.base.clock import Clock
+from exporter.kube.client import segment
+from exporter.kube.errors import KubeError, decoded
+from exporter.kube.rights import Right
+from exporter.kube.watching import PATIENCE, Patience
+from exporter.model import ContainerKind
+
+log = structlog.get_logger()
+
+CONTROLLER = "gpusteward.io/gpusteward"
+GROUP = "events.k8s.io"
+RIGHTS = (
+    Right("create", GROUP, "events", "nobody is told on his pod"),
+    Right("patch", GROUP, "events", "what lasts is told once, as if it were over"),
+)
+"""What this asks of the API server; deploy/enforcer/rbac.yaml grants it."""
+HOLD = 300.0
+"""Seconds for which a namespace in which we may not write is left alone."""
+FIRST_HOLD = 10.0
+"""The same after the first refusal: an API server that was just started refuses until it has read its roles."""
+MOST_PENDING = 1024
+LONGEST_INSTANCE = 128
+_TOLD = 2  # refusals after which it is told: not the server's beginning
+NEVER = frozenset({400, 404, 405, 413, 415, 422})
+"""Answers that stay the same however often one asks: there is no such namespace, or the object is not to its liking."""
+FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
+_FIELDS: Mapping[ContainerKind, str] = {
+    ContainerKind.REGULAR: "containers",
+    ContainerKind.INIT: "initContainers",
+    ContainerKind.SIDECAR: "initContainers",
+    ContainerKind.EPHEMERAL: "ephemeralContainers",
+}
+
+
+class _Times(msgspec.Struct, frozen=True, rename="camel"):
+    count: int = 1
+    last_observed_time: str | None = None
+
+
+class _Standing(msgspec.Struct, frozen=True, rename="camel"):
+    event_time: str | None = None
+    series: _Times | None = None
+
+
+_STANDING = msgspec.json.Decoder(_Standing)
+
+
+class _Fate(Enum):
+    """What becomes of an Event that was not written."""
+
+    LATER = auto()
+    FORBIDDEN = auto()
+    NEVER = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class _Forbidden:
+    """A namespace that refused so many `times` in a row, and is left alone until then."""
+
+    times: int
+    until: float
+
+
+class Notifier:
+    """
+    Tells users on their pods. One task calls `run`; the one that decides calls `tell`.
+
+    Attributes:
+        written: Events created or brought up to date.
+        failed: attempts that did not succeed.
+        dropped: notices that nobody will be told of: too many, too old, or in a namespace that goes.
+        error: why the server does not take Events now; None while it does.
+
+    """
+
+    def __init__(
+        self, writer: Writer, instance: str, *, clock: Clock, random: Random, patience: Patience = PATIENCE
+    ) -> None:
+        self.written = 0
+        self.failed = 0
+        self.dropped = 0
+        self.error: KubeError | None = None
+        self._writer = writer
+        self._instance = cut(instance, LONGEST_INSTANCE)
+        self._clock = clock
+        self._random = random
+        self._patience = patience
+        self._remembered = Remembered()
+        self._pending: dict[str, tuple[Event, float]] = {}
+        self._forbidden: dict[str, _Forbidden] = {}
+        self._dropping: dict[str, float] = {}
+        self._joined: dict[str, int] = {}
+        self._wake = asyncio.Event()
+
+    @property
+    def pending(self) -> int:
+        """How many Events wait to be written."""
+        return len(self._pending)
+
+    def tell(self, notices: Iterable[Notice] = ()) -> None:
+        """
+        Take what is to be told; returns at once.
+
+        To be called once a round, also without notices: reminders become due, forbidden namespaces are tried again.
+        """
+        now = self._clock.monotonic()
+        filtered = self._remembered.dropped
+        self._remembered, events = plan(notices, self._remembered, now)
+        self._drop("filtered", self._remembered.dropped - filtered)
+        for event in events:
+            self._pending[event.name] = event, now
+        while len(self._pending) > MOST_PENDING:
+            del self._pending[next(iter(self._pending))]
+            self._drop("overflow")
+        if self._pending:
+            self._wake.set()
+
+    async def run(self) -> None:
+        """Write what is pending, one after the other, until cancelled."""
+        failures = 0
+        while True:
+            waiting = self._next()
+            if waiting is None:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            event, since = waiting
+            try:
+                await self._write(event)
+            except KubeError as error:
+                self.failed += 1
+                if _fate(error) is _Fate.LATER:
+                    failures += 1
+                    self._tell_away(error)
+                    self._pending.setdefault(event.name, waiting)
+                    await self._clock.sleep(self._patience.wait(failures, self._random, error.retry_after))
+                    continue
+                self._refused(event, since, error)
+            else:
+                self.written += 1
+                self._tell_allowed(event.first.regarding.namespace)
+            failures = 0  # whatever it said, the server answers
+            self._tell_back()
+
+    def _next(self) -> tuple[Event, float] | None:
+        """Take the Event that has waited longest and may be written now; forget what is too old to be of use."""
+        now = self._clock.monotonic()
+        for name, (event, since) in list(self._pending.items()):
+            if now - since >= KEPT:
+                del self._pending[name]
+                self._drop("expired")
+            elif (held := self._forbidden.get(event.first.regarding.namespace)) is None or now >= held.until:
+                return self._pending.pop(name)
+        return None
+
+    async def _write(self, event: Event) -> None:
+        """
+        Make it stand on the server, whatever stands there now. Raises KubeError.
+
+        An answer that was lost, or an Event that the server has forgotten, shows as a conflict or as not found.
+        """
+        path = f"/apis/{GROUP}/v1/namespaces/{segment(event.first.regarding.namespace)}/events"
+        its_own = f"{path}/{segment(event.name)}"
+        if event.count > 1:
+            try:
+                await self._writer.patch(its_own, _series(event, self._joined.get(event.name, 0)))
+            except KubeError as error:
+                if error.status != NOT_FOUND:
+                    raise
+            else:
+                return
+        self._joined.pop(event.name, None)
+        try:
+            await self._writer.create(path, body(event, self._instance))
+        except KubeError as error:
+            if error.status != CONFLICT or event.count > 1:
+                raise
+            await self._join(its_own, event, error)
+
+    async def _join(self, path: str, event: Event, conflict: KubeError) -> None:
+        """
+        Go on with the Event that stands there and says the same, of a daemon before or of ours. Raises KubeError.
+
+        A patch that changes nothing is answered with the object, and asks for no other right.
+        """
+        try:
+            standing: _Standing = decoded(_STANDING, await self._writer.patch(path, {}))
+        except KubeError as error:
+            raise conflict if error.status == NOT_FOUND else error from None
+        series = standing.series or _Times()
+        written = _moment(event.last_at) in (standing.event_time, series.last_observed_time)  # its answer was lost
+        if len(self._joined) >= MOST_SERIES:
+            del self._joined[next(iter(self._joined))]
+        before = self._joined[event.name] = series.count - event.count if written else series.count
+        if not written:
+            await self._writer.patch(path, _series(event, before))
+
+    def _refused(self, event: Event, since: float, error: KubeError) -> None:
+        """Keep it for later, or drop it: the server answered that it will not."""
+        namespace = event.first.regarding.namespace
+        if _fate(error) is _Fate.NEVER:
+            self._drop("refused", status=error.status, message=error.message, namespace=namespace)
+            return
+        now = self._clock.monotonic()
+        self._forbidden = {name: held for name, held in self._forbidden.items() if now - held.until < KEPT}
+        times = self._forbidden[namespace].times + 1 if namespace in self._forbidden else 1
+        self._forbidden[namespace] = _Forbidden(times, now + (FIRST_HOLD if times == 1 else HOLD))
+        if times == _TOLD:
+            log.warning("notify.forbidden", namespace=namespace, message=error.message, again_seconds=HOLD)
+        self._pending.setdefault(event.name, (event, since))
+
+    def _tell_allowed(self, namespace: str) -> None:
+        held = self._forbidden.pop(namespace, None)
+        if held is not None and held.times >= _TOLD:
+            log.info("notify.allowed", namespace=namespace)
+
+    def _tell_away(self, error: KubeError) -> None:
+        if self.error is None or str(error) != str(self.error):
+            log.warning("notify.away", reason=error.reason, status=error.status, message=error.message)
+        self.error = error
+
+    def _tell_back(self) -> None:
+        if self.error is not None:
+            log.info("notify.back", pending=self.pending)
+        self.error = None
+
+    def _drop(self, why: str, count: int = 1, **details: object) -> None:
+        """Count what nobody will be told of; a log line for each cause, at most one in five minutes."""
+        if not count:
+            return
+        self.dropped += count
+        now = self._clock.monotonic()
+        if now >= self._dropping.get(why, now):
+            self._dropping[why] = now + HOLD
+            log.warning("notify.dropped", why=why, count=count, dropped=self.dropped, **details)
+
+
+def body(event: Event, instance: str) -> dict[str, object]:
+    """Make the object: events.k8s.io/v1, as its reference asks for it."""
+    first = event.first
+    whom = first.regarding
+    made: dict[str, object] = {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "Event",
+        "metadata": {"name": event.name, "namespace": whom.namespace},
+        "eventTime": _moment(first.at),
+        "reportingController": CONTROLLER,
+        "reportingInstance": instance,
+        "reason": first.reason.value,
+        "action": first.action,
+        "type": first.type.value,
+        "note": first.note,
+        "regarding": {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": whom.namespace,
+            "name": whom.pod,
+            "uid": whom.pod_uid,
+            **({"fieldPath": f"spec.{_FIELDS[whom.kind]}{{{whom.container}}}"} if whom.container else {}),
+        },
+    }
+    return made if event.count == 1 else made | _series(event)
+
+
+def _series(event: Event, before: int = 0) -> dict[str, object]:
+    return {"series": {"count": before + event.count, "lastObservedTime": _moment(event.last_at)}}
+
+
+def _moment(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _fate(error: KubeError) -> _Fate:
+    if error.status == FORBIDDEN:
+        return _Fate.NEVER if "NamespaceTerminating" in error.causes else _Fate.FORBIDDEN
+    return _Fate.NEVER if error.status in NEVER else _Fate.LATER

@@ -1,1 +1,0 @@
-"""What does one thing to the world each. They do not know one another."""

@@ -1,0 +1,84 @@
+"""
+`gpusteward close BREAKER`: close a breaker that waits for a person.
+
+What comes in: the breaker, who asks, the flags of the daemon. What goes out: a request beside the daemon's journal;
+exit code 0 when the daemon took it, 1 when none did yet, 2 on wrong usage or config.
+
+The law: the daemon alone writes its journal. This asks, and says what came of it.
+"""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from exporter.config.arguments import add_flags, chosen
+
+if TYPE_CHECKING:
+    from enforcer.cli import Commands
+
+PROGRAM = "gpusteward close"
+PATIENCE = 15.0
+"""Seconds for which the daemon is waited for: it looks once a second."""
+LOOK = 0.2
+
+
+def add(commands: "Commands") -> None:
+    """Add the sub-command to the program's."""
+    from enforcer.policy.vocabulary import MANUAL  # noqa: PLC0415
+
+    parser = commands.add_parser(
+        "close",
+        help="close a breaker of the daemon on this node, after having looked at what opened it",
+        description="Close a breaker that waits for a person. Run it on the daemon's node, or in its pod, as the "
+        "daemon's user: it puts a request beside the journal, which the daemon takes. While the cause persists the "
+        "breaker opens again. Exit code 0 when the daemon took it, 1 when none did yet, 2 on wrong usage or config.",
+        epilog="example: kubectl exec -n gpusteward POD -- gpusteward close effectiveness --by ann@example.com",
+        allow_abbrev=False,
+    )
+    parser.add_argument("breaker", choices=sorted(MANUAL), metavar="BREAKER", help=", ".join(sorted(MANUAL)))
+    parser.add_argument("--by", metavar="NAME", default="", help="who closes it, for the journal (default: the user)")
+    add_flags(parser)
+    parser.set_defaults(run=run)
+
+
+def run(namespace: argparse.Namespace) -> int:
+    """Ask, wait, and return the exit code."""
+    from enforcer.journal.close_requests import ask  # noqa: PLC0415
+    from enforcer.journal.file import DEFAULT  # noqa: PLC0415
+    from enforcer.policy.vocabulary import Breaker  # noqa: PLC0415
+    from enforcer.runtime.policy_config import impossible  # noqa: PLC0415
+    from exporter.config import ConfigError, load  # noqa: PLC0415
+
+    try:
+        config = load(chosen(namespace, os.environ), impossible)
+    except ConfigError as error:
+        return _refuse(str(error), 2)
+    journal = config.policy.journal or DEFAULT
+    try:
+        asked = ask(journal, Breaker(namespace.breaker), namespace.by or _user())
+    except OSError as error:
+        return _refuse(f"{error.filename or journal.parent}: {error.strerror or error}", 1)
+    return _await(asked)
+
+
+def _await(asked: Path) -> int:
+    until = time.monotonic() + PATIENCE
+    while asked.exists():
+        if time.monotonic() > until:
+            why = f"no daemon took the request within {PATIENCE:.0f} s; the next one that acts will ({asked})"
+            return _refuse(f"{why}. Remove that file to withdraw it", 1)
+        time.sleep(LOOK)
+    sys.stdout.write(f"{asked.name}: the daemon took the request; its log says enforcer.closing\n")
+    return 0
+
+
+def _user() -> str:
+    return os.environ.get("SUDO_USER") or os.environ.get("USER") or f"uid {os.getuid()}"
+
+
+def _refuse(message: str, code: int) -> int:
+    sys.stderr.write(f"{PROGRAM}: {message}\n")
+    return code

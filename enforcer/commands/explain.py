@@ -1,0 +1,165 @@
+"""
+`gpusteward explain`: which memory limits a pod declares, and why each candidate was taken or not.
+
+What comes in: NAMESPACE/POD, which a running daemon explains; or (`-f`) files as `kubectl get -o yaml` or `-o json`
+prints them, for which nobody is asked. What goes out: text or JSON on standard output, or one line on standard error;
+and the exit code: 0, 1 when the daemon does not explain, 2 when a file or the usage is not what was expected.
+
+The law: a file can be anything, and so can what answers at a URL. Each is read once, to a bound; nobody is waited for
+but standard input, and a daemon for a few seconds.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from enforcer.commands.client import add_url, chosen_daemon, put, unwritten, wrong
+
+if TYPE_CHECKING:
+    from enforcer.cli import Commands
+
+PROGRAM = "gpusteward explain"
+_STDIN = "-"
+_LONGEST = 16 << 20
+"""Bytes of a file: the pods and claims of a large node as JSON are a tenth of it."""
+
+
+def add(commands: "Commands") -> None:
+    """Add the sub-command to the program's."""
+    parser = commands.add_parser(
+        "explain",
+        help="say which limits a pod declares, and why",
+        description="Say which limits a pod declares, and of each candidate why it was taken or not. A pod by its name "
+        "is explained by the daemon of its node, with what it uses now; pods of a file (-f) as kubectl prints them, "
+        "without a daemon or cluster. Exit code 0, 1 when the daemon does not explain, 2 on wrong usage or files.",
+        epilog="examples: gpusteward explain team-a/llm-0; "
+        "kubectl get pods -n team-a -o yaml | gpusteward explain -f - --node node.yaml",
+        allow_abbrev=False,
+    )
+    asked = parser.add_mutually_exclusive_group(required=True)
+    asked.add_argument("pod", nargs="?", metavar="NAMESPACE/POD", help="a pod on the node of the daemon that is asked")
+    asked.add_argument(
+        "-f",
+        dest="pods",
+        metavar="FILE",
+        help="Pods, and the ResourceClaims and ResourceSlices that they use, as kubectl get -o yaml or -o json prints "
+        "them; - for standard input",
+    )
+    add_url(parser)
+    parser.add_argument(
+        "--node",
+        metavar="FILE",
+        help="the Node that the pods run on, to check units against its devices; - for standard input. "
+        "It may also stand in the first file",
+    )
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="the daemon's config: what its section limits chooses, and its own rows, count here too",
+    )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print a list of {namespace, pod, container, device, limit_bytes, system, source, scope, enforced_by, "
+        "candidates, problems}; of a daemon its document, in which this list is `limits`",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(namespace: argparse.Namespace) -> int:
+    """Explain, print, and return the exit code."""
+    return _of_daemon(namespace) if namespace.pod is not None else _of_files(namespace)
+
+
+def _of_daemon(namespace: argparse.Namespace) -> int:
+    from enforcer.commands.explanation_client import ask  # noqa: PLC0415  (HTTP)
+    from exporter.api.client import AskError, UrlError  # noqa: PLC0415
+    from exporter.limits.explaining import printable  # noqa: PLC0415
+
+    if namespace.node is not None or namespace.config is not None:
+        return _wrong("--node and --config go with -f: a daemon has its own node and config")
+    where, slash, name = namespace.pod.partition("/")
+    if not where or not slash or not name or "/" in name:
+        return _wrong(f"expected NAMESPACE/POD, got {namespace.pod}")
+    try:
+        text, document = ask(chosen_daemon(namespace), where, name)
+    except UrlError as error:
+        return _wrong(str(error))
+    except AskError as error:
+        return _wrong(str(error), 1)
+    if namespace.json:
+        return _print(json.dumps(document, indent=2) + "\n")
+    return _print("".join(f"{printable(line)}\n" for line in text.splitlines()))
+
+
+def _of_files(namespace: argparse.Namespace) -> int:
+    from exporter.config import Arguments, ConfigError, catalogue_of, load, options_of  # noqa: PLC0415  (msgspec, YAML)
+    from exporter.limits.offline import explain  # noqa: PLC0415
+    from exporter.objects.manifest import ManifestError  # noqa: PLC0415
+
+    pods, node = namespace.pods, namespace.node
+    if namespace.url is not None:
+        return _wrong("--url goes with NAMESPACE/POD: for a file nobody is asked")
+    if pods == node == _STDIN:
+        return _wrong("-f and --node: only one of them can be standard input")
+    try:
+        limits = load(Arguments(namespace.config)).limits
+        text = explain(
+            _text(pods),
+            None if node is None else _text(node),
+            catalogue_of(limits),
+            options_of(limits),
+            as_json=namespace.json,
+            source=_name(pods),
+            node_source=_name(node or ""),
+        )
+    except (_FileError, ConfigError, ManifestError) as error:
+        return _wrong(str(error))
+    return _print(text)
+
+
+class _FileError(Exception):
+    """A file cannot be read; the message names it."""
+
+
+def _text(name: str) -> str:
+    from exporter.base.text_files import UnreadableError, read  # noqa: PLC0415  (as above)
+
+    try:
+        content = _standard_input() if name == _STDIN else read(Path(name), _LONGEST)
+    except UnreadableError as error:
+        raise _FileError(f"{_name(name)}: {error}") from error
+    except (OSError, ValueError) as error:  # a ValueError for a name with a null byte
+        raise _FileError(f"{_name(name)}: cannot be read: {error}") from error
+    try:
+        return content.decode("utf-8-sig")  # Windows' editors put a mark in front
+    except UnicodeDecodeError as error:
+        raise _FileError(f"{_name(name)}: expected UTF-8 text, found something else at byte {error.start}") from error
+
+
+def _standard_input() -> bytes:
+    from exporter.base.text_files import UnreadableError  # noqa: PLC0415  (as above)
+
+    content = sys.stdin.buffer.read(_LONGEST + 1) if sys.stdin else b""
+    if len(content) > _LONGEST:
+        raise UnreadableError(f"cannot be read: larger than {_LONGEST} bytes")
+    return content
+
+
+def _name(name: str) -> str:
+    return "standard input" if name == _STDIN else name
+
+
+def _wrong(problem: str, code: int = 2) -> int:
+    return wrong(PROGRAM, problem, code)
+
+
+def _print(text: str) -> int:
+    try:
+        put(text)
+    except OSError as error:
+        return unwritten(PROGRAM, error)
+    return 0

@@ -1,0 +1,196 @@
+"""
+`gpusteward top`: the GPUs of a node and who holds them, as a table that follows the daemon.
+
+What comes in: where the daemon listens. What goes out: on a terminal a table that stays in place (with the extra
+`top`), else text or JSON, once or again and again; and the exit code: 0 shown, or ended by a signal, 1 when the daemon
+does not answer (`--once`) or standard output cannot be written, 2 on wrong usage.
+
+The law: it only looks. A daemon that is away is said to be away, and waited for.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from enforcer.commands.client import add_url, chosen_daemon, put, unwritten, wrong
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from enforcer.cli import Commands
+    from exporter.api.client import Daemon
+    from exporter.top.follow import Seen
+    from exporter.top.layout import Line
+
+PROGRAM = "gpusteward top"
+HINT = "for a table that stays in place: pip install 'gpusteward[top]'"
+ALL = "gpusteward top --once shows all"
+BEAT = 1.0
+"""Seconds between two drawings on a terminal: ages and graces count on."""
+LEAST = 0.1
+"""Seconds between two questions that may be asked for."""
+
+
+def add(commands: "Commands") -> None:
+    """Add the sub-command to the program's."""
+    parser = commands.add_parser(
+        "top",
+        help="show the GPUs of a node and who holds them, live",
+        description="Show the GPUs of a node, who holds how much of them, the limits, and what the policy does next; "
+        "as the daemon of the node tells it, until Ctrl-C. On a terminal the table stays in place, elsewhere one "
+        "follows the other. Exit code 0, 1 when the daemon does not answer (with --once; else it is waited for), "
+        "2 on wrong usage.",
+        epilog="example: kubectl port-forward -n gpusteward POD 9478 & gpusteward top",
+        allow_abbrev=False,
+    )
+    add_url(parser)
+    parser.add_argument("--once", action="store_true", help="print the table once, as plain text")
+    parser.add_argument("--json", action="store_true", help="print the daemon's snapshot instead, one line each time")
+    parser.add_argument(
+        "--interval", type=_interval, metavar="DURATION", help='ask this often, such as "2s" (default: as the daemon)'
+    )
+    parser.set_defaults(run=run)
+
+
+def run(namespace: argparse.Namespace) -> int:
+    """Show; return the exit code."""
+    try:
+        return _run(namespace)
+    except OSError as error:
+        return unwritten(PROGRAM, error)
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return 0
+
+
+def _run(namespace: argparse.Namespace) -> int:
+    from exporter.api.client import AskError, UrlError  # noqa: PLC0415  (HTTP)
+    from exporter.top.fetch import snapshot  # noqa: PLC0415
+    from exporter.top.follow import Seen  # noqa: PLC0415
+
+    if namespace.once and namespace.interval is not None:
+        return wrong(PROGRAM, "--interval and --once: what is shown once has no interval")
+    try:
+        daemon = chosen_daemon(namespace)
+        if namespace.once:
+            body, document = asyncio.run(snapshot(daemon))
+            _Printer(as_json=namespace.json)(Seen(body, document, time.monotonic()))
+            return 0
+    except UrlError as error:
+        return wrong(PROGRAM, str(error))
+    except AskError as error:
+        return wrong(PROGRAM, str(error), 1)
+    if namespace.json or not _drawable():
+        _follow(daemon, _Printer(as_json=namespace.json), namespace.interval, None)
+    else:
+        _draw(daemon, namespace.interval)
+    return 0
+
+
+class _Printer:
+    """Prints each answer under the one before it, and each new trouble on standard error."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._trouble = ""
+        self._printed = False
+
+    def __call__(self, seen: "Seen") -> None:
+        if seen.trouble and seen.trouble != self._trouble:
+            wrong(PROGRAM, seen.trouble)
+        self._trouble = seen.trouble
+        if not seen.trouble and seen.document is not None:
+            between = "\n" if self._printed and not self._as_json else ""
+            put(between + (_json(seen.body) if self._as_json else _text(seen)))
+            self._printed = True
+
+
+def _draw(daemon: "Daemon", every: float | None) -> None:
+    """Draw in place where that can be done; when it ends, leave the last table on the terminal."""
+    try:
+        from exporter.top.drawing import Screen  # noqa: PLC0415  (rich)
+    except ModuleNotFoundError:
+        wrong(PROGRAM, HINT)
+        _follow(daemon, _Printer(as_json=False), every, None)
+        return
+    from exporter.top.follow import Seen  # noqa: PLC0415
+    from exporter.top.layout import cropped  # noqa: PLC0415
+
+    last = Seen()
+    try:
+        with Screen() as screen:
+
+            def show(seen: Seen) -> None:
+                nonlocal last
+                last = seen
+                screen.show(lambda columns, rows: cropped(_lines(seen, columns), rows, ALL))
+
+            show(last)
+            _follow(daemon, show, every, BEAT)
+    finally:
+        if last.document is not None:
+            put(_text(last))
+
+
+def _follow(daemon: "Daemon", show: "Callable[[Seen], None]", every: float | None, beat: float | None) -> None:
+    """Ask and show until a signal."""
+    from exporter.top.fetch import snapshot  # noqa: PLC0415  (as above)
+    from exporter.top.follow import watch  # noqa: PLC0415
+
+    async def follow() -> None:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101  (a coroutine runs in one)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        await watch(lambda: snapshot(daemon), show, every=every, beat=beat)
+
+    asyncio.run(follow())
+
+
+def _text(seen: "Seen") -> str:
+    from exporter.top.layout import text  # noqa: PLC0415  (as above)
+
+    return text(_lines(seen, _columns()))
+
+
+def _lines(seen: "Seen", columns: int | None) -> "list[Line]":
+    from exporter.top.layout import encodable, lines  # noqa: PLC0415  (as above)
+
+    return encodable(lines(seen.table(time.monotonic()), columns), sys.stdout.encoding)
+
+
+def _drawable() -> bool:
+    """Whether a table can be drawn in place."""
+    return sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in {"dumb", "unknown"}
+
+
+def _columns() -> int | None:
+    """Of the terminal; None where there is none: in a file nothing needs to be cut."""
+    return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else None
+
+
+def _json(body: bytes) -> str:
+    """Write the document in one line of ASCII: a terminal makes nothing of what stands in it."""
+    return json.dumps(json.loads(body, parse_int=_number)) + "\n"
+
+
+def _number(digits: str) -> int | str:
+    """Read a number; one that no figure of ours can be stays text (Python refuses those of 4,300 digits)."""
+    return int(digits) if len(digits) <= 40 else digits  # noqa: PLR2004
+
+
+def _interval(text: str) -> float:
+    from exporter.base.quantities import parse_duration  # noqa: PLC0415  (as above)
+
+    try:
+        seconds = parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    if seconds < LEAST:
+        raise argparse.ArgumentTypeError(f"expected at least {LEAST * 1000:.0f}ms")
+    return seconds

@@ -1,0 +1,233 @@
+"""
+The journal's records, a line each.
+
+What comes in: a record and its stamp, or a line. What goes out: the line, or the record with its stamp, or nothing.
+
+    {"sum":"1c291ca3","seq":7,"boot_id":"5e1c…","boottime":81.5,"time":1.7e9,"record":"sent","decision":"0a1b…"}
+
+The law: a line is whole or it is nothing: `sum` is the CRC-32 of all that follows it, which finds each change of up to
+32 bits in a row. Root alone writes the file, so it guards against disks, not against people. Each line is JSON, so that
+`jq` reads it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from math import isfinite
+from typing import Any
+from zlib import crc32
+
+import msgspec
+
+from enforcer.actions.fence.fences import Fence
+from enforcer.actions.interface import Answer
+from enforcer.policy.history import Action, Opened, Result, Spent, Strikes, Workload
+from enforcer.policy.limit_holders import CaseKey
+from enforcer.policy.vocabulary import Breaker, Mode
+
+LONGEST = 32_768
+"""Bytes of a record with texts as they came; in a longer one (a server's answer may be a book) they are cut."""
+LONGEST_TEXT = 1000
+_SUM = len('{"sum":"01234567",')
+
+
+class Record(msgspec.Struct, frozen=True, tag_field="record"):
+    """What happened; each kind says the rest."""
+
+
+class Started(Record, frozen=True, tag="started"):
+    """A daemon took the journal over; all that is open is to be looked at before anything else is done."""
+
+    pid: int
+    version: str
+
+
+class Stopped(Record, frozen=True, tag="stopped"):
+    """A daemon ended in order; the stamp proves that time went by until then."""
+
+
+class Intent(Record, frozen=True, tag="intent"):
+    """An action will be tried: its token is taken. `rules` is their digest, `decision` a UUID."""
+
+    decision: str
+    action: Action
+    mode: Mode
+    rules: str
+
+
+class Sent(Record, frozen=True, tag="sent"):
+    """The call is about to leave; from here on it may have been made."""
+
+    decision: str
+
+
+class Acked(Record, frozen=True, tag="acked"):
+    """What was heard; `ambiguous`: nothing, so that it may have been made. No answer is an end."""
+
+    decision: str
+    answer: Answer
+
+
+class Ended(Record, frozen=True, tag="ended"):
+    """The end of an action, as far as was seen."""
+
+    decision: str
+    result: Result
+    detail: str = ""
+
+
+class BreakerOpened(Record, frozen=True, tag="breaker_opened"):
+    """A breaker that a person has to close."""
+
+    breaker: Breaker
+    opened: Opened
+
+
+class BreakerClosed(Record, frozen=True, tag="breaker_closed"):
+    """It was closed: `by` whom."""
+
+    breaker: Breaker
+    by: str
+    detail: str = ""
+
+
+class Struck(Record, frozen=True, tag="struck"):
+    """The episodes of a workload that are not forgiven."""
+
+    workload: Workload
+    strikes: Strikes
+
+
+class Exceeds(Record, frozen=True, tag="exceeds"):
+    """A subject was told: from here on it is the same excess. `strikes` of its workload, itself counted."""
+
+    key: CaseKey
+    strikes: float
+
+
+class Within(Record, frozen=True, tag="within"):
+    """That excess ended: the next one is another."""
+
+    key: CaseKey
+
+
+class Fenced(Record, frozen=True, tag="fenced"):
+    """A fence is about to be set, or to be moved: from here on such a limit may be ours."""
+
+    fence: Fence
+
+
+class Unfenced(Record, frozen=True, tag="unfenced"):
+    """It stands no more; `detail` says why."""
+
+    key: CaseKey
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """
+    A decision that has not ended.
+
+    Attributes:
+        at: boot seconds of the intent; below zero for one of an earlier boot.
+        sent: its call may have been made; False only where it certainly was not.
+        answer: the last one; None before.
+        rebooted: the node was started anew since: no process and no container of then lives, pods may.
+
+    """
+
+    action: Action
+    at: float
+    sent: bool = False
+    answer: Answer | None = None
+    rebooted: bool = False
+
+
+class State(Record, frozen=True, tag="state"):
+    """All that counts of the lines before, in place of them. Each file begins with one."""
+
+    spent: tuple[Spent, ...] = ()
+    breakers: Mapping[Breaker, Opened] = {}
+    strikes: tuple[Struck, ...] = ()
+    open: Mapping[str, Open] = {}
+    detail: str = ""
+    fences: tuple[Fence, ...] = ()
+    excesses: tuple[Exceeds, ...] = ()
+
+
+_Any = (
+    Started
+    | Stopped
+    | Intent
+    | Sent
+    | Acked
+    | Ended
+    | BreakerOpened
+    | BreakerClosed
+    | Struck
+    | Exceeds
+    | Within
+    | Fenced
+    | Unfenced
+    | State
+)
+
+
+class Stamp(msgspec.Struct, frozen=True):
+    """Which record, and when: seconds of CLOCK_BOOTTIME in the boot of that id; `time` is Unix time, for people."""
+
+    seq: int
+    boot_id: str
+    boottime: float
+    time: float
+
+
+_ENCODER = msgspec.json.Encoder()
+_STAMP = msgspec.json.Decoder(Stamp)
+_RECORD = msgspec.json.Decoder(_Any)
+
+
+def encode(stamp: Stamp, record: Record) -> bytes:
+    """Write a line, with its end. It never raises: text that is none is told as `?`."""
+    try:
+        body = _ENCODER.encode(record)
+    except UnicodeEncodeError:
+        body = b""
+    if not body or (len(body) > LONGEST and not isinstance(record, State)):
+        body = _ENCODER.encode(_short(msgspec.to_builtins(record)))
+    rest = _ENCODER.encode(stamp)[1:-1] + b"," + body[1:]
+    return b'{"sum":"%08x",' % crc32(rest) + rest + b"\n"
+
+
+def decode(line: bytes) -> tuple[Stamp, Record] | None:
+    """Read a line without its end; None when it is not one that was written, whole."""
+    rest = line[_SUM:]
+    if line[:_SUM] != b'{"sum":"%08x",' % crc32(rest):
+        return None
+    try:
+        stamp, record = _STAMP.decode(line), _RECORD.decode(line)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+    sane = stamp.seq > 0 and isfinite(stamp.boottime) and stamp.boottime >= 0
+    return (stamp, record) if sane else None
+
+
+def kind(line: bytes) -> str:
+    """Tell which kind of record a torn line began; empty when it ends before that."""
+    _, found, rest = line.partition(b'"record":"')
+    name, ended, _ = rest.partition(b'"')
+    return name.decode("ascii", "replace") if found and ended else ""
+
+
+def digest(rules: object) -> str:
+    """Name the rules (a frozen dataclass) by sixteen letters that are the same in each process."""
+    return sha256(msgspec.json.encode(rules, order="sorted")).hexdigest()[:16]
+
+
+def _short(data: Any) -> Any:
+    if isinstance(data, str):
+        return data.encode(errors="replace").decode()[:LONGEST_TEXT]
+    if isinstance(data, Mapping):
+        return {_short(key): _short(value) for key, value in data.items()}
+    return [_short(one) for one in data] if isinstance(data, list | tuple) else data

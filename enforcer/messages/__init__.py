@@ -1,0 +1,1 @@
+"""Every text about a decision: Events, log lines, reasons, JSON. Pure."""

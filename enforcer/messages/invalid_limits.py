@@ -1,0 +1,61 @@
+"""
+Limits that cannot be used, or not as they were meant: who is to be told.
+
+What comes in: snapshots, and what was told before. What goes out: notices.
+
+The law: a user is told once for each change of what is wrong, not in every round. What is not known in a round is not
+mended, and not broken anew.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from typing import TypeAlias
+
+from enforcer.messages.events import EventReason, Notice, Regarding
+from enforcer.messages.sentences import who
+from exporter.limits.explaining import size
+from exporter.model import ContainerKind, DeclaredLimit, PodUid, Snapshot
+
+Told: TypeAlias = Mapping[tuple[PodUid, str], tuple[str, ...]]
+"""Problems of the limits of (pod, container; empty for the whole pod) of which its user was told."""
+
+
+def invalid_limits(snapshot: Snapshot, told: Told) -> tuple[Told, tuple[Notice, ...]]:
+    """
+    Tell of limits that cannot be used, or not as they were meant: once for each change of their problems.
+
+    A container whose limits are not known in this round, because names are not live, is as it was.
+    """
+    found: dict[tuple[PodUid, str], list[DeclaredLimit]] = defaultdict(list)
+    for limit in snapshot.limits:
+        if limit.pod_uid in snapshot.pods:
+            found[limit.pod_uid, limit.container].append(limit)
+    kinds = {(one.pod_uid, one.name): one.kind for one in snapshot.containers}
+    now = {} if snapshot.names_live else dict(told)
+    notices = []
+    for (uid, container), limits in found.items():
+        problems = tuple(dict.fromkeys(problem for limit in limits for problem in limit.problems))
+        if problems:
+            if told.get((uid, container)) != problems:
+                pod, kind = snapshot.pods[uid], kinds.get((uid, container), ContainerKind.REGULAR)
+                regarding = Regarding(pod.namespace, pod.name, uid, container, kind)
+                topic = sha256("\n".join(problems).encode("utf-8", "backslashreplace")).hexdigest()[:16]
+                note = _invalid(container, limits, problems)
+                notices.append(Notice(regarding, EventReason.INVALID, note, snapshot.taken_at, topic))
+            now[uid, container] = problems
+        else:
+            now.pop((uid, container), None)
+    return now, tuple(notices)
+
+
+def _invalid(container: str, limits: Iterable[DeclaredLimit], problems: Iterable[str]) -> str:
+    amounts = {limit.memory for limit in limits}
+    if amounts == {None}:
+        following = "No limit counts until this is mended"
+    elif len(amounts) == 1:
+        following = f"What counts until this is mended is {size(amounts.pop())} of each device"
+    else:
+        following = "What counts until this is mended differs from device to device"
+    # The problems come last: they quote what users wrote, and are what a long note is cut of.
+    return f"GPU memory limit of {who(container)}: {following[0].lower()}{following[1:]}. {'; '.join(problems)}"

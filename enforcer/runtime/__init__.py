@@ -1,0 +1,1 @@
+"""The policy at work in the daemon: it hears snapshots, decides, and has actions carried out."""

@@ -1,0 +1,68 @@
+"""
+Rehearsals: `dry-run` takes the way of an action, down to the last step.
+
+What comes in: dry actions; the round, for containers that would have to be held. What goes out: what would have become
+of each: how far it would have come, and what would have spared its victim.
+
+The law: **the same code as in earnest, with hands that cannot.** Fresh sample, live answer, last look, preflight; no
+journal, for what is not done need not be remembered; no right that observing does not have. A rehearsal runs beside
+the acting half, and never delays it.
+"""
+
+from pathlib import Path
+
+from enforcer.actions.dry_run import DryRun
+from enforcer.actions.fence.actuator import unfit
+from enforcer.actions.interface import Answer
+from enforcer.actions.kill.actuator import Kill
+from enforcer.actions.victim import accused
+from enforcer.policy.history import Action, Result
+from enforcer.policy.vocabulary import Mode, Rung
+from enforcer.runtime.decider import Deciding, read_moment
+from enforcer.runtime.executor import Acting, Ask, Fresh, Hands
+from exporter.base.clock import Clock
+from exporter.rounds.latest import Latest
+
+
+class Unwritten:
+    """The journal of what is not done."""
+
+    async def intend(self, decision: str, action: Action) -> None:
+        """Note nothing."""
+
+    async def hear(self, decision: str, answer: Answer) -> None:
+        """Note nothing."""
+
+    async def end(self, decision: str, result: Result, detail: str) -> None:
+        """Note nothing."""
+
+
+class Rehearsing:
+    """Carries rehearsals out, one after the other, as `deciding` begins them. Two tasks call `run` and `hold`."""
+
+    def __init__(
+        self, deciding: Deciding, ask: Ask, fresh: Fresh, proc: Path, *, clock: Clock, trusted: bool = False
+    ) -> None:
+        """Look into `proc`, a mounted /proc, with `ask` and `fresh`; `trusted` as in `exporter.host.procfs.ProcFs`."""
+        self._deciding = deciding
+        self._kill = Kill(proc, trusted=trusted)
+        stand_ins = (DryRun(Rung.FENCE, unfit), DryRun(Rung.EVICT), DryRun(Rung.KILL, self._kill.preflight))
+        hands = Hands({one.rung: one for one in stand_ins}, ask, fresh)
+        self._acting = Acting(deciding, Unwritten(), hands, clock=clock)
+        deciding.rehearse = self._acting.begin
+
+    async def run(self) -> None:
+        """Rehearse what is begun, until cancelled."""
+        await self._acting.run()
+
+    async def hold(self, latest: Latest) -> None:
+        """Hold the inits that would have to be signalled, until cancelled: a preflight wants to see them."""
+        seen = 0
+        try:
+            while True:
+                seen = (await latest.newer_than(seen)).round
+                wanted = Rung.KILL in self._deciding.rules.ladder
+                dry = (one for one in self._deciding.judged() if wanted and one.mode is Mode.DRY_RUN)
+                await self._kill.hold(accused(dry), read_moment())
+        finally:
+            self._kill.close()

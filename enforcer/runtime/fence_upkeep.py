@@ -1,0 +1,78 @@
+"""
+The fences of a node, from the first possible one to the last.
+
+What comes in: the driver's limits, the journal, each round. What goes out: the rung `fence`, why there is none, and the
+fences that stand no more.
+
+The law: **a fence does not outlive its reason.** Who enforces looks at each in every round; who does not any more takes
+down what an earlier daemon left. A fence whose daemon ended stands: the next one knows it by the journal.
+"""
+
+import asyncio
+from os import geteuid
+
+from enforcer.actions.fence.actuator import Fencing, Register
+from enforcer.actions.fence.cgroup_paths import Leaves
+from enforcer.actions.fence.driver import MemoryLimits
+from enforcer.actions.fence.fences import fallen
+from enforcer.policy.rules import Rules
+from enforcer.policy.vocabulary import Rung
+from enforcer.runtime.decider import Deciding
+from exporter.base.clock import Clock
+
+AGAIN = 60.0
+"""Seconds between two tries of what failed: whether the driver can, and taking down what an earlier daemon left."""
+
+
+async def impossible(limits: MemoryLimits, leaves: Leaves) -> str | None:
+    """Say why nobody can be fenced on this node; None where nothing speaks against it. Sets nothing to find out."""
+    if geteuid() != 0:
+        return "limits of the driver are set by root"
+    return await asyncio.to_thread(leaves.unavailable) or await limits.impossible()
+
+
+class Fences:
+    """Looks after the fences. `limits` None: this daemon's devices have none."""
+
+    def __init__(self, limits: MemoryLimits | None, leaves: Leaves, *, clock: Clock) -> None:
+        self._limits = limits
+        self._leaves = leaves
+        self._clock = clock
+        self._why = ""
+        self._possible = False
+        self._look_at = 0.0
+
+    async def missing(self, rules: Rules) -> str:
+        """Say why the rung that the ladder has is not to be had; "" where it is, or is not wanted."""
+        if Rung.FENCE not in rules.ladder or self._possible:
+            return ""
+        if self._limits is None:
+            return "the devices of this daemon have no limits that could be set"
+        if not self._why or self._clock.monotonic() >= self._look_at:
+            self._why = await impossible(self._limits, self._leaves) or ""
+            self._possible = not self._why
+            self._look_at = self._clock.monotonic() + AGAIN
+        return f"it cannot fence: {self._why}" if self._why else ""
+
+    def rung(self, register: Register) -> Fencing | None:
+        """Make the rung, whether it is possible or not; None where there is no driver at all."""
+        return None if self._limits is None else Fencing(self._limits, self._leaves, register)
+
+    async def close(self) -> None:
+        """Let go of the driver. What stands stays."""
+        if self._limits is not None:
+            await self._limits.close()
+
+
+async def look_after(fencing: Fencing, deciding: Deciding) -> None:
+    """Look at each fence, once a round that was heard."""
+    rules, snapshot = deciding.in_force(), deciding.heard
+    if snapshot is None:
+        return
+    standings = {one.key: one for one in deciding.judged()}
+    gone = await fencing.keep(
+        lambda fence: fallen(fence, standings, snapshot, rules),
+        lambda key: standings[key].used if key in standings else None,
+    )
+    if gone:
+        deciding.unfence(gone)

@@ -1,0 +1,47 @@
+"""
+What is missing for acting, as ceilings of the mode.
+
+What comes in: reasons, with particulars in words. What goes out: ceilings on the one who decides, and a log line each.
+
+The law: as long as one thing is missing nobody is acted on, and the subject that is due says which.
+"""
+
+import structlog
+
+from enforcer.policy.rules import Ceiling
+from enforcer.policy.vocabulary import Mode, Reason
+from enforcer.runtime.decider import Deciding
+
+log = structlog.get_logger()
+
+
+class Lacking:
+    """What is missing now."""
+
+    def __init__(self, deciding: Deciding) -> None:
+        self._deciding = deciding
+        self._told: dict[Reason, str] = {}
+
+    def __contains__(self, reason: Reason) -> bool:
+        return reason in self._told
+
+    def take(self, reason: Reason, why: str) -> None:
+        """Take that it is missing, and say so once; or ("") that it is there."""
+        if not why:
+            self.end(reason)
+        if self._told.get(reason, "") == why:
+            return
+        if self._deciding.rules.mode is Mode.ENFORCE:
+            log.warning("enforcer.not_armed", reason=reason, detail=why)
+        self._told[reason] = why
+        # Rehearsals that somebody wished at most; where another daemon acts, nothing.
+        mode = Mode.OBSERVE if reason is Reason.NOT_OWNER else Mode.DRY_RUN
+        others = (one for one in self._deciding.ceilings if one.reason is not reason)
+        all_ = (Ceiling(mode, reason, why), *others)
+        # Of several the first is told: what is missing says more than that something is.
+        self._deciding.ceilings = tuple(sorted(all_, key=lambda one: one.reason is Reason.NOT_ARMED))
+
+    def end(self, reason: Reason) -> None:
+        """Take that it is there."""
+        self._told.pop(reason, None)
+        self._deciding.ceilings = tuple(one for one in self._deciding.ceilings if one.reason is not reason)

@@ -1,0 +1,283 @@
+"""
+The accounts of one GPU: what each container holds of each leaf device, and what nobody explains.
+
+What comes in: one GPU's placed entries and the peaks so far. What goes out: one account per leaf device, one usage per
+container and device, the new peaks.
+
+The law: **the accounts close.** attributed + ghost + host + unattributed = used, for each leaf device, whenever all of
+it was measured. Device memory and process lists are read milliseconds apart, so a remainder below zero by up to
+`TOLERANCE` is taken as 0 and told; beyond that the account does not close, and says so.
+What the kernel counts for a container's cgroup stands in place of what its processes hold: it has each buffer once.
+Where it has less than they surely hold, buffers were charged to somebody else: then it is only what is sure.
+Unknown is not zero: who may hold something that is in no list has no figure.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from exporter.accounts.attribution import Attributed, Placed
+from exporter.model import (
+    Attribution,
+    CgroupMemory,
+    ContainerId,
+    DeviceAccount,
+    DeviceKey,
+    Fault,
+    Gpu,
+    Memory,
+    ProcessUtilization,
+    Subject,
+    Usage,
+)
+
+TOLERANCE = 64 * 2**20
+"""Bytes by which the lists may exceed the device's use: a few allocations between two reads."""
+
+Peaks = Mapping[tuple[Subject, DeviceKey], int]
+Evicted = Mapping[tuple[Subject, DeviceKey], float]
+Counted = Mapping[Subject, CgroupMemory]
+
+COUNTS_AS = {
+    Attribution.CONTAINER: "attributed",
+    Attribution.INHERITED: "attributed",
+    Attribution.GHOST: "ghost",
+    Attribution.HOST: "host",
+}
+"""Everything else is unattributed: a process is there, but no known container stands behind it."""
+
+DOUBTFUL = {Attribution.UNPROVEN, Attribution.UNREADABLE, Attribution.CONTRADICTORY, Attribution.AMBIGUOUS}
+"""Such a process may be anybody's: next to one, nobody is known to hold nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuAccounts:
+    """The accounts of one GPU's leaf devices, and the usages on them."""
+
+    attributed: Attributed
+    accounts: tuple[DeviceAccount, ...] = ()
+    usages: tuple[Usage, ...] = ()
+    capped: int = 0
+    """Containers whose summed SM samples exceeded 100 % and were cut there."""
+    processes: Mapping[Attribution, int] = field(default_factory=dict)
+
+
+def account(
+    attributed: Attributed,
+    peaks: Peaks,
+    allocated: Mapping[DeviceKey, Collection[Subject]] | None = None,
+    evicted: Evicted | None = None,
+) -> GpuAccounts:
+    """
+    Close the accounts of one GPU.
+
+    Args:
+        attributed: the placed entries.
+        peaks: the most that each container was seen with before.
+        allocated: leaf device to who was handed it; a container without a process there holds 0, and that is known.
+        evicted: how long each container's queues were off the device.
+
+    """
+    placed = attributed.placed
+    by_device: dict[DeviceKey, list[Placed]] = defaultdict(list)
+    counts: dict[Attribution, int] = defaultdict(int)
+    for entry in placed or ():
+        by_device[entry.process.device].append(entry)
+        counts[entry.attribution] += 1
+    accounts: list[DeviceAccount] = []
+    usages: list[Usage] = []
+    capped, short = 0, 0
+    for device, memory, ratios in attributed.sample.gpu.leaves():
+        on_it = _OnDevice.of(attributed, device, by_device[device], (allocated or {}).get(device, ()))
+        if placed is None:
+            accounts.append(DeviceAccount(device, memory))
+            usages += (_of_cgroup(subject, cgroup, peaks) for subject, cgroup in on_it.counted.items() if cgroup.used)
+            continue
+        accounts.append(replace(_balance(on_it, memory), partial=attributed.sample.partial))
+        short += len(on_it.short)
+        # NVML's statistics of processes are per GPU and end where MIG begins; there the instance's own figure serves.
+        utilization = attributed.sample.utilization if device.gpu_instance is None else None
+        instance_sm = ratios.sm if device.gpu_instance is not None else None
+        for usage, cut in _usages(on_it, utilization=utilization, instance_sm=instance_sm, peaks=peaks):
+            usages.append(usage)
+            capped += cut
+    if evicted:
+        usages = [replace(usage, evicted=evicted.get((usage.subject, usage.device))) for usage in usages]
+    if short:
+        faults = (*attributed.sample.faults, _charged_elsewhere(attributed.sample.gpu, short))
+        attributed = replace(attributed, sample=replace(attributed.sample, faults=faults))
+    return GpuAccounts(attributed, tuple(accounts), tuple(usages), capped, dict(counts))
+
+
+@dataclass(frozen=True, slots=True)
+class _OnDevice:
+    """
+    What was told of one leaf device.
+
+    Attributes:
+        by_subject: who was handed the device, or holds some of it, with the processes that are known.
+        counted: what the kernel counts by cgroup, where it is believed; `short` where it has less than they hold.
+        sees_all: no process is missing in the lists, or may be anybody's.
+
+    """
+
+    attributed: Attributed
+    device: DeviceKey
+    entries: Sequence[Placed]
+    by_subject: Mapping[Subject, Sequence[Placed]]
+    counted: Counted
+    short: Counted
+    sees_all: bool
+
+    @classmethod
+    def of(
+        cls, attributed: Attributed, device: DeviceKey, entries: Sequence[Placed], holders: Iterable[Subject]
+    ) -> "_OnDevice":
+        """Put together who is on a leaf device, and hold the kernel's counts against the lists."""
+        counted = {subject: cgroup for (subject, on), cgroup in attributed.counted.items() if on == device}
+        using = (subject for subject, cgroup in counted.items() if cgroup.used)
+        by_subject: dict[Subject, list[Placed]] = {subject: [] for subject in (*holders, *using)}
+        for entry in entries:
+            if entry.subject is not None:
+                by_subject.setdefault(entry.subject, []).append(entry)
+        short = {
+            subject: cgroup
+            for subject, cgroup in counted.items()
+            if _at_least(by_subject.get(subject, ())) > cgroup.used + TOLERANCE
+        }
+        believed = {subject: cgroup for subject, cgroup in counted.items() if subject not in short}
+        doubtful = attributed.anybodys or any(entry.attribution in DOUBTFUL for entry in entries)
+        sees_all = not (doubtful or attributed.sample.partial)
+        return cls(attributed, device, entries, by_subject, believed, short, sees_all)
+
+    def lists(self, subject: Subject) -> bool:
+        """Say whether a container's processes are known; where some may be missing, nobody is known to have none."""
+        return self.attributed.knows(subject) and (self.sees_all or bool(self.by_subject[subject]))
+
+
+def _balance(on_it: _OnDevice, memory: Memory | None) -> DeviceAccount:
+    device, counted = on_it.device, on_it.counted
+    held: dict[str, list[int | None]] = {"attributed": [], "ghost": [], "host": [], "unattributed": []}
+    held["attributed"] += (cgroup.used for cgroup in counted.values())
+    for entry in on_it.entries:
+        if entry.subject in counted:
+            continue
+        held[COUNTS_AS.get(entry.attribution, "unattributed")].append(entry.process.memory)
+    if any(entry.attribution is Attribution.UNPROVEN for entry in on_it.entries):
+        return DeviceAccount(device, memory)
+    if any(subject not in counted and not on_it.attributed.knows(subject) for subject in on_it.by_subject):
+        held["attributed"].append(None)
+    attributed, ghost, host = (total(held[place]) for place in ("attributed", "ghost", "host"))
+    open_entries = total(held["unattributed"])
+    if memory is None or attributed is None or ghost is None or host is None or open_entries is None:
+        return DeviceAccount(device, memory, attributed, ghost, host)
+    rest = memory.used - attributed - ghost - host
+    # The unattributed entries are part of the rest: they must fit into it like everything else.
+    missing = max(0, open_entries - rest)
+    if missing > TOLERANCE:
+        return DeviceAccount(device, memory, attributed, ghost, host, closes=False)
+    return DeviceAccount(device, memory, attributed, ghost, host, unattributed=max(0, rest), clamped=missing)
+
+
+def _usages(
+    on_it: _OnDevice, *, utilization: tuple[ProcessUtilization, ...] | None, instance_sm: float | None, peaks: Peaks
+) -> Iterable[tuple[Usage, bool]]:
+    device = on_it.device
+    everybody = on_it.sees_all and all(entry.subject is not None for entry in on_it.entries)
+    alone = everybody and len(on_it.by_subject) == 1
+    by_pid = None if utilization is None else {sample.pid: sample for sample in utilization}
+    for subject, members in on_it.by_subject.items():
+        cgroup, short = on_it.counted.get(subject), on_it.short.get(subject)
+        known, before, kernel = on_it.lists(subject), peaks.get((subject, device)), cgroup or short
+        keys = frozenset(member.key for member in members if member.key is not None)
+        if cgroup is None and not known:
+            yield Usage(subject, device, None, before, processes=keys, listed=False), False
+            continue
+        used = cgroup.used if cgroup else total(member.process.memory for member in members)
+        told = kernel.peak if kernel else None
+        peak = max((one for one in (before, used, told) if one is not None), default=None)
+        # The statistics name processes on all drivers, the lists name threads on some: ask by both numbers.
+        pids = {key.pid for key in keys} | {member.process.pid for member in members}
+        busy = None if by_pid is None or not known else [by_pid[pid] for pid in sorted(pids) if pid in by_pid]
+        raw_sm = None if busy is None else _added(sample.sm for sample in busy)
+        yield (
+            Usage(
+                subject,
+                device,
+                used,
+                peak,
+                sm=min(1.0, raw_sm) if raw_sm is not None else instance_sm if alone and known else None,
+                encoder=None if busy is None else _at_most_one(_added(sample.encoder for sample in busy)),
+                decoder=None if busy is None else _at_most_one(_added(sample.decoder for sample in busy)),
+                processes=keys,
+                memory_sure=None if cgroup else short.used if short else _sure(members),
+                kernel_limit=kernel.limit if kernel else None,
+                listed=known,
+            ),
+            raw_sm is not None and raw_sm > 1.0,
+        )
+
+
+def _of_cgroup(subject: Subject, cgroup: CgroupMemory, peaks: Peaks) -> Usage:
+    """Tell what a container holds while nobody knows by which processes."""
+    peak = max(cgroup.used, cgroup.peak or 0, peaks.get((subject, cgroup.device)) or 0)
+    return Usage(subject, cgroup.device, cgroup.used, peak, kernel_limit=cgroup.limit, listed=False)
+
+
+def _at_least(members: Iterable[Placed]) -> int:
+    """Sum up what is surely the container's own, as far as it is told."""
+    told = (m.process.memory if m.process.memory_sure is None else m.process.memory_sure for m in members)
+    return sum(size for size in told if size is not None)
+
+
+def _charged_elsewhere(gpu: Gpu, containers: int) -> Fault:
+    message = (
+        f"GPU {gpu.index} ({gpu.pci_bus_id}): the kernel counts less for the cgroups of {containers} "
+        f"container{'' if containers == 1 else 's'} (dmem) than their processes hold; what was placed before the "
+        "controller was enabled, or moved by the kernel, is charged elsewhere. The lists are told, and of what is in "
+        "doubt between both nothing is held against anybody"
+    )
+    return Fault("accounts", "dmem_short", message, gpu.uuid, incomplete=False)
+
+
+def _sure(members: Sequence[Placed]) -> int | None:
+    """Sum up what is surely the container's own; None where nothing can be shared, so that all of it is."""
+    processes = [member.process for member in members]
+    if all(process.memory_sure is None for process in processes):
+        return None
+    return total(process.memory if process.memory_sure is None else process.memory_sure for process in processes)
+
+
+def _added(parts: Iterable[float | None]) -> float | None:
+    """Sum up; one unknown part makes the sum unknown."""
+    result: float = 0
+    for part in parts:
+        if part is None:
+            return None
+        result += part
+    return result
+
+
+def _at_most_one(ratio: float | None) -> float | None:
+    return None if ratio is None else min(1.0, ratio)
+
+
+def total(parts: Iterable[int | None]) -> int | None:
+    """Sum up; one unknown part makes the sum unknown."""
+    result = 0
+    for part in parts:
+        if part is None:
+            return None
+        result += part
+    return result
+
+
+def new_peaks(before: Peaks, usages: Iterable[Usage], known: Collection[ContainerId] | None) -> Peaks:
+    """
+    Carry the peaks on: of who is seen now, and of containers that still exist while they hold nothing.
+
+    `known`: the containers that still exist; None while it is not known which do.
+    """
+    kept = {entry: peak for entry, peak in before.items() if known is None or entry[0].container_id in known}
+    seen = {(usage.subject, usage.device): usage.memory_peak for usage in usages if usage.memory_peak is not None}
+    return {**kept, **seen}

@@ -1,0 +1,144 @@
+"""
+One pod explained: where its limits come from, and what it uses now; for `/api/v1/explain` and `gpusteward explain`.
+
+What comes in: the latest snapshot, how the pod's limits came about, what the policy says of it. What goes out: a plain
+dict, with a text for people in it. docs/api.md describes the fields.
+
+The law: the candidates are told by `exporter.limits.explaining`, in the words in which files are explained. What is not
+known is said to be unknown; whose pod it is not is told nothing about other people's but names of GPU users.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from difflib import get_close_matches
+
+from exporter.api.document import Json, concerned, containers, head
+from exporter.limits import Resolution
+from exporter.limits.decoding import shown
+from exporter.limits.explaining import as_data, as_text, printable, size
+from exporter.limits.facts import device_name
+from exporter.model import Pod, PodUid, Snapshot, Usage
+
+NEAR = 3
+"""Names that are suggested."""
+LONGEST = 63 + 1 + 253
+"""Characters of a namespace, a slash and a pod's name; comparing names takes time by their length."""
+OLD = ", which is too old to say anything about now"
+
+Policy = Callable[[PodUid], Sequence[Json]]
+"""How the policy judges the containers of a pod: one object each, of any keys and `text`, one line for people."""
+
+
+class PodNotHereError(LookupError):
+    """The node has no such pod; `near` are pods with names like it, as NAMESPACE/POD."""
+
+    def __init__(self, message: str, near: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.near = near
+
+
+def explanation(
+    snapshot: Snapshot,
+    namespace: str,
+    name: str,
+    *,
+    resolution: Callable[[PodUid], Resolution | None],
+    age: float,
+    interval: float,
+    program: str,
+    policy: Policy | None = None,
+) -> Json:
+    """Explain a pod; of several of one name the newest. Raises PodNotHereError. `age` and `interval` are seconds."""
+    found = [pod for pod in snapshot.pods.values() if (pod.namespace, pod.name) == (namespace, name)]
+    if not found:
+        raise _not_here(snapshot, f"{namespace}/{name}")
+    pod = max(found, key=lambda pod: (not pod.terminating, pod.created_at))  # as the kubelet means it: see joining
+    known = resolution(pod.uid)
+    usages = [usage for usage in snapshot.usages if usage.subject.pod_uid == pod.uid]
+    described = list(containers(snapshot, usages))
+    judged = None if policy is None else list(policy(pod.uid))
+    begin = head(snapshot, age=age, interval=interval, program=program)
+    notes = list(_notes(snapshot, pod, found, known))
+    lines = [
+        *_used(snapshot, zip(usages, described, strict=True), f"{age:.0f} s ago{OLD if begin['stale'] else ''}"),
+        *_bypassed(snapshot, pod),
+        *_judged(judged),
+        *(f"  note: {note}" for note in notes),
+    ]
+    declared = as_text(known) if known else f"{printable(f'pod {namespace}/{name}')}\n"
+    return {
+        **begin,
+        "namespace": namespace,
+        "pod": name,
+        "pod_uid": pod.uid,
+        "notes": notes,
+        "limits": as_data(known) if known else None,
+        "containers": described,
+        "policy": judged,
+        "text": declared + "".join(f"{printable(line)}\n" for line in lines),
+    }
+
+
+def _not_here(snapshot: Snapshot, wanted: str) -> PodNotHereError:
+    users = {f"{pod.namespace}/{pod.name}" for pod in concerned(snapshot)}
+    namesakes = sorted(user for user in users if user.partition("/")[2] == wanted.partition("/")[2])
+    alike = get_close_matches(wanted, sorted(users), NEAR) if len(wanted) <= LONGEST else []
+    near = tuple(dict.fromkeys([*namesakes, *alike]))[:NEAR]
+    like = f"; near it: {', '.join(map(printable, near))}" if near else ""
+    remembered = "" if snapshot.names_live else " as far as is remembered, while its names cannot be asked for"
+    return PodNotHereError(f"no pod {shown(wanted)} on node {printable(snapshot.node)}{remembered}{like}", near)
+
+
+def _notes(snapshot: Snapshot, pod: Pod, found: Sequence[Pod], known: Resolution | None) -> Iterator[str]:
+    if known is None:
+        yield "what it declares is not known: the source of names does not tell it, or the pod or the devices are new"
+    if len(found) > 1:
+        yield f"{len(found)} pods of this name are on the node; this is the newest, {pod.uid}"
+    if pod.terminating:
+        yield "the pod is terminating"
+    if not snapshot.names_live:
+        yield "names and declarations are remembered: their source does not answer now"
+
+
+def _used(snapshot: Snapshot, usages: Iterable[tuple[Usage, Json]], when: str) -> Iterator[str]:
+    lines = [
+        f"    {_who(usage.subject.container)} on {device_name(usage.device)}: "
+        f"{', '.join(_figures(usage, described['memory_limit_bytes']))}"
+        for usage, described in usages
+    ]
+    known = snapshot.complete and snapshot.pid_domain_proven
+    nothing = "uses no device" if known else "no use is known, and not everything answered"
+    yield f"  uses, as of {when}:" if lines else f"  {nothing}, as of {when}"
+    yield from lines
+
+
+def _figures(usage: Usage, limit: int | None) -> Iterator[str]:
+    used = usage.memory_used
+    yield "memory unknown" if used is None else size(used)
+    if usage.memory_peak is not None:
+        yield f"at most {size(usage.memory_peak)}"
+    if used is not None and limit is not None and used > limit:
+        yield f"{size(used - limit)} above its limit"
+    if usage.sm is not None:
+        yield f"{usage.sm:.0%} of the SMs"
+    count = len(usage.processes)
+    yield f"{count} process{'' if count == 1 else 'es'}" if usage.listed else "processes unknown"
+
+
+def _who(container: str) -> str:
+    return f"container {container}" if container else "the pod"
+
+
+def _bypassed(snapshot: Snapshot, pod: Pod) -> Iterator[str]:
+    for limit in snapshot.limits:
+        if limit.pod_uid == pod.uid and limit.bypassed:
+            who, device = _who(limit.container), device_name(limit.device)
+            yield (
+                f"    ! {who} is above its limit of {size(limit.memory)} on {device}: "
+                f"the {limit.enforced_by} that should keep it there does not"
+            )
+
+
+def _judged(judged: Sequence[Json] | None) -> Iterator[str]:
+    if judged is not None:
+        yield "  policy:" if judged else "  policy: nothing to judge"
+        yield from (f"    {one['text']}" for one in judged)

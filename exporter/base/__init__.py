@@ -1,0 +1,1 @@
+"""Small tools without a subject of the project: clock, quantities, text files, cgroup paths."""

@@ -1,0 +1,251 @@
+"""
+The preflight: everything that the daemon would lean on, asked once.
+
+What comes in: the command line. What goes out: judged lines, in a fixed order; nothing rises that the world can cause.
+
+The law: it asks with the daemon's own code, all at once, and waits for nobody longer than a deadline. What the config
+does not ask for is not asked. Nothing is left behind: a socket that was opened is closed, a driver is let go.
+"""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import aiohttp
+
+from exporter import check as checking
+from exporter.check import Address, CgroupView, Failed, Line, PidDomain
+from exporter.config import Arguments, Check, Config, ConfigError, load, source_of_names
+from exporter.config.values import ListenAddress
+from exporter.devices import DeviceError, DevicesSample
+from exporter.devices.finding import Finder
+from exporter.devices.kernel import Roots
+from exporter.host.pid_domain import unproven
+from exporter.host.procfs import ProcFs, proc_root
+from exporter.kube.file import FileInventory
+from exporter.kube.remembered import links_below, read
+from exporter.kube.rights import Right
+from exporter.recording.player import RecordedNode
+from exporter.web.config import load_security
+from exporter.web.server import WebError, listen
+
+T = TypeVar("T")
+
+DEADLINE = 5.0
+"""Seconds for one question. The slowest that is healthy is the driver's first initialisation, of some seconds."""
+DRIVER_DEADLINE = 15.0
+"""Seconds for all of the driver's calls together, of which none may take `DEADLINE`."""
+INITIAL_CGROUP = "cgroup:[4026531835]"
+"""The kernel's constant for the initial cgroup namespace, PROC_CGROUP_INIT_INO of include/linux/proc_ns.h."""
+OWN_PROC = Path("/proc")
+
+
+async def preflight(
+    arguments: Arguments,
+    *,
+    in_a_pod: bool,
+    also: Check = lambda _: (),
+    more: Callable[[Config], Sequence[Right]] = lambda _: (),
+    beyond: Callable[[Config], Awaitable[tuple[Line, ...]]] | None = None,
+) -> tuple[Line, ...]:
+    """
+    Ask and judge all that these arguments need.
+
+    Args:
+        arguments: the daemon's.
+        in_a_pod: Kubernetes has told this process where its API is.
+        also: finds what is impossible in a config beyond what this package knows of.
+        more: the rights that a config's mode asks for besides the exporter's.
+        beyond: asks and judges what a config wants of the node beyond what this package knows of.
+
+    """
+    try:
+        config = load(arguments, also)
+    except ConfigError as error:
+        return (checking.refused_config(str(error)),)
+    played = config.devices == "simulated" or config.devices.recording is not None
+    parts = [_web(config)] if played else [_host(config), _names(config, in_a_pod, more(config)), _web(config)]
+    driver, *others = await asyncio.gather(_driver(config), *parts)
+    file = str(arguments.config_file) if arguments.config_file else None
+    wanted = await beyond(config) if beyond else ()
+    return (checking.config(file), *driver, *(line for part in others for line in part), *wanted)
+
+
+async def _driver(config: Config) -> tuple[Line, ...]:
+    if (recording := config.devices.recording) is not None:
+        return (checking.recording(await in_thread(lambda: _recorded(recording), f"reading {recording}")),)
+    found = None if config.devices == "simulated" else await _devices(config)
+    return (checking.driver(found), *checking.vendors(found))
+
+
+def _recorded(file: Path) -> str | Failed:
+    try:
+        node = RecordedNode(file, time.time, time.monotonic)
+    except DeviceError as error:
+        return Failed(str(error))
+    node.let_go()
+    return f"{file} plays, recorded on {node.node}"
+
+
+async def _devices(config: Config) -> DevicesSample | Failed:
+    root = config.node.host_root
+    roots = Roots.below(root, proc_root(root))
+    finder = Finder(roots, root, clock=time.time, monotonic=time.monotonic, deadline=DEADLINE)
+    try:
+        async with asyncio.timeout(DRIVER_DEADLINE):
+            source = await finder.open(config.devices.names)
+            try:
+                return await source.sample()
+            finally:
+                await source.close()
+    except DeviceError as error:
+        return Failed(str(error))
+    except TimeoutError:
+        return Failed(f"the drivers have not told all within {DRIVER_DEADLINE:g} s")
+
+
+async def _host(config: Config) -> tuple[Line, ...]:
+    root = proc_root(config.node.host_root)
+    domain, view = await asyncio.gather(
+        in_thread(lambda: _pid_domain(root, trusted=config.node.trust_pid_namespace), f"reading {root}"),
+        in_thread(lambda: _cgroups(root), f"reading {root}"),
+    )
+    return checking.pid_domain(domain), checking.cgroups(view)
+
+
+def _pid_domain(root: Path, *, trusted: bool) -> PidDomain:
+    doubt = unproven(root, OWN_PROC, trusted=False)
+    return PidDomain(str(root), doubt, unproven(root, OWN_PROC, trusted=trusted))
+
+
+def _cgroups(root: Path) -> CgroupView | Failed:
+    try:
+        text = (root / "1/cgroup").read_text(errors="surrogateescape")
+    except OSError as error:
+        return Failed(f"cannot read {root / '1/cgroup'}: {error.strerror}")
+    try:
+        private = str((OWN_PROC / "self/ns/cgroup").readlink()) != INITIAL_CGROUP
+    except OSError:
+        private = None
+    # Owners are told whatever the numbers are those of, so no proof of the PID domain is asked for.
+    sample = ProcFs(root, trusted=True).sample((), want_living=True)
+    return CgroupView(text, private, sample.living or (), sample.faults)
+
+
+async def _names(config: Config, in_a_pod: bool, more: Sequence[Right]) -> tuple[Line, ...]:  # noqa: FBT001
+    file = config.names.file
+    match source_of_names(config.names, in_a_pod=in_a_pod):
+        case "kubernetes":
+            return await _kubernetes(config, more)
+        case "file" if file is not None:
+            found = await in_thread(lambda: FileInventory(file).inventory(), f"reading {file}")
+            return (checking.names(config.names.source, found),)
+        case _:
+            return (checking.names(config.names.source, None),)
+
+
+async def _kubernetes(config: Config, more: Sequence[Right]) -> tuple[Line, ...]:
+    # Imported here, because the Kubernetes client costs 20 MB that a node without it need not pay.
+    from exporter.check import probe_kube  # noqa: PLC0415
+
+    folder = links_below(config.node.host_root)
+    kubelet, api, links = await asyncio.gather(
+        probe_kube.kubelet(config, DEADLINE),
+        probe_kube.api(config, _boot_id(), DEADLINE, more),
+        in_thread(lambda: len(read(folder)) if folder.is_dir() else None, f"reading {folder}"),
+    )
+    return (
+        checking.kubelet(kubelet),
+        checking.api_server(api.server),
+        checking.rights(api.rights),
+        *([checking.mode_rights(config.policy.mode, api.more)] if more else ()),
+        checking.node_name(config.node.name, api.node),
+        checking.log_links(str(folder), links),
+    )
+
+
+async def _web(config: Config) -> tuple[Line, ...]:
+    address, file = config.web.listen_address, config.web.config_file
+    found = await in_thread(lambda: _address(address), f"opening {address}")
+    if isinstance(found, Address) and found.refused is not None:
+        found = Address(found.address, found.refused, await _served_by(address))
+    line = checking.web_address(found)
+    if file is None:
+        return (line,)
+    return line, checking.web_config(str(file), await in_thread(lambda: _security(file), f"reading {file}"))
+
+
+def _address(address: ListenAddress) -> Address:
+    try:
+        listen(address).close()
+    except WebError as error:
+        return Address(address, str(error))
+    return Address(address)
+
+
+async def _served_by(address: ListenAddress) -> str | None:
+    """Ask who answers there, over TLS or not: the daemon itself, when this runs beside it."""
+    host = address.host if address.host not in {"", "::", "0.0.0.0"} else "localhost"  # noqa: S104
+    place = f"{f'[{host}]' if ':' in host else host}:{address.port}/healthz"
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=DEADLINE / 2)) as session:
+        for scheme in ("http", "https"):
+            with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError, ValueError):
+                # Not verified, because nothing is told to it, and only its name is taken from it.
+                async with session.get(f"{scheme}://{place}", ssl=False) as answer:
+                    return answer.headers.get("Server")
+    return None
+
+
+def _security(file: Path) -> str | Failed:
+    try:
+        security = load_security(file)
+    except ConfigError as error:
+        return Failed(str(error))
+    parts = {"TLS": security.tls, "basic authentication": security.users, "headers": security.headers}
+    return ", ".join(name for name, part in parts.items() if part) or "it protects nothing"
+
+
+def _boot_id() -> str:
+    try:
+        return (OWN_PROC / "sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+async def in_thread(work: Callable[[], T], what: str, deadline: float = DEADLINE) -> T | Failed:
+    """
+    Do what may hang (a file system, a resolver) in a thread, and give it up after `deadline` seconds.
+
+    A daemon thread of our own, because an executor's threads are waited for when the interpreter ends.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def deliver(result: T | None, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(result)  # type: ignore[arg-type]  # a T wherever there is no error
+
+    def run() -> None:
+        result: T | None = None
+        failure: BaseException | None = None
+        try:
+            result = work()
+        except BaseException as error:  # noqa: BLE001  (it belongs to the waiter, whatever it is)
+            failure = error
+        with contextlib.suppress(RuntimeError):  # the loop has been closed meanwhile
+            loop.call_soon_threadsafe(deliver, result, failure)
+
+    threading.Thread(target=run, name=what, daemon=True).start()
+    try:
+        async with asyncio.timeout(deadline):
+            return await done
+    except TimeoutError:
+        return Failed(f"{what} has not ended within {deadline:g} s")

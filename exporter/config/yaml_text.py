@@ -1,0 +1,151 @@
+"""
+Text of a YAML file to checked data.
+
+What comes in: bytes, and the msgspec struct that says what is allowed. What goes out: the struct, or one `ConfigError`
+that names the source, the path of the key, what was expected and what was found.
+
+The law: nothing is guessed. Unknown keys, doubled keys and wrong types are refused; `null` is the same as not written.
+"""
+
+import difflib
+import re
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from exporter.base import text_files
+from exporter.base.text_files import show
+from exporter.config import values
+
+MAX_BYTES = 1 << 20
+"""The largest ConfigMap that Kubernetes takes; a file above that is not a config."""
+
+Struct = TypeVar("Struct", bound=msgspec.Struct)
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; the message says where and why. A daemon ends with exit code 2 at start."""
+
+
+def read(path: Path) -> bytes:
+    """Read a whole config file. Raises ConfigError when that is not possible."""
+    try:
+        return text_files.read(path, MAX_BYTES)
+    except text_files.UnreadableError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def parse(content: bytes, source: str) -> dict[str, Any]:
+    """Turn YAML into a mapping of mappings, without its nulls. An empty document is an empty mapping."""
+    try:
+        data = text_files.plain(content)
+    except text_files.MalformedError as error:
+        raise ConfigError(error.at(source)) from error
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise ConfigError(
+            f"{source}: expected keys with values, such as `sampling: {{interval: 5s}}`, got {show(data)}"
+        )
+    pruned: dict[str, Any] = without_nulls(data)
+    return pruned
+
+
+def without_nulls(data: Any) -> Any:
+    """Drop keys whose value is null, at every depth of mappings."""
+    if isinstance(data, dict):
+        return {key: without_nulls(value) for key, value in data.items() if value is not None}
+    return data
+
+
+def check(
+    data: Mapping[str, Any], struct: type[Struct], source: str, origins: Mapping[str, str] | None = None
+) -> Struct:
+    """
+    Turn plain data into `struct`.
+
+    `origins` names those dotted keys that came from elsewhere than `source`. Raises ConfigError.
+    """
+    try:
+        return msgspec.convert(data, struct, dec_hook=values.decode)
+    except msgspec.ValidationError as error:
+        raise _explain(str(error), data, struct, source, origins or {}) from error
+
+
+def refuse(source: str, path: str, expected: str, found: object, origins: Mapping[str, str]) -> ConfigError:
+    """Say that the value at the dotted `path` is not what was expected."""
+    place = origins.get(path) or (f"{source}: {path}" if path else source)
+    return ConfigError(f"{place}: expected {expected}, got {show(found)}")
+
+
+def hint(key: str, known: list[str]) -> str:
+    """Say which known key was probably meant, or which there are."""
+    close = difflib.get_close_matches(key, known, n=1)
+    return f'did you mean "{close[0]}"?' if close else f"known here: {', '.join(sorted(known))}"
+
+
+# --- msgspec's message in our words -----------------------------------------------------------------------------------
+
+_AT = re.compile(r"^(?P<what>.*?)(?: - at (?:`key` in )?`\$\.?(?P<path>.*)`)?$", re.DOTALL)
+_ITEM = re.compile(r"\[\d+\].*", re.DOTALL)
+_UNKNOWN = re.compile(r"Object contains unknown field `(?P<key>.*)`", re.DOTALL)
+
+
+def _explain(
+    message: str, data: Mapping[str, Any], struct: type[Any], source: str, origins: Mapping[str, str]
+) -> ConfigError:
+    """Translate `Expected `str`, got `int` - at `$.node.name``: the field's own description says it better."""
+    match = _AT.match(message)
+    assert match is not None  # noqa: S101  (the expression matches every text)
+    path = match["path"] or ""
+    if unknown := _UNKNOWN.match(match["what"]):
+        section = _annotation(struct, path)
+        key = unknown["key"]
+        return ConfigError(f"{source}: {f'{path}.' if path else ''}{key}: unknown key; {hint(key, _keys(section))}")
+    path = _ITEM.sub("", path)  # of a list the whole is shown: its items are few, and only together they make sense
+    path, free, _ = path.partition("[...]")  # msgspec does not say which key of a mapping, or which item of a list
+    found: Any = data
+    for key in filter(None, path.split(".")):
+        found = found[key]
+    if free and isinstance(found, dict):
+        path, found = next(((f"{path}.{key}", value) for key, value in found.items() if not isinstance(value, str)))
+        return refuse(source, path, "text", found, origins)
+    return refuse(source, path, _expected(_annotation(struct, path)), found, origins)
+
+
+def _annotation(struct: type[Any], path: str) -> Any:
+    annotation: Any = struct
+    for key in filter(None, path.split(".")):
+        annotation = get_type_hints(_plain(annotation), include_extras=True)[key]
+    return annotation
+
+
+def _plain(annotation: Any) -> Any:
+    """Take the extras and the `| None` off a type."""
+    if get_origin(annotation) is Annotated:
+        return _plain(get_args(annotation)[0])
+    if get_origin(annotation) is types.UnionType:
+        return _plain(get_args(annotation)[0])
+    return annotation
+
+
+def _keys(annotation: Any) -> list[str]:
+    return list(_plain(annotation).__struct_encode_fields__)
+
+
+def _expected(annotation: Any) -> str:
+    if get_origin(annotation) is Annotated:
+        for extra in get_args(annotation)[1:]:
+            if isinstance(extra, msgspec.Meta) and extra.description:
+                return extra.description
+    plain = _plain(annotation)
+    if get_origin(plain) is Literal:
+        return " or ".join(get_args(plain))
+    if get_origin(plain) is list:
+        return "a list of texts"
+    if get_origin(plain) is dict or (isinstance(plain, type) and issubclass(plain, msgspec.Struct)):
+        return "a mapping"
+    return {bool: "true or false", str: "text", Path: "a path"}.get(plain, getattr(plain, "__name__", str(plain)))

@@ -1,0 +1,138 @@
+"""
+Who has a device node open, read from `/proc/<pid>/fd`.
+
+What comes in: where `/proc` and `/dev` are mounted, and the names of a vendor's device nodes. What goes out: whether
+processes hold one of them, or which do.
+
+The law: a node is known by its number (`st_rdev`), never by its name alone: who may `mknod` can call it as he likes.
+Only links into `/dev` are followed, and of these only what is on a file system for device nodes: a volume may be
+mounted below `/dev`, and a file on a dead network file system would keep us for ever. Descriptors of others may be read
+only with CAP_SYS_PTRACE: without it nothing is known, and that is said. A look lasts `SECONDS` at the most: whom it
+does not come to may have the device open.
+"""
+
+import os
+import stat
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path, PurePosixPath
+
+from exporter.devices.mounts import Mounts
+from exporter.devices.openfiles import GONE, TOO_LONG, head, listed, paced, target
+from exporter.devices.vendor_libs.errors import NodesUnseenError
+
+SECONDS = 2.0
+"""Of the processor, for one look at all processes; some thousand descriptors take 10 ms."""
+_FDINFO = 4096
+"""Bytes: the mount is told in the first 100, before what a tenant makes longer (his locks)."""
+
+
+class OpenNodes:
+    """Looks for open device nodes whose names below `dev` match one of `patterns`. `beat` is told each descriptor."""
+
+    def __init__(
+        self,
+        proc: Path,
+        dev: Path,
+        patterns: Sequence[str],
+        beat: Callable[[str], None] = lambda _: None,
+        clock: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self._proc = proc
+        self._dev = dev
+        self._patterns = patterns
+        self._beat = beat
+        self._clock = clock
+
+    def told_to(self, beat: Callable[[str], None]) -> "OpenNodes":
+        """Make the same, which announces what it reads."""
+        return OpenNodes(self._proc, self._dev, self._patterns, beat, self._clock)
+
+    def numbers(self, paths: Iterable[Path] | None = None) -> frozenset[int]:
+        """Give the device numbers of the vendor's nodes, or of these."""
+        if paths is None:
+            paths = (path for dev in self._devs() for pattern in self._patterns for path in dev.glob(pattern))
+        found = set()
+        for path in paths:
+            try:
+                node = path.stat()
+            except OSError:
+                continue
+            if stat.S_ISCHR(node.st_mode):
+                found.add(node.st_rdev)
+        return frozenset(found)
+
+    def below(self, path: PurePosixPath) -> Path:
+        """Give the place here of a node that is called `path` on the host (`/dev/dri/renderD128`)."""
+        if not path.is_relative_to("/dev"):
+            return Path(path)
+        places = [dev / path.relative_to("/dev") for dev in self._devs()]
+        return next((place for place in places if os.path.exists(place)), places[-1])  # noqa: PTH110  (see below)
+
+    def _devs(self) -> tuple[Path, ...]:
+        """
+        Name the `/dev` of process 1, where we may look into it, and our own.
+
+        A container's is a copy of when it began, also of a privileged one: it lacks the nodes of a driver that was
+        loaded later. Process 1 of the host has the host's.
+        """
+        host = self._proc / "1/root/dev"
+        return (host, self._dev) if os.path.isdir(host) else (self._dev,)  # noqa: PTH112  (a Path raises, this says no)
+
+    def held_by_all(self, pids: Collection[int]) -> bool:
+        """
+        Say whether these numbers are processes here that have the vendor's nodes open: then they are the host's.
+
+        Each that lives and may be looked at must have one, and one at the least there must be.
+        """
+        nodes = self.numbers()
+        look = self._look()
+        looks = [look(pid, nodes) for pid in pids] if nodes else []
+        return True in looks and False not in looks
+
+    def holders(self, nodes: Collection[int]) -> frozenset[int]:
+        """List the processes that have one of the nodes open. Raises NodesUnseenError: one may not be looked at."""
+        found, look = set(), self._look()
+        for entry in self._proc.iterdir():
+            if not entry.name.isdecimal():
+                continue
+            pid = int(entry.name)
+            holds = look(pid, nodes)
+            if holds:
+                found.add(pid)
+            elif holds is None and entry.exists():
+                raise NodesUnseenError(f"/proc/{pid}/fd", "cannot be looked at, and may have the device open")
+        return frozenset(found)
+
+    def _look(self) -> Callable[[int, Collection[int]], bool | None]:
+        """Begin a look: what it gives says of a process whether it has one of the nodes open (see `_holds`)."""
+        step, mounts = paced(self._beat, SECONDS, self._clock), Mounts(self._proc, self._beat)
+
+        def holds(pid: int, nodes: Collection[int]) -> bool | None:
+            try:
+                return _holds(f"{self._proc}/{pid}", nodes, mounts, step)
+            except OSError:
+                return None
+
+        return holds
+
+
+def _holds(process: str, nodes: Collection[int], mounts: Mounts, step: Callable[[str], None]) -> bool:
+    """Say whether a process has one of the nodes open. Raises OSError: it is gone, or cannot be looked at."""
+    step(f"listing {process}/fd")
+    folder, descriptors = listed(process)
+    for descriptor in descriptors:
+        link = f"{folder}/fd/{descriptor}"
+        step(f"reading {link}")
+        try:
+            if not target(link).startswith(("/dev/", TOO_LONG)):
+                continue
+            fdinfo = head(f"{folder}/fdinfo/{descriptor}", _FDINFO).decode("utf-8", "surrogateescape")
+            if not mounts.may_be_node(folder, fdinfo):
+                continue
+            node = os.stat(link)  # noqa: PTH116  (some thousand of these a round)
+        except GONE:
+            continue
+        if stat.S_ISCHR(node.st_mode) and node.st_rdev in nodes:
+            return True
+    return False

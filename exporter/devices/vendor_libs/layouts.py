@@ -1,0 +1,172 @@
+"""
+C structures that are believed only while they prove themselves.
+
+What comes in: the bytes that a library wrote, and how a vendor's header lays them out. What goes out: numbers, or
+`LayoutError`.
+
+The law: five vendors keep the shape of NVML's calls and change the order of fields, their sizes, or both, from release
+to release. A buffer is filled with a pattern before the call, so that the end of what was written tells the size of an
+entry; what does not fit a known layout, or holds more than the device has, is refused and never guessed.
+"""
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from exporter.devices.vendor_libs.errors import LayoutError
+from exporter.model import Memory
+
+PATTERN = 0xA5
+"""No field of ours ends in this byte: the top byte of a size in bytes is 0, that of an unknown value is 0xFF."""
+UNKNOWN_32 = 2**32 - 1
+UNKNOWN_64 = 2**64 - 1
+UNKNOWN = frozenset({UNKNOWN_32, UNKNOWN_64, -1})
+"""What libraries write where they have no value."""
+EXCESS = 1.05
+"""A process holds at most the device's memory; beyond that by 5 % the field is another one."""
+LARGEST_PID = 2**22
+"""PID_MAX_LIMIT of the kernel, 64 bits."""
+FULL = 100
+KIB, MIB = 2**10, 2**20
+
+_U32, _U64 = struct.Struct("=I"), struct.Struct("=Q")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """
+    One entry of a process list: its size in bytes, and the offsets of its fields.
+
+    Attributes:
+        host_pid: of the number in the initial PID namespace, 0 where the library does not know it.
+        ends: the least that is surely written of an entry; the rest may be reserved. 0: all of it.
+
+    """
+
+    size: int
+    pid: int
+    used: int
+    host_pid: int | None = None
+    ends: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """
+    One process as listed. `memory` is None where the library said that it has no value.
+
+    `host`: the number is that of the initial PID namespace, says the library.
+    """
+
+    pid: int
+    memory: int | None
+    host: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLayout:
+    """A structure of device memory: its size and the offsets of its fields in bytes; `version` is written before."""
+
+    size: int
+    total: int
+    free: int
+    used: int
+    reserved: int | None = None
+    version: int | None = None
+    ends: int = 0
+
+
+def blank(size: int, head: int | None = None) -> bytes:
+    """Make the content of a buffer before the call; `head`: what the library reads of it, in its first four bytes."""
+    first = b"" if head is None else _U32.pack(head)
+    return first + bytes([PATTERN]) * (size - len(first))
+
+
+def written(after: bytes) -> int:
+    """Say how many bytes of a blank buffer were written: up to the last that changed."""
+    return len(after.rstrip(bytes([PATTERN])))
+
+
+def which(call: str, after: bytes, count: int, known: Iterable[Entry]) -> Entry:
+    """Say which layout `count` entries were written in. Raises LayoutError when it is none that we know."""
+    end = written(after)
+    for entry in known:
+        if (count - 1) * entry.size + (entry.ends or entry.size) <= end <= count * entry.size:
+            return entry
+    raise LayoutError(call, f"{count} entries end at byte {end}, which no layout that is known explains")
+
+
+def entries(call: str, after: bytes, count: int, entry: Entry, total: int | None) -> tuple[Listed, ...]:
+    """
+    Read `count` entries; `total` bytes is what the device has, where that is known.
+
+    Entries without a number are empty places. Raises LayoutError for a value that cannot be.
+    """
+    found = []
+    for start in range(0, count * entry.size, entry.size):
+        pid = _U32.unpack_from(after, start + entry.pid)[0]
+        host = 0 if entry.host_pid is None else _U32.unpack_from(after, start + entry.host_pid)[0]
+        if pid or host:
+            found.append(
+                listed(call, host or pid, _U64.unpack_from(after, start + entry.used)[0], total, host=host > 0)
+            )
+    return tuple(found)
+
+
+def listed(call: str, pid: int, memory: int | None, total: int | None, *, host: bool = False) -> Listed:
+    """Check one entry: a number that a process can have, and memory that the device can hold."""
+    if not 0 < pid <= LARGEST_PID:
+        raise LayoutError(call, f"{pid} is not the number of a process")
+    if memory is None or memory in UNKNOWN:
+        return Listed(pid, None, host)
+    if memory < 0 or (total is not None and memory > EXCESS * total):
+        raise LayoutError(call, f"process {pid} would hold {memory} bytes of a device of {total}")
+    return Listed(pid, memory, host)
+
+
+def memory(call: str, after: bytes, layout: MemoryLayout) -> Memory | None:
+    """
+    Read device memory; None where the library has no value.
+
+    Raises LayoutError unless its size is right, and total = free + used (+ reserved) within 5 %.
+    """
+    end = written(after)
+    if not (layout.ends or layout.size) <= end <= layout.size:
+        raise LayoutError(call, f"{end} bytes were written, not {layout.size}")
+    total, free, used = (_U64.unpack_from(after, at)[0] for at in (layout.total, layout.free, layout.used))
+    reserved = 0 if layout.reserved is None else _U64.unpack_from(after, layout.reserved)[0]
+    if total in UNKNOWN or free in UNKNOWN or total == 0:
+        return None
+    if reserved in UNKNOWN:
+        reserved = 0
+    parts = free + (0 if used in UNKNOWN else used)
+    least = 0 if used in UNKNOWN else total * (2 - EXCESS)
+    if max(free, reserved) > total or parts > EXCESS * total or parts + reserved < least:
+        raise LayoutError(call, f"free {free}, used {used} and reserved {reserved} do not make {total} bytes")
+    return Memory(total, free, min(reserved, total - free))
+
+
+def agree(one: Memory, other: Memory) -> bool:
+    """Say whether two readings are of the same memory: of one size, and as much of it free within 5 %."""
+    return one.total == other.total and abs(one.free - other.free) <= (EXCESS - 1) * one.total
+
+
+def mebibytes(value: int) -> int:
+    """Make bytes of MiB; -1 where that is no value."""
+    return -1 if value in UNKNOWN else value * MIB
+
+
+def balanced(call: str, total: int, used: int, reserved: int = 0) -> Memory | None:
+    """Make memory of what a library calls used; None where it has no value. All in bytes."""
+    if total <= 0 or used < 0:
+        return None
+    if used > EXCESS * total:
+        raise LayoutError(call, f"{used} bytes used of {total}")
+    used = min(used, total)
+    reserved = min(max(reserved, 0), total - used)
+    return Memory(total, total - used - reserved, reserved)
+
+
+def ratio(percent: int) -> float | None:
+    """Make a ratio of a percentage; what is none (-1, 0xEF while profiling, 0xFFFFFFFF) is unknown."""
+    return percent / FULL if 0 <= percent <= FULL else None

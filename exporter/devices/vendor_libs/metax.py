@@ -1,0 +1,87 @@
+"""
+MetaX GPUs: the extension of NVML's shape, and what is older than it.
+
+What comes in: the row of `mxsml`. What goes out: the answers of `reading.Reader`.
+
+The law: where the extension cannot list processes, the library's own call can: one entry of 3144 bytes a process, with
+a place for each of the 64 GPUs that it may be on. Of a process only the place of this GPU counts; nvtop adds them all.
+
+Source: gpustack/runtime pymxsml (mxSmlProcessInfo_t, mxSmlProcessGpuInfo_t).
+"""
+
+import ctypes
+import struct
+from collections.abc import Callable, Sequence
+
+from exporter.devices.vendor_libs.errors import LayoutError, UnsupportedError
+from exporter.devices.vendor_libs.layouts import Listed, blank, listed, written
+from exporter.devices.vendor_libs.native import ROOM, Handle, known
+from exporter.devices.vendor_libs.nvml_like import NvmlLike
+from exporter.devices.vendor_libs.read_device import Identity
+from exporter.devices.vendor_libs.rows import Row
+
+SIZE = 3144
+_HEAD = struct.Struct("=I64sI")  # pid, name, GPUs in use
+_GPU = struct.Struct("=32sI4xQ")  # PCI address, id, bytes
+_MOST_GPUS = 64
+_ADDRESS = len("0000:3b:00.0")
+_LIST = "mxSmlGetSingleGpuProcess"
+
+
+class Metax(NvmlLike):
+    """Reads the GPUs of this node."""
+
+    def __init__(self, row: Row, beat: Callable[[str], None], names: Sequence[str] = ()) -> None:
+        super().__init__(row, beat, names)
+        self._places: dict[int | None, tuple[int, str]] = {}
+
+    def start(self) -> None:
+        """Load and initialise both halves of the library."""
+        super().start()
+        known(lambda: self._library.call("mxSmlInit"), None)
+
+    def identify(self, handle: Handle, index: int) -> Identity:
+        """Name a device, and remember its place, by which the older call knows it."""
+        identity = super().identify(handle, index)
+        self._places[_number(handle)] = index, identity.pci_bus_id
+        return identity
+
+    def processes(self, handle: Handle, total: int | None) -> Sequence[Listed]:
+        """List who holds memory."""
+        try:
+            return super().processes(handle, total)
+        except UnsupportedError:
+            if not self._library.has(_LIST):
+                raise
+        index, pci = self._places[_number(handle)]
+        answer = ctypes.create_string_buffer(blank(ROOM * SIZE), ROOM * SIZE)
+        count = ctypes.c_uint(ROOM)
+        self._library.call(_LIST, ctypes.c_uint(index), ctypes.byref(count), answer)
+        return entries(answer.raw, count.value, pci, total)
+
+
+def entries(after: bytes, count: int, pci: str, total: int | None) -> tuple[Listed, ...]:
+    """Read `count` entries of the older call; of each what it holds of the GPU at `pci`."""
+    if not max(0, (count - 1) * SIZE + _HEAD.size) <= written(after) <= count * SIZE <= len(after):
+        raise LayoutError(_LIST, f"{count} entries end at byte {written(after)}, not at {count * SIZE}")
+    found = []
+    for start in range(0, count * SIZE, SIZE):
+        pid, _, gpus = _HEAD.unpack_from(after, start)
+        if gpus > _MOST_GPUS:
+            raise LayoutError(_LIST, f"process {pid} would be on {gpus} GPUs")
+        places = (_GPU.unpack_from(after, start + _HEAD.size + at * _GPU.size) for at in range(gpus))
+        held = [used for place, _, used in places if _same(place.split(b"\0")[0].decode("ascii", "replace"), pci)]
+        if len(held) != 1:  # who is listed is on this GPU
+            raise LayoutError(_LIST, f"process {pid} has {len(held)} places on the GPU at {pci}")
+        found.append(listed(_LIST, pid, held[0], total))
+    return tuple(found)
+
+
+def _same(one: str, other: str) -> bool:
+    """Compare PCI addresses, of which some have eight digits of domain."""
+    return one.lower()[-_ADDRESS:] == other.lower()[-_ADDRESS:]
+
+
+def _number(handle: Handle) -> int | None:
+    assert isinstance(handle, ctypes.c_void_p)  # noqa: S101  (the library gave it)
+    return handle.value

@@ -1,0 +1,190 @@
+"""
+The libraries that keep NVML's shape, a row each.
+
+What comes in: nothing. What goes out: names of libraries and functions, and how their structures are laid out.
+
+The law: data, each fact from the vendor's own header or binding (`source`); nobody has run a row on hardware, so each
+is believed only while it proves itself (`layouts`). Of several versions the first that the library has, and that proves
+itself, counts.
+
+| order of `memory` | first | then | then |
+|---|---|---|---|
+| NVML, T-Head, Iluvatar | total | free | used |
+| MetaX (`Ex`) | free | total | used |
+| NVML v2, T-Head, Iluvatar | total | reserved | free, used |
+| Enflame v2 | total | free | used, reserved |
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from exporter.devices.vendor_libs.errors import (
+    DeviceLostError,
+    InsufficientSizeError,
+    InvalidArgumentError,
+    LibraryGoneError,
+    Meanings,
+    NoPermissionError,
+    OtherVersionError,
+    UnsupportedError,
+)
+from exporter.devices.vendor_libs.layouts import Entry, MemoryLayout
+
+MEANINGS: Meanings = {
+    1: LibraryGoneError,  # not initialised
+    2: InvalidArgumentError,
+    3: UnsupportedError,
+    4: NoPermissionError,
+    7: InsufficientSizeError,
+    9: LibraryGoneError,  # driver not loaded
+    12: LibraryGoneError,  # library not found
+    13: OtherVersionError,  # function not found
+    15: DeviceLostError,
+    16: DeviceLostError,  # reset required
+    17: NoPermissionError,  # the operating system refuses
+    18: LibraryGoneError,  # the driver was exchanged under the library
+    25: OtherVersionError,  # version of the structure
+    26: UnsupportedError,  # deprecated
+    28: DeviceLostError,
+}
+"""NVML's codes, which all of these keep (their headers say so). Enflame's older API has others, and is not used."""
+
+_V1 = Entry(16, pid=0, used=8)
+_V2 = Entry(24, pid=0, used=8)
+_V2_PROTECTED = Entry(32, pid=0, used=8)
+"""With what is held of protected memory at the end: NVIDIA's R535 did so, and Iluvatar's header has the field."""
+
+_NVML_MEMORY = MemoryLayout(24, total=0, free=8, used=16)
+_NVML_MEMORY_V2 = MemoryLayout(40, total=8, reserved=16, free=24, used=32, version=0x02000028)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """
+    One library.
+
+    Attributes:
+        vendor: as the catalogue of limits calls it.
+        libraries: names to load it by.
+        prefix: before the common part of each function's name; `functions` where that part is not NVML's.
+        memory: layout of the plain call, and
+        reserved: (function, layout) of those that also tell what is reserved; believed where the plain one agrees.
+        processes: (function, layouts of its entries), the newest first.
+        uuid: function that names the device, a serial number where there is no UUID; empty: its place names it.
+        pci: (function, size of its structure, offset of the text `domain:bus:device.function`).
+        busy: size of the structure of `DeviceGetUtilizationRates`: two percentages stand at its start.
+        nodes: patterns of the vendor's device nodes below /dev.
+        own_entry: the caller itself is listed.
+
+    """
+
+    name: str
+    vendor: str
+    title: str
+    libraries: tuple[str, ...]
+    prefix: str
+    memory: MemoryLayout
+    processes: tuple[tuple[str, tuple[Entry, ...]], ...]
+    nodes: tuple[str, ...]
+    source: str
+    uuid: str = "DeviceGetUUID"
+    pci: tuple[str, int, int] = ("DeviceGetPciInfo_v3", 68, 36)
+    busy: int = 8
+    own_entry: bool = False
+    reserved: tuple[tuple[str, MemoryLayout], ...] = ()
+    functions: Mapping[str, str] = field(default_factory=dict)
+
+    def function(self, name: str) -> str:
+        """Give the full name of a function."""
+        return self.prefix + self.functions.get(name, name)
+
+
+ROWS = (
+    Row(
+        name="ixml",
+        vendor="iluvatar",
+        title="Iluvatar GPU",
+        libraries=("libixml.so", "/usr/local/corex/lib64/libixml.so", "/usr/local/corex/lib/libixml.so"),
+        prefix="nvml",
+        memory=_NVML_MEMORY,
+        reserved=(("DeviceGetMemoryInfo_v2", _NVML_MEMORY_V2),),
+        processes=(
+            ("DeviceGetComputeRunningProcesses_v3", (_V2, _V2_PROTECTED)),
+            ("DeviceGetComputeRunningProcesses", (_V1, _V2, _V2_PROTECTED)),
+        ),
+        nodes=("iluvatar*", "itrctl"),
+        source="Deep-Spark/go-ixml pkg/ixml/api.h",
+    ),
+    Row(
+        name="efml",
+        vendor="enflame",
+        title="Enflame GCU",
+        libraries=("libefml.so", "libefml.so.1", "libefml.so.2"),
+        prefix="efml",
+        memory=_NVML_MEMORY,
+        reserved=tuple(  # "must be 2", says the header, as NVML's does, where that is not the whole of it
+            ("DeviceGetMemoryInfo_v2", MemoryLayout(40, total=8, free=16, used=24, reserved=32, version=version))
+            for version in (2, 0x02000028)
+        ),
+        processes=(("DeviceGetComputeRunningProcesses_v3", (_V2,)),),
+        nodes=("gcu*",),
+        source="EnflameTechnology/gcu-exporter efml.h 1.2.3.5",
+        uuid="",
+        pci=("DeviceGetPciInfo_v3", 56, 24),
+    ),
+    Row(
+        name="mxsml",
+        vendor="metax",
+        title="MetaX GPU",
+        libraries=("libmxsml.so", "/opt/mxdriver/lib/libmxsml.so", "/opt/maca/lib/libmxsml.so"),
+        prefix="mxSmlEx",
+        memory=MemoryLayout(24, free=0, total=8, used=16),
+        processes=(("DeviceGetComputeRunningProcesses", (Entry(24, pid=8, used=16),)),),
+        nodes=("mxcd", "mxnd", "mxgd"),
+        source="MetaX-MACA mxsml extension header",
+        pci=("DeviceGetPciInfo", 68, 36),
+        functions={
+            "Init_v2": "Init",
+            "DeviceGetCount_v2": "DeviceGetCount",
+            "DeviceGetHandleByIndex_v2": "GetDeviceHandleByIndex",
+            "DeviceGetUtilizationRates": "DeviceGetUtilization",
+            "DeviceGetPowerUsage": "GetPowerUsage",
+        },
+    ),
+    Row(
+        name="xpuml",
+        vendor="kunlunxin",
+        title="Kunlunxin XPU",
+        libraries=("libxpuml.so", "libxpuml.so.1", "/usr/local/xpu/so/libxpuml.so"),
+        prefix="xpuml",
+        memory=MemoryLayout(128, total=8, free=16, used=24, ends=32),
+        processes=(("DeviceGetComputeRunningProcesses", (Entry(128, pid=0, used=8, host_pid=24, ends=28),)),),
+        nodes=("xpu*",),
+        source="kunlunxin/go-xpuml pkg/xpuml/xpuml.h",
+        uuid="DeviceGetSerial",
+        pci=("DeviceGetPciInfo", 128, 24),
+        busy=128,
+        own_entry=True,
+        functions={
+            "Init_v2": "Init",
+            "DeviceGetCount_v2": "DeviceGetCount",
+            "DeviceGetHandleByIndex_v2": "DeviceGetHandleByIndex",
+        },
+    ),
+    Row(
+        name="hgml",
+        vendor="t-head",
+        title="T-Head PPU",
+        libraries=("libhgml.so",),
+        prefix="hgml",
+        memory=_NVML_MEMORY,
+        reserved=(("DeviceGetMemoryInfo_v2", _NVML_MEMORY_V2),),
+        processes=(
+            ("DeviceGetComputeRunningProcesses_v3", (_V2,)),
+            ("DeviceGetComputeRunningProcesses_v2", (_V2,)),
+        ),
+        nodes=("alixpu*",),
+        source="gpustack/runtime pyhgml",
+        functions={"Init_v2": "InitWithFlags"},
+    ),
+)

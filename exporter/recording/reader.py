@@ -1,0 +1,213 @@
+"""
+Read a recording, one round at a time.
+
+What comes in: a file, plain or compressed (its first bytes tell, not its name). What goes out: the header, then rounds;
+or `RecordingError` with file and line.
+
+The law: a file can be anything, and is never held as a whole. A torn end, which a process leaves that was killed, costs
+the last round and is told in `torn`; everything else that is not as it should be is refused where it stands.
+"""
+
+import os
+import stat
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+import msgspec
+
+from exporter.base.text_files import show
+from exporter.recording.answers import RecordedRound
+from exporter.recording.lines import (
+    FORMAT,
+    LONGEST,
+    SHELF,
+    Header,
+    HostPart,
+    InventoryPart,
+    Line,
+    ProcessesPart,
+    RecordingError,
+    RoundLine,
+    Shelf,
+    XidsPart,
+)
+
+_MAGIC = b"\x1f\x8b"
+_CHUNK = 1 << 16
+_GZIP = 16 + zlib.MAX_WBITS
+MOST = 16 * SHELF
+"""Parts that are held while no round names them."""
+
+
+class _Version(msgspec.Struct, tag="header", tag_field="line"):
+    """As much of a header as every format has."""
+
+    gpusteward_recording: int
+    program: str = "an unknown version"
+
+
+_VERSION = msgspec.json.Decoder(_Version)
+_HEADER = msgspec.json.Decoder(Header)
+_LINE: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
+_MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class Reading:
+    """
+    An open recording; a context manager, and an iterator over its rounds.
+
+    Attributes:
+        header: what the first line says.
+        torn: what is missing at the end, in words; known when the last round was read, and empty for nothing.
+
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open the file and read its header. Raises RecordingError."""
+        self._path = path
+        self.torn = ""
+        self._at = 0
+        self._shelf = Shelf()
+        try:
+            self._file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115  (closed by `close`)
+        except (OSError, ValueError) as error:
+            raise self._unreadable(error) from error
+        if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
+            self.close()
+            raise RecordingError(f"{path}: cannot be read: not a regular file")
+        self._lines = self._split(self._file)
+        try:
+            self.header = self._head()
+        except RecordingError:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[RecordedRound]:
+        return self
+
+    def __next__(self) -> RecordedRound:
+        """Read on to the next round. Raises RecordingError."""
+        for text in self._lines:
+            line = self._decoded(text)
+            if isinstance(line, RoundLine):
+                try:
+                    self._shelf.after(line)
+                except KeyError as error:
+                    raise self._wrong(f"the round names part {error}, which no line before it holds") from None
+                return line.whole(self._shelf)
+            if isinstance(line, Header):
+                raise self._wrong("a second header; each recording is a file of its own")
+            self._keep(line)
+        raise StopIteration
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+    def _head(self) -> Header:
+        text = next(self._lines, None)
+        if text is None:
+            what = f"only {self.torn}" if self.torn else "an empty file"
+            raise RecordingError(f"{self._path}: expected a recording of gpusteward, got {what}")
+        try:
+            version = _VERSION.decode(text)
+        except _MALFORMED as error:
+            found = show(text[:200].decode("utf-8", "backslashreplace"))
+            raise self._wrong(f"expected the header of a recording, got {found}") from error
+        if version.gpusteward_recording != FORMAT:
+            raise self._wrong(
+                f"expected format {FORMAT}, got format {version.gpusteward_recording}, "
+                f"which gpusteward {version.program} wrote: read it with that version or a later one"
+            )
+        try:
+            return _HEADER.decode(text)
+        except _MALFORMED as error:
+            raise self._wrong(f"expected the header of a recording: {error}") from error
+
+    def _decoded(self, text: bytes) -> Line:
+        try:
+            return _LINE.decode(text)
+        except _MALFORMED as error:
+            raise self._wrong(f"expected a round or a part of one, as gpusteward writes it: {error}") from error
+
+    def _keep(self, part: InventoryPart | HostPart | ProcessesPart | XidsPart) -> None:
+        match part:
+            case InventoryPart():
+                self._shelf.put(part.number, part.whole())
+            case HostPart():
+                self._shelf.put(part.number, part.host)
+            case ProcessesPart():
+                self._shelf.put(part.number, part.processes)
+            case XidsPart():
+                self._shelf.put(part.number, part.xid_errors)
+        if len(self._shelf) > MOST:
+            raise self._wrong(f"more than {MOST} parts without a round that names them")
+
+    def _split(self, file: BinaryIO) -> Iterator[bytes]:
+        """Yield whole lines; what follows the last one is torn."""
+        rest = bytearray()
+        for chunk in self._chunks(file):
+            rest += chunk
+            if b"\n" in chunk:
+                *lines, rest = rest.split(b"\n")
+                for line in lines:
+                    self._at += 1
+                    yield bytes(line)
+            if len(rest) > LONGEST:
+                self._at += 1
+                raise self._wrong(f"a line of more than {LONGEST} bytes")
+        if rest:
+            self.torn = f"line {self._at + 1}, which is torn off after {len(rest)} bytes"
+
+    def _chunks(self, file: BinaryIO) -> Iterator[bytes]:
+        gzip = None
+        first = True
+        while chunk := self._read(file):
+            if first and chunk.startswith(_MAGIC):
+                gzip = zlib.decompressobj(_GZIP)
+            first = False
+            if gzip is None:
+                yield chunk
+                continue
+            while chunk and not gzip.eof:
+                try:
+                    yield gzip.decompress(chunk, _CHUNK)  # bounded: a megabyte of gzip may hold a gigabyte
+                except zlib.error as error:
+                    raise RecordingError(f"{self._path}: damaged after line {self._at}: {error}") from error
+                chunk = gzip.unconsumed_tail
+        if gzip is not None and not gzip.eof:
+            yield gzip.flush()
+            self.torn = "the end of the compressed file"
+
+    def _read(self, file: BinaryIO) -> bytes:
+        try:
+            return file.read(_CHUNK)
+        except (OSError, ValueError) as error:
+            raise self._unreadable(error) from error
+
+    def _wrong(self, what: str) -> RecordingError:
+        return RecordingError(f"{self._path}:{self._at}: {what}")
+
+    def _unreadable(self, error: OSError | ValueError) -> RecordingError:
+        why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
+        return RecordingError(f"{self._path}: cannot be read: {why}")
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open what may be a pipe that nobody writes into."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def rounds(path: Path) -> Iterator[RecordedRound]:
+    """Yield the rounds of a recording, holding one at a time. Raises RecordingError."""
+    with Reading(path) as reading:
+        yield from reading

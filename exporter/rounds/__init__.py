@@ -1,0 +1,1 @@
+"""The rounds: read the sources, join the answers, publish the snapshot."""

@@ -1,0 +1,108 @@
+"""
+The latest snapshot, and where everybody finds it.
+
+One writer (the sampler) publishes; readers take the newest and may skip rounds, so nothing queues up. Next to the
+snapshot stands the tally: what the rounds themselves did, which is never withdrawn.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from exporter.model import Snapshot
+from exporter.rounds.readiness import waits_for
+
+DURATION_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
+"""Upper bounds in seconds: a round takes some 5 ms on an idle node and 100 ms with a thousand processes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """
+    Counters over all rounds since the start.
+
+    Attributes:
+        rounds: rounds begun; failed ones (an exception of ours, a bug) are in `failures`, too.
+        incomplete: reason to number of rounds that had such a fault.
+        clamped: rounds in which the process lists exceeded the device's use by less than the tolerance.
+        dropped_utilization: samples of the driver that claimed more than 100 % for one process.
+        capped_utilization: containers whose samples added up to more than 100 %, and were cut there.
+        duration_counts: rounds by duration, one per bucket of `DURATION_BUCKETS` and one above; not cumulated.
+
+    """
+
+    rounds: int = 0
+    failures: int = 0
+    incomplete: Mapping[str, int] = field(default_factory=dict)
+    clamped: int = 0
+    dropped_utilization: int = 0
+    capped_utilization: int = 0
+    duration_sum: float = 0.0
+    duration_counts: tuple[int, ...] = (0,) * (len(DURATION_BUCKETS) + 1)
+
+    def after(self, snapshot: Snapshot) -> "Tally":
+        """Count a round that brought a snapshot."""
+        incomplete = dict(self.incomplete)
+        for reason in {fault.reason for fault in snapshot.faults if fault.incomplete}:
+            incomplete[reason] = incomplete.get(reason, 0) + 1
+        counts = list(self.duration_counts)
+        counts[sum(snapshot.duration > bound for bound in DURATION_BUCKETS)] += 1
+        return replace(
+            self,
+            rounds=self.rounds + 1,
+            incomplete=incomplete,
+            clamped=self.clamped
+            + any(device.account.clamped for device in snapshot.devices if device.key.uuid in snapshot.gpus_read),
+            dropped_utilization=self.dropped_utilization + snapshot.utilization_dropped,
+            capped_utilization=self.capped_utilization + snapshot.utilization_capped,
+            duration_sum=self.duration_sum + snapshot.duration,
+            duration_counts=tuple(counts),
+        )
+
+    def after_failure(self) -> "Tally":
+        """Count a round that ended in an exception."""
+        return replace(self, rounds=self.rounds + 1, failures=self.failures + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Reload:
+    """
+    What became of the config file's text as it was last read.
+
+    Attributes:
+        successful: it is in force; False: it was refused, and the one before it is.
+        at: Unix time at which the text in force was taken.
+
+    """
+
+    successful: bool
+    at: float
+
+
+class Latest:
+    """The newest snapshot (None before the first), the tally, and the beat of the round scheduler."""
+
+    def __init__(self) -> None:
+        self.snapshot: Snapshot | None = None
+        self.tally = Tally()
+        self.reload: Reload | None = None
+        """None: there is no config file."""
+        self.beat: float | None = None
+        """`time.monotonic()` at which the scheduler last moved, whether or not the round brought anything."""
+        self.ready = False
+        """A round was published in which nothing is missing that the daemon waits for (`readiness`); stays True."""
+        self._changed = asyncio.Condition()
+
+    async def publish(self, snapshot: Snapshot, tally: Tally) -> None:
+        """Make `snapshot` the latest and wake who waits for it."""
+        self.snapshot, self.tally = snapshot, tally
+        self.ready = self.ready or not waits_for(snapshot)
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def newer_than(self, seen: int) -> Snapshot:
+        """Wait for a snapshot whose round is later than `seen`; rounds in between are skipped."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.snapshot is not None and self.snapshot.round > seen)
+        assert self.snapshot is not None  # noqa: S101  (the line above waited for it)
+        return self.snapshot

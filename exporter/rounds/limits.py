@@ -1,0 +1,287 @@
+"""
+The limits of this node's pods, round after round.
+
+What comes in: the inventory with what pods declare, the GPUs, who is on which leaf device. What goes out: limits by
+subject and leaf device, whether one that somebody else enforces is bypassed, the sum that is declared on each leaf
+device; and what is declared in vain.
+
+The law: a pod is resolved anew only when something that its limits are read from has changed; what was first seen of it
+is carried as long as it is known here, and handed out to be kept over restarts. One pod on which the resolver fails
+costs itself, never the others; nor do pods that change in each round: whose answer is the oldest comes first.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from exporter.accounts.snapshot import newest_by_name
+from exporter.limits import (
+    LeafDevice,
+    Limit,
+    Options,
+    Resolution,
+    Seen,
+    bypassed,
+    declared,
+    leaf_devices,
+    resolve,
+)
+from exporter.limits.decoding import NOTHING_CHOSEN
+from exporter.limits.placing import placed
+from exporter.limits.rows import Catalogue
+from exporter.model import (
+    Claim,
+    DeclaredLimit,
+    DeclaredPod,
+    DeviceKey,
+    Gpu,
+    GpuUuid,
+    Held,
+    Inventory,
+    NodeFacts,
+    PodUid,
+    Usage,
+)
+
+log = structlog.get_logger()
+
+MOST = 64
+"""Pods that are resolved in one round, at some 0.8 ms each; the others keep their last answer until the next round."""
+
+TOLERATED = 256 * 2**20
+"""Bytes by which a limit may be exceeded before it is bypassed: the driver counts contexts, not all hooks do."""
+TOLERATED_PART = 50
+"""Of a large limit a fiftieth may be exceeded, which is more from 12.5 GiB on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What is declared in one round; `memory_declared` sums up each leaf device, each declaration once."""
+
+    limits: tuple[DeclaredLimit, ...] = ()
+    memory_declared: Mapping[DeviceKey, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Invalid:
+    """
+    A declaration that cannot be used.
+
+    Attributes:
+        container: empty where it is about the whole pod, or does not say.
+        row: of the catalogue, as docs/systems.md lists it; `key` is what stands in the pod.
+        text: as written, cut; `reason` says what is wrong with it.
+
+    """
+
+    pod_uid: PodUid
+    namespace: str
+    pod: str
+    container: str
+    row: str
+    key: str
+    text: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Surroundings:
+    """What the limits of every pod depend on."""
+
+    node: NodeFacts | None = None
+    devices: tuple[LeafDevice, ...] = ()
+    claims: tuple[Claim, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Resolved:
+    """An answer, what it was made from, and in which refresh."""
+
+    pod: DeclaredPod
+    surroundings: _Surroundings
+    resolution: Resolution
+    invalid: frozenset[Invalid]
+    refresh: int
+
+
+class Limiting:
+    """Keeps the resolution of each pod. One task uses it: `refresh`, then `limits`."""
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        options: Options = NOTHING_CHOSEN,
+        first_seen: Mapping[PodUid, tuple[Seen, ...]] | None = None,
+    ) -> None:
+        self._catalogue = catalogue
+        # Our own annotation says nothing of a vendor.
+        self._vendors = {system.name: system.vendor for system in catalogue if not system.detect.always}
+        self._options = options
+        self._before = dict(first_seen or {})
+        self._gpus: dict[GpuUuid, Gpu] = {}
+        self._surroundings = _Surroundings()
+        self._resolved: dict[PodUid, _Resolved] = {}
+        self._refreshes = 0
+
+    @property
+    def first_seen(self) -> dict[PodUid, tuple[Seen, ...]]:
+        """What is to be handed in after a restart, of each pod of which something was seen."""
+        now = {uid: known.resolution.first_seen for uid, known in self._resolved.items()}
+        return {uid: seen for uid, seen in {**self._before, **now}.items() if seen}
+
+    def resolution(self, uid: PodUid) -> Resolution | None:
+        """Return how the limits of a pod came about; None while it was not resolved."""
+        known = self._resolved.get(uid)
+        return known.resolution if known else None
+
+    def invalid(self) -> frozenset[Invalid]:
+        """Say what is declared in vain now, also by pods that hold no device."""
+        return frozenset[Invalid]().union(*(known.invalid for known in self._resolved.values()))
+
+    def refresh(self, inventory: Inventory, gpus: Iterable[Gpu], present: Iterable[GpuUuid]) -> Iterator[None]:
+        """
+        Resolve what is new or has changed: pods without an answer, then the oldest answers. Yields after each pod.
+
+        `present` are the GPUs that the driver counts: one that does not answer for a while stays a device.
+        """
+        self._look(inventory, gpus, present)
+        self._resolved = {
+            uid: known for uid, known in self._resolved.items() if uid in inventory.pods or uid in inventory.declared
+        }
+        if inventory.known and inventory.live:
+            self._before = {uid: seen for uid, seen in self._before.items() if uid in inventory.pods}
+        if not self._surroundings.devices:
+            return
+        self._refreshes += 1
+        asked = _with_held(inventory)
+        due = [uid for uid, pod in asked.items() if self._is_due(uid, pod)]
+        for uid in sorted(due, key=self._resolved_at)[:MOST]:
+            resolution = self._resolve(uid, asked[uid])
+            invalid = _invalid(uid, resolution)
+            self._resolved[uid] = _Resolved(asked[uid], self._surroundings, resolution, invalid, self._refreshes)
+            yield
+
+    def limits(self, inventory: Inventory, usages: Iterable[Usage]) -> Limits:
+        """Say what is declared for whoever is on a leaf device, and for whom a device is named that nobody uses yet."""
+        used: dict[PodUid, list[Usage]] = defaultdict(list)
+        for usage in usages:
+            used[usage.subject.pod_uid].append(usage)
+        found: list[DeclaredLimit] = []
+        found_at: list[Resolution] = []
+        for uid in inventory.declared:
+            if (known := self._resolved.get(uid)) is None:
+                continue
+            pod = inventory.pods.get(uid)
+            expected = pod is not None and not pod.terminating
+            seen = {(usage.subject.container, usage.device) for usage in used[uid]}
+            limits = placed(known.resolution, seen, self._foreign, expected=expected)
+            found_at.append(replace(known.resolution, limits=limits))
+            found += (_fact(uid, limit, used[uid]) for limit in limits)
+        return Limits(tuple(found), declared(found_at))
+
+    def _look(self, inventory: Inventory, gpus: Iterable[Gpu], present: Iterable[GpuUuid]) -> None:
+        there = set(present)
+        self._gpus = {uuid: gpu for uuid, gpu in self._gpus.items() if uuid in there}
+        for gpu in gpus:
+            # A memory that could not be read this time is as large as it was.
+            if gpu.uuid not in self._gpus or all(memory for _, memory, _ in gpu.leaves()):
+                self._gpus[gpu.uuid] = gpu
+        now = _Surroundings(inventory.node, leaf_devices(self._gpus.values(), inventory.sharing), inventory.claims)
+        if now != self._surroundings:
+            self._surroundings = now
+
+    def _is_due(self, uid: PodUid, pod: DeclaredPod) -> bool:
+        known = self._resolved.get(uid)
+        return known is None or known.surroundings is not self._surroundings or known.pod != pod
+
+    def _resolved_at(self, uid: PodUid) -> int:
+        """Say in which refresh a pod got its answer; 0 without one, which is before all others."""
+        known = self._resolved.get(uid)
+        return known.refresh if known else 0
+
+    def _foreign(self, limit: Limit, device: DeviceKey) -> bool:
+        """Say whether the device is another vendor's than those that the limit's system shares out."""
+        mine, gpu = self._vendors.get(limit.system), self._gpus.get(device.uuid)
+        return mine is not None and gpu is not None and mine != gpu.vendor
+
+    def _resolve(self, uid: PodUid, pod: DeclaredPod) -> Resolution:
+        before = self.resolution(uid)
+        first_seen = before.first_seen if before else self._before.get(uid, ())
+        try:
+            return resolve(
+                pod,
+                self._surroundings.node,
+                self._surroundings.devices,
+                self._catalogue,
+                first_seen,
+                claims=self._surroundings.claims,
+                options=self._options,
+            )
+        except Exception:
+            # A bug of ours that one pod's text finds must not take the limits, or the round, of all the others.
+            log.exception("limiting.failed", namespace=pod.namespace, pod=pod.name)
+            return Resolution(pod.uid, pod.namespace, pod.name, first_seen=first_seen)
+
+
+def _with_held(inventory: Inventory) -> dict[PodUid, DeclaredPod]:
+    """Add to each pod what the kubelet handed to it; of two pods of one name the newest is meant."""
+    meant = newest_by_name(inventory)
+    held: dict[PodUid, list[Held]] = defaultdict(list)
+    for one in inventory.allocations:
+        if (pod := meant.get((one.namespace, one.pod))) is not None:
+            held[pod.uid].append(Held(one.container, one.resource, one.device, one.replicas))
+    return {uid: replace(pod, held=tuple(held[uid])) if uid in held else pod for uid, pod in inventory.declared.items()}
+
+
+def _invalid(uid: PodUid, resolution: Resolution) -> frozenset[Invalid]:
+    """Collect what is invalid; what holds on several devices is one declaration."""
+    return frozenset(
+        Invalid(
+            uid,
+            resolution.namespace,
+            resolution.name,
+            candidate.subject.container,
+            candidate.row.name,
+            candidate.key,
+            candidate.text,
+            candidate.excluded.removeprefix("invalid: "),
+        )
+        for limit in resolution.limits
+        for candidate in limit.candidates
+        if candidate.invalid and candidate.row is not None
+    )
+
+
+def _used(limit: Limit, usages: Iterable[Usage]) -> int | None:
+    """
+    Say what a pod holds under a limit; None when it is not known, or (a claim's) not of this pod alone.
+
+    Of a container's generations it is the one that holds most: each of them was held to the limit by itself.
+    """
+    name = limit.subject.container
+    mine = [u.memory_used for u in usages if u.device == limit.device and name in {"", u.subject.container}]
+    known = [used for used in mine if used is not None]
+    if limit.subject.claim or not known or len(known) < len(mine):
+        return None
+    return max(known) if name else sum(known)
+
+
+def _fact(uid: PodUid, limit: Limit, usages: Iterable[Usage]) -> DeclaredLimit:
+    assert limit.device is not None  # noqa: S101  (`_placed` gave it one)
+    return DeclaredLimit(
+        uid,
+        limit.subject.container,
+        limit.device,
+        limit.bytes,
+        limit.system,
+        limit.source,
+        limit.scope,
+        limit.enforced_by,
+        limit.subject.claim,
+        None if limit.compute is None else float(limit.compute),
+        limit.problems,
+        limit.report_only,
+        bypassed(limit, _used(limit, usages), max((limit.bytes or 0) // TOLERATED_PART, TOLERATED)),
+    )

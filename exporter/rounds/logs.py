@@ -1,0 +1,194 @@
+"""
+Logs: structlog, JSON unless on a terminal, on standard error.
+
+What comes in: the level and the format, and the snapshots. What goes out: lines. Event names are dotted words, data
+goes into keys.
+
+The law: a fault is told when it comes and when it goes, a declaration that cannot be used when it is made; neither in
+every round in between. XIDs are told as they come. Users make declarations, and a broken GPU makes a storm of XIDs, so
+of both a round tells so many and no more. A line never ends the daemon, whatever is in it and whoever has stopped
+reading; it never shows what was in local variables.
+"""
+
+import contextlib
+import logging
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import structlog
+
+from exporter.devices.xids import XIDS
+from exporter.model import Fault, GpuUuid, Snapshot
+from exporter.rounds.latest import Latest
+from exporter.rounds.limits import Invalid
+
+Known = Mapping[tuple[str, str, str], Fault]
+Heard = Mapping[tuple[GpuUuid, int], int]
+"""XIDs that were told, by GPU and number."""
+
+XIDS_TOLD = 20
+"""Lines on XIDs in one round, each of one number on one GPU; the others follow in the next ones."""
+INVALID = 20
+"""Declarations that are told in one round; the others follow in the next ones, the pods taking turns."""
+
+
+def configure(level: str, style: str) -> None:
+    """Set up structlog for the process; `style` is auto, json or console. May be called again after a reload."""
+    on_terminal = _on_terminal() if style == "auto" else style == "console"
+    renderer: Any = (
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)  # rich shows the variables
+        if on_terminal
+        else structlog.processors.JSONRenderer()
+    )
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info if not on_terminal else _unchanged,
+            _printable,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=_Lines,
+        cache_logger_on_first_use=False,
+    )
+    logging.basicConfig(level=logging.WARNING, handlers=[_Libraries()])
+
+
+def write(line: str) -> None:
+    """
+    Write a line to standard error; what cannot be written is lost.
+
+    The descriptor itself is used: what fails stays in the buffer of `sys.stderr`, and ends Python with code 120.
+    """
+    if sys.stderr is not None:  # it is None where there was no descriptor 2 at the start: by now that is another file
+        with contextlib.suppress(OSError):
+            os.write(2, f"{line}\n".encode(errors="backslashreplace"))
+
+
+class _Lines:
+    """The end of structlog's chain; the names are those that it calls."""
+
+    def __init__(self, *_arguments: object) -> None:
+        self.debug = self.info = self.warning = self.error = self.critical = write
+
+
+class _Libraries(logging.Handler):
+    """What libraries warn of, in our form and not in theirs."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            structlog.get_logger().log(
+                record.levelno,
+                "library.said",
+                logger=record.name,
+                message=record.getMessage(),
+                exc_info=record.exc_info,
+            )
+        except Exception:  # noqa: BLE001  (as all handlers do: the one who logs is never hurt)
+            self.handleError(record)
+
+
+async def tell(latest: Latest, invalid: Callable[[], Collection[Invalid]] = tuple) -> None:
+    """Tell what changes from snapshot to snapshot, and what is declared in vain, until cancelled."""
+    log = structlog.get_logger()
+    known: Known = {}
+    told: frozenset[Invalid] = frozenset()
+    heard: Heard = {}
+    seen = 0
+    while True:
+        snapshot = await latest.newer_than(seen)
+        seen = snapshot.round
+        known = _tell_faults(log, known, snapshot)
+        heard = _tell_xids(log, heard, snapshot)
+        told = _tell_invalid(log, told, frozenset(invalid()))
+        log.debug(
+            "sampling.round",
+            round=snapshot.round,
+            complete=snapshot.complete,
+            seconds=round(snapshot.duration, 6),
+            gpus=len(snapshot.gpus),
+            usages=len(snapshot.usages),
+        )
+
+
+def _tell_faults(log: Any, known: Known, snapshot: Snapshot) -> Known:
+    now = {(fault.source, fault.reason, fault.subject): fault for fault in snapshot.faults}
+    for key, fault in now.items():
+        if key not in known:
+            log.warning(
+                "sampling.fault",
+                source=fault.source,
+                reason=fault.reason,
+                subject=fault.subject,
+                message=fault.message,
+                incomplete=fault.incomplete,
+            )
+    for key, fault in known.items():
+        if key not in now:
+            log.info("sampling.fault_cleared", source=fault.source, reason=fault.reason, subject=fault.subject)
+    return now
+
+
+def _tell_xids(log: Any, heard: Heard, snapshot: Snapshot) -> Heard:
+    """Tell what came since; return what was told by now. A count that fell (a recording begins anew) begins anew."""
+    now = {(uuid, code): one for uuid, errors in snapshot.xid_errors.items() for code, one in errors.items()}
+    before = {key: told if (told := heard.get(key, 0)) <= one.count else 0 for key, one in now.items()}
+    came = [key for key in sorted(now) if now[key].count > before[key]][:XIDS_TOLD]
+    for uuid, code in came:
+        one, row = now[uuid, code], XIDS.get(code)
+        log.warning(
+            "devices.xid",
+            gpu=snapshot.gpus_present.get(uuid),
+            uuid=uuid,
+            gpu_instance=one.gpu_instance,
+            xid=code,
+            new=one.count - before[uuid, code],
+            count=one.count,
+            last_at=one.last_at,
+            cause=row.cause if row else None,
+            meaning=row.meaning if row else None,
+            remedy=row.remedy if row else None,
+        )
+    return {**heard, **before, **{key: now[key].count for key in came}}
+
+
+def _tell_invalid(log: Any, told: frozenset[Invalid], now: frozenset[Invalid]) -> frozenset[Invalid]:
+    """Tell what is new; return what was told and still stands."""
+    turns: Counter[str] = Counter()
+    waiting: list[tuple[int, Invalid]] = []
+    for one in sorted(now - told):
+        waiting.append((turns[one.pod_uid], one))
+        turns[one.pod_uid] += 1
+    chosen = [one for _, one in sorted(waiting)[:INVALID]]
+    for one in chosen:
+        log.warning(
+            "limits.invalid",
+            namespace=one.namespace,
+            pod=one.pod,
+            container=one.container,
+            row=one.row,
+            key=one.key,
+            text=one.text,
+            reason=one.reason,
+        )
+    return (told & now) | frozenset(chosen)
+
+
+def _on_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def _unchanged(_logger: Any, _name: str, event: Any) -> Any:
+    return event
+
+
+def _printable(_logger: Any, _name: str, event: Any) -> Any:
+    """Make undecodable bytes (paths, cgroup names) printable: a log line must never fail."""
+    for key, value in event.items():
+        if isinstance(value, str):
+            event[key] = value.encode("utf-8", "backslashreplace").decode()
+    return event

@@ -1,0 +1,92 @@
+"""
+Power, heat and clocks of a simulated GPU.
+
+What comes in: a GPU's index and the time. What goes out: its `Health`.
+
+The law: everything follows from the energy, which is the area below the load. Power is its slope over the last second,
+as real GPUs average it; temperature follows the last 45 seconds. So energy never falls, and power, energy and heat
+agree at any time without anything being remembered.
+"""
+
+from exporter.model import DeviceKey, Health
+from exporter.simulated.curves import Curve
+from exporter.simulated.rows import GpuRow, gpu
+from exporter.simulated.table import GPUS, PODS, UPTIME
+
+MHZ = 1e6
+THROTTLES = (
+    "applications_clocks_setting",
+    "sw_power_cap",
+    "hw_slowdown",
+    "sync_boost",
+    "sw_thermal_slowdown",
+    "hw_thermal_slowdown",
+    "hw_power_brake_slowdown",
+)
+"""What a server's GPU can tell about its clocks, in NVML's names."""
+SLICES = 7
+"""Of a GPU with MIG."""
+WARMING = 45.0
+"""Seconds that the heat sink needs."""
+PER_FULL_POWER = 54.0
+"""Degrees Celsius above the air at full power."""
+POWER_CAP = 0.97
+"""Share of the highest power at which the driver lowers the clocks."""
+TOO_HOT = 85.0
+
+
+def health(index: int, time: float) -> Health:
+    """Return what GPU `index` reads at `time`."""
+    row = GPUS[index]
+    model = row.model
+    watts = joules(index, time) - joules(index, time - 1)
+    heat = (joules(index, time) - joules(index, time - WARMING)) / WARMING
+    degrees = row.inlet + PER_FULL_POWER * heat / model.max_watts
+    capped = watts >= POWER_CAP * model.max_watts
+    hot = degrees >= TOO_HOT
+    idle = watts < model.idle_watts + 1
+    slower = 0.06 * (watts / model.max_watts) + 0.05 * capped + 0.08 * hot
+    sm = model.idle_mhz if idle else 15 * round(model.boost_mhz * (1 - slower) / 15)  # in steps of 15 MHz
+    return Health(
+        power_watts=round(watts, 3),
+        energy_joules=round(UPTIME * model.idle_watts * 3 + joules(index, time), 3),
+        temperature_celsius=round(degrees),
+        clocks_hertz={
+            "graphics": sm * MHZ,
+            "sm": sm * MHZ,
+            "memory": model.memory_mhz * MHZ,
+            "video": round(sm * 0.9) * MHZ,
+        },
+        throttled=dict.fromkeys(THROTTLES, False) | {"sw_power_cap": capped, "sw_thermal_slowdown": hot},
+        ecc_errors={"corrected": row.ecc_corrected, "uncorrected": 0},
+    )
+
+
+def joules(index: int, time: float) -> float:
+    """Return the energy of GPU `index` from the start of the simulation to `time`; negative for before."""
+    model = GPUS[index].model
+    worked = sum(share * load.integral(time - offset) for share, load, offset in _LOADS[index])
+    return model.idle_watts * time + (model.max_watts - model.idle_watts) * worked
+
+
+def _share(row: GpuRow, on: DeviceKey) -> float:
+    """Return the part of the GPU's computing that belongs to a leaf device."""
+    return next((instance.slices / SLICES for instance in row.instances if instance.id == on.gpu_instance), 1.0)
+
+
+def _loads(index: int) -> tuple[tuple[float, Curve, float], ...]:
+    """Name the loads on a GPU: weight, curve, and the time at which the curve begins."""
+    found = []
+    for pod in PODS:
+        for process in (process for container in pod.containers for process in container.processes):
+            if process.on.uuid != gpu(index).uuid:
+                continue
+            load, offset = process.load, 0.0
+            if pod.life is not None:
+                # One generation follows the other, and the load of each is over before the next begins.
+                load, offset = Curve(load.points, pod.life.period), pod.life.first
+            found.append((_share(GPUS[index], process.on), load, offset))
+    return tuple(found)
+
+
+_LOADS = tuple(_loads(index) for index in range(len(GPUS)))

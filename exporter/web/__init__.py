@@ -1,0 +1,1 @@
+"""The HTTP server: metrics, probes, JSON documents, the node page."""

@@ -1,0 +1,273 @@
+"""Promises of enforcer/actions/kill: which process is a container's init, and what the kernel must be able to do."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from containers.killer import action
+from enforcer.actions.kill.actuator import MOST, Kill
+from enforcer.actions.kill.pidfds import unavailable
+from enforcer.actions.kill.targets import (
+    Member,
+    Obstacle,
+    hears_sigterm,
+    init_of,
+    levels_of,
+    may_kill,
+    pid_of,
+    started_at,
+)
+from enforcer.actions.victim import container_of
+from enforcer.policy.history import Moment
+from exporter.base.cgroup_owner import parse_owner
+from exporter.model import ContainerId, Owner, PodUid
+
+POD, OTHER_POD = PodUid("2c48913c-b29f-11e7-9350-020968147796"), PodUid("a2830d0d-b0f0-4ff0-81b5-0ee4e299cf80")
+MAIN, OTHER = ContainerId("9" * 64), ContainerId("0123456789abcdef" * 4)
+INIT, WORKER = Member(4711, (4711, 1)), Member(4720, (4720, 12))
+OF_ITS_OWN_MAKING = Member(4730, (4730, 57, 1))
+ON_THE_HOST = Member(4740, (4740,))
+
+# From /proc/<pid>/status of a busybox in a container of containerd 1.6, Linux 6.18; lines of no concern left out.
+STATUS = """Name:\tsh
+Umask:\t0022
+State:\tS (sleeping)
+Tgid:\t31337
+Pid:\t31337
+PPid:\t31300
+NStgid:\t31337\t1
+NSpid:\t31337\t1
+Threads:\t1
+SigQ:\t0/95838
+SigPnd:\t0000000000000000
+ShdPnd:\t0000000000000000
+SigBlk:\t{blocked:016x}
+SigIgn:\t{ignored:016x}
+SigCgt:\t{caught:016x}
+CapInh:\t0000000000000000
+CapPrm:\t00000000a80425fb
+CapEff:\t{capabilities:016x}
+"""
+SIGTERM = 1 << (signal.SIGTERM - 1)
+
+
+def status(*, blocked: int = 0, ignored: int = 0, caught: int = 0, capabilities: int = 0) -> str:
+    return STATUS.format(blocked=blocked, ignored=ignored, caught=caught, capabilities=capabilities)
+
+
+# --- whose init -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("members", [*permutations([INIT, WORKER, OF_ITS_OWN_MAKING])])
+def test_the_init_is_the_first_of_the_containers_own_namespace(members: tuple[Member, ...]) -> None:
+    """Neither a worker, nor the first process of a namespace that the workload made inside, whatever the order."""
+    assert init_of(members) == INIT.pid
+
+
+@pytest.mark.parametrize(
+    ("members", "why"),
+    [
+        pytest.param([], Obstacle.NOT_FOUND, id="nobody"),
+        pytest.param([ON_THE_HOST], Obstacle.HOST, id="hostPID"),
+        pytest.param([WORKER], Obstacle.SHARED, id="shareProcessNamespace"),
+        pytest.param([WORKER, OF_ITS_OWN_MAKING], Obstacle.SHARED, id="an init inside of a shared namespace"),
+        pytest.param([INIT, ON_THE_HOST], Obstacle.NOT_SURE, id="an init made by a process of the host's namespace"),
+        pytest.param([INIT, Member(4800, (4800, 1))], Obstacle.NOT_SURE, id="two"),
+        pytest.param([Member(4711, (99, 1))], Obstacle.SHARED, id="a number of another namespace"),
+    ],
+)
+def test_where_no_init_is_certain_there_is_none(members: list[Member], why: Obstacle) -> None:
+    """A namespace that is shared, or made inside, has an init that is not the container's: nobody is chosen instead."""
+    for order in permutations(members):
+        assert init_of(order) is why
+
+
+def test_what_can_change_is_looked_for_again() -> None:
+    """How a pod shares namespaces is settled for its life; that a process was not found, or two were, is not."""
+    assert {why for why in Obstacle if why.lasting} == {Obstacle.HOST, Obstacle.SHARED, Obstacle.OURS}
+
+
+@pytest.mark.parametrize(
+    ("path", "victim"),
+    [
+        pytest.param(f"/kubepods/burstable/pod{POD}/{MAIN}", (POD, MAIN), id="cgroupfs"),
+        pytest.param(f"/docker/{OTHER}/kubepods/pod{POD}/{MAIN}", (POD, MAIN), id="below a kind node"),
+        pytest.param(f"/kubepods/pod{POD}/{MAIN}/kubepods/pod{OTHER_POD}/{OTHER}", (POD, MAIN), id="a lie below"),
+        pytest.param(f"/kubepods/pod{POD}/{MAIN}/docker/{OTHER}", (POD, MAIN), id="docker in a pod"),
+        pytest.param(f"/kubepods/pod{POD}", None, id="sandboxed", marks=pytest.mark.fault(35)),
+        pytest.param(f"/system.slice/docker-{OTHER}.scope", None, id="a container of no pod"),
+        pytest.param(f"/../cri-containerd-{OTHER}.scope", None, id="a sibling, from a private namespace"),
+        pytest.param("/", None, id="a kernel thread"),
+        pytest.param("/init.scope", None, id="pid 1 of the host"),
+    ],
+)
+def test_a_process_is_of_the_outermost_pods_container(path: str, victim: tuple[PodUid, ContainerId] | None) -> None:
+    """What a workload builds below its own cgroup, of whatever name, makes it nobody else."""
+    assert container_of(parse_owner(f"0::{path}\n")) == victim
+
+
+def test_a_contradiction_is_nobody() -> None:
+    """Hierarchies that name different pods, and a cgroup that could not be read, name no container."""
+    contradictory = parse_owner(f"2:cpu:/kubepods/pod{POD}/{MAIN}\n1:memory:/kubepods/pod{OTHER_POD}/{OTHER}\n")
+    assert contradictory.contradictory
+    assert container_of(contradictory) is None
+    assert container_of(Owner(((POD, MAIN),), contradictory=True)) is None
+    assert container_of(None) is None
+
+
+# --- records ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_numbers_of_a_process() -> None:
+    """The number in the reader's namespace comes first."""
+    assert levels_of(status()) == (31337, 1)
+    assert pid_of("pos:\t0\nflags:\t02000002\nmnt_id:\t15\nino:\t4711\nPid:\t31337\nNSpid:\t31337\t1\n") == 31337
+    assert pid_of("pos:\t0\nflags:\t02000002\nPid:\t-1\nNSpid:\t-1\n") == -1
+
+
+@given(st.text(st.characters(exclude_characters="\n"), max_size=15))
+def test_a_name_decides_nothing(name: str) -> None:
+    """A process that calls itself `NSpid: 1 1` is who it is."""
+    assert levels_of(status().replace("Name:\tsh", f"Name:\t{name}")) == (31337, 1)
+
+
+@pytest.mark.parametrize("name", ["NSpid:\t1\t1", "x\\nNSpid:\t1\t1", "x\rNSpid:\t1\t1", "x\u2028NSpid:\t1\t1"])
+def test_a_name_that_looks_like_the_field(name: str) -> None:
+    """The kernel escapes the line feed; no other character begins a line."""
+    assert levels_of(status().replace("Name:\tsh", f"Name:\t{name}")) == (31337, 1)
+
+
+@pytest.mark.parametrize("text", ["", "NSpid:", "NSpid:\tx\n", "Pid:\t1\n"])
+def test_what_is_no_status_raises_value_error(text: str) -> None:
+    """A record without the field, or with something else in it, is not read as some process."""
+    with pytest.raises(ValueError, match=r"NSpid|invalid literal"):
+        levels_of(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "hears"),
+    [
+        pytest.param(status(caught=SIGTERM), True, id="a handler"),
+        pytest.param(status(blocked=SIGTERM), True, id="sigwait or signalfd, as tini and dumb-init"),
+        pytest.param(status(), False, id="at its default"),
+        pytest.param(status(ignored=SIGTERM), False, id="ignored"),
+        pytest.param(status(caught=~SIGTERM & (1 << 64) - 1, blocked=SIGTERM << 1), False, id="all others"),
+    ],
+)
+def test_who_hears_sigterm(text: str, hears: bool) -> None:
+    """An init hears what it catches or waits for; what stands at its default the kernel drops."""
+    assert hears_sigterm(text) is hears
+
+
+def test_who_may_signal_others() -> None:
+    """CAP_KILL alone is enough, and all others together are not."""
+    assert may_kill(status(capabilities=1 << 5))
+    assert not may_kill(status(capabilities=~(1 << 5) & (1 << 41) - 1))
+
+
+def test_when_a_process_started() -> None:
+    """Ticks count from boot, sleep included; the moment is told on the clock on which the excess is."""
+    assert started_at(12_345, 100, boot=200.0, monotonic=150.0) == pytest.approx(73.45)
+
+
+# --- real processes ---------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def python(script: str) -> Iterator[int]:
+    """A Python process that runs `script`, up to where that prints; ended afterwards."""
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            yield process.pid
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(
+    ("does", "hears"),
+    [
+        ("signal.signal(signal.SIGTERM, lambda *_: None)", True),
+        ("signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})", True),
+        ("signal.signal(signal.SIGTERM, signal.SIG_IGN)", False),
+        ("signal.signal(signal.SIGTERM, signal.SIG_DFL)", False),
+    ],
+)
+def test_the_kernel_says_who_hears_sigterm(does: str, hears: bool) -> None:
+    """The masks of real processes that catch, block, ignore it, or leave it at its default."""
+    with python(f"import signal; {does}; print('ready', flush=True); input()") as pid:
+        assert hears_sigterm(Path(f"/proc/{pid}/status").read_text()) is hears
+
+
+def descriptors() -> set[Path]:
+    return {*Path("/proc/self/fd").iterdir()}
+
+
+async def test_who_has_no_process_is_not_held() -> None:
+    """Containers that do not run are found by nobody, cost no descriptor, and however many are asked for, few count."""
+    kill, files = Kill(Path("/proc"), trusted=True), descriptors()
+    victims = [(POD, ContainerId(f"{number:064x}")) for number in range(MOST + 10)]
+    now = Moment(time.monotonic(), time.clock_gettime(time.CLOCK_BOOTTIME))
+    await kill.hold(victims, now)
+    assert kill.obstacles == dict.fromkeys(victims[:MOST], Obstacle.NOT_FOUND)
+    assert not kill.held
+    await kill.hold([], now)
+    assert not kill.obstacles
+    assert descriptors() == files
+
+
+async def test_a_proc_that_is_not_there(tmp_path: Path) -> None:
+    """Where nothing can be read nobody is held, and nobody is said to be gone."""
+    kill = Kill(tmp_path / "proc")
+    await kill.hold([(POD, MAIN)], Moment(1.0, 1.0))
+    assert kill.obstacles == {(POD, MAIN): Obstacle.UNREADABLE}
+    assert await kill.ended(action((POD, MAIN))) is None
+    assert "shows no processes" in (unavailable(tmp_path / "proc") or "")
+
+
+WITHOUT = """
+import ctypes, json, os, struct, sys
+from pathlib import Path
+from enforcer.actions.kill.pidfds import unavailable
+# A seccomp filter: the system call of this number (the same on each architecture) fails with this error.
+number, error = int(sys.argv[1]), int(sys.argv[2])
+steps = [(0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, 0x00050000 | error), (0x06, 0, 0, 0x7FFF0000)]
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(steps), ctypes.addressof(code)))
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0  # PR_SET_NO_NEW_PRIVS
+assert libc.prctl(22, 2, program, 0, 0) == 0, os.strerror(ctypes.get_errno())  # PR_SET_SECCOMP
+print(json.dumps(unavailable(Path("/proc"), trusted=True)))
+"""
+PIDFD_SEND_SIGNAL, PIDFD_OPEN = 424, 434
+ENOSYS, EPERM = 38, 1
+
+
+@pytest.mark.parametrize(
+    ("number", "error", "says"),
+    [
+        pytest.param(PIDFD_OPEN, ENOSYS, "Function not implemented", id="a kernel before 5.3"),
+        pytest.param(PIDFD_OPEN, EPERM, "Operation not permitted", id="a strict seccomp profile"),
+        pytest.param(PIDFD_SEND_SIGNAL, EPERM, "Operation not permitted", id="one that forbids only the signal"),
+    ],
+)
+def test_without_pidfds_the_rung_is_not_there(number: int, error: int, says: str) -> None:
+    """Where the kernel has no pidfds, or does not let us have them, that is said; nothing stands in for them."""
+    command = [sys.executable, "-c", WITHOUT, str(number), str(error)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    told = json.loads(done.stdout)
+    assert f"({says})" in told
+    assert "Linux 5.3" in told

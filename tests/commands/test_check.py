@@ -1,0 +1,109 @@
+"""What `gpusteward check` asks for a mode besides what the exporter needs, and what it makes of the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from driver.node import FakeNode, gpus
+from enforcer.actions.notify.actuator import RIGHTS
+from enforcer.commands.check import fence, mode_rights
+from exporter import check as checking
+from exporter.check import Failed, Verdict
+from exporter.check.probe import preflight
+from exporter.config import Arguments, Config, ConfigError, load
+from sources.limits import R615, limits
+
+__all__ = ["limits"]
+
+GRANTED = dict.fromkeys(RIGHTS, True)
+
+
+@pytest.mark.parametrize("mode", ["off", "observe", "warn", "dry-run", "enforce"])
+def test_rights_are_asked_for_from_mode_warn_on(mode: str) -> None:
+    """Who only observes writes nothing; every mode above tells users."""
+    config = load(Arguments(None, {"policy.mode": mode, "node.name": "n1"}))
+    assert mode_rights(config) == (() if mode in {"off", "observe"} else RIGHTS)
+
+
+@pytest.mark.parametrize("right", RIGHTS, ids=str)
+def test_each_right_that_a_mode_lacks_fails(right: object) -> None:
+    """The mode, the right, what is lost, and who grants it; unknown is a warning."""
+    lost = next(one for one in RIGHTS if one is right)
+    line = checking.mode_rights("warn", {**GRANTED, lost: False})
+    assert line.verdict is Verdict.FAIL
+    assert "mode warn" in line.message and f"{lost} ({lost.without})" in line.message
+    assert "deploy/enforcer/rbac.yaml" in line.message
+    (other,) = (one for one in RIGHTS if one is not right)
+    assert str(other) not in line.message
+    assert checking.mode_rights("warn", GRANTED).verdict is Verdict.OK
+    assert checking.mode_rights("warn", None).verdict is Verdict.WARN
+    unknown = checking.mode_rights("warn", Failed("403 Forbidden: no", 403))
+    assert unknown.verdict is Verdict.WARN and "lacks" not in unknown.message
+
+
+async def test_a_policy_that_run_refuses_is_refused_here(tmp_path: Path) -> None:
+    """A grace that is only a word: check and daemon read the same config with the same eyes."""
+    from enforcer.runtime.policy_config import impossible
+
+    file = tmp_path / "config.yaml"
+    file.write_text("node: {name: n1}\ndevices: simulated\npolicy: {grace: 3s}\n")
+    arguments = Arguments(file)
+    with pytest.raises(ConfigError, match=r"policy\.grace"):
+        load(arguments, impossible)
+    lines = await preflight(arguments, in_a_pod=False, also=impossible, more=mode_rights)
+    assert (checking.exit_code(lines), [line.check for line in lines]) == (2, ["config"])
+    assert "policy.grace" in lines[0].message
+
+
+def config(folder: Path, policy: str, *, devices: str = "nvml", host_root: str = "/host") -> Config:
+    """Load a config with this policy."""
+    file = folder / "config.yaml"
+    file.write_text(f"devices: {devices}\nnode: {{name: n1, host_root: {host_root}}}\npolicy: {{{policy}}}\n")
+    return load(Arguments(file))
+
+
+@pytest.fixture
+def node_of(
+    fake_node: FakeNode, limits: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], FakeNode]:
+    """Make a node with a version of the driver, cgroup version 2 and a daemon that is root."""
+    host = tmp_path / "host" / "proc" / "1"
+    host.mkdir(parents=True)
+    (host / "cgroup").write_text("0::/init.scope\n")
+    (host / "stat").touch()
+    (host.parent / "self").symlink_to("1")
+    monkeypatch.setattr("enforcer.actions.fence.cgroup_paths.mount_point", lambda: tmp_path)
+    monkeypatch.setattr("enforcer.runtime.fence_upkeep.geteuid", lambda: 0)
+
+    def made(driver: str) -> FakeNode:
+        fake_node.write(gpus(1), driver=driver)
+        return fake_node
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("driver", "mode", "told"),
+    [
+        (R615, "enforce", (Verdict.OK, "experimental")),
+        ("580.95.05", "enforce", (Verdict.FAIL, "driver 580.95.05 limits no cgroups: R615 and later do")),
+        ("580.95.05", "dry-run", (Verdict.WARN, "driver 580.95.05 limits no cgroups")),
+    ],
+)
+async def test_a_ladder_with_a_fence_asks_whether_the_node_can(
+    node_of: Callable[[str], FakeNode], tmp_path: Path, driver: str, mode: str, told: tuple[Verdict, str]
+) -> None:
+    """Where it cannot, mode enforce acts on nobody, so that fails; in others it is a warning. Nothing is set."""
+    fake_node = node_of(driver)
+    (line,) = await fence(config(tmp_path, f"mode: {mode}, ladder: [notify, fence]", host_root=str(tmp_path / "host")))
+    assert (line.check, line.verdict) == ("fence", told[0]) and told[1] in line.message
+    assert not fake_node.calls("nvmlDeviceSetMemoryLimits")
+
+
+async def test_who_does_not_fence_is_not_asked(tmp_path: Path) -> None:
+    """No line, and no driver: neither for another ladder nor for devices that are not the node's."""
+    assert await fence(config(tmp_path, "ladder: [notify, evict]")) == ()
+    assert await fence(config(tmp_path, "ladder: [notify, fence]", devices="simulated")) == ()

@@ -1,0 +1,195 @@
+"""`gpusteward replay`, and a daemon that heard the same rounds: they say the same."""
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from enforcer.cli import main
+from enforcer.messages.notices import lines
+from enforcer.policy.decide import decide
+from enforcer.policy.history import History, Moment, Verdict
+from enforcer.policy.vocabulary import Mode
+from enforcer.runtime.policy_config import rules_of
+from exporter.config import Arguments, load
+from exporter.model import Snapshot
+from exporter.simulated import SimulatedNode
+from recordings import BEGINNING, SteppedClock, record
+
+HURRIED = """
+policy: {mode: enforce, warn_after: 15s, grace: 30s, hold_off: 10s, spacing: 3m}
+"""
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Snapshot]]:
+    """Record four minutes of the simulated node, early rounds included; the snapshots of then with it."""
+    path = tmp_path_factory.mktemp("recording") / "node.jsonl.gz"
+    clock = SteppedClock(250.0)
+    node = SimulatedNode(clock.time, started_at=BEGINNING)
+    return path, asyncio.run(record(path, node, clock))
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """The command sets up the log of its process, which here is everybody's."""
+    before, handlers = structlog.get_config(), logging.root.handlers[:]
+    yield
+    structlog.configure(**before)
+    logging.root.handlers[:] = handlers
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    file = tmp_path / "policy.yaml"
+    file.write_text(HURRIED)
+    return file
+
+
+def live(snapshots: list[Snapshot], config: Path, mode: Mode) -> list[dict[str, Any]]:
+    """Decide as the daemon does, round by round, and collect what it tells its log."""
+    rules = replace(rules_of(load(Arguments(config))), mode=mode)
+    history, before, told = History(), None, []
+    for snapshot in snapshots:
+        verdict: Verdict
+        history, verdict = decide(snapshot, rules, history, Moment(snapshot.monotonic, snapshot.monotonic))
+        told += [{"round": snapshot.round, "event": line.event, **line.data} for line in lines(verdict, before)]
+        before = verdict
+    plain: list[dict[str, Any]] = json.loads(json.dumps(told))
+    return plain
+
+
+def replayed(path: Path, *words: str | Path) -> int:
+    return main(["replay", str(path), *map(str, words)])
+
+
+def test_the_same_is_decided_as_was_then(
+    recording: tuple[Path, list[Snapshot]], config: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Line by line, round by round, reason by reason; and enforce is rehearsed, because the victim stays."""
+    path, snapshots = recording
+    assert replayed(path, "--config", config, "--json") == 0
+    *told, summary = map(json.loads, capfd.readouterr().out.splitlines())
+    for line in told:
+        line["event"] = f"enforcer.{line['event']}"
+        assert line.pop("at").endswith("+00:00")
+    assert told == live(snapshots, config, Mode.DRY_RUN)
+    assert [line["mode"] for line in told if line["event"] == "enforcer.mode"] == ["dry-run"]
+    assert summary == {
+        "event": "summary",
+        "rounds": len(snapshots),
+        "torn": "",
+        "rehearsed": {"evict": 1},
+        "held": summary["held"],
+    }
+
+
+def test_people_read_when_who_what_and_why(
+    recording: tuple[Path, list[Snapshot]], config: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A line for each change, with the time, and reasons in words; at the end what it comes to."""
+    path, snapshots = recording
+    assert replayed(path, "--config", config) == 0
+    *told, last = capfd.readouterr().out.splitlines()
+    mine = [line for line in told if "  team-vision/anna-notebook-0/notebook  " in line]
+    assert [line.split()[2] for line in mine] == ["over", "grace", "due", "rehearsed", "ok"]
+    assert all(line[:10] == "2025-10-09" and line[19] == "Z" for line in told)
+    assert "limit=16GiB mode=dry-run over_for=" in mine[1]
+    assert mine[3].split()[4] == "action=evict"
+    assert last.startswith(f"{len(snapshots)} rounds: 1 evict rehearsed")
+
+
+def test_reasons_stand_there_in_words(
+    recording: tuple[Path, list[Snapshot]], config: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`--mode` counts instead of the file's; whoever is held by it is told so."""
+    path, _ = recording
+    assert replayed(path, "--config", config, "--mode", "observe") == 0
+    out = capfd.readouterr().out
+    assert "reason=mode (the mode does not allow it)" in out
+    assert re.search(r"^\d+ rounds: nothing would have been done; held \d+ times: mode$", out.splitlines()[-1])
+
+
+def test_without_a_config_the_defaults_count(
+    recording: tuple[Path, list[Snapshot]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """They observe."""
+    assert replayed(recording[0], "--json") == 0
+    told = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [line["mode"] for line in told if line["event"] == "mode"] == ["observe"]
+    assert told[-1]["rehearsed"] == {}
+
+
+def test_rules_that_make_no_sense_at_the_pace_of_the_recording(
+    recording: tuple[Path, list[Snapshot]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The config is good for its own interval; the recording has another one. Exit code 2, and what to write."""
+    file = tmp_path / "fast.yaml"
+    file.write_text("sampling: {interval: 200ms}\npolicy: {warn_after: 1s}\n")
+    assert replayed(recording[0], "--config", file) == 2
+    err = capfd.readouterr().err
+    assert err.startswith("gpusteward replay: policy.warn_after: the rounds of ")
+    assert "are 5s apart; expected a duration from one sampling.interval" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("policy: {grace: 3s}", "policy.yaml: policy.grace: expected a duration from 30s to 3600s"),
+        ("polcy: {}", 'polcy: unknown key; did you mean "policy"?'),
+    ],
+)
+def test_a_config_that_cannot_be_meant(
+    recording: tuple[Path, list[Snapshot]],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    text: str,
+    told: str,
+) -> None:
+    """Exit code 2, with its place; nothing is replayed."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(text)
+    assert replayed(recording[0], "--config", file) == 2
+    out, err = capfd.readouterr()
+    assert (out, told in err) == ("", True), err
+
+
+@pytest.mark.parametrize("mode", ["kill", ""])
+def test_a_mode_that_nobody_knows(
+    recording: tuple[Path, list[Snapshot]], capfd: pytest.CaptureFixture[str], mode: str
+) -> None:
+    """Exit code 2; the flag is named, and what it takes."""
+    assert replayed(recording[0], "--mode", mode) == 2
+    assert "--mode: expected off or observe or warn or dry-run or enforce" in capfd.readouterr().err
+
+
+def test_what_is_no_recording(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Exit code 1, file and line; a file that is not there as well."""
+    wrong = tmp_path / "wrong"
+    wrong.write_text('{"kind": "Pod"}\n')
+    for path, told in ((wrong, f"{wrong}:1: expected the header of a recording"), (tmp_path / "none", "none")):
+        assert replayed(path) == 1
+        out, err = capfd.readouterr()
+        assert (out, told in err, err.startswith("gpusteward replay: ")) == ("", True, True), err
+
+
+def test_names_of_strangers_leave_the_terminal_alone(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recording may come from anybody; no escape sequence of it reaches whoever reads the replay."""
+    path = tmp_path / "node.jsonl"
+    clock = SteppedClock(60.0)
+    node = SimulatedNode(lambda: clock.time() + 100, started_at=BEGINNING)
+    asyncio.run(record(path, node, clock))
+    path.write_text(path.read_text().replace("anna-notebook-0", "anna\\u001b[2J"))
+    assert replayed(path) == 0
+    out = capfd.readouterr().out
+    assert "anna\\x1b[2J" in out
+    assert "\x1b" not in out

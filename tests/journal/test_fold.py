@@ -1,0 +1,462 @@
+"""Promises of enforcer/journal: nothing that happens to the bytes of a journal frees anybody to act."""
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from subprocess import run
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from enforcer.actions.interface import Answer, Heard
+from enforcer.journal.fold import UNKNOWN, Kept, after, changes, pruned, replayed, void
+from enforcer.journal.records import (
+    Acked,
+    BreakerClosed,
+    BreakerOpened,
+    Ended,
+    Intent,
+    Record,
+    Sent,
+    Started,
+    State,
+    Stopped,
+    Struck,
+    decode,
+    digest,
+    encode,
+)
+from enforcer.policy.history import History, Opened, Result, Spent, Strikes
+from enforcer.policy.rules import Rules
+from enforcer.policy.vocabulary import MANUAL, Breaker, Mode, Rung
+from journals import BOOT, FENCE, LATER, STORY, Writing, action, intent, uuid
+
+MOST = 3
+WHOLE = Writing().write(*STORY)
+
+
+def kept(data: bytes, boot: float = 500.0, boot_id: str = BOOT) -> Kept:
+    return replayed(data, boot, boot_id, most=MOST).kept
+
+
+def test_what_was_written_is_read() -> None:
+    """Tokens with their times, breakers, strikes and decisions without an end come back as they were."""
+    reading = replayed(WHOLE.data, 500.0, BOOT, most=MOST)
+    assert (reading.torn, reading.damaged, reading.seq) == (False, False, len(STORY))
+    assert reading.whole == len(WHOLE.data)
+    assert [(one.at, one.workload[2], one.dry) for one in reading.kept.spent] == [
+        (103.0, "train", False),
+        (109.0, "other", False),
+        (112.0, "train", False),
+    ]
+    assert reading.kept.breakers == {}
+    assert reading.kept.strikes == {("team", "Deployment", "train"): Strikes(2.5, 110.0)}
+    assert {name: (one.sent, one.at, one.action) for name, one in reading.kept.open.items()} == {
+        uuid(2): (True, 109.0, action(2, workload="other")),
+        uuid(3): (False, 112.0, action(3, rung=Rung.KILL)),
+    }
+    assert reading.kept.problems == ()
+    assert reading.kept.fences == {FENCE.key: FENCE}
+    assert reading.kept.excesses == {action(6).key: 2.5}
+
+
+def test_a_fence_is_gone_after_a_reboot() -> None:
+    """With its cgroup, as an excess is with its container; and a journal of a version that knew no fences has none."""
+    assert kept(WHOLE.data, boot=5.0, boot_id=LATER).fences == {}
+    assert kept(WHOLE.data, boot=5.0, boot_id=LATER).excesses == {}
+    assert kept(Writing().write(State()).data.replace(b',"fences":[]', b"")).fences == {}
+
+
+def test_an_open_breaker_is_read() -> None:
+    """A breaker that nobody closed is open, with its words."""
+    assert kept(b"".join(WHOLE.lines[:10])).breakers == {
+        Breaker.API: Opened(112.0, None, 'three "no"s,\nin a row'),
+    }
+
+
+def test_what_was_answered_is_read() -> None:
+    """An answer stays with its decision until that has ended."""
+    writing = Writing().write(State(), intent(1), Acked(uuid(1), Answer(Heard.EVACUATING, "soon", 429, 10.0)))
+    assert kept(writing.data).open[uuid(1)].answer == Answer(Heard.EVACUATING, "soon", 429, 10.0)
+
+
+@pytest.mark.parametrize("result", Result, ids=str)
+def test_every_end_ends(result: Result) -> None:
+    """After any end a decision is not in flight, and its token stays taken, unless certainly nothing was done."""
+    found = kept(Writing().write(State(), intent(1), intent(2), Sent(uuid(1)), Ended(uuid(1), result)).data)
+    assert list(found.open) == [uuid(2)]
+    assert len(found.spent) == (1 if result in {Result.ABANDONED, Result.BLOCKED} else 2)
+
+
+def test_ambiguous_is_no_end() -> None:
+    """What may have happened stays in flight."""
+    assert uuid(1) in kept(Writing().write(State(), intent(1), Acked(uuid(1), Answer(Heard.AMBIGUOUS))).data).open
+
+
+def test_state_stands_for_all_before() -> None:
+    """What is kept, written as one record, is read as the same."""
+    for count in range(1, len(STORY) + 1):
+        found = kept(b"".join(WHOLE.lines[:count]), 150.0)
+        assert kept(Writing().write(found.state("rewritten")).data, 150.0) == found
+
+
+def test_lines_are_json(tmp_path: Path) -> None:
+    """Each line is a JSON object of its own, as jq wants it, and says what and when in plain words."""
+    read = [json.loads(line) for line in WHOLE.data.splitlines()]
+    assert [one["record"] for one in read][:4] == ["state", "started", "intent", "sent"]
+    assert read[2] | {"action": None} == {
+        "sum": read[2]["sum"],
+        "seq": 3,
+        "boot_id": BOOT,
+        "boottime": 103.0,
+        "time": 1.7e9 + 103.0,
+        "record": "intent",
+        "decision": uuid(1),
+        "action": None,
+        "mode": "enforce",
+        "rules": "0123456789abcdef",
+    }
+    assert read[2]["action"]["pod"] == "train-1"
+
+
+# --- torn -------------------------------------------------------------------------------------------------------------
+
+
+def truth(records: tuple[Record, ...]) -> tuple[int, set[str]]:
+    """Count the tokens that were taken, and name the decisions without an end."""
+    intents = [one for one in records if isinstance(one, Intent)]
+    ends = {one.decision for one in records if isinstance(one, Ended)}
+    return len(intents), {one.decision for one in intents} - ends
+
+
+@pytest.mark.parametrize("last", range(1, len(STORY)))
+def test_torn_at_any_byte(last: int) -> None:
+    """Wherever the last record ends, all before it counts, a record that may be an intent is charged, none is lost."""
+    begin = len(b"".join(WHOLE.lines[:last]))
+    _, open_ = truth(STORY[:last])
+    for cut in range(len(WHOLE.lines[last])):
+        reading = replayed(WHOLE.data[: begin + cut], 500.0, BOOT, most=MOST)
+        assert not reading.damaged
+        assert reading.torn is (cut > 0)
+        whole = cut == len(WHOLE.lines[last]) - 1  # all but the end of the line
+        told = truth(STORY[: last + whole])
+        charged = len(reading.kept.spent) - told[0]
+        if cut == 0 or whole:
+            assert charged == 0
+        elif isinstance(STORY[last], Intent):
+            assert charged == 1
+        else:
+            assert charged in (0, 1)  # as long as it may be an intent
+        assert set(reading.kept.open) == (told[1] if whole else open_)
+        if cut > 0 and not whole:
+            assert reading.kept.problems == (f"the last record was torn off after {cut} bytes",)
+            assert reading.whole == begin
+
+
+def test_a_torn_intent_is_charged_now_and_to_the_node() -> None:
+    """Whose token it was is lost with it: the node pays, from the reading on."""
+    found = kept(Writing().write(State(), intent(1)).data[:-40], 777.0)
+    assert found.spent == (Spent(777.0, UNKNOWN, dry=False),)
+
+
+def test_a_torn_answer_costs_nothing() -> None:
+    """What was torn off and was certainly no intent is not charged."""
+    found = kept(Writing().write(State(), intent(1), Acked(uuid(1), Answer(Heard.ACCEPTED, "x" * 99))).data[:-40])
+    assert len(found.spent) == 1
+    assert uuid(1) in found.open
+
+
+def test_a_torn_beginning_is_damage() -> None:
+    """A file is put in place with its first line whole: one that is not, or is empty, lost something that counted."""
+    for size in range(len(WHOLE.lines[0])):
+        reading = replayed(WHOLE.data[:size], 500.0, BOOT, most=MOST)
+        assert reading.damaged
+        assert reading.kept.spent == (Spent(500.0, UNKNOWN, dry=False),) * MOST
+
+
+# --- damaged ----------------------------------------------------------------------------------------------------------
+
+
+def test_any_byte_that_changes_is_found() -> None:
+    """Whichever byte is another, the file is damaged: all is forfeit, and a person has to look at it."""
+    lot, told = random.Random(1), truth(STORY)
+    for place, was in enumerate(WHOLE.data):
+        for other in {was ^ 1 << lot.randrange(8), lot.choice((0, 10, was ^ 0x20))} - {was}:
+            reading = replayed(WHOLE.data[:place] + bytes([other]) + WHOLE.data[place + 1 :], 500.0, BOOT, most=MOST)
+            assert reading.damaged, (place, other)
+            assert reading.kept.breakers[Breaker.JOURNAL].until is None
+            # One token may be illegible; so many are charged on top.
+            assert len(reading.kept.spent) >= told[0] - 1 + MOST
+            assert sum(one.workload == UNKNOWN and one.at == 500.0 for one in reading.kept.spent) == MOST
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda lines: lines[:3] + lines[4:],
+        lambda lines: [*lines[:3], lines[2], *lines[3:]],
+        lambda lines: [lines[0], lines[2], lines[1], *lines[3:]],
+        lambda lines: lines[1:],
+        lambda lines: [*lines[:4], b"\n", *lines[4:]],
+        lambda lines: [b"\0" * 4096, *lines],
+        lambda lines: [*lines, b"\0" * 4096],
+        lambda lines: [*lines, b"{}\n"],
+    ],
+    ids=["missing", "twice", "exchanged", "headless", "blank", "zeros before", "zeros after", "foreign"],
+)
+def test_what_no_torn_write_explains_is_damage(wrong: Callable[[list[bytes]], list[bytes]]) -> None:
+    """Lines that are missing, doubled, exchanged or foreign: damaged, or (zeros at the end) taken for a torn record."""
+    reading = replayed(b"".join(wrong(WHOLE.lines)), 500.0, BOOT, most=MOST)
+    assert reading.damaged or (reading.torn and len(reading.kept.spent) == truth(STORY)[0] + 1)
+
+
+def test_of_a_damaged_file_everything_that_binds_counts() -> None:
+    """A line in the middle is another; the open decisions and breakers of all other lines still hold."""
+    lines = [*WHOLE.lines[:9], b"?" + WHOLE.lines[9][1:]]
+    found = kept(b"".join([*lines, WHOLE.lines[11]]))
+    assert set(found.open) == {uuid(2), uuid(3)}
+    assert set(found.breakers) == {Breaker.API, Breaker.JOURNAL}
+    assert found.problems == ("a line is not as it was written",)
+
+
+def test_a_record_of_a_newer_version_is_damage() -> None:
+    """A whole line that nobody here understands may have charged a token: a person looks at it."""
+    stranger = Writing().write(State(), Started(1, "9")).lines
+    body = stranger[1].replace(b'"started"', b'"wound_up"')
+    from zlib import crc32
+
+    line = b'{"sum":"%08x",' % crc32(body[18:-1]) + body[18:]
+    assert replayed(stranger[0] + line, 500.0, BOOT, most=MOST).damaged
+
+
+@settings(max_examples=3 * settings().max_examples)
+@given(st.binary(max_size=400), st.integers(0, len(WHOLE.data)), st.integers(0, len(WHOLE.data)), st.floats())
+def test_reading_is_total(noise: bytes, first: int, last: int, boot: float) -> None:
+    """Any bytes, alone or in place of some of a journal, and any clock are an answer."""
+    replayed(noise, boot, BOOT, most=MOST)
+    replayed(WHOLE.data[:first] + noise + WHOLE.data[last:], boot, LATER, most=MOST)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"sum":"%08x",' + b"[" * 100_000,
+        b'{"seq":1e400,"boot_id":"","boottime":1,"time":1,"record":"stopped"}',
+        b'{"seq":1,"boot_id":"","boottime":-1,"time":1,"record":"stopped"}',
+        b'{"seq":-1,"boot_id":"","boottime":1,"time":1,"record":"stopped"}',
+        b'{"seq":1,"boot_id":"","boottime":1,"time":1,"record":"stopped","x":' + b"[" * 100_000,
+        b'{"seq":1,"boot_id":"\xff","boottime":1,"time":1,"record":"stopped"}',
+    ],
+    ids=["deep", "huge", "before", "negative", "deep inside", "no text"],
+)
+def test_a_right_sum_is_no_reason_to_believe(text: bytes) -> None:
+    """Whoever computes the sum over nonsense has written nonsense, and nothing is raised."""
+    from zlib import crc32
+
+    rest = text[1:]
+    assert decode(b'{"sum":"%08x",' % crc32(rest) + rest) is None
+
+
+@pytest.mark.parametrize(("text", "read"), [("\ud800!", "?!"), ("x" * 200_000, "x" * 1000)], ids=["no text", "book"])
+def test_texts_from_the_world_are_written_all_the_same(text: str, read: str) -> None:
+    """What a server answers may be no text, or a book: it is told as far as it can be, and the record is read again."""
+    writing = Writing().write(State(), intent(1), Acked(uuid(1), Answer(Heard.REFUSED, text, 403)))
+    assert kept(writing.data).open[uuid(1)].answer == Answer(Heard.REFUSED, read, 403)
+    assert len(writing.lines[2]) < 2000
+
+
+# --- reboots ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.fault(61)
+def test_a_reboot_frees_no_token_and_no_breaker() -> None:
+    """An action two seconds before the machine went down was two seconds ago when it is up: no more is proven."""
+    writing = Writing().write(State(), intent(1), BreakerOpened(Breaker.EFFECTIVENESS, Opened(103.0, None, "?")))
+    writing.write(Stopped())
+    found = kept(writing.data, 30.0, LATER)
+    assert [one.at for one in found.spent] == [-2.0]
+    assert found.breakers == {Breaker.EFFECTIVENESS: Opened(-1.0, None, "?")}
+
+
+def test_time_that_is_proven_counts_over_reboots() -> None:
+    """Each boot's own time makes a token older, the time between two boots does not."""
+    writing = Writing().write(State(), intent(1))
+    writing.boottime = 5000.0
+    writing.write(Stopped()).reboot().write(Started(1, ""))
+    writing.boottime = 3000.0
+    writing.write(Stopped())
+    # 5001 - 102 in the first boot, 3001 in the second, and what went by in the third
+    assert [one.at for one in kept(writing.data, 10.0, "third").spent] == [102.0 - 5001.0 - 3001.0]
+    assert [one.at for one in kept(writing.data, 3100.0, LATER).spent] == [102.0 - 5001.0]
+
+
+def test_reboots_end_processes_and_not_pods() -> None:
+    """A killed container's victim is void after a reboot; an evicted pod may still be there."""
+    writing = Writing().write(State(), intent(1), intent(2, rung=Rung.KILL), intent(3, rung=Rung.FENCE))
+    same, other = kept(writing.data), kept(writing.data, 5.0, LATER)
+    assert [void(one) for one in same.open.values()] == [False, False, False]
+    assert [void(one) for one in other.open.values()] == [False, True, True]
+    assert [one.at for one in other.open.values()] == [-2.0, -1.0, 0.0]
+    # The next daemon of that boot, too, reads from the state that they are of another one.
+    again = kept(Writing(LATER, 10.0).write(other.state()).data, 20.0, LATER)
+    assert [void(one) for one in again.open.values()] == [False, True, True]
+
+
+def test_a_reboot_forgives_all_strikes() -> None:
+    """What cannot be proven to be unforgiven must not hasten an action."""
+    writing = Writing().write(State(), Struck(("team", "Job", "x"), Strikes(3.0, 101.0)))
+    assert kept(writing.data).strikes
+    assert kept(writing.data, 5.0, LATER).strikes == {}
+
+
+@pytest.mark.fault(22)
+def test_the_wall_clock_decides_nothing() -> None:
+    """Unix times of any size change nothing that is read."""
+    import msgspec
+
+    told = []
+    for wall in (0.0, -1e12, 1e300):
+        found = [decode(line[:-1]) for line in WHOLE.lines]
+        data = b"".join(encode(msgspec.structs.replace(one[0], time=wall), one[1]) for one in found if one is not None)
+        told.append(kept(data))
+    assert told == [kept(WHOLE.data)] * 3
+
+
+def test_a_clock_that_went_back_frees_nothing() -> None:
+    """A token from the future is one of now."""
+    assert [one.at for one in kept(WHOLE.data, 50.0).spent] == [50.0] * 3
+
+
+# --- the fold ---------------------------------------------------------------------------------------------------------
+
+
+def test_rehearsals_take_from_their_own_budget() -> None:
+    """A dry intent is no action in flight for a reader who finds one, and its token is a dry one."""
+    found = kept(Writing().write(State(), intent(1, dry=True)).data)
+    assert [one.dry for one in found.spent] == [True]
+    assert found.open == {}
+
+
+def test_words_on_nothing_change_nothing() -> None:
+    """Answers and ends of decisions that are not open leave all as it was."""
+    for record in (Sent("?"), Acked("?", Answer(Heard.ACCEPTED)), Ended("?", Result.STUCK)):
+        assert after(Kept(), record, 1.0) == Kept()
+
+
+def test_old_tokens_and_strikes_are_forgotten() -> None:
+    """What is older than any window goes; open decisions and breakers stay however old they are."""
+    found = after(replace(kept(WHOLE.data), breakers={Breaker.API: Opened(1.0, None, "")}), intent(9), 5000.0)
+    left = pruned(found, 5010.0, 100.0)
+    assert [one.at for one in left.spent] == [5000.0]
+    assert (left.strikes, left.breakers, left.open) == ({}, found.breakers, found.open)
+
+
+def test_changes_of_a_history_are_records() -> None:
+    """Changed strikes, and breakers that a person closes, are told; breakers that close by themselves are not."""
+    job = ("team", "Job", "x")
+    before = History(breakers={Breaker.API: Opened(1.0, None, "403")})
+    now = History(
+        breakers={Breaker.INTERNAL: Opened(2.0, None, "?"), Breaker.SAMPLER: Opened(2.0, 9.0, "")},
+        strikes={job: Strikes(1.0, 2.0)},
+    )
+    assert [*changes(before, now, by="ann")] == [
+        BreakerClosed(Breaker.API, "ann"),
+        BreakerOpened(Breaker.INTERNAL, now.breakers[Breaker.INTERNAL]),
+        Struck(job, Strikes(1.0, 2.0)),
+    ]
+    assert [*changes(now, now)] == []
+    assert set(Breaker) - set(MANUAL) == {Breaker.ATTRIBUTION, Breaker.SAMPLER, Breaker.CONFIG}
+
+
+def test_the_digest_is_of_the_rules_alone() -> None:
+    """Another process names the same rules alike, and other rules otherwise."""
+    import sys
+
+    code = (
+        "from enforcer.policy.rules import Rules; from enforcer.journal.records import digest; print(digest(Rules()))"
+    )
+    root = str(Path(__file__).resolve().parents[2])
+    told = run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
+    assert told == digest(Rules())
+    assert digest(Rules(mode=Mode.ENFORCE)) != told
+    assert len(told) == 16
+
+
+# --- whatever is written, wherever it ends ----------------------------------------------------------------------------
+
+_NUMBERS = st.integers(1, 5)
+_RECORDS = st.one_of(
+    _NUMBERS.map(intent),
+    _NUMBERS.map(lambda n: Sent(uuid(n))),
+    _NUMBERS.map(lambda n: Acked(uuid(n), Answer(Heard.ACCEPTED))),
+    _NUMBERS.map(lambda n: Acked(uuid(n), Answer(Heard.AMBIGUOUS, "?"))),
+    st.builds(lambda n, result: Ended(uuid(n), result), _NUMBERS, st.sampled_from(Result)),
+    st.sampled_from(MANUAL).map(lambda which: BreakerOpened(which, Opened(1.0, None, ""))),
+    st.sampled_from(MANUAL).map(lambda which: BreakerClosed(which, "ann")),
+    st.just(Stopped()),
+    st.just("reboot"),
+    st.just("rewrite"),
+)
+
+
+@settings(max_examples=3 * settings().max_examples, deadline=None)
+@given(st.lists(_RECORDS, max_size=20), st.floats(0.0, 1.0), st.floats(0.0, 1e6))
+def test_whatever_was_written_binds(records: list[Record | str], share: float, boot: float) -> None:
+    """
+    Any records, reboots and rewritings among them, cut anywhere: each token of the whole records is charged for at
+    least as long as it has to be, each decision without an end is open, each breaker that nobody closed, too.
+    """
+    writing, boots = Writing().write(State()), 1
+    taken: list[float] = []  # real ages: seconds of uptime since, as nobody but the test knows them
+    began: dict[str, float] = {}
+    open_: set[str] = set()
+    breakers: set[Breaker] = set()
+    steps: list[tuple[int, list[float], set[str], set[Breaker], str]] = []
+    steps.append((len(writing.data), [], set(), set(), writing.boot))
+    uptime = 0.0
+    for record in records:
+        if record == "reboot":
+            boots += 1
+            uptime += 1000.0  # until it went down, and while it was down: nobody can prove it
+            writing.reboot(f"boot-{boots}")
+            continue
+        if record == "rewrite":
+            now = kept(writing.data, writing.boottime + 1, writing.boot)
+            again = Writing(writing.boot, writing.boottime, writing.seq).write(now.state())
+            writing, steps = again, []
+        elif isinstance(record, Record):
+            writing.write(record)
+        uptime += 1.0
+        match record:
+            case Intent(decision):
+                taken, began[decision] = [*taken, uptime], uptime
+                open_ = open_ | {decision}
+            case Ended(decision, result):
+                if decision in open_ and result in {Result.ABANDONED, Result.BLOCKED}:
+                    taken = [at for at in taken if at != began[decision]]
+                open_ = open_ - {decision}
+            case BreakerOpened(which):
+                breakers = breakers | {which}
+            case BreakerClosed(which):
+                breakers = breakers - {which}
+            case _:
+                pass
+        steps.append((len(writing.data), [uptime - one for one in taken], open_, breakers, writing.boot))
+    begin = steps[0][0]
+    cut = begin + round(share * (len(writing.data) - begin))
+    # Of the last record only the end of its line may be missing: it is there.
+    _, ages, still, broken, name = [one for one in steps if one[0] - 1 <= cut][-1]
+    reading = replayed(writing.data[:cut], boot, "the next boot", most=MOST)
+    assert not reading.damaged
+    found = reading.kept
+    charged = sorted((boot - one.at for one in found.spent), reverse=True)
+    assert len(charged) >= len(ages)
+    for known, real in zip(charged, sorted(ages, reverse=True), strict=False):
+        assert known <= real + boot + 1e-6
+    assert still <= set(found.open)
+    assert broken <= set(found.breakers)
+    here = replayed(writing.data[:cut], 1e7, name, most=MOST).kept
+    assert still <= set(here.open) and len(here.spent) >= len(ages)

@@ -1,0 +1,79 @@
+"""The catalogue is whole: nothing is in it that no pod of a fixture uses, written as its system writes it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from exporter.limits import DeclaredPod, LeafDevice, Options, Resolution, resolve
+from exporter.limits.decoders import Invalid, decode
+from exporter.limits.loading import builtin
+from exporter.limits.row_texts import readings
+from exporter.limits.rows import Row, What
+from exporter.model import Sharing
+from exporter.objects.manifest import Manifest, devices_of, read
+
+FIXTURES = Path(__file__).parent / "fixtures"
+
+Case = tuple[Manifest, DeclaredPod, tuple[Resolution, ...]]
+
+
+@pytest.fixture
+def cases(gpus: Callable[..., tuple[LeafDevice, ...]]) -> list[Case]:
+    """Resolve every pod of every fixture: on what its node tells, on plain devices, on replicated ones."""
+    plain = gpus(2**36, 2**36)
+    replicated = tuple(replace(each, sharing=Sharing.TIME_SLICING, replicas=4) for each in plain)
+
+    def resolved() -> Iterator[Case]:
+        for found in (read(path.read_text(), path.stem) for path in sorted(FIXTURES.glob("*.yaml"))):
+            node = found.nodes[0] if found.nodes else None
+            told = devices_of(node) if node else ()
+            for pod in found.pods:
+                yield (
+                    found,
+                    pod,
+                    tuple(
+                        resolve(pod, node, devices, builtin(), claims=found.claims, options=Options(fair_share=True))
+                        for devices in (told, plain, replicated)
+                    ),
+                )
+
+    return list(resolved())
+
+
+def test_every_system_has_a_pod(cases: list[Case]) -> None:
+    """Every system decides the limit of some pod."""
+    told = {limit.system for _, _, answers in cases for answer in answers for limit in answer.limits}
+    assert {system.name for system in builtin()} - told == set()
+
+
+def test_every_row_has_a_pod(cases: list[Case]) -> None:
+    """Every amount is resolved for some pod, or reported as not declared; every count and device is read."""
+    used: set[Row] = set()
+    for found, pod, answers in cases:
+        limits = [limit for answer in answers for limit in (*answer.limits, *answer.elsewhere)]
+        candidates = [candidate for limit in limits for candidate in limit.candidates]
+        used |= {c.row for c in candidates if c.row and (c.grant or c.bytes is not None or c.ratio is not None)}
+        told = {candidate.system for candidate in candidates}
+        beside = [row for system in builtin() if system.name in told for row in system.rows if row.what in BESIDE]
+        used |= {row for row in beside if any(_read(row, pod, found))}
+    assert [row.name for system in builtin() for row in system.rows if row not in used] == []
+
+
+BESIDE = {What.COUNT, What.DEVICE}
+"""What stands beside the amounts."""
+
+
+def _read(row: Row, pod: DeclaredPod, found: Manifest) -> Iterator[bool]:
+    for text, asked in readings(row, pod, claims=found.claims):
+        decoded = decode(text, asked)
+        yield not isinstance(decoded, Invalid) and bool(decoded)
+
+
+def test_bytes_or_a_reason(cases: list[Case]) -> None:
+    """A pod of a fixture has bytes on each device, or each candidate says why it gave none."""
+    for _, pod, answers in cases:
+        for limit in (limit for answer in answers for limit in answer.limits):
+            silent = [c.name for c in limit.candidates if c.what is not What.COMPUTE and not c.excluded]
+            assert limit.bytes or not silent, pod.name

@@ -1,0 +1,142 @@
+"""Laws of the resolver that hold for whatever anybody writes, and in whatever order."""
+
+import string
+from dataclasses import replace
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from exporter.limits import DeclaredContainer, DeclaredPod, LeafDevice, NodeFacts, Options, Resolution, Scope, resolve
+from exporter.limits.decoders import DECODERS, Invalid, decode
+from exporter.limits.decoding import Asked
+from exporter.limits.explaining import as_data, as_text
+from exporter.limits.loading import builtin
+from exporter.limits.rows import Mechanism, Row, What, match
+from exporter.model import DeviceKey, GpuUuid
+from exporter.objects.manifest import devices_of, read
+
+FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("*.yaml"))
+CATALOGUE = builtin()
+VENDORS = {system.name: system.vendor for system in CATALOGUE}
+WHOLE = {Scope.CONTAINER, Scope.INSTANCE}
+KNOWN = [read(path.read_text()) for path in FIXTURES]
+PODS = [(pod, found) for found in KNOWN for pod in found.pods]
+KEYS = sorted({row.key.replace("*", "main") for system in CATALOGUE for row in system.rows})
+DEVICES = tuple(
+    LeafDevice(DeviceKey(GpuUuid(f"GPU-{index}")), index, minor=index, memory=16 * 2**30) for index in range(2)
+)
+
+amounts = st.one_of(
+    st.sampled_from(
+        ["0", "1", "8", "100", "200", "3k", "16Gi", "500m", "-1", "1e30", "NaN", "", "0.5", "GPU-0,x,1,2:;"]
+    ),
+    st.text(max_size=40),
+    st.from_regex(r"[0-9]{1,4}(Gi|Mi|k|m)?", fullmatch=True),
+    st.just('{"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-memory":"1Gi"}}]}'),
+)
+written = st.dictionaries(st.sampled_from(KEYS), amounts, max_size=5)
+some = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def resolution_of(
+    pod: DeclaredPod, node: NodeFacts | None = None, devices: tuple[LeafDevice, ...] = DEVICES
+) -> Resolution:
+    return resolve(pod, node, devices, CATALOGUE)
+
+
+def pod_with(resources: dict[str, str], annotations: dict[str, str], env: dict[str, str]) -> DeclaredPod:
+    return DeclaredPod(
+        "u",
+        "n",
+        "p",
+        annotations,
+        annotations,
+        (DeclaredContainer("main", limits=resources, env=env),),
+        scheduler="kai-scheduler",
+    )
+
+
+@some
+@given(resources=written, annotations=written, env=written, capacity=written, fair=st.booleans())
+def test_total(
+    resources: dict[str, str], annotations: dict[str, str], env: dict[str, str], capacity: dict[str, str], fair: bool
+) -> None:
+    """Whatever is written, there is an answer, it can be shown, and no limit in it is zero or more than a device."""
+    node = NodeFacts(capacity, capacity, annotations, annotations)
+    found = resolve(pod_with(resources, annotations, env), node, DEVICES, CATALOGUE, options=Options(fair_share=fair))
+    assert as_text(found)
+    assert len(as_data(found)) == len(found.limits)
+    for limit in (*found.limits, *found.elsewhere):
+        largest = 17 * 2**30 if VENDORS[limit.system] == "nvidia" else 4 * 2**40
+        assert limit.bytes is None or 2**20 <= limit.bytes <= largest
+        assert limit.compute is None or 0 < limit.compute <= 1
+
+
+@some
+@given(text=st.text(max_size=200) | amounts, name=st.sampled_from(sorted(DECODERS)), what=st.sampled_from(What))
+def test_decoders_are_total(text: str, name: str, what: What) -> None:
+    """A decoder answers or refuses with a reason; it never raises, and never makes a negative amount."""
+    row = Row("s", Mechanism.ANNOTATION, "k", what, decoder=name)
+    pod = pod_with({"huawei.com/Ascend910B3": "1", "gpu.intel.com/i915": "1"}, {}, {})
+    found = decode(text, Asked(row, "k", pod, container=pod.containers[0], devices=DEVICES))
+    if isinstance(found, Invalid):
+        assert found.reason
+    else:
+        assert all(amount.value is None or amount.value >= 0 for amount in found)
+
+
+@some
+@given(resources=written, annotations=written, data=st.data())
+def test_order_does_not_matter(resources: dict[str, str], annotations: dict[str, str], data: st.DataObject) -> None:
+    """Neither the order of rows, nor that of keys, nor that of devices changes the limits."""
+    pod = pod_with(resources, annotations, {})
+    shuffled = tuple(
+        replace(system, rows=tuple(data.draw(st.permutations(system.rows))))
+        for system in data.draw(st.permutations(CATALOGUE))
+    )
+    turned = pod_with(dict(reversed(resources.items())), dict(reversed(annotations.items())), {})
+    here = resolve(pod, None, DEVICES, CATALOGUE)
+    there = resolve(turned, None, tuple(reversed(DEVICES)), shuffled)
+    assert as_data(here) == as_data(there)
+
+
+@some
+@given(case=st.sampled_from(PODS), key=st.text(string.ascii_lowercase, min_size=1, max_size=20), text=amounts)
+def test_unknown_annotation_changes_nothing(case: tuple[DeclaredPod, object], key: str, text: str) -> None:
+    """An annotation that no row names is nobody's declaration."""
+    pod, _ = case
+    name = f"example.com/{key}"
+    assert not any(match(row.key, name) for system in CATALOGUE for row in system.rows)
+    more = replace(pod, annotations={**pod.annotations, name: text}, labels={**pod.labels, name: text})
+    assert resolution_of(more, devices=()) == resolution_of(pod, devices=())
+
+
+@some
+@given(index=st.integers(0, len(KNOWN) - 1), key=st.sampled_from(KEYS), text=amounts)
+def test_a_lower_source_never_raises(index: int, key: str, text: str) -> None:
+    """Whatever annotation, label or variable somebody adds: a limit from a claim or a resource does not grow."""
+    found = KNOWN[index]
+    node = found.nodes[0] if found.nodes else None
+    devices = devices_of(node) if node else ()
+    for pod in found.pods:
+        before = resolve(pod, node, devices, CATALOGUE, claims=found.claims)
+        more = replace(
+            pod,
+            annotations={key: text, **pod.annotations},
+            labels={key: text, **pod.labels},
+            containers=tuple(replace(each, env={key: text, **each.env}) for each in pod.containers),
+        )
+        after = resolve(more, node, devices, CATALOGUE, claims=found.claims)
+        for limit in before.limits:
+            if limit.bytes is None or limit.source.value not in {"claim", "resource"}:
+                continue
+            same = [
+                other
+                for other in (*after.limits, *after.elsewhere)
+                if other.subject == limit.subject
+                and (other.scope is limit.scope or {other.scope, limit.scope} == WHOLE)
+                and other.place in {limit.place, None}
+            ]
+            assert same, (pod.name, key, text)
+            assert all(other.bytes is not None and other.bytes <= limit.bytes for other in same)

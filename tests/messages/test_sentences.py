@@ -1,0 +1,53 @@
+"""What Events say."""
+
+import pytest
+
+from enforcer.messages.sentences import Excess, duration, evicted, exceeded, fenced, held, killed
+from enforcer.policy.vocabulary import Mode, Rung
+
+GIB = 2**30
+EXCESS = Excess("main", "GPU 0 (GPU-1)", 10 * GIB, 8 * GIB, "annotation example.com/gpu-mem")
+BEGIN = (
+    'Container "main" uses 10 GiB of GPU 0 (GPU-1), 2 GiB more than its limit of 8 GiB '
+    "(declared by annotation example.com/gpu-mem)"
+)
+
+
+def test_the_user_is_told_what_comes_next() -> None:
+    """Each mode says truly what follows: nothing, what would be done, or what will be done and when."""
+    said = exceeded(EXCESS, Mode.ENFORCE, Rung.EVICT, 120.0)
+    assert said == f"{BEGIN}. If it stays above the limit, the pod will be evicted in 2 min."
+    said = exceeded(EXCESS, Mode.DRY_RUN, Rung.EVICT, 120.0)
+    assert said == f"{BEGIN}. In mode enforce, the pod would be evicted in 2 min; in mode dry-run nothing is done."
+    said = exceeded(EXCESS, Mode.WARN, None)
+    assert said == f"{BEGIN}. Nothing else will be done about it (mode warn)."
+
+
+def test_every_action_says_who_what_and_where_it_was_declared() -> None:
+    """Fenced, evicted, killed and held tell the same facts, and then what was done, or why not."""
+    said = {
+        fenced(EXCESS, Rung.EVICT, 90.0): "If it stays above the limit, the pod will be evicted in 90 s.",
+        fenced(EXCESS, None): "What it holds stays with it.",
+        evicted(EXCESS, 125.0, 30.0): "It has 30 s to end; its controller may start another one.",
+        killed(EXCESS, 125.0): "Whether it is started again is for the pod's restart policy to say.",
+        held(EXCESS, Rung.EVICT, "a PodDisruptionBudget forbids it"): (
+            "Now the pod would be evicted, but a PodDisruptionBudget forbids it. It is looked at again in every round."
+        ),
+    }
+    for text, end in said.items():
+        assert text.startswith(BEGIN)
+        assert text.endswith(end)
+
+
+def test_a_pod_as_a_whole_is_named_as_such() -> None:
+    """Where the limit is the pod's, no container is accused."""
+    assert str(Excess("", "GPU 0", 3 * GIB, GIB, "x")).startswith("the pod uses 3 GiB of GPU 0, 2 GiB more")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0, "0 s"), (-1.0, "0 s"), (0.2, "1 s"), (119.0, "119 s"), (120.0, "2 min"), (121.0, "3 min")],
+)
+def test_times_are_rounded_up(seconds: float, text: str) -> None:
+    """Nobody is told a time that is over earlier."""
+    assert duration(seconds) == text

@@ -1,0 +1,245 @@
+"""The page: when it is rendered, when a snapshot is withdrawn, and that no label value can spoil it."""
+
+import asyncio
+import gzip
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders import GIB, TAKEN_AT, device, gpu, leaf, memory, pod, snapshot, usage
+from exporter.metrics.exposition import Exposition
+from exporter.metrics.family import LONGEST, written
+from exporter.model import Snapshot
+from exporter.rounds.latest import Latest
+from scraped import families, series
+
+OPENMETRICS = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1"
+
+
+def one_gpu(round: int = 1, monotonic: float = 5000.0, queue: str = "") -> Snapshot:  # noqa: A002
+    who = pod(queue=queue)
+    return snapshot(
+        device(gpu(memory=memory(used=GIB)), attributed=GIB),
+        round=round,
+        monotonic=monotonic,
+        usages=[usage(who, leaf())],
+        pods=[who],
+        sources_up={"devices": True},
+    )
+
+
+async def publish(latest: Latest, fact: Snapshot) -> None:
+    await latest.publish(fact, latest.tally.after(fact))
+
+
+def exposition(latest: Latest) -> Exposition:
+    return Exposition(latest, node="gpu-node-1", version="1.2.3")
+
+
+async def test_one_rendering_serves_every_scraper_of_a_round() -> None:
+    """Within a round everybody gets the same page object; the next round has another."""
+    latest = Latest()
+    await publish(latest, one_gpu())
+    exposing = exposition(latest)
+    for request in ({}, {"accept": OPENMETRICS}, {"accept_encoding": "gzip"}):
+        first = exposing.page(now=5000, interval=5, **request)
+        assert exposing.page(now=5004, interval=5, **request) is first
+    before = exposing.page(now=5004, interval=5)
+    await publish(latest, one_gpu(round=2, monotonic=5005))
+    after = exposing.page(now=5005, interval=5)
+    assert after is not before
+    assert b"gpusteward_rounds_total{" in after.body
+    assert before.body != after.body
+
+
+async def test_a_failed_round_is_seen_though_it_brings_no_snapshot() -> None:
+    """The counter of failures moves on the page while the snapshot stays the same."""
+    latest = Latest()
+    await publish(latest, one_gpu())
+    exposing = exposition(latest)
+    exposing.page(now=5000, interval=5)
+    latest.tally = latest.tally.after_failure()
+    assert series(exposing.page(now=5001, interval=5).body, "round_failures_total") == {(): 1}
+
+
+async def test_an_old_snapshot_is_withdrawn() -> None:
+    """
+    After three intervals the series of the snapshot are gone, also from the page that was cached before.
+
+    The daemon's own stay, with the time of the old snapshot; a new one brings everything back.
+    """
+    latest = Latest()
+    await publish(latest, one_gpu(monotonic=5000))
+    exposing = exposition(latest)
+    fresh = exposing.page(now=5015, interval=5).body
+    assert b"gpusteward_container_memory_used_bytes{" in fresh
+    old = {m.name: m.samples for m in families(exposing.page(now=5015.1, interval=5).body)}
+    assert not [name for name in old if name.startswith(("gpusteward_gpu", "gpusteward_dev", "gpusteward_con"))]
+    assert "gpusteward_pod_info" not in old
+    assert [s.value for s in old["gpusteward_snapshot_timestamp_seconds"]] == [TAKEN_AT]
+    assert {"gpusteward_build_info", "gpusteward_rounds", "gpusteward_source_up"} <= set(old)
+    await publish(latest, one_gpu(round=2, monotonic=5020))
+    assert b"gpusteward_container_memory_used_bytes{" in exposing.page(now=5020, interval=5).body
+
+
+async def test_a_longer_interval_keeps_a_snapshot_longer() -> None:
+    """Three intervals are three of the present configuration, which a reload may change."""
+    latest = Latest()
+    await publish(latest, one_gpu(monotonic=5000))
+    exposing = exposition(latest)
+    assert b"gpusteward_gpu_up{" not in exposing.page(now=5100, interval=5).body
+    assert b"gpusteward_gpu_up{" in exposing.page(now=5100, interval=60).body
+
+
+def test_before_the_first_round_there_is_a_page() -> None:
+    """A daemon that has not seen its driver yet can be scraped, and claims nothing about it."""
+    names = {m.name for m in families(exposition(Latest()).page(now=0, interval=5).body)}
+    assert names == {
+        "gpusteward_build_info",
+        "gpusteward_round_duration_seconds",
+        "gpusteward_rounds",
+        "gpusteward_round_failures",
+    }
+
+
+@pytest.mark.parametrize(
+    ("accept", "expected"),
+    [
+        ("", "text/plain; version=0.0.4; charset=utf-8"),
+        ("text/html,application/xhtml+xml,*/*;q=0.8", "text/plain; version=0.0.4; charset=utf-8"),
+        ("text/plain; version=1.0.0; escaping=allow-utf-8", "text/plain; version=0.0.4; charset=utf-8"),
+        (OPENMETRICS, "application/openmetrics-text; version=1.0.0; charset=utf-8"),
+        (
+            "application/openmetrics-text; version=nonsense",
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        ),
+    ],
+)
+def test_the_format_is_the_one_asked_for(accept: str, expected: str) -> None:
+    """Who names OpenMetrics gets it, everybody else the text format; the page is what its header says."""
+    page = exposition(Latest()).page(now=0, interval=5, accept=accept)
+    assert page.headers["Content-Type"] == expected
+    assert page.body.endswith(b"# EOF\n") == ("openmetrics" in expected)
+
+
+async def test_gzip_is_the_same_page() -> None:
+    """Who accepts gzip gets the very same bytes, compressed and said to be; who does not, does not."""
+    latest = Latest()
+    await publish(latest, one_gpu())
+    exposing = exposition(latest)
+    plain, packed = (exposing.page(now=5000, interval=5, accept_encoding=e) for e in ("", "br;q=1.0, gzip;q=0.8"))
+    assert gzip.decompress(packed.body) == plain.body
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert "Content-Encoding" not in plain.headers
+    assert packed.headers["Vary"] == plain.headers["Vary"] == "Accept, Accept-Encoding"
+
+
+async def read_back(queue: str, accept: str) -> str:
+    latest = Latest()
+    await publish(latest, one_gpu(queue=queue))
+    page = exposition(latest).page(now=5000, interval=5, accept=accept).body
+    assert page.endswith(b"# EOF\n") == bool(accept)
+    assert len(families(page)) > 20
+    ((told,),) = series(page, "pod_info", "queue")
+    return told
+
+
+@pytest.mark.parametrize("accept", ["", OPENMETRICS])
+@pytest.mark.parametrize(
+    "queue",
+    [
+        'a"b',
+        "a\nb",
+        "a\\b",
+        "a\\nb",
+        '\\"',
+        'x"} 1\ngpusteward_gpu_up 0\n',
+        "ü",
+        "\N{SNOWMAN}",
+        "\U0001f600",
+        "a\tb\rc",
+        "",
+    ],
+)
+async def test_any_label_value_comes_back(queue: str, accept: str) -> None:
+    """Quotes, newlines, backslashes and all of Unicode reach the scraper as they were, and forge no sample."""
+    assert await read_back(queue, accept) == queue
+
+
+@pytest.mark.parametrize("accept", ["", OPENMETRICS])
+@pytest.mark.parametrize(
+    ("queue", "expected"),
+    [("a\udcffb", "a\\udcffb"), ("nul\0", "nul\\x00"), ("x" * 5000, "x" * LONGEST)],
+)
+async def test_a_value_that_no_scraper_could_read_is_written_out(queue: str, expected: str, accept: str) -> None:
+    """A byte that was not UTF-8, a NUL and a value of 256 KiB cost nobody the page."""
+    assert await read_back(queue, accept) == expected
+
+
+@given(st.text(alphabet=st.characters(codec=None), max_size=600))
+def test_whatever_the_value_it_can_be_encoded(value: str) -> None:
+    """Every string becomes one that UTF-8 can write, has no NUL, and is kept where it could be."""
+    result = written(value)
+    assert "\0" not in result.encode().decode()
+    if len(value) <= LONGEST and "\0" not in value and not any("\ud800" <= c <= "\udfff" for c in value):
+        assert result == value
+
+
+@pytest.mark.parametrize("accept", ["", OPENMETRICS])
+@pytest.mark.parametrize("accept_encoding", ["", "gzip"])
+async def test_a_page_rendered_ahead_is_the_page_a_scrape_would_render(accept: str, accept_encoding: str) -> None:
+    """Rendering family by family, ahead of the scrape, changes no byte; the scrape then finds it ready."""
+    latest = Latest()
+    await publish(latest, one_gpu())
+    exposing = exposition(latest)
+    for scrape in (4990, 5000):
+        exposing.page(now=scrape, interval=5, accept=accept, accept_encoding=accept_encoding)
+    await publish(latest, one_gpu(round=2, monotonic=5005, queue="new"))
+    await exposing.prepare(now=5005, interval=5)
+    ahead = exposing.page(now=5006, interval=5, accept=accept, accept_encoding=accept_encoding)
+    asked = exposition(latest).page(now=5006, interval=5, accept=accept, accept_encoding=accept_encoding)
+    assert (ahead.body, ahead.headers) == (asked.body, asked.headers)
+    assert exposing.page(now=5007, interval=5, accept=accept, accept_encoding=accept_encoding) is ahead
+
+
+async def test_while_a_page_is_being_rendered_the_one_before_is_served() -> None:
+    """A scrape in the middle of a rendering neither waits for it nor renders a second time."""
+    latest = Latest()
+    await publish(latest, one_gpu())
+    exposing = exposition(latest)
+    exposing.page(now=4990, interval=5)
+    await exposing.prepare(now=5000, interval=5)
+    before = exposing.page(now=5000, interval=5)
+    await publish(latest, one_gpu(round=2, monotonic=5005, queue="new"))
+    assert exposing.page(now=5005, interval=5) is before, "in the moment before its turn comes"
+    rendering = asyncio.ensure_future(exposing.prepare(now=5005, interval=5))
+    await asyncio.sleep(0)
+    assert not rendering.done()
+    assert exposing.page(now=5005, interval=5) is before
+    await rendering
+    assert b'queue="new"' in exposing.page(now=5005, interval=5).body
+
+
+@pytest.mark.parametrize(
+    ("scrapes", "ahead"),
+    [
+        pytest.param([], False, id="nobody"),
+        pytest.param([5000], False, id="one look in a browser"),
+        pytest.param([4970, 5000], False, id="every 30 s, just been here"),
+        pytest.param([4945, 4975], True, id="every 30 s, due before the next round"),
+        pytest.param([4972, 4999, 5002], True, id="two scrapers taking turns"),
+        pytest.param([4700, 4730], False, id="gone for good"),
+    ],
+)
+async def test_a_page_is_rendered_ahead_of_the_scrape_that_is_due(scrapes: list[float], ahead: bool) -> None:
+    """Rounds come more often than scrapes: only the page that will be asked for is worth its rendering."""
+    latest = Latest()
+    await publish(latest, one_gpu(monotonic=4999))
+    exposing = exposition(latest)
+    for at in scrapes:
+        exposing.page(now=at, interval=5)
+    await publish(latest, one_gpu(round=2, monotonic=5002, queue="new"))
+    await exposing.prepare(now=5002, interval=5)
+    assert bool(exposing._pages) is ahead
+    assert b'queue="new"' in exposing.page(now=5003, interval=5).body, "or it is rendered on demand"

@@ -1,0 +1,191 @@
+"""Promises of exporter/rounds/logs.py: lines that hide no failure, show no secret and never end the daemon."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from builders import gpu_uuid, snapshot
+from exporter.model import PodUid, XidCounts, XidErrors
+from exporter.rounds.latest import Latest
+from exporter.rounds.limits import Invalid
+from exporter.rounds.logs import INVALID, XIDS_TOLD, tell
+
+ROOT = Path(__file__).parents[2]
+
+FAILING = """
+import logging, structlog
+from exporter.rounds import logs
+
+logs.configure("info", "{style}")
+
+def login(word):
+    raise ValueError("no entry")
+
+try:
+    login("hunter" + str(2))
+except ValueError:
+    structlog.get_logger().exception("failed", path="\\udcff")
+    logging.getLogger("library").warning("%d words", 2)
+"""
+
+
+def program(text: str, stderr: int = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", text], cwd=ROOT, stderr=stderr, text=True, check=True, timeout=30)
+
+
+@pytest.mark.parametrize("style", ["json", "console"])
+def test_a_traceback_shows_no_variables(style: str) -> None:
+    """What stands in variables (tokens, passwords) is nobody's business; the traceback itself is told."""
+    said = program(FAILING.format(style=style)).stderr
+    assert "hunter2" not in said
+    assert "in login" in said and "ValueError: no entry" in said
+
+
+def test_every_line_is_json() -> None:
+    """What libraries warn of, too; bytes that are no text are escaped."""
+    failed, warned = map(json.loads, program(FAILING.format(style="json")).stderr.splitlines())
+    assert (failed["event"], failed["level"], failed["path"]) == ("failed", "error", r"\udcff")
+    assert (warned["event"], warned["level"], warned["logger"], warned["message"]) == (
+        "library.said", "warning", "library", "2 words",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("style", ["json", "console"])
+def test_a_reader_that_went_away_ends_nothing(style: str) -> None:
+    """A log collector may die first: the lines are lost, and the exit code stays 0."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        program(FAILING.format(style=style), writing)
+    finally:
+        os.close(writing)
+
+
+@pytest.mark.parametrize("style", ["auto", "json", "console"])
+def test_without_standard_error_nothing_is_written_elsewhere(tmp_path: Path, style: str) -> None:
+    """Descriptor 2 that was closed at the start belongs to whatever is opened next, and gets no lines."""
+    file = tmp_path / "file"
+    text = f"kept = open({str(file)!r}, 'wb'); assert kept.fileno() == 2\n{FAILING.format(style=style)}"
+    subprocess.run(["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-c", text], cwd=ROOT, check=True, timeout=30)
+    assert file.read_bytes() == b""
+
+
+def invalid(pod: str, number: int = 0) -> Invalid:
+    row = "gpusteward annotation nvidia.com/container.*.gpu-memory.limit"
+    return Invalid(PodUid(f"uid-{pod}"), "team-a", pod, "main", row, f"key-{number:03}", "eight", "no quantity")
+
+
+async def told(*rounds: list[Invalid]) -> list[list[tuple[str, str]]]:
+    """Let `tell` see rounds with what is declared in vain in each; return pod and key of what it told, by round."""
+    latest, now = Latest(), list[Invalid]()
+    with capture_logs() as lines:
+        task = asyncio.create_task(tell(latest, lambda: now))
+        found = []
+        for number, each in enumerate(rounds, start=1):
+            now[:] = each
+            before = len(lines)
+            await latest.publish(snapshot(round=number), latest.tally)
+            async with asyncio.timeout(10):
+                while not any(line["event"] == "sampling.round" and line["round"] == number for line in lines):
+                    await asyncio.sleep(0)
+            found.append([(one["pod"], one["key"]) for one in lines[before:] if one["event"] == "limits.invalid"])
+        task.cancel()
+    return found
+
+
+async def test_a_declaration_in_vain_is_told_once_for_each_change() -> None:
+    """Not in every round; anew when it was mended and is wrong again."""
+    a, b = invalid("a"), invalid("b")
+    found = await told([a], [a], [a, b], [b], [a, b])
+    assert found == [[("a", "key-000")], [], [("b", "key-000")], [], [("a", "key-000")]]
+
+
+async def test_the_line_says_what_to_mend() -> None:
+    """Whose, which key, what stands there and why that cannot be used, as a warning."""
+    latest = Latest()
+    with capture_logs() as lines:
+        await latest.publish(snapshot(), latest.tally)
+        task = asyncio.create_task(tell(latest, lambda: [invalid("a")]))
+        async with asyncio.timeout(10):
+            while not lines:
+                await asyncio.sleep(0)
+        task.cancel()
+    assert lines[0] == {
+        "event": "limits.invalid",
+        "log_level": "warning",
+        "namespace": "team-a",
+        "pod": "a",
+        "container": "main",
+        "row": "gpusteward annotation nvidia.com/container.*.gpu-memory.limit",
+        "key": "key-000",
+        "text": "eight",
+        "reason": "no quantity",
+    }
+
+
+async def test_one_pod_does_not_fill_the_log() -> None:
+    """A round tells so many and no more, each pod's first ones first; nothing is lost, only later."""
+    many = [invalid("a", number) for number in range(2 * INVALID)]
+    first, second, third = await told(*[[*many, invalid("b")]] * 3)
+    assert ("b", "key-000") in first
+    assert [len(each) for each in (first, second, third)] == [INVALID, INVALID, 1]
+    assert {*first, *second, *third} == {(one.pod, one.key) for one in [*many, invalid("b")]}
+
+
+async def heard(*rounds: XidCounts) -> list[list[tuple[int, int]]]:
+    """Let `tell` see rounds with these XIDs; return number and how many were new of what it told, by round."""
+    latest = Latest()
+    with capture_logs() as lines:
+        task = asyncio.create_task(tell(latest))
+        found = []
+        for number, errors in enumerate(rounds, start=1):
+            before = len(lines)
+            await latest.publish(snapshot(round=number, present={gpu_uuid(0): 0}, xid_errors=errors), latest.tally)
+            async with asyncio.timeout(10):
+                while not any(line["event"] == "sampling.round" and line["round"] == number for line in lines):
+                    await asyncio.sleep(0)
+            found.append([(one["xid"], one["new"]) for one in lines[before:] if one["event"] == "devices.xid"])
+        task.cancel()
+    return found
+
+
+async def test_xids_are_told_when_they_come() -> None:
+    """Once a round with how many there were, those before the first round too; zeros and repetitions are no news."""
+
+    def counted(**counts: int) -> XidCounts:
+        return {gpu_uuid(0): {int(code[1:]): XidErrors(count, 1.0) for code, count in counts.items()}}
+
+    found = await heard(counted(_31=2, _79=0), counted(_31=2, _79=0), counted(_31=10_002, _79=1), counted(_31=1, _79=1))
+    assert found == [[(31, 2)], [], [(31, 10_000), (79, 1)], [(31, 1)]]
+
+
+async def test_a_storm_of_xids_does_not_fill_the_log() -> None:
+    """A round tells so many numbers and no more; the others follow."""
+    storm: XidCounts = {gpu_uuid(0): {code: XidErrors(1, 1.0) for code in range(XIDS_TOLD + 5)}}
+    first, second, third = await heard(storm, storm, storm)
+    assert [len(each) for each in (first, second, third)] == [XIDS_TOLD, 5, 0]
+    assert len({*first, *second}) == XIDS_TOLD + 5
+
+
+async def test_the_line_of_an_xid_says_what_it_means() -> None:
+    """Which GPU and instance, how often by now, what it means and what helps; of an unknown number just that."""
+    latest = Latest()
+    errors = {31: XidErrors(2, 1.5, 7), 4711: XidErrors(1, 2.0)}
+    with capture_logs() as lines:
+        await latest.publish(snapshot(present={gpu_uuid(0): 0}, xid_errors={gpu_uuid(0): errors}), latest.tally)
+        task = asyncio.create_task(tell(latest))
+        async with asyncio.timeout(10):
+            while len(lines) < 2:
+                await asyncio.sleep(0)
+        task.cancel()
+    known, strange = lines[:2]
+    assert (known["log_level"], known["gpu"], known["uuid"], known["gpu_instance"]) == ("warning", 0, gpu_uuid(0), 7)
+    assert (known["xid"], known["count"], known["new"], known["last_at"]) == (31, 2, 2, 1.5)
+    assert known["cause"] == "application" and "address" in known["meaning"] and known["remedy"]
+    assert (strange["xid"], strange["cause"], strange["meaning"], strange["remedy"]) == (4711, None, None, None)

@@ -1,0 +1,464 @@
+"""Promises of exporter/rounds/sampler.py and joining.py: one round, and its beat. Sources are faked at their seams."""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import pytest
+
+from exporter.accounts.snapshot import holders
+from exporter.devices import DeviceError, DevicesSample
+from exporter.limits.loading import builtin
+from exporter.model import (
+    Allocation,
+    Attribution,
+    Container,
+    ContainerId,
+    DeclaredContainer,
+    DeclaredPod,
+    Device,
+    DeviceAccount,
+    DeviceKey,
+    Fault,
+    Gpu,
+    GpuInstance,
+    GpuProcess,
+    GpuSample,
+    GpuUuid,
+    HostProcess,
+    HostSample,
+    Inventory,
+    Memory,
+    Owner,
+    Pod,
+    PodUid,
+    ProcessKey,
+    ProcessKind,
+    Sharing,
+    Snapshot,
+)
+from exporter.rounds.latest import Latest
+from exporter.rounds.limits import Limiting
+from exporter.rounds.sampler import LISTS_APART, MOVED, Beat, Sampler, crowded
+
+GIB = 2**30
+POD, C = PodUid("11111111-1111-1111-1111-111111111111"), ContainerId("a" * 64)
+ONE, TWO = GpuUuid("GPU-1"), GpuUuid("GPU-2")
+
+
+class SteppedClock:
+    """Time that passes only in `sleep`; whoever sleeps past `end` is cancelled."""
+
+    def __init__(self, end: float) -> None:
+        self.now = 0.0
+        self.end = end
+
+    def time(self) -> float:
+        return 1_000_000.0 + self.now
+
+    def monotonic(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        if self.now > self.end:
+            raise asyncio.CancelledError
+        await asyncio.sleep(0)
+
+
+@dataclass
+class Node:
+    """The world of these tests: device memory by GPU, one process per GPU, and what was asked when."""
+
+    clock: SteppedClock
+    held: dict[GpuUuid, int]
+    inventory_: Inventory
+    total: int = 10 * GIB
+    name: str = "fake"
+    evicted: float | None = None
+    asked: list[tuple[float, frozenset[GpuUuid] | None]] = field(default_factory=list)
+    looks: list[tuple[float, frozenset[GpuUuid]]] = field(default_factory=list)
+    broken: Exception | None = None
+    lost: set[GpuUuid] = field(default_factory=set)
+
+    def _memory(self, uuid: GpuUuid) -> Memory:
+        return Memory(self.total, max(0, self.total - self.held[uuid]))
+
+    async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:
+        self.asked.append((self.clock.now, None if only is None else frozenset(only)))
+        if self.broken:
+            raise self.broken
+        samples = [
+            GpuSample(
+                Gpu(uuid, index, "fake", memory=self._memory(uuid)),
+                self.clock.time(),
+                (
+                    GpuProcess(
+                        DeviceKey(uuid), 10 + index, frozenset({ProcessKind.COMPUTE}), held, evicted=self.evicted
+                    ),
+                ),
+            )
+            for index, (uuid, held) in enumerate(self.held.items())
+            if (only is None or uuid in only) and uuid not in self.lost
+        ]
+        faults = tuple(Fault("devices", "gpu_lost", "gone", subject=uuid) for uuid in self.lost)
+        return DevicesSample({uuid: i for i, uuid in enumerate(self.held)}, tuple(samples), faults)
+
+    async def memory(self, only: Collection[GpuUuid]) -> Mapping[DeviceKey, Memory]:
+        self.looks.append((self.clock.now, frozenset(only)))
+        return {DeviceKey(uuid): self._memory(uuid) for uuid in only}
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    async def run(self) -> None:
+        """Nothing is fetched."""
+
+    def inventory(self, gpus: Sequence[Gpu]) -> Inventory:
+        return self.inventory_
+
+
+class Host:
+    """All pids live in the one container."""
+
+    def sample(self, pids: Collection[int], *, want_living: bool = False) -> HostSample:
+        owner = Owner(((POD, C),))
+        processes = {pid: HostProcess(ProcessKey(pid, 1), alive=True, owner=owner) for pid in pids}
+        return HostSample(processes, living=frozenset({owner}) if want_living else None, pid_domain_proven=True)
+
+
+def inventory(sharing: Sharing = Sharing.TIME_SLICING) -> Inventory:
+    """One pod with one container; GPU 1 is shared as told, GPU 2 is exclusive."""
+    return Inventory(
+        pods={POD: Pod(POD, "team", "train")},
+        containers=(Container(POD, "main", C),),
+        sharing={DeviceKey(ONE): (sharing, 4), DeviceKey(TWO): (Sharing.EXCLUSIVE, 1)},
+        known=True,
+        live=True,
+    )
+
+
+def node(seconds: float, *, held: int, sharing: Sharing = Sharing.TIME_SLICING) -> Node:
+    """A node of two GPUs that both hold `held` bytes."""
+    return Node(SteppedClock(seconds), {ONE: held, TWO: held}, inventory(sharing))
+
+
+async def run(world: Node, beat: Beat = Beat(5.0, 0.5)) -> Latest:
+    """Run the beat until the clock ends."""
+    latest = Latest()
+    sampler = Sampler(node="n1", devices=world, host=Host(), inventory=world, beat=beat, clock=world.clock)
+    with pytest.raises(asyncio.CancelledError):
+        await sampler.run(latest)
+    return latest
+
+
+async def test_a_round_an_interval() -> None:
+    """A calm node is read once an interval, whole, and looked at never in between."""
+    world = node(17.0, held=GIB)
+    latest = await run(world)
+    assert world.asked == [(0.0, None), (5.0, None), (10.0, None), (15.0, None)]
+    assert world.looks == []
+    assert latest.tally.rounds == 4
+    assert latest.snapshot is not None and latest.snapshot.complete and latest.ready
+
+
+async def test_the_beat_is_renewed_while_nothing_is_due() -> None:
+    """The heartbeat for /healthz never grows older than a second on an idle node with long intervals."""
+    world = node(55.0, held=GIB)
+    latest = await run(world, Beat(60.0, 0.5))
+    assert latest.beat is not None and world.clock.end - latest.beat <= 1.0
+
+
+async def test_nearly_full_shared_devices_are_looked_at_faster_and_exclusive_ones_never() -> None:
+    """Only the shared GPU is looked at in between, at the fast interval, and only its memory."""
+    world = node(4.9, held=int(9.5 * GIB))
+    await run(world)
+    assert [gpus for _, gpus in world.looks] == [frozenset({ONE})] * 9
+    assert [at for at, _ in world.looks] == pytest.approx([0.5 * i for i in range(1, 10)], abs=0.01)
+    assert len(world.asked) == 1, "nothing moved, so that no list was read"
+
+
+async def test_an_exclusive_node_is_never_looked_at() -> None:
+    """A full GPU that one container owns is its own affair."""
+    world = node(4.9, held=int(9.5 * GIB), sharing=Sharing.EXCLUSIVE)
+    await run(world)
+    assert world.looks == []
+
+
+async def test_what_moved_is_read_early_but_lists_at_most_once_a_second() -> None:
+    """A moved GPU begins a round of its own, the calm one keeps its reading."""
+    world = node(4.4, held=int(9.5 * GIB))
+    original = world.memory
+
+    async def growing(only: Collection[GpuUuid]) -> Mapping[DeviceKey, Memory]:
+        world.held[ONE] += MOVED
+        return await original(only)
+
+    world.memory = growing  # type: ignore[method-assign]
+    latest = await run(world)
+    early = [(at, gpus) for at, gpus in world.asked if gpus is not None]
+    assert [gpus for _, gpus in early] == [frozenset({ONE})] * len(early) and len(early) >= 3
+    times = [at for at, _ in world.asked]
+    assert all(later - earlier >= LISTS_APART for earlier, later in pairwise(times))
+    assert latest.snapshot is not None
+    sampled = {device.key.uuid: device.sampled_at for device in latest.snapshot.devices}
+    assert sampled[ONE] > sampled[TWO] == 1_000_000.0
+
+
+async def test_small_movements_are_no_reason_to_read_lists() -> None:
+    """Less than a page of the driver is noise."""
+    world = node(4.4, held=int(9.5 * GIB))
+    original = world.memory
+
+    async def trembling(only: Collection[GpuUuid]) -> Mapping[DeviceKey, Memory]:
+        world.held[ONE] = int(9.5 * GIB) + (MOVED - 1 if len(world.looks) % 2 else 0)
+        return await original(only)
+
+    world.memory = trembling  # type: ignore[method-assign]
+    await run(world)
+    assert len(world.asked) == 1
+
+
+async def test_a_failed_round_is_counted_and_the_next_one_comes() -> None:
+    """An exception of ours costs its round, never the daemon."""
+    world = node(6.0, held=GIB)
+    world.broken = ZeroDivisionError("a bug")
+    latest = await run(world)
+    assert (latest.tally.rounds, latest.tally.failures, latest.snapshot) == (2, 2, None)
+
+
+async def test_a_driver_that_is_lost_for_good_ends_the_daemon() -> None:
+    """What only a new process can cure rises to the top."""
+    world = node(6.0, held=GIB)
+    world.broken = DeviceError("driver replaced")
+    sampler = Sampler(node="n", devices=world, host=Host(), inventory=world, beat=Beat(), clock=world.clock)
+    with pytest.raises(DeviceError, match="driver replaced"):
+        await sampler.run(Latest())
+
+
+@pytest.mark.fault(28)
+async def test_a_lost_gpu_leaves_the_other_and_is_still_counted() -> None:
+    """It is present but has no figures; the round is incomplete and says why; the daemon is ready for the other."""
+    world = node(1.0, held=GIB)
+    world.lost = {ONE}
+    latest = await run(world)
+    assert latest.snapshot is not None and not latest.snapshot.complete and latest.ready
+    assert set(latest.snapshot.gpus_present) == {ONE, TWO}
+    assert [device.key.uuid for device in latest.snapshot.devices] == [TWO]
+    assert latest.tally.incomplete == {"gpu_lost": 1}
+
+
+@pytest.mark.fault(31)
+async def test_accounts_that_do_not_close_make_the_round_incomplete() -> None:
+    """When the driver contradicts itself the round says so, by device."""
+    world = node(1.0, held=9 * GIB)
+    world.total = 8 * GIB
+    latest = await run(world)
+    assert latest.snapshot is not None
+    assert {fault.reason for fault in latest.snapshot.faults} == {"accounts_do_not_close"}
+    assert not latest.snapshot.complete
+
+
+async def test_the_snapshot_joins_what_the_sources_said() -> None:
+    """Names, accounts, counts and sharing meet in one frozen value."""
+    latest = await run(node(1.0, held=GIB))
+    snapshot = latest.snapshot
+    assert snapshot is not None
+    assert snapshot.processes[Attribution.CONTAINER] == 2
+    assert {usage.memory_used for usage in snapshot.usages} == {GIB}
+    shared = snapshot.devices[0]
+    assert (shared.sharing, shared.replicas, shared.containers) == (Sharing.TIME_SLICING, 4, 1)
+    assert snapshot.sources_up == {"devices": True, "host": True, "names": True}
+
+
+@pytest.mark.parametrize("created", [(1.0, 2.0), (2.0, 1.0)], ids=["old first", "clocks differ"])
+def test_an_allocation_means_the_pod_that_is_not_terminating(created: tuple[float, float]) -> None:
+    """The kubelet names pods, not UIDs: of two generations the living one holds the device."""
+    old = Pod(PodUid("old"), "team", "db-0", created_at=created[0], terminating=True)
+    new = Pod(PodUid("new"), "team", "db-0", created_at=created[1])
+    known = Inventory(
+        pods={old.uid: old, new.uid: new},
+        containers=(Container(old.uid, "main", ContainerId("a" * 64)), Container(new.uid, "main", C)),
+        allocations=(Allocation("team", "db-0", "main", "nvidia.com/gpu", DeviceKey(ONE)),),
+    )
+    assert {subject.pod_uid for subject in holders(known)[DeviceKey(ONE)]} == {new.uid}
+    reordered = replace(known, pods={new.uid: new, old.uid: old})
+    assert holders(reordered) == holders(known)
+
+
+def sampler_of(world: Node) -> Sampler:
+    """A sampler whose rounds the test asks for one by one."""
+    return Sampler(node="n1", devices=world, host=Host(), inventory=world, beat=Beat(), clock=world.clock)
+
+
+async def test_a_lapse_of_the_names_sets_no_counter_back() -> None:
+    """While names are not live nobody is known to be gone: what a container lost of its time is there with its name."""
+    world = node(1.0, held=GIB)
+    named, away = world.inventory_, replace(world.inventory_, pods={}, containers=(), live=False)
+    sampler, told = sampler_of(world), []
+    for seconds, inventory_ in ((10.0, named), (20.0, named), (25.0, away), (30.0, named)):
+        world.evicted, world.inventory_ = seconds, inventory_
+        told.append({usage.evicted for usage in (await sampler.round()).usages if usage.subject.container})
+    assert told == [{0.0}, {10.0}, set(), {20.0}]
+    world.inventory_ = replace(away, live=True)
+    await sampler.round()
+    world.inventory_ = named
+    assert {usage.evicted for usage in (await sampler.round()).usages} == {0.0}, "gone, by live names"
+
+
+async def test_an_early_round_keeps_the_faults_of_what_it_did_not_read() -> None:
+    """A round is not complete because it asked less: the other GPU's fault stands until that GPU is read again."""
+    world = node(1.0, held=GIB)
+    sampler = sampler_of(world)
+    world.lost = {TWO}
+    full = await sampler.round()
+    early = await sampler.round({ONE})
+    assert not full.complete and not early.complete
+    assert [fault.subject for fault in early.faults] == [TWO]
+    assert full.gpus_read == early.gpus_read == {ONE}
+    world.lost = set()
+    assert (await sampler.round({TWO})).complete, "read again, and well"
+
+
+async def test_a_gpu_that_is_lost_in_an_early_round_has_no_figures() -> None:
+    """What was asked and did not answer is gone from the snapshot at once; the other keeps its reading."""
+    world = node(1.0, held=GIB)
+    sampler = sampler_of(world)
+    await sampler.round()
+    world.lost = {ONE}
+    early = await sampler.round({ONE})
+    assert [device.key.uuid for device in early.devices] == [TWO]
+    assert [fault.subject for fault in early.faults] == [ONE]
+    assert early.gpus_read == frozenset()
+
+
+async def test_a_lost_gpu_leaves_with_the_next_full_round() -> None:
+    """A full round shows what answered in it, and nothing of before."""
+    world = node(1.0, held=GIB)
+    sampler = sampler_of(world)
+    await sampler.round()
+    world.lost = {ONE}
+    assert [device.key.uuid for device in (await sampler.round()).devices] == [TWO]
+
+
+async def test_a_full_round_that_fails_half_way_leaves_the_last_reading() -> None:
+    """An exception of ours in the midst of a round does not leave half of a node to the next early one."""
+    world = node(1.0, held=GIB)
+    sampler = sampler_of(world)
+    await sampler.round()
+    world.inventory_ = None  # type: ignore[assignment]
+    with pytest.raises(AttributeError):
+        await sampler.round()
+    world.inventory_ = inventory()
+    assert len((await sampler.round({ONE})).devices) == 2
+
+
+@pytest.mark.fault(30)
+async def test_peaks_end_with_the_instance_whose_number_is_used_again() -> None:
+    """MIG set up anew gives old numbers to new instances: the new one starts with no peak of the old."""
+    world = node(1.0, held=GIB)
+    sampler = sampler_of(world)
+    sizes = {"MIG-old": 5 * GIB, "MIG-new": GIB}
+
+    async def mig(only: Collection[GpuUuid] | None = None) -> DevicesSample:
+        instance = GpuInstance(1, "2g.20gb", (uuid,), Memory(20 * GIB, 20 * GIB - sizes[uuid]))
+        process = GpuProcess(DeviceKey(ONE, 1), 10, frozenset({ProcessKind.COMPUTE}), sizes[uuid])
+        return DevicesSample({ONE: 0}, (GpuSample(Gpu(ONE, 0, "x", mig=True, instances=(instance,)), 0.0, (process,)),))
+
+    world.sample = mig  # type: ignore[method-assign]
+    uuid = "MIG-old"
+    assert [usage.memory_peak for usage in (await sampler.round()).usages] == [5 * GIB]
+    uuid = "MIG-new"
+    assert [usage.memory_peak for usage in (await sampler.round()).usages] == [GIB]
+
+
+async def test_a_slow_driver_does_not_stop_the_beat() -> None:
+    """Calls below their deadlines that add up to minutes are the driver's trouble: the scheduler goes on living."""
+    world = node(100.0, held=GIB)
+    latest = Latest()
+    original, release = world.sample, asyncio.Event()
+
+    async def slow(only: Collection[GpuUuid] | None = None) -> DevicesSample:
+        await release.wait()
+        return await original(only)
+
+    world.sample = slow  # type: ignore[method-assign]
+    asking = asyncio.ensure_future(sampler_of(world).round(latest=latest))
+    world.clock.now = 77.0
+    while latest.beat != 77.0:
+        await asyncio.sleep(0.01)
+    release.set()
+    assert (await asking).complete
+
+
+async def test_the_living_are_counted_once_a_round_however_many_dead_numbers_there_are() -> None:
+    """All of /proc is read at most once a round, for all GPUs together."""
+    world = node(1.0, held=GIB)
+    scans = []
+
+    class Dying(Host):
+        dead = False
+
+        def sample(self, pids: Collection[int], *, want_living: bool = False) -> HostSample:
+            if want_living:
+                scans.append(self.dead)
+            found = super().sample(pids, want_living=want_living)
+            return replace(found, processes={}) if self.dead else found
+
+    host = Dying()
+    sampler = Sampler(node="n", devices=world, host=host, inventory=world, beat=Beat(), clock=world.clock)
+    await sampler.round()
+    host.dead = True
+    snapshot = await sampler.round()
+    assert snapshot.processes[Attribution.INHERITED] == 2
+    assert scans == [True]
+
+
+async def test_the_counters_of_an_early_round_count_what_it_read() -> None:
+    """What was kept from before is not counted a second time."""
+    world = node(1.0, held=GIB)
+    original = world.sample
+
+    async def dropping(only: Collection[GpuUuid] | None = None) -> DevicesSample:
+        answer = await original(only)
+        return replace(answer, samples=tuple(replace(one, dropped_utilization=1) for one in answer.samples))
+
+    world.sample = dropping  # type: ignore[method-assign]
+    sampler = sampler_of(world)
+    assert [(await sampler.round(only)).utilization_dropped for only in (None, {ONE}, None)] == [2, 1, 2]
+
+
+async def test_limits_are_in_each_snapshot() -> None:
+    """What a pod declares is placed on the devices where it is found, in full rounds and in early ones."""
+    world = node(1.0, held=GIB)
+    limit = {"nvidia.com/container.main.gpu-memory.limit": "2Gi"}
+    declares = DeclaredPod(POD, "team", "train", annotations=limit, containers=(DeclaredContainer("main"),))
+    world.inventory_ = replace(world.inventory_, declared={POD: declares})
+    sampler = Sampler(
+        node="n1",
+        devices=world,
+        host=Host(),
+        inventory=world,
+        beat=Beat(),
+        clock=world.clock,
+        limiting=Limiting(builtin()),
+    )
+    for snapshot in [await sampler.round(), await sampler.round(only={ONE})]:
+        assert {(limit.container, limit.device.uuid, limit.memory) for limit in snapshot.limits} == {
+            ("main", ONE, 2 * GIB),
+            ("main", TWO, 2 * GIB),
+        }
+        assert snapshot.memory_declared == {DeviceKey(ONE): 2 * GIB, DeviceKey(TWO): 2 * GIB}
+
+
+def test_reserved_memory_counts_as_full() -> None:
+    """What the driver keeps for itself nobody else can have: it makes a device crowded like any use."""
+    key = DeviceKey(ONE)
+    full = Memory(100, 10, 20)
+    account = DeviceAccount(key, full)
+    gpu = Gpu(ONE, 0, "x", memory=full)
+    shared = Device(key, gpu, account, gpu.utilization, 0.0, Sharing.TIME_SLICING, 2)
+    assert crowded(Snapshot(1, 0.0, 0.0, "n", devices=(shared,))) == {key}
+    roomy = replace(shared, account=DeviceAccount(key, Memory(100, 11, 20)))
+    assert crowded(Snapshot(1, 0.0, 0.0, "n", devices=(roomy,))) == frozenset()

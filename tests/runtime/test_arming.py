@@ -1,0 +1,403 @@
+"""Arming: what has to be there before anybody is acted on, with the real lock and the real journal."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from enforcer.actions.kube_writer import Writer
+from enforcer.journal import close_requests, lock
+from enforcer.journal import file as journal_file
+from enforcer.journal.records import Record, Sent, Started, State, decode
+from enforcer.policy.history import Moment
+from enforcer.policy.rules import Rules
+from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung
+from enforcer.runtime.arming import Arming, World
+from enforcer.runtime.decider import Deciding
+from exporter.kube.client import from_kubeconfig
+from exporter.model import GpuUuid, Snapshot
+from exporter.rounds.latest import Latest
+from journals import BOOT, Writing, action, intent, uuid
+from policy.scenes import BEGIN, GREEDY, MEEK, UNHURRIED, snapshot
+from sources.kube_api import Server, kubeconfig, serving, status, until
+from sources.kube_api import pod as a_pod
+
+OWN = "gpusteward"
+DENIED = {"message": "... denied: ValidatingAdmissionPolicy 'gpusteward-evictions' with binding ... a UID is needed"}
+NO_POD = status(404, "NotFound") | {"details": {"kind": "pods"}}
+
+
+class Steps:
+    """A clock that only steps; whoever sleeps on it steps it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def time(self) -> float:
+        return 1_700_000_000.0 + self.now
+
+    def monotonic(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        await asyncio.sleep(0.001)
+
+
+class Stage:
+    """A daemon's acting half, an API server that is played, and a folder with the journal."""
+
+    def __init__(self, folder: Path, rules: Rules) -> None:
+        self.journal = folder / "state" / "journal"
+        self.journal.parent.mkdir(mode=0o700)
+        self.canary: web.Response | None = None
+        """The answer to the canary; None: none comes for now."""
+        self.code, self.body = 403, status(403, "Forbidden") | DENIED
+        self.pod: dict[str, Any] | None = None
+        self.posted: list[str] = []
+        self.now = BEGIN
+        self.clock = Steps()
+        self.deciding = Deciding(rules, folder / "stop", moment=lambda: Moment(self.now, self.now))
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        if request.method == "POST":
+            self.posted.append(request.path)
+            assert request.query == {"dryRun": "All"}, "the canary alone may ask"
+            return web.json_response(self.body, status=self.code)
+        if request.path.startswith("/api/v1/namespaces/team/pods/"):
+            return web.json_response(self.pod or NO_POD, status=200 if self.pod else 404)
+        return web.json_response({"metadata": {"labels": {}}})
+
+    async def fresh(self, _only: Collection[GpuUuid]) -> Snapshot | None:
+        """Nothing of the victim of `journals.action` is there."""
+        return snapshot([MEEK], self.now)
+
+    async def a_while(self) -> None:
+        """Wait until whoever looks again has looked several times."""
+        later = self.clock.now + 100
+        await until(lambda: self.clock.now > later)
+
+    def rounds(self, count: int) -> None:
+        """Let so many rounds pass in which GREEDY is over."""
+        for _ in range(count):
+            self.now += self.deciding.rules.interval
+            self.deciding.hear(snapshot([GREEDY, MEEK], self.now))
+
+    def broken(self) -> None:
+        """Let a round pass that the policy stumbles over, so that a breaker opens."""
+        self.now += self.deciding.rules.interval
+        self.deciding.hear(replace(snapshot([MEEK], self.now), usages=(None,)))  # type: ignore[arg-type]
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What the node page shows."""
+        summary = self.deciding.summary()
+        assert summary is not None
+        return summary
+
+    @property
+    def reasons(self) -> dict[Reason, Mode]:
+        """What holds the mode down."""
+        return {one.reason: one.mode for one in self.deciding.ceilings}
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The journal as it is on the disk."""
+        lines = self.journal.read_bytes().split(b"\n")[:-1]
+        assert all(map(decode, lines))
+        return [json.loads(line) for line in lines]
+
+    @property
+    def ended(self) -> dict[str, str]:
+        """Decision to result."""
+        return {one["decision"]: one["result"] for one in self.records if one["record"] == "ended"}
+
+
+@asynccontextmanager
+async def arming(
+    tmp_path: Path, *, admission: str | None = None, rules: Rules = UNHURRIED, stage: Stage | None = None
+) -> AsyncIterator[tuple[Stage, Server]]:
+    stage = stage or Stage(tmp_path, rules)
+    async with serving(stage.answer) as server:
+        writer = Writer(from_kubeconfig(kubeconfig(tmp_path / "config", server.url)), clock=stage.clock)
+        world = World(writer, writer, Path("/proc"), stage.journal, admission=admission)
+        task = asyncio.create_task(Arming(stage.deciding, world, Latest(), stage.fresh, clock=stage.clock).run())
+        try:
+            yield stage, server
+            assert not task.done(), task.exception()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await writer.close()
+
+
+async def test_with_everything_there_nothing_holds_it_back(tmp_path: Path) -> None:
+    """Lock and journal are had, and let go of at the end: the next daemon gets both."""
+    async with arming(tmp_path) as (stage, _):
+        await until(lambda: not stage.reasons)
+        lock_file = stage.journal.with_name("journal.lock")
+        assert lock.take(lock_file) is None
+        assert [one["record"] for one in stage.records] == ["state", "started"]
+    assert stage.records[-1]["record"] == "stopped"
+    taken = lock.take(lock_file)
+    assert taken is not None
+    taken.release()
+
+
+@pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.WARN, Mode.DRY_RUN])
+async def test_in_other_modes_nothing_is_taken(tmp_path: Path, mode: Mode) -> None:
+    """Neither lock nor journal, and nobody is asked; the word enforce, on a reload, arms it."""
+    async with arming(tmp_path, admission=OWN, rules=replace(UNHURRIED, mode=mode)) as (stage, server):
+        await stage.a_while()
+        assert Reason.NOT_ARMED in stage.reasons
+        assert not list(stage.journal.parent.iterdir()) and not server.seen
+        stage.deciding.rules = UNHURRIED
+        await until(lambda: not stage.reasons)
+        assert stage.journal.exists()
+
+
+@pytest.mark.fault(53, 54)
+async def test_the_second_daemon_observes_until_the_first_is_gone(tmp_path: Path) -> None:
+    """`not_owner`: no rehearsal even, and the journal is not touched; then it takes over."""
+    stage = Stage(tmp_path, UNHURRIED)
+    first = lock.take(stage.journal.with_name("journal.lock"))
+    assert first is not None
+    async with arming(tmp_path, stage=stage):
+        await until(lambda: Reason.NOT_OWNER in stage.reasons)
+        assert stage.reasons[Reason.NOT_OWNER] is Mode.OBSERVE and not stage.journal.exists()
+        first.release()
+        await until(lambda: not stage.reasons)
+        assert stage.journal.exists()
+
+
+async def test_a_lock_that_cannot_be_tried_is_somebody_elses(tmp_path: Path) -> None:
+    """A folder in its place: nobody acts who cannot prove to be the only one."""
+    stage = Stage(tmp_path, UNHURRIED)
+    place = stage.journal.with_name("journal.lock")
+    place.mkdir()
+    async with arming(tmp_path, stage=stage):
+        await until(lambda: Reason.NOT_OWNER in stage.reasons)
+        place.rmdir()
+        await until(lambda: not stage.reasons)
+
+
+async def test_without_a_journal_all_are_held_until_there_is_one(tmp_path: Path) -> None:
+    """A folder in its place: held, and `journal` says why; tried again, and armed when it can be written."""
+    stage = Stage(tmp_path, UNHURRIED)
+    stage.journal.mkdir()
+    async with arming(tmp_path, stage=stage):
+        await until(lambda: Reason.JOURNAL in stage.reasons)
+        assert stage.reasons[Reason.JOURNAL] is Mode.DRY_RUN
+        stage.rounds(60)
+        summary = stage.deciding.summary()
+        assert summary is not None and summary["mode"] == "dry-run"
+        (refused,) = stage.deciding.decisions()["recent"]
+        assert (refused["kind"], refused["reason"]) == ("refusal", "journal") and "Is a directory" in refused["detail"]
+        stage.journal.rmdir()
+        await until(lambda: not stage.reasons)
+
+
+@pytest.mark.fault(60)
+async def test_a_journal_that_is_lost_ends_the_acting(tmp_path: Path) -> None:
+    """Somebody writes the file: what was decided is not done, nobody was asked anything, and a person has to look."""
+    async with arming(tmp_path) as (stage, server):
+        await until(lambda: not stage.reasons)
+        with stage.journal.open("ab") as file:
+            file.write(b"{}\n")
+        stage.rounds(60)
+        kept = stage.journal.with_name("journal.damaged-1")
+        await until(lambda: kept.exists() and not stage.reasons)
+        assert kept.read_bytes().endswith(b"{}\n"), "what was written is kept for people"
+        assert not server.seen, "neither the last look nor the call"
+        stage.rounds(1)
+        assert {one["breaker"] for one in stage.summary["breakers"]} == {"journal"}, "and a person has to look"
+
+
+async def test_with_room_on_the_disk_again_it_arms_by_itself(tmp_path: Path) -> None:
+    """
+    A journal that is gone and comes back: what was known meanwhile is noted there, tokens and breakers included.
+
+    Nothing that happens to the file frees anybody to act: a budget that is used up stays used up.
+    """
+    stage = Stage(tmp_path, UNHURRIED)
+    stage.now = journal_file.read_clocks()[0]
+    begun(stage)
+    async with arming(tmp_path, stage=stage):
+        await until(lambda: stage.ended and not stage.reasons)
+        stage.rounds(1)
+        left = stage.summary["budget_remaining"]
+        assert left["node"] == UNHURRIED.budgets.node.most - 1
+        stage.journal.unlink()
+        stage.journal.mkdir()
+        stage.broken()
+        await until(lambda: Reason.JOURNAL in stage.reasons)
+        await stage.a_while()
+        assert stage.reasons == dict.fromkeys((Reason.JOURNAL, Reason.NOT_ARMED), Mode.DRY_RUN)
+        stage.journal.rmdir()
+        await until(lambda: not stage.reasons)
+        stage.rounds(1)
+        assert stage.summary["budget_remaining"] == left, (
+            "each token counts once, in a journal that never heard of it, too"
+        )
+        await until(lambda: "breaker_opened" in [one["record"] for one in stage.records])
+
+
+async def test_a_person_closes_a_breaker(tmp_path: Path) -> None:
+    """The request is taken, noted with the name, and the breaker is closed for the next daemon, too."""
+    async with arming(tmp_path) as (stage, _):
+        await until(lambda: not stage.reasons)
+        stage.broken()
+        await until(lambda: "breaker_opened" in [one["record"] for one in stage.records])
+        stage.rounds(1)
+        assert [one["breaker"] for one in stage.summary["breakers"]] == ["internal"]
+        asked = close_requests.ask(stage.journal, Breaker.INTERNAL, "ann")
+        await until(lambda: not asked.exists())
+        await until(lambda: "breaker_closed" in [one["record"] for one in stage.records])
+        (closed,) = [one for one in stage.records if one["record"] == "breaker_closed"]
+        assert (closed["breaker"], closed["by"]) == ("internal", "ann")
+        stage.rounds(1)
+        assert stage.summary["breakers"] == []
+        close_requests.ask(stage.journal, Breaker.API, "ann")
+        await until(lambda: not list(close_requests.folder(stage.journal).iterdir()))
+    assert [one["record"] for one in stage.records].count("breaker_closed") == 1, "what is not open is not closed"
+
+
+@pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.DRY_RUN, Mode.ENFORCE])
+async def test_a_request_waits_for_whoever_knows_the_breakers(tmp_path: Path, mode: Mode) -> None:
+    """In enforce they stand in the journal: before it is open nothing is closed. Who only rehearses has his own."""
+    stage = Stage(tmp_path, replace(UNHURRIED, mode=mode))
+    stage.journal.mkdir()
+    async with arming(tmp_path, stage=stage):
+        asked = close_requests.ask(stage.journal, Breaker.EFFECTIVENESS, "ann")
+        if mode is Mode.ENFORCE:
+            await until(lambda: Reason.JOURNAL in stage.reasons)
+            await stage.a_while()
+            assert asked.exists()
+            stage.journal.rmdir()
+        await until(lambda: not asked.exists())
+
+
+@pytest.mark.fault(74)
+@pytest.mark.parametrize(
+    ("code", "body"),
+    [
+        (404, NO_POD),
+        (403, status(403, "Forbidden")),
+        (201, {"kind": "Status", "status": "Success"}),
+        (500, status(500, "InternalError")),
+        (403, status(403, "Forbidden") | {"message": "denied: ValidatingAdmissionPolicy 'another' with binding"}),
+    ],
+    ids=["absent", "no-right", "yes", "broken", "another-policy"],
+)
+async def test_the_policys_own_no_and_nothing_else_arms(tmp_path: Path, code: int, body: dict[str, Any]) -> None:
+    """Asked again and again while it is not there; with its no, mode enforce."""
+    stage = Stage(tmp_path, UNHURRIED)
+    stage.code, stage.body = code, body
+    async with arming(tmp_path, admission=OWN, stage=stage):
+        await until(lambda: len(stage.posted) >= 3)
+        assert stage.reasons == {Reason.ADMISSION: Mode.DRY_RUN}
+        assert all(path.startswith(f"/api/v1/namespaces/{OWN}/pods/gpusteward-canary-") for path in stage.posted)
+        stage.code, stage.body = 403, status(403, "Forbidden") | DENIED
+        await until(lambda: not stage.reasons)
+        stage.code, stage.body = 404, NO_POD
+        await until(lambda: stage.reasons == {Reason.ADMISSION: Mode.DRY_RUN})
+
+
+async def test_until_the_first_answer_the_policy_is_not_there(tmp_path: Path) -> None:
+    """From the first moment on, through the arming, until the server has said so."""
+    stage = Stage(tmp_path, UNHURRIED)
+    answered = asyncio.Event()
+    answer = stage.answer
+
+    async def slow(request: web.Request) -> web.StreamResponse:
+        await answered.wait()
+        return await answer(request)
+
+    stage.answer = slow  # type: ignore[method-assign]
+    seen: list[set[Reason]] = []
+    arm = stage.deciding.arm
+
+    def watched(*arguments: Any) -> None:
+        seen.append(set(stage.reasons))
+        arm(*arguments)
+
+    stage.deciding.arm = watched  # type: ignore[method-assign, assignment]
+    async with arming(tmp_path, admission=OWN, stage=stage) as (_, server):
+        await until(lambda: server.seen)
+        assert seen == [{Reason.NOT_ARMED, Reason.ADMISSION}]
+        assert stage.reasons == {Reason.ADMISSION: Mode.DRY_RUN}
+        answered.set()
+        await until(lambda: not stage.reasons)
+
+
+async def test_without_a_namespace_of_its_own_nobody_is_evicted(tmp_path: Path) -> None:
+    """Where POD_NAMESPACE says nothing, nobody is asked; the policy counts as absent."""
+    async with arming(tmp_path, admission="") as (stage, server):
+        await until(lambda: Reason.NOT_ARMED not in stage.reasons)
+        assert stage.reasons == {Reason.ADMISSION: Mode.DRY_RUN} and not server.seen
+
+
+@pytest.mark.parametrize("admission", [OWN, ""])
+async def test_where_nobody_is_evicted_the_policy_is_not_asked_for(tmp_path: Path, admission: str) -> None:
+    """Ladder notify, kill: armed without it; a reload that evicts wants it at the next beat."""
+    kills = replace(UNHURRIED, ladder=(Rung.NOTIFY, Rung.KILL))
+    stage = Stage(tmp_path, kills)
+    stage.code, stage.body = 404, NO_POD
+    async with arming(tmp_path, admission=admission, stage=stage) as (_, server):
+        await until(lambda: Reason.NOT_ARMED not in stage.reasons)
+        await stage.a_while()
+        assert not {Reason.ADMISSION, Reason.NOT_OWNER, Reason.JOURNAL} & stage.reasons.keys() and not server.seen
+        stage.deciding.rules = UNHURRIED
+        await until(lambda: Reason.ADMISSION in stage.reasons)
+
+
+def begun(stage: Stage, *, rung: Rung = Rung.EVICT) -> None:
+    """Leave a journal behind as a daemon that was killed after its call had left."""
+    journal = journal_file.opened(stage.journal, stage.deciding.rules)
+    journal.intend(uuid(1), action(1, rung=rung))
+    journal.send(uuid(1))
+    journal.close()
+
+
+@pytest.mark.fault(50, 54)
+async def test_what_was_begun_is_watched_and_never_repeated(tmp_path: Path) -> None:
+    """The pod is gone and its memory free: verified, by looks alone; its token is spent, and nothing was asked for."""
+    stage = Stage(tmp_path, UNHURRIED)
+    begun(stage)
+    async with arming(tmp_path, stage=stage) as (_, server):
+        await until(lambda: stage.ended)
+        assert stage.ended == {uuid(1): "verified"}
+        assert {seen.path for seen in server.seen} == {"/api/v1/namespaces/team/pods/train-1"}
+        assert not stage.posted
+        assert [one["record"] for one in stage.records].count("intent") == 1
+        stage.rounds(1)
+        summary = stage.deciding.summary()
+        assert summary is not None and not summary["breakers"]
+
+
+@pytest.mark.fault(49)
+async def test_of_what_was_begun_and_did_not_come_about_the_end_is_told(tmp_path: Path) -> None:
+    """The pod lives a minute later: failed, not repeated. Until then no other action begins, whoever is due."""
+    stage = Stage(tmp_path, UNHURRIED)
+    begun(stage)
+    stage.pod = a_pod("train-1", "uid-1", node="node", namespace="team")
+    async with arming(tmp_path, stage=stage):
+        await until(lambda: stage.ended)
+        assert stage.ended == {uuid(1): "failed"} and not stage.posted
+
+
+async def test_a_kill_of_before_the_reboot_is_void(tmp_path: Path) -> None:
+    """Its process cannot be there any more: ended, and nobody looks for it."""
+    stage = Stage(tmp_path, UNHURRIED)
+    old: tuple[Record, ...] = (State(), Started(7, "1.0"), intent(3, rung=Rung.KILL), Sent(uuid(3)))
+    stage.journal.write_bytes(Writing(BOOT).write(*old).data)
+    stage.journal.chmod(0o600)
+    async with arming(tmp_path, stage=stage) as (_, server):
+        await until(lambda: stage.ended and not stage.reasons)
+        assert stage.ended == {uuid(3): "failed"} and not server.seen

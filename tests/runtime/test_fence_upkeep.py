@@ -1,0 +1,414 @@
+"""The fences of a node: the real acting half, with lock, journal and the fake driver, through reloads and restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from driver.node import FakeNode, GiB, gpus
+from enforcer.actions.fence.fences import Fence
+from enforcer.actions.fence.nvml import NvmlLimits
+from enforcer.actions.kube_writer import Writer
+from enforcer.journal import file as journal_file
+from enforcer.journal import lock
+from enforcer.policy.history import Moment
+from enforcer.policy.rules import Rules
+from enforcer.policy.vocabulary import Mode, Reason, Rung, Trigger
+from enforcer.runtime.arming import Arming, World
+from enforcer.runtime.decider import Deciding
+from exporter.kube.client import from_kubeconfig
+from exporter.model import GpuUuid, Snapshot
+from exporter.rounds.latest import Latest
+from policy.scenes import BEGIN, CONSENTING, GREEDY, MEEK, UNHURRIED, Actor, gpu_uuid, snapshot
+from sources.kube_api import kubeconfig, pod, serving, until
+from sources.limits import POD, R615, limits, out_of_memory
+
+__all__ = ["limits"]
+
+LADDER = (Rung.NOTIFY, Rung.FENCE, Rung.EVICT)
+FENCING = replace(UNHURRIED, ladder=LADDER)
+HOG = Actor("hog-1", 12 * GiB, uid=POD)
+OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "hog", "uid": "1"}
+LIVE = pod(
+    "hog-1",
+    POD,
+    node="node",
+    namespace="team",
+    metadata={"ownerReferences": [{**OWNER, "controller": True}]},
+    spec={"priority": 0},
+    status={"containerStatuses": [{"name": "main", "containerID": f"containerd://{HOG.id}", "state": {"running": {}}}]},
+)
+OTHER = Actor("other-1", 2 * GiB)
+GPU = gpu_uuid(0)
+
+
+class Steps:
+    """A clock that only steps; whoever sleeps on it steps it."""
+
+    now = 1000.0
+
+    def time(self) -> float:
+        return 1_700_000_000.0 + self.now
+
+    def monotonic(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        await asyncio.sleep(0.001)
+
+
+class Stage:
+    """A node whose driver can limit cgroups, and daemons on it, one after the other."""
+
+    def __init__(self, node: FakeNode, limits: NvmlLimits, folder: Path) -> None:
+        self.node, self.limits, self.folder = node, limits, folder
+        self.mount = folder / "cgroup"
+        self.leaf(GREEDY).mkdir(parents=True)
+        self.proc = folder / "proc"
+        (self.proc / "1").mkdir(parents=True)
+        (self.proc / "1" / "cgroup").write_text("0::/init.scope\n")
+        self.journal = folder / "state" / "journal"
+        self.journal.parent.mkdir(mode=0o700)
+        self.now = BEGIN
+        self.clock = Steps()
+        self.latest = Latest()
+        self.rounds = 0
+        self.driver(R615)
+        node.set_switch("limits_for_all")
+
+    def driver(self, version: str) -> None:
+        """Have another version of the driver."""
+        self.node.write([replace(gpus(1)[0], uuid=GPU)], driver=version, cgroups=self.mount)
+
+    def leaf(self, actor: Actor) -> Path:
+        """Say where the cgroup of an actor is."""
+        return self.mount / f"kubepods/pod{actor.pod}/{actor.id}"
+
+    async def fenced(self, *, hard: int = 70 * GiB) -> None:
+        """Leave a fence on GREEDY behind, in the driver and in the journal, as a daemon that ended in order does."""
+        journal = journal_file.opened(self.journal, FENCING)
+        (key,) = (one.key for one in self._standings())
+        journal.fence(Fence(key, "/" + str(self.leaf(GREEDY).relative_to(self.mount)), hard, None, 8 * GiB))
+        journal.close()
+        await self.limits.limit(GPU, str(self.leaf(GREEDY)), hard)
+
+    def _standings(self) -> Any:
+        deciding = Deciding(FENCING, self.folder / "stop", moment=lambda: Moment(self.now, self.now))
+        deciding.hear(snapshot([GREEDY], self.now))
+        return deciding.judged()
+
+    async def hard(self) -> int | None:
+        """What the driver keeps of GREEDY."""
+        return (await self.limits.read(GPU, str(self.leaf(GREEDY)))).hard
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.journal.read_bytes().splitlines()]
+
+    @property
+    def unfenced(self) -> list[str]:
+        return [one["detail"] for one in self.records if one["record"] == "unfenced"]
+
+
+class Daemon:
+    """One daemon's acting half."""
+
+    def __init__(self, stage: Stage, rules: Rules) -> None:
+        self.stage = stage
+        self.actors: tuple[Actor, ...] = ()
+        self.deciding = Deciding(rules, stage.folder / "stop", moment=lambda: Moment(stage.now, stage.now))
+
+    async def fresh(self, _only: Collection[GpuUuid]) -> Snapshot | None:
+        self.stage.now += 0.01
+        return await self._publish(self.actors)
+
+    async def round(self, *actors: Actor, live: bool = True) -> None:
+        """Make a round, heard and published as the sampler does."""
+        self.actors = actors
+        self.stage.now += self.deciding.rules.interval
+        await self._publish(actors, live=live)
+
+    async def _publish(self, actors: tuple[Actor, ...], *, live: bool = True) -> Snapshot:
+        stage = self.stage
+        stage.rounds += 1
+        seen = snapshot(actors, stage.now, round_=stage.rounds, live=live)
+        self.deciding.hear(seen)
+        await stage.latest.publish(seen, stage.latest.tally)
+        return seen
+
+    async def look(self, *actors: Actor, live: bool = True) -> None:
+        """Make a round, and wait until it was looked after: the fences are read once."""
+        calls = self.stage.node.calls("nvmlDeviceGetMemoryLimits")
+        await self.round(*actors, live=live)
+        await until(lambda: self.stage.node.calls("nvmlDeviceGetMemoryLimits") > calls)
+
+    @property
+    def reasons(self) -> dict[Reason, str]:
+        return {one.reason: one.detail for one in self.deciding.ceilings}
+
+    def next_rung(self, actor: Actor) -> Rung | None:
+        (found,) = (one.rung for one in self.deciding.judged() if one.key.pod_uid == actor.pod_uid)
+        return found
+
+
+@pytest.fixture
+def stage(fake_node: FakeNode, limits: NvmlLimits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    """Give a node; the daemon is root there, as the fake driver's switch says."""
+    monkeypatch.setattr("enforcer.runtime.fence_upkeep.geteuid", lambda: 0)
+    return Stage(fake_node, limits, tmp_path)
+
+
+@asynccontextmanager
+async def running(stage: Stage, rules: Rules = FENCING) -> AsyncIterator[Daemon]:
+    """Run one daemon's acting half; the API server tells of HOG."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.path == "/api/v1/namespaces/team/pods/hog-1":
+            return web.json_response(LIVE)
+        return web.json_response({"metadata": {"labels": dict(CONSENTING)}})
+
+    daemon = Daemon(stage, rules)
+    async with serving(answer) as server:
+        writer = Writer(from_kubeconfig(kubeconfig(stage.folder / "config", server.url)), clock=stage.clock)
+        own = NvmlLimits(deadline=0.5)
+        world = World(writer, writer, stage.proc, stage.journal, trusted=True, limits=own, cgroups=stage.mount)
+        arming = Arming(daemon.deciding, world, stage.latest, daemon.fresh, clock=stage.clock)
+        task = asyncio.create_task(arming.run())
+        try:
+            yield daemon
+            assert not task.done(), task.exception()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await writer.close()
+
+
+async def test_a_ladder_with_a_fence_arms_where_the_driver_can(stage: Stage) -> None:
+    """Nothing is set to find out."""
+    async with running(stage) as daemon:
+        await until(lambda: not daemon.reasons)
+    assert not stage.node.calls("nvmlDeviceSetMemoryLimits")
+
+
+async def test_from_the_excess_to_the_fence_and_to_its_end(stage: Stage) -> None:
+    """Decided, looked at again, noted, set, read back: more is refused; freed, it comes down; stopped, it falls."""
+    cgroup = f"/kubepods/pod{POD}/{HOG.id}"
+    (stage.mount / cgroup.strip("/")).mkdir(parents=True)
+    workload = stage.node.spawn(f"alloc 0 {12 * GiB}", env={"FAKE_NVML_CGROUP": cgroup})
+    (stage.proc / str(workload.pid)).mkdir()
+    (stage.proc / str(workload.pid) / "cgroup").write_text(f"0::{cgroup}\n")
+
+    async def hard() -> int | None:
+        return (await stage.limits.read(GPU, f"{stage.mount}{cgroup}")).hard
+
+    async with running(stage, replace(FENCING, trigger=Trigger.LIMIT)) as daemon:
+        await until(lambda: not daemon.reasons)
+        while not daemon.deciding.in_flight:
+            assert stage.rounds < 100
+            await daemon.round(HOG, MEEK)
+        await until(lambda: not daemon.deciding.in_flight)
+        assert [one["record"] for one in stage.records if one["record"] not in {"struck", "exceeds"}][2:] == [
+            *("intent", "sent", "fenced", "acked", "ended")
+        ]
+        assert stage.records[-1]["result"] == "verified" and daemon.next_rung(HOG) is not None
+        assert await hard() == 12 * GiB and out_of_memory(workload, 1)
+        workload.free()
+        await daemon.look(replace(HOG, used=0), MEEK)
+        await until(lambda: [one["fence"]["hard"] for one in stage.records if one["record"] == "fenced"][1:])
+        assert daemon.next_rung(HOG) is Rung.EVICT
+        (stage.folder / "stop").touch()
+        await daemon.look(replace(HOG, used=0), MEEK)
+        await until(lambda: stage.unfenced)
+        assert await hard() is None and not out_of_memory(workload, 12 * GiB)
+
+
+async def test_where_the_driver_cannot_nobody_is_acted_on(stage: Stage) -> None:
+    """`no_rung`, with why; a ladder without it arms at once, one with it is looked at again, and arms when it can."""
+    stage.driver("580.95.05")
+    async with running(stage) as daemon:
+        await until(lambda: daemon.reasons.keys() == {Reason.NO_RUNG})
+        assert (
+            daemon.reasons[Reason.NO_RUNG] == "it cannot fence: driver 580.95.05 limits no cgroups: R615 and later do"
+        )
+        await daemon.round(GREEDY, MEEK)
+        assert daemon.deciding.summary() is not None
+        daemon.deciding.rules = UNHURRIED
+        await daemon.round(GREEDY, MEEK)
+        await until(lambda: not daemon.reasons)
+        daemon.deciding.rules = FENCING
+        await daemon.round(GREEDY, MEEK)
+        await until(lambda: daemon.reasons.keys() == {Reason.NO_RUNG})
+        stage.driver(R615)
+        stage.clock.now += 100
+        await daemon.round(GREEDY, MEEK)
+        await until(lambda: not daemon.reasons)
+
+
+async def test_who_is_not_root_cannot_fence(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told before anybody is due."""
+    monkeypatch.setattr("enforcer.runtime.fence_upkeep.geteuid", lambda: 1000)
+    async with running(stage) as daemon:
+        await until(lambda: daemon.reasons.keys() == {Reason.NO_RUNG})
+        assert daemon.reasons[Reason.NO_RUNG] == "it cannot fence: limits of the driver are set by root"
+
+
+async def test_who_does_not_fence_asks_no_driver(stage: Stage) -> None:
+    """Neither a thread nor a call, where the ladder has no fence and none stands."""
+    async with running(stage, UNHURRIED) as daemon:
+        await until(lambda: not daemon.reasons)
+        await daemon.round(GREEDY, MEEK)
+    assert not stage.node.calls("nvmlInit")
+
+
+async def test_the_next_daemon_knows_a_fence_and_goes_on_from_there(stage: Stage) -> None:
+    """It stands through the restart; for who is fenced the next rung is the one after, for others the fence."""
+    await stage.fenced()
+    async with running(stage) as daemon:
+        await until(lambda: not daemon.reasons)
+        await daemon.look(GREEDY, MEEK, OTHER)
+        assert (daemon.next_rung(GREEDY), daemon.next_rung(OTHER)) == (Rung.EVICT, Rung.FENCE)
+    assert await stage.hard() == 70 * GiB
+    async with running(stage) as daemon:
+        await until(lambda: not daemon.reasons)
+        await daemon.look(GREEDY, MEEK)
+        assert daemon.next_rung(GREEDY) is Rung.EVICT and not stage.unfenced
+
+
+RELEASES = [
+    (replace(FENCING, mode=Mode.OFF), GREEDY, "the mode is off"),
+    (replace(FENCING, mode=Mode.OBSERVE), GREEDY, "the mode is observe"),
+    (replace(FENCING, mode=Mode.WARN), GREEDY, "the mode is warn"),
+    (replace(FENCING, mode=Mode.DRY_RUN), GREEDY, "the mode is dry-run"),
+    (UNHURRIED, GREEDY, "the ladder has no fence"),
+    (FENCING, replace(GREEDY, limit=9 * GiB), "it declares another limit"),
+    (FENCING, replace(GREEDY, facts={"priority": 2_000_000_000}), "its priority protects it"),
+]
+
+
+@pytest.mark.parametrize(("rules", "actor", "why"), RELEASES, ids=[why for *_, why in RELEASES])
+async def test_a_fence_falls_with_its_reason(stage: Stage, rules: Rules, actor: Actor, why: str) -> None:
+    """In the round that shows it, by a reload or by what the pod is now; and it is fenced anew before it is evicted."""
+    await stage.fenced()
+    async with running(stage) as daemon:
+        await until(lambda: not daemon.reasons)
+        await daemon.look(GREEDY, MEEK)
+        assert await stage.hard() == 70 * GiB
+        daemon.deciding.rules = rules
+        await daemon.look(actor, MEEK)
+        await until(lambda: stage.unfenced)
+        assert await stage.hard() is None and stage.unfenced == [why]
+        await until(lambda: not daemon.deciding._history.fenced)
+        daemon.deciding.rules = FENCING
+        await daemon.round(GREEDY, MEEK)
+        assert daemon.next_rung(GREEDY) is Rung.FENCE
+
+
+async def test_the_stop_file_takes_fences_down(stage: Stage) -> None:
+    """Stop everything means that nothing of ours goes on."""
+    await stage.fenced()
+    async with running(stage) as daemon:
+        await until(lambda: not daemon.reasons)
+        await daemon.look(GREEDY, MEEK)
+        (stage.folder / "stop").touch()
+        await daemon.look(GREEDY, MEEK)
+        await until(lambda: stage.unfenced)
+        assert await stage.hard() is None
+
+
+async def test_an_api_server_that_is_away_takes_no_fence_down(stage: Stage) -> None:
+    """Nobody declares anything then: that is doubt."""
+    await stage.fenced()
+    async with running(stage) as daemon:
+        await until(lambda: not daemon.reasons)
+        await daemon.look(GREEDY, MEEK)
+        for _ in range(3):
+            await daemon.look(MEEK, live=False)
+        assert await stage.hard() == 70 * GiB and not stage.unfenced
+
+
+async def test_a_container_that_ended_is_forgotten(stage: Stage) -> None:
+    """Its cgroup took the limit along."""
+    await stage.fenced()
+    async with running(stage) as daemon:
+        await until(lambda: not daemon.reasons)
+        await daemon.look(GREEDY, MEEK)
+        stage.leaf(GREEDY).rename(stage.mount / "gone")
+        await daemon.round(MEEK)
+        await until(lambda: stage.unfenced)
+        assert stage.unfenced == ["its cgroup is gone"]
+
+
+@pytest.mark.parametrize("mode", [Mode.OFF, Mode.OBSERVE, Mode.WARN, Mode.DRY_RUN])
+async def test_who_does_not_enforce_takes_down_what_another_left(stage: Stage, mode: Mode) -> None:
+    """Started in another mode: the fence falls, and lock and journal are given back."""
+    await stage.fenced()
+    async with running(stage, replace(FENCING, mode=mode)):
+        await until(lambda: stage.unfenced)
+        assert stage.unfenced == [f"the mode is {mode}"] and await stage.hard() is None
+        taken = await until(lambda: lock.take(stage.journal.with_name("journal.lock")))
+        taken.release()
+
+
+async def test_a_driver_that_is_away_is_asked_again(stage: Stage) -> None:
+    """Until it certainly stands no more; each try is a minute after the last."""
+    await stage.fenced()
+    stage.node.fail("nvmlDeviceSetMemoryLimits", 15)
+    async with running(stage, replace(FENCING, mode=Mode.OBSERVE)):
+        await until(lambda: stage.node.calls("nvmlDeviceSetMemoryLimits") >= 3)
+        assert not stage.unfenced
+        stage.node.clear_switch("fail.nvmlDeviceSetMemoryLimits")
+        await until(lambda: stage.unfenced)
+    assert await stage.hard() is None
+
+
+async def test_a_journal_that_cannot_be_read_is_left_alone(stage: Stage) -> None:
+    """Who does not enforce takes neither it nor the lock."""
+    stage.journal.mkdir()
+    async with running(stage, replace(FENCING, mode=Mode.OBSERVE)):
+        later = stage.clock.now + 500
+        await until(lambda: stage.clock.now > later)
+        assert [one.name for one in stage.journal.parent.iterdir()] == ["journal"]
+
+
+async def test_another_daemons_fences_are_its_own(stage: Stage) -> None:
+    """While somebody holds the lock, nothing is taken down."""
+    await stage.fenced()
+    first = lock.take(stage.journal.with_name("journal.lock"))
+    assert first is not None
+    async with running(stage, replace(FENCING, mode=Mode.OBSERVE)):
+        later = stage.clock.now + 500
+        await until(lambda: stage.clock.now > later)
+        assert await stage.hard() == 70 * GiB and not stage.unfenced
+        first.release()
+        await until(lambda: stage.unfenced)
+    assert await stage.hard() is None
+
+
+async def test_a_full_journal_keeps_fences(stage: Stage) -> None:
+    """Rewritten as its state, read, and rewritten: the fence is there, until it falls; after a reboot there is none."""
+    await stage.fenced()
+    kept = journal_file.fences(stage.journal, FENCING)
+    (fence,) = kept.values()
+    journal = journal_file.opened(
+        stage.journal, FENCING, given=replace(journal_file.Given(journal_file.boot_id()), limit=1)
+    )
+    journal.send("nothing")
+    assert stage.records[0]["fences"] and journal_file.fences(stage.journal, FENCING) == kept
+    journal.unfence(fence.key, "")
+    journal.close()
+    assert journal_file.fences(stage.journal, FENCING) == {}
+    journal = journal_file.opened(stage.journal, FENCING)
+    journal.fence(fence)
+    journal.close()
+    assert journal_file.fences(stage.journal, FENCING) == kept
+    assert journal_file.fences(stage.journal, FENCING, given=journal_file.Given("another boot")) == {}
+    assert journal_file.fences(stage.folder / "none", FENCING) == {}

@@ -1,0 +1,170 @@
+"""The policy's metrics, as a scraper reads them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from enforcer.messages.tally import Tally
+from enforcer.policy.rules import Ceiling, Rules
+from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung
+from enforcer.runtime.metrics import FAMILIES, collect
+from exporter.metrics.exposition import Exposition
+from exporter.model import Snapshot
+from exporter.rounds.latest import Latest
+from policy.scenes import BEGIN, CONSENTING, GIB, GREEDY, MEEK, UNHURRIED, WALL, Actor, Play, snapshot
+from scraped import families, series
+
+DRY = replace(UNHURRIED, mode=Mode.DRY_RUN)
+WHO = ("namespace", "pod", "container")
+
+
+class Node:
+    """A play, and the page of metrics after each of its rounds."""
+
+    def __init__(self, rules: Rules = DRY) -> None:
+        self.play = Play(rules)
+        self.tally = Tally()
+        self.seen: Snapshot | None = None
+
+    def rounds(self, count: int, *actors: Actor, **world: object) -> str:
+        """Let so many rounds pass; the page after the last."""
+        for _ in range(count):
+            verdict = self.play.step(*actors, **world)  # type: ignore[arg-type]
+            self.tally = self.tally.after(verdict, WALL + self.play.monotonic - BEGIN)
+            self.seen = snapshot(actors, self.play.monotonic, **world)  # type: ignore[arg-type]
+        return self.page()
+
+    def page(self, accept: str = "") -> str:
+        """Render what Prometheus would get."""
+        latest = Latest()
+        latest.snapshot = self.seen
+        assert self.seen is not None
+        play = self.play
+
+        def more(seen: Snapshot) -> object:
+            return collect(seen, play.verdicts[-1], play.history, self.tally, play.rules)
+
+        exposition = Exposition(latest, node="node", version="0", more=more)  # type: ignore[arg-type]
+        return exposition.page(now=self.seen.monotonic, interval=5.0, accept=accept).body.decode()
+
+
+def test_counters_begin_at_zero_for_each_rung_and_namespace() -> None:
+    """The first eviction of a namespace shows in `increase()`, because there was a 0 before it."""
+    ladder = (Rung.NOTIFY, Rung.EVICT, Rung.KILL)
+    node = Node(replace(DRY, ladder=ladder, kill_when_blocked=True))
+    page = node.rounds(1, GREEDY, replace(MEEK, namespace="other"), Actor("free-1", GIB, limit=None, namespace="free"))
+    wanted = {(str(rung), namespace): 0 for rung in ladder for namespace in ("team", "other")}
+    for name in ("actions_total", "dry_run_actions_total", "action_failures_total"):
+        assert series(page, name, "action", "namespace") == wanted
+
+
+def test_what_happened_stays_counted_when_everybody_is_gone() -> None:
+    """A counter of a namespace whose pods left is not withdrawn; one that never counted is."""
+    node = Node()
+    node.rounds(40, GREEDY, replace(MEEK, namespace="other"))
+    page = node.rounds(1, Actor("new-1", GIB, namespace="third"))
+    counts = series(page, "dry_run_actions_total", "action", "namespace")
+    assert counts == {("evict", "team"): 1, ("evict", "third"): 0, ("notify", "third"): 0}
+
+
+def test_held_tells_whom_only_a_reason_spares_now() -> None:
+    """By reason and namespace, as of this round; refusals are counted when they begin, and stay."""
+    node = Node()
+    worlds: list[tuple[Mapping[str, Mapping[str, str]], str]] = [({"team": {}}, "no_consent")]
+    for namespaces, reason in worlds:
+        page = node.rounds(60, GREEDY, MEEK, namespaces=namespaces)
+        assert series(page, "held", "reason", "namespace") == {(reason, "team"): 1}
+        assert series(page, "refusals_total", "reason", "namespace") == {(reason, "team"): 1}
+    page = node.rounds(4, replace(GREEDY, used=GIB), MEEK)
+    assert series(page, "held", "reason", "namespace") == {}
+    assert series(page, "refusals_total", "reason", "namespace") == {("no_consent", "team"): 1}
+
+
+def test_of_two_generations_of_one_name_the_more_urgent_state_is_told() -> None:
+    """One series for each name and device, although two pods have it while one of them terminates."""
+    old = replace(GREEDY, uid="old", used=GIB, facts={"terminating": True})
+    new = replace(GREEDY, uid="new")
+    node = Node()
+    page = node.rounds(10, old, new, MEEK)
+    states = series(page, "container_state", *WHO, "gpu", "state")
+    assert [key for key in states if key[1] == GREEDY.pod] == [("team", GREEDY.pod, "main", "0", "grace")]
+
+
+def test_a_restart_goes_on_in_the_same_series() -> None:
+    """Seconds above the limit are the name's; the new generation does not begin at 0."""
+    node = Node()
+    before = series(node.rounds(10, GREEDY, MEEK), "container_over_limit_seconds_total", *WHO)
+    again = replace(GREEDY, generation=1)
+    after = series(node.rounds(10, again, MEEK), "container_over_limit_seconds_total", *WHO)
+    who = ("team", GREEDY.pod, "main")
+    assert (before[who], after[who]) == (45, 90)
+
+
+def test_limits_of_pods_and_claims_have_series_of_their_own() -> None:
+    """The container is empty there; a pod of which nobody knows the name has no series of state."""
+    pod_wide = Actor("all-1", 30 * GIB, scope="pod")
+    claimed = Actor("rank-0", 30 * GIB, scope="claim", claim="team/shared", gpu=1)
+    nameless = Actor("who-1", 30 * GIB)
+    node = Node()
+    page = node.rounds(3, pod_wide, claimed, nameless, gpus=2, strangers=["who-1"])
+    states = series(page, "container_state", *WHO, "gpu")
+    assert states.keys() == {("team", "all-1", "", "0"), ("team", "rank-0", "", "1")}
+
+
+def test_mode_breakers_and_budgets() -> None:
+    """One mode, each breaker as 0 or 1, and what is left to spend; the mode's own budgets in a rehearsal."""
+    node = Node(replace(DRY, budgets=Rules().budgets))
+    page = node.rounds(40, GREEDY, MEEK)
+    assert series(page, "enforcement_mode", "mode") == {("dry-run",): 1}
+    assert series(page, "breaker_open", "breaker") == {(str(one),): 0 for one in Breaker}
+    assert series(page, "budget_remaining", "scope") == {("node",): 2, ("namespace",): 1, ("workload",): 2}
+    page = node.rounds(1, GREEDY, MEEK, proven=False)
+    assert {key for key, value in series(page, "breaker_open", "breaker").items() if value} == {("attribution",)}
+    node.play.rules = replace(DRY, mode=Mode.OFF)
+    page = node.rounds(1, GREEDY, MEEK)
+    assert series(page, "enforcement_mode", "mode") == {("off",): 1}
+    assert series(page, "container_state", *WHO) == {}, "in mode off nothing is judged"
+
+
+def test_what_is_asked_for_stands_beside_what_is_in_force() -> None:
+    """A node that is to enforce and may not says both: that it cannot is seen before anybody is due."""
+    enforcing = replace(UNHURRIED, mode=Mode.ENFORCE)
+    node = Node(replace(enforcing, ceilings=(Ceiling(Mode.DRY_RUN, Reason.NOT_ARMED),)))
+    page = node.rounds(1, MEEK)
+    assert series(page, "enforcement_mode", "mode") == {("dry-run",): 1}
+    assert series(page, "configured_mode", "mode") == {("enforce",): 1}
+    node.play.rules = enforcing
+    page = node.rounds(1, MEEK)
+    assert series(page, "enforcement_mode", "mode") == series(page, "configured_mode", "mode") == {("enforce",): 1}
+
+
+@pytest.mark.parametrize("accept", ["", "application/openmetrics-text"])
+def test_no_two_samples_share_their_labels(accept: str) -> None:
+    """Prometheus would refuse the whole page. A node with many pods, generations, devices and reasons."""
+    crowd = [
+        replace(
+            GREEDY, pod=f"p-{number % 7}", uid=f"u-{number}", gpu=number % 3, used=(number % 9) * GIB, limit=2 * GIB
+        )
+        for number in range(40)
+    ]
+    node = Node()
+    node.rounds(40, *crowd, gpus=3, namespaces={"team": CONSENTING})
+    seen = set()
+    for family in families(node.page(accept)):
+        assert family.samples
+        for sample in family.samples:
+            key = (sample.name, *sorted(sample.labels.items()))
+            assert key not in seen, key
+            seen.add(key)
+    names = {key[0] for key in seen}
+    assert "gpusteward_held" in names or "gpusteward_refusals_total" in names
+
+
+def test_each_word_is_a_label_of_the_page() -> None:
+    """What is exported of a reason is its word, not its name in Python."""
+    node = Node()
+    page = node.rounds(60, GREEDY, MEEK, namespaces={"team": {}})
+    ((reason,),) = series(page, "held", "reason")
+    assert reason == Reason.NO_CONSENT.value
+    assert {family.name for family in FAMILIES} >= {"gpusteward_held", "gpusteward_enforcement_mode"}

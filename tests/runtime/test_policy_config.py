@@ -1,0 +1,180 @@
+"""The section `policy`, from the file to the rules."""
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from enforcer.policy.rules import Budget, Budgets, Protect, Rules, Tolerance
+from enforcer.policy.vocabulary import Mode, Rung, Trigger
+from enforcer.runtime.policy_config import impossible, meaningless, rules_of
+from exporter.config import Arguments, Config, ConfigError, load
+from exporter.config.policy import Policy
+
+PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+NOT_RULES = {"stop_file", "journal", "admission"}
+"""Keys of the shell around the policy: files, and what has to be there before anybody is acted on."""
+
+PROTECT = (
+    "{namespaces: [i-*], priority_at_least: 1000, labels: {tier: gold}, "
+    "daemon_sets: false, bare_pods: false, third_party: false}"
+)
+OTHERWISE: dict[str, tuple[str, dict[str, Any]]] = {
+    "mode": ("{mode: warn}", {"mode": Mode.WARN}),
+    "trigger": ("{trigger: limit}", {"trigger": Trigger.LIMIT}),
+    "tolerance": ("{tolerance: {ratio: 0.1, bytes: 1Gi}}", {"tolerance": Tolerance(0.1, 2**30)}),
+    "warn_after": ("{warn_after: 1m}", {"warn_after": 60.0}),
+    "grace": ("{grace: 1h}", {"grace": 3600.0}),
+    "ladder": ("{ladder: [notify, fence, kill]}", {"ladder": (Rung.NOTIFY, Rung.FENCE, Rung.KILL)}),
+    "when_blocked": (
+        "{ladder: [notify, evict, kill], when_blocked: kill}",
+        {"ladder": (Rung.NOTIFY, Rung.EVICT, Rung.KILL), "kill_when_blocked": True},
+    ),
+    "mps": ("{mps: evict}", {"mps": Rung.EVICT}),
+    "namespaces": ("{namespaces: {label: example.com/gpus=take}}", {"consent": ("example.com/gpus", "take")}),
+    "budgets": (
+        "{budgets: {node: 1/1m, namespace: 0/1h, workload: 7/1h30m}}",
+        {"budgets": Budgets(Budget(1, 60.0), Budget(0, 3600.0), Budget(7, 5400.0))},
+    ),
+    "protect": (
+        f"{{protect: {PROTECT}}}",
+        {"protect": Protect(("i-*",), 1000, {"tier": "gold"}, daemon_sets=False, bare_pods=False, third_party=False)},
+    ),
+    "spacing": ("{spacing: 5m}", {"spacing": 300.0}),
+    "hold_off": ("{hold_off: 0s}", {"hold_off": 0.0}),
+    "strikes": ("{strikes: 3}", {"strikes": 3}),
+    "trusted_vendors": ("{trusted_vendors: [nvidia, amd]}", {"trusted_vendors": frozenset({"nvidia", "amd"})}),
+    "strike_half_life": ("{strike_half_life: 30m}", {"strike_half_life": 1800.0}),
+}
+"""Key to a text with another value, and what that changes in the rules."""
+
+
+def written(folder: Path, policy: str, more: str = "") -> Config:
+    file = folder / "config.yaml"
+    file.write_text(f"{more}\npolicy: {policy}\n")
+    return load(Arguments(file), meaningless)
+
+
+def test_the_defaults_are_those_of_the_rules() -> None:
+    """Config and rules each say the defaults; they say the same."""
+    assert rules_of(load(Arguments())) == Rules()
+
+
+def test_each_key_is_tried_here() -> None:
+    """A key of the section without an example below would be one that nobody knows to have an effect."""
+    assert OTHERWISE.keys() | NOT_RULES == set(Policy.__struct_fields__)
+
+
+@pytest.mark.parametrize(("text", "changed"), OTHERWISE.values(), ids=OTHERWISE)
+def test_each_key_reaches_the_rules(tmp_path: Path, text: str, changed: dict[str, Any]) -> None:
+    """What is written is what is meant, in the rules' units; nothing else changes with it."""
+    assert rules_of(written(tmp_path, text)) == replace(Rules(), **changed)
+
+
+def test_the_rules_keep_the_beat_of_the_sampler(tmp_path: Path) -> None:
+    """`sampling.interval` is what "one interval apart" and "a gap" are told in."""
+    config = written(tmp_path, "{warn_after: 500ms, spacing: 1s}", "sampling: {interval: 200ms}")
+    assert rules_of(config) == replace(Rules(), warn_after=0.5, spacing=1.0, interval=0.2)
+
+
+def test_the_own_pod_is_protected() -> None:
+    """From the environment, through the rules."""
+    rules = rules_of(load(Arguments()), own_pod="uid-1", own_namespace="gpusteward")
+    assert (rules.own_pod, rules.own_namespace) == ("uid-1", "gpusteward")
+    assert rules_of(load(Arguments())).own_pod is None
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{grace: 29s}", "policy.grace: expected a duration from 30s to 3600s, got 29s"),
+        ("{grace: 61m}", "policy.grace: expected a duration from 30s to 3600s, got 3660s"),
+        ("{warn_after: 4s}", "policy.warn_after: expected a duration from one sampling.interval to 3600s, got 4s"),
+        ("{spacing: 1s}", "policy.spacing: expected a duration of at least one sampling.interval, got 1s"),
+        ("{ladder: []}", "policy.ladder: expected rungs from notify, fence, evict, kill"),
+        ("{ladder: [evict, evict]}", "policy.ladder: expected rungs"),
+        ("{ladder: [evict, notify]}", "policy.ladder: expected rungs"),
+        ("{ladder: [notify, evict, kill]}", "policy.when_blocked: expected kill where the ladder has both"),
+        ("{when_blocked: kill}", "policy.when_blocked: expected kill where the ladder has both"),
+        ("{tolerance: {ratio: 1.5}}", "policy.tolerance: expected a ratio from 0 to 1"),
+        ("{tolerance: {ratio: .nan}}", "policy.tolerance"),
+        ("{strikes: 0}", "policy.strikes: expected a number of 1 or more"),
+        ("{strike_half_life: 0s}", "policy.strikes: expected a number of 1 or more, and a half-life above 0s"),
+        ("{budgets: {node: 3/0s}}", 'policy.budgets.node: expected a number of actions and a duration such as "3/10m"'),
+        ("{budgets: {node: -1/10m}}", "policy.budgets.node"),
+        ("{budgets: {workload: 3}}", "policy.budgets.workload"),
+        ("{tolerance: {bytes: much}}", 'policy.tolerance.bytes: expected bytes as a quantity such as "256Mi"'),
+        ("{tolerance: {bytes: -1}}", "policy.tolerance"),
+        ("{namespaces: {label: consent}}", "policy.namespaces.label: expected a label such as"),
+        ("{stop_file: stop}", "policy.stop_file: expected an absolute path, got stop"),
+        ("{mps: kill}", "policy.mps: expected notify or evict"),
+        ("{protect: {labels: {tier: 1}}}", "policy.protect.labels.tier: expected text, got 1"),
+        ("{protect: {labels: [tier]}}", "policy.protect.labels: expected a mapping"),
+        ("{protect: {priority_at_least: high}}", "policy.protect.priority_at_least: expected"),
+        ("{grase: 2m}", 'policy.grase: unknown key; did you mean "grace"?'),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_its_place(tmp_path: Path, text: str, told: str) -> None:
+    """The file, the key and what was expected; whoever reads it, whether the schema or the rules found out."""
+    with pytest.raises(ConfigError) as raised:
+        written(tmp_path, text)
+    assert str(raised.value).startswith(f"{tmp_path / 'config.yaml'}: {told}"), raised.value
+
+
+def test_the_page_tells_each_key_with_its_default() -> None:
+    """docs/configuration.md shows the section `policy` as it is when nobody writes it."""
+    blocks = [block.partition("```")[0] for block in PAGE.read_text(encoding="utf-8").split("```yaml\n")[1:]]
+    (shown,) = [
+        data["policy"] for block in blocks if isinstance(data := yaml.safe_load(block), dict) and "policy" in data
+    ]
+    assert shown.keys() == set(Policy.__struct_fields__)
+    plain = msgspec.to_builtins(Policy(), enc_hook=str)
+    for key, value in shown.items():
+        if isinstance(value, dict):
+            assert value.keys() == plain[key].keys(), key
+    file_says = load_shown(shown)
+    assert file_says == Policy()
+
+
+def load_shown(shown: dict[str, Any]) -> Policy:
+    from exporter.config.yaml_text import check, without_nulls
+
+    return check(without_nulls(shown), Policy, "page")
+
+
+@pytest.mark.parametrize("devices", ["simulated", "recorded:/no/such/file"])
+def test_who_has_devices_that_are_not_the_nodes_never_enforces(tmp_path: Path, devices: str) -> None:
+    """Pods of this node would be acted on for what others hold; on its own devices the mode is possible."""
+    config = written(tmp_path, "{mode: enforce}", f"devices: {devices}")
+    assert [key for key, _ in impossible(config)] == ["policy.mode"]
+    assert not list(impossible(written(tmp_path, "{mode: enforce}", "devices: nvml")))
+
+
+def test_a_fence_is_a_matter_of_the_node(tmp_path: Path) -> None:
+    """Whether the driver can is asked where it runs; the config may want it anywhere."""
+    config = written(tmp_path, "{mode: enforce, ladder: [notify, fence, evict]}", "devices: nvml")
+    assert not list(impossible(config))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{journal: state/journal}", "policy.journal: expected an absolute path"),
+        ("{admission: off}", "policy.admission: expected required or ignore"),
+    ],
+)
+def test_what_acting_needs_is_refused_with_its_place(tmp_path: Path, text: str, told: str) -> None:
+    """The keys that are no rules, too."""
+    with pytest.raises(ConfigError) as raised:
+        written(tmp_path, text)
+    assert told in str(raised.value)
+
+
+def test_impossible_is_at_least_meaningless(tmp_path: Path) -> None:
+    """What `run` refuses beyond `replay`, it refuses for a reason of its own."""
+    config = load(Arguments())
+    assert list(impossible(config)) == list(meaningless(config)) == []
+    assert {field.name for field in fields(Rules)} >= {"mode", "ceilings"}

@@ -1,0 +1,1 @@
+"""Generators of documentation pages. They are not part of the wheel."""

@@ -1,0 +1,159 @@
+"""
+The page of all systems, written from the catalogue: `python -m tools.limits_reference`.
+
+What comes in: the catalogue. What goes out: the text of docs/systems.md, which a test compares with this.
+"""
+
+import sys
+from collections.abc import Iterable
+
+from exporter.limits.loading import builtin
+from exporter.limits.rows import Catalogue, Confidence, EnforcedBy, Mechanism, Per, Row, Scope, System, What
+
+HEAD = """\
+# Systems
+
+<!-- Written by `python -m tools.limits_reference`; change exporter/limits/catalogue/ instead. -->
+
+How a pod can declare its share of a GPU, system by system: what gpusteward reads, who enforces it elsewhere, and what
+gpusteward does. `*` in a key stands for any text. The operator can add rows of the same form in the config.
+
+Trust, from high to low: claim status, container resources, annotations of schedulers, annotations and labels of users,
+environment. A lower source may only lower a limit. What is written in annotations and labels counts as first seen for
+the life of the pod; a raise is refused. Zero declares nothing; more than the device is invalid. A unit marked with
+*checked* must fit the node: its capacity times the unit (with HAMi what it registers on the node) is within 10 % of its
+devices' memory, or the declaration is reported and not enforced. Compute shares are exported and never enforced.
+"""
+
+_WORDS = {
+    EnforcedBy.NONE: "nobody",
+    EnforcedBy.HOOK: "a library in the container (can be bypassed)",
+    EnforcedBy.MPS: "MPS, for each process",
+    EnforcedBy.KERNEL: "a kernel module",
+    EnforcedBy.DRIVER: "the driver",
+    EnforcedBy.HARDWARE: "the hardware",
+}
+_UNITS = ((2**30, "GiB"), (2**20, "MiB"))
+_KINDS = {
+    What.MEMORY: "memory",
+    What.MEMORY_RATIO: "share of memory",
+    What.COMPUTE: "share of compute",
+    What.COUNT: "count",
+    What.DEVICE: "which device",
+}
+
+
+def page(catalogue: Catalogue) -> str:
+    """Write the page."""
+    parts = [HEAD, "\n| system | name | enforced elsewhere by | gpusteward |\n|---|---|---|---|\n"]
+    parts += [
+        f"| {system.title} | [`{system.name}`](#{system.name}) | {_WORDS[system.enforced_by]} | {does(system)} |\n"
+        for system in catalogue
+    ]
+    for system in catalogue:
+        parts += _section(system)
+    return "".join(parts)
+
+
+def does(system: System) -> str:
+    """Say what we do about the system's limits."""
+    amounts = [row for row in system.rows if row.what in {What.MEMORY, What.MEMORY_RATIO}]
+    if all(row.decoder in {"granted", "visible"} for row in amounts):
+        return "shows what is used; nothing is declared"
+    if system.vendor in _REPORTED:
+        return "shows what is used and reports; acts only where `policy.trusted_vendors` names the vendor"
+    if system.vendor != "nvidia":
+        return "reports the declaration; the drivers it reads do not see the memory"
+    signs = system.detect
+    written = not any((signs.resources, signs.node_labels, signs.node_annotations, signs.drivers, signs.sharing))
+    if all((row.enforced_by or system.enforced_by) in _KEPT for row in amounts) and not written:
+        return "reports"
+    if all(row.confidence is Confidence.UNSURE for row in amounts):
+        return "reports: the meaning is not sure"
+    if all(row.scope is Scope.PROCESS for row in amounts):
+        return "reports; enforces on the container if `limits.mps_scope` says so"
+    return "enforces, as far as its mode goes"
+
+
+_REPORTED = {"amd", "intel", "huawei", "hygon", "cambricon", "iluvatar", "enflame", "metax", "kunlunxin"}
+"""Vendors whose devices are read (docs/devices.md), and whose figures nobody compared with hardware."""
+_KEPT = {EnforcedBy.HARDWARE, EnforcedBy.KERNEL, EnforcedBy.DRIVER}
+
+
+def _section(system: System) -> Iterable[str]:
+    yield f"\n## {system.name}\n\n{system.title}."
+    yield f" {system.note}\n" if system.note else "\n"
+    yield f"\nEnforced elsewhere by {_WORDS[system.enforced_by]}"
+    for when in system.enforced_when:
+        value = f" = `{when.value}`" if when.value else ""
+        yield f"; with the {when.at.replace('-', ' ')} `{when.key}`{value} by {_WORDS[when.enforced_by]}"
+    yield ".\n"
+    if system.bypass_env:
+        yield f"Bypassed with {', '.join(f'`{name}`' for name in system.bypass_env)} in the environment.\n"
+    yield f"Detected by {_detected(system)}.\n"
+    if system.yields_to:
+        yield f"Not where one of these is: {', '.join(f'`{name}`' for name in system.yields_to)}.\n"
+    yield f"Source: {'; '.join(system.sources)}.\n"
+    yield "\n| read | says | unit | of | trust | confidence |\n|---|---|---|---|---|---|\n"
+    for row in system.rows:
+        yield (
+            f"| {row.mechanism} `{row.key}` | {_KINDS[row.what]} | {_unit(row)} | {_of(row)} "
+            f"| {row.trust.name.lower()} | {row.confidence} |\n"
+        )
+    yield from _notes(system)
+
+
+def _notes(system: System) -> Iterable[str]:
+    noted = [row for row in system.rows if row.note or row.loses_to]
+    if noted:
+        yield "\n"
+    for row in noted:
+        losing = f"Does not count beside {', '.join(f'`{key}`' for key in row.loses_to)}." if row.loses_to else ""
+        yield f"- `{row.key}`: {' '.join(filter(None, [row.note, losing]))}\n"
+
+
+def _unit(row: Row) -> str:
+    if row.what in {What.COUNT, What.DEVICE}:
+        return ""
+    if row.what is not What.MEMORY:
+        return f"{float(row.units[0]):g} of a device{', *checked*' if row.calibrate or row.register else ''}"
+    sizes = " or ".join(_size(int(unit)) for unit in row.units)
+    if row.units[0] == 1 and row.mechanism in {Mechanism.RESOURCE, Mechanism.POLICY} and row.decoder != "quantity":
+        sizes = "the device's"
+    marks = [*(["times a factor"] if row.scaled else []), *(["*checked*"] if row.calibrate or row.register else [])]
+    return ", ".join([sizes, *marks])
+
+
+def _of(row: Row) -> str:
+    if row.what in {What.COUNT, What.DEVICE}:
+        return row.scope
+    if row.per is Per.TOTAL:
+        return f"{row.scope}, total / {' or '.join(f'`{key}`' for key in row.divide_by)}"
+    return f"{row.scope}, per device" if row.per is Per.DEVICE else f"{row.scope}, above 1 whole devices"
+
+
+def _size(unit: int) -> str:
+    for size, name in _UNITS:
+        if unit >= size and unit % size == 0:
+            return f"{unit // size} {name}"
+    return "bytes" if unit == 1 else f"{unit} bytes"
+
+
+def _detected(system: System) -> str:
+    signs = system.detect
+    names = {
+        "resource": signs.resources,
+        "node label": signs.node_labels,
+        "node annotation": signs.node_annotations,
+        "pod label": signs.pod_labels,
+        "pod annotation": signs.pod_annotations,
+        "scheduler": signs.schedulers,
+        "DRA driver": signs.drivers,
+    }
+    found = [f"{kind} `{name}`" for kind, each in names.items() for name in each]
+    found += [f"devices that the kubelet hands out as {kind}" for kind in signs.sharing]
+    return "nothing: always on" if signs.always else ", ".join(found)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page(builtin()))
