@@ -1,104 +1,138 @@
 """
 Panels: what a board is made of.
 
-In: expressions, and how to look at them. Out: panels that know everything but their place and their selectors. Law:
-each has a title, a description and a unit; what is used is solid, what is declared is dashed red, what there is is
-dashed grey, what nobody explains is grey.
+In: a kind of panel (grafana.kinds), its queries and their looks. Out: Grafana's model of the panel, without its
+position, and with expressions that are not narrowed yet. Rule: a panel looks the same on each board; its links depend
+on what can be chosen there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Self
 
-from grafana.expressions import spelled, told_apart
-from grafana.places import Place
+from grafana_foundation_sdk.models import common, dashboard, prometheus, table
 
-WIDTH = 24
-"""Columns of Grafana's grid."""
+from grafana.expressions import spelled, with_vendor
+from grafana.places import DATASOURCE, PLACES, Place
 
-
-class Look(StrEnum):
-    """How a series is drawn."""
-
-    PLAIN = "plain"
-    LIMIT = "limit"
-    CAPACITY = "capacity"
-    PEAK = "peak"
-    WHOLE = "whole"
-    UNEXPLAINED = "unexplained"
-
-
-def _line(color: str, dash: tuple[int, int] | None = None) -> list[dict[str, Any]]:
-    style = {"fill": "dash", "dash": list(dash)} if dash else {"fill": "solid"}
-    return [
-        *_colored(color),
-        {"id": "custom.lineStyle", "value": style},
-        {"id": "custom.stacking", "value": {"mode": "none", "group": "A"}},
-        {"id": "custom.fillOpacity", "value": 0},
-        {"id": "custom.lineWidth", "value": 2},
-    ]
-
-
-def _colored(color: str) -> list[dict[str, Any]]:
-    return [{"id": "color", "value": {"mode": "fixed", "fixedColor": color}}]
-
-
-_LOOKS: Mapping[Look, list[dict[str, Any]]] = {
-    Look.PLAIN: [],
-    Look.LIMIT: _line("red", (10, 10)),
-    Look.CAPACITY: _line("#8e8e8e", (20, 6)),
-    Look.PEAK: _line("orange", (2, 6)),
-    Look.WHOLE: _line("text"),
-    Look.UNEXPLAINED: _colored("#6e6e6e"),
-}
+Steps = dashboard.ThresholdsConfig
+WIDTH = 24  # columns of Grafana's grid
+Properties = Mapping[str, object]  # what an override sets, by its name
+PLAIN: Properties = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """
-    One expression; its legend names the labels that tell its series apart.
+    """One expression of a panel, with its legend (in a table: its column's title) and what an override sets for it."""
 
-    A legend with the number of a GPU names the vendor, too, where the number alone is no name.
-    `to`: the board of what a series is about, which a click on it leads to.
-    """
-
+    reference: str
     expression: str
-    legend: str = ""
-    look: Look = Look.PLAIN
+    name: str
+    properties: Properties
     to: Place | None = None
 
-    @property
-    def asked(self) -> str:
-        """The expression with what the legend wants of it."""
-        return told_apart(self.expression) if "{{gpu}}" in self.legend else self.expression
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Panel:
-    """
-    One panel. `width` and `height` are in cells of the grid; `body` is what its kind wants besides.
-
-    Attributes:
-        now: its queries are asked for one moment.
-        table: their answers are rows.
-        links: columns of a table, and the board that a click on them leads to.
-        row: the label columns of a table: what its rows are told apart by.
-    """
+    """One panel. `size` is its height and width in cells; `row` are the labels that tell the rows of a table apart."""
 
     kind: str
     title: str
-    description: str
-    queries: tuple[Query, ...]
-    width: int
-    height: int
-    body: Mapping[str, Any]
-    now: bool = False
-    table: bool = False
-    links: tuple[tuple[str, Place], ...] = ()
+    size: tuple[int, int]
+    fields: dashboard.FieldConfig
+    options: object = None
     row: tuple[str, ...] = ()
+    interval: str | None = None
+    description: str = ""
+    queries: list[Query] = field(default_factory=list)
+
+    def about(self, sentence: str) -> Self:
+        """Add to the description."""
+        self.description = f"{self.description} {sentence}".lstrip()
+        return self
+
+    def query(self, expression: str, legend: str = "", look: Properties = PLAIN, to: Place | None = None) -> Self:
+        """
+        Add a query. The legend names the labels that tell its series apart; a click on one leads to the board `to`.
+
+        A legend with the number of a GPU names the vendor, too, where the number alone is no name.
+        """
+        return self._with(with_vendor(expression) if "{{gpu}}" in legend else expression, legend, look, to)
+
+    def column(self, title: str, expression: str, unit: str = "", steps: Steps | None = None) -> Self:
+        """Add a column of values to a table. Without a unit it is hidden: the labels of the row say it all."""
+        colored = {"thresholds": steps, "custom.cellOptions": {"type": "color-text"}} if steps else {}
+        return self._with(expression, title, {"unit": unit, **colored} if unit else PLAIN)
+
+    def _with(self, expression: str, name: str, properties: Properties, to: Place | None = None) -> Self:
+        reference = chr(ord("A") + len(self.queries))  # as Grafana names the queries of a panel
+        self.queries.append(Query(reference, expression, name, properties, to))
+        return self
+
+    def model(self, place: Place) -> dashboard.Panel:
+        """Return the panel as Grafana loads it, with the links of the board at `place`."""
+        panel = dashboard.Panel(
+            self.kind,
+            title=self.title,
+            description=self.description,
+            datasource=DATASOURCE,
+            grid_pos=dashboard.GridPos(*self.size),
+            interval=self.interval,
+            targets=[self._target(query) for query in self.queries],
+            field_config=dashboard.FieldConfigSource(self.fields, list(self._overrides(place))),
+            options=self.options,
+        )
+        if self.row:
+            shown = [query.name for query in self.queries if query.properties]
+            by_first = [common.TableSortByFieldState(name, desc=True) for name in shown[:1]]
+            panel.options = table.Options(sort_by=by_first or None)
+            panel.transformations = [
+                dashboard.DataTransformerConfig("merge", options={}),
+                dashboard.DataTransformerConfig("organize", options=self._organized(shown)),
+            ]
+        return panel
+
+    def _target(self, query: Query) -> prometheus.Dataquery:
+        now = self.kind in ("stat", "table")
+        return prometheus.Dataquery(
+            ref_id=query.reference,
+            datasource=DATASOURCE,
+            editor_mode=prometheus.QueryEditorMode.CODE,
+            expr=spelled(query.expression, self.row if len(self.queries) > 1 else ()),
+            legend_format="__auto" if self.row or not query.name else query.name,
+            instant=now,
+            range_val=not now,
+            format_val=prometheus.PromQueryFormat.TABLE if self.row else prometheus.PromQueryFormat.TIME_SERIES,
+        )
+
+    def _overrides(self, place: Place) -> Iterator[dashboard.DashboardFieldConfigSourceOverrides]:
+        """Set looks, units and links. A label of a row leads to its board, unless it is chosen on this one."""
+        for query in self.queries:
+            matcher = ("byName", query.name) if self.row else ("byFrameRefID", query.reference)
+            if query.properties:
+                yield _override(*matcher, query.properties)
+        for to in reversed(PLACES):
+            subject = to.fixed[-1]
+            if subject in self.row and subject not in place.fixed:
+                yield _override("byName", subject, _link(to, place.address(to, self.row, "__data.fields")))
+        for query in self.queries:
+            if query.to:
+                address = place.address(query.to, re.findall(r"{{(\w+)}}", query.name), "__field.labels")
+                yield _override("byFrameRefID", query.reference, _link(query.to, address))
+
+    def _organized(self, shown: list[str]) -> dict[str, object]:
+        """Name and order the columns: first the labels of a row, then the values."""
+        values = {f"Value #{query.reference}": query.name for query in self.queries}
+        if len(values) == 1:
+            values["Value"] = self.queries[0].name  # so Grafana calls the value of a panel with one query
+        return {
+            "excludeByName": {"Time": True, **{value: True for value, name in values.items() if name not in shown}},
+            "indexByName": {name: position for position, name in enumerate((*self.row, *values))},
+            "renameByName": {value: name for value, name in values.items() if name in shown},
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,191 +140,17 @@ class Row:
     """A heading; with `repeat` it and what follows are there once for each chosen value of that variable."""
 
     title: str
-    repeat: str = ""
+    repeat: str | None = None
+
+    def model(self, _: Place) -> dashboard.RowPanel:
+        """Return the heading as Grafana loads it."""
+        return dashboard.RowPanel(title=self.title, grid_pos=dashboard.GridPos(1, WIDTH), repeat=self.repeat)
 
 
-def _field(unit: str, overrides: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-    return {"defaults": {"unit": unit, **more}, "overrides": overrides}
+def _link(to: Place, address: str) -> Properties:
+    return {"links": [{"title": to.title, "url": f"{address}&${{__url_time_range}}", "targetBlank": False}]}
 
 
-def _steps(*steps: tuple[float | None, str]) -> dict[str, Any]:
-    return {"mode": "absolute", "steps": [{"value": value, "color": color} for value, color in steps]}
-
-
-NEUTRAL = _steps((None, "text"))
-ALARM = _steps((None, "green"), (1, "red"))
-"""What should be nobody: one is red."""
-STALE = _steps((None, "green"), (15, "orange"), (60, "red"))
-"""An age in seconds; with the default interval of 5 s, series are withdrawn after 15 s."""
-STEP = "5m"
-"""The least width of a bar. `$__rate_interval` is the step and a scrape, and at least four scrapes: in bars of 15 s
-each action would be counted four times."""
-FULL = _steps((None, "green"), (0.9, "orange"), (1, "red"))
-
-
-def stat(
-    title: str, description: str, unit: str, *queries: Query, steps: Mapping[str, Any] = NEUTRAL, width: int = 4
-) -> Panel:
-    """Show the present value, large."""
-    body = {
-        "fieldConfig": _field(unit, [], thresholds=steps, color={"mode": "thresholds"}, noValue="none known"),
-        "options": {
-            "reduceOptions": {"values": False, "calcs": ["lastNotNull"], "fields": ""},
-            "colorMode": "value",
-            "graphMode": "none",
-            "textMode": "auto" if len(queries) == 1 and not queries[0].legend else "value_and_name",
-            "justifyMode": "auto",
-            "orientation": "auto",
-        },
-    }
-    return Panel("stat", title, description, queries, width, 4, body, now=True)
-
-
-def lines(
-    title: str,
-    description: str,
-    unit: str,
-    *queries: Query,
-    stacked: bool = False,
-    bars: bool = False,
-    top: float | None = None,
-    width: int = 12,
-    height: int = 8,
-) -> Panel:
-    """Show how it went. `bars`: of counts in each step; `top`: where the axis ends, for ratios."""
-    overrides = [
-        {"matcher": {"id": "byFrameRefID", "options": reference(number)}, "properties": _LOOKS[query.look]}
-        for number, query in enumerate(queries)
-        if _LOOKS[query.look]
-    ]
-    custom = {
-        "drawStyle": "bars" if bars else "line",
-        "lineInterpolation": "linear",
-        "lineWidth": 1,
-        "fillOpacity": 60 if bars else 30 if stacked else 10,
-        "showPoints": "never",
-        "spanNulls": False,
-        "stacking": {"mode": "normal" if stacked or bars else "none", "group": "A"},
-    }
-    body = {
-        "fieldConfig": _field(unit, overrides, custom=custom, min=0, **({} if top is None else {"max": top})),
-        "options": {
-            "legend": {
-                "displayMode": "table",
-                "placement": "right" if width > WIDTH // 2 else "bottom",
-                "showLegend": True,
-                "calcs": ["lastNotNull", "max"],
-            },
-            "tooltip": {"mode": "multi", "sort": "desc"},
-        },
-        **({"interval": STEP} if bars else {}),
-    }
-    return Panel("timeseries", title, description, queries, width, height, body)
-
-
-def timeline(
-    title: str,
-    description: str,
-    query: Query,
-    words: Mapping[int, tuple[str, str]],
-    *,
-    width: int = 12,
-    height: int = 8,
-) -> Panel:
-    """Show in which state each series was; `words` are the word and the colour of each value."""
-    mapped = {str(value): {"text": text, "color": color, "index": value} for value, (text, color) in words.items()}
-    body = {
-        "fieldConfig": _field(
-            "none",
-            [],
-            custom={"fillOpacity": 70, "lineWidth": 0},
-            mappings=[{"type": "value", "options": mapped}],
-            thresholds=NEUTRAL,
-        ),
-        "options": {
-            "mergeValues": True,
-            "showValue": "auto",
-            "rowHeight": 0.8,
-            "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True},
-            "tooltip": {"mode": "single", "sort": "none"},
-        },
-    }
-    return Panel("state-timeline", title, description, (query,), width, height, body)
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of values; without a unit it is not shown, because the row's labels are all there is to say."""
-
-    title: str
-    expression: str
-    unit: str = ""
-    steps: Mapping[str, Any] | None = None
-
-
-def table(
-    title: str,
-    description: str,
-    row: tuple[str, ...],
-    *columns: Column,
-    links: Mapping[str, Place] | None = None,
-    width: int = 24,
-    height: int = 8,
-) -> Panel:
-    """
-    Show what is so now: one row for each set of the labels `row`, with the columns' values.
-
-    The first column with a unit sorts it, largest first.
-    """
-    shown = [column for column in columns if column.unit]
-    values = {f"Value #{reference(number)}": column.title for number, column in enumerate(columns)}
-    if len(columns) == 1:
-        values["Value"] = columns[0].title  # so Grafana calls the value of a panel with one query
-    hidden = {name: True for name, titled in values.items() if titled not in {column.title for column in shown}}
-    order = [*row, *values]
-    overrides = [
-        {
-            "matcher": {"id": "byName", "options": column.title},
-            "properties": [
-                {"id": "unit", "value": column.unit},
-                *(
-                    [
-                        {"id": "thresholds", "value": column.steps},
-                        {"id": "custom.cellOptions", "value": {"type": "color-text"}},
-                    ]
-                    if column.steps
-                    else []
-                ),
-            ],
-        }
-        for column in shown
-    ]
-    body = {
-        "fieldConfig": _field("short", overrides, custom={"align": "auto", "filterable": True}, thresholds=NEUTRAL),
-        "options": {
-            "showHeader": True,
-            "cellHeight": "sm",
-            **({"sortBy": [{"displayName": shown[0].title, "desc": True}]} if shown else {}),
-        },
-        "transformations": [
-            {"id": "merge", "options": {}},
-            {
-                "id": "organize",
-                "options": {
-                    "excludeByName": {"Time": True, **hidden},
-                    "indexByName": {name: place for place, name in enumerate(order)},
-                    "renameByName": {name: titled for name, titled in values.items() if name not in hidden},
-                },
-            },
-        ],
-    }
-    queries = tuple(
-        Query(spelled(column.expression, row) if len(columns) > 1 else column.expression) for column in columns
-    )
-    found = tuple((links or {}).items())
-    return Panel("table", title, description, queries, width, height, body, now=True, table=True, links=found, row=row)
-
-
-def reference(number: int) -> str:
-    """Name the n-th query of a panel as Grafana does."""
-    return chr(ord("A") + number)
+def _override(matcher: str, of: str, properties: Properties) -> dashboard.DashboardFieldConfigSourceOverrides:
+    values = [dashboard.DynamicConfigValue(name, value) for name, value in properties.items()]
+    return dashboard.DashboardFieldConfigSourceOverrides(None, dashboard.MatcherConfig(matcher, of), values)

@@ -1,20 +1,32 @@
 """
 The boards as places to go to: their names, their variables, and what a link takes along.
 
-In: nothing. Out: the five places, variables as Grafana's JSON, addresses. Law: a variable's values come from our own
-metrics, narrowed by the variables before it; what was chosen is kept on the way to another board wherever that board
-can show it.
+In: nothing. Out: the five places, their variables as Grafana's models, addresses, selectors. Rule: the values of a
+variable come from our own metrics, narrowed by the variables before it; a link keeps each choice that the other board
+can show.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+
+from grafana_foundation_sdk.models import common, dashboard
 
 from grafana import expressions as e
 
-DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
+DATASOURCE = common.DataSourceRef("prometheus", "${datasource}")
+# The labels that can be chosen and that a series has, by how the series begins; the first that fits counts.
+NARROWED_BY = {
+    r"\w+{<node>": {"cluster", "node"},  # written with an expression that is about all GPUs of a node
+    "gpusteward_(gpu|device)_": {"cluster", "node", "uuid"},
+    "gpusteward_(container|pod_memory)_": {"cluster", "node", "uuid", "namespace", "pod"},
+    "gpusteward_(pod_info|last_action)": {"cluster", "node", "namespace", "pod"},
+    "gpusteward_claim_": {"cluster", "node", "uuid", "namespace"},
+    "gpusteward_(actions|action_failures|dry_run_actions|refusals|held)": {"cluster", "node", "namespace"},
+    "": {"cluster", "node"},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +35,9 @@ class Variable:
     One choice on top of a board: a label of our series.
 
     Attributes:
-        label: the label, which is the variable's name, too.
+        label: the label, which is the name of the variable, too.
         title: as people read it.
-        source: the family that knows all its values; with `text` an expression, narrowed at `<daemon>`.
+        source: the family that knows all its values; with `text` an expression.
         many: whether several values, and all of them, can be chosen.
         text: the label that people read in the menu, where it is another one.
     """
@@ -39,37 +51,50 @@ class Variable:
     @property
     def matcher(self) -> str:
         """
-        The selector's part. A single value is compared as it is: Grafana escapes it for no regular expression.
+        The part of a selector. A single value is compared as it is: Grafana escapes it for no regular expression.
 
-        An empty cluster (nobody sets that label) matches the series that have none.
+        An empty cluster (the label is not set) matches the series without the label.
         """
         return f'{self.label}{"=~" if self.many else "="}"${self.label}"'
 
-    def document(self, before: Iterable[Variable]) -> dict[str, Any]:
-        """Return Grafana's JSON; `before` are the variables that narrow it."""
-        where = ", ".join(one.matcher for one in before)
+    def model(self, before: tuple[Variable, ...]) -> dashboard.VariableModel:
+        """Return the variable as Grafana loads it; `before` are the variables that narrow it."""
         if self.text:
-            query = f"query_result({self.source.replace('<daemon>', where)})"
-            # A series is written as Prometheus sends it, its labels in the order of the alphabet.
-            read = {"regex": f'/{self.text}="(?<text>[^"]*)".*{self.label}="(?<value>[^"]*)"/'}
+            query = filled(f"query_result({self.source})", before)
+            # Prometheus writes the labels of a series in the order of the alphabet.
+            regex = f'/{self.text}="(?<text>[^"]*)".*{self.label}="(?<value>[^"]*)"/'
         else:
-            query = f"label_values({self.source}{f'{{{where}}}' if where else ''}, {self.label})"
-            read = {}
-        return {
-            "name": self.label,
-            "label": self.title,
-            "type": "query",
-            "datasource": DATASOURCE,
-            "definition": query,
-            "query": {"qryType": 3 if self.text else 1, "query": query, "refId": self.label},
-            **read,
-            "refresh": 2,  # when the time range changes: pods come and go
-            "sort": 3 if self.text else 1,  # by number, or by the alphabet
-            "multi": self.many,
-            "includeAll": self.many,
-            **({"allValue": ".*", "current": {"text": ["All"], "value": ["$__all"]}} if self.many else {}),
-            "hide": 0,
-        }
+            query, regex = filled(f"label_values({self.source}, {self.label})", before), None
+        sort = dashboard.VariableSort
+        return dashboard.VariableModel(
+            name=self.label,
+            label=self.title,
+            datasource=DATASOURCE,
+            definition=query,
+            query={"qryType": 3 if self.text else 1, "query": query, "refId": self.label},
+            regex=regex,
+            refresh=dashboard.VariableRefresh.ON_TIME_RANGE_CHANGED,  # pods come and go
+            sort=sort.NUMERICAL_ASC if self.text else sort.ALPHABETICAL_ASC,
+            multi=self.many,
+            include_all=self.many,
+            all_value=".*" if self.many else None,
+            current=dashboard.VariableOption(text=["All"], value=["$__all"]) if self.many else None,
+        )
+
+
+def filled(expression: str, chosen: tuple[Variable, ...]) -> str:
+    """Narrow each series of an expression by what is chosen, as far as the series has these labels."""
+    for mark, listed in e.LABELS.items():
+        expression = expression.replace(mark, listed)
+
+    def narrowed(series: re.Match[str]) -> str:
+        family, own = series.groups(default="")
+        labels = next(labels for beginning, labels in NARROWED_BY.items() if re.match(beginning, series[0]))
+        matchers = [variable.matcher for variable in chosen if variable.label in labels]
+        selector = ", ".join(filter(None, [*matchers, own.removeprefix("<node>")]))
+        return f"{family}{{{selector}}}" if selector else family
+
+    return re.sub(r"(gpusteward_\w+)(?:{(.*?)})?", narrowed, expression)
 
 
 CLUSTER_LABEL = Variable("cluster", "Cluster", "gpusteward_build_info")
@@ -84,7 +109,7 @@ ONE_POD = Variable("pod", "Pod", "gpusteward_pod_info")
 @dataclass(frozen=True, slots=True)
 class Place:
     """
-    A board that can be gone to.
+    A board that a link can lead to.
 
     `uid` is a promise: bookmarks and alerts point there. `variables` are in the order in which they narrow one another.
     """
@@ -93,25 +118,25 @@ class Place:
     title: str
     variables: tuple[Variable, ...]
 
-    def selector(self, *labels: str) -> str:
-        """Match what is chosen here, of these labels."""
-        return ", ".join(one.matcher for one in self.variables if one.label in labels)
+    @property
+    def fixed(self) -> tuple[str, ...]:
+        """The labels of which one value is chosen; the board is about the last of them."""
+        return tuple(variable.label for variable in self.variables if not variable.many)
 
-    def address(self, to: Place, row: Iterable[str] = (), of: str = "__data.fields") -> str:
+    def address(self, to: Place, labels: Iterable[str] = (), of: str = "") -> str:
         """
-        Return the address of another board, with what is chosen here and, in a table, with the row's labels.
+        Return the address of another board, with what is chosen here and with the labels of what was clicked.
 
-        In a graph they are those `of` the series: `__field.labels`.
-        Of a choice that may be of several the other board can show only as much as it lets choose: "All" as the one
-        value of a node would match nothing.
+        `of` is where Grafana finds these labels: `__data.fields` in a table, `__field.labels` in a graph. A choice of
+        several is not taken to a board that shows one: "All" as the one value of a node would match nothing.
         """
-        here, fields = {one.label: one for one in self.variables}, set(row)
+        labels, here = set(labels), {variable.label for variable in self.variables}
         kept = ["${datasource:queryparam}"]
-        for one in to.variables:
-            if one.label in fields:
-                kept.append(f"var-{one.label}=${{{of}.{one.label}}}")
-            elif one.label in here and (one.many or not here[one.label].many):
-                kept.append(f"${{{one.label}:queryparam}}")
+        for variable in to.variables:
+            if variable.label in labels:
+                kept.append(f"var-{variable.label}=${{{of}.{variable.label}}}")
+            elif variable.label in self.fixed or (variable.many and variable.label in here):
+                kept.append(f"${{{variable.label}:queryparam}}")
         return f"/d/{to.uid}?{'&'.join(kept)}"
 
 

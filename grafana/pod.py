@@ -1,9 +1,11 @@
-"""A pod: what each of its containers holds against its limit, and what the policy thought and did about it."""
+"""The pod board: usage of each container against its limit, and what the policy decided about it."""
 
 from grafana import expressions as e
-from grafana.documents import Annotation, Board
-from grafana.panels import ALARM, FULL, Column, Look, Query, Row, lines, stat, table, timeline
-from grafana.places import NODE, POD
+from grafana import shared
+from grafana.documents import Board, annotation
+from grafana.kinds import ALARM, FULL, LIMIT, PEAK, lines, stat, table, timeline
+from grafana.panels import Row
+from grafana.places import POD
 
 COLORS = ("green", "yellow", "orange", "red", "dark-red", "purple", "blue", "#6e6e6e")
 WORDS = {number: (state, color) for number, (state, color) in enumerate(zip(e.STATES, COLORS, strict=True))}
@@ -14,93 +16,56 @@ BOARD = Board(
     "One pod: memory used (solid) and its limit (dashed), peak, SM, processes; what the policy decided is "
     "marked in the graphs.",
     (
-        stat("Used", "At least so much GPU memory is held by the pod's containers.", "bytes", Query(e.WORKLOAD_USED)),
-        stat("Limit", "Sum of its limits.", "bytes", Query(e.LIMIT)),
-        stat(
-            "Used % of limit",
-            "Of what was declared and is known.",
-            "percentunit",
-            Query(e.LIMITED_SHARE),
-            steps=FULL,
-        ),
-        stat(
-            "Time over limit",
-            "In the chosen time, by container and device; told with `gpusteward run` only.",
-            "s",
-            Query(e.OVER_SECONDS, WHERE),
-            steps=ALARM,
-            width=12,
-        ),
-        lines(
-            "Memory",
-            "What each container holds of each device (solid), its limit or the pod's (dashed), and the most "
-            "that was seen (dotted).",
-            "bytes",
-            Query(e.USED_BY_CONTAINER, f"{WHERE} used"),
-            Query(e.CONTAINER_LIMIT, f"{WHERE} limit", Look.LIMIT),
-            Query(e.POD_LIMIT, "the pod's limit, GPU {{gpu}} {{gpu_instance}}", Look.LIMIT),
-            Query(e.PEAK_BY_CONTAINER, f"{WHERE} peak", Look.PEAK),
-            width=24,
-            height=10,
-        ),
-        lines(
-            "SM",
-            "Share of each device's SMs that the container used, and the declared share (dashed), which is "
-            "told and never enforced.",
-            "percentunit",
-            Query(e.SM_BY_CONTAINER, WHERE),
-            Query(e.COMPUTE_LIMIT, f"{WHERE} declared", Look.LIMIT),
-            top=1,
-        ),
-        timeline(
-            "State",
-            "Where the policy stands with each container; without a container it is the whole pod's limit, or "
-            "a claim's.",
-            Query(e.STATE, WHERE),
-            WORDS,
-        ),
-        lines("Processes", "Living processes in the driver's lists.", "short", Query(e.PROCESSES, WHERE)),
-        lines(
-            "Encoder and decoder",
-            "Share of the video engines that the container used.",
-            "percentunit",
-            Query(e.ENCODER_BY_CONTAINER, f"{WHERE} encoder"),
-            Query(e.DECODER_BY_CONTAINER, f"{WHERE} decoder"),
-            top=1,
-        ),
+        stat("Used", "bytes")
+        .about("At least so much GPU memory is held by the pod's containers.")
+        .query(e.CONTAINERS_USED),
+        stat("Limit", "bytes").about("Sum of its limits.").query(e.LIMIT),
+        stat("Used % of limit", "percentunit", FULL).about("Of what was declared and is known.").query(e.LIMITED_SHARE),
+        stat("Time over limit", "s", ALARM, width=12, named=True)
+        .about("In the chosen time, by container and device; told with `gpusteward run` only.")
+        .query(e.growth("<container>", "gpusteward_container_over_limit_seconds_total", "$__range"), WHERE),
+        lines("Memory", "bytes", width=24, height=10)
+        .about("What each container holds of each device (solid), its limit or the pod's (dashed), and the most")
+        .about("that was seen (dotted).")
+        .query(e.by("<container>", e.CONTAINERS_USED), f"{WHERE} used")
+        .query("sum by (<container>) (gpusteward_container_memory_limit_bytes)", f"{WHERE} limit", LIMIT)
+        .query(
+            "sum by (<device>, namespace, pod) (gpusteward_pod_memory_limit_bytes)",
+            "the pod's limit, GPU {{gpu}} {{gpu_instance}}",
+            LIMIT,
+        )
+        .query(e.PEAK_BY_CONTAINER, f"{WHERE} peak", PEAK),
+        lines("SM", "percentunit", top=1)
+        .about("Share of each device's SMs that the container used, and the declared share (dashed), which is")
+        .about("told and never enforced.")
+        .query(e.by("<container>", e.CONTAINERS_SM), WHERE)
+        .query("max by (<container>) (gpusteward_container_compute_limit_ratio)", f"{WHERE} declared", LIMIT),
+        timeline("State", WORDS)
+        .about("Where the policy stands with each container; without a container it is the whole pod's limit, or")
+        .about("a claim's.")
+        .query(e.STATE, WHERE),
+        lines("Processes")
+        .about("Living processes in the driver's lists.")
+        .query("sum by (<container>) (gpusteward_container_processes)", WHERE),
+        lines("Encoder and decoder", "percentunit", top=1)
+        .about("Share of the video engines that the container used.")
+        .query("sum by (<container>) (gpusteward_container_encoder_utilization_ratio)", f"{WHERE} encoder")
+        .query("sum by (<container>) (gpusteward_container_decoder_utilization_ratio)", f"{WHERE} decoder"),
         Row("What is known of it"),
         table(
             "Limits",
-            "Which declaration won, of which system, and who is said to enforce it. With scope process (MPS) "
-            "there is no limit in bytes.",
-            (
-                "container",
-                "system",
-                "source",
-                "scope",
-                "enforced_by",
-                "gpu",
-                "gpu_instance",
-                "uuid",
-                "namespace",
-                "pod",
-                "node",
-            ),
-            Column("Info", e.LIMIT_INFO),
-            links={"node": NODE},
+            "container, system, source, scope, enforced_by, gpu, gpu_instance, uuid, namespace, pod, node",
             height=6,
-        ),
-        table(
-            "Pod",
-            "Its workload, queue and priority class, as far as Kubernetes tells.",
-            ("workload_kind", "workload", "queue", "priority_class", "namespace", "pod", "node"),
-            Column("Info", e.POD_INFO),
-            links={"node": NODE},
-            height=6,
-        ),
+        )
+        .about("Which declaration won, of which system, and who is said to enforce it.")
+        .about("With scope process (MPS) there is no limit in bytes.")
+        .column("Info", "max by (<container>, system, source, scope, enforced_by) (gpusteward_container_limit_info)"),
+        table("Pod", "workload_kind, workload, queue, priority_class, namespace, pod, node", height=6)
+        .about("Its workload, queue and priority class, as far as Kubernetes tells.")
+        .column("Info", e.POD_INFO),
     ),
     (
-        Annotation("Actions", e.LAST_ACTION, "red", "action", at_value=True),
-        Annotation("Decisions", e.NOT_AT_EASE, "orange", "state"),
+        shared.ACTIONS,
+        annotation("Decisions", 'gpusteward_container_state{state=~"grace|due|acting|held"}', "orange", "state"),
     ),
 )

@@ -14,6 +14,7 @@ from golden.everything import golden_page
 from grafana import expressions as written
 from grafana.catalogue import BOARDS
 from grafana.documents import Board, document
+from grafana.places import CLUSTER_LABEL, GPUS, NAMESPACES, NODES, ONE_POD, filled
 from scraped import families
 
 ROOT = Path(__file__).parents[2]
@@ -50,6 +51,15 @@ def test_each_name_and_label_is_exported(board: Board) -> None:
         known = set().union(*(labels[name] for name, _ in named)) | ADDED_BY_OTHERS
         for group in re.findall(r"\b(?:by|on|without|group_left) \(([^)]*)\)", query):
             assert set(group.split(", ")) <= known, (query, group)
+
+
+def test_each_series_is_narrowed_by_all_labels_that_it_has() -> None:
+    """What is chosen on a board narrows a series by each label that it has, and by no other."""
+    variables = (CLUSTER_LABEL, NODES, GPUS, NAMESPACES, ONE_POD)
+    chosen = {variable.label for variable in variables}
+    for name, labels in golden().items():
+        matched = set(re.findall(r'(\w+)=~?"', filled(name, variables)))
+        assert matched == labels & chosen | ADDED_BY_OTHERS, name
 
 
 def test_each_metric_is_shown_somewhere() -> None:

@@ -25,31 +25,9 @@ from grafana.places import POD
 Document = dict[str, Any]
 
 DEFAULTS = {
-    "allowCustomValue": True,
-    "auto": False,  # these three are of variables that choose an interval
-    "auto_count": 30,
-    "auto_min": "10s",
-    "builtIn": 0,
-    "calcs": [],
-    "fiscalYearStartMonth": 0,
-    "footer": {"show": False, "reducer": [], "countRows": False},
-    "frameIndex": 0,
-    "hide": False,
-    "includeAll": False,
-    "inspect": False,
-    "multi": False,
-    "perPage": 20,
-    "percentChangeColorMode": "standard",
-    "placement": "inControlsMenu",
-    "repeatDirection": "h",
-    "showPercentChange": False,
-    "showTypeIcons": False,
-    "skipUrlSync": False,
-    "alignValue": "left",
-    "transparent": False,
-    "wideLayout": True,
+    "placement": "inControlsMenu",  # of links and annotations: it would hide them in a menu
 }
-"""What the models add to what they read: keys that we leave to Grafana, each with the value that it would take."""
+"""What the models add to what they read: keys that we leave to Grafana."""
 
 
 @pytest.fixture(scope="module", autouse=True)
