@@ -7,6 +7,7 @@ Law: programs are looked for, not packages, so a containerd from elsewhere serve
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import struct
 import sys
@@ -54,7 +55,7 @@ def missing(*, node: bool) -> list[str]:
         f"{need.program} is missing (Debian's {need.package})" for need in lacking(*NEEDS) if node or not need.node
     ]
     if found:
-        found.append(f"`PYTHONPATH=tests {sys.executable} -m cluster.install` installs Debian's packages")
+        found.append(f"`PYTHONPATH=tests {shlex.quote(sys.executable)} -m cluster.install` installs Debian's packages")
     if node and os.geteuid() != 0:
         found.append("root is needed for containers, mounts and cgroups")
     wanted = ["kube-apiserver", "kube-controller-manager"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -50,12 +49,12 @@ def explain(*words: str, given: bytes = b"") -> subprocess.CompletedProcess[str]
     return subprocess.CompletedProcess(ended.args, ended.returncode, ended.stdout.decode(), ended.stderr.decode())
 
 
-def shell(line: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run a line of a shell, in which `gpusteward` is the program."""
-    line = line.replace("gpusteward", shlex.quote(str(COMMAND)))
+def shell(line: str, *words: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of a shell, in which `gpusteward` is the program, and `words` are "$1" and so on."""
+    path = os.pathsep.join((str(COMMAND.parent), os.environ["PATH"]))
     return subprocess.run(
-        ["bash", "-o", "pipefail", "-c", line],
-        env={**os.environ, **env},
+        ["bash", "-o", "pipefail", "-c", line, "bash", *map(str, words)],
+        env={**os.environ, "PATH": path, **env},
         capture_output=True,
         text=True,
         timeout=60,
@@ -116,11 +115,11 @@ def test_a_pipe_and_a_node(tmp_path: Path) -> None:
     pod.write_text(POD)
     node.write_text(NODE)
     for line in (
-        f"cat {pod} | gpusteward explain -f - --node {node} --json",
-        f"cat {node} | gpusteward explain -f {pod} --node - --json",
-        f"(cat {pod}; echo ---; cat {node}) | gpusteward explain -f - --json",
+        'cat "$1" | gpusteward explain -f - --node "$2" --json',
+        'cat "$2" | gpusteward explain -f "$1" --node - --json',
+        '(cat "$1"; echo ---; cat "$2") | gpusteward explain -f - --json',
     ):
-        ended = shell(line)
+        ended = shell(line, pod, node)
         (entry,) = json.loads(ended.stdout)
         assert (ended.returncode, entry["container"], entry["limit_bytes"]) == (0, None, 300 * MIB), line
     without = explain("-f", str(pod))
@@ -171,7 +170,7 @@ def test_a_reader_that_stops_early(tmp_path: Path) -> None:
     """`| head` closes the pipe before a long answer is out: no word on standard error, and no failure."""
     pods = tmp_path / "pods.yaml"
     pods.write_text("---\n".join([POD] * 1000))
-    ended = shell(f"gpusteward explain -f {pods} | head -1")
+    ended = shell('gpusteward explain -f "$1" | head -1', pods)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "pod team-a/shared\n", "")
 
 
@@ -192,7 +191,7 @@ def test_a_reader_that_is_gone() -> None:
 
 def test_a_disk_that_is_full() -> None:
     """What could not be written was not explained: exit code 1, and why."""
-    ended = shell(f"gpusteward explain -f {FIXTURES / 'kai.yaml'} > /dev/full")
+    ended = shell('gpusteward explain -f "$1" > /dev/full', FIXTURES / "kai.yaml")
     assert ended.returncode == 1
     assert "standard output: cannot be written: No space left on device" in ended.stderr
 
@@ -265,5 +264,5 @@ def test_the_terminal_is_left_alone() -> None:
     ended = explain("-f", "-", given=pod)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.startswith("pod default/\\x1b[31m\\ud800\u00e9\n")
-    narrow = shell(f"echo {shlex.quote(pod.decode())} | gpusteward explain -f -", PYTHONIOENCODING="ascii")
+    narrow = shell('echo "$1" | gpusteward explain -f -', pod.decode(), PYTHONIOENCODING="ascii")
     assert (narrow.returncode, narrow.stdout.splitlines()[0]) == (0, "pod default/\\x1b[31m\\ud800\\xe9")
