@@ -341,7 +341,7 @@ def test_a_daemon_that_judges_is_drawn(tmp_path: Path) -> None:
     policy = {"mode": "dry-run", "warn_after": "1s", "stop_file": str(tmp_path / "stop")}
     devices = f"recorded:{film(tmp_path / 'film', (OVER, 3.0))}"
     config.write_bytes(
-        msgspec.json.encode({"devices": devices, "sampling": {"interval": "200ms"}, "policy": policy, "log": JSON})
+        msgspec.json.encode({"devices": devices, "sampling": {"interval": "1s"}, "policy": policy, "log": JSON})
     )
     with Daemon(f"--config={config}", command=(COMMAND.with_name("gpusteward"), "run")) as daemon:
         daemon.until(lambda s: "grace" in {one["state"] for one in s["policy"]["standings"]}, "the grace")
