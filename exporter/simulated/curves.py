@@ -3,8 +3,8 @@ Figures over time.
 
 What comes in: a time in seconds, never read from a clock. What goes out: a value, always the same for the same time.
 
-The law: no state. Noise is a hash of what it is for and when, and sums over time are solved, not accumulated; so a
-reader may ask for any time in any order and gets the same node.
+The rule: no state. Noise is a hash of what it is for and when. Sums over time are solved, not accumulated. So a reader
+may ask for any time in any order and gets the same node.
 """
 
 from bisect import bisect_right
@@ -57,22 +57,9 @@ class Curve:
         return area
 
 
-NOTHING = Curve(((0, 0),))
-
-
-def steady(value: float) -> Curve:
-    """Keep one value."""
-    return Curve(((0, value),))
-
-
-def course(*points: tuple[float, float]) -> Curve:
-    """Go through the points once, and stay at the last."""
-    return Curve(points)
-
-
-def cycle(period: float, *points: tuple[float, float]) -> Curve:
-    """Go through the points every `period` seconds; the last holds until the next round."""
-    return Curve(points, period)
+def curve(figure: float | Curve) -> Curve:
+    """Take a number for a curve that keeps one value."""
+    return figure if isinstance(figure, Curve) else Curve(((0, figure),))
 
 
 def noise(*what: object) -> float:

@@ -1,16 +1,14 @@
 """
 What the driver of the simulated node says.
 
-What comes in: indices of GPUs and the time. What goes out: their samples, with memory that is the sum of what their
-processes hold, and utilization that is the sum of theirs.
+What comes in: the index of a GPU and the time. What goes out: its sample. Its memory is the sum of what its processes
+hold, and its utilization is the sum of theirs.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable
 
 from exporter.devices.xids import COMMON
 from exporter.model import (
-    DeviceKey,
     Gpu,
     GpuInstance,
     GpuProcess,
@@ -21,106 +19,78 @@ from exporter.model import (
     XidCounts,
     XidErrors,
 )
+from exporter.simulated.curves import curve
 from exporter.simulated.health import health
-from exporter.simulated.rows import gpu, mig
-from exporter.simulated.scene import PAGE, PAGES_PER_GIB, Actor, actors
-from exporter.simulated.table import DRIVER, GPUS, XIDS
+from exporter.simulated.playing import PAGE, PAGES_PER_GIB, PlayedProcess, processes
+from exporter.simulated.scene import device_key, scene
 
 MIB = 2**20
 DRIVERS_OWN = 3 * PAGE
-"""Bytes in use of each leaf device that belong to no process: what the kernel's own clients hold."""
+"""Bytes in use of each device that belong to no process: what the kernel's own clients hold."""
 
 
-def samples(indices: Iterable[int], now: float, time: float) -> tuple[GpuSample, ...]:
-    """Return what the driver says of some GPUs at Unix time `now`, `time` seconds after the start."""
-    listed = tuple(actor for actor in actors(time) if actor.memory)
-    return tuple(_sample(index, listed, now, time) for index in indices)
+def sample_of(index: int, now: float, time: float) -> GpuSample:
+    """Return what the driver says of a GPU at Unix time `now`, `time` seconds after the start."""
+    row = scene().gpus[index]
+    listed = [process for process in processes(time) if process.row.device.gpu == index and process.memory]
+    instances = []
+    for instance in row.instances:
+        members = [process for process in listed if process.row.device.instance == instance.id]
+        uuid = f"MIG-{device_key(index).uuid[4:-4]}{instance.id:04x}"
+        # NVML's utilization does not exist under MIG; GPM does.
+        sm = _ratio(sum(process.load for process in members)) if row.model.gpm else None
+        memory = _memory(instance.memory_mib, 0, members)
+        instances.append(GpuInstance(instance.id, instance.profile, (uuid,), memory, Utilization(sm=sm)))
+    managed = round(curve(row.managed).at(time) * PAGES_PER_GIB) * PAGE
+    own = DRIVERS_OWN * max(0, len(instances) - 1) + managed  # each instance has a share of its own
+    # The driver's statistics are by process id, even where its lists show threads. An idle process has no line.
+    busy = tuple(_utilization(process) for process in listed if process.load)
+    facts = Gpu(
+        uuid=device_key(index).uuid,
+        index=index,
+        model=row.model.name,
+        pci_bus_id=row.pci_bus_id,
+        driver_version=scene().driver,
+        mig=bool(instances),
+        memory=_memory(row.model.memory_mib, row.model.reserved_mib, listed, own),
+        utilization=Utilization() if instances else _sum(busy, gpm=row.model.gpm),
+        health=health(index, time),
+        instances=tuple(instances),
+    )
+    entries = (GpuProcess(one.row.device.key, one.listed_as, one.row.kinds, one.memory) for one in listed)
+    return GpuSample(facts, now, tuple(entries), None if instances else busy)
 
 
 def xid_errors(started_at: float, time: float) -> XidCounts:
     """Return the XIDs of all GPUs from the start, at Unix time `started_at`, until `time` seconds after it."""
-    found = {gpu(index).uuid: dict.fromkeys(COMMON, XidErrors()) for index in range(len(GPUS))}
-    for row in XIDS:
+    errors = {device_key(index).uuid: dict.fromkeys(COMMON, XidErrors()) for index in range(len(scene().gpus))}
+    for row in scene().xids:
         if time >= row.first:
-            times = int((time - row.first) // row.period)
-            last_at = started_at + row.first + times * row.period
-            found[gpu(row.gpu).uuid][row.code] = XidErrors(times + 1, last_at, row.instance)
-    return found
+            repeated = int((time - row.first) // row.period)
+            last_at = started_at + row.first + repeated * row.period
+            errors[device_key(row.gpu).uuid][row.code] = XidErrors(repeated + 1, last_at, row.instance)
+    return errors
 
 
-def _sample(index: int, listed: Iterable[Actor], now: float, time: float) -> GpuSample:
-    row, on = GPUS[index], defaultdict[DeviceKey, list[Actor]](list)
-    for actor in listed:
-        if actor.row.on.uuid == gpu(index).uuid:
-            on[actor.row.on].append(actor)
-    everybody = [actor for members in on.values() for actor in members]
-    managed = round(row.managed.at(time) * PAGES_PER_GIB) * PAGE
-    instances = tuple(
-        GpuInstance(
-            instance.id,
-            instance.profile,
-            (f"MIG-{gpu(index).uuid[4:-4]}{instance.id:04x}",),
-            _memory(instance.memory_mib, 0, on[mig(index, instance.id)]),
-            # NVML's utilization does not exist under MIG; GPM does.
-            Utilization(sm=_ratio(_loads(on[mig(index, instance.id)])) if row.model.gpm else None),
-        )
-        for instance in row.instances
-    )
-    own = DRIVERS_OWN * max(0, len(instances) - 1) + managed  # each instance has a share of its own
-    busy = None if instances else _utilization(everybody)
-    return GpuSample(
-        gpu=Gpu(
-            uuid=gpu(index).uuid,
-            index=index,
-            model=row.model.name,
-            pci_bus_id=row.pci_bus_id,
-            driver_version=DRIVER,
-            mig=bool(instances),
-            memory=_memory(row.model.memory_mib, row.model.reserved_mib, everybody, own),
-            utilization=Utilization() if busy is None else _device(busy, gpm=row.model.gpm),
-            health=health(index, time),
-            instances=instances,
-        ),
-        sampled_at=now,
-        processes=tuple(
-            GpuProcess(actor.row.on, actor.listed_as, actor.row.kinds, actor.memory) for actor in everybody
-        ),
-        utilization=busy,
-    )
-
-
-def _memory(total_mib: int, reserved_mib: int, members: Iterable[Actor], own: int = 0) -> Memory:
+def _memory(total_mib: int, reserved_mib: int, members: Iterable[PlayedProcess], own: int = 0) -> Memory:
     total, reserved = total_mib * MIB, reserved_mib * MIB
-    used = sum(actor.memory for actor in members) + DRIVERS_OWN + own
+    used = sum(process.memory for process in members) + DRIVERS_OWN + own
     return Memory(total, total - reserved - used, reserved)
 
 
-def _loads(members: Iterable[Actor]) -> float:
-    return sum(actor.load for actor in members)
+def _utilization(process: PlayedProcess) -> ProcessUtilization:
+    load = process.load
+    return ProcessUtilization(process.pid, _ratio(load), _ratio(load * 0.55), 0.0, _ratio(process.row.decoder))
 
 
-def _utilization(members: Iterable[Actor]) -> tuple[ProcessUtilization, ...]:
-    """Return the driver's statistics: by process id, even where its lists show threads; who is idle has no line."""
-    return tuple(
-        ProcessUtilization(
-            actor.pid,
-            sm=_ratio(actor.load),
-            memory_controller=_ratio(actor.load * 0.55),
-            encoder=0.0,
-            decoder=_ratio(actor.row.decoder if actor.load else 0.0),
-        )
-        for actor in members
-        if actor.load
-    )
-
-
-def _device(busy: tuple[ProcessUtilization, ...], *, gpm: bool) -> Utilization:
+def _sum(busy: Iterable[ProcessUtilization], *, gpm: bool) -> Utilization:
+    sm = sum(process.sm or 0 for process in busy)
     return Utilization(
-        busy=_ratio(sum(sample.sm or 0 for sample in busy)),
-        memory_controller=_ratio(sum(sample.memory_controller or 0 for sample in busy)),
-        encoder=_ratio(sum(sample.encoder or 0 for sample in busy)),
-        decoder=_ratio(sum(sample.decoder or 0 for sample in busy)),
-        sm=_ratio(sum(sample.sm or 0 for sample in busy) * 0.82) if gpm else None,
+        busy=_ratio(sm),
+        memory_controller=_ratio(sum(process.memory_controller or 0 for process in busy)),
+        encoder=_ratio(sum(process.encoder or 0 for process in busy)),
+        decoder=_ratio(sum(process.decoder or 0 for process in busy)),
+        sm=_ratio(sm * 0.82) if gpm else None,
     )
 
 

@@ -3,15 +3,16 @@ Power, heat and clocks of a simulated GPU.
 
 What comes in: a GPU's index and the time. What goes out: its `Health`.
 
-The law: everything follows from the energy, which is the area below the load. Power is its slope over the last second,
-as real GPUs average it; temperature follows the last 45 seconds. So energy never falls, and power, energy and heat
-agree at any time without anything being remembered.
+The rule: everything follows from the energy, which is the area below the load. Power is its slope over the last
+second, as real GPUs average it; temperature follows the last 45 seconds. So energy never falls, and power, energy and
+heat agree at any time without anything being remembered.
 """
 
-from exporter.model import DeviceKey, Health
-from exporter.simulated.curves import Curve
-from exporter.simulated.rows import GpuRow, gpu
-from exporter.simulated.table import GPUS, PODS, UPTIME
+from functools import cache
+
+from exporter.model import Health
+from exporter.simulated.curves import Curve, curve
+from exporter.simulated.scene import HOUR, scene
 
 MHZ = 1e6
 THROTTLES = (
@@ -37,7 +38,7 @@ TOO_HOT = 85.0
 
 def health(index: int, time: float) -> Health:
     """Return what GPU `index` reads at `time`."""
-    row = GPUS[index]
+    row = scene().gpus[index]
     model = row.model
     watts = joules(index, time) - joules(index, time - 1)
     heat = (joules(index, time) - joules(index, time - WARMING)) / WARMING
@@ -49,7 +50,7 @@ def health(index: int, time: float) -> Health:
     sm = model.idle_mhz if idle else 15 * round(model.boost_mhz * (1 - slower) / 15)  # in steps of 15 MHz
     return Health(
         power_watts=round(watts, 3),
-        energy_joules=round(UPTIME * model.idle_watts * 3 + joules(index, time), 3),
+        energy_joules=round(scene().uptime_hours * HOUR * model.idle_watts * 3 + joules(index, time), 3),
         temperature_celsius=round(degrees),
         clocks_hertz={
             "graphics": sm * MHZ,
@@ -64,29 +65,24 @@ def health(index: int, time: float) -> Health:
 
 def joules(index: int, time: float) -> float:
     """Return the energy of GPU `index` from the start of the simulation to `time`; negative for before."""
-    model = GPUS[index].model
-    worked = sum(share * load.integral(time - offset) for share, load, offset in _LOADS[index])
+    model = scene().gpus[index].model
+    worked = sum(share * load.integral(time - offset) for share, load, offset in _loads(index))
     return model.idle_watts * time + (model.max_watts - model.idle_watts) * worked
 
 
-def _share(row: GpuRow, on: DeviceKey) -> float:
-    """Return the part of the GPU's computing that belongs to a leaf device."""
-    return next((instance.slices / SLICES for instance in row.instances if instance.id == on.gpu_instance), 1.0)
-
-
+@cache
 def _loads(index: int) -> tuple[tuple[float, Curve, float], ...]:
-    """Name the loads on a GPU: weight, curve, and the time at which the curve begins."""
-    found = []
-    for pod in PODS:
+    """Return the loads on a GPU: weight, curve, and the time at which the curve begins."""
+    slices = {instance.id: instance.slices for instance in scene().gpus[index].instances}
+    loads = []
+    for pod in scene().pods:
         for process in (process for container in pod.containers for process in container.processes):
-            if process.on.uuid != gpu(index).uuid:
+            if process.device.gpu != index:
                 continue
-            load, offset = process.load, 0.0
+            weight = 1.0 if process.device.instance is None else slices[process.device.instance] / SLICES
+            load, offset = curve(process.load), 0.0
             if pod.life is not None:
                 # One generation follows the other, and the load of each is over before the next begins.
                 load, offset = Curve(load.points, pod.life.period), pod.life.first
-            found.append((_share(GPUS[index], process.on), load, offset))
-    return tuple(found)
-
-
-_LOADS = tuple(_loads(index) for index in range(len(GPUS)))
+            loads.append((weight, load, offset))
+    return tuple(loads)

@@ -1,129 +1,189 @@
 """
-Who is there at a time: the table, played.
+The simulated node as data: what each key of `scene.yaml` means.
 
-What comes in: the seconds since the start of the simulation. What goes out: the pods of that moment, each in its
-generation, and the processes with what they hold.
+What comes in: `scene.yaml`, which is made to be read and edited. What goes out: the same as frozen structs.
+
+The rule: memory is in GiB and load is a ratio, both as curves over seconds. The time on the curves of a long-lived pod
+counts from the start of the simulation. On those of a pod with a `Life` it counts from the creation of each generation.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import lru_cache
-from math import floor
+from functools import cache
+from importlib import resources
+from typing import Any
 
-from exporter.model import ContainerId, HostProcess, Owner, PodUid, ProcessKey
-from exporter.simulated.curves import made_hex, made_uuid, noise
-from exporter.simulated.rows import ContainerRow, PodRow, ProcessRow
-from exporter.simulated.table import GHOSTS, HOST, PODS, UPTIME
+import msgspec
+import yaml
 
-WOBBLE = 0.08
-"""Share by which the measured load falls short of its curve, anew each second. Power does not follow it."""
-PAGE = 2 * 2**20
-"""Bytes: the driver hands out memory in pages of 2 MiB."""
-PAGES_PER_GIB = 512
-PAGES_PER_MIB = 0.5
-TICKS = 100
-"""Per second, in which the kernel tells the start of a process."""
+from exporter.model import DeviceKey, GpuUuid, ProcessKind, Sharing
+from exporter.simulated.curves import Curve, made_uuid
+
+HOUR = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class Playing:
+class _Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An entry of the file. A key with a typing error is refused."""
+
+
+class Model(_Row, frozen=True):
+    """A GPU model. `gpm`: Hopper and later measure how many SMs are in use."""
+
+    name: str
+    memory_mib: int
+    reserved_mib: int
+    idle_watts: float
+    max_watts: float
+    idle_mhz: int
+    boost_mhz: int
+    memory_mhz: int
+    gpm: bool
+
+
+class Instance(_Row, frozen=True):
+    """A MIG GPU instance with one compute instance. `slices`: of the seven that do the computing."""
+
+    id: int
+    profile: str
+    memory_mib: int
+    slices: int
+
+
+class GpuRow(_Row, frozen=True):
     """
-    A pod at one time.
+    A GPU. Its index is its place in the list.
+
+    `inlet` is the temperature in degrees Celsius of the air that reaches it; `managed` is memory in GiB that no process
+    list shows (cudaMallocManaged).
+    """
+
+    model: Model
+    pci_bus_id: str
+    sharing: Sharing
+    replicas: int = 1
+    inlet: float = 27
+    managed: float | Curve = 0.0
+    ecc_corrected: int = 0
+    instances: tuple[Instance, ...] = ()
+
+
+class XidRow(_Row, frozen=True):
+    """An XID error that comes again and again: `first` seconds after the start, and then every `period`."""
+
+    gpu: int
+    code: int
+    first: float
+    period: float
+    instance: int | None = None
+
+
+class Place(_Row, frozen=True, array_like=True):
+    """A device: a GPU by its index, or one of its MIG instances."""
+
+    gpu: int
+    instance: int | None = None
+
+    @property
+    def key(self) -> DeviceKey:
+        """The device's identity."""
+        return device_key(self.gpu, self.instance)
+
+
+class Process(_Row, frozen=True):
+    """
+    A process on one device. While its memory is 0 it has not opened the device.
 
     Attributes:
-        began: seconds after the start at which it was created; negative for before.
-        time: seconds on the curves of its processes.
-        running: its containers have started, and have not ended yet.
+        memory: GiB with the context, without `breath`.
+        load: share of the device's computing; the loads on one device add up to 1 at the most.
+        breath: MiB by which its memory moves up and down in steps.
+        decoder: share of the video decoder's time.
+        thread: the number that the driver prints instead of the pid: the thread that opened the device.
+        zombie_after: seconds after which it is dead and not reaped, while a child keeps its memory.
 
     """
 
-    row: PodRow
-    generation: int
-    began: float
-    time: float
-    running: bool = True
-    terminating: bool = False
-
-    @property
-    def uid(self) -> PodUid:
-        """The UID of this generation."""
-        return PodUid(made_uuid("pod", self.row.namespace, self.row.name, self.generation))
-
-    @property
-    def config_hash(self) -> PodUid | None:
-        """What stands in the cgroup of a static pod: 32 hex characters."""
-        return PodUid(made_hex("config", self.row.name)[:32]) if self.row.static else None
-
-    @property
-    def name(self) -> str:
-        """The name, with the characters of this generation in place of the `*`."""
-        return self.row.name.replace("*", made_hex("suffix", self.row.name, self.generation)[:5])
-
-    def container_id(self, container: ContainerRow) -> ContainerId | None:
-        """Return the id of a container; None before it is made."""
-        return ContainerId(made_hex(self.uid, container.name)) if self.running else None
-
-    def owner(self, container: ContainerRow) -> Owner:
-        """Return what the cgroup path of the container's processes says."""
-        return Owner(((self.config_hash or self.uid, self.container_id(container)),))
-
-
-@dataclass(frozen=True, slots=True)
-class Actor:
-    """A process at one time. `listed_as` is the number that the driver prints; `host` is None when it is gone."""
-
-    row: ProcessRow
     pid: int
-    listed_as: int
-    memory: int
-    load: float
-    host: HostProcess | None
+    device: Place
+    memory: float | Curve
+    load: float | Curve = 0.0
+    kinds: frozenset[ProcessKind] = frozenset({ProcessKind.COMPUTE})
+    breath: int = 48
+    decoder: float = 0
+    thread: int | None = None
+    zombie_after: float | None = None
 
 
-def pods(time: float) -> Iterator[Playing]:
-    """Name the pods that the API server knows at `time`, of one name the older generation first."""
-    for row in PODS:
-        if (life := row.life) is None:
-            yield Playing(row, 0, -row.age, time)
-            continue
-        newest = floor((time - life.first) / life.period) + 1
-        for generation in (newest - 1, newest):
-            began = life.first + (generation - 1) * life.period
-            age = time - began
-            if age < life.gone:
-                yield Playing(row, generation, began, age, age >= life.running, age >= life.deleted)
+class ContainerRow(_Row, frozen=True):
+    """A container: the devices that the kubelet handed to it, used or not, and its processes on devices."""
+
+    name: str
+    devices: tuple[Place, ...] = ()
+    processes: tuple[Process, ...] = ()
+    replicas: int = 1
 
 
-@lru_cache(maxsize=1)  # the driver and the kernel are asked of one moment
-def actors(time: float) -> tuple[Actor, ...]:
-    """Name the processes at `time`, those included that are dead and still on the driver's lists."""
-    return tuple(_actors(time))
+class Life(_Row, frozen=True):
+    """
+    The life of a pod that is made again and again, in seconds after its creation.
+
+    A generation is created `first` seconds after the start, and then every `period`; one more is there from before.
+    When `gone` is later than `period`, two generations meet. Each has its own UID, container ids and pids.
+    """
+
+    period: float
+    first: float
+    running: float
+    deleted: float
+    gone: float
 
 
-def _actors(time: float) -> Iterator[Actor]:
-    for pod in pods(time):
-        for container in pod.row.containers if pod.running else ():
-            for row in container.processes:
-                # Numbers of generations follow one another; the table keeps them apart from the others.
-                pid = row.pid + pod.generation
-                alive = row.zombie_after is None or pod.time < row.zombie_after
-                key = ProcessKey(pid, round((UPTIME + pod.began) * TICKS) + pid % 1000)
-                host = HostProcess(key, alive, pod.owner(container))
-                yield Actor(row, pid, row.thread or pid, _memory(row, pod.time), _load(row, pod.time), host)
-    for row in HOST:
-        host = HostProcess(ProcessKey(row.pid, row.pid), alive=True, owner=Owner())
-        yield Actor(row, row.pid, row.pid, _memory(row, time), _load(row, time), host)
-    for row in GHOSTS:
-        yield Actor(row, row.pid, row.pid, _memory(row, time), 0, None)
+class PodRow(_Row, frozen=True):
+    """
+    A pod. A `*` in the name becomes five characters that differ from generation to generation.
+
+    Attributes:
+        kind: of the top controller, whose name is `workload`; a bare pod has neither.
+        age_hours: how long a long-lived pod was there before the start.
+        annotations: where the limits are declared on a node whose sharing declares none.
+        static: made by the kubelet from a file: its cgroup carries a hash and not the UID.
+
+    """
+
+    namespace: str
+    name: str
+    containers: tuple[ContainerRow, ...]
+    kind: str = ""
+    workload: str = ""
+    queue: str = ""
+    priority_class: str = ""
+    age_hours: float = 24
+    life: Life | None = None
+    annotations: dict[str, str] = {}
+    static: bool = False
 
 
-def _load(row: ProcessRow, time: float) -> float:
-    return row.load.at(time) * (1 - WOBBLE * noise("load", row.pid, floor(time)))
+class Scene(_Row, frozen=True):
+    """The whole file. `templates` only holds what other entries repeat."""
+
+    driver: str
+    uptime_hours: float
+    consenting: frozenset[str]
+    priorities: dict[str, int]
+    templates: list[Any]
+    gpus: tuple[GpuRow, ...]
+    xids: tuple[XidRow, ...]
+    pods: tuple[PodRow, ...]
+    host: tuple[Process, ...]
+    ghosts: tuple[Process, ...]
 
 
-def _memory(row: ProcessRow, time: float) -> int:
-    pages = round(row.memory.at(time) * PAGES_PER_GIB)
-    if pages > 0 and row.breath:
-        hold = 3 + row.pid % 5  # seconds on one step, so that not all move at once
-        pages += floor(noise("breath", row.pid, floor(time / hold)) * (row.breath * PAGES_PER_MIB + 1))
-    return pages * PAGE
+@cache
+def scene() -> Scene:
+    """Read `scene.yaml`."""
+    text = resources.files("exporter.simulated").joinpath("scene.yaml").read_text(encoding="utf-8")
+    return msgspec.convert(yaml.safe_load(text), Scene)
+
+
+@cache
+def device_key(index: int, instance: int | None = None) -> DeviceKey:
+    """Name a GPU of the scene, or one of its MIG GPU instances."""
+    return DeviceKey(GpuUuid(f"GPU-{made_uuid('gpu', index)}"), instance)

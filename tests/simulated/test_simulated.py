@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 from exporter.accounts.attribution import Names
 from exporter.devices import DevicesSample
 from exporter.limits.loading import builtin
-from exporter.model import Attribution, DeviceKey, HostSample, Inventory, Sharing, Snapshot, Usage
+from exporter.model import Attribution, HostSample, Inventory, Sharing, Snapshot, Usage
 from exporter.rounds.limits import Limiting
 from exporter.rounds.sampler import Beat, Sampler
 from exporter.simulated import SimulatedNode
-from exporter.simulated.curves import Curve, noise
-from exporter.simulated.rows import gpu, mig
-from exporter.simulated.scene import actors
-from exporter.simulated.table import GHOSTS, GPUS, PODS
+from exporter.simulated.curves import Curve, curve, noise
+from exporter.simulated.playing import processes
+from exporter.simulated.scene import Place, device_key, scene
 
 GIB = 2**30
 BEGINNING = 1_760_000_000.0
@@ -132,7 +131,7 @@ def test_the_instances_of_a_mig_gpu_fill_it_no_further_than_it_is(heard: Mapping
 
 def test_each_listed_pid_has_an_answer_unless_it_is_meant_to_be_dead(heard: Mapping[int, Answers]) -> None:
     """The kernel knows every number that the driver prints, apart from the ghosts of the table."""
-    ghosts = {row.pid for row in GHOSTS}
+    ghosts = {row.pid for row in scene().ghosts}
     for devices, host, _ in heard.values():
         listed = [(p.device, p.pid) for sample in devices.samples for p in sample.processes or ()]
         assert len(listed) == len(set(listed))
@@ -163,7 +162,7 @@ def test_every_process_finds_its_place(film: Mapping[int, Snapshot]) -> None:
 def test_the_ghost_and_the_display_server_stay_apart_from_the_pods(film: Mapping[int, Snapshot]) -> None:
     """On GPU 7 the dead number's memory is a ghost's, the display server's is the host's, the canary's is its own."""
     for snapshot in film.values():
-        (device,) = (device for device in snapshot.devices if device.key == gpu(7))
+        (device,) = (device for device in snapshot.devices if device.key == device_key(7))
         assert device.account.ghost == round(5.2 * 512) * 2**21
         assert device.account.host is not None
         assert 0 < device.account.host < 2**26
@@ -172,7 +171,7 @@ def test_the_ghost_and_the_display_server_stay_apart_from_the_pods(film: Mapping
 
 def test_a_notebook_passes_its_declared_limit_and_comes_back(film: Mapping[int, Snapshot]) -> None:
     """It is calm for half a minute, above 16 GiB within two, long enough for the default patience, then calm again."""
-    (row,) = (row for row in PODS if row.name == "anna-notebook-0")
+    (row,) = (row for row in scene().pods if row.name == "anna-notebook-0")
     assert dict(row.annotations) == {"nvidia.com/container.notebook.gpu-memory.limit": "16Gi"}
     over = [second for second, snapshot in film.items() if held(snapshot, row.name) > 16 * GIB]
     first = [second for second in over if second < 240]
@@ -199,7 +198,7 @@ def test_limits_of_each_kind_are_declared() -> None:
     assert notebooks == {
         f"{who}-notebook-0": size * GIB for who, size in {"anna": 16, "ben": 24, "chen": 24, "dora": 16}.items()
     }
-    assert snapshot.memory_declared[gpu(3)] == 80 * GIB
+    assert snapshot.memory_declared[device_key(3)] == 80 * GIB
 
 
 def test_its_neighbours_keep_what_they_declared(film: Mapping[int, Snapshot]) -> None:
@@ -208,7 +207,7 @@ def test_its_neighbours_keep_what_they_declared(film: Mapping[int, Snapshot]) ->
     for snapshot in film.values():
         for name, limit in limits.items():
             assert 0 < held(snapshot, name) <= limit * GIB
-    fullest = [device.account.memory for device in film[150].devices if device.key == gpu(3)]
+    fullest = [device.account.memory for device in film[150].devices if device.key == device_key(3)]
     assert fullest[0] is not None
     assert fullest[0].free < fullest[0].total / 10
 
@@ -263,7 +262,9 @@ def test_jobs_come_and_go_under_new_names(film: Mapping[int, Snapshot]) -> None:
     """Each run of the embedding job is a pod of its own name, warms up, and leaves nothing behind."""
     names = {pod.name for snapshot in film.values() for pod in snapshot.pods.values() if pod.workload == "embed-docs"}
     assert len(names) >= 3
-    used = [device.account.attributed or 0 for s in film.values() for device in s.devices if device.key == mig(2, 10)]
+    used = [
+        device.account.attributed or 0 for s in film.values() for device in s.devices if device.key == device_key(2, 10)
+    ]
     assert max(used) > 7 * GIB
     assert min(used) == 0
 
@@ -290,7 +291,7 @@ def test_the_node_has_something_of_everything(heard: Mapping[int, Answers], film
     assert len({pod.namespace for pod in snapshot.pods.values()}) >= 5
     kinds = {pod.workload_kind for pod in snapshot.pods.values()}
     assert {"Deployment", "StatefulSet", "Job", "Notebook", "PyTorchJob", "DaemonSet", ""} <= kinds
-    assert {usage.device for usage in usages(snapshot, "llama-sft-worker-0")} == {gpu(0), gpu(1)}
+    assert {usage.device for usage in usages(snapshot, "llama-sft-worker-0")} == {device_key(0), device_key(1)}
     assert {u.subject.container for u in usages(snapshot, "traffic-cam-6d5f9c7b84-h2v9q")} == {"detector", "tracker"}
     assert {(allocation.resource, allocation.replicas) for allocation in snapshot.allocations} == {
         ("nvidia.com/gpu", 1),
@@ -307,16 +308,16 @@ def test_the_node_has_something_of_everything(heard: Mapping[int, Answers], film
 def test_an_allocated_gpu_can_be_idle(film: Mapping[int, Snapshot]) -> None:
     """Nothing runs on GPU 6, and its holder is known to hold nothing."""
     for snapshot in film.values():
-        (usage,) = (usage for usage in snapshot.usages if usage.device == gpu(6))
+        (usage,) = (usage for usage in snapshot.usages if usage.device == device_key(6))
         assert usage.memory_used == 0
-        (device,) = (device for device in snapshot.devices if device.key == gpu(6))
+        (device,) = (device for device in snapshot.devices if device.key == device_key(6))
         assert device.utilization.busy == 0
 
 
 @pytest.mark.fault(67)
 def test_managed_memory_is_unattributed(film: Mapping[int, Snapshot]) -> None:
     """On GPU 5 up to 3.2 GiB come and go that no process list shows."""
-    rest = [d.account.unattributed or 0 for s in film.values() for d in s.devices if d.key == gpu(5)]
+    rest = [d.account.unattributed or 0 for s in film.values() for d in s.devices if d.key == device_key(5)]
     assert min(rest) < 64 * 2**20
     assert max(rest) > 3 * GIB
 
@@ -324,9 +325,9 @@ def test_managed_memory_is_unattributed(film: Mapping[int, Snapshot]) -> None:
 def test_utilization_is_the_sum_of_what_the_processes_do(heard: Mapping[int, Answers]) -> None:
     """All ratios lie between 0 and 1, and a device is as busy as its processes together; under MIG nothing is known."""
     for second, (devices, _, _) in heard.items():
-        loads: dict[DeviceKey, float] = {}
-        for actor in actors(second):
-            loads[actor.row.on] = loads.get(actor.row.on, 0) + actor.load
+        loads: dict[Place, float] = {}
+        for process in processes(second):
+            loads[process.row.device] = loads.get(process.row.device, 0) + process.load
         assert max(loads.values()) <= 1
         for sample in devices.samples:
             if sample.gpu.mig:
@@ -343,7 +344,7 @@ def test_utilization_is_the_sum_of_what_the_processes_do(heard: Mapping[int, Ans
 
 def test_power_heat_and_clocks_follow_the_load(film: Mapping[int, Snapshot]) -> None:
     """Energy never falls, and is what the power adds up to; nothing jumps, and nothing leaves what the model can do."""
-    for index, row in enumerate(GPUS):
+    for index, row in enumerate(scene().gpus):
         health = [snapshot.gpus[index].health for snapshot in film.values()]
         watts = [h.power_watts or 0 for h in health]
         joules = [h.energy_joules or 0 for h in health]
@@ -368,8 +369,8 @@ def test_xids_come_now_and_then(film: Mapping[int, Snapshot]) -> None:
         assert all(after[key] >= count for key, count in before.items())
     assert sum(counts[0].values()) == 0
     last = film[max(film)].xid_errors
-    assert last[gpu(3).uuid][31].count == 2
-    assert (last[gpu(2).uuid][43].count, last[gpu(2).uuid][43].gpu_instance) == (1, 9)
+    assert last[device_key(3).uuid][31].count == 2
+    assert (last[device_key(2).uuid][43].count, last[device_key(2).uuid][43].gpu_instance) == (1, 9)
     for second, snapshot in film.items():
         times = [one.last_at for of in snapshot.xid_errors.values() for one in of.values() if one.last_at is not None]
         assert all(BEGINNING < time <= BEGINNING + second for time in times)
@@ -414,12 +415,12 @@ def test_time_moves_what_is_seen(heard: Mapping[int, Answers]) -> None:
 async def test_some_gpus_can_be_asked_for() -> None:
     """`only` brings those GPUs and the count of all; a look at memory says the same as a full reading."""
     node = node_at(61)
-    some = await node.devices.sample([gpu(2).uuid, gpu(3).uuid])
+    some = await node.devices.sample([device_key(2).uuid, device_key(3).uuid])
     everything = await node.devices.sample()
     assert [sample.gpu.index for sample in some.samples] == [2, 3]
     assert some.present == everything.present
     assert list(some.samples) == [sample for sample in everything.samples if sample.gpu.index in {2, 3}]
-    memory = await node.devices.memory([gpu(2).uuid, gpu(3).uuid])
+    memory = await node.devices.memory([device_key(2).uuid, device_key(3).uuid])
     assert dict(memory) == {key: m for sample in some.samples for key, m, _ in sample.gpu.leaves()}
     assert len(memory) == 5
     await node.devices.close()
@@ -435,15 +436,16 @@ def test_the_host_answers_what_it_was_asked() -> None:
 
 def test_the_load_of_a_pod_that_is_made_anew_ends_with_it() -> None:
     """Then the energy of all generations is one periodic curve; the sum of the loads depends on that."""
-    for row in PODS:
+    for row in scene().pods:
         for process in (process for container in row.containers for process in container.processes):
+            load, memory = curve(process.load), curve(process.memory)
             if row.life is not None:
-                assert process.load.points[0][1] == process.load.points[-1][1] == 0
-                assert process.load.points[-1][0] <= row.life.deleted
-            for curve in (process.load, process.memory):
-                assert curve.points[0][0] == 0
-                assert list(curve.points) == sorted(curve.points)
-                assert curve.period is None or curve.points[-1][0] <= curve.period
+                assert load.points[0][1] == load.points[-1][1] == 0
+                assert load.points[-1][0] <= row.life.deleted
+            for one in (load, memory):
+                assert one.points[0][0] == 0
+                assert list(one.points) == sorted(one.points)
+                assert one.period is None or one.points[-1][0] <= one.period
 
 
 POINTS = st.lists(st.tuples(st.integers(1, 100), st.floats(0, 50)), max_size=6, unique_by=lambda point: point[0]).map(
