@@ -1,19 +1,24 @@
 """
-The lines of a recording.
+The lines of a recording, both ways: one schema for the writer and the reader.
 
-What comes in: nothing. What goes out: structs that msgspec writes as one line of JSON each, and reads again.
+What comes in: a recorded round and the numbers of its parts, or a line that was read and the parts on the shelf. What
+goes out: structs that msgspec writes as one line of JSON each, or the round again.
 
-The law: a file tells its format first. A part that stays as it was (an inventory, a list of processes, an answer of the
-kernel) is written once and named by its number. Only parts on the shelf can be named, and writer and reader clear it by
-the same rule, so that neither side remembers more. Fields that are new get a default and no new format; a new meaning
-gets a new format.
+The rule: a file names its format first. A part that stays as it was (an inventory, a list of processes, an answer of
+the kernel) is written once, and rounds name it by its number. A round can name only parts on the shelf. Writer and
+reader clear the shelf by the same rule, so neither side remembers more. A new field gets a default and no new format; a
+new meaning gets a new format.
+
+Facts of the model are written as they are. `RoundLine` and `RoundGpu` differ from `RecordedRound` and `GpuSample` in
+the fields that they define here with other types; all fields pass by their names.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, TypeAlias
 
 import msgspec
+from msgspec.structs import asdict
 
 from exporter.model import (
     CgroupMemory,
@@ -76,8 +81,9 @@ class InventoryPart(msgspec.Struct, frozen=True, tag="inventory", tag_field="lin
         sharing = [(key, kind, replicas) for key, (kind, replicas) in inventory.sharing.items()]
         return cls(number, replace(inventory, sharing={}), sharing)
 
-    def whole(self) -> Inventory:
-        """Put it together again."""
+    @property
+    def value(self) -> Inventory:
+        """The inventory as it was."""
         return replace(self.inventory, sharing={key: (kind, replicas) for key, kind, replicas in self.sharing})
 
 
@@ -85,21 +91,21 @@ class HostPart(msgspec.Struct, frozen=True, tag="host", tag_field="line"):
     """An answer of the kernel."""
 
     number: int
-    host: HostRead
+    value: HostRead = msgspec.field(name="host")
 
 
 class ProcessesPart(msgspec.Struct, frozen=True, tag="processes", tag_field="line"):
     """The process lists of a GPU."""
 
     number: int
-    processes: tuple[GpuProcess, ...]
+    value: tuple[GpuProcess, ...] = msgspec.field(name="processes")
 
 
 class XidsPart(msgspec.Struct, frozen=True, tag="xids", tag_field="line"):
     """The XID errors of all GPUs: mostly zeros, and mostly as they were."""
 
     number: int
-    xid_errors: XidCounts
+    value: XidCounts = msgspec.field(name="xid_errors")
 
 
 class RoundGpu(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -116,6 +122,16 @@ class RoundGpu(msgspec.Struct, frozen=True, omit_defaults=True):
     partial: bool = False
     unseen: tuple[Owner, ...] = ()
 
+    @classmethod
+    def of(cls, sample: GpuSample, processes: int | None) -> "RoundGpu":
+        """Put a number in place of the process lists."""
+        return cls(**{**_fields(sample), "processes": processes})
+
+    def sample(self, parts: Mapping[int, Any]) -> GpuSample:
+        """Put the process lists back in their place."""
+        processes = None if self.processes is None else parts[self.processes]
+        return GpuSample(**{**asdict(self), "processes": processes})
+
 
 class RoundLine(msgspec.Struct, frozen=True, tag="round", tag_field="line", omit_defaults=True):
     """A round, after the parts that it names: `inventory`, `hosts`, `xids`, and the `processes` of its GPUs."""
@@ -127,76 +143,56 @@ class RoundLine(msgspec.Struct, frozen=True, tag="round", tag_field="line", omit
     inventory: int
     hosts: list[int] = msgspec.field(default_factory=list)
     only: list[GpuUuid] | None = None
-    present: dict[GpuUuid, int] = msgspec.field(default_factory=dict)
-    gpus: list[RoundGpu] = msgspec.field(default_factory=list)
+    present: Mapping[GpuUuid, int] = msgspec.field(default_factory=dict)
+    samples: list[RoundGpu] = msgspec.field(default_factory=list, name="gpus")
     faults: tuple[Fault, ...] = ()
-    xids: int | None = None
+    xid_errors: int | None = msgspec.field(default=None, name="xids")
+
+    @classmethod
+    def of(cls, recorded: RecordedRound, **parts: Any) -> "RoundLine":
+        """Put `parts`, which are numbers, in their places: `inventory`, `hosts`, `samples` and `xid_errors`."""
+        only = None if recorded.only is None else sorted(recorded.only)
+        return cls(**{**_fields(recorded), "only": only, **parts})
 
     def named(self) -> Iterator[int]:
         """Yield the numbers of the parts that this round names."""
         yield self.inventory
         yield from self.hosts
-        if self.xids is not None:
-            yield self.xids
-        yield from (one.processes for one in self.gpus if one.processes is not None)
+        if self.xid_errors is not None:
+            yield self.xid_errors
+        yield from (gpu.processes for gpu in self.samples if gpu.processes is not None)
 
-    def whole(self, parts: "Shelf") -> RecordedRound:
-        """Put the round together again, all of whose parts are on the shelf."""
-        return RecordedRound(
-            self.number,
-            self.taken_at,
-            self.monotonic,
-            self.duration,
-            None if self.only is None else frozenset(self.only),
-            self.present,
-            tuple(
-                GpuSample(
-                    one.gpu,
-                    one.sampled_at,
-                    None if one.processes is None else parts[one.processes],
-                    one.utilization,
-                    one.dropped_utilization,
-                    one.faults,
-                    one.cgroups,
-                    one.pids_proven,
-                    one.partial,
-                    one.unseen,
-                )
-                for one in self.gpus
-            ),
-            self.faults,
-            tuple(parts[number] for number in self.hosts),
-            parts[self.inventory],
-            {} if self.xids is None else parts[self.xids],
-        )
+    def recorded(self, parts: Mapping[int, Any]) -> RecordedRound:
+        """Put the parts, which are all on the shelf, back in their places."""
+        restored = {
+            "inventory": parts[self.inventory],
+            "hosts": tuple(parts[number] for number in self.hosts),
+            "only": None if self.only is None else frozenset(self.only),
+            "samples": tuple(gpu.sample(parts) for gpu in self.samples),
+            "xid_errors": {} if self.xid_errors is None else parts[self.xid_errors],
+        }
+        return RecordedRound(**{**asdict(self), **restored})
 
 
 Part: TypeAlias = InventoryPart | HostPart | ProcessesPart | XidsPart
 Line: TypeAlias = Header | Part | RoundLine
 
 
-class Shelf:
+class Shelf(dict[int, Any]):
     """The parts that can be named, by number: those which were written or named last."""
-
-    def __init__(self) -> None:
-        self._parts: dict[int, Any] = {}
-
-    def __len__(self) -> int:
-        return len(self._parts)
-
-    def __contains__(self, number: int) -> bool:
-        return number in self._parts
-
-    def __getitem__(self, number: int) -> Any:
-        return self._parts[number]
-
-    def put(self, number: int, part: Any) -> None:
-        """Lay a new part on it."""
-        self._parts[number] = part
 
     def after(self, line: RoundLine) -> None:
         """Note what a round named, and clear away what was not named for longest. Raises KeyError for what is gone."""
         for number in line.named():
-            self._parts[number] = self._parts.pop(number)
-        for number in list(self._parts)[:-SHELF]:
-            del self._parts[number]
+            self[number] = self.pop(number)
+        for number in list(self)[:-SHELF]:
+            del self[number]
+
+
+def _fields(facts: Any) -> dict[str, Any]:
+    return {field.name: getattr(facts, field.name) for field in fields(facts)}
+
+
+def reason(error: OSError | ValueError) -> str:
+    """Say why a file cannot be opened, read or written. A path with a NUL byte is a ValueError."""
+    return (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)

@@ -4,8 +4,8 @@ Read a recording, one round at a time.
 What comes in: a file, plain or compressed (its first bytes tell, not its name). What goes out: the header, then rounds;
 or `RecordingError` with file and line.
 
-The law: a file can be anything, and is never held as a whole. A torn end, which a process leaves that was killed, costs
-the last round and is told in `torn`; everything else that is not as it should be is refused where it stands.
+The rule: a file can be anything, and is never held as a whole. A process that was killed leaves a torn end, which costs
+the last round and is reported in `torn`. Everything else that is not as it should be is refused where it stands.
 """
 
 import os
@@ -13,8 +13,7 @@ import stat
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import BinaryIO, Self
+from typing import Self, TypeVar
 
 import msgspec
 
@@ -25,14 +24,11 @@ from exporter.recording.lines import (
     LONGEST,
     SHELF,
     Header,
-    HostPart,
-    InventoryPart,
     Line,
-    ProcessesPart,
     RecordingError,
     RoundLine,
     Shelf,
-    XidsPart,
+    reason,
 )
 
 _MAGIC = b"\x1f\x8b"
@@ -52,7 +48,7 @@ class _Version(msgspec.Struct, tag="header", tag_field="line"):
 _VERSION = msgspec.json.Decoder(_Version)
 _HEADER = msgspec.json.Decoder(Header)
 _LINE: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
-_MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_T = TypeVar("_T")
 
 
 class Reading:
@@ -78,7 +74,7 @@ class Reading:
         if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
             self.close()
             raise RecordingError(f"{path}: cannot be read: not a regular file")
-        self._lines = self._split(self._file)
+        self._lines = self._split()
         try:
             self.header = self._head()
         except RecordingError:
@@ -88,7 +84,7 @@ class Reading:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def __iter__(self) -> Iterator[RecordedRound]:
@@ -97,16 +93,18 @@ class Reading:
     def __next__(self) -> RecordedRound:
         """Read on to the next round. Raises RecordingError."""
         for text in self._lines:
-            line = self._decoded(text)
+            line = self._decoded(_LINE, text, "a round or a part of one, as gpusteward writes it")
             if isinstance(line, RoundLine):
                 try:
                     self._shelf.after(line)
                 except KeyError as error:
                     raise self._wrong(f"the round names part {error}, which no line before it holds") from None
-                return line.whole(self._shelf)
+                return line.recorded(self._shelf)
             if isinstance(line, Header):
                 raise self._wrong("a second header; each recording is a file of its own")
-            self._keep(line)
+            self._shelf[line.number] = line.value
+            if len(self._shelf) > MOST:
+                raise self._wrong(f"more than {MOST} parts without a round that names them")
         raise StopIteration
 
     def close(self) -> None:
@@ -118,44 +116,26 @@ class Reading:
         if text is None:
             what = f"only {self.torn}" if self.torn else "an empty file"
             raise RecordingError(f"{self._path}: expected a recording of gpusteward, got {what}")
-        try:
-            version = _VERSION.decode(text)
-        except _MALFORMED as error:
-            found = show(text[:200].decode("utf-8", "backslashreplace"))
-            raise self._wrong(f"expected the header of a recording, got {found}") from error
+        start = show(text[:200].decode("utf-8", "backslashreplace"))
+        version = self._decoded(_VERSION, text, "the header of a recording", got=start)
         if version.gpusteward_recording != FORMAT:
             raise self._wrong(
                 f"expected format {FORMAT}, got format {version.gpusteward_recording}, "
                 f"which gpusteward {version.program} wrote: read it with that version or a later one"
             )
+        return self._decoded(_HEADER, text, "the header of a recording")
+
+    def _decoded(self, decoder: msgspec.json.Decoder[_T], text: bytes, what: str, *, got: str | None = None) -> _T:
         try:
-            return _HEADER.decode(text)
-        except _MALFORMED as error:
-            raise self._wrong(f"expected the header of a recording: {error}") from error
+            return decoder.decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            why = f": {error}" if got is None else f", got {got}"
+            raise self._wrong(f"expected {what}{why}") from error
 
-    def _decoded(self, text: bytes) -> Line:
-        try:
-            return _LINE.decode(text)
-        except _MALFORMED as error:
-            raise self._wrong(f"expected a round or a part of one, as gpusteward writes it: {error}") from error
-
-    def _keep(self, part: InventoryPart | HostPart | ProcessesPart | XidsPart) -> None:
-        match part:
-            case InventoryPart():
-                self._shelf.put(part.number, part.whole())
-            case HostPart():
-                self._shelf.put(part.number, part.host)
-            case ProcessesPart():
-                self._shelf.put(part.number, part.processes)
-            case XidsPart():
-                self._shelf.put(part.number, part.xid_errors)
-        if len(self._shelf) > MOST:
-            raise self._wrong(f"more than {MOST} parts without a round that names them")
-
-    def _split(self, file: BinaryIO) -> Iterator[bytes]:
+    def _split(self) -> Iterator[bytes]:
         """Yield whole lines; what follows the last one is torn."""
         rest = bytearray()
-        for chunk in self._chunks(file):
+        for chunk in self._chunks():
             rest += chunk
             if b"\n" in chunk:
                 *lines, rest = rest.split(b"\n")
@@ -168,29 +148,26 @@ class Reading:
         if rest:
             self.torn = f"line {self._at + 1}, which is torn off after {len(rest)} bytes"
 
-    def _chunks(self, file: BinaryIO) -> Iterator[bytes]:
-        gzip = None
-        first = True
-        while chunk := self._read(file):
-            if first and chunk.startswith(_MAGIC):
-                gzip = zlib.decompressobj(_GZIP)
-            first = False
+    def _chunks(self) -> Iterator[bytes]:
+        chunk = self._read()
+        gzip = zlib.decompressobj(_GZIP) if chunk.startswith(_MAGIC) else None
+        while chunk:
             if gzip is None:
                 yield chunk
-                continue
-            while chunk and not gzip.eof:
+            while gzip is not None and chunk and not gzip.eof:
                 try:
                     yield gzip.decompress(chunk, _CHUNK)  # bounded: a megabyte of gzip may hold a gigabyte
                 except zlib.error as error:
                     raise RecordingError(f"{self._path}: damaged after line {self._at}: {error}") from error
                 chunk = gzip.unconsumed_tail
+            chunk = self._read()
         if gzip is not None and not gzip.eof:
             yield gzip.flush()
             self.torn = "the end of the compressed file"
 
-    def _read(self, file: BinaryIO) -> bytes:
+    def _read(self) -> bytes:
         try:
-            return file.read(_CHUNK)
+            return self._file.read(_CHUNK)
         except (OSError, ValueError) as error:
             raise self._unreadable(error) from error
 
@@ -198,8 +175,7 @@ class Reading:
         return RecordingError(f"{self._path}:{self._at}: {what}")
 
     def _unreadable(self, error: OSError | ValueError) -> RecordingError:
-        why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
-        return RecordingError(f"{self._path}: cannot be read: {why}")
+        return RecordingError(f"{self._path}: cannot be read: {reason(error)}")
 
 
 def _without_waiting(path: str, flags: int) -> int:

@@ -3,7 +3,7 @@ Write a recording.
 
 What comes in: a header, then round after round. What goes out: a file, compressed when its name ends in `.gz`.
 
-The law: after each round the file can be read, whatever becomes of this process. A round is written whole or not at
+The rule: after each round the file can be read, whatever becomes of this process. A round is written whole or not at
 all: where the disk is full, the file ends with the round before.
 """
 
@@ -13,12 +13,11 @@ import zlib
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import msgspec
 
-from exporter.model import Inventory, Owner
+from exporter.model import GpuSample, Inventory, Owner
 from exporter.recording.answers import HostRead, RecordedRound
 from exporter.recording.lines import (
     Header,
@@ -31,10 +30,11 @@ from exporter.recording.lines import (
     RoundLine,
     Shelf,
     XidsPart,
+    reason,
 )
 
 GZIP = 16 + zlib.MAX_WBITS
-"""zlib's word for gzip's frame. Flushed after each round, which costs a few bytes."""
+"""zlib's name for gzip's frame. Flushed after each round, which costs a few bytes."""
 LEVEL = 6
 
 
@@ -69,11 +69,11 @@ class Writing:
         self.size = 0
         """Bytes on disk."""
         try:
-            # A device or a pipe (/dev/stdout) may be written to; a file that is there may be somebody's evidence.
+            # A device or a pipe (/dev/stdout) may be written to; a file that is there may be evidence.
             special = path.exists() and not path.is_file()
             flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if special else os.O_CREAT | os.O_EXCL)
             self._file = os.open(path, flags, 0o600)
-            os.set_blocking(self._file, True)  # only the opening must not wait: for somebody who reads a pipe
+            os.set_blocking(self._file, True)  # only the opening must not wait for the reader of a pipe
         except FileExistsError:
             raise RecordingError(f"{path}: is there already, and is not written over") from None
         except (OSError, ValueError) as error:
@@ -87,7 +87,7 @@ class Writing:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def add(self, recorded: RecordedRound) -> None:
@@ -99,39 +99,30 @@ class Writing:
             if number is None or not (self._shelf[number] is value or self._shelf[number] == value):
                 self._numbers += 1
                 number = self._newest[key] = self._numbers
-                self._shelf.put(number, value)
+                self._shelf[number] = value
                 parts.append(part(number, value))
             return number
 
-        line = RoundLine(
-            recorded.number,
-            recorded.taken_at,
-            recorded.monotonic,
-            recorded.duration,
-            named("inventory", recorded.inventory, lambda number, one: InventoryPart.of(number, self._inventory(one))),
-            [
-                named((one.asked, one.want_living), one, lambda number, one: HostPart(number, self._host(one)))
-                for one in recorded.hosts
-            ],
-            None if recorded.only is None else sorted(recorded.only),
-            dict(recorded.present),
-            [
-                RoundGpu(
-                    one.gpu,
-                    one.sampled_at,
-                    None if one.processes is None else named(one.gpu.uuid, one.processes, ProcessesPart),
-                    one.utilization,
-                    one.dropped_utilization,
-                    one.faults,
-                    tuple(replace(each, owner=self._owner(each.owner)) for each in one.cgroups),
-                    one.pids_proven,
-                    one.partial,
-                    tuple(map(self._owner, one.unseen)),
-                )
-                for one in recorded.samples
-            ],
-            recorded.faults,
-            named("xids", recorded.xid_errors, XidsPart) if recorded.xid_errors else None,
+        def host(read: HostRead) -> int:
+            return named(
+                (read.asked, read.want_living), read, lambda number, value: HostPart(number, self._host(value))
+            )
+
+        def gpu(sample: GpuSample) -> RoundGpu:
+            lists = None if sample.processes is None else named(sample.gpu.uuid, sample.processes, ProcessesPart)
+            cgroups = tuple(replace(memory, owner=self._owner(memory.owner)) for memory in sample.cgroups)
+            return RoundGpu.of(replace(sample, cgroups=cgroups, unseen=tuple(map(self._owner, sample.unseen))), lists)
+
+        line = RoundLine.of(
+            recorded,
+            inventory=named(
+                "inventory",
+                recorded.inventory,
+                lambda number, value: InventoryPart.of(number, self._inventory(value)),
+            ),
+            hosts=list(map(host, recorded.hosts)),
+            samples=list(map(gpu, recorded.samples)),
+            xid_errors=named("xids", recorded.xid_errors, XidsPart) if recorded.xid_errors else None,
         )
         self._shelf.after(line)
         self._newest = {key: number for key, number in self._newest.items() if number in self._shelf}
@@ -171,5 +162,4 @@ class Writing:
         self.size += len(text)
 
     def _refused(self, error: OSError | ValueError) -> RecordingError:
-        why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
-        return RecordingError(f"{self._path}: cannot be written: {why}")
+        return RecordingError(f"{self._path}: cannot be written: {reason(error)}")
