@@ -8,11 +8,16 @@ from exporter.model import Fault, GpuSample, GpuUuid, HostSample, Inventory, Xid
 
 @dataclass(frozen=True, slots=True)
 class HostRead:
-    """One question to the kernel, and its answer. `asked`: raw pids; `want_living`: the owners of all who live, too."""
+    """A question to the kernel, and its answer. `asked`: raw pids; `want_living`: all living owners, too."""
 
     asked: frozenset[int]
     sample: HostSample
     want_living: bool = False
+
+    @property
+    def question(self) -> tuple[frozenset[int], bool]:
+        """What was asked."""
+        return self.asked, self.want_living
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,18 +2,18 @@
 What of a declaration goes into a recording: that which limits and policy read, and nothing else.
 
 What comes in: the inventory, and the catalogue of the systems whose limits are read. What goes out: the inventory
-without annotations, variables and parameters that nobody here reads.
+without annotations, variables and parameters that neither limits nor policy read.
 
-The law: an annotation may hold anything, a manifest or a password. What is not known to be read is left out. Labels
+The rule: an annotation may hold anything, a manifest or a password. What is not known to be read is left out. Labels
 stay: they are made to be selected by, and the operator's own may protect a pod.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Self, TypeVar
 
 from exporter.limits.rows import Catalogue, Mechanism, Star, match
-from exporter.model import Claim, DeclaredContainer, DeclaredPod, Inventory, NodeFacts, Pod
+from exporter.model import ClaimConfig, DeclaredContainer, DeclaredPod, Inventory, Pod
 
 POLICY = (
     "gpusteward.io/*",
@@ -25,6 +25,7 @@ POLICY = (
 """Annotations and labels that a policy reads: ours, and what third parties promise not to evict."""
 BESIDE = ("gpu-fraction-container-name",)
 """What a decoder (KAI's) reads beside the text of its row."""
+_Pod = TypeVar("_Pod", Pod, DeclaredPod)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,64 +47,59 @@ class Keeping:
     @classmethod
     def of(cls, catalogue: Catalogue, labels: Iterable[str] = ()) -> Self:
         """Collect what the rows, the signs and the conditions of all systems read; `labels` are a policy's own."""
-        keys: dict[Mechanism, list[str]] = {mechanism: [] for mechanism in Mechanism}
-        values: list[str] = []
-        when: dict[str, list[str]] = {"pod-annotation": [], "pod-label": [], "node-label": []}
-        for system in catalogue:
-            for row in system.rows:
-                keys[row.mechanism].append(row.key)
-            for condition in system.enforced_when:
-                when[condition.at].append(condition.key)
-                values.append(condition.value)
+        rows = [row for system in catalogue for row in system.rows]
+        conditions = [condition for system in catalogue for condition in system.enforced_when]
         signs = [system.detect for system in catalogue]
-        values += (sign.partition("=")[2] for one in signs for sign in (*one.pod_labels, *one.node_labels))
+        label_signs = [label for sign in signs for label in (*sign.pod_labels, *sign.node_labels)]
+        values = [*(condition.value for condition in conditions), *(label.partition("=")[2] for label in label_signs)]
+
+        def keys(mechanism: Mechanism) -> list[str]:
+            return [row.key for row in rows if row.mechanism is mechanism]
+
+        def when(at: str) -> list[str]:
+            return [condition.key for condition in conditions if condition.at == at]
+
         return cls(
             pod_annotations=_unique(
-                [*POLICY, *BESIDE, *keys[Mechanism.ANNOTATION], *when["pod-annotation"]],
+                (*POLICY, *BESIDE, *keys(Mechanism.ANNOTATION), *when("pod-annotation")),
                 *(sign.pod_annotations for sign in signs),
             ),
             pod_labels=_unique(
-                [*POLICY, *labels, *keys[Mechanism.LABEL], *when["pod-label"]],
-                *map(_keys, (s.pod_labels for s in signs)),
+                POLICY, labels, keys(Mechanism.LABEL), when("pod-label"), *(_keys(sign.pod_labels) for sign in signs)
             ),
             node_annotations=_unique(
-                (r.register for s in catalogue for r in s.rows if r.register), *(s.node_annotations for s in signs)
+                filter(None, (row.register for row in rows)), *(sign.node_annotations for sign in signs)
             ),
-            node_labels=_unique(when["node-label"], *map(_keys, (s.node_labels for s in signs))),
-            env=_unique(keys[Mechanism.ENV], *(system.bypass_env for system in catalogue)),
-            parameters=_unique(keys[Mechanism.CLAIM_CONFIG]),
-            of_containers=_unique(r.key for s in catalogue for r in s.rows if r.star is Star.CONTAINER),
+            node_labels=_unique(when("node-label"), *(_keys(sign.node_labels) for sign in signs)),
+            env=_unique(keys(Mechanism.ENV), *(system.bypass_env for system in catalogue)),
+            parameters=_unique(keys(Mechanism.CLAIM_CONFIG)),
+            of_containers=_unique(row.key for row in rows if row.star is Star.CONTAINER),
             values=frozenset(filter(None, values)),
         )
 
     def inventory(self, whole: Inventory) -> Inventory:
-        """Leave out what nobody reads."""
+        """Leave out what is not read."""
+
+        def pod(facts: _Pod) -> _Pod:
+            return replace(facts, annotations=read(self.pod_annotations, facts.annotations))
+
+        def container(facts: DeclaredContainer) -> DeclaredContainer:
+            return replace(facts, env=read(self.env, facts.env))
+
+        def config(facts: ClaimConfig) -> ClaimConfig:
+            return replace(facts, parameters=_at_paths(facts.parameters, self.parameters))
+
+        node = whole.node
         return replace(
             whole,
-            pods={uid: self._pod(pod) for uid, pod in whole.pods.items()},
-            declared={uid: self._declared(pod) for uid, pod in whole.declared.items()},
-            node=self._node(whole.node),
-            claims=tuple(map(self._claim, whole.claims)),
+            pods={uid: pod(facts) for uid, facts in whole.pods.items()},
+            declared={
+                uid: replace(pod(facts), containers=tuple(map(container, facts.containers)))
+                for uid, facts in whole.declared.items()
+            },
+            node=node and replace(node, annotations=read(self.node_annotations, node.annotations)),
+            claims=tuple(replace(claim, configs=tuple(map(config, claim.configs))) for claim in whole.claims),
         )
-
-    def _pod(self, pod: Pod) -> Pod:
-        return replace(pod, annotations=read(self.pod_annotations, pod.annotations))
-
-    def _declared(self, pod: DeclaredPod) -> DeclaredPod:
-        containers = tuple(map(self._container, pod.containers))
-        return replace(pod, annotations=read(self.pod_annotations, pod.annotations), containers=containers)
-
-    def _container(self, container: DeclaredContainer) -> DeclaredContainer:
-        return replace(container, env=read(self.env, container.env))
-
-    def _node(self, node: NodeFacts | None) -> NodeFacts | None:
-        return None if node is None else replace(node, annotations=read(self.node_annotations, node.annotations))
-
-    def _claim(self, claim: Claim) -> Claim:
-        configs = (
-            replace(config, parameters=_at_paths(config.parameters, self.parameters)) for config in claim.configs
-        )
-        return replace(claim, configs=tuple(configs))
 
 
 def read(patterns: Iterable[str], texts: Mapping[str, str]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from exporter.config import Config, catalogue_of, options_of
 from exporter.limits.first_seen import from_data
 from exporter.model import PodUid, Snapshot
 from exporter.recording import Header, Reading, RecordedRound, RecordingError
-from exporter.recording.player import Stage, StageHost, StageInventory
+from exporter.recording.player import Stage
 from exporter.rounds.limits import Limiting
 from exporter.rounds.sampler import Beat, Sampler
 
@@ -48,8 +48,8 @@ class Replay:
         self._sampler = Sampler(
             node=header.node,
             devices=self._stage,
-            host=StageHost(self._stage),
-            inventory=StageInventory(self._stage),
+            host=self._stage.host,
+            inventory=self._stage.inventory,
             beat=Beat(header.interval),
             clock=self._clock,
             limiting=Limiting(catalogue_of(config.limits), options_of(config.limits), seen),

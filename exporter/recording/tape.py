@@ -3,11 +3,11 @@ Listen to the sources while a sampler asks them.
 
 What comes in: the three sources. What goes out: three that answer the same, and after each round what they said in it.
 
-The law: nobody is asked anything for the sake of a recording. A round begins with the question to the driver; what a
-round left that failed half-way is forgotten with the next one.
+The rule: no source is asked anything for the sake of a recording. A round begins with the question to the driver. What
+a round leaves that failed half-way is forgotten with the next one.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from exporter.devices import DeviceSource, DevicesSample
 from exporter.host import HostSource
@@ -20,10 +20,9 @@ class Tape:
     """Give `devices`, `host` and `inventory` to a sampler; ask for the `round` after each of its rounds."""
 
     def __init__(self, devices: DeviceSource, host: HostSource, inventory: InventorySource) -> None:
-        self.devices = _Devices(devices)
         self.host = _Host(host)
+        self.devices = _Devices(devices, self.host)
         self.inventory = _Names(inventory)
-        self.devices.began = self.host.forget
 
     def round(self, snapshot: Snapshot) -> RecordedRound:
         """Return what was said in the round that has just become this snapshot."""
@@ -43,16 +42,27 @@ class Tape:
         )
 
 
+class _Host:
+    def __init__(self, source: HostSource) -> None:
+        self.reads: list[HostRead] = []
+        self._source = source
+
+    def sample(self, pids: Collection[int], *, want_living: bool = False) -> HostSample:
+        answer = self._source.sample(pids, want_living=want_living)
+        self.reads.append(HostRead(frozenset(pids), answer, want_living))
+        return answer
+
+
 class _Devices:
-    def __init__(self, source: DeviceSource) -> None:
+    def __init__(self, source: DeviceSource, host: _Host) -> None:
         self.name = source.name
         self.only: frozenset[GpuUuid] | None = None
         self.answer = DevicesSample()
-        self.began: Callable[[], None] = _nothing
         self._source = source
+        self._host = host
 
     async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:
-        self.began()
+        self._host.reads.clear()
         self.only = None if only is None else frozenset(only)
         self.answer = await self._source.sample(only)
         return self.answer
@@ -62,24 +72,6 @@ class _Devices:
 
     async def close(self) -> None:
         await self._source.close()
-
-
-def _nothing() -> None:
-    """Do nothing."""
-
-
-class _Host:
-    def __init__(self, source: HostSource) -> None:
-        self.reads: list[HostRead] = []
-        self._source = source
-
-    def forget(self) -> None:
-        self.reads = []
-
-    def sample(self, pids: Collection[int], *, want_living: bool = False) -> HostSample:
-        answer = self._source.sample(pids, want_living=want_living)
-        self.reads.append(HostRead(frozenset(pids), answer, want_living))
-        return answer
 
 
 class _Names:

@@ -103,10 +103,11 @@ class Writing:
                 parts.append(part(number, value))
             return number
 
+        def inventory(number: int, value: Inventory) -> Part:
+            return InventoryPart.of(number, self._inventory(value))
+
         def host(read: HostRead) -> int:
-            return named(
-                (read.asked, read.want_living), read, lambda number, value: HostPart(number, self._host(value))
-            )
+            return named(read.question, read, lambda number, value: HostPart(number, self._host(value)))
 
         def gpu(sample: GpuSample) -> RoundGpu:
             lists = None if sample.processes is None else named(sample.gpu.uuid, sample.processes, ProcessesPart)
@@ -115,11 +116,7 @@ class Writing:
 
         line = RoundLine.of(
             recorded,
-            inventory=named(
-                "inventory",
-                recorded.inventory,
-                lambda number, value: InventoryPart.of(number, self._inventory(value)),
-            ),
+            inventory=named("inventory", recorded.inventory, inventory),
             hosts=list(map(host, recorded.hosts)),
             samples=list(map(gpu, recorded.samples)),
             xid_errors=named("xids", recorded.xid_errors, XidsPart) if recorded.xid_errors else None,

@@ -26,7 +26,7 @@ from exporter.model import (
     XidErrors,
 )
 from exporter.recording import HostRead, RecordedRound, Writing
-from exporter.recording.player import RecordedNode, Stage, StageHost
+from exporter.recording.player import RecordedNode, Stage
 from exporter.rounds.latest import Latest
 from exporter.rounds.limits import Limiting
 from exporter.rounds.sampler import Beat, Sampler
@@ -236,7 +236,7 @@ def test_a_later_version_may_ask_differently(tmp_path: Path) -> None:
     )
     stage = Stage()
     stage.set(RecordedRound(1, 0, 0, 0, hosts=reads))
-    host = StageHost(stage)
+    host = stage.host
     assert host.sample({1, 2, 3}) == reads[0].sample and host.sample({1, 4}) == reads[1].sample
     assert host.sample((), want_living=True) == reads[2].sample
     assert host.sample({4, 3, 2, 8}) == HostSample({4: process(4)}, frozenset({2}), None, True, (fault,))
@@ -250,12 +250,12 @@ def test_an_early_round_replaces_what_was_asked_before() -> None:
     after = replace(before, sample=HostSample({1: process(1, 9)}))
     stage.set(RecordedRound(1, 0, 0, 0, hosts=(before, other)))
     stage.set(RecordedRound(2, 1, 1, 0, only=frozenset({gpu().uuid}), hosts=(after,)))
-    assert [StageHost(stage).sample({1}) for _ in range(3)] == [after.sample] * 3
-    assert StageHost(stage).sample({2}) is other.sample
+    assert [stage.host.sample({1}) for _ in range(3)] == [after.sample] * 3
+    assert stage.host.sample({2}) is other.sample
 
 
 def test_nothing_recorded_is_nothing_known() -> None:
     """Before the first round, and of a round without an answer of the kernel, nothing is proven."""
     stage = Stage()
-    assert not StageHost(stage).sample({1}).pid_domain_proven
-    assert asyncio.run(stage.sample()) == DevicesSample() and stage.inventory() == Inventory()
+    assert not stage.host.sample({1}).pid_domain_proven
+    assert asyncio.run(stage.sample()) == DevicesSample() and stage.inventory.inventory() == Inventory()
