@@ -87,14 +87,14 @@ async def observe(
         latest.reload = Reload(successful=True, at=clock.time())
     sources = await open_sources(config, clock, lambda: _limited(latest))
     try:
-        limiting = _limiting(config)
+        limiting = limiting_of(config)
         judge = enforcement.judge if enforcement else None
         sampler = Sampler(
             node=sources.node,
             devices=sources.devices,
             host=sources.host,
             inventory=sources.inventory,
-            beat=_beat(config),
+            beat=beat_of(config),
             clock=clock,
             limiting=limiting,
             keep=judge.hear if judge else None,
@@ -206,7 +206,7 @@ async def _reload(
             continue
         sampler.standing = ()
         latest.reload = Reload(successful=True, at=clock.time())
-        sampler.beat = _beat(change.config)
+        sampler.beat = beat_of(change.config)
         if "names.file" in change.applied and isinstance(sampler.inventory, (FileInventory, NoNames)):
             sampler.inventory = FileInventory(change.config.names.file) if change.config.names.file else NoNames()
         if enforcement is not None:
@@ -242,11 +242,13 @@ def _names(config: Config, clock: Clock, limited: Callable[[], Iterable[PodUid]]
     return NoNames()
 
 
-def _limiting(config: Config) -> Limiting:
+def limiting_of(config: Config) -> Limiting:
+    """Read limits as the config wants it, from what was remembered of them on."""
     chosen = config.limits
     remembered = first_seen_file.load(chosen.first_seen_file) if chosen.first_seen_file is not None else None
     return Limiting(catalogue_of(chosen), options_of(chosen), remembered)
 
 
-def _beat(config: Config) -> Beat:
+def beat_of(config: Config) -> Beat:
+    """Return the pace of the config."""
     return Beat(float(config.sampling.interval), float(config.sampling.fast_interval))

@@ -8,7 +8,7 @@ wrong usage or config. What is wrong is said in a sentence for people, without a
 import asyncio
 import contextlib
 import signal
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 from exporter.config import ConfigError, load, parse_arguments
 from exporter.daemon import VERSION, observe
@@ -23,15 +23,24 @@ PROGRAM = "gpusteward-exporter"
 def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run the daemon; return the exit code."""
     arguments = parse_arguments(argv, environ, program=PROGRAM, version=VERSION)
-    code = 0
-    try:
+
+    def work() -> None:
         config = load(arguments)
         logs.configure(config.log.level, config.log.format)
         asyncio.run(until_signalled(observe(arguments, config, Latest(), program=PROGRAM)))
+
+    return exit_code(PROGRAM, work, DeviceError, WebError)
+
+
+def exit_code(program: str, work: Callable[[], None], *impossible: type[Exception]) -> int:
+    """Do `work`; return 0, or say what is wrong and return 2 for a wrong config, 1 for what is `impossible`."""
+    code = 0
+    try:
+        work()
     except* ConfigError as errors:
-        code = refuse(PROGRAM, errors, 2)
-    except* (DeviceError, WebError) as errors:
-        code = refuse(PROGRAM, errors, 1)
+        code = refuse(program, errors, 2)
+    except* impossible as errors:
+        code = refuse(program, errors, 1)
     return code
 
 

@@ -4,7 +4,7 @@
 What comes in: the flags of the daemon. What goes out: a file that `gpusteward replay` and `--devices recorded:FILE`
 read (docs/recording.md), what is worth knowing on standard error, and the exit code.
 
-The law: it only looks. It serves nothing, changes nothing, and remembers nothing but the file; beside a running daemon
+The rule: it only looks. It serves nothing, changes nothing, and remembers nothing but the file. Beside a running daemon
 it asks the driver a second time, and no other state is shared.
 """
 
@@ -14,7 +14,6 @@ import contextlib
 import os
 import secrets
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,16 +26,6 @@ if TYPE_CHECKING:
     from exporter.rounds.first_seen_file import FirstSeen
 
 PROGRAM = "gpusteward record"
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What to record: until so many rounds or seconds have passed, or until a signal where neither is said."""
-
-    file: Path
-    rounds: int | None = None
-    duration: float | None = None
-    anonymize: bool = False
 
 
 def add(commands: "Commands") -> None:
@@ -66,45 +55,36 @@ def add(commands: "Commands") -> None:
 
 def run(namespace: argparse.Namespace) -> int:
     """Record, and return the exit code."""
-    from exporter.config import ConfigError, load  # noqa: PLC0415
+    from exporter.config import load  # noqa: PLC0415
     from exporter.devices import DeviceError  # noqa: PLC0415
     from exporter.recording import RecordingError  # noqa: PLC0415
     from exporter.rounds import logs  # noqa: PLC0415  (with the daemon come driver, HTTP and more)
-    from exporter.running import refuse, until_signalled  # noqa: PLC0415
+    from exporter.running import exit_code, until_signalled  # noqa: PLC0415
 
-    wanted = Wanted(namespace.output, namespace.rounds, namespace.duration, anonymize=namespace.anonymize)
-    code = 0
-    try:
+    def work() -> None:
         config = load(chosen(namespace, os.environ))
         logs.configure(config.log.level, config.log.format)
-        asyncio.run(until_signalled(record(config, wanted)))
-    except* ConfigError as errors:
-        code = refuse(PROGRAM, errors, 2)
-    except* (DeviceError, RecordingError) as errors:
-        code = refuse(PROGRAM, errors, 1)
-    return code
+        asyncio.run(until_signalled(_record(config, namespace)))
+
+    return exit_code(PROGRAM, work, DeviceError, RecordingError)
 
 
-async def record(config: "Config", wanted: Wanted) -> None:
+async def _record(config: "Config", wanted: argparse.Namespace) -> None:
     """Record until enough, or until cancelled. Raises DeviceError or RecordingError when that cannot be done."""
     from exporter.base.clock import SystemClock  # noqa: PLC0415
-    from exporter.config import catalogue_of, options_of  # noqa: PLC0415
-    from exporter.daemon import open_sources  # noqa: PLC0415
+    from exporter.daemon import beat_of, limiting_of, open_sources  # noqa: PLC0415
     from exporter.model import Snapshot  # noqa: PLC0415
     from exporter.recording.tape import Tape  # noqa: PLC0415
-    from exporter.rounds import first_seen_file, logs  # noqa: PLC0415  (as above)
+    from exporter.rounds import logs  # noqa: PLC0415  (as above)
     from exporter.rounds.latest import Latest  # noqa: PLC0415
-    from exporter.rounds.limits import Limiting  # noqa: PLC0415
-    from exporter.rounds.sampler import Beat, Sampler  # noqa: PLC0415
+    from exporter.rounds.sampler import Sampler  # noqa: PLC0415
 
-    clock = SystemClock()
+    clock, latest, enough = SystemClock(), Latest(), asyncio.Event()
     sources = await open_sources(config, clock)
     try:
-        seen = first_seen_file.load(config.limits.first_seen_file) if config.limits.first_seen_file else {}
-        limiting = Limiting(catalogue_of(config.limits), options_of(config.limits), seen)
+        limiting = limiting_of(config)
         tape = Tape(sources.devices, sources.host, sources.inventory)
-        with opened(wanted, config, sources.node, clock.time(), seen) as file:
-            enough = asyncio.Event()
+        with _opened(wanted, config, sources.node, clock.time(), limiting.first_seen) as file:
 
             def keep(snapshot: Snapshot) -> None:
                 if not enough.is_set():
@@ -117,13 +97,12 @@ async def record(config: "Config", wanted: Wanted) -> None:
                 devices=tape.devices,
                 host=tape.host,
                 inventory=tape.inventory,
-                beat=Beat(float(config.sampling.interval), float(config.sampling.fast_interval)),
+                beat=beat_of(config),
                 clock=clock,
                 limiting=limiting,
                 keep=keep,
             )
-            latest = Latest()
-            _say(f"{sources.node}, a round every {config.sampling.interval}, to {wanted.file}; Ctrl-C ends it")
+            _say(f"{sources.node}, a round every {config.sampling.interval}, to {wanted.output}; Ctrl-C ends it")
             try:
                 async with asyncio.TaskGroup() as tasks:
                     work = [
@@ -132,18 +111,17 @@ async def record(config: "Config", wanted: Wanted) -> None:
                         tasks.create_task(logs.tell(latest, limiting.invalid), name="telling"),
                     ]
                     with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(wanted.duration):
-                            await enough.wait()
+                        await asyncio.wait_for(enough.wait(), wanted.duration)
                     for task in work:
                         task.cancel()
             finally:
                 file.close()
-                _say(f"{file.rounds} rounds, {file.size} bytes in {wanted.file}")
+                _say(f"{file.rounds} rounds, {file.size} bytes in {wanted.output}")
     finally:
         await sources.devices.close()
 
 
-def opened(wanted: Wanted, config: "Config", node: str, now: float, seen: "FirstSeen") -> "Writing":
+def _opened(wanted: argparse.Namespace, config: "Config", node: str, now: float, seen: "FirstSeen") -> "Writing":
     """Create the file, with what is to be kept of names and declarations. Raises RecordingError."""
     from importlib.metadata import version  # noqa: PLC0415  (as above)
 
@@ -162,18 +140,12 @@ def opened(wanted: Wanted, config: "Config", node: str, now: float, seen: "First
         node=node,
         started_at=now,
         interval=float(config.sampling.interval),
-        first_seen={uid: [as_data(one) for one in pod] for uid, pod in seen.items()},
+        first_seen={uid: [as_data(declaration) for declaration in pod] for uid, pod in seen.items()},
     )
     if not wanted.anonymize:
-        return Writing(wanted.file, header, inventory=keeping.inventory)
-    other = Pseudonyms(secrets.token_bytes(32), keeping)
-    return Writing(
-        wanted.file,
-        other.header(header),
-        inventory=lambda whole: other.inventory(keeping.inventory(whole)),
-        host=other.host,
-        owner=other.owner,
-    )
+        return Writing(wanted.output, header, inventory=keeping.inventory)
+    names = Pseudonyms(secrets.token_bytes(32), keeping)
+    return Writing(wanted.output, names.header(header), inventory=names.inventory, host=names.host, owner=names.owner)
 
 
 def _duration(text: str) -> float:

@@ -4,8 +4,8 @@
 What comes in: a recording, and a config. What goes out: a line for each change on standard output, what it comes to,
 and the exit code.
 
-The law: the same code decides as in the daemon, on the same snapshots. Nothing is done to anybody: where the config
-says enforce, the actions are rehearsed, because in a recording the victim stays.
+The rule: the same code decides as in the daemon, on the same snapshots. Nothing is acted on: where the config says
+enforce, this is a dry run, because in a recording the victim stays.
 """
 
 import argparse
@@ -49,25 +49,23 @@ def add(commands: "Commands") -> None:
 def run(namespace: argparse.Namespace) -> int:
     """Replay, print, and return the exit code."""
     from enforcer.runtime.policy_config import meaningless  # noqa: PLC0415  (with the sampler comes more than --help needs)
-    from exporter.config import Arguments, ConfigError, load  # noqa: PLC0415
+    from exporter.config import Arguments, load  # noqa: PLC0415
     from exporter.recording import RecordingError  # noqa: PLC0415
     from exporter.rounds import logs  # noqa: PLC0415
-    from exporter.running import refuse  # noqa: PLC0415
+    from exporter.running import exit_code  # noqa: PLC0415
 
     logs.configure("warning", "auto")
-    said = {} if namespace.mode is None else {"policy.mode": namespace.mode}
-    arguments = Arguments(namespace.config, said, dict.fromkeys(said, "--mode"))
-    code = 0
-    try:
+    overrides = {} if namespace.mode is None else {"policy.mode": namespace.mode}
+    arguments = Arguments(namespace.config, overrides, dict.fromkeys(overrides, "--mode"))
+
+    def work() -> None:
         config = load(arguments, meaningless)
-        asyncio.run(_replay(namespace.recording, config, as_json=namespace.json))
-    except* ConfigError as errors:
-        code = refuse(PROGRAM, errors, 2)
-    except* RecordingError as errors:
-        code = refuse(PROGRAM, errors, 1)
-    except* BrokenPipeError:  # `| head` has read enough, which is no error
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
-    return code
+        try:
+            asyncio.run(_replay(namespace.recording, config, as_json=namespace.json))
+        except BrokenPipeError:  # `| head` has read enough, which is no error
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
+
+    return exit_code(PROGRAM, work, RecordingError)
 
 
 async def _replay(file: Path, config: "Config", *, as_json: bool) -> None:
@@ -85,8 +83,7 @@ async def _replay(file: Path, config: "Config", *, as_json: bool) -> None:
     with Reading(file) as reading:
         rules = _rules(config, reading.header.interval, file)
         async for snapshot in snapshots(reading, config):
-            moment = Moment(snapshot.monotonic, snapshot.monotonic)
-            history, verdict = decide(snapshot, rules, history, moment)
+            history, verdict = decide(snapshot, rules, history, Moment(snapshot.monotonic, snapshot.monotonic))
             rounds += 1
             for line in lines(verdict, before):
                 _print(snapshot, line.event.removeprefix("enforcer."), line.data, as_json=as_json)
@@ -95,13 +92,13 @@ async def _replay(file: Path, config: "Config", *, as_json: bool) -> None:
             before = verdict
         torn = reading.torn
     if as_json:
-        told = {"event": "summary", "rounds": rounds, "torn": torn, "rehearsed": rehearsed, "held": held}
-        sys.stdout.write(json.dumps(told) + "\n")
+        text = json.dumps({"event": "summary", "rounds": rounds, "torn": torn, "rehearsed": rehearsed, "held": held})
     else:
-        done = ", ".join(f"{count} {rung} rehearsed" for rung, count in sorted(rehearsed.items()))
-        refused = ", ".join(f"held {count} times: {reason}" for reason, count in sorted(held.items()))
-        text = "; ".join(filter(None, [done or "nothing would have been done", refused, printable(torn)]))
-        sys.stdout.write(f"{rounds} rounds: {text}\n")
+        actions = ", ".join(f"{count} {action} rehearsed" for action, count in sorted(rehearsed.items()))
+        refusals = ", ".join(f"held {count} times: {reason}" for reason, count in sorted(held.items()))
+        parts = [actions or "nothing would have been done", refusals, printable(torn)]
+        text = f"{rounds} rounds: {'; '.join(filter(None, parts))}"
+    sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
@@ -128,11 +125,11 @@ def _print(snapshot: "Snapshot", event: str, data: Any, *, as_json: bool) -> Non
     if as_json:
         sys.stdout.write(json.dumps({"at": at.isoformat(), "round": snapshot.round, "event": event, **data}) + "\n")
         return
-    who = "/".join(str(data[key]) for key in _NAMES if data.get(key))
+    name = "/".join(str(data[key]) for key in _NAMES if data.get(key))
     rest = {key: value for key, value in data.items() if key not in _NAMES and value not in {None, ""}}
-    told = " ".join(f"{key}={_shown(key, value)}" for key, value in rest.items())
-    line = f"{at:%Y-%m-%d %H:%M:%SZ}  {event:<10} {f'{who}  ' if who else ''}{told}"
-    sys.stdout.write(f"{printable(line)}\n")  # names of a recording may come from anybody
+    facts = " ".join(f"{key}={_shown(key, value)}" for key, value in rest.items())
+    line = f"{at:%Y-%m-%d %H:%M:%SZ}  {event:<10} {f'{name}  ' if name else ''}{facts}"
+    sys.stdout.write(f"{printable(line)}\n")  # names of a recording may hold control characters
 
 
 def _shown(key: str, value: object) -> object:
