@@ -12,7 +12,7 @@ and UUIDs of GPUs stay, and so do the namespaces that are the same in every clus
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,10 +25,8 @@ from exporter.model import (
     ClaimedDevice,
     ClaimUse,
     Container,
-    ContainerId,
     DeclaredContainer,
     DeclaredPod,
-    Fault,
     Held,
     Inventory,
     Owner,
@@ -42,8 +40,6 @@ from exporter.recording.lines import Header
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    _Facts = TypeVar("_Facts", bound=DataclassInstance)
-
 NAMES: Mapping[type, Mapping[str, str]] = {
     Allocation: {"namespace": "namespace", "pod": "pod", "container": "container"},
     Claim: {"namespace": "namespace", "name": "claim"},
@@ -51,9 +47,9 @@ NAMES: Mapping[type, Mapping[str, str]] = {
     ClaimedDevice: {"pool": "pool", "share_id": "id"},
     Container: {"pod_uid": "id", "name": "container", "id": "id"},
     DeclaredContainer: {"name": "container"},
-    DeclaredPod: {"uid": "id", "namespace": "namespace", "name": "pod"},
-    Fault: {"subject": "subject"},
+    DeclaredPod: {"uid": "id", "namespace": "namespace", "name": "pod", "claims": "claim"},
     Held: {"container": "container"},
+    Owner: {"pairs": "id"},
     Pod: {
         "uid": "id",
         "namespace": "namespace",
@@ -64,7 +60,12 @@ NAMES: Mapping[type, Mapping[str, str]] = {
         "config_hash": "id",
     },
 }
-"""Which fields hold a name, and of what kind of thing. The pseudonym begins with the kind; `id` keeps the form."""
+"""Which fields hold names, and of what kind of thing. The pseudonym begins with the kind; `id` keeps the form."""
+KEYS: Mapping[type, Mapping[str, str]] = {
+    DeclaredPod: {"claims": "use"},
+    Inventory: {"pods": "id", "declared": "id", "namespaces": "namespace"},
+}
+"""The same for the keys of mappings."""
 SYSTEM = re.compile(r"default|kube-[a-z0-9-]+|gpu-operator|gpusteward|system-(?:node|cluster)-critical")
 """Namespaces and priority classes that are called so everywhere; a policy protects some of them by name."""
 NODE_LABELS = ("nvidia.com/*", "cloud.google.com/gke-*")
@@ -72,6 +73,8 @@ NODE_LABELS = ("nvidia.com/*", "cloud.google.com/gke-*")
 _HEX = re.compile(r"[0-9a-f][0-9a-f-]{30,63}")
 _WORD = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
+_Facts = TypeVar("_Facts", bound="DataclassInstance")
+_Pod = TypeVar("_Pod", Pod, DeclaredPod)
 FirstSeen = Mapping[str, list[dict[str, str | int | None]]]
 
 
@@ -83,8 +86,8 @@ class Pseudonyms:
         self._keeping = keeping
 
     def name(self, kind: str, text: str) -> str:
-        """Replace the name of a `kind` of thing, or its id. Nothing stays nothing."""
-        if not text:
+        """Replace the name of a `kind` of thing, or its id. Nothing stays nothing, and what is of no kind stays."""
+        if not text or not kind:
             return text
         if kind == "id":
             return self.id(text)
@@ -99,18 +102,11 @@ class Pseudonyms:
 
     def owner(self, owner: Owner) -> Owner:
         """Replace the ids in an owner."""
-        pairs = ((uid and PodUid(self.id(uid)), id_ and ContainerId(self.id(id_))) for uid, id_ in owner.pairs)
-        return replace(owner, pairs=tuple(pairs))
+        return self._renamed(owner)
 
     def host(self, whole: HostRead) -> HostRead:
         """Replace the ids in an answer of the kernel."""
-        sample = whole.sample
-        processes = {
-            pid: replace(process, owner=process.owner and self.owner(process.owner))
-            for pid, process in sample.processes.items()
-        }
-        living = None if sample.living is None else frozenset(map(self.owner, sample.living))
-        return replace(whole, sample=replace(sample, processes=processes, living=living))
+        return replace(whole, sample=self._renamed(whole.sample))
 
     def inventory(self, whole: Inventory) -> Inventory:
         """Leave out what is not kept, and replace the names and ids in the rest."""
@@ -119,25 +115,21 @@ class Pseudonyms:
         for container in kept.containers:
             containers[container.pod_uid].append(container.name)
         node_labels = (*self._keeping.node_labels, *NODE_LABELS)
-        return replace(
+        texts = replace(
             kept,
-            pods={
-                PodUid(self.id(uid)): self._renamed(pod, **self._texts(pod, containers[uid]))
-                for uid, pod in kept.pods.items()
+            pods={uid: self._texts(pod, containers[uid]) for uid, pod in kept.pods.items()},
+            declared={
+                uid: self._texts(pod, (container.name for container in pod.containers))
+                for uid, pod in kept.declared.items()
             },
-            containers=tuple(map(self._renamed, kept.containers)),
-            allocations=tuple(map(self._renamed, kept.allocations)),
-            declared={PodUid(self.id(uid)): self._declared(pod) for uid, pod in kept.declared.items()},
             node=kept.node and replace(kept.node, labels=read(node_labels, kept.node.labels)),
-            claims=tuple(
-                self._renamed(claim, devices=tuple(map(self._renamed, claim.devices))) for claim in kept.claims
+            namespaces={name: read(self._keeping.pod_labels, labels) for name, labels in kept.namespaces.items()},
+            faults=tuple(
+                replace(fault, message=f"{fault.reason} (left out)", subject=self.name("subject", fault.subject))
+                for fault in kept.faults
             ),
-            namespaces={
-                self.name("namespace", name): read(self._keeping.pod_labels, labels)
-                for name, labels in kept.namespaces.items()
-            },
-            faults=tuple(self._renamed(fault, message=f"{fault.reason} (left out)") for fault in kept.faults),
         )
+        return self._renamed(texts)
 
     def header(self, whole: Header) -> Header:
         """Replace the names in a header."""
@@ -157,29 +149,30 @@ class Pseudonyms:
             for uid, seen in whole.items()
         }
 
-    def _renamed(self, facts: "_Facts", **others: Any) -> "_Facts":
-        """Replace the names in those fields that `NAMES` lists; `others` are new values of other fields."""
-        names = {field: self.name(kind, getattr(facts, field)) for field, kind in NAMES[type(facts)].items()}
-        return replace(facts, **names, **others)
+    def _renamed(self, facts: _Facts) -> _Facts:
+        """Replace the names in facts, and in the facts that they hold, where `NAMES` and `KEYS` say."""
+        kinds, key_kinds = NAMES.get(type(facts), {}), KEYS.get(type(facts), {})
 
-    def _declared(self, pod: DeclaredPod) -> DeclaredPod:
-        return self._renamed(
-            pod,
-            containers=tuple(
-                self._renamed(container, claims=tuple(map(self._renamed, container.claims)))
-                for container in pod.containers
-            ),
-            claims={self.name("use", own): self.name("claim", claim) for own, claim in pod.claims.items()},
-            held=tuple(map(self._renamed, pod.held)),
-            **self._texts(pod, (container.name for container in pod.containers)),
-        )
+        def renamed(value: Any, kind: str, key_kind: str = "") -> Any:
+            if isinstance(value, Mapping):
+                return {self.name(key_kind, key): renamed(inner, kind) for key, inner in value.items()}
+            if isinstance(value, tuple | frozenset):
+                return type(value)(renamed(inner, kind) for inner in value)
+            facts_within = is_dataclass(value) and not isinstance(value, type)
+            return self._renamed(value) if facts_within else self.name(kind, value)
+
+        names = {
+            field.name: renamed(getattr(facts, field.name), kinds.get(field.name, ""), key_kinds.get(field.name, ""))
+            for field in fields(facts)
+        }
+        return replace(facts, **names)
 
     def _path(self, kind: str, text: str) -> str:
         """Replace `namespace/name`."""
         namespace, slash, name = text.partition("/")
         return f"{self.name('namespace', namespace)}/{self.name(kind, name)}" if slash else self.name(kind, text)
 
-    def _texts(self, pod: Pod | DeclaredPod, containers: Iterable[str]) -> dict[str, dict[str, str]]:
+    def _texts(self, pod: _Pod, containers: Iterable[str]) -> _Pod:
         """Replace a pod's own names in its labels and annotations, where they stand as words of their own."""
         names = {
             pod.name: self.name("pod", pod.name),
@@ -195,7 +188,7 @@ class Pseudonyms:
             return {self._key(key): _WORD.sub(other, text) for key, text in texts.items()}
 
         labels = read(self._keeping.pod_labels, pod.labels)
-        return {"labels": replaced(labels), "annotations": replaced(pod.annotations)}
+        return replace(pod, labels=replaced(labels), annotations=replaced(pod.annotations))
 
     def _key(self, key: str) -> str:
         """Replace a container's name that is a part of a key: `nvidia.com/container.<name>.gpu-memory.limit`."""
