@@ -5,6 +5,7 @@ What comes in: sources, a clock. What goes out: a file, and the snapshots of the
 """
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
@@ -13,8 +14,8 @@ import pytest
 from exporter.base.clock import Clock
 from exporter.config import Arguments, load
 from exporter.limits.loading import builtin
-from exporter.model import Inventory, Snapshot
-from exporter.recording import FORMAT, Header, HostRead, Reading, Writing
+from exporter.model import Snapshot
+from exporter.recording import FORMAT, Header, Reading, RecordedRound, Writing
 from exporter.recording.anonymizing import Pseudonyms
 from exporter.recording.keeping import Keeping
 from exporter.recording.replay import snapshots
@@ -73,20 +74,22 @@ async def record(
     path: Path, node: SimulatedNode, clock: SteppedClock, names: Pseudonyms | None = None
 ) -> list[Snapshot]:
     """Run a sampler on `node` until the clock ends; the file has its rounds, the answer its snapshots."""
-    keeping = Keeping.of(builtin())
+    kept = names or Keeping.of(builtin())
     live: list[Snapshot] = []
     tape = Tape(node.devices, node.host, node.inventory)
 
-    def inventory(whole: Inventory) -> Inventory:
-        kept = keeping.inventory(whole)
-        return names.inventory(kept) if names else kept
-
-    def host(whole: HostRead) -> HostRead:
-        return names.host(whole) if names else whole
-
-    with Writing(path, header(), inventory=inventory, host=host) as file, pytest.raises(asyncio.CancelledError):
+    with (
+        Writing(path, header(), inventory=kept.inventory, host=names.host if names else lambda whole: whole) as file,
+        pytest.raises(asyncio.CancelledError),
+    ):
         await sampler(tape, clock, file, live).run(Latest())
     return live
+
+
+def rounds(path: Path) -> Iterator[RecordedRound]:
+    """Yield the rounds of a recording."""
+    with Reading(path) as reading:
+        yield from reading
 
 
 async def replayed(path: Path) -> list[Snapshot]:

@@ -16,7 +16,7 @@ import os
 import stat
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import yaml
 
@@ -46,18 +46,33 @@ class MalformedError(Exception):
         return f"{source}:{self.line}:{self.column}: {self}" if self.line else f"{source}: {self}"
 
 
+def opened(path: Path) -> BinaryIO:
+    """Open a regular file, waiting for no pipe. Raises UnreadableError."""
+    try:
+        file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115  (closed by the caller)
+    except (OSError, ValueError) as error:  # a path with a NUL byte is a ValueError
+        raise UnreadableError(f"cannot be read: {reason(error)}") from error
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise UnreadableError("cannot be read: not a regular file")
+    return file
+
+
 def read(path: Path, most: int) -> bytes:
     """Read a whole regular file of at most `most` bytes. Raises UnreadableError."""
-    try:
-        with open(path, "rb", opener=_without_waiting) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise UnreadableError("cannot be read: not a regular file")
+    with opened(path) as file:
+        try:
             content = file.read(most + 1)
-    except OSError as error:
-        raise UnreadableError(f"cannot be read: {(error.strerror or str(error)).lower()}") from error
+        except OSError as error:
+            raise UnreadableError(f"cannot be read: {reason(error)}") from error
     if len(content) > most:
         raise UnreadableError(f"cannot be read: larger than {most} bytes")
     return content
+
+
+def reason(error: OSError | ValueError) -> str:
+    """Say in lower case why a file cannot be opened, read or written."""
+    return ((error.strerror if isinstance(error, OSError) else "") or str(error)).lower()
 
 
 def plain(content: bytes) -> Any:

@@ -191,8 +191,3 @@ class Shelf(dict[int, Any]):
 
 def _fields(facts: Any) -> dict[str, Any]:
     return {field.name: getattr(facts, field.name) for field in fields(facts)}
-
-
-def reason(error: OSError | ValueError) -> str:
-    """Say why a file cannot be opened, read or written. A path with a NUL byte is a ValueError."""
-    return (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)

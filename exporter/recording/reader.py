@@ -8,8 +8,6 @@ The rule: a file can be anything, and is never held as a whole. A process that w
 the last round and is reported in `torn`. Everything else that is not as it should be is refused where it stands.
 """
 
-import os
-import stat
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +15,7 @@ from typing import Self, TypeVar
 
 import msgspec
 
-from exporter.base.text_files import show
+from exporter.base.text_files import UnreadableError, opened, reason, show
 from exporter.recording.answers import RecordedRound
 from exporter.recording.lines import (
     FORMAT,
@@ -28,7 +26,6 @@ from exporter.recording.lines import (
     RecordingError,
     RoundLine,
     Shelf,
-    reason,
 )
 
 _MAGIC = b"\x1f\x8b"
@@ -68,12 +65,9 @@ class Reading:
         self._at = 0
         self._shelf = Shelf()
         try:
-            self._file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115  (closed by `close`)
-        except (OSError, ValueError) as error:
-            raise self._unreadable(error) from error
-        if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
-            self.close()
-            raise RecordingError(f"{path}: cannot be read: not a regular file")
+            self._file = opened(path)
+        except UnreadableError as error:
+            raise RecordingError(f"{path}: {error}") from error
         self._lines = self._split()
         try:
             self.header = self._head()
@@ -169,21 +163,7 @@ class Reading:
         try:
             return self._file.read(_CHUNK)
         except (OSError, ValueError) as error:
-            raise self._unreadable(error) from error
+            raise RecordingError(f"{self._path}: cannot be read: {reason(error)}") from error
 
     def _wrong(self, what: str) -> RecordingError:
         return RecordingError(f"{self._path}:{self._at}: {what}")
-
-    def _unreadable(self, error: OSError | ValueError) -> RecordingError:
-        return RecordingError(f"{self._path}: cannot be read: {reason(error)}")
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    """Open what may be a pipe that nobody writes into."""
-    return os.open(path, flags | os.O_NONBLOCK)
-
-
-def rounds(path: Path) -> Iterator[RecordedRound]:
-    """Yield the rounds of a recording, holding one at a time. Raises RecordingError."""
-    with Reading(path) as reading:
-        yield from reading

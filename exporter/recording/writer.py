@@ -17,6 +17,7 @@ from typing import Any, Self
 
 import msgspec
 
+from exporter.base.text_files import reason
 from exporter.model import GpuSample, Inventory, Owner
 from exporter.recording.answers import HostRead, RecordedRound
 from exporter.recording.lines import (
@@ -30,7 +31,6 @@ from exporter.recording.lines import (
     RoundLine,
     Shelf,
     XidsPart,
-    reason,
 )
 
 GZIP = 16 + zlib.MAX_WBITS

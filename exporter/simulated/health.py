@@ -15,16 +15,6 @@ from exporter.simulated.curves import Curve, curve
 from exporter.simulated.scene import HOUR, scene
 
 MHZ = 1e6
-THROTTLES = (
-    "applications_clocks_setting",
-    "sw_power_cap",
-    "hw_slowdown",
-    "sync_boost",
-    "sw_thermal_slowdown",
-    "hw_thermal_slowdown",
-    "hw_power_brake_slowdown",
-)
-"""What a server's GPU can tell about its clocks, in NVML's names."""
 SLICES = 7
 """Of a GPU with MIG."""
 WARMING = 45.0
@@ -58,7 +48,7 @@ def health(index: int, time: float) -> Health:
             "memory": model.memory_mhz * MHZ,
             "video": round(sm * 0.9) * MHZ,
         },
-        throttled=dict.fromkeys(THROTTLES, False) | {"sw_power_cap": capped, "sw_thermal_slowdown": hot},
+        throttled=dict.fromkeys(scene().throttles, False) | {"sw_power_cap": capped, "sw_thermal_slowdown": hot},
         ecc_errors={"corrected": row.ecc_corrected, "uncorrected": 0},
     )
 

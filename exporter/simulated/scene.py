@@ -168,6 +168,7 @@ class Scene(_Row, frozen=True):
     uptime_hours: float
     consenting: frozenset[str]
     priorities: dict[str, int]
+    throttles: tuple[str, ...]
     templates: list[Any]
     gpus: tuple[GpuRow, ...]
     xids: tuple[XidRow, ...]

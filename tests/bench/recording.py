@@ -38,9 +38,10 @@ from exporter.model import (
     ProcessUtilization,
     Utilization,
 )
-from exporter.recording import FORMAT, Header, HostRead, RecordedRound, Writing, rounds
+from exporter.recording import FORMAT, Header, HostRead, RecordedRound, Writing
 from exporter.recording.anonymizing import Pseudonyms
 from exporter.recording.keeping import Keeping
+from recordings import rounds
 
 GPUS, PROCESSES, PER_CONTAINER, PODS = 8, 32, 4, 110
 ROUNDS = 200
@@ -116,7 +117,7 @@ def main() -> None:
             given = list(played(names, busy=busy))
             for name, anonymous in (("plain", False), ("plain.gz", False), ("anonymized.gz", True)):
                 path = Path(folder) / f"{busy}-{name}"
-                inventory = (lambda one: other.inventory(keeping.inventory(one))) if anonymous else keeping.inventory
+                inventory = other.inventory if anonymous else keeping.inventory
                 host = other.host if anonymous else lambda one: one
                 with Writing(path, header, inventory=inventory, host=host) as file:
                     file.add(given[0])

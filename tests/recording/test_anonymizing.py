@@ -37,13 +37,13 @@ from exporter.model import (
     Subject,
 )
 from exporter.objects.manifest import devices_of, read
-from exporter.recording import FORMAT, Header, HostRead, RecordedRound, Writing, rounds
+from exporter.recording import FORMAT, Header, HostRead, RecordedRound, Writing
 from exporter.recording.anonymizing import SYSTEM, Pseudonyms
 from exporter.recording.keeping import Keeping
 from exporter.recording.keeping import read as picked
 from exporter.recording.lines import InventoryPart
 from exporter.simulated import SimulatedNode
-from recordings import SteppedClock, assert_same, record, replayed
+from recordings import SteppedClock, assert_same, record, replayed, rounds
 
 FIXTURES = sorted((Path(__file__).parents[1] / "limits" / "fixtures").glob("*.yaml"))
 KEEPING = Keeping.of(builtin())

@@ -30,8 +30,9 @@ from exporter.model import (
     Sharing,
     XidErrors,
 )
-from exporter.recording import FORMAT, Header, HostRead, Reading, RecordedRound, RecordingError, Writing, rounds
+from exporter.recording import FORMAT, Header, HostRead, Reading, RecordedRound, RecordingError, Writing
 from exporter.recording.lines import SHELF
+from recordings import rounds
 
 HEADER = Header(gpusteward_recording=FORMAT, program="1.2.3", node="node-1", started_at=1e9, interval=5.0)
 HEADER_LINE = json.dumps(

@@ -1,4 +1,4 @@
-"""Promises of taping.py, devices/recorded.py and exporter/recording/replay.py: what is replayed is what was."""
+"""Promises of tape.py, player.py and replay.py of exporter/recording: what is replayed is what was."""
 
 import asyncio
 from collections.abc import Collection
