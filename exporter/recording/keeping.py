@@ -108,22 +108,20 @@ def read(patterns: Iterable[str], texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _at_paths(parameters: Mapping[str, object], paths: Iterable[str]) -> dict[str, object]:
-    found: dict[str, object] = {key: {} for key in parameters}  # that a key is there says something, too
-    for path in paths:
-        *folders, last = path.split(".")
-        inside: object = parameters
-        for folder in folders:
-            inside = inside.get(folder) if isinstance(inside, Mapping) else None
-        if isinstance(inside, Mapping) and last in inside:
-            target = found
-            for folder in folders:
-                below = target.setdefault(folder, {})
-                if not isinstance(below, dict):
-                    break
-                target = below
-            else:
-                target[last] = inside[last]
-    return found
+    """Pick what stands at these paths; of the other keys only their names, because that a key is there says much."""
+    return {**{key: {} for key in parameters}, **_picked(parameters, paths)}
+
+
+def _picked(parameters: Mapping[str, object], paths: Iterable[str]) -> dict[str, object]:
+    picked: dict[str, object] = {}
+    steps = [path.partition(".") for path in paths]
+    for key, value in parameters.items():
+        rests = [rest for first, _, rest in steps if first == key]
+        if "" in rests:
+            picked[key] = value
+        elif isinstance(value, Mapping) and (inner := _picked(value, rests)):
+            picked[key] = inner
+    return picked
 
 
 def _keys(signs: Iterable[str]) -> tuple[str, ...]:
