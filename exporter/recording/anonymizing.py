@@ -140,13 +140,13 @@ class Pseudonyms:
         return {
             self.id(uid): [
                 {
-                    **one,
-                    "container": self.name("container", str(one.get("container") or "")),
-                    "claim": self._path("claim", str(one.get("claim") or "")),
+                    **declaration,
+                    "container": self.name("container", str(declaration.get("container") or "")),
+                    "claim": self._path("claim", str(declaration.get("claim") or "")),
                 }
-                for one in seen
+                for declaration in declarations
             ]
-            for uid, seen in whole.items()
+            for uid, declarations in whole.items()
         }
 
     def _renamed(self, facts: _Facts) -> _Facts:

@@ -27,7 +27,7 @@ class RecordedRound:
 
     Attributes:
         number: the round's, counted from the start of the recording; a round that failed has left none.
-        taken_at: Unix time at its beginning; `monotonic` is the same moment on the clock that nobody sets.
+        taken_at: Unix time at its beginning; `monotonic` is the same moment on a clock that is never set.
         duration: seconds that it took.
         only: the GPUs that were asked; None for all of them.
         present: every GPU that the driver counted, also those which did not answer (uuid to index).

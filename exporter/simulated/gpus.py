@@ -57,7 +57,9 @@ def sample_of(index: int, now: float, time: float) -> GpuSample:
         health=health(index, time),
         instances=tuple(instances),
     )
-    entries = (GpuProcess(one.row.device.key, one.listed_as, one.row.kinds, one.memory) for one in listed)
+    entries = (
+        GpuProcess(process.row.device.key, process.listed_as, process.row.kinds, process.memory) for process in listed
+    )
     return GpuSample(facts, now, tuple(entries), None if instances else busy)
 
 
