@@ -48,6 +48,11 @@ class DevicesSample:
     sources_up: Mapping[str, bool] = field(default_factory=dict)
 
 
+def answered(sample: DevicesSample) -> bool:
+    """Say whether a source answered as a whole, whatever became of one of its GPUs."""
+    return not any(fault.incomplete and not fault.subject for fault in sample.faults)
+
+
 class DeviceSource(Protocol):
     """The seam to the driver. Calls are made one at a time; each returns before its deadline, whatever hangs."""
 

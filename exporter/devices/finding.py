@@ -18,9 +18,8 @@ from pathlib import Path
 from exporter.devices import NAMES, DeviceError, DeviceSource, vendor_libs
 from exporter.devices.kernel import Counting, KernelSource, Roots, counts_memory, may_look
 from exporter.devices.nvml import NvmlSource
-from exporter.devices.nvml.source import DEADLINE
 from exporter.devices.several import Several
-from exporter.devices.thread import DriverHungError
+from exporter.devices.thread import DEADLINE, DriverHungError
 
 NVML, KFD, DRM = "nvml", "kfd", "drm"
 _NVIDIA = "0x10de"

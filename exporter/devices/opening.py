@@ -36,7 +36,7 @@ class Opening(Generic[T]):
         try:
             self._opened = (self._start(),)
         except self._failure as error:
-            self._delay = min(max(2 * self._delay, RETRY_FIRST), RETRY_MOST)
+            self._delay = longer(self._delay)
             self._failed, self._retry_at = error, self._monotonic() + self._delay
             raise
         self._failed, self._delay = None, 0.0
@@ -46,3 +46,8 @@ class Opening(Generic[T]):
         """Forget that it was initialised; whether it was."""
         was, self._opened = bool(self._opened), ()
         return was
+
+
+def longer(delay: float) -> float:
+    """Give the pause that follows one of `delay` seconds."""
+    return min(max(2 * delay, RETRY_FIRST), RETRY_MOST)

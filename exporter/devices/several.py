@@ -13,7 +13,14 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from exporter.devices import DeviceError, DeviceSource, DevicesSample, DriverAccessLostError, DriverReplacedError
+from exporter.devices import (
+    DeviceError,
+    DeviceSource,
+    DevicesSample,
+    DriverAccessLostError,
+    DriverReplacedError,
+    answered,
+)
 from exporter.model import DeviceKey, Fault, GpuUuid, Memory, XidCounts
 
 
@@ -77,8 +84,3 @@ class Several:
             reason, message = "source_failed", f"{type(error).__name__}: {error}"
         fault = Fault("devices", reason, f"{source.name}: {message}")
         return DevicesSample(self._present.get(source.name, {}), faults=(fault,))
-
-
-def answered(sample: DevicesSample) -> bool:
-    """Say whether a source answered as a whole, whatever became of one of its GPUs."""
-    return not any(fault.incomplete and not fault.subject for fault in sample.faults)

@@ -22,6 +22,14 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+DEADLINE = 5.0
+"""
+Seconds for one call, or one file. A process list of NVIDIA's takes some 5 ms; a first initialisation may take seconds,
+and an amdgpu that is being reset holds its readers as long.
+"""
+GOODBYE = 0.4
+"""Seconds for shutting down: a user of NVML that was killed has frozen a GPU's firmware. The whole daemon has one."""
+
 
 class DriverHungError(Exception):
     """A call has not returned within the deadline; the message names it."""
@@ -83,7 +91,7 @@ class DriverThread:
             raise
         return future.result()
 
-    async def close(self, last: Callable[[], None], within: float) -> None:
+    async def close(self, last: Callable[[], None] = lambda: None, within: float = GOODBYE) -> None:
         """Run `last` if the driver lets us, then end the thread; after `within` seconds leave it to itself."""
         if self._thread is not None and not self._closed:
             with contextlib.suppress(DriverHungError, TimeoutError):

@@ -179,7 +179,7 @@ async def test_a_wait_that_fails_is_tried_again(
     fake_node: FakeNode, listening: Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lost GPU ends the wait for all: the set is made anew, the counts go on, and nothing is forgotten."""
-    monkeypatch.setattr("exporter.devices.nvml.events.RETRY_FIRST", 0.01)
+    monkeypatch.setattr("exporter.devices.opening.RETRY_FIRST", 0.01)
     fake_node.write(TWO)
     source = await listening()
     fake_node.inject_xid(ONE, 79)
@@ -200,7 +200,7 @@ async def test_the_count_outlives_the_driver(
     fake_node: FakeNode, listening: Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The driver is unloaded and comes back: what was heard stays, what happens then is added."""
-    monkeypatch.setattr("exporter.devices.nvml.events.RETRY_FIRST", 0.01)
+    monkeypatch.setattr("exporter.devices.opening.RETRY_FIRST", 0.01)
     fake_node.write(TWO)
     source = await listening()
     fake_node.inject_xid(ONE, 31)
@@ -276,7 +276,7 @@ async def test_a_bug_of_ours_does_not_make_the_listener_deaf(
     fake_node: FakeNode, nvml: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An exception that nobody thought of is told while it keeps us from hearing, and then it is tried again."""
-    monkeypatch.setattr("exporter.devices.nvml.events.RETRY_FIRST", 0.01)
+    monkeypatch.setattr("exporter.devices.opening.RETRY_FIRST", 0.01)
     broken = threading.Event()
     broken.set()
     fake_node.write(TWO)

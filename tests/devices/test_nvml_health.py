@@ -3,11 +3,11 @@
 import pytest
 
 from driver.node import FakeNode, Variant, gpus
-from exporter.devices.nvml.errors import UnsupportedError
-from exporter.devices.nvml.figures import Figures
+from exporter.devices.device_faults import DeviceFaults
+from exporter.devices.errors import UnsupportedError
 from exporter.devices.nvml.health import THROTTLES, read_health
 from exporter.devices.nvml.library import Handle, Library
-from exporter.model import Health
+from exporter.model import GpuUuid, Health
 from sources.nvml import Open, Probe, ReadOne
 
 
@@ -100,9 +100,10 @@ def test_a_reason_that_a_gpu_cannot_tell_is_absent() -> None:
             return 0x04
 
         def _call(self, function: str, *_arguments: object, **_take: object) -> None:
-            raise UnsupportedError(function, 3, "Not Supported")
+            raise UnsupportedError(function, "Not Supported")
 
-    health = read_health(TellsPowerOnly(lambda _call: None), Handle(object()), 0x04 | 0x20, Figures())
+    faults = DeviceFaults("GPU 0", GpuUuid("GPU-1"))
+    health = read_health(TellsPowerOnly(lambda _call: None), Handle(object()), 0x04 | 0x20, faults)
 
     assert health == Health(throttled={"sw_power_cap": True, "sw_thermal_slowdown": False})
 

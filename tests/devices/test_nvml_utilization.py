@@ -8,7 +8,7 @@ import pytest
 
 from driver.node import FakeNode, FakeProcess, FakeSample, GiB, gpus
 from exporter.devices.nvml.library import Handle, Library
-from exporter.devices.nvml.utilization import ProcessReading, read_process_utilization, summarize
+from exporter.devices.nvml.utilization import ProcessRatios, read_process_utilization, summarize
 from exporter.model import ProcessUtilization, Utilization
 from sources.nvml import Open, ReadOne
 
@@ -71,7 +71,7 @@ def test_success_with_no_samples_means_idle() -> None:
     library = Library(lambda _call: None)
     library._own = Quiet()  # type: ignore[assignment]
 
-    assert read_process_utilization(library, Handle(object()), cursor=5, now=9) == ProcessReading((), 0, 5)
+    assert read_process_utilization(library, Handle(object()), cursor=5, now=9) == ProcessRatios((), 0, 5)
 
 
 async def test_a_driver_that_cannot_say_gives_none(fake_node: FakeNode, read_one: ReadOne) -> None:

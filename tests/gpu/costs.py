@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from exporter.devices.nvml.errors import CallError, NotFoundError, UnsupportedError
+from exporter.devices.errors import CallError, NotFoundError, UnsupportedError
 from exporter.devices.nvml.inventory import find_gpus, find_leaves
 from exporter.devices.nvml.library import Handle, Library
 from exporter.devices.nvml.processes import LISTS, versions
@@ -51,7 +51,7 @@ def _list(kind: ProcessKind) -> Call:
 
 def _gpm(library: Library, asked: Asked) -> object:
     if not library.gpm_supported(asked.gpu):
-        raise UnsupportedError("nvmlGpmQueryDeviceSupport", 0, "no GPM")
+        raise UnsupportedError("nvmlGpmQueryDeviceSupport", "no GPM")
     sample = library.gpm_alloc()
     try:
         library.gpm_read(asked.gpu, asked.instance, sample)

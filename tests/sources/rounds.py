@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from exporter.base.clock import SystemClock
 from exporter.devices import DeviceSource
 from exporter.devices.kernel import Counting, KernelSource
-from exporter.devices.kernel.source import DEADLINE
+from exporter.devices.thread import DEADLINE
 from exporter.host.procfs import ProcFs
 from exporter.kube.allocations import AllocationsView, Holding
 from exporter.kube.combining import combine

@@ -17,16 +17,16 @@ import pynvml
 
 from enforcer.actions.fence.driver import CgroupLimits, LimitsDeniedError, LimitsError, LimitsHungError
 from exporter.devices import DeviceError
-from exporter.devices.nvml.errors import (
+from exporter.devices.errors import (
     CallError,
-    DriverGoneError,
+    LibraryError,
+    LibraryGoneError,
     NoPermissionError,
     NotFoundError,
-    NvmlError,
     UnsupportedError,
 )
 from exporter.devices.nvml.library import Handle, Library
-from exporter.devices.thread import DriverHungError, DriverThread
+from exporter.devices.thread import DEADLINE, DriverHungError, DriverThread
 from exporter.model import GpuUuid
 
 T = TypeVar("T")
@@ -34,9 +34,6 @@ T = TypeVar("T")
 FIRST_DRIVER = 615
 NONE = 2**64 - 1
 """NVML_DEVICE_MEMORY_LIMIT_MAX: no hard limit."""
-DEADLINE = 5.0
-"""Seconds for one driver call."""
-_GOODBYE = 0.4
 _SET, _GET = "nvmlDeviceSetMemoryLimits_v1", "nvmlDeviceGetMemoryLimits_v1"
 
 
@@ -93,7 +90,7 @@ class NvmlLimits:
 
     async def close(self) -> None:
         """Let go of the driver, or leave it behind when it hangs."""
-        await self._thread.close(self._stop, _GOODBYE)
+        await self._thread.close(self._stop)
 
     async def _do(self, work: Callable[[], T]) -> T:
         try:
@@ -102,7 +99,7 @@ class NvmlLimits:
             raise LimitsHungError(f"the NVIDIA driver hangs: {error}") from error
         except NoPermissionError as error:
             raise LimitsDeniedError(str(error)) from error
-        except (NvmlError, DeviceError) as error:
+        except (LibraryError, DeviceError) as error:
             raise LimitsError(str(error)) from error
 
     def _started_and(self, work: Callable[[], T]) -> T:
@@ -111,7 +108,7 @@ class NvmlLimits:
                 self._library.start()
                 self._started = True
             return work()
-        except DriverGoneError:
+        except LibraryGoneError:
             self._stop()
             raise
 

@@ -20,8 +20,6 @@ from exporter.devices.kernel.tree import Tree
 from exporter.devices.thread import DriverHungError, DriverThread
 from exporter.model import CgroupMemory, DeviceKey, Fault, Gpu, GpuSample, GpuUuid, Memory
 
-_GOODBYE = 0.4
-
 
 @dataclass(frozen=True, slots=True)
 class Counts:
@@ -68,7 +66,7 @@ class Counting:
         try:
             await self.source.close()
         finally:
-            await self._thread.close(lambda: None, _GOODBYE)
+            await self._thread.close()
 
     async def _count(self) -> Counts:
         try:

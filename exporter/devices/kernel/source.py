@@ -21,12 +21,9 @@ from exporter.devices.kernel.cgroups import read_dmem
 from exporter.devices.kernel.holders import Asking, scan
 from exporter.devices.kernel.kfd import read_kfd
 from exporter.devices.kernel.tree import Tree
-from exporter.devices.thread import DriverHungError, DriverThread
+from exporter.devices.thread import DEADLINE, DriverHungError, DriverThread
 from exporter.model import DeviceKey, Fault, GpuUuid, Memory
 
-DEADLINE = 5.0
-"""Seconds for one file. Most take microseconds; an amdgpu that is being reset holds its readers for seconds."""
-_GOODBYE = 0.4
 _LEFT = 32
 """Threads that may be left to tenants at a time. Each costs its pod what is known of it, so it takes as many pods."""
 _AMD = frozenset({"amdgpu"})
@@ -96,7 +93,7 @@ class KernelSource:
         before, reader = self._engines, self._reader
         for free in [one for one in self._left if one.asking.pod is None]:
             self._left.remove(free)
-            await free.thread.close(lambda: None, _GOODBYE)
+            await free.thread.close()
         stuck = frozenset(one.asking.pod for one in self._left if one.asking.pod is not None)
         try:
             sample, self._engines = await reader.thread.run(lambda: self._read(before, reader.asking, stuck))
@@ -128,7 +125,7 @@ class KernelSource:
     async def close(self) -> None:
         """End the threads, or leave them to reads that hang."""
         for reader in (self._reader, *self._left):
-            await reader.thread.close(lambda: None, _GOODBYE)
+            await reader.thread.close()
 
     def _new_reader(self) -> _Reader:
         return _Reader(DriverThread(self._deadline, self.name), Asking())

@@ -15,7 +15,8 @@ from typing import Any
 
 import pynvml
 
-from exporter.devices.nvml.errors import CallError, InsufficientSizeError, meaning
+from exporter.devices.errors import InsufficientSizeError
+from exporter.devices.nvml.errors import meaning, refusal
 
 Entry = tuple[int, ...]
 
@@ -56,13 +57,13 @@ class Arrays:
                 self._room[function] = min(max(self._room.get(function, ROOM), 2 * count.value), MOST)
                 return entry.iter_unpack(memoryview(array)[: count.value * entry.size])
             if count.value > MOST:
-                raise InsufficientSizeError(function, code, f"{count.value} entries, which nobody has")
+                raise refusal(function, code, f"{count.value} entries, which nobody has", InsufficientSizeError)
             room = min(2 * max(room, count.value), MOST)
-        raise InsufficientSizeError(function, code, f"more entries than room in each of {ATTEMPTS} calls")
+        raise refusal(function, code, f"more entries than room in each of {ATTEMPTS} calls", InsufficientSizeError)
 
 
 def believed(function: str, count: int, most: int) -> int:
     """Give back how many the driver says there are. Raises CallError for more than `most`: nobody asks for each."""
     if count > most:
-        raise CallError(function, pynvml.NVML_SUCCESS, f"it counts {count}, which no node has")
+        raise refusal(function, pynvml.NVML_SUCCESS, f"it counts {count}, which no node has")
     return count

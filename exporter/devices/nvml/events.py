@@ -21,9 +21,10 @@ import time
 from collections.abc import Callable, Mapping
 
 from exporter.devices import DeviceError
-from exporter.devices.nvml.errors import CallError, GpuError, NvmlError, UnsupportedError
+from exporter.devices.errors import REFUSED, LibraryError, UnsupportedError
 from exporter.devices.nvml.inventory import find_gpus
 from exporter.devices.nvml.library import NO_INSTANCE, Event, EventSet, Handle, Library
+from exporter.devices.opening import longer
 from exporter.devices.xids import COMMON, UNKNOWN
 from exporter.model import Fault, GpuUuid, XidCounts, XidErrors
 
@@ -31,9 +32,6 @@ SLICE_MS = 200
 """Milliseconds for one wait: how late we notice that we shall end. An empty wait costs us some 11 microseconds."""
 LOOK_AGAIN = 60.0
 """Seconds between two looks for GPUs that could not be listened to before."""
-RETRY_FIRST = 1.0
-RETRY_MOST = 60.0
-"""Seconds between two attempts to listen, doubled from the first to the last of these."""
 AWAY = 0
 """No handle has this address: a registered GPU that did not answer at the last look."""
 MOST = 64
@@ -97,13 +95,13 @@ class XidListener:
                 self._listen()
             except UnsupportedError:
                 return  # a library without events
-            except (NvmlError, DeviceError) as error:
+            except (LibraryError, DeviceError) as error:
                 self._trouble = str(error)
             except Exception as error:  # noqa: BLE001  (a bug of ours: told and tried again, as a round's is)
                 self._trouble = f"{type(error).__name__}: {error}"
             finally:
                 self._call_began = None
-            self._delay = min(max(2 * self._delay, RETRY_FIRST), RETRY_MOST)
+            self._delay = longer(self._delay)
             self._ending.wait(self._delay)
 
     def _listen(self) -> None:
@@ -153,7 +151,7 @@ class XidListener:
                 self._library.register_xids(handle, events)
             except UnsupportedError:
                 continue
-            except (CallError, GpuError) as error:
+            except REFUSED as error:
                 deaf[uuid] = str(error)
                 continue
             self._listened[here[uuid]], self._registered[uuid] = uuid, here[uuid]
@@ -179,7 +177,7 @@ class XidListener:
         """Ask a GPU who it is whose handle is another than the one that was registered."""
         try:
             return GpuUuid(self._library.uuid(handle))
-        except (CallError, GpuError):
+        except REFUSED:
             return None
 
 

@@ -13,7 +13,8 @@ import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from exporter.devices.nvml.errors import CallError, UnsupportedError
+from exporter.devices.errors import UnsupportedError
+from exporter.devices.nvml.errors import refusal
 from exporter.devices.nvml.inventory import FoundGpu, FoundLeaf
 from exporter.devices.nvml.library import GpmSample, Library
 from exporter.model import DeviceKey, GpuUuid
@@ -47,7 +48,7 @@ class Gpm:
         self._kept: dict[_Leaf, _Kept] = {}
 
     def sm(self, gpu: FoundGpu, leaf: FoundLeaf) -> float | None:
-        """Give the ratio of SMs that were busy since the last round. Raises CallError and GpuError."""
+        """Give the ratio of SMs that were busy since the last round. Raises CallError and DeviceLostError."""
         if not self._supports(gpu):
             return None
         key = (leaf.key, leaf.mig_uuids)
@@ -103,5 +104,5 @@ class Gpm:
 def _ratio(percent: float) -> float:
     """Make a ratio of it; a driver that claims nonsense has not answered."""
     if not math.isfinite(percent) or not 0 <= percent <= FULL + 1:
-        raise CallError("nvmlGpmMetricsGet", 0, f"an impossible answer: {percent:g} % of the SMs")
+        raise refusal("nvmlGpmMetricsGet", 0, f"an impossible answer: {percent:g} % of the SMs")
     return min(1.0, percent / FULL)

@@ -6,7 +6,7 @@ What comes in: a handle. What goes out: `Health`, in which a figure that this GP
 
 from collections.abc import Mapping
 
-from exporter.devices.nvml.figures import Figures
+from exporter.devices.device_faults import DeviceFaults
 from exporter.devices.nvml.library import CLOCKS, ECC, Handle, Library
 from exporter.model import Health
 
@@ -25,18 +25,22 @@ THROTTLES: Mapping[str, int] = {
 ALL = ~0
 
 
-def read_health(library: Library, handle: Handle, known_throttles: int, figures: Figures) -> Health:
+def read_health(library: Library, handle: Handle, known_throttles: int, faults: DeviceFaults) -> Health:
     """Read the figures of a GPU. `known_throttles`: the mask of what it can tell about its clocks."""
-    limits = figures(library.clock_limits, handle)
+    limits = faults.figure(library.clock_limits, handle)
     return Health(
-        power_watts=figures(library.power, handle),
-        energy_joules=figures(library.energy, handle),
-        temperature_celsius=figures(library.temperature, handle),
-        clocks_hertz={clock: hertz for clock in CLOCKS if (hertz := figures(library.clock, handle, clock)) is not None},
+        power_watts=faults.figure(library.power, handle),
+        energy_joules=faults.figure(library.energy, handle),
+        temperature_celsius=faults.figure(library.temperature, handle),
+        clocks_hertz={
+            clock: hertz for clock in CLOCKS if (hertz := faults.figure(library.clock, handle, clock)) is not None
+        },
         throttled=None
         if limits is None
         else {name: bool(limits & bit) for name, bit in THROTTLES.items() if known_throttles & bit},
         ecc_errors={
-            severity: count for severity in ECC if (count := figures(library.ecc_errors, handle, severity)) is not None
+            severity: count
+            for severity in ECC
+            if (count := faults.figure(library.ecc_errors, handle, severity)) is not None
         },
     )

@@ -10,9 +10,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from exporter.devices.nvml.errors import (
+from exporter.devices.errors import (
+    REFUSED,
     CallError,
-    GpuError,
+    DeviceLostError,
     InvalidArgumentError,
     NoPermissionError,
     NotFoundError,
@@ -70,12 +71,12 @@ class Enumeration:
 def find_gpus(library: Library, before: Mapping[GpuUuid, int]) -> Enumeration:
     """Open every GPU that the driver counts. A lost one does not tell its UUID: `before` says who had its index."""
     found: list[FoundGpu] = []
-    refused: dict[int, CallError | GpuError] = {}
+    refused: dict[int, CallError | DeviceLostError] = {}
     for index in range(library.count()):
         try:
             handle = library.gpu(index)
             found.append(FoundGpu(GpuUuid(library.uuid(handle)), index, handle))
-        except (CallError, GpuError) as refusal:
+        except REFUSED as refusal:
             refused[index] = refusal
     present = {gpu.uuid: gpu.index for gpu in found}
     names = {index: uuid for uuid, index in before.items() if uuid not in present}
@@ -93,7 +94,7 @@ def find_gpus(library: Library, before: Mapping[GpuUuid, int]) -> Enumeration:
 
 
 def identify(library: Library, handle: Handle) -> Identity:
-    """Read what lasts of a GPU. Raises CallError or GpuError when it does not answer."""
+    """Read what lasts of a GPU. Raises CallError or DeviceLostError when it does not answer."""
     try:
         pci_bus_id = library.pci_bus_id(handle)
     except UnsupportedError:

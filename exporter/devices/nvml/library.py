@@ -17,8 +17,9 @@ from typing import Any, NewType
 import pynvml
 
 from exporter.devices import DeviceError
+from exporter.devices.errors import LibraryError, OtherVersionError
 from exporter.devices.nvml.arrays import Arrays, Entry, believed
-from exporter.devices.nvml.errors import CallError, NvmlError, TimedOutError, VersionError, meaning
+from exporter.devices.nvml.errors import TimedOutError, meaning, refusal
 
 Handle = NewType("Handle", object)
 """A GPU or a MIG device, as long as the library stays initialised."""
@@ -67,10 +68,8 @@ class Library:
 
     def stop(self) -> None:
         """Shut down, whatever the driver says to that. The library stays loaded: pynvml never unloads it."""
-        try:
+        with contextlib.suppress(LibraryError, DeviceError):
             self._call("nvmlShutdown")
-        except (NvmlError, DeviceError):
-            return
 
     def has(self, function: str) -> bool:
         """Say whether the library exports `function`."""
@@ -179,14 +178,14 @@ class Library:
         """Give the bit mask of what holds the clocks down now. The newer name needs R535."""
         try:
             return int(self._call("nvmlDeviceGetCurrentClocksEventReasons", handle))
-        except VersionError:
+        except OtherVersionError:
             return int(self._call("nvmlDeviceGetCurrentClocksThrottleReasons", handle))
 
     def known_clock_limits(self, handle: Handle) -> int:
         """Give the bit mask of what this GPU can tell in `clock_limits`."""
         try:
             return int(self._call("nvmlDeviceGetSupportedClocksEventReasons", handle))
-        except VersionError:
+        except OtherVersionError:
             return int(self._call("nvmlDeviceGetSupportedClocksThrottleReasons", handle))
 
     # --- GPM: figures between two samples (Hopper and later, R525) ---
@@ -201,7 +200,7 @@ class Library:
 
     def gpm_free(self, sample: GpmSample) -> None:
         """Free a sample, whatever the driver says to that: it is gone with the library."""
-        with contextlib.suppress(NvmlError, DeviceError):
+        with contextlib.suppress(LibraryError, DeviceError):
             self._call("nvmlGpmSampleFree", sample)
 
     def gpm_read(self, handle: Handle, gpu_instance: int | None, into: GpmSample) -> None:
@@ -229,7 +228,7 @@ class Library:
 
     def event_set_free(self, events: EventSet) -> None:
         """Free a set, whatever the driver says to that: it is gone with the library."""
-        with contextlib.suppress(NvmlError, DeviceError):
+        with contextlib.suppress(LibraryError, DeviceError):
             self._call("nvmlEventSetFree", events)
 
     def register_xids(self, handle: Handle, events: EventSet) -> None:
@@ -276,5 +275,5 @@ class Library:
         except pynvml.NVMLLibraryMismatchError:  # is no NVMLError, but means the same as its FUNCTION_NOT_FOUND
             code = pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
         except UnicodeDecodeError as error:  # pynvml takes every text of the driver for UTF-8
-            raise CallError(function, pynvml.NVML_SUCCESS, f"an answer that is no text: {error.object!r}") from error
+            raise refusal(function, pynvml.NVML_SUCCESS, f"an answer that is no text: {error.object!r}") from error
         raise meaning(function, code)

@@ -8,7 +8,7 @@ drivers differ only in whether their own `used` includes it, a figure that we do
 does not tell it: there `reserved` is 0, the driver's own share is part of used, and shows up as unattributed.
 """
 
-from exporter.devices.nvml.errors import UnsupportedError, VersionError
+from exporter.devices.errors import OtherVersionError, UnsupportedError
 from exporter.devices.nvml.library import Handle, Library
 from exporter.model import Memory
 
@@ -18,7 +18,7 @@ def read_memory(library: Library, handle: Handle) -> Memory | None:
     try:
         try:
             total, free, reserved = library.memory(handle)
-        except VersionError:
+        except OtherVersionError:
             (total, free), reserved = library.memory_v1(handle), 0
     except UnsupportedError:
         return None

@@ -4,16 +4,16 @@ Who holds memory: the driver's three process lists, as one.
 What comes in: the handles of one leaf device (several under MIG, one for each compute instance). What goes out: one
 `GpuProcess` for each raw pid.
 
-The law: a process that is in several lists (CUDA and OpenGL, or an MPS client) appears in each with its whole memory,
-so the maximum counts, never the sum. "Not available" stays None unless another list knows better.
+The rule: without a compute list nobody knows who is there; a GPU without graphics or MPS list has nobody in it.
 """
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from exporter.devices.errors import OtherVersionError, UnsupportedError
 from exporter.devices.nvml.arrays import Entry
-from exporter.devices.nvml.errors import UnsupportedError, VersionError
 from exporter.devices.nvml.library import Handle, Library
+from exporter.devices.process_list import merged
 from exporter.model import DeviceKey, GpuProcess, ProcessKind
 
 LISTS: Mapping[ProcessKind, str] = {
@@ -63,14 +63,8 @@ def read_processes(
 
 
 def merge(device: DeviceKey, lists: Iterable[tuple[ProcessKind, Iterable[Entry]]]) -> tuple[GpuProcess, ...]:
-    """Make one entry for each raw pid: memory is the maximum that is known, kinds are all. Entries: (pid, bytes, …)."""
-    memory: dict[int, int | None] = {}
-    kinds: dict[int, set[ProcessKind]] = {}
-    for kind, pid, used in _named(lists):
-        kinds.setdefault(pid, set()).add(kind)
-        known = memory.get(pid)
-        memory[pid] = known if used is None else max(used, known or 0)
-    return tuple(GpuProcess(device, pid, frozenset(kinds[pid]), memory[pid]) for pid in sorted(memory))
+    """Make one entry for each raw pid of the lists, whose entries are (pid, bytes, …)."""
+    return merged(device, _named(lists))
 
 
 def _named(lists: Iterable[tuple[ProcessKind, Iterable[Entry]]]) -> Iterator[tuple[ProcessKind, int, int | None]]:
@@ -86,7 +80,7 @@ def _list(
     for suffix, entry in believed:
         try:
             return library.processes(function + suffix, entry, handle)
-        except VersionError as error:
+        except OtherVersionError as error:
             missing: UnsupportedError = error
         except UnsupportedError as error:
             missing = error

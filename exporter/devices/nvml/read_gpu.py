@@ -3,23 +3,23 @@ One GPU, read once.
 
 What comes in: a GPU that was found. What goes out: its `GpuSample`, and the cursor for its next utilization samples.
 
-The law: memory and process lists are read one right after the other, so that the accounts can close. A list that
+The rule: memory and process lists are read one right after the other, so that the accounts can close. A list that
 could not be read makes `processes` None, for half a list would hide somebody; memory is reported all the same.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from exporter.devices.nvml.errors import CallError, NoPermissionError, UnsupportedError
-from exporter.devices.nvml.figures import Figures
+from exporter.devices.device_faults import DeviceFaults
+from exporter.devices.errors import CallError, NoPermissionError, UnsupportedError
 from exporter.devices.nvml.gpm import Gpm
 from exporter.devices.nvml.health import read_health
 from exporter.devices.nvml.inventory import FoundGpu, FoundLeaf, Identity, find_leaves, mig_enabled
 from exporter.devices.nvml.library import Library
 from exporter.devices.nvml.memory import read_memory
 from exporter.devices.nvml.processes import Version, read_processes
-from exporter.devices.nvml.utilization import ProcessReading, read_process_utilization, read_utilization
-from exporter.model import DeviceKey, Fault, Gpu, GpuInstance, GpuProcess, GpuSample, Memory, Utilization
+from exporter.devices.nvml.utilization import ProcessRatios, read_process_utilization, read_utilization
+from exporter.model import DeviceKey, Gpu, GpuInstance, GpuProcess, GpuSample, Memory, Utilization
 
 MICROSECONDS = 1_000_000
 NEEDS_MONITOR = (
@@ -37,27 +37,26 @@ class Driver:
     lists: Sequence[Version]
 
 
-class _Reader:
-    """The reading of one GPU, and the faults that came up in it."""
+class _Leaves:
+    """The leaf devices of one GPU; `processes` is None as soon as one list is missing."""
 
-    def __init__(self, library: Library, driver: Driver, gpu: FoundGpu) -> None:
+    def __init__(self, library: Library, driver: Driver, faults: DeviceFaults) -> None:
         self._library = library
         self._driver = driver
-        self._gpu = gpu
-        self.faults: list[Fault] = []
-        self.processes: list[GpuProcess] | None = []
+        self._faults = faults
+        self.processes: tuple[GpuProcess, ...] | None = ()
         self._refused = False
 
-    def leaves(self, *, mig: bool) -> tuple[FoundLeaf, ...]:
-        """Find the leaf devices; without them nobody knows who is there."""
+    def find(self, gpu: FoundGpu, *, mig: bool) -> tuple[FoundLeaf, ...]:
+        """Find the leaf devices; without them no process is known."""
         try:
-            return find_leaves(self._library, self._gpu, mig=mig)
+            return find_leaves(self._library, gpu, mig=mig)
         except CallError as error:
             self.processes = None
-            self.fault(error, "its MIG instances could not be listed")
+            self._faults.add(error, "its MIG instances could not be listed")
             return ()
 
-    def leaf(self, leaf: FoundLeaf) -> Memory | None:
+    def read(self, leaf: FoundLeaf) -> Memory | None:
         """Read the memory of a leaf device and, at once, who holds it."""
         memory = None
         try:
@@ -71,23 +70,17 @@ class _Reader:
             supported = not isinstance(error, UnsupportedError)
             self._unread(leaf.key, error, "processes of {} could not be listed", incomplete=supported)
         else:
-            if self.processes is not None:
-                self.processes.extend(processes)
+            self.processes = None if self.processes is None else (*self.processes, *processes)
         return memory
 
     def _unread(self, key: DeviceKey, error: CallError, what: str, *, incomplete: bool = True) -> None:
         """Remember it; what we may not know of MIG instances is one fault of the GPU, not two of each instance."""
         if key.gpu_instance is None or not isinstance(error, NoPermissionError):
-            self.fault(error, what.format(_name(key)), incomplete=incomplete)
+            name = "the GPU" if key.gpu_instance is None else f"GPU instance {key.gpu_instance}"
+            self._faults.add(error, what.format(name), incomplete=incomplete)
         elif not self._refused:
             self._refused = True
-            message = f"GPU {self._gpu.index}: what its MIG instances hold is not told: {error}; {NEEDS_MONITOR}"
-            self.faults.append(Fault("devices", error.reason, message, self._gpu.uuid))
-
-    def fault(self, error: CallError, what: str, *, incomplete: bool = True) -> None:
-        """Remember what could not be read."""
-        message = f"GPU {self._gpu.index}: {what}: {error}"
-        self.faults.append(Fault("devices", error.reason, message, self._gpu.uuid, incomplete=incomplete))
+            self._faults.add(error, "what its MIG instances hold is not told", advice=f"; {NEEDS_MONITOR}")
 
 
 def read_gpu(
@@ -96,27 +89,24 @@ def read_gpu(
     """
     Read all about one GPU at the time `now` (Unix time).
 
-    Raises GpuError when the GPU as a whole does not answer, and CallError when it does not even say whether MIG is on.
+    Raises DeviceLostError when the GPU as a whole does not answer, and CallError when it does not say whether MIG is on.
     """
     mig = mig_enabled(library, gpu.handle)
-    figures, reader = Figures(), _Reader(library, driver, gpu)
-    leaves = reader.leaves(mig=mig)
-    memories = [reader.leaf(leaf) for leaf in leaves]
+    faults = DeviceFaults(f"GPU {gpu.index}", gpu.uuid)
+    reader = _Leaves(library, driver, faults)
+    leaves = reader.find(gpu, mig=mig)
+    memories = [reader.read(leaf) for leaf in leaves]
     gpm.keep(leaves, gpu.uuid)
-    sms = [figures(gpm.sm, gpu, leaf) for leaf in leaves]
-    utilization, by_process = Utilization(), ProcessReading(None, 0, cursor)
+    sms = [faults.figure(gpm.sm, gpu, leaf) for leaf in leaves]
+    utilization, by_process = Utilization(), ProcessRatios(None, 0, cursor)
     if mig:  # then the driver knows no utilization but GPM's, neither of the device nor by process
-        memory = figures(read_memory, library, gpu.handle)
+        memory = faults.figure(read_memory, library, gpu.handle)
     else:
         memory = memories[0]
-        utilization = replace(read_utilization(library, gpu.handle, figures), sm=sms[0])
+        utilization = replace(read_utilization(library, gpu.handle, faults), sm=sms[0])
         microseconds = int(now * MICROSECONDS)
-        by_process = figures(read_process_utilization, library, gpu.handle, cursor, microseconds) or by_process
-    health = read_health(library, gpu.handle, identity.known_throttles, figures)
-    if figures.unread:
-        words = "; ".join(map(str, figures.unread))
-        message = f"GPU {gpu.index}: figures are missing: {words}"
-        reader.faults.append(Fault("devices", "figures_unread", message, gpu.uuid, incomplete=False))
+        by_process = faults.figure(read_process_utilization, library, gpu.handle, cursor, microseconds) or by_process
+    health = read_health(library, gpu.handle, identity.known_throttles, faults)
     sample = GpuSample(
         gpu=Gpu(
             uuid=gpu.uuid,
@@ -136,13 +126,9 @@ def read_gpu(
             ),
         ),
         sampled_at=now,
-        processes=None if reader.processes is None else tuple(reader.processes),
+        processes=reader.processes,
         utilization=by_process.processes,
         dropped_utilization=by_process.dropped,
-        faults=tuple(reader.faults),
+        faults=faults.all(),
     )
     return sample, by_process.cursor
-
-
-def _name(key: DeviceKey) -> str:
-    return "the GPU" if key.gpu_instance is None else f"GPU instance {key.gpu_instance}"

@@ -21,33 +21,30 @@ ever answered, ending would help nobody, and the faults stay.
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Self
 
-from exporter.devices import DeviceError, DevicesSample, DriverAccessLostError
-from exporter.devices.nvml.errors import AccessLostError, NvmlError
+from exporter.devices import DeviceError, DevicesSample, DriverAccessLostError, answered
+from exporter.devices.errors import LibraryError
+from exporter.devices.nvml.errors import AccessLostError, advice
 from exporter.devices.nvml.events import XidListener
+from exporter.devices.nvml.gpus import NvmlGpus
 from exporter.devices.nvml.library import Library
-from exporter.devices.nvml.session import Knowledge, Session
-from exporter.devices.thread import DriverHungError, DriverThread
-from exporter.model import DeviceKey, Fault, GpuUuid, Memory
+from exporter.devices.session import LibrarySource
+from exporter.devices.thread import DEADLINE, DriverHungError
+from exporter.model import GpuUuid
 
-DEADLINE = 5.0
-"""Seconds for one driver call. A process list takes some 5 ms; the first initialisation may take seconds."""
 ACCESS_LOST_ROUNDS = 3
-_GOODBYE = 0.4
 _LAST_EVENT = 0.6
 """
-Seconds of the one who reads and of the one who listens, side by side, for shutting down: a user of NVML that was killed
-has frozen a GPU's firmware (dcgm-exporter#84). The whole daemon has one.
+Seconds of the thread that listens for shutting down, beside the one that reads: a user of NVML that was killed has
+frozen a GPU's firmware (dcgm-exporter#84). The whole daemon has one second.
 """
 
 
-class NvmlSource:
+class NvmlSource(LibrarySource):
     """All NVIDIA GPUs of this node. Made with `open`; one caller at a time."""
-
-    name = "nvml"
 
     def __init__(
         self,
@@ -57,10 +54,10 @@ class NvmlSource:
         monotonic: Callable[[], float] = time.monotonic,
         events: bool = False,
     ) -> None:
-        self._thread = DriverThread(deadline)
-        self._session = Session(Library(self._thread.beat), clock, monotonic)
+        super().__init__(
+            "nvml", lambda beat: NvmlGpus(Library(beat), clock, monotonic), deadline=deadline, monotonic=monotonic
+        )
         self._xids = XidListener(deadline, clock) if events else None
-        self._known = Knowledge()
         self._had_access = False
         self._rounds_without_access = 0
 
@@ -87,10 +84,10 @@ class NvmlSource:
         except DeviceError:
             await source.close()
             raise
-        except NvmlError as error:
+        except LibraryError as error:
             await source.close()
             kind = DriverAccessLostError if isinstance(error, AccessLostError) else DeviceError
-            raise kind(f"the NVIDIA driver cannot be used: {error}; {error.advice}") from error
+            raise kind(f"the NVIDIA driver cannot be used: {error}; {advice(error)}") from error
         if source._xids is not None:
             source._xids.start()
         return source
@@ -101,27 +98,15 @@ class NvmlSource:
 
         Raises DriverReplacedError and DriverAccessLostError, see the table above.
         """
-        known = self._known
-        try:
-            sample, self._known = await self._thread.run(lambda: self._session.sample(only, known))
-        except DriverHungError as error:
-            fault = Fault("devices", "driver_hung", f"the NVIDIA driver hangs: {error}")
-            return self._with_xids(DevicesSample(known.present, faults=(fault,)))
-        if only is None:
+        sample = await super().sample(only)
+        if only is None and not any(fault.reason == "driver_hung" for fault in sample.faults):
             self._watch_access(sample)
         return self._with_xids(sample)
-
-    async def memory(self, only: Collection[GpuUuid]) -> Mapping[DeviceKey, Memory]:
-        """Read the memory of the leaf devices of some GPUs; what does not answer is missing, all while a call hangs."""
-        try:
-            return await self._thread.run(lambda: self._session.memory(only))
-        except DriverHungError:
-            return {}
 
     async def close(self) -> None:
         """Shut down, or leave a hanging driver behind; within a second."""
         async with asyncio.TaskGroup() as both:
-            both.create_task(self._thread.close(self._session.close, _GOODBYE))
+            both.create_task(super().close())
             if self._xids is not None:
                 both.create_task(self._xids.close(_LAST_EVENT))
 
@@ -129,8 +114,7 @@ class NvmlSource:
         """Add what was heard; that a driver which answers nothing is not heard either needs no telling."""
         if self._xids is None:
             return sample
-        silent = any(fault.incomplete and not fault.subject for fault in sample.faults)
-        faults = () if silent else self._xids.faults()
+        faults = self._xids.faults() if answered(sample) else ()
         return replace(sample, faults=(*sample.faults, *faults), xid_errors=self._xids.counts)
 
     def _watch_access(self, sample: DevicesSample) -> None:

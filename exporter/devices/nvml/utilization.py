@@ -12,9 +12,9 @@ say gives None. Samples above 100 % occur and are dropped, and counted.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from exporter.devices.device_faults import DeviceFaults
+from exporter.devices.errors import NotFoundError, UnsupportedError
 from exporter.devices.nvml.arrays import Entry
-from exporter.devices.nvml.errors import NotFoundError, UnsupportedError
-from exporter.devices.nvml.figures import Figures
 from exporter.devices.nvml.library import Handle, Library
 from exporter.model import ProcessUtilization, Utilization
 
@@ -22,7 +22,7 @@ FULL = 100
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessReading:
+class ProcessRatios:
     """Utilization by process (None: the driver does not know), samples dropped, and the cursor for the next reading."""
 
     processes: tuple[ProcessUtilization, ...] | None
@@ -30,18 +30,18 @@ class ProcessReading:
     cursor: int
 
 
-def read_utilization(library: Library, handle: Handle, figures: Figures) -> Utilization:
+def read_utilization(library: Library, handle: Handle, faults: DeviceFaults) -> Utilization:
     """Read the ratios of a GPU. With MIG on the driver has none of them."""
-    busy, memory_controller = figures(library.busy, handle) or (None, None)
+    busy, memory_controller = faults.figure(library.busy, handle) or (None, None)
     return Utilization(
         busy=busy,
         memory_controller=memory_controller,
-        encoder=figures(library.encoder, handle),
-        decoder=figures(library.decoder, handle),
+        encoder=faults.figure(library.encoder, handle),
+        decoder=faults.figure(library.decoder, handle),
     )
 
 
-def read_process_utilization(library: Library, handle: Handle, cursor: int, now: int) -> ProcessReading:
+def read_process_utilization(library: Library, handle: Handle, cursor: int, now: int) -> ProcessRatios:
     """
     Read what came after `cursor`. Both are microseconds since the epoch; a cursor of 0 reads the whole buffer.
 
@@ -52,13 +52,13 @@ def read_process_utilization(library: Library, handle: Handle, cursor: int, now:
     try:
         entries = library.process_samples(handle, cursor)
     except NotFoundError:
-        return ProcessReading((), 0, cursor)
+        return ProcessRatios((), 0, cursor)
     except UnsupportedError:
-        return ProcessReading(None, 0, cursor)
+        return ProcessRatios(None, 0, cursor)
     return summarize(entries, cursor)
 
 
-def summarize(entries: Iterable[Entry], cursor: int) -> ProcessReading:
+def summarize(entries: Iterable[Entry], cursor: int) -> ProcessRatios:
     """Average the samples of each pid: (pid, microseconds, sm, memory controller, encoder, decoder percent)."""
     by_pid: dict[int, list[Entry]] = {}
     dropped, newest = 0, cursor
@@ -72,4 +72,4 @@ def summarize(entries: Iterable[Entry], cursor: int) -> ProcessReading:
         ProcessUtilization(pid, *(sum(column) / len(samples) / FULL for column in zip(*samples, strict=True)))
         for pid, samples in sorted(by_pid.items())
     )
-    return ProcessReading(processes, dropped, newest)
+    return ProcessRatios(processes, dropped, newest)

@@ -18,8 +18,8 @@ import pytest
 from exporter.devices import DevicesSample
 from exporter.devices.kernel import Counting, KernelSource
 from exporter.devices.kernel.holders import SECONDS, scan
-from exporter.devices.kernel.source import DEADLINE
 from exporter.devices.mounts import Mounts
+from exporter.devices.thread import DEADLINE
 from exporter.model import DeviceKey, GpuSample, GpuUuid, Health, Memory, Utilization
 from sources.kernel import ELSEWHERE, OPENED, Node
 

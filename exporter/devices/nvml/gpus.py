@@ -1,0 +1,94 @@
+"""
+The NVIDIA GPUs of this node, read through NVML. All of this runs on the driver thread.
+
+What comes in: which GPUs are asked for, and what the last accepted round knew. What goes out: one answer, and what the
+next round has to know. What is kept here (the library's state, the samples of its counters, facts that do not change)
+stays true also when an answer is thrown away.
+"""
+
+import contextlib
+from collections.abc import Callable, Collection, Iterator
+
+from exporter.devices import DeviceError, DevicesSample
+from exporter.devices.errors import REFUSED, CallError, DeviceLostError, LibraryError
+from exporter.devices.nvml.errors import GpuNotFoundError
+from exporter.devices.nvml.gpm import Gpm
+from exporter.devices.nvml.inventory import FoundGpu, Identity, find_gpus, find_leaves, identify, mig_enabled
+from exporter.devices.nvml.library import Library
+from exporter.devices.nvml.memory import read_memory
+from exporter.devices.nvml.processes import versions
+from exporter.devices.nvml.read_gpu import Driver, read_gpu
+from exporter.devices.session import Knowledge
+from exporter.model import DeviceKey, Fault, GpuSample, GpuUuid, Memory
+
+
+class NvmlGpus:
+    """`Devices` of NVML. `clock` is Unix time, `monotonic` tells how far two samples of GPM are apart."""
+
+    driver = "the NVIDIA driver"
+
+    def __init__(self, library: Library, clock: Callable[[], float], monotonic: Callable[[], float]) -> None:
+        self._library = library
+        self._clock = clock
+        self._gpm = Gpm(library, monotonic)
+        self._driver = Driver("", ())
+        self._identities: dict[GpuUuid, Identity] = {}
+
+    def start(self) -> None:
+        """Initialise, and ask what holds while the driver stays."""
+        self._library.start()
+        try:
+            self._driver = Driver(self._library.driver_version(), versions(self._library))
+        except (LibraryError, DeviceError):
+            self._library.stop()  # NVML counts its users: each attempt that fails would leave it one more for good
+            raise
+
+    def stop(self) -> None:
+        """Let go of the library and forget all that was read through it."""
+        self._identities.clear()
+        self._gpm.close()
+        self._library.stop()
+
+    def memory(self, only: Collection[GpuUuid]) -> Iterator[tuple[DeviceKey, Memory]]:
+        """Read the memory of the devices of some GPUs; what does not answer is missing."""
+        for gpu in find_gpus(self._library, {}).gpus:
+            if gpu.uuid in only:
+                with contextlib.suppress(*REFUSED):
+                    mig = mig_enabled(self._library, gpu.handle)
+                    for leaf in find_leaves(self._library, gpu, mig=mig):
+                        if memory := read_memory(self._library, leaf.handles[0]):
+                            yield leaf.key, memory
+
+    def sample(self, only: Collection[GpuUuid] | None, before: Knowledge) -> tuple[DevicesSample, Knowledge]:
+        """Read all GPUs, or those in `only`."""
+        found = find_gpus(self._library, before.present)
+        asked = [gpu for gpu in found.gpus if only is None or gpu.uuid in only]
+        results = {gpu.uuid: self._gpu(gpu, before) for gpu in asked}
+        if vanished := {uuid for uuid, (_, error) in results.items() if isinstance(error, GpuNotFoundError)}:
+            found = find_gpus(self._library, before.present)
+            again = {gpu.uuid: self._gpu(gpu, before) for gpu in found.gpus if gpu.uuid in vanished}
+            results = {uuid: result for uuid, result in results.items() if uuid not in vanished} | again
+
+        samples, faults, cursors = [], list(found.faults), dict(before.cursors)
+        for uuid, (answer, error) in results.items():
+            if answer is not None:
+                samples.append(answer[0])
+                cursors[uuid] = answer[1]
+            if error is not None:
+                message = f"GPU {found.present.get(uuid)} does not answer: {error}"
+                faults.append(Fault("devices", error.reason, message, uuid))
+        known = Knowledge(found.present, {uuid: cursor for uuid, cursor in cursors.items() if uuid in found.present})
+        return DevicesSample(found.present, tuple(samples), tuple(faults)), known
+
+    def _gpu(
+        self, gpu: FoundGpu, before: Knowledge
+    ) -> tuple[tuple[GpuSample, int] | None, CallError | DeviceLostError | None]:
+        """Read one GPU: its sample and cursor, or why there is none. One lost GPU leaves the others working."""
+        try:
+            identity = self._identities.get(gpu.uuid)
+            if identity is None:
+                identity = self._identities[gpu.uuid] = identify(self._library, gpu.handle)
+            cursor, now = before.cursors.get(gpu.uuid, 0), self._clock()
+            return read_gpu(self._library, self._driver, self._gpm, gpu, identity, cursor=cursor, now=now), None
+        except REFUSED as error:
+            return None, error
