@@ -2,20 +2,15 @@
 
 import os
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from exporter.devices.vendor_libs import KINDS
-from exporter.devices.vendor_libs.cndev import Cndev
-from exporter.devices.vendor_libs.dcmi import Dcmi
-from exporter.devices.vendor_libs.holders import OpenNodes
-from exporter.devices.vendor_libs.mtml import Mtml
-from exporter.devices.vendor_libs.nvml_like import NvmlLike
-from exporter.devices.vendor_libs.read_device import Reader
-from exporter.devices.vendor_libs.rows import ROWS
-from exporter.devices.vendor_libs.rsmi import Rsmi
-from exporter.devices.vendor_libs.source import DEADLINE, LibrarySource
+from exporter.devices.session import LibrarySource
+from exporter.devices.thread import DEADLINE
+from exporter.devices.vendor_libs import LIBRARIES, devices
 from libraries.build import build
 from libraries.fake import FakeLibrary
 
@@ -43,23 +38,6 @@ def install(tmp_path: Path, libraries_build: Path, monkeypatch: pytest.MonkeyPat
     return installed
 
 
-def reader_of(library: FakeLibrary, beat: Callable[[str], None], nodes: OpenNodes) -> Reader:
-    """Make the reader of a library, which loads it from where it was compiled."""
-    names = (str(library.path),)
-    match library.name:
-        case "dcmi":
-            return Dcmi(beat, names)
-        case "cndev":
-            return Cndev(beat, names)
-        case "mtml":
-            return Mtml(beat, nodes, names)
-        case "rsmi":
-            return Rsmi(beat, names)
-        case name:
-            kind = KINDS.get(name, NvmlLike)
-            return kind(next(row for row in ROWS if row.name == name), beat, names)
-
-
 @pytest.fixture
 async def sources(tmp_path: Path) -> AsyncIterator[Open]:
     """Open sources on libraries; calls that a test left hanging are released, so that the thread can end."""
@@ -75,15 +53,9 @@ async def sources(tmp_path: Path) -> AsyncIterator[Open]:
         clock: Callable[[], float] = lambda: 1000.0,
         monotonic: Callable[[], float] = lambda: 0.0,
     ) -> LibrarySource:
-        nodes = OpenNodes(proc, dev or tmp_path / "dev", patterns)
-        source = LibrarySource(
-            library.name,
-            lambda beat, nodes: reader_of(library, beat, nodes),
-            nodes,
-            deadline=deadline,
-            clock=clock,
-            monotonic=monotonic,
-        )
+        row = replace(LIBRARIES[library.name], libraries=(str(library.path),), nodes=patterns)
+        make = partial(devices, row, proc, dev or tmp_path / "dev", clock)
+        source = LibrarySource(library.name, make, deadline=deadline, monotonic=monotonic)
         opened.append((library, source))
         return source
 

@@ -7,8 +7,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from exporter.devices.vendor_libs.errors import NodesUnseenError
-from exporter.devices.vendor_libs.holders import SECONDS, OpenNodes
+from exporter.devices.errors import NodesUnseenError
+from exporter.devices.open_nodes import SECONDS, OpenNodes
 from libraries.fake import FakeDevice, FakeProcess, GiB
 from libraries.fixtures import Install, Open
 from libraries.proc import NULL, VOLUME, ZERO, Proc
@@ -193,7 +193,7 @@ def test_a_look_ends(host: Proc) -> None:
         nonlocal now
         now += SECONDS if "/4001/fd/" in call else 0.0
 
-    nodes = OpenNodes(host.proc, host.dev, ("fake*",), clock=lambda: now).told_to(beat)
+    nodes = OpenNodes(host.proc, host.dev, ("fake*",), beat, lambda: now)
     with pytest.raises(NodesUnseenError):
         nodes.holders(nodes.numbers())
     assert nodes.held_by_all([4002, 4001])

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter.devices.errors import LayoutError
 from exporter.devices.vendor_libs import metax
-from exporter.devices.vendor_libs.errors import LayoutError
 from exporter.devices.vendor_libs.layouts import (
     LARGEST_PID,
     UNKNOWN,

@@ -9,7 +9,8 @@ import pytest
 from exporter.check.vendors import TITLES, UNKNOWN
 from exporter.devices import DeviceError
 from exporter.devices import vendor_libs as package
-from exporter.devices.vendor_libs.holders import OpenNodes
+from exporter.devices.open_nodes import OpenNodes
+from exporter.devices.session import LibrarySource
 from exporter.model import GpuUuid, Memory
 from libraries.fake import FakeDevice, FakeProcess, GiB
 from libraries.fixtures import Install, Open
@@ -48,7 +49,7 @@ async def test_a_hanging_call_is_a_fault_when_the_deadline_is_over(
     assert await first(source) == present
 
 
-async def first(source: package.LibrarySource) -> dict[GpuUuid, int]:
+async def first(source: LibrarySource) -> dict[GpuUuid, int]:
     """Ask until it does not hang: the first start of a thread may take longer than these short deadlines."""
     async with asyncio.timeout(10):
         while True:
@@ -200,8 +201,8 @@ async def test_only_libraries_that_are_there_are_sources(tmp_path: Path) -> None
 
 def test_of_every_vendor_it_is_said_what_is_never_told() -> None:
     """`check` has a name and what is unknown by design for each, so that nobody takes its absence for a fault."""
-    for name, library in package._LIBRARIES.items():
-        reader = library.make(lambda _: None, OpenNodes(Path("/proc"), Path("/dev"), library.nodes))
+    for name, library in package.LIBRARIES.items():
+        reader = package.reader(library, lambda _: None, OpenNodes(Path("/proc"), Path("/dev"), library.nodes))
         assert reader.name == name
-        assert library.names and library.nodes
+        assert library.libraries and library.nodes
         assert reader.vendor in TITLES and reader.vendor in UNKNOWN

@@ -25,8 +25,7 @@ from pathlib import Path
 from exporter.base.cgroup_owner import parse_owner
 from exporter.devices.kernel.clients import Descriptor, Holder
 from exporter.devices.kernel.fdinfo import parse
-from exporter.devices.mounts import Mounts
-from exporter.devices.openfiles import GONE, TOO_LONG, head, listed, paced, target
+from exporter.devices.open_files import GONE, TOO_LONG, Mounts, head, listed, paced, target
 from exporter.model import Owner
 
 MOST = 200_000

@@ -4,11 +4,14 @@ Health figures of the physical GPU: power, energy, temperature, clocks, what hol
 What comes in: a handle. What goes out: `Health`, in which a figure that this GPU does not have is missing, never 0.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 from exporter.devices.device_faults import DeviceFaults
 from exporter.devices.nvml.library import CLOCKS, ECC, Handle, Library
 from exporter.model import Health
+
+T = TypeVar("T")
 
 THROTTLES: Mapping[str, int] = {
     "applications_clocks_setting": 0x02,
@@ -32,15 +35,13 @@ def read_health(library: Library, handle: Handle, known_throttles: int, faults: 
         power_watts=faults.figure(library.power, handle),
         energy_joules=faults.figure(library.energy, handle),
         temperature_celsius=faults.figure(library.temperature, handle),
-        clocks_hertz={
-            clock: hertz for clock in CLOCKS if (hertz := faults.figure(library.clock, handle, clock)) is not None
-        },
+        clocks_hertz=_by_name(CLOCKS, lambda clock: faults.figure(library.clock, handle, clock)),
         throttled=None
         if limits is None
         else {name: bool(limits & bit) for name, bit in THROTTLES.items() if known_throttles & bit},
-        ecc_errors={
-            severity: count
-            for severity in ECC
-            if (count := faults.figure(library.ecc_errors, handle, severity)) is not None
-        },
+        ecc_errors=_by_name(ECC, lambda severity: faults.figure(library.ecc_errors, handle, severity)),
     )
+
+
+def _by_name(names: Iterable[str], ask: Callable[[str], T | None]) -> dict[str, T]:
+    return {name: answer for name in names if (answer := ask(name)) is not None}

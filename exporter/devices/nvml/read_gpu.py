@@ -89,7 +89,7 @@ def read_gpu(
     """
     Read all about one GPU at the time `now` (Unix time).
 
-    Raises DeviceLostError when the GPU as a whole does not answer, and CallError when it does not say whether MIG is on.
+    Raises DeviceLostError when the GPU as a whole does not answer, and CallError when it does not say if MIG is on.
     """
     mig = mig_enabled(library, gpu.handle)
     faults = DeviceFaults(f"GPU {gpu.index}", gpu.uuid)

@@ -13,61 +13,56 @@ What comes in: what the operator asked for. What goes out: a device source for e
 | `dcmi` | Huawei Ascend | libdcmi.so | yes, up to 31 processes a device; not on a vNPU |
 | `cndev` | Cambricon | libcndev.so | yes |
 | `mtml` | Moore Threads | libmtml.so | never |
-| `rsmi` | Hygon | librocm_smi64.so, beside Hygon's kernel modules only | of who is on one device |
+| `rsmi` | Hygon | librocm_smi64.so, beside Hygon's kernel modules only | of a process that is on one device |
 
-The law: nobody here has run one of them on hardware. Each answer proves its layout or is refused (`layouts`), and no
+The rule: none of them was ever run on hardware by us. Each answer proves its layout or is refused (`layouts`), and no
 vendor is acted on before the operator trusts it (`unverified_backend`).
 """
 
 import asyncio
 import ctypes
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from exporter.devices import DeviceError, DeviceSource
-from exporter.devices.vendor_libs import cndev, dcmi, mtml, rsmi
+from exporter.devices.open_nodes import OpenNodes
+from exporter.devices.session import Beat, Devices, LibrarySource
+from exporter.devices.vendor_libs.cndev import Cndev
+from exporter.devices.vendor_libs.dcmi import Dcmi
+from exporter.devices.vendor_libs.devices import VendorDevices
 from exporter.devices.vendor_libs.enflame import Enflame
-from exporter.devices.vendor_libs.holders import OpenNodes
 from exporter.devices.vendor_libs.metax import Metax
+from exporter.devices.vendor_libs.mtml import Mtml
 from exporter.devices.vendor_libs.nvml_like import NvmlLike
-from exporter.devices.vendor_libs.rows import ROWS, Row
-from exporter.devices.vendor_libs.source import LibrarySource, Make
+from exporter.devices.vendor_libs.reader import Reader
+from exporter.devices.vendor_libs.rows import CNDEV, DCMI, MTML, ROWS, RSMI, Library
+from exporter.devices.vendor_libs.rsmi import Rsmi
 
-__all__ = ["NAMES", "LibrarySource", "present"]
-
-
-KINDS: Mapping[str, type[NvmlLike]] = {"mxsml": Metax, "efml": Enflame}
-"""Rows whose libraries have another half, too."""
-
-
-def _row(row: Row) -> Make:
-    return lambda beat, _: KINDS.get(row.name, NvmlLike)(row, beat)
-
-
-@dataclass(frozen=True, slots=True)
-class _Library:
-    """
-    How a source is made: names to load its library by, patterns of its device nodes, its reader.
-
-    `modules`: kernel modules, one of which must be loaded; none: the library is its own proof.
-    """
-
-    names: Sequence[str]
-    nodes: Sequence[str]
-    make: Make
-    modules: Sequence[str] = ()
-
-
-_LIBRARIES: Mapping[str, _Library] = {
-    **{row.name: _Library(row.libraries, row.nodes, _row(row)) for row in ROWS},
-    "dcmi": _Library(dcmi.LIBRARIES, dcmi.NODES, lambda beat, _: dcmi.Dcmi(beat)),
-    "cndev": _Library(cndev.LIBRARIES, cndev.NODES, lambda beat, _: cndev.Cndev(beat)),
-    "mtml": _Library(mtml.LIBRARIES, mtml.NODES, mtml.Mtml),
-    "rsmi": _Library(rsmi.LIBRARIES, rsmi.NODES, lambda beat, _: rsmi.Rsmi(beat), rsmi.MODULES),
-}
-NAMES = tuple(_LIBRARIES)
+LIBRARIES: Mapping[str, Library] = {library.name: library for library in (*ROWS, DCMI, CNDEV, MTML, RSMI)}
+NAMES = tuple(LIBRARIES)
 """The sources that there can be."""
+_READERS: Mapping[str, Callable[[Any, Beat, OpenNodes], Reader[Any]]] = {
+    "dcmi": Dcmi,
+    "cndev": Cndev,
+    "mtml": Mtml,
+    "rsmi": Rsmi,
+    "mxsml": Metax,  # NVML's shape, and another half
+    "efml": Enflame,  # the same
+}
+"""How a library is read, where its row is not all that differs from NVML."""
+
+
+def devices(library: Library, proc: Path, dev: Path, clock: Callable[[], float], beat: Beat) -> Devices:
+    """Make the devices of a library; `proc` and `dev` are the host's."""
+    nodes = OpenNodes(proc, dev, library.nodes, beat)
+    return VendorDevices(reader(library, beat, nodes), nodes, clock)
+
+
+def reader(library: Library, beat: Beat, nodes: OpenNodes) -> Reader[Any]:
+    """Make the reader of a library."""
+    return _READERS.get(library.name, NvmlLike)(library, beat, nodes)
 
 
 async def present(
@@ -91,28 +86,28 @@ async def present(
     """
     proc = host_root / "proc"
     root = host_root if (proc / "self/stat").exists() else Path("/")
-    found: list[DeviceSource] = []
-    for name, library in _LIBRARIES.items():
+    sources: list[DeviceSource] = []
+    for name, library in LIBRARIES.items():
         if wanted is not None and name not in wanted:
             continue
         if why := await asyncio.to_thread(_missing, root, library):
             if wanted is not None:
                 raise DeviceError(
                     f"devices: {name} cannot be used: {why}; install the vendor's driver on the node, and mount its "
-                    f"library ({library.names[0]}) into the daemon's container"
+                    f"library ({library.libraries[0]}) into the daemon's container"
                 )
             continue
-        nodes = OpenNodes(root / "proc", root / "dev", library.nodes)
-        found.append(LibrarySource(name, library.make, nodes, clock=clock, monotonic=monotonic))
-    return tuple(found)
+        make = partial(devices, library, root / "proc", root / "dev", clock)
+        sources.append(LibrarySource(name, make, monotonic=monotonic))
+    return tuple(sources)
 
 
-def _missing(root: Path, library: _Library) -> str | None:
+def _missing(root: Path, library: Library) -> str | None:
     """Say why a library cannot be loaded here; None if it can. It stays loaded, and is not initialised."""
     if library.modules and not any((root / "sys/module" / module).exists() for module in library.modules):
         return f"none of the kernel modules {', '.join(library.modules)} is loaded"
     why = None
-    for name in library.names:
+    for name in library.libraries:
         try:
             ctypes.CDLL(name)
         except OSError as error:

@@ -1,27 +1,24 @@
 """
 Cambricon MLUs, as CNDev tells of them.
 
-What comes in: devices by their index. What goes out: the answers of `reading.Reader`.
+What comes in: devices by their index. What goes out: the answers of `reader.Reader`.
 
-The law: two units in one library. Device memory is in MiB, that of a process in KiB. Most structures begin with the
+The rule: two units in one library. Device memory is in MiB, that of a process in KiB. Most structures begin with the
 version that the caller speaks; a library that does not know version 6 is asked in version 5.
-
-Sources: Cambricon/mlu-exporter pkg/cndev/include/cndev.h.
 """
 
 import ctypes
 import struct
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from exporter.devices.vendor_libs.errors import (
+from exporter.devices.errors import (
     CallError,
     DeviceLostError,
     InsufficientSizeError,
     InvalidArgumentError,
     LayoutError,
-    LibraryError,
     LibraryGoneError,
-    Meanings,
     NoPermissionError,
     OtherVersionError,
     UnsupportedError,
@@ -33,15 +30,17 @@ from exporter.devices.vendor_libs.layouts import (
     balanced,
     listed,
     mebibytes,
+    pci_address,
     ratio,
+    text,
     written,
 )
-from exporter.devices.vendor_libs.native import ATTEMPTS, ROOM, Handle, Native, known
-from exporter.devices.vendor_libs.read_device import Identity
-from exporter.model import GpuInstance, GpuUuid, Health, Memory, ProcessUtilization, Utilization
+from exporter.devices.vendor_libs.native import Meanings, known
+from exporter.devices.vendor_libs.reader import Identity, Reader
+from exporter.model import GpuUuid, Memory, ProcessUtilization, Utilization
 
-LIBRARIES = ("libcndev.so", "/usr/local/neuware/lib64/libcndev.so")
-NODES = ("cambricon_dev*",)
+T = TypeVar("T")
+
 MEANINGS: Meanings = {
     1: LibraryGoneError,  # no driver
     2: LibraryGoneError,  # an old driver
@@ -71,142 +70,86 @@ _PCI = struct.Struct("@IIHHIIII")
 _PCI_SIZE = 64
 
 
-class Cndev:
-    """Reads the MLUs of this node."""
+class Cndev(Reader[int]):
+    """
+    Reads the MLUs of this node.
 
-    name = "cndev"
-    vendor = "cambricon"
-    title = "Cambricon MLU"
+    Its devices are whole, also where they have sMLU instances. `cndevGetAllSMluInstanceInfo` would tell what each may
+    and does hold. But the list of processes is the card's and names none, nor do the ids of the device plugin
+    (`MLU-<uuid>-<profile>-<n>` counts the profile's shares; a pod's annotation has the instance, in dynamic mode
+    alone). With instances for devices no container would hold anything that is known; on the card each holds what its
+    processes do. The driver's version is one of each device, and not read. The structures of power and temperature
+    changed too often to be believed unseen.
+    """
 
-    def __init__(self, beat: Callable[[str], None], names: Sequence[str] = LIBRARIES) -> None:
-        self._library = Native(names, MEANINGS, beat)
+    meanings = MEANINGS
+    end = "cndevRelease"
 
     def start(self) -> None:
         """Load and initialise."""
-        self._library.load()
+        super().start()
         self._library.call("cndevInit", 0)
-
-    def stop(self) -> None:
-        """Let go of the library."""
-        try:
-            self._library.call("cndevRelease")
-        except LibraryError:
-            return
-
-    def driver_version(self) -> str:
-        """Say nothing: the figure is one of each device, and not read."""
-        return ""
 
     def indices(self) -> Sequence[int]:
         """Count the devices."""
-        return range(_CARDS.unpack_from(self._versioned("cndevGetDeviceCount", _CARDS.size))[1])
+        return range(self._versioned("cndevGetDeviceCount", _CARDS)[1])
 
-    def open(self, index: int) -> Handle:
+    def open(self, index: int) -> int:
         """Open a device."""
-        return Handle(self._library.sint("cndevGetDeviceHandleByIndex", index))
+        return self._library.sint("cndevGetDeviceHandleByIndex", index)
 
-    def identify(self, handle: Handle, index: int) -> Identity:
+    def identify(self, handle: int, index: int) -> Identity:
         """Name a device by its UUID, as the vendor's device plugin does."""
-        after = self._versioned("cndevGetUUID", _UUID_SIZE, handle, ends=_UUID.size)
-        uuid = _UUID.unpack_from(after)[1].split(b"\0")[0].decode("ascii", "replace")
-        if not uuid:
+        _, raw = self._versioned("cndevGetUUID", _UUID, handle, size=_UUID_SIZE)
+        if not (uuid := text(raw)):
             raise CallError("cndevGetUUID", f"device {index} has no name")
-        name = known(lambda: self._library.chars("cndevGetCardNameStringByDevId", handle), "")
-        pci = known(lambda: self._pci(handle), "")
         uuid = uuid if uuid.startswith(PREFIX) else PREFIX + uuid
-        return Identity(GpuUuid(uuid), f"Cambricon {name}".strip(), pci, index)
+        name = known(self._library.chars, "cndevGetCardNameStringByDevId", handle) or ""
+        return Identity(GpuUuid(uuid), f"Cambricon {name}".strip(), known(self._pci, handle) or "", index)
 
-    def memory(self, handle: Handle) -> Memory | None:
+    def memory(self, handle: int) -> Memory | None:
         """Read device memory."""
         function = "cndevGetMemoryUsageV2"
-        after = self._library.structure(function, _MEMORY_SIZE, after=(handle,))
-        if not _MEMORY.size <= written(after) <= _MEMORY_SIZE:
-            raise LayoutError(function, f"{written(after)} bytes were written, not {_MEMORY_SIZE}")
-        return balanced(function, *(mebibytes(value) for value in _MEMORY.unpack_from(after)))
+        figures = self._library.fields(function, _MEMORY, size=_MEMORY_SIZE, after=(handle,))
+        return balanced(function, *map(mebibytes, figures))
 
-    def processes(self, handle: Handle, total: int | None) -> Sequence[Listed]:
+    def processes(self, handle: int, total: int | None) -> Sequence[Listed]:
         """List who holds memory. The exporter of the vendor needs hostPID: the numbers are those of its namespace."""
         function = "cndevGetProcessInfo"
         return tuple(
             listed(function, pid, None if used in UNKNOWN else used * KIB, total, host=True)
-            for _, pid, used, _ in self._array(function, _PROCESS, handle)
+            for _, pid, used, _ in self._list(function, _PROCESS, handle)
             if pid
         )
 
-    def utilization(self, handle: Handle) -> Utilization:
+    def utilization(self, handle: int) -> Utilization:
         """Read how busy the cores are on average."""
-        function = "cndevGetDeviceUtilizationInfo"
-        after = self._versioned(function, _UTILIZATION_SIZE, handle, ends=_UTILIZATION.size)
-        return Utilization(busy=ratio(_UTILIZATION.unpack_from(after)[1]))
+        _, cores = self._versioned("cndevGetDeviceUtilizationInfo", _UTILIZATION, handle, size=_UTILIZATION_SIZE)
+        return Utilization(busy=ratio(cores))
 
-    def process_utilization(self, handle: Handle) -> Sequence[ProcessUtilization] | None:
+    def process_utilization(self, handle: int) -> Sequence[ProcessUtilization] | None:
         """Read how busy each process keeps cores, memory, encoder and decoder."""
-        found = self._array("cndevGetProcessUtilization", _BY_PROCESS, handle)
         return tuple(
             ProcessUtilization(
                 pid, sm=ratio(cores), memory_controller=ratio(memory), encoder=ratio(enc), decoder=ratio(dec)
             )
-            for _, pid, cores, _, dec, enc, memory in found
+            for _, pid, cores, _, dec, enc, memory in self._list("cndevGetProcessUtilization", _BY_PROCESS, handle)
             if pid
         )
 
-    def health(self, handle: Handle) -> Health:  # noqa: ARG002
-        """Say nothing: the structures of power and temperature changed too often to be believed unseen."""
-        return Health()
+    def _versioned(self, function: str, layout: struct.Struct, *handle: int, size: int = 0) -> tuple[int, bytes | int]:
+        return _newest(lambda version: self._library.fields(function, layout, size=size, after=handle, head=version))
 
-    def instances(self, handle: Handle) -> tuple[GpuInstance, ...]:  # noqa: ARG002
-        """
-        Say that it is whole, also where it has sMLU instances.
-
-        `cndevGetAllSMluInstanceInfo` would tell what each may and does hold. But the list of processes is the card's
-        and names none, nor do the ids of the device plugin (`MLU-<uuid>-<profile>-<n>` counts the profile's shares; a
-        pod's annotation has the instance, in dynamic mode alone). With instances for leaf devices no container would
-        hold anything that is known; on the card each holds what its processes do.
-        """
-        return ()
-
-    def _versioned(self, function: str, size: int, *handle: Handle, ends: int = 0) -> bytes:
-        """Ask in the newest version that the library speaks."""
-        for version in VERSIONS:
-            try:
-                after = self._library.structure(function, size, after=handle, head=version)
-            except (OtherVersionError, InvalidArgumentError) as error:
-                refused: CallError = error
-                continue
-            if not (ends or size) <= written(after) <= size:
-                raise LayoutError(function, f"{written(after)} bytes were written, not {size}")
-            return after
-        raise refused
-
-    def _array(self, function: str, entry: struct.Struct, handle: Handle) -> list[tuple[int, ...]]:
+    def _list(self, function: str, entry: struct.Struct, handle: int) -> list[tuple[int, ...]]:
         """Read an array through (count, entries, handle); the version stands in its first entry."""
-        room, version = ROOM, 0
-        for _ in range(ATTEMPTS + len(VERSIONS)):
-            count = ctypes.c_uint(room)
-            try:
-                after = self._library.structure(
-                    function,
-                    room * entry.size,
-                    ctypes.byref(count),
-                    after=(handle,),
-                    head=VERSIONS[version],
-                )
-            except InsufficientSizeError:
-                room = 2 * max(room, count.value)
-                if room > 2**20:
-                    raise LayoutError(function, f"{count.value} entries") from None
-                continue
-            except (OtherVersionError, InvalidArgumentError):
-                version += 1
-                if version == len(VERSIONS):
-                    raise
-                continue
-            return self._entries(function, entry, after, count.value, room)
-        raise InsufficientSizeError(function, f"the list grew in each of {ATTEMPTS} calls")
 
-    def _entries(
-        self, function: str, entry: struct.Struct, after: bytes, count: int, room: int
-    ) -> list[tuple[int, ...]]:
+        def ask(room: int, count: ctypes.c_uint) -> bytes:
+            size, answer = room * entry.size, ctypes.byref(count)
+            return _newest(
+                lambda version: self._library.structure(function, size, answer, after=(handle,), head=version)
+            )
+
+        after, count, room = self._library.growing(function, ask)
         end = written(after)
         if (
             count > room
@@ -216,9 +159,18 @@ class Cndev:
             raise LayoutError(function, f"{count} entries end at byte {end}, not at {count * entry.size}")
         return [entry.unpack_from(after, at * entry.size) for at in range(count)]
 
-    def _pci(self, handle: Handle) -> str:
-        after = self._library.structure("cndevGetPCIeInfoV2", _PCI_SIZE, after=(handle,))
-        if not _PCI.size <= written(after) <= _PCI_SIZE:
-            raise LayoutError("cndevGetPCIeInfoV2", f"{written(after)} bytes were written, not {_PCI_SIZE}")
-        *_, domain, bus, device, function = _PCI.unpack_from(after)
-        return f"{domain:04x}:{bus:02x}:{device:02x}.{function:x}"
+    def _pci(self, handle: int) -> str:
+        *_, domain, bus, device, function = self._library.fields(
+            "cndevGetPCIeInfoV2", _PCI, size=_PCI_SIZE, after=(handle,)
+        )
+        return pci_address(domain, bus, device, function)
+
+
+def _newest(ask: Callable[[int], T]) -> T:
+    """Ask in the newest version that the library speaks."""
+    for version in VERSIONS:
+        try:
+            return ask(version)
+        except (OtherVersionError, InvalidArgumentError) as error:
+            refused = error
+    raise refused

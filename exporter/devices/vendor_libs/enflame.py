@@ -1,9 +1,9 @@
 """
 Enflame GCUs: the half of NVML's shape, and the names of the half that is older.
 
-What comes in: the row of `efml`. What goes out: the answers of `reading.Reader`.
+What comes in: the row of `efml`. What goes out: the answers of `reader.Reader`.
 
-The law: the half of NVML's shape has no UUID, and the ids of the vendor's device plugin (`enflame.com/gcu`) are those
+The rule: the half of NVML's shape has no UUID, and the ids of the vendor's device plugin (`enflame.com/gcu`) are those
 of the older half. Both count the devices by themselves: a UUID is believed where both have the same PCI address at an
 index. Without the older half a device is named by its place.
 
@@ -12,14 +12,15 @@ Source: EnflameTechnology/gcu-exporter efml.h (efmlDeviceInfo_t, EfmlGetDevUuid)
 
 import ctypes
 import struct
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from exporter.devices.vendor_libs.errors import CallError, LayoutError
-from exporter.devices.vendor_libs.layouts import blank, written
+from exporter.devices.errors import CallError, LayoutError
+from exporter.devices.open_nodes import OpenNodes
+from exporter.devices.session import Beat
+from exporter.devices.vendor_libs.layouts import blank, pci_address, written
 from exporter.devices.vendor_libs.native import Handle
 from exporter.devices.vendor_libs.nvml_like import NvmlLike
-from exporter.devices.vendor_libs.read_device import Identity
+from exporter.devices.vendor_libs.reader import Identity
 from exporter.devices.vendor_libs.rows import Row
 from exporter.model import GpuUuid
 
@@ -31,17 +32,15 @@ _OLDER = ("EfmlInit", "EfmlGetDevInfo", "EfmlGetDevUuid")
 class Enflame(NvmlLike):
     """Reads the GCUs of this node."""
 
-    def __init__(self, row: Row, beat: Callable[[str], None], names: Sequence[str] = ()) -> None:
-        super().__init__(row, beat, names)
+    def __init__(self, row: Row, beat: Beat, nodes: OpenNodes) -> None:
+        super().__init__(row, beat, nodes)
         self._both = False
 
     def start(self) -> None:
         """Load and initialise both halves of the library, as far as it has them and they can be."""
         super().start()
-        self._both = (
-            all(self._library.has(function) for function in _OLDER)
-            and self._library.code("EfmlInit", ctypes.c_bool(False)) == 0
-        )
+        complete = all(self._library.has(function) for function in _OLDER)
+        self._both = complete and self._library.code("EfmlInit", ctypes.c_bool(False)) == 0
 
     def identify(self, handle: Handle, index: int) -> Identity:
         """Name a device by the older half's UUID."""
@@ -53,12 +52,12 @@ class Enflame(NvmlLike):
         if written(info.raw) > _INFO.size:
             raise LayoutError("EfmlGetDevInfo", f"{written(info.raw)} bytes were written, not {_INFO.size}")
         *_, domain, bus, device, function, _ = _INFO.unpack_from(info.raw)
-        if f"{domain:04x}:{bus:02x}:{device:02x}.{function:x}" != identity.pci_bus_id.lower():
+        if pci_address(domain, bus, device, function) != identity.pci_bus_id.lower():
             return identity
         uuid = ctypes.create_string_buffer(_TEXT)
         self._ask("EfmlGetDevUuid", index, uuid)
-        text = uuid.value.decode("ascii", "replace")
-        return replace(identity, uuid=GpuUuid(text)) if text else identity
+        name = uuid.value.decode("ascii", "replace")
+        return replace(identity, uuid=GpuUuid(name)) if name else identity
 
     def _ask(self, function: str, *arguments: object) -> None:
         """Call the older half, whose codes are others: each but 0 is this call's trouble alone."""

@@ -13,8 +13,8 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from exporter.devices.vendor_libs.errors import LayoutError
-from exporter.model import Memory
+from exporter.devices.errors import LayoutError
+from exporter.model import Health, Memory
 
 PATTERN = 0xA5
 """No field of ours ends in this byte: the top byte of a size in bytes is 0, that of an unknown value is 0xFF."""
@@ -28,6 +28,9 @@ LARGEST_PID = 2**22
 """PID_MAX_LIMIT of the kernel, 64 bits."""
 FULL = 100
 KIB, MIB = 2**10, 2**20
+
+MOST_WATTS, MOST_DEGREES, LEAST_DEGREES = 10_000, 1_000, -100
+"""What no device has; some libraries write such numbers where they have no value."""
 
 _U32, _U64 = struct.Struct("=I"), struct.Struct("=Q")
 
@@ -170,3 +173,21 @@ def balanced(call: str, total: int, used: int, reserved: int = 0) -> Memory | No
 def ratio(percent: int) -> float | None:
     """Make a ratio of a percentage; what is none (-1, 0xEF while profiling, 0xFFFFFFFF) is unknown."""
     return percent / FULL if 0 <= percent <= FULL else None
+
+
+def health(watts: float | None, degrees: float | None) -> Health:
+    """Make figures of what was read; what no device can have is unknown."""
+    return Health(
+        power_watts=watts if watts is not None and 0 <= watts < MOST_WATTS else None,
+        temperature_celsius=degrees if degrees is not None and LEAST_DEGREES < degrees < MOST_DEGREES else None,
+    )
+
+
+def text(raw: bytes) -> str:
+    """Read a text that ends with a zero, or with its field."""
+    return raw.split(b"\0")[0].decode("utf-8", "replace")
+
+
+def pci_address(domain: int, bus: int, device: int, function: int) -> str:
+    """Write the place of a device as the kernel does, `0000:3b:00.0`."""
+    return f"{domain & 0xFFFFFFFF:04x}:{bus & 0xFF:02x}:{device & 0x1F:02x}.{function & 7:x}"

@@ -1,9 +1,9 @@
 """
 MetaX GPUs: the extension of NVML's shape, and what is older than it.
 
-What comes in: the row of `mxsml`. What goes out: the answers of `reading.Reader`.
+What comes in: the row of `mxsml`. What goes out: the answers of `reader.Reader`.
 
-The law: where the extension cannot list processes, the library's own call can: one entry of 3144 bytes a process, with
+The rule: where the extension cannot list processes, the library's own call can: one entry of 3144 bytes a process, with
 a place for each of the 64 GPUs that it may be on. Of a process only the place of this GPU counts; nvtop adds them all.
 
 Source: gpustack/runtime pymxsml (mxSmlProcessInfo_t, mxSmlProcessGpuInfo_t).
@@ -11,13 +11,15 @@ Source: gpustack/runtime pymxsml (mxSmlProcessInfo_t, mxSmlProcessGpuInfo_t).
 
 import ctypes
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from exporter.devices.vendor_libs.errors import LayoutError, UnsupportedError
-from exporter.devices.vendor_libs.layouts import Listed, blank, listed, written
+from exporter.devices.errors import LayoutError, UnsupportedError
+from exporter.devices.open_nodes import OpenNodes
+from exporter.devices.session import Beat
+from exporter.devices.vendor_libs.layouts import Listed, blank, listed, text, written
 from exporter.devices.vendor_libs.native import ROOM, Handle, known
 from exporter.devices.vendor_libs.nvml_like import NvmlLike
-from exporter.devices.vendor_libs.read_device import Identity
+from exporter.devices.vendor_libs.reader import Identity
 from exporter.devices.vendor_libs.rows import Row
 
 SIZE = 3144
@@ -31,19 +33,19 @@ _LIST = "mxSmlGetSingleGpuProcess"
 class Metax(NvmlLike):
     """Reads the GPUs of this node."""
 
-    def __init__(self, row: Row, beat: Callable[[str], None], names: Sequence[str] = ()) -> None:
-        super().__init__(row, beat, names)
+    def __init__(self, row: Row, beat: Beat, nodes: OpenNodes) -> None:
+        super().__init__(row, beat, nodes)
         self._places: dict[int | None, tuple[int, str]] = {}
 
     def start(self) -> None:
         """Load and initialise both halves of the library."""
         super().start()
-        known(lambda: self._library.call("mxSmlInit"), None)
+        known(self._library.call, "mxSmlInit")
 
     def identify(self, handle: Handle, index: int) -> Identity:
         """Name a device, and remember its place, by which the older call knows it."""
         identity = super().identify(handle, index)
-        self._places[_number(handle)] = index, identity.pci_bus_id
+        self._places[handle.value] = index, identity.pci_bus_id
         return identity
 
     def processes(self, handle: Handle, total: int | None) -> Sequence[Listed]:
@@ -53,7 +55,7 @@ class Metax(NvmlLike):
         except UnsupportedError:
             if not self._library.has(_LIST):
                 raise
-        index, pci = self._places[_number(handle)]
+        index, pci = self._places[handle.value]
         answer = ctypes.create_string_buffer(blank(ROOM * SIZE), ROOM * SIZE)
         count = ctypes.c_uint(ROOM)
         self._library.call(_LIST, ctypes.c_uint(index), ctypes.byref(count), answer)
@@ -70,7 +72,7 @@ def entries(after: bytes, count: int, pci: str, total: int | None) -> tuple[List
         if gpus > _MOST_GPUS:
             raise LayoutError(_LIST, f"process {pid} would be on {gpus} GPUs")
         places = (_GPU.unpack_from(after, start + _HEAD.size + at * _GPU.size) for at in range(gpus))
-        held = [used for place, _, used in places if _same(place.split(b"\0")[0].decode("ascii", "replace"), pci)]
+        held = [used for place, _, used in places if _same(text(place), pci)]
         if len(held) != 1:  # who is listed is on this GPU
             raise LayoutError(_LIST, f"process {pid} has {len(held)} places on the GPU at {pci}")
         found.append(listed(_LIST, pid, held[0], total))
@@ -80,8 +82,3 @@ def entries(after: bytes, count: int, pci: str, total: int | None) -> tuple[List
 def _same(one: str, other: str) -> bool:
     """Compare PCI addresses, of which some have eight digits of domain."""
     return one.lower()[-_ADDRESS:] == other.lower()[-_ADDRESS:]
-
-
-def _number(handle: Handle) -> int | None:
-    assert isinstance(handle, ctypes.c_void_p)  # noqa: S101  (the library gave it)
-    return handle.value

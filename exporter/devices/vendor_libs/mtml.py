@@ -1,40 +1,36 @@
 """
 Moore Threads GPUs, as MTML tells of them.
 
-What comes in: devices by their index. What goes out: the answers of `reading.Reader`.
+What comes in: devices by their index. What goes out: the answers of `reader.Reader`.
 
-The law: MTML 2.2 has no call for the memory of a process, and an empty list in the vendor's NVML-shaped Python package
+The rule: MTML 2.2 has no call for the memory of a process, and an empty list in the vendor's NVML-shaped Python package
 means that it cannot know. So nobody's memory is known here. Who has the device's node open is somebody on it: that
 much is told, without bytes, where the descriptors of others may be read.
-
-Sources: MooreThreads/mthreads-ml-py mtml_2.2.0.h, pymtml.py.
 """
 
-import struct
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import PurePosixPath
 
-from exporter.devices.vendor_libs.errors import (
+from exporter.devices.errors import (
     CallError,
     InsufficientSizeError,
     InvalidArgumentError,
     LibraryError,
     LibraryGoneError,
-    Meanings,
     NodesUnseenError,
     NoPermissionError,
     UnsupportedError,
 )
-from exporter.devices.vendor_libs.holders import OpenNodes
-from exporter.devices.vendor_libs.layouts import Listed, balanced, ratio
-from exporter.devices.vendor_libs.native import Handle, Native, known
-from exporter.devices.vendor_libs.read_device import Identity
-from exporter.model import GpuInstance, GpuUuid, Health, Memory, ProcessUtilization, Utilization
+from exporter.devices.open_nodes import OpenNodes
+from exporter.devices.session import Beat
+from exporter.devices.vendor_libs.layouts import Listed, balanced, health, ratio, text
+from exporter.devices.vendor_libs.native import Handle, Meanings, known
+from exporter.devices.vendor_libs.reader import Identity, Reader
+from exporter.devices.vendor_libs.rows import Library
+from exporter.model import GpuUuid, Health, Memory, Utilization
 
-LIBRARIES = ("libmtml.so", "libmtml.so.2", "/usr/lib/x86_64-linux-gnu/libmtml.so", "/usr/local/musa/lib/libmtml.so")
-NODES = ("mtgpu*",)
 MEANINGS: Meanings = {
     1: LibraryGoneError,  # driver not loaded
     2: LibraryGoneError,  # the driver fails
@@ -43,7 +39,7 @@ MEANINGS: Meanings = {
     5: NoPermissionError,
     6: InsufficientSizeError,
 }
-_PLACE = struct.Struct("=32s")
+_PLACE = 32
 _PCI_SIZE = 104
 _UUID_SIZE = 48
 
@@ -57,33 +53,28 @@ class _Parts:
     gpu: Handle | None
 
 
-class Mtml:
-    """Reads the GPUs of this node; `nodes` finds who has their device nodes open."""
+class Mtml(Reader[_Parts]):
+    """Reads the GPUs of this node. Each is whole: its virtual devices belong to virtual machines."""
 
-    name = "mtml"
-    vendor = "mthreads"
-    title = "Moore Threads GPU"
+    meanings = MEANINGS
 
-    def __init__(self, beat: Callable[[str], None], nodes: OpenNodes, names: Sequence[str] = LIBRARIES) -> None:
-        self._library = Native(names, MEANINGS, beat)
-        self._nodes = nodes
+    def __init__(self, library: Library, beat: Beat, nodes: OpenNodes) -> None:
+        super().__init__(library, beat, nodes)
         self._session: Handle | None = None
         self._opened: dict[int, _Parts] = {}
         self._count = 0
 
     def start(self) -> None:
         """Load and initialise."""
-        self._library.load()
+        super().start()
         self._session = self._library.handle("mtmlLibraryInit")
 
     def stop(self) -> None:
         """Let go of the library, and of all that was opened through it."""
         session, self._session = self._session, None
         self._opened.clear()
-        try:
+        with contextlib.suppress(LibraryError):
             self._library.call("mtmlLibraryShutDown", session)
-        except LibraryError:
-            return
 
     def driver_version(self) -> str:
         """Give the version of the driver."""
@@ -91,7 +82,7 @@ class Mtml:
         try:
             return self._library.text("mtmlSystemGetDriverVersion", system, size=80)
         finally:
-            known(lambda: self._library.call("mtmlLibraryFreeSystem", system), None)
+            known(self._library.call, "mtmlLibraryFreeSystem", system)
 
     def indices(self) -> Sequence[int]:
         """Count the devices. With more or fewer than before an index may be another's: all are opened anew."""
@@ -101,77 +92,48 @@ class Mtml:
             self._opened.clear()  # not freed: what the library makes of an object whose device is gone is not known
         return range(count)
 
-    def open(self, index: int) -> Handle:
+    def open(self, index: int) -> _Parts:
         """Open a device and its parts; once, for each opening takes memory until it is freed."""
         if index not in self._opened:
             device = self._library.handle("mtmlLibraryInitDeviceByIndex", self._session, index)
-            self._opened[index] = _Parts(
-                device,
-                known(lambda: self._library.handle("mtmlDeviceInitMemory", device), None),
-                known(lambda: self._library.handle("mtmlDeviceInitGpu", device), None),
-            )
-        return Handle(self._opened[index])
+            memory = known(self._library.handle, "mtmlDeviceInitMemory", device)
+            self._opened[index] = _Parts(device, memory, known(self._library.handle, "mtmlDeviceInitGpu", device))
+        return self._opened[index]
 
-    def identify(self, handle: Handle, index: int) -> Identity:
+    def identify(self, handle: _Parts, index: int) -> Identity:
         """Name a device by its UUID."""
-        device = _of(handle).device
-        uuid = self._library.text("mtmlDeviceGetUUID", device, size=_UUID_SIZE)
+        uuid = self._library.text("mtmlDeviceGetUUID", handle.device, size=_UUID_SIZE)
         if not uuid:
             raise CallError("mtmlDeviceGetUUID", f"device {index} has no name")
-        model = known(lambda: self._library.text("mtmlDeviceGetName", device, size=32), "")
-        pci = known(lambda: self._library.structure("mtmlDeviceGetPciInfo", _PCI_SIZE, device), b"")
-        place = pci[: _PLACE.size].split(b"\0")[0].decode("ascii", "replace")
-        return Identity(GpuUuid(uuid), model or self.title, place, index)
+        model = known(self._library.text, "mtmlDeviceGetName", handle.device, size=32)
+        pci = known(self._library.structure, "mtmlDeviceGetPciInfo", _PCI_SIZE, handle.device) or b""
+        return Identity(GpuUuid(uuid), model or self.title, text(pci[:_PLACE]), index)
 
-    def memory(self, handle: Handle) -> Memory | None:
+    def memory(self, handle: _Parts) -> Memory | None:
         """Read device memory."""
-        if (memory := _of(handle).memory) is None:
+        if handle.memory is None:
             return None
-        total = self._library.ulonglong("mtmlMemoryGetTotal", memory)
-        return balanced("mtmlMemoryGetUsed", total, self._library.ulonglong("mtmlMemoryGetUsed", memory))
+        total = self._library.ulonglong("mtmlMemoryGetTotal", handle.memory)
+        return balanced("mtmlMemoryGetUsed", total, self._library.ulonglong("mtmlMemoryGetUsed", handle.memory))
 
-    def processes(self, handle: Handle, total: int | None) -> Sequence[Listed] | None:  # noqa: ARG002
+    def processes(self, handle: _Parts, total: int | None) -> Sequence[Listed] | None:  # noqa: ARG002
         """List who has the device's node open; None where the library does not say which node it is."""
-        device = _of(handle).device
-        names = [
-            known(partial(self._library.text, call, device, size=64), "")
-            for call in ("mtmlDeviceGetRenderPath", "mtmlDeviceGetPrimaryPath", "mtmlDeviceGetGpuPath")
-        ]
-        if not any(names):
+        calls = ("mtmlDeviceGetRenderPath", "mtmlDeviceGetPrimaryPath", "mtmlDeviceGetGpuPath")
+        names = [name for call in calls if (name := known(self._library.text, call, handle.device, size=64))]
+        if not names:
             return None
-        nodes = self._nodes.numbers(self._nodes.below(PurePosixPath(name)) for name in names if name)
+        nodes = self._nodes.numbers(self._nodes.below(PurePosixPath(name)) for name in names)
         if not nodes:
-            raise NodesUnseenError("/dev", f"has none of {', '.join(filter(None, names))}: mount the host's")
+            raise NodesUnseenError("/dev", f"has none of {', '.join(names)}: mount the host's")
         return tuple(Listed(pid, None, host=True) for pid in sorted(self._nodes.holders(nodes)))
 
-    def utilization(self, handle: Handle) -> Utilization:
+    def utilization(self, handle: _Parts) -> Utilization:
         """Read how busy the device is."""
-        gpu = _of(handle).gpu
-        return Utilization(busy=None if gpu is None else ratio(self._library.uint("mtmlGpuGetUtilization", gpu)))
+        busy = None if handle.gpu is None else ratio(self._library.uint("mtmlGpuGetUtilization", handle.gpu))
+        return Utilization(busy=busy)
 
-    def process_utilization(self, handle: Handle) -> Sequence[ProcessUtilization] | None:  # noqa: ARG002
-        """Say nothing: MTML tells of no process."""
-        return None
-
-    def health(self, handle: Handle) -> Health:
+    def health(self, handle: _Parts) -> Health:
         """Read power (in milliwatts) and temperature."""
-        parts = _of(handle)
-        power = known(lambda: self._library.uint("mtmlDeviceGetPowerUsage", parts.device), None)
-        heat = known(lambda: self._library.sint("mtmlGpuGetTemperature", parts.gpu), None) if parts.gpu else None
-        return Health(
-            power_watts=None if power is None or power >= _UNLIKELY else power / 1000,
-            temperature_celsius=None if heat is None or not -100 < heat < 1000 else float(heat),  # noqa: PLR2004
-        )
-
-    def instances(self, handle: Handle) -> tuple[GpuInstance, ...]:  # noqa: ARG002
-        """Say that it is whole: its virtual devices belong to virtual machines."""
-        return ()
-
-
-_UNLIKELY = 10_000_000
-"""Milliwatts."""
-
-
-def _of(handle: Handle) -> _Parts:
-    assert isinstance(handle, _Parts)  # noqa: S101  (`open` made it)
-    return handle
+        power = known(self._library.uint, "mtmlDeviceGetPowerUsage", handle.device)
+        heat = known(self._library.sint, "mtmlGpuGetTemperature", handle.gpu) if handle.gpu else None
+        return health(None if power is None else power / 1000, None if heat is None else float(heat))

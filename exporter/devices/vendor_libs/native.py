@@ -2,61 +2,62 @@
 A vendor's library, loaded: the one place with ctypes types.
 
 What comes in: the name of a C function and its arguments. What goes out: numbers, texts and bytes, or what its code
-means (`errors`). Each call is announced to the driver thread first, so that a hanging one has a name.
+means (`exporter.devices.errors`). Each call is announced to the thread first, so that a hanging one has a name.
 
-The law: loaded with local symbols. Iluvatar's library exports NVML's own names, and must not answer NVIDIA's callers.
+The rule: loaded with local symbols. Iluvatar's library exports NVML's own names, and must not answer NVIDIA's callers.
 """
 
 import ctypes
-from collections.abc import Callable, Sequence
-from typing import Any, NewType, TypeVar
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NewType, ParamSpec, TypeVar
 
-from exporter.devices.vendor_libs.errors import (
+from exporter.devices.errors import (
     CallError,
     InsufficientSizeError,
     LayoutError,
+    LibraryError,
     LibraryGoneError,
-    Meanings,
     OtherVersionError,
     UnsupportedError,
-    check,
 )
-from exporter.devices.vendor_libs.layouts import UNKNOWN_32, Entry, blank, which
+from exporter.devices.session import Beat
+from exporter.devices.vendor_libs.layouts import UNKNOWN_32, Entry, blank, which, written
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
-Handle = NewType("Handle", object)
-"""A device, as long as the library stays initialised."""
+Handle = NewType("Handle", ctypes.c_void_p)
+"""An opaque object of the library, as long as it stays initialised."""
+Meanings = Mapping[int, type[LibraryError]]
+"""What a library's codes mean. 0 is success in all of them; a code that is missing is a CallError."""
 
 ROOM = 128
 ATTEMPTS = 4
 """Entries of room at the first call for a list, and calls before its growth is called a fault."""
 LARGEST = 128
 """Bytes of the largest entry that is known: the room is in entries of whatever size the library has."""
+MOST = 2**20
+"""Entries that are believed."""
 TEXT = 96
 
 
-def known(question: Callable[[], T], otherwise: T) -> T:
-    """Ask for what may be missing; what was refused, for whatever reason, is `otherwise`."""
+def known(question: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+    """Ask for what may be missing; what was refused, for whatever reason, is None."""
     try:
-        return question()
+        return question(*args, **kwargs)
     except CallError:
-        return otherwise
+        return None
 
 
 class Native:
     """A library by one of `names`. All methods run on its thread; `beat` is told each call before it is made."""
 
-    def __init__(self, names: Sequence[str], meanings: Meanings, beat: Callable[[str], None]) -> None:
+    def __init__(self, names: Sequence[str], meanings: Meanings, beat: Beat) -> None:
         self._names = names
         self._meanings = meanings
         self._beat = beat
         self._library: ctypes.CDLL | None = None
-
-    @property
-    def name(self) -> str:
-        """The first name that the library is known by."""
-        return self._names[0]
 
     def load(self) -> None:
         """Load the library unless that is done; it stays loaded. Raises LibraryGoneError."""
@@ -70,7 +71,7 @@ class Native:
             else:
                 break
         if self._library is None:
-            raise LibraryGoneError(self.name, f"cannot be loaded: {why}")
+            raise LibraryGoneError(self._names[0], f"cannot be loaded: {why}")
 
     def has(self, function: str) -> bool:
         """Say whether the library exports `function`."""
@@ -78,15 +79,19 @@ class Native:
 
     def code(self, function: str, *arguments: Any) -> int:
         """Call, and give the code. Raises OtherVersionError when there is no such function."""
-        symbol = getattr(self._library, function, None)
-        if symbol is None:
-            raise OtherVersionError(function, f"{self.name} does not have it")
-        self._beat(function)
-        return int(symbol(*arguments))
+        return int(self._symbol(function)(*arguments))
 
     def call(self, function: str, *arguments: Any) -> None:
         """Call, and raise what the code means."""
-        check(function, self.code(function, *arguments), self._meanings)
+        if code := self.code(function, *arguments):
+            raise self._meanings.get(code, CallError)(function, f"code {code}")
+
+    def _symbol(self, function: str) -> Any:
+        symbol = getattr(self._library, function, None)
+        if symbol is None:
+            raise OtherVersionError(function, f"{self._names[0]} does not have it")
+        self._beat(function)
+        return symbol
 
     # --- answers of one kind each; `arguments` come before the answer, `after` behind it ---
 
@@ -98,21 +103,19 @@ class Native:
 
     def uint(self, function: str, *arguments: Any) -> int:
         """Get an unsigned number of 32 bits."""
-        answer = ctypes.c_uint()
-        self.call(function, *arguments, ctypes.byref(answer))
-        return answer.value
+        return self._number(ctypes.c_uint(), function, *arguments)
 
-    def sint(self, function: str, *arguments: Any) -> int:
+    def sint(self, function: str, *arguments: Any, after: tuple[Any, ...] = ()) -> int:
         """Get a signed number of 32 bits."""
-        answer = ctypes.c_int()
-        self.call(function, *arguments, ctypes.byref(answer))
-        return answer.value
+        return self._number(ctypes.c_int(), function, *arguments, after=after)
 
     def ulonglong(self, function: str, *arguments: Any) -> int:
         """Get an unsigned number of 64 bits."""
-        answer = ctypes.c_ulonglong()
-        self.call(function, *arguments, ctypes.byref(answer))
-        return answer.value
+        return self._number(ctypes.c_ulonglong(), function, *arguments)
+
+    def _number(self, answer: Any, function: str, *arguments: Any, after: tuple[Any, ...] = ()) -> int:
+        self.call(function, *arguments, ctypes.byref(answer), *after)
+        return int(answer.value)
 
     def text(self, function: str, *arguments: Any, size: int = TEXT) -> str:
         """Get a text through (buffer, its size)."""
@@ -122,11 +125,8 @@ class Native:
 
     def chars(self, function: str, *arguments: Any) -> str:
         """Get a text that the library itself keeps; empty where it has none."""
-        symbol = getattr(self._library, function, None)
-        if symbol is None:
-            raise OtherVersionError(function, f"{self.name} does not have it")
+        symbol = self._symbol(function)
         symbol.restype = ctypes.c_char_p
-        self._beat(function)
         return (symbol(*arguments) or b"").decode("utf-8", "replace")
 
     def structure(
@@ -137,26 +137,60 @@ class Native:
         self.call(function, *arguments, answer, *after)
         return answer.raw
 
-    def list(self, function: str, known: Sequence[Entry], handle: Any) -> tuple[bytes, int, Entry | None]:
+    def fields(
+        self,
+        function: str,
+        layout: struct.Struct,
+        *arguments: Any,
+        size: int = 0,
+        ends: int = 0,
+        after: tuple[Any, ...] = (),
+        head: int | None = None,
+    ) -> tuple[Any, ...]:
+        """
+        Get the fields at the start of a structure that proves itself.
+
+        `size`: of the whole structure, where `layout` is not all of it. `ends`: the least that is surely written, where
+        that is not the whole layout. Raises LayoutError.
+        """
+        size = size or layout.size
+        answer = self.structure(function, size, *arguments, after=after, head=head)
+        if not (ends or layout.size) <= written(answer) <= size:
+            raise LayoutError(function, f"{written(answer)} bytes were written, not {size}")
+        return layout.unpack_from(answer)
+
+    def growing(self, function: str, ask: Callable[[int, ctypes.c_uint], bytes]) -> tuple[bytes, int, int]:
+        """
+        Get a list, with more room when it does not fit: its bytes, its count, and the room in entries.
+
+        `ask` gets the room, and the counter that holds it, and makes the call.
+        """
+        room = ROOM
+        for _ in range(ATTEMPTS):
+            count = ctypes.c_uint(room)
+            try:
+                return ask(room, count), count.value, room
+            except InsufficientSizeError:
+                room = 2 * max(room, count.value)
+                if room > MOST:
+                    raise LayoutError(function, f"{count.value} entries") from None
+        raise InsufficientSizeError(function, f"the list grew in each of {ATTEMPTS} calls")
+
+    def list(self, function: str, layouts: Sequence[Entry], handle: Handle) -> tuple[bytes, int, Entry | None]:
         """
         Get a process list through (handle, count, entries): its bytes, the count, and the layout that they prove.
 
         None for the layout of an empty list. Raises LayoutError for a count that cannot be.
         """
-        room = ROOM
-        for _ in range(ATTEMPTS):
+
+        def ask(room: int, count: ctypes.c_uint) -> bytes:
             answer = ctypes.create_string_buffer(blank(room * LARGEST), room * LARGEST)
-            count = ctypes.c_uint(room)
-            try:
-                self.call(function, handle, ctypes.byref(count), answer)
-            except InsufficientSizeError:
-                room = 2 * max(room, count.value)
-                if room > 2**20:
-                    raise LayoutError(function, f"{count.value} entries") from None
-                continue
-            if count.value == UNKNOWN_32:
-                raise UnsupportedError(function, "it does not know how many there are")
-            if count.value > room:
-                raise LayoutError(function, f"{count.value} entries in room for {room}")
-            return answer.raw, count.value, which(function, answer.raw, count.value, known) if count.value else None
-        raise InsufficientSizeError(function, f"the list grew in each of {ATTEMPTS} calls")
+            self.call(function, handle, ctypes.byref(count), answer)
+            return answer.raw
+
+        after, count, room = self.growing(function, ask)
+        if count == UNKNOWN_32:
+            raise UnsupportedError(function, "it does not know how many there are")
+        if count > room:
+            raise LayoutError(function, f"{count} entries in room for {room}")
+        return after, count, which(function, after, count, layouts) if count else None

@@ -1,9 +1,9 @@
 """
 A library of NVML's shape, read by its row.
 
-What comes in: a row (`rows`). What goes out: the answers of `reading.Reader`.
+What comes in: a row (`rows`). What goes out: the answers of `reader.Reader`.
 
-The law: one code path for all; whatever differs stands in the row. Of several versions of a call the first that the
+The rule: one code path for all; whatever differs stands in the row. Of several versions of a call the first that the
 library knows is taken, and what it wrote must be laid out as the row says.
 """
 
@@ -13,58 +13,79 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from exporter.devices.vendor_libs.errors import (
+from exporter.devices.errors import (
     CallError,
+    DeviceLostError,
+    InsufficientSizeError,
     InvalidArgumentError,
     LayoutError,
-    LibraryError,
+    LibraryGoneError,
     NoPermissionError,
+    OtherVersionError,
     UnsupportedError,
 )
-from exporter.devices.vendor_libs.layouts import Entry, Listed, MemoryLayout, agree, entries, memory, ratio, written
-from exporter.devices.vendor_libs.native import Handle, Native, known
-from exporter.devices.vendor_libs.read_device import Identity
-from exporter.devices.vendor_libs.rows import MEANINGS, Row
-from exporter.model import GpuInstance, GpuUuid, Health, Memory, ProcessUtilization, Utilization
+from exporter.devices.open_nodes import OpenNodes
+from exporter.devices.session import Beat
+from exporter.devices.vendor_libs.layouts import (
+    Entry,
+    Listed,
+    MemoryLayout,
+    agree,
+    entries,
+    health,
+    memory,
+    ratio,
+    text,
+)
+from exporter.devices.vendor_libs.native import Handle, Meanings, known
+from exporter.devices.vendor_libs.reader import Identity, Reader
+from exporter.devices.vendor_libs.rows import Row
+from exporter.model import GpuUuid, Health, Memory, Utilization
 
 L = TypeVar("L")
 T = TypeVar("T")
+
+MEANINGS: Meanings = {
+    1: LibraryGoneError,  # not initialised
+    2: InvalidArgumentError,
+    3: UnsupportedError,
+    4: NoPermissionError,
+    7: InsufficientSizeError,
+    9: LibraryGoneError,  # driver not loaded
+    12: LibraryGoneError,  # library not found
+    13: OtherVersionError,  # function not found
+    15: DeviceLostError,
+    16: DeviceLostError,  # reset required
+    17: NoPermissionError,  # the operating system refuses
+    18: LibraryGoneError,  # the driver was exchanged under the library
+    25: OtherVersionError,  # version of the structure
+    26: UnsupportedError,  # deprecated
+    28: DeviceLostError,
+}
+"""NVML's codes, which all of these keep (their headers say so). Enflame's older API has others, and is not used."""
 
 _PERCENTS = struct.Struct("=II")
 _BUS_ID = 32
 _PLACE = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]", re.ASCII)
 _CORE = 0
 """The sensor of the chip itself."""
-_UNLIKELY = 10_000_000
-_BOILING = 1000
-"""Milliwatts and degrees from which on a figure is none."""
 
 
-class NvmlLike:
-    """Reads the devices of one row; `names` of its library in place of those in the row."""
+class NvmlLike(Reader[Handle]):
+    """Reads the devices of one row."""
 
-    def __init__(self, row: Row, beat: Callable[[str], None], names: Sequence[str] = ()) -> None:
-        self.name = row.name
-        self.vendor = row.vendor
-        self.title = row.title
+    meanings = MEANINGS
+
+    def __init__(self, row: Row, beat: Beat, nodes: OpenNodes) -> None:
+        super().__init__(row, beat, nodes)
         self._row = row
-        self._library = Native(names or row.libraries, MEANINGS, beat)
+        self.end = row.function("Shutdown")
 
     def start(self) -> None:
         """Load and initialise."""
-        self._library.load()
+        super().start()
         init = self._row.function("Init_v2")
-        if init.endswith("WithFlags"):
-            self._library.call(init, 0)
-        else:
-            self._library.call(init)
-
-    def stop(self) -> None:
-        """Shut down."""
-        try:
-            self._library.call(self._row.function("Shutdown"))
-        except LibraryError:
-            return
+        self._library.call(init, *([0] if init.endswith("WithFlags") else []))
 
     def driver_version(self) -> str:
         """Give the version of the driver."""
@@ -72,7 +93,7 @@ class NvmlLike:
 
     def indices(self) -> Sequence[int]:
         """Count the devices."""
-        return range(self._library.uint(self._row.function("DeviceGetCount_v2")))
+        return range(self._uint("DeviceGetCount_v2"))
 
     def open(self, index: int) -> Handle:
         """Open a device."""
@@ -80,7 +101,7 @@ class NvmlLike:
 
     def identify(self, handle: Handle, index: int) -> Identity:
         """Name a device. Where it has no UUID and no serial number, its place on the bus names it."""
-        pci = known(lambda: self._pci(handle), "")
+        pci = known(self._pci, handle) or ""
         try:
             uuid = self._text(self._row.uuid, handle) if self._row.uuid else ""
         except (UnsupportedError, NoPermissionError):
@@ -89,9 +110,9 @@ class NvmlLike:
             raise CallError(self._row.function(self._row.uuid), f"device {index} has neither a name nor a place")
         return Identity(
             GpuUuid(uuid or f"{self.vendor}-{pci}"),
-            known(lambda: self._text("DeviceGetName", handle), "") or self.title,
+            known(self._text, "DeviceGetName", handle) or self.title,
             pci,
-            known(lambda: self._library.uint(self._row.function("DeviceGetMinorNumber"), handle), None),
+            known(self._uint, "DeviceGetMinorNumber", handle),
         )
 
     def memory(self, handle: Handle) -> Memory | None:
@@ -128,28 +149,14 @@ class NvmlLike:
     def utilization(self, handle: Handle) -> Utilization:
         """Read how busy the device is."""
         function = self._row.function("DeviceGetUtilizationRates")
-        after = self._library.structure(function, self._row.busy, handle)
-        if not _PERCENTS.size <= written(after) <= self._row.busy:
-            raise LayoutError(function, f"{written(after)} bytes were written, not {self._row.busy}")
-        busy, memory_controller = _PERCENTS.unpack_from(after)
+        busy, memory_controller = self._library.fields(function, _PERCENTS, handle, size=self._row.busy)
         return Utilization(busy=ratio(busy), memory_controller=ratio(memory_controller))
-
-    def process_utilization(self, handle: Handle) -> Sequence[ProcessUtilization] | None:  # noqa: ARG002
-        """Say nothing: who counts so is not known of any of these."""
-        return None
 
     def health(self, handle: Handle) -> Health:
         """Read power (the library says milliwatts) and temperature."""
-        power = known(lambda: self._library.uint(self._row.function("DeviceGetPowerUsage"), handle), None)
-        heat = known(lambda: self._library.uint(self._row.function("DeviceGetTemperature"), handle, _CORE), None)
-        return Health(
-            power_watts=None if power is None or power >= _UNLIKELY else power / 1000,
-            temperature_celsius=None if heat is None or heat >= _BOILING else float(heat),
-        )
-
-    def instances(self, handle: Handle) -> tuple[GpuInstance, ...]:  # noqa: ARG002
-        """Say that it is whole: how these libraries divide a device was never seen."""
-        return ()
+        power = known(self._uint, "DeviceGetPowerUsage", handle)
+        heat = known(self._uint, "DeviceGetTemperature", handle, _CORE)
+        return health(None if power is None else power / 1000, None if heat is None else float(heat))
 
     def _first(self, versions: Sequence[tuple[str, L]], read: Callable[[str, L], T]) -> T:
         """Take the first version that the library knows and that proves itself; else say why none did."""
@@ -165,9 +172,12 @@ class NvmlLike:
 
     def _pci(self, handle: Handle) -> str:
         function, size, at = self._row.pci
-        after = self._library.structure(self._row.function(function), size, handle)
-        place = after[at : at + _BUS_ID].split(b"\0")[0].decode("ascii", "replace")
+        answer = self._library.structure(self._row.function(function), size, handle)
+        place = text(answer[at : at + _BUS_ID])
         return place if _PLACE.fullmatch(place) else ""
 
     def _text(self, function: str, handle: Handle) -> str:
         return self._library.text(self._row.function(function), handle)
+
+    def _uint(self, function: str, *arguments: object) -> int:
+        return self._library.uint(self._row.function(function), *arguments)

@@ -1,9 +1,10 @@
 """
-The libraries that keep NVML's shape, a row each.
+The vendors' libraries, a row each: a new vendor starts here.
 
-What comes in: nothing. What goes out: names of libraries and functions, and how their structures are laid out.
+What comes in: nothing. What goes out: names of libraries, device nodes and functions, and, of a library that keeps
+NVML's shape, how its structures are laid out.
 
-The law: data, each fact from the vendor's own header or binding (`source`); nobody has run a row on hardware, so each
+The rule: data, each fact from the vendor's own header or binding (`source`). Nobody has run a row on hardware, so each
 is believed only while it proves itself (`layouts`). Of several versions the first that the library has, and that proves
 itself, counts.
 
@@ -18,36 +19,7 @@ itself, counts.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from exporter.devices.vendor_libs.errors import (
-    DeviceLostError,
-    InsufficientSizeError,
-    InvalidArgumentError,
-    LibraryGoneError,
-    Meanings,
-    NoPermissionError,
-    OtherVersionError,
-    UnsupportedError,
-)
 from exporter.devices.vendor_libs.layouts import Entry, MemoryLayout
-
-MEANINGS: Meanings = {
-    1: LibraryGoneError,  # not initialised
-    2: InvalidArgumentError,
-    3: UnsupportedError,
-    4: NoPermissionError,
-    7: InsufficientSizeError,
-    9: LibraryGoneError,  # driver not loaded
-    12: LibraryGoneError,  # library not found
-    13: OtherVersionError,  # function not found
-    15: DeviceLostError,
-    16: DeviceLostError,  # reset required
-    17: NoPermissionError,  # the operating system refuses
-    18: LibraryGoneError,  # the driver was exchanged under the library
-    25: OtherVersionError,  # version of the structure
-    26: UnsupportedError,  # deprecated
-    28: DeviceLostError,
-}
-"""NVML's codes, which all of these keep (their headers say so). Enflame's older API has others, and is not used."""
 
 _V1 = Entry(16, pid=0, used=8)
 _V2 = Entry(24, pid=0, used=8)
@@ -56,25 +28,22 @@ _V2_PROTECTED = Entry(32, pid=0, used=8)
 
 _NVML_MEMORY = MemoryLayout(24, total=0, free=8, used=16)
 _NVML_MEMORY_V2 = MemoryLayout(40, total=8, reserved=16, free=24, used=32, version=0x02000028)
+_UNVERSIONED = {"Init_v2": "Init", "DeviceGetCount_v2": "DeviceGetCount"}
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Library:
     """
-    One library.
+    One vendor's library.
 
     Attributes:
+        name: of the source, as a config names it.
         vendor: as the catalogue of limits calls it.
+        title: how people call its devices.
         libraries: names to load it by.
-        prefix: before the common part of each function's name; `functions` where that part is not NVML's.
-        memory: layout of the plain call, and
-        reserved: (function, layout) of those that also tell what is reserved; believed where the plain one agrees.
-        processes: (function, layouts of its entries), the newest first.
-        uuid: function that names the device, a serial number where there is no UUID; empty: its place names it.
-        pci: (function, size of its structure, offset of the text `domain:bus:device.function`).
-        busy: size of the structure of `DeviceGetUtilizationRates`: two percentages stand at its start.
         nodes: patterns of the vendor's device nodes below /dev.
-        own_entry: the caller itself is listed.
+        source: where the facts are from.
+        modules: kernel modules, one of which must be loaded; none: the library is its own proof.
 
     """
 
@@ -82,11 +51,31 @@ class Row:
     vendor: str
     title: str
     libraries: tuple[str, ...]
+    nodes: tuple[str, ...]
+    source: str
+    modules: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row(Library):
+    """
+    One library that keeps NVML's shape.
+
+    Attributes:
+        prefix: before the common part of each function's name; `functions` where that part is not NVML's.
+        memory: layout of the plain call, and
+        reserved: (function, layout) of those that also tell what is reserved; believed where the plain one agrees.
+        processes: (function, layouts of its entries), the newest first.
+        uuid: function that names the device, a serial number where there is no UUID; empty: its place names it.
+        pci: (function, size of its structure, offset of the text `domain:bus:device.function`).
+        busy: size of the structure of `DeviceGetUtilizationRates`: two percentages stand at its start.
+        own_entry: the caller itself is listed.
+
+    """
+
     prefix: str
     memory: MemoryLayout
     processes: tuple[tuple[str, tuple[Entry, ...]], ...]
-    nodes: tuple[str, ...]
-    source: str
     uuid: str = "DeviceGetUUID"
     pci: tuple[str, int, int] = ("DeviceGetPciInfo_v3", 68, 36)
     busy: int = 8
@@ -144,8 +133,7 @@ ROWS = (
         source="MetaX-MACA mxsml extension header",
         pci=("DeviceGetPciInfo", 68, 36),
         functions={
-            "Init_v2": "Init",
-            "DeviceGetCount_v2": "DeviceGetCount",
+            **_UNVERSIONED,
             "DeviceGetHandleByIndex_v2": "GetDeviceHandleByIndex",
             "DeviceGetUtilizationRates": "DeviceGetUtilization",
             "DeviceGetPowerUsage": "GetPowerUsage",
@@ -165,11 +153,7 @@ ROWS = (
         pci=("DeviceGetPciInfo", 128, 24),
         busy=128,
         own_entry=True,
-        functions={
-            "Init_v2": "Init",
-            "DeviceGetCount_v2": "DeviceGetCount",
-            "DeviceGetHandleByIndex_v2": "DeviceGetHandleByIndex",
-        },
+        functions={**_UNVERSIONED, "DeviceGetHandleByIndex_v2": "DeviceGetHandleByIndex"},
     ),
     Row(
         name="hgml",
@@ -187,4 +171,38 @@ ROWS = (
         source="gpustack/runtime pyhgml",
         functions={"Init_v2": "InitWithFlags"},
     ),
+)
+
+DCMI = Library(
+    name="dcmi",
+    vendor="huawei",
+    title="Ascend NPU",
+    libraries=("libdcmi.so", "/usr/local/Ascend/driver/lib64/driver/libdcmi.so", "/usr/local/dcmi/libdcmi.so"),
+    nodes=("davinci*",),
+    source="Ascend/mind-cluster component/ascend-common/devmanager/dcmi (header, codes, VDIE); reference 24.1.RC3",
+)
+CNDEV = Library(
+    name="cndev",
+    vendor="cambricon",
+    title="Cambricon MLU",
+    libraries=("libcndev.so", "/usr/local/neuware/lib64/libcndev.so"),
+    nodes=("cambricon_dev*",),
+    source="Cambricon/mlu-exporter pkg/cndev/include/cndev.h",
+)
+MTML = Library(
+    name="mtml",
+    vendor="mthreads",
+    title="Moore Threads GPU",
+    libraries=("libmtml.so", "libmtml.so.2", "/usr/lib/x86_64-linux-gnu/libmtml.so", "/usr/local/musa/lib/libmtml.so"),
+    nodes=("mtgpu*",),
+    source="MooreThreads/mthreads-ml-py mtml_2.2.0.h, pymtml.py",
+)
+RSMI = Library(
+    name="rsmi",
+    vendor="hygon",
+    title="Hygon DCU",
+    libraries=("librocm_smi64.so", "/opt/hyhal/lib/librocm_smi64.so", "/opt/dtk/lib/librocm_smi64.so"),
+    nodes=("mkfd", "kfd"),
+    source="HYGON-AI/hcu-dcgm; rocm_smi.h, of which it is a fork",
+    modules=("hycu", "hydcu"),  # without these the library is AMD's, of the same name
 )

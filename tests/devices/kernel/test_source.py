@@ -18,7 +18,7 @@ import pytest
 from exporter.devices import DevicesSample
 from exporter.devices.kernel import Counting, KernelSource
 from exporter.devices.kernel.holders import SECONDS, scan
-from exporter.devices.mounts import Mounts
+from exporter.devices.open_files import Mounts
 from exporter.devices.thread import DEADLINE
 from exporter.model import DeviceKey, GpuSample, GpuUuid, Health, Memory, Utilization
 from sources.kernel import ELSEWHERE, OPENED, Node
@@ -624,7 +624,7 @@ def test_mounts_are_read_to_a_bound(node: Node, monkeypatch: pytest.MonkeyPatch)
     """A tenant may have a hundred thousand: the first of them count, and a line that was cut does not."""
     first = "26 25 0:5 / /dev rw - tmpfs tmpfs rw\n"
     node.write("proc/1/mountinfo", f"{first}27 25 0:6 / /mnt rw - xfs /dev/sda rw\n")
-    monkeypatch.setattr("exporter.devices.mounts._MOST", len(first) + len("27 25 0:6 / /mnt rw - xfs /dev"))
+    monkeypatch.setattr("exporter.devices.open_files._MOST", len(first) + len("27 25 0:6 / /mnt rw - xfs /dev"))
     told: list[str] = []
     mounts = Mounts(node.roots.proc, told.append)
     assert mounts.may_be_node(f"{node.roots.proc}/1", "mnt_id:\t26\n")

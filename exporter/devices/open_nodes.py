@@ -17,9 +17,8 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
-from exporter.devices.mounts import Mounts
-from exporter.devices.openfiles import GONE, TOO_LONG, head, listed, paced, target
-from exporter.devices.vendor_libs.errors import NodesUnseenError
+from exporter.devices.errors import NodesUnseenError
+from exporter.devices.open_files import GONE, TOO_LONG, Mounts, head, listed, paced, target
 
 SECONDS = 2.0
 """Of the processor, for one look at all processes; some thousand descriptors take 10 ms."""
@@ -43,10 +42,6 @@ class OpenNodes:
         self._patterns = patterns
         self._beat = beat
         self._clock = clock
-
-    def told_to(self, beat: Callable[[str], None]) -> "OpenNodes":
-        """Make the same, which announces what it reads."""
-        return OpenNodes(self._proc, self._dev, self._patterns, beat, self._clock)
 
     def numbers(self, paths: Iterable[Path] | None = None) -> frozenset[int]:
         """Give the device numbers of the vendor's nodes, or of these."""
