@@ -74,7 +74,7 @@ READING_FLAGS = {"O_RDONLY", "O_PATH", "O_DIRECTORY", "O_CLOEXEC", "O_NONBLOCK",
 def writes(source: str) -> Iterator[str]:
     """Name everything in a source that could change something outside of the process."""
     tree = ast.parse(source)
-    modules = {}  # local name to module
+    modules: dict[str, str] = {}  # local name to module
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             modules |= {alias.asname or alias.name.split(".")[0]: alias.name for alias in node.names}

@@ -16,15 +16,7 @@ from typing import TypeVar
 import pynvml
 
 from enforcer.actions.fence.driver import CgroupLimits, LimitsDeniedError, LimitsError, LimitsHungError
-from exporter.devices import DeviceError
-from exporter.devices.errors import (
-    CallError,
-    LibraryError,
-    LibraryGoneError,
-    NoPermissionError,
-    NotFoundError,
-    UnsupportedError,
-)
+from exporter.devices import DeviceError, errors
 from exporter.devices.nvml.library import Handle, Library
 from exporter.devices.thread import DEADLINE, DriverHungError, DriverThread
 from exporter.model import GpuUuid
@@ -47,7 +39,7 @@ class _Limits(Library):
         wanted = pynvml.c_nvmlGetMemoryLimits_v1_t(nameSpace=cgroup.encode())
         try:
             self._call(_GET, handle, wanted)
-        except (NotFoundError, UnsupportedError):
+        except (errors.NotFoundError, errors.UnsupportedError):
             return (
                 CgroupLimits()
             )  # one of its two back ends answers so while nothing is set; what cannot be set, is not
@@ -97,9 +89,9 @@ class NvmlLimits:
             return await self._thread.run(lambda: self._started_and(work))
         except DriverHungError as error:
             raise LimitsHungError(f"the NVIDIA driver hangs: {error}") from error
-        except NoPermissionError as error:
+        except errors.NoPermissionError as error:
             raise LimitsDeniedError(str(error)) from error
-        except (LibraryError, DeviceError) as error:
+        except (errors.LibraryError, DeviceError) as error:
             raise LimitsError(str(error)) from error
 
     def _started_and(self, work: Callable[[], T]) -> T:
@@ -108,7 +100,7 @@ class NvmlLimits:
                 self._library.start()
                 self._started = True
             return work()
-        except LibraryGoneError:
+        except errors.LibraryGoneError:
             self._stop()
             raise
 
@@ -130,5 +122,5 @@ class NvmlLimits:
     def _mig(self, index: int) -> bool:
         try:
             return self._library.mig_enabled(self._library.gpu(index))
-        except CallError:
+        except errors.CallError:
             return False

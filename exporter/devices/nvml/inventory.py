@@ -10,15 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from exporter.devices.errors import (
-    REFUSED,
-    CallError,
-    DeviceLostError,
-    InvalidArgumentError,
-    NoPermissionError,
-    NotFoundError,
-    UnsupportedError,
-)
+from exporter.devices import errors
 from exporter.devices.nvml.health import ALL
 from exporter.devices.nvml.library import Handle, Library
 from exporter.model import DeviceKey, Fault, GpuUuid
@@ -71,12 +63,12 @@ class Enumeration:
 def find_gpus(library: Library, before: Mapping[GpuUuid, int]) -> Enumeration:
     """Open every GPU that the driver counts. A lost one does not tell its UUID: `before` says who had its index."""
     found: list[FoundGpu] = []
-    refused: dict[int, CallError | DeviceLostError] = {}
+    refused: dict[int, errors.CallError | errors.DeviceLostError] = {}
     for index in range(library.count()):
         try:
             handle = library.gpu(index)
             found.append(FoundGpu(GpuUuid(library.uuid(handle)), index, handle))
-        except REFUSED as refusal:
+        except errors.REFUSED as refusal:
             refused[index] = refusal
     present = {gpu.uuid: gpu.index for gpu in found}
     names = {index: uuid for uuid, index in before.items() if uuid not in present}
@@ -86,7 +78,7 @@ def find_gpus(library: Library, before: Mapping[GpuUuid, int]) -> Enumeration:
         if uuid is not None:
             present[uuid] = index
         # What we may not open belongs to somebody else (a devices cgroup, a VM): told, but nothing is missing.
-        foreign = isinstance(error, NoPermissionError)
+        foreign = isinstance(error, errors.NoPermissionError)
         subject = uuid or f"index {index}"
         message = f"GPU {index} is skipped: {error}" if foreign else f"GPU {index} does not answer: {error}"
         faults.append(Fault("devices", error.reason, message, subject, incomplete=not foreign))
@@ -97,15 +89,15 @@ def identify(library: Library, handle: Handle) -> Identity:
     """Read what lasts of a GPU. Raises CallError or DeviceLostError when it does not answer."""
     try:
         pci_bus_id = library.pci_bus_id(handle)
-    except UnsupportedError:
+    except errors.UnsupportedError:
         pci_bus_id = ""
     try:
         known_throttles = library.known_clock_limits(handle)
-    except CallError:
+    except errors.CallError:
         known_throttles = ALL
     try:
         minor = library.minor(handle)
-    except CallError:
+    except errors.CallError:
         minor = None
     return Identity(library.name(handle), pci_bus_id, known_throttles, minor)
 
@@ -114,7 +106,7 @@ def mig_enabled(library: Library, handle: Handle) -> bool:
     """Say whether the instances, not the GPU, are the leaf devices."""
     try:
         return library.mig_enabled(handle)
-    except UnsupportedError:
+    except errors.UnsupportedError:
         return False
 
 
@@ -131,7 +123,7 @@ def find_leaves(library: Library, gpu: FoundGpu, *, mig: bool) -> tuple[FoundLea
                 leaves[number] = replace(leaf, handles=(*leaf.handles, device), mig_uuids=(*leaf.mig_uuids, uuid))
             else:
                 leaves[number] = FoundLeaf(DeviceKey(gpu.uuid, number), (device,), profile(library, device), (uuid,))
-        except (NotFoundError, InvalidArgumentError):
+        except (errors.NotFoundError, errors.InvalidArgumentError):
             continue
     return tuple(leaves[number] for number in sorted(leaves))
 
@@ -147,6 +139,6 @@ def profile(library: Library, mig_device: Handle) -> str:
         return named[1]
     try:
         slices, memory = library.slices(mig_device)
-    except UnsupportedError:
+    except errors.UnsupportedError:
         return ""
     return f"{slices}g.{round(memory / GIB)}gb"

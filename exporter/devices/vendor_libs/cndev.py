@@ -10,19 +10,9 @@ version that the caller speaks; a library that does not know version 6 is asked 
 import ctypes
 import struct
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from exporter.devices.errors import (
-    CallError,
-    DeviceLostError,
-    InsufficientSizeError,
-    InvalidArgumentError,
-    LayoutError,
-    LibraryGoneError,
-    NoPermissionError,
-    OtherVersionError,
-    UnsupportedError,
-)
+from exporter.devices import errors
 from exporter.devices.vendor_libs.layouts import (
     KIB,
     UNKNOWN,
@@ -42,16 +32,16 @@ from exporter.model import GpuUuid, Memory, ProcessUtilization, Utilization
 T = TypeVar("T")
 
 MEANINGS: Meanings = {
-    1: LibraryGoneError,  # no driver
-    2: LibraryGoneError,  # an old driver
-    3: OtherVersionError,
-    4: LibraryGoneError,  # not initialised
-    5: InvalidArgumentError,
-    6: DeviceLostError,  # no such device
-    9: InsufficientSizeError,
-    10: UnsupportedError,
-    13: NoPermissionError,
-    18: DeviceLostError,  # in problem
+    1: errors.LibraryGoneError,  # no driver
+    2: errors.LibraryGoneError,  # an old driver
+    3: errors.OtherVersionError,
+    4: errors.LibraryGoneError,  # not initialised
+    5: errors.InvalidArgumentError,
+    6: errors.DeviceLostError,  # no such device
+    9: errors.InsufficientSizeError,
+    10: errors.UnsupportedError,
+    13: errors.NoPermissionError,
+    18: errors.DeviceLostError,  # in problem
 }
 VERSIONS = (6, 5)
 PREFIX = "MLU-"
@@ -102,7 +92,7 @@ class Cndev(Reader[int]):
         """Name a device by its UUID, as the vendor's device plugin does."""
         _, raw = self._versioned("cndevGetUUID", _UUID, handle, size=_UUID_SIZE)
         if not (uuid := text(raw)):
-            raise CallError("cndevGetUUID", f"device {index} has no name")
+            raise errors.CallError("cndevGetUUID", f"device {index} has no name")
         uuid = uuid if uuid.startswith(PREFIX) else PREFIX + uuid
         name = known(self._library.chars, "cndevGetCardNameStringByDevId", handle) or ""
         return Identity(GpuUuid(uuid), f"Cambricon {name}".strip(), known(self._pci, handle) or "", index)
@@ -137,7 +127,7 @@ class Cndev(Reader[int]):
             if pid
         )
 
-    def _versioned(self, function: str, layout: struct.Struct, *handle: int, size: int = 0) -> tuple[int, bytes | int]:
+    def _versioned(self, function: str, layout: struct.Struct, *handle: int, size: int = 0) -> tuple[Any, ...]:
         return _newest(lambda version: self._library.fields(function, layout, size=size, after=handle, head=version))
 
     def _list(self, function: str, entry: struct.Struct, handle: int) -> list[tuple[int, ...]]:
@@ -156,7 +146,7 @@ class Cndev(Reader[int]):
             or end > count * entry.size + (0 if count else 4)
             or (count and end <= (count - 1) * entry.size)
         ):
-            raise LayoutError(function, f"{count} entries end at byte {end}, not at {count * entry.size}")
+            raise errors.LayoutError(function, f"{count} entries end at byte {end}, not at {count * entry.size}")
         return [entry.unpack_from(after, at * entry.size) for at in range(count)]
 
     def _pci(self, handle: int) -> str:
@@ -171,6 +161,6 @@ def _newest(ask: Callable[[int], T]) -> T:
     for version in VERSIONS:
         try:
             return ask(version)
-        except (OtherVersionError, InvalidArgumentError) as error:
+        except (errors.OtherVersionError, errors.InvalidArgumentError) as error:
             refused = error
     raise refused

@@ -17,14 +17,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from exporter.devices.errors import (
-    CallError,
-    DeviceLostError,
-    LayoutError,
-    LibraryGoneError,
-    NoPermissionError,
-    UnsupportedError,
-)
+from exporter.devices import errors
 from exporter.devices.open_nodes import OpenNodes
 from exporter.devices.session import Beat
 from exporter.devices.vendor_libs.layouts import (
@@ -46,12 +39,12 @@ from exporter.devices.vendor_libs.rows import Library
 from exporter.model import GpuInstance, GpuUuid, Health, Memory, Utilization
 
 MEANINGS: Meanings = {
-    -8255: UnsupportedError,
-    -8013: UnsupportedError,  # not in a container
-    -8002: NoPermissionError,
-    -8008: DeviceLostError,  # no such device
-    -8005: CallError,
-    -99997: LibraryGoneError,  # not initialised
+    -8255: errors.UnsupportedError,
+    -8013: errors.UnsupportedError,  # not in a container
+    -8002: errors.NoPermissionError,
+    -8008: errors.DeviceLostError,  # no such device
+    -8005: errors.CallError,
+    -99997: errors.LibraryGoneError,  # not initialised
 }
 """-8012 (not ready), -8006 (timeout) and -8017 (upgrading) pass: this time, and not never."""
 MOST = 32
@@ -112,7 +105,7 @@ class Dcmi(Reader[_Place]):
         for card in cards[: max(0, min(count.value, len(cards)))]:
             for device in range(self._library.sint("dcmi_get_device_num_in_card", card)):
                 place = _Place(card, device)
-                with contextlib.suppress(UnsupportedError):
+                with contextlib.suppress(errors.UnsupportedError):
                     if self._library.uint("dcmi_get_device_type", card, device) != _NPU:
                         continue
                 places[self._library.sint("dcmi_get_device_logic_id", after=(card, device))] = place
@@ -137,7 +130,7 @@ class Dcmi(Reader[_Place]):
     def memory(self, handle: _Place) -> Memory | None:
         """Read HBM, or, of a device without it, its memory; a percentage alone (`v2`) is no figure."""
         function = "dcmi_get_device_hbm_info"
-        with contextlib.suppress(UnsupportedError):
+        with contextlib.suppress(errors.UnsupportedError):
             size, _, used, *_ = self._library.fields(function, _HBM, *handle)
             if size:
                 return balanced(function, mebibytes(size), mebibytes(used))
@@ -146,7 +139,7 @@ class Dcmi(Reader[_Place]):
         if UNKNOWN & {size, available}:
             return None
         if available > EXCESS * size:
-            raise LayoutError(function, f"{available} of {size} MiB available")
+            raise errors.LayoutError(function, f"{available} of {size} MiB available")
         return balanced(function, mebibytes(size), mebibytes(max(0, size - available)))
 
     def processes(self, handle: _Place, total: int | None) -> Sequence[Listed]:
@@ -155,7 +148,7 @@ class Dcmi(Reader[_Place]):
         count = ctypes.c_int(MOST)
         after = self._library.structure(function, MOST * _PROCESS.size, *handle, after=(ctypes.byref(count),))
         if not 0 <= count.value <= MOST or written(after) > MOST * _PROCESS.size:
-            raise LayoutError(function, f"{count.value} entries of {MOST}")
+            raise errors.LayoutError(function, f"{count.value} entries of {MOST}")
         if count.value == MOST:
             raise _CutError(function, f"{MOST} processes are all that the driver lists: there may be more")
         entries = (_PROCESS.unpack_from(after, at * _PROCESS.size) for at in range(count.value))
@@ -179,12 +172,12 @@ class Dcmi(Reader[_Place]):
         """
         try:
             count, *ids = _VDEVS.unpack_from(self._managed(handle, _ALL_VDEVS, _VDEVS_SIZE))
-        except CallError:
+        except errors.CallError:
             if handle in self._divided:
                 raise
             return ()
         if count > len(ids):
-            raise LayoutError("dcmi_get_device_info", f"{count} vNPUs")
+            raise errors.LayoutError("dcmi_get_device_info", f"{count} vNPUs")
         instances = tuple(self._instance(handle, number) for number in ids[:count])
         (self._divided.add if instances else self._divided.discard)(handle)
         return instances
@@ -208,7 +201,7 @@ class Dcmi(Reader[_Place]):
         return pci_address(domain, bus, device, function)
 
 
-class _CutError(CallError):
+class _CutError(errors.CallError):
     """The list is as long as it can be."""
 
     reason = "processes_cut"

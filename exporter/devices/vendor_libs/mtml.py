@@ -13,16 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from exporter.devices.errors import (
-    CallError,
-    InsufficientSizeError,
-    InvalidArgumentError,
-    LibraryError,
-    LibraryGoneError,
-    NodesUnseenError,
-    NoPermissionError,
-    UnsupportedError,
-)
+from exporter.devices import errors
 from exporter.devices.open_nodes import OpenNodes
 from exporter.devices.session import Beat
 from exporter.devices.vendor_libs.layouts import Listed, balanced, health, ratio, text
@@ -32,12 +23,12 @@ from exporter.devices.vendor_libs.rows import Library
 from exporter.model import GpuUuid, Health, Memory, Utilization
 
 MEANINGS: Meanings = {
-    1: LibraryGoneError,  # driver not loaded
-    2: LibraryGoneError,  # the driver fails
-    3: InvalidArgumentError,
-    4: UnsupportedError,
-    5: NoPermissionError,
-    6: InsufficientSizeError,
+    1: errors.LibraryGoneError,  # driver not loaded
+    2: errors.LibraryGoneError,  # the driver fails
+    3: errors.InvalidArgumentError,
+    4: errors.UnsupportedError,
+    5: errors.NoPermissionError,
+    6: errors.InsufficientSizeError,
 }
 _PLACE = 32
 _PCI_SIZE = 104
@@ -73,7 +64,7 @@ class Mtml(Reader[_Parts]):
         """Let go of the library, and of all that was opened through it."""
         session, self._session = self._session, None
         self._opened.clear()
-        with contextlib.suppress(LibraryError):
+        with contextlib.suppress(errors.LibraryError):
             self._library.call("mtmlLibraryShutDown", session)
 
     def driver_version(self) -> str:
@@ -104,7 +95,7 @@ class Mtml(Reader[_Parts]):
         """Name a device by its UUID."""
         uuid = self._library.text("mtmlDeviceGetUUID", handle.device, size=_UUID_SIZE)
         if not uuid:
-            raise CallError("mtmlDeviceGetUUID", f"device {index} has no name")
+            raise errors.CallError("mtmlDeviceGetUUID", f"device {index} has no name")
         model = known(self._library.text, "mtmlDeviceGetName", handle.device, size=32)
         pci = known(self._library.structure, "mtmlDeviceGetPciInfo", _PCI_SIZE, handle.device) or b""
         return Identity(GpuUuid(uuid), model or self.title, text(pci[:_PLACE]), index)
@@ -124,7 +115,7 @@ class Mtml(Reader[_Parts]):
             return None
         nodes = self._nodes.numbers(self._nodes.below(PurePosixPath(name)) for name in names)
         if not nodes:
-            raise NodesUnseenError("/dev", f"has none of {', '.join(names)}: mount the host's")
+            raise errors.NodesUnseenError("/dev", f"has none of {', '.join(names)}: mount the host's")
         return tuple(Listed(pid, None, host=True) for pid in sorted(self._nodes.holders(nodes)))
 
     def utilization(self, handle: _Parts) -> Utilization:

@@ -12,15 +12,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NewType, ParamSpec, TypeVar
 
-from exporter.devices.errors import (
-    CallError,
-    InsufficientSizeError,
-    LayoutError,
-    LibraryError,
-    LibraryGoneError,
-    OtherVersionError,
-    UnsupportedError,
-)
+from exporter.devices import errors
 from exporter.devices.session import Beat
 from exporter.devices.vendor_libs.layouts import UNKNOWN_32, Entry, blank, which, written
 
@@ -29,8 +21,8 @@ T = TypeVar("T")
 
 Handle = NewType("Handle", ctypes.c_void_p)
 """An opaque object of the library, as long as it stays initialised."""
-Meanings = Mapping[int, type[LibraryError]]
-"""What a library's codes mean. 0 is success in all of them; a code that is missing is a CallError."""
+Meanings = Mapping[int, type[errors.LibraryError]]
+"""What a library's codes mean. 0 is success in all of them; a code that is missing is a errors.CallError."""
 
 ROOM = 128
 ATTEMPTS = 4
@@ -46,7 +38,7 @@ def known(question: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | No
     """Ask for what may be missing; what was refused, for whatever reason, is None."""
     try:
         return question(*args, **kwargs)
-    except CallError:
+    except errors.CallError:
         return None
 
 
@@ -71,7 +63,7 @@ class Native:
             else:
                 break
         if self._library is None:
-            raise LibraryGoneError(self._names[0], f"cannot be loaded: {why}")
+            raise errors.LibraryGoneError(self._names[0], f"cannot be loaded: {why}")
 
     def has(self, function: str) -> bool:
         """Say whether the library exports `function`."""
@@ -84,12 +76,12 @@ class Native:
     def call(self, function: str, *arguments: Any) -> None:
         """Call, and raise what the code means."""
         if code := self.code(function, *arguments):
-            raise self._meanings.get(code, CallError)(function, f"code {code}")
+            raise self._meanings.get(code, errors.CallError)(function, f"code {code}")
 
     def _symbol(self, function: str) -> Any:
         symbol = getattr(self._library, function, None)
         if symbol is None:
-            raise OtherVersionError(function, f"{self._names[0]} does not have it")
+            raise errors.OtherVersionError(function, f"{self._names[0]} does not have it")
         self._beat(function)
         return symbol
 
@@ -156,7 +148,7 @@ class Native:
         size = size or layout.size
         answer = self.structure(function, size, *arguments, after=after, head=head)
         if not (ends or layout.size) <= written(answer) <= size:
-            raise LayoutError(function, f"{written(answer)} bytes were written, not {size}")
+            raise errors.LayoutError(function, f"{written(answer)} bytes were written, not {size}")
         return layout.unpack_from(answer)
 
     def growing(self, function: str, ask: Callable[[int, ctypes.c_uint], bytes]) -> tuple[bytes, int, int]:
@@ -170,11 +162,11 @@ class Native:
             count = ctypes.c_uint(room)
             try:
                 return ask(room, count), count.value, room
-            except InsufficientSizeError:
+            except errors.InsufficientSizeError:
                 room = 2 * max(room, count.value)
                 if room > MOST:
-                    raise LayoutError(function, f"{count.value} entries") from None
-        raise InsufficientSizeError(function, f"the list grew in each of {ATTEMPTS} calls")
+                    raise errors.LayoutError(function, f"{count.value} entries") from None
+        raise errors.InsufficientSizeError(function, f"the list grew in each of {ATTEMPTS} calls")
 
     def list(self, function: str, layouts: Sequence[Entry], handle: Handle) -> tuple[bytes, int, Entry | None]:
         """
@@ -190,7 +182,7 @@ class Native:
 
         after, count, room = self.growing(function, ask)
         if count == UNKNOWN_32:
-            raise UnsupportedError(function, "it does not know how many there are")
+            raise errors.UnsupportedError(function, "it does not know how many there are")
         if count > room:
-            raise LayoutError(function, f"{count} entries in room for {room}")
+            raise errors.LayoutError(function, f"{count} entries in room for {room}")
         return after, count, which(function, after, count, layouts) if count else None

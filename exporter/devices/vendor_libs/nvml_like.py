@@ -13,17 +13,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from exporter.devices.errors import (
-    CallError,
-    DeviceLostError,
-    InsufficientSizeError,
-    InvalidArgumentError,
-    LayoutError,
-    LibraryGoneError,
-    NoPermissionError,
-    OtherVersionError,
-    UnsupportedError,
-)
+from exporter.devices import errors
 from exporter.devices.open_nodes import OpenNodes
 from exporter.devices.session import Beat
 from exporter.devices.vendor_libs.layouts import (
@@ -46,21 +36,21 @@ L = TypeVar("L")
 T = TypeVar("T")
 
 MEANINGS: Meanings = {
-    1: LibraryGoneError,  # not initialised
-    2: InvalidArgumentError,
-    3: UnsupportedError,
-    4: NoPermissionError,
-    7: InsufficientSizeError,
-    9: LibraryGoneError,  # driver not loaded
-    12: LibraryGoneError,  # library not found
-    13: OtherVersionError,  # function not found
-    15: DeviceLostError,
-    16: DeviceLostError,  # reset required
-    17: NoPermissionError,  # the operating system refuses
-    18: LibraryGoneError,  # the driver was exchanged under the library
-    25: OtherVersionError,  # version of the structure
-    26: UnsupportedError,  # deprecated
-    28: DeviceLostError,
+    1: errors.LibraryGoneError,  # not initialised
+    2: errors.InvalidArgumentError,
+    3: errors.UnsupportedError,
+    4: errors.NoPermissionError,
+    7: errors.InsufficientSizeError,
+    9: errors.LibraryGoneError,  # driver not loaded
+    12: errors.LibraryGoneError,  # library not found
+    13: errors.OtherVersionError,  # function not found
+    15: errors.DeviceLostError,
+    16: errors.DeviceLostError,  # reset required
+    17: errors.NoPermissionError,  # the operating system refuses
+    18: errors.LibraryGoneError,  # the driver was exchanged under the library
+    25: errors.OtherVersionError,  # version of the structure
+    26: errors.UnsupportedError,  # deprecated
+    28: errors.DeviceLostError,
 }
 """NVML's codes, which all of these keep (their headers say so). Enflame's older API has others, and is not used."""
 
@@ -104,10 +94,10 @@ class NvmlLike(Reader[Handle]):
         pci = known(self._pci, handle) or ""
         try:
             uuid = self._text(self._row.uuid, handle) if self._row.uuid else ""
-        except (UnsupportedError, NoPermissionError):
+        except (errors.UnsupportedError, errors.NoPermissionError):
             uuid = ""
         if not uuid and not pci:
-            raise CallError(self._row.function(self._row.uuid), f"device {index} has neither a name nor a place")
+            raise errors.CallError(self._row.function(self._row.uuid), f"device {index} has neither a name nor a place")
         return Identity(
             GpuUuid(uuid or f"{self.vendor}-{pci}"),
             known(self._text, "DeviceGetName", handle) or self.title,
@@ -130,7 +120,7 @@ class NvmlLike(Reader[Handle]):
         plain = read(self._row.function("DeviceGetMemoryInfo"), self._row.memory)
         try:
             found = self._first(self._row.reserved, read) if self._row.reserved else None
-        except (UnsupportedError, InvalidArgumentError, LayoutError):
+        except (errors.UnsupportedError, errors.InvalidArgumentError, errors.LayoutError):
             found = None
         return found if plain and found and agree(plain, found) else plain
 
@@ -160,13 +150,13 @@ class NvmlLike(Reader[Handle]):
 
     def _first(self, versions: Sequence[tuple[str, L]], read: Callable[[str, L], T]) -> T:
         """Take the first version that the library knows and that proves itself; else say why none did."""
-        refused: CallError | None = None
+        refused: errors.CallError | None = None
         for name, layout in versions:
             try:
                 return read(self._row.function(name), layout)
-            except (UnsupportedError, InvalidArgumentError, LayoutError) as error:
+            except (errors.UnsupportedError, errors.InvalidArgumentError, errors.LayoutError) as error:
                 # What is laid out otherwise says more than what is not there.
-                refused = refused if isinstance(refused, LayoutError) else error
+                refused = refused if isinstance(refused, errors.LayoutError) else error
         assert refused is not None  # noqa: S101  (each row has a version)
         raise refused
 

@@ -13,15 +13,7 @@ import ctypes
 import struct
 from collections.abc import Sequence
 
-from exporter.devices.errors import (
-    InsufficientSizeError,
-    InvalidArgumentError,
-    LayoutError,
-    LibraryGoneError,
-    NoPermissionError,
-    NotFoundError,
-    UnsupportedError,
-)
+from exporter.devices import errors
 from exporter.devices.open_nodes import OpenNodes
 from exporter.devices.session import Beat
 from exporter.devices.vendor_libs.layouts import Listed, balanced, blank, health, listed, pci_address, ratio, written
@@ -31,14 +23,14 @@ from exporter.devices.vendor_libs.rows import Library
 from exporter.model import GpuUuid, Health, Memory, Utilization
 
 MEANINGS: Meanings = {
-    1: InvalidArgumentError,
-    2: UnsupportedError,
-    4: NoPermissionError,
-    8: LibraryGoneError,  # not initialised
-    9: UnsupportedError,  # not yet implemented
-    10: NotFoundError,
-    11: InsufficientSizeError,
-    14: UnsupportedError,  # no data
+    1: errors.InvalidArgumentError,
+    2: errors.UnsupportedError,
+    4: errors.NoPermissionError,
+    8: errors.LibraryGoneError,  # not initialised
+    9: errors.UnsupportedError,  # not yet implemented
+    10: errors.NotFoundError,
+    11: errors.InsufficientSizeError,
+    14: errors.UnsupportedError,  # no data
 }
 _LIST = "rsmi_compute_process_info_get"
 _PROCESS = struct.Struct("@IIQQI4x")  # pid, pasid, bytes, microseconds of SDMA, compute units
@@ -81,7 +73,7 @@ class Rsmi(Reader[int]):
         pci = pci_address(place >> 32, place >> 8, place >> 3, place)
         try:
             uuid = f"{self._library.ulonglong('rsmi_dev_unique_id_get', handle):016x}"
-        except (UnsupportedError, NotFoundError):
+        except (errors.UnsupportedError, errors.NotFoundError):
             uuid = pci
         name = known(self._library.text, "rsmi_dev_name_get", handle)
         return Identity(GpuUuid(f"{self.vendor}-{uuid}"), name or self.title, pci, index)
@@ -127,7 +119,7 @@ class Rsmi(Reader[int]):
         end = written(after)
         least = max(0, count - 1) * _PROCESS.size + (_ENDS if count else 0)
         if count > room or not least <= end <= count * _PROCESS.size:
-            raise LayoutError(_LIST, f"{count} entries end at byte {end}")
+            raise errors.LayoutError(_LIST, f"{count} entries end at byte {end}")
         return [_PROCESS.unpack_from(after, at * _PROCESS.size) for at in range(count)]
 
     def _devices_of(self, pid: int) -> tuple[int, ...]:
@@ -135,8 +127,8 @@ class Rsmi(Reader[int]):
         devices, count = (ctypes.c_uint * _MOST_DEVICES)(), ctypes.c_uint(_MOST_DEVICES)
         try:
             self._library.call("rsmi_compute_process_gpus_get", pid, devices, ctypes.byref(count))
-        except NotFoundError:
+        except errors.NotFoundError:
             return ()
         if count.value > _MOST_DEVICES:
-            raise LayoutError("rsmi_compute_process_gpus_get", f"{count.value} devices")
+            raise errors.LayoutError("rsmi_compute_process_gpus_get", f"{count.value} devices")
         return tuple(devices[: count.value])
