@@ -11,7 +11,7 @@ of them is known. Who was not looked at may hold any GPU; who does not use ROCm 
 descriptors.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from exporter.devices import DevicesSample
@@ -22,6 +22,7 @@ from exporter.devices.kernel.engines import DECODERS, ENCODERS, SHADERS, Reading
 from exporter.devices.kernel.holders import Scan
 from exporter.devices.kernel.kfd import Kfd
 from exporter.devices.kernel.leaves import Leaf, held_by_leaf, leaves_of
+from exporter.devices.kernel.sums import known_sum
 from exporter.model import (
     DeviceKey,
     Fault,
@@ -269,15 +270,10 @@ def _in_containers(scan: Scan | None) -> tuple[Owner, ...]:
 
 def _together(ratios: Sequence[Mapping[str, float | None]], names: frozenset[str]) -> float | None:
     """Add up clients. One that never showed such an engine adds nothing where another did; alone it is unknown."""
-    told = [of_class(each, names) for each in ratios if any(name in names for name in each)]
-    known = [ratio for ratio in told if ratio is not None]
     if not ratios:
         return 0.0  # all its clients are counted with the process that it was forked from
-    return sum(known) if told and len(known) == len(told) else None
+    return known_sum(of_class(each, names) for each in ratios if any(name in names for name in each))
 
 
-def _all(processes: Collection[GpuProcess] | None) -> int | None:
-    if processes is None:
-        return None
-    known = [process.memory for process in processes if process.memory is not None]
-    return sum(known) if len(known) == len(processes) else None
+def _all(processes: Iterable[GpuProcess] | None) -> int | None:
+    return None if processes is None else known_sum((process.memory for process in processes), 0)

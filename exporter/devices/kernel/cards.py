@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from exporter.devices.kernel.sums import known_sum
 from exporter.devices.kernel.tree import Tree
 from exporter.model import Health, Memory, Utilization
 
@@ -133,9 +134,7 @@ def _card(sys: Tree, place: _Place, nodes: Mapping[str, set[int]]) -> Card:
 def _tiles(sys: Tree, folder: str) -> int | None:
     """Add up the memory of an xe device's tiles, of which its driver tells the size and not the use."""
     tiles = [name for name in sys.names(folder) if re.fullmatch(r"tile\d+", name, re.ASCII)]
-    sizes = [sys.number(f"{folder}/{tile}/physical_vram_size_bytes") for tile in tiles]
-    known = [size for size in sizes if size]
-    return sum(known) if known and len(known) == len(sizes) else None
+    return known_sum(sys.number(f"{folder}/{tile}/physical_vram_size_bytes") or None for tile in tiles)
 
 
 def _health(sys: Tree, folder: str) -> Health:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from exporter.devices.kernel.fdinfo import Client
+from exporter.devices.kernel.sums import known_sum
 from exporter.model import DeviceKey, Owner
 
 RENDER = 226
@@ -61,13 +62,13 @@ class Held:
     @property
     def memory(self) -> int | None:
         """Bytes; None where something of it is unknown."""
-        return None if self.blind else _sum(client.memory for client in self.clients.values())
+        return None if self.blind else known_sum((client.memory for client in self.clients.values()), 0)
 
     @property
     def memory_sure(self) -> int | None:
         """Bytes that are surely its own: a lower bound of `memory`."""
         sure = (0 if key in self.disputed else client.memory_sure for key, client in self.clients.items())
-        return None if self.memory is None else _sum(sure)
+        return None if self.memory is None else known_sum(sure, 0)
 
 
 def holdings(
@@ -113,9 +114,3 @@ def holdings(
         }
         for device, pids in blind.items()
     }
-
-
-def _sum(parts: Iterable[int | None]) -> int | None:
-    found = list(parts)
-    known = [part for part in found if part is not None]
-    return sum(known) if len(known) == len(found) else None

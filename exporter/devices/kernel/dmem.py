@@ -14,6 +14,8 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
+from exporter.devices.kernel.sums import known_sum
+
 _PCI = r"(?P<domain>[0-9a-f]{4,8}):(?P<bus>[0-9a-f]{2}):(?P<device>[0-9a-f]{2})(?:\.(?P<function>[0-7]))?"
 _ADDRESS = re.compile(_PCI, re.ASCII | re.IGNORECASE)
 _REGION = re.compile(rf"[a-z]+/(?P<pci>{_PCI})/(?P<region>[^\s/]+)", re.ASCII | re.IGNORECASE)
@@ -52,8 +54,4 @@ def own(text: str | None) -> Mapping[str, int]:
     for (pci, region), size in parse(text or "").items():
         if _OWN.fullmatch(region):
             found.setdefault(pci, []).append(size)
-    return {
-        pci: sum(known)
-        for pci, sizes in found.items()
-        if len(known := [s for s in sizes if s is not None]) == len(sizes)
-    }
+    return {pci: total for pci, sizes in found.items() if (total := known_sum(sizes)) is not None}

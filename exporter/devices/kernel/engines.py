@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from exporter.devices.kernel.fdinfo import Engine
+from exporter.devices.kernel.sums import known_sum
 
 SHADERS = frozenset({"gfx", "compute", "render", "rcs", "ccs"})
 """Classes whose engines share the compute units: amdgpu gfx and compute, i915 render and compute, xe rcs and ccs."""
@@ -72,9 +73,7 @@ def advance_all(
 
 def of_class(ratios: Mapping[str, float | None], names: frozenset[str]) -> float | None:
     """Add up the ratios of these classes; None where none was ever printed, or one is unknown."""
-    found = [ratio for name, ratio in ratios.items() if name in names]
-    known = [ratio for ratio in found if ratio is not None]
-    return sum(known) if found and len(known) == len(found) else None
+    return known_sum(ratio for name, ratio in ratios.items() if name in names)
 
 
 def _reading(engine: Engine, at: float) -> Reading | None:

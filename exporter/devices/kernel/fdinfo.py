@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from exporter.devices.kernel.sums import known_sum
+
 _LOCAL = re.compile(r"vram\d*|(?:stolen-)?local\d+", re.ASCII)
 _UNITS = {"": 1, " KiB": 1 << 10, " MiB": 1 << 20}
 _BYTES = re.compile(r"(\d{1,19})( KiB| MiB|)", re.ASCII)
@@ -62,9 +64,7 @@ class Client:
     @property
     def memory(self) -> int | None:
         """Bytes in the device's own memory; None where none of it is told, as on a GPU that uses the host's memory."""
-        held = [size for region, size in self.resident.items() if local(region)]
-        known = [size for size in held if size is not None]
-        return sum(known) if held and len(known) == len(held) else None
+        return known_sum(size for region, size in self.resident.items() if local(region))
 
     @property
     def memory_sure(self) -> int | None:
@@ -73,11 +73,6 @@ class Client:
             return None
         held = ((size, self.shared.get(region)) for region, size in self.resident.items() if local(region))
         return sum(max(0, size - shared) for size, shared in held if size is not None and shared is not None)
-
-    @property
-    def host_memory(self) -> int:
-        """Bytes in the host's memory, as far as they are told."""
-        return sum(size for region, size in self.resident.items() if not local(region) and size is not None)
 
 
 def local(region: str) -> bool:

@@ -11,6 +11,8 @@ is 0 on newer kernels.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from exporter.devices.kernel.sums import known_sum
+
 _BANKS_OF_GPUS = {"1", "2"}
 """Heap types of the frame buffer, visible to the CPU or not."""
 
@@ -48,14 +50,14 @@ def parse(gpu_id: str, properties: str, banks: Iterable[str] = ()) -> Node | Non
     if location is None:
         return None
     bus, device = location >> 8 & 0xFF, location >> 3 & 0x1F
-    sizes = [_number(bank, "size_in_bytes") for bank in map(_values, banks) if bank.get("heap_type") in _BANKS_OF_GPUS]
-    known = [size for size in sizes if size is not None]
     return Node(
         gpu_id=int(number),
         pci=f"{domain:04x}:{bus:02x}:{device:02x}.0",
         partition=location & 0x7,
         render_minor=_number(values, "drm_render_minor") or None,
-        memory=sum(known) if known and len(known) == len(sizes) else None,
+        memory=known_sum(
+            _number(bank, "size_in_bytes") for bank in map(_values, banks) if bank.get("heap_type") in _BANKS_OF_GPUS
+        ),
         integrated=bool(_number(values, "cpu_cores_count")),
     )
 
