@@ -3,7 +3,7 @@ Which sources of devices a node has.
 
 What comes in: what the operator named, and the node's files. What goes out: one source, of several where there are.
 
-The law: `auto` takes what is there and never nothing: without any device it fails, and says what to do. What was asked
+The rule: `auto` takes what is there and never nothing: without any device it fails, and says what to do. What was asked
 for by name must be there. A node whose NVIDIA driver does not work must not look like a node without NVIDIA GPUs, so
 there `auto` fails, too. Integrated graphics are what somebody sees the screen by: only their name brings them. A hang
 is no failure: what hangs now is opened, and told as hung until it answers. Who comes later is not looked for.

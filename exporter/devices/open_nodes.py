@@ -4,7 +4,7 @@ Who has a device node open, read from `/proc/<pid>/fd`.
 What comes in: where `/proc` and `/dev` are mounted, and the names of a vendor's device nodes. What goes out: whether
 processes hold one of them, or which do.
 
-The law: a node is known by its number (`st_rdev`), never by its name alone: who may `mknod` can call it as he likes.
+The rule: a node is known by its number (`st_rdev`), never by its name alone: who may `mknod` can call it as he likes.
 Only links into `/dev` are followed, and of these only what is on a file system for device nodes: a volume may be
 mounted below `/dev`, and a file on a dead network file system would keep us for ever. Descriptors of others may be read
 only with CAP_SYS_PTRACE: without it nothing is known, and that is said. A look lasts `SECONDS` at the most: whom it

@@ -3,7 +3,7 @@ Several device sources as one: a node may have GPUs of several vendors.
 
 What comes in: sources. What goes out: their answers together.
 
-The law: one source that fails is a fault, and never the end of the others; each is told as up or not by its name. Only
+The rule: one source that fails is a fault, and never the end of the others; each is told as up or not by its name. Only
 what a new process alone can cure (`DriverReplacedError`, `DriverAccessLostError`) ends the daemon, as without the
 others. Sources are asked at once, since each has a thread of its own. A GPU belongs to the source that told of it
 first; its index is its own driver's, so two vendors may both have a GPU 0: the UUID tells them apart.
@@ -21,7 +21,7 @@ from exporter.devices import (
     DriverReplacedError,
     answered,
 )
-from exporter.model import DeviceKey, Fault, GpuUuid, Memory, XidCounts
+from exporter.model import DeviceKey, Fault, GpuSample, GpuUuid, Memory, XidCounts
 
 
 class Several:
@@ -30,34 +30,30 @@ class Several:
     def __init__(self, sources: Sequence[DeviceSource]) -> None:
         self._sources = tuple(sources)
         self.name = ",".join(source.name for source in sources)
-        self._present: dict[str, Mapping[GpuUuid, int]] = {}
-        self._up: dict[str, bool] = {}
-        self._xids: XidCounts = {}  # of those who are not asked in an early round, too: see DevicesSample
+        self._last: dict[str, DevicesSample] = {}  # by source; an early round does not ask all of them
 
     async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:
         """Ask all, or those which have a GPU in `only`."""
         asked = [source for source in self._sources if only is None or self._mine(source, only)]
-        answers = dict(zip(asked, await asyncio.gather(*(self._ask(source, only) for source in asked)), strict=True))
+        answers = await asyncio.gather(*(self._ask(source, only) for source in asked))
+        self._last |= {source.name: answer for source, answer in zip(asked, answers, strict=True)}
         present: dict[GpuUuid, int] = {}
-        together = DevicesSample()
+        xid_errors: XidCounts = {}
+        samples: list[GpuSample] = []
+        faults: list[Fault] = []
         for source in self._sources:
-            answer = answers.get(source)
-            own = self._present.get(source.name, {}) if answer is None else answer.present
-            self._present[source.name] = own
-            new = own.keys() - present.keys()
-            present |= {uuid: own[uuid] for uuid in new}
-            if answer is not None:
-                together = replace(
-                    together,
-                    samples=(*together.samples, *(one for one in answer.samples if one.gpu.uuid in new)),
-                    faults=(*together.faults, *answer.faults),
-                )
-                self._up[source.name] = answered(answer)
-                self._xids = {**self._xids, **answer.xid_errors}
-        return replace(together, present=present, xid_errors=self._xids, sources_up=dict(self._up))
+            answer = self._answer(source)
+            new = answer.present.keys() - present.keys()
+            present |= {uuid: answer.present[uuid] for uuid in new}
+            xid_errors = {**xid_errors, **answer.xid_errors}
+            if source in asked:
+                samples += [sample for sample in answer.samples if sample.gpu.uuid in new]
+                faults += answer.faults
+        up = {name: answered(answer) for name, answer in self._last.items()}
+        return DevicesSample(present, tuple(samples), tuple(faults), xid_errors, up)
 
     async def memory(self, only: Collection[GpuUuid]) -> Mapping[DeviceKey, Memory]:
-        """Read the memory of the leaf devices of some GPUs."""
+        """Read the memory of the devices of some GPUs."""
         answers = await asyncio.gather(
             *(source.memory(mine) for source in self._sources if (mine := self._mine(source, only))),
             return_exceptions=True,
@@ -71,7 +67,10 @@ class Several:
         await asyncio.gather(*(source.close() for source in self._sources), return_exceptions=True)
 
     def _mine(self, source: DeviceSource, only: Collection[GpuUuid]) -> frozenset[GpuUuid]:
-        return frozenset(only) & self._present.get(source.name, {}).keys()
+        return frozenset(only) & self._answer(source).present.keys()
+
+    def _answer(self, source: DeviceSource) -> DevicesSample:
+        return self._last.get(source.name, DevicesSample())
 
     async def _ask(self, source: DeviceSource, only: Collection[GpuUuid] | None) -> DevicesSample:
         try:
@@ -83,4 +82,4 @@ class Several:
         except Exception as error:  # noqa: BLE001  (a bug in one source leaves the GPUs of the others visible)
             reason, message = "source_failed", f"{type(error).__name__}: {error}"
         fault = Fault("devices", reason, f"{source.name}: {message}")
-        return DevicesSample(self._present.get(source.name, {}), faults=(fault,))
+        return replace(self._answer(source), samples=(), faults=(fault,))

@@ -4,11 +4,11 @@ One thread for a driver, and a deadline on each of its calls.
 What comes in: work, a function that makes driver calls and announces each with `beat`. What goes out: its result, or
 `DriverHungError` as soon as one call has kept the thread for longer than the deadline.
 
-The law: the event loop never waits longer than the deadline for progress. Drivers serialise their callers (NVML: on one
-lock in the kernel), so more threads would gain nothing; and a thread that sits in a system call in D state cannot be
-ended, so it is left alone. Until its call returns every further work is refused at once; then the late result is thrown
-away, the rest of the late work is skipped, and the thread serves again. It is a daemon thread of our own making, not an
-executor's, because those are joined when the interpreter ends.
+The rule: the event loop never waits longer than the deadline for progress. Drivers serialise their callers (NVML: on
+one lock in the kernel), so more threads would gain nothing; and a thread that sits in a system call in D state cannot
+be ended, so it is left alone. Until its call returns every further work is refused at once; then the late result is
+thrown away, the rest of the late work is skipped, and the thread serves again. It is a daemon thread of our own making,
+not an executor's, because those are joined when the interpreter ends.
 """
 
 import asyncio

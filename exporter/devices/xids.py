@@ -3,7 +3,7 @@ XID errors: what the NVIDIA driver reports of a GPU, by number.
 
 What comes in: a number. What goes out: what it means in a sentence, whose doing it mostly is, and what helps.
 
-The law: data. The words are ours; the numbers, their meaning and what helps are NVIDIA's, from the catalogue
+The rule: data. The words are ours; the numbers, their meaning and what helps are NVIDIA's, from the catalogue
 (`CATALOGUE`) and the guide to it (`GUIDE`). A number that is not here has no meaning here either: it is counted, and
 told without one.
 """

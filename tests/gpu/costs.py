@@ -18,7 +18,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from exporter.devices.errors import CallError, NotFoundError, UnsupportedError
-from exporter.devices.nvml.inventory import find_gpus, find_leaves
+from exporter.devices.nvml.inventory import find_devices, find_gpus
 from exporter.devices.nvml.library import Handle, Library
 from exporter.devices.nvml.processes import LISTS, versions
 from exporter.model import DeviceKey, ProcessKind
@@ -94,7 +94,7 @@ def _calls(key: DeviceKey) -> list[str]:
     library.start()
     try:
         gpu = next(one for one in find_gpus(library, {}).gpus if one.uuid == key.uuid)
-        leaves = find_leaves(library, gpu, mig=key.gpu_instance is not None)
+        leaves = find_devices(library, gpu, mig=key.gpu_instance is not None)
         leaf = next(one for one in leaves if one.key == key)
         asked = Asked(gpu.handle, leaf.handles[0], key.gpu_instance)
         return [_median(call, library, asked) for call in CALLS.values()]

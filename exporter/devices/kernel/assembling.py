@@ -4,8 +4,8 @@ What the kernel's files said, put together into samples.
 What comes in: cards, ROCm's nodes and processes, DRM's descriptors, dmem's root, and what was kept of the engines. What
 goes out: a `GpuSample` for each GPU, and what to keep.
 
-The law: ROCm's memory and its process's DRM client are mostly the same buffers, so the larger of both counts, never
-their sum. A GPU that is divided has its partitions for leaf devices; load and power are then the whole GPU's, and
+The rule: ROCm's memory and its process's DRM client are mostly the same buffers, so the larger of both counts, never
+their sum. A GPU that is divided has its partitions for devices; load and power are then the whole GPU's, and
 unknown of a partition. Where the kernel does not tell what is used of a device, it is the sum of its processes, if each
 of them is known. Who was not looked at may hold any GPU; who does not use ROCm may hold any where nobody looks at
 descriptors.
@@ -18,10 +18,10 @@ from exporter.devices import DevicesSample
 from exporter.devices.kernel.cards import Card
 from exporter.devices.kernel.cgroups import Dmem
 from exporter.devices.kernel.clients import ClientKey, Held
-from exporter.devices.kernel.engines import DECODERS, ENCODERS, SHADERS, Reading, advance_all, of_class
+from exporter.devices.kernel.devices import KernelDevice, devices_of, held_by_device
+from exporter.devices.kernel.engines import DECODERS, ENCODERS, SHADERS, EngineTimes, advance_all, of_class
 from exporter.devices.kernel.holders import Scan
 from exporter.devices.kernel.kfd import Kfd
-from exporter.devices.kernel.leaves import Leaf, held_by_leaf, leaves_of
 from exporter.devices.kernel.sums import known_sum
 from exporter.model import (
     DeviceKey,
@@ -54,15 +54,15 @@ class Files:
     """Of the kernel, whose drivers these are unless they tell a version of their own."""
 
 
-Engines = Mapping[ClientKey, Mapping[str, Reading]]
+Engines = Mapping[ClientKey, Mapping[str, EngineTimes]]
 """What is kept of each client's engines."""
 
 
 def assemble(files: Files, before: Engines, *, at: float, now: float) -> tuple[DevicesSample, Engines]:
     """Make the samples. `at` is monotonic seconds, `now` Unix time."""
-    leaves = {card.pci: leaves_of(card, files.kfd) for card in files.cards}
-    held = held_by_leaf(files.scan, leaves)
-    engines: dict[ClientKey, Mapping[str, Reading]] = {
+    devices = {card.pci: devices_of(card, files.kfd) for card in files.cards}
+    held = held_by_device(files.scan, devices)
+    engines: dict[ClientKey, Mapping[str, EngineTimes]] = {
         key: kept for key, kept in before.items() if any(at - reading.at <= KEPT for reading in kept.values())
     }
     numbers: dict[str, int] = {}
@@ -70,7 +70,7 @@ def assemble(files: Files, before: Engines, *, at: float, now: float) -> tuple[D
     for card in files.cards:
         index = numbers[card.vendor] = numbers.get(card.vendor, -1) + 1
         present[GpuUuid(card.pci)] = index
-        samples.append(_Gpu(files, card, leaves[card.pci], held).sample(index, engines, at=at, now=now))
+        samples.append(_Gpu(files, card, devices[card.pci], held).sample(index, engines, at=at, now=now))
     return DevicesSample(present, tuple(samples), _faults(files)), engines
 
 
@@ -80,26 +80,26 @@ class _Gpu:
 
     files: Files
     card: Card
-    leaves: tuple[Leaf, ...]
+    devices: tuple[KernelDevice, ...]
     held: Mapping[DeviceKey, Mapping[int, Held]]
 
     @property
     def divided(self) -> bool:
-        return any(leaf.key.gpu_instance is not None for leaf in self.leaves) or not self.leaves
+        return any(device.key.gpu_instance is not None for device in self.devices) or not self.devices
 
     @property
     def unified(self) -> bool:
-        return self.card.integrated or any(leaf.node.integrated for leaf in self.leaves if leaf.node)
+        return self.card.integrated or any(device.node.integrated for device in self.devices if device.node)
 
     def sample(
-        self, index: int, engines: dict[ClientKey, Mapping[str, Reading]], *, at: float, now: float
+        self, index: int, engines: dict[ClientKey, Mapping[str, EngineTimes]], *, at: float, now: float
     ) -> GpuSample:
         """Make the sample, and put into `engines` what to keep."""
         processes, utilization = [], []
-        for leaf in self.leaves:
-            found = self._processes(leaf)
+        for device in self.devices:
+            found = self._processes(device)
             processes += found
-            utilization += [self._busy(leaf, process.pid, engines, at) for process in found]
+            utilization += [self._busy(device, process.pid, engines, at) for process in found]
         listed = tuple(processes) if self._listed() else None
         memory = self._memory(None if self.divided else listed)
         return GpuSample(
@@ -131,7 +131,7 @@ class _Gpu:
         """Say whether the processes are known: by their descriptors, or (ROCm) by KFD, of a GPU that it knows."""
         if self._looked():
             return True
-        return bool(self.leaves) and all(leaf.node is not None for leaf in self.leaves)
+        return bool(self.devices) and all(device.node is not None for device in self.devices)
 
     def _looked(self) -> bool:
         return self.files.scan is not None and self.files.scan.allowed
@@ -140,19 +140,19 @@ class _Gpu:
         """Say whether nobody was overlooked, so that a sum over the processes is all that is in use."""
         return self.files.scan is not None and not self.files.scan.unseen
 
-    def _rocm(self, leaf: Leaf) -> Mapping[int, int | None]:
+    def _rocm(self, device: KernelDevice) -> Mapping[int, int | None]:
         kfd = self.files.kfd
         if kfd is None or self.card.vendor != "amd":
             return {}
-        if leaf.node is not None:
-            return kfd.held.get(leaf.node.gpu_id, {})
+        if device.node is not None:
+            return kfd.held.get(device.node.gpu_id, {})
         # Of these processes nobody knows which GPU it is that they hold: perhaps this one.
         nameless = {pid for gpu_id, pids in kfd.held.items() if gpu_id not in kfd.nodes for pid in pids}
-        return dict.fromkeys(nameless & self.held.get(leaf.key, {}).keys())
+        return dict.fromkeys(nameless & self.held.get(device.key, {}).keys())
 
-    def _processes(self, leaf: Leaf) -> list[GpuProcess]:
-        rocm, drm = self._rocm(leaf), self.held.get(leaf.key, {})
-        evicted = self.files.kfd.evicted.get(leaf.node.gpu_id, {}) if self.files.kfd and leaf.node else {}
+    def _processes(self, device: KernelDevice) -> list[GpuProcess]:
+        rocm, drm = self._rocm(device), self.held.get(device.key, {})
+        evicted = self.files.kfd.evicted.get(device.node.gpu_id, {}) if self.files.kfd and device.node else {}
         found = []
         for pid in sorted(rocm.keys() | drm.keys()):
             kinds = frozenset({ProcessKind.COMPUTE}) if pid in rocm else frozenset[ProcessKind]()
@@ -164,13 +164,13 @@ class _Gpu:
             if self.unified:
                 memory = sure = None
             surely = None if sure == memory else sure
-            found.append(GpuProcess(leaf.key, pid, kinds, memory, surely, evicted.get(pid)))
+            found.append(GpuProcess(device.key, pid, kinds, memory, surely, evicted.get(pid)))
         return found
 
     def _busy(
-        self, leaf: Leaf, pid: int, engines: dict[ClientKey, Mapping[str, Reading]], at: float
+        self, device: KernelDevice, pid: int, engines: dict[ClientKey, Mapping[str, EngineTimes]], at: float
     ) -> ProcessUtilization:
-        held = self.held.get(leaf.key, {}).get(pid)
+        held = self.held.get(device.key, {}).get(pid)
         if held is None or held.blind:
             return ProcessUtilization(pid, None, None, None, None)
         ratios = []
@@ -179,7 +179,7 @@ class _Gpu:
             engines[key] = kept
             ratios.append(told)
         # ROCm hands its work to the GPU past the kernel: of its processes the engines say nothing.
-        shaders = None if pid in self._rocm(leaf) else _together(ratios, SHADERS)
+        shaders = None if pid in self._rocm(device) else _together(ratios, SHADERS)
         return ProcessUtilization(pid, shaders, None, _together(ratios, ENCODERS), _together(ratios, DECODERS))
 
     def _memory(self, processes: Collection[GpuProcess] | None) -> Memory | None:
@@ -196,12 +196,12 @@ class _Gpu:
 
     def _instances(self, processes: Collection[GpuProcess] | None) -> tuple[GpuInstance, ...]:
         found = []
-        for leaf in self.leaves:
-            node, number = leaf.node, leaf.key.gpu_instance
+        for device in self.devices:
+            node, number = device.node, device.key.gpu_instance
             if node is None or number is None:
                 continue
             told = processes if self._complete() or self.files.scan is None else None
-            mine = None if told is None else [one for one in told if one.device == leaf.key]
+            mine = None if told is None else [one for one in told if one.device == device.key]
             used, total = _all(mine), node.memory
             minor = node.render_minor
             names = () if minor is None else (f"renderD{minor}", self.files.partition_names.get(minor, ""))
@@ -210,13 +210,13 @@ class _Gpu:
         return tuple(found)
 
     def _faults(self) -> tuple[Fault, ...]:
-        everybody = (held for leaf in self.leaves for held in self.held.get(leaf.key, {}).values())
+        everybody = (held for device in self.devices for held in self.held.get(device.key, {}).values())
         problems = sorted({problem for held in everybody for problem in held.problems})
         found = []
         if problems:
             message = f"GPU {self.card.pci}: DRM clients tell what is not understood ({', '.join(problems)})"
             found.append(Fault("devices", "fdinfo_unclear", message, self.card.pci, incomplete=False))
-        if self.divided and not self.leaves:
+        if self.divided and not self.devices:
             message = f"GPU {self.card.pci} is divided ({self.card.mode}), and its partitions could not be read"
             found.append(Fault("devices", "partitions_unread", message, self.card.pci))
         elif self.files.scan is None and not self._listed():

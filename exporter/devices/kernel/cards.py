@@ -3,7 +3,7 @@ The GPUs of AMD and Intel that the kernel has, and their figures: `/sys/class/dr
 
 What comes in: a sysfs. What goes out: one `Card` for each GPU.
 
-The law: a figure that is not there is None. Figures of load, power and temperature are the physical GPU's, also where
+The rule: a figure that is not there is None. Figures of load, power and temperature are the physical GPU's, also where
 it is divided. Formats: https://docs.kernel.org/gpu/amdgpu/driver-misc.html and https://docs.kernel.org/hwmon/.
 """
 
@@ -138,14 +138,16 @@ def _tiles(sys: Tree, folder: str) -> int | None:
 
 
 def _health(sys: Tree, folder: str) -> Health:
-    found = sys.names(f"{folder}/hwmon")
-    if not found:
+    monitors = sys.names(f"{folder}/hwmon")
+    if not monitors:
         return Health()
-    hwmon = f"{folder}/hwmon/{found[0]}"
-    power = sys.number(f"{hwmon}/power1_average")
-    if power is None:
-        power = sys.number(f"{hwmon}/power1_input")
-    energy, temperature = sys.number(f"{hwmon}/energy1_input"), sys.number(f"{hwmon}/temp1_input")
+    hwmon = f"{folder}/hwmon/{monitors[0]}"
+
+    def figure(name: str, unit: float) -> float | None:
+        number = sys.number(f"{hwmon}/{name}")
+        return None if number is None else number / unit
+
+    power = figure("power1_average", _MICRO)
     clocks = {}
     for place in ("freq1", "freq2"):
         clock = _CLOCKS.get((sys.text(f"{hwmon}/{place}_label") or "").strip())
@@ -153,9 +155,9 @@ def _health(sys: Tree, folder: str) -> Health:
         if clock and hertz is not None:
             clocks[clock] = float(hertz)
     return Health(
-        power_watts=None if power is None else power / _MICRO,
-        energy_joules=None if energy is None else energy / _MICRO,
-        temperature_celsius=None if temperature is None else temperature / _MILLI,
+        power_watts=figure("power1_input", _MICRO) if power is None else power,
+        energy_joules=figure("energy1_input", _MICRO),
+        temperature_celsius=figure("temp1_input", _MILLI),
         clocks_hertz=clocks,
     )
 

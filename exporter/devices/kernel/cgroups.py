@@ -3,7 +3,7 @@ Device memory by cgroup, where the kernel counts it: the files `dmem.*` below th
 
 What comes in: a mounted cgroup hierarchy. What goes out: what the devices have and hold, and each container's part.
 
-The law: a leaf without the files says nothing, whatever the root says: the controller has to be enabled on the whole
+The rule: a cgroup without the files says nothing, whatever the root says: the controller has to be enabled on the whole
 way down (`+dmem` in each `cgroup.subtree_control`), which neither the kubelet nor systemd does by itself.
 """
 

@@ -1,11 +1,11 @@
 """
 Who holds which DRM client, each client counted once.
 
-What comes in: the descriptors of a node's processes. What goes out: one `Held` for each process and leaf device.
+What comes in: the descriptors of a node's processes. What goes out: one `Held` for each process and device.
 
-The law: one open file is seen through several descriptors and, after a fork, through several processes; its bytes count
-once, with the process that started first. Where its holders are in different containers nobody can say whose it is:
-then none of it is surely anybody's. Identity is (device, client id); ids alone are counted for each device on some
+The rule: one open file is seen through several descriptors and, after a fork, through several processes; its bytes
+count once, with the process that started first. Where its holders are in different containers nobody can say whose it
+is: then none of it is surely anybody's. Identity is (device, client id); ids alone are counted for each device on some
 kernels.
 """
 
@@ -44,7 +44,7 @@ ClientKey = tuple[DeviceKey, int]
 @dataclass(frozen=True, slots=True)
 class Held:
     """
-    What one process holds of one leaf device.
+    What one process holds of one device.
 
     Attributes:
         clients: those that count here; another process may count those that it shares.
@@ -74,7 +74,7 @@ class Held:
 def holdings(
     descriptors: Iterable[Descriptor], device_of: Callable[[Descriptor], DeviceKey | None]
 ) -> Mapping[DeviceKey, Mapping[int, Held]]:
-    """Count each client once. `device_of` names the leaf device of a descriptor; None: it is not one of ours."""
+    """Count each client once. `device_of` names the device of a descriptor; None: it is not one of ours."""
     clients: dict[ClientKey, Client] = {}
     holders: dict[ClientKey, set[Holder]] = {}
     blind: dict[DeviceKey, dict[int, bool]] = {}

@@ -4,7 +4,7 @@ A source of devices, and beside it what the kernel counts of their memory by cgr
 What comes in: a source (NVML, the kernel's files, a vendor's library, or several at once), and the cgroup root. What
 goes out: its answers, with each container's bytes where the kernel counts them.
 
-The law: a GPU is found by its PCI address, whoever told of it. dmem knows the whole GPU alone, so of a divided one
+The rule: a GPU is found by its PCI address, whoever told of it. dmem knows the whole GPU alone, so of a divided one
 (MIG, a compute partition) nothing is taken from it: the source's own word stays. The counts are read right before the
 source is asked, in a thread of their own; without an answer the round is incomplete, and the source's word stays.
 """

@@ -4,7 +4,7 @@ What the kernel's dmem controller says: device memory of a cgroup, each buffer c
 What comes in: the text of `dmem.capacity`, `dmem.current`, `dmem.peak` or `dmem.max`. What goes out: bytes by PCI
 address.
 
-The law: a device's own memory is what is named `vram` (amdgpu), `vram<n>` (xe, a tile each) or `vidmem` (NVIDIA);
+The rule: a device's own memory is what is named `vram` (amdgpu), `vram<n>` (xe, a tile each) or `vidmem` (NVIDIA);
 other regions stand apart. `max` is no number, and a file that is not there says nothing. Linux 6.14 and later:
 https://docs.kernel.org/admin-guide/cgroup-v2.html#dmem. NVIDIA's R615 says `nvidia/00000000:02:00.0/vidmem`:
 https://docs.nvidia.com/dynamo/dev/many-model-serving/per-gpu-compute-and-memory-limits-with-mps

@@ -4,7 +4,7 @@ How busy one client kept the engines, between two readings.
 What comes in: engine times of now, and what was kept of the reading before. What goes out: a ratio for each class of
 engines, and what to keep.
 
-The law: a first sight has no ratio, and time that stood still has none either (an xe device that sleeps counts no
+The rule: a first sight has no ratio, and time that stood still has none either (an xe device that sleeps counts no
 cycles). A counter that goes back is held where it was: drivers round and restart, work is not undone. amdgpu prints
 only engines that ever worked: one that was printed once and is not now has done nothing since; one that never was is
 unknown, because ROCm hands its work to the GPU without the kernel.
@@ -25,7 +25,7 @@ NANOSECONDS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class EngineTimes:
     """What is kept of a class of engines: the most that was read, `passed` in the same unit, and when (seconds)."""
 
     busy: int
@@ -33,7 +33,7 @@ class Reading:
     at: float
 
 
-def advance(before: Reading | None, engine: Engine | None, at: float) -> tuple[float | None, Reading | None]:
+def advance(before: EngineTimes | None, engine: Engine | None, at: float) -> tuple[float | None, EngineTimes | None]:
     """
     Give the ratio since `before`, 0 to 1, and what to keep; `at` is monotonic seconds.
 
@@ -42,13 +42,13 @@ def advance(before: Reading | None, engine: Engine | None, at: float) -> tuple[f
     if engine is None:
         if before is None or before.passed is not None:
             return None, before
-        return (0.0 if at > before.at else None), Reading(before.busy, None, at)
-    now = _reading(engine, at)
+        return (0.0 if at > before.at else None), EngineTimes(before.busy, None, at)
+    now = _times(engine, at)
     if now is None:
         return None, before
     if before is None or (before.passed is None) is not (now.passed is None):
         return None, now
-    kept = Reading(max(before.busy, now.busy), now.passed, at)
+    kept = EngineTimes(max(before.busy, now.busy), now.passed, at)
     if now.passed is None or before.passed is None:
         time = (at - before.at) * NANOSECONDS
     else:
@@ -59,11 +59,11 @@ def advance(before: Reading | None, engine: Engine | None, at: float) -> tuple[f
 
 
 def advance_all(
-    before: Mapping[str, Reading], engines: Mapping[str, Engine], at: float
-) -> tuple[dict[str, float | None], dict[str, Reading]]:
+    before: Mapping[str, EngineTimes], engines: Mapping[str, Engine], at: float
+) -> tuple[dict[str, float | None], dict[str, EngineTimes]]:
     """Give the ratio of each class that was ever printed, and what to keep of each."""
     ratios: dict[str, float | None] = {}
-    kept: dict[str, Reading] = {}
+    kept: dict[str, EngineTimes] = {}
     for name in {**before, **engines}:
         ratios[name], reading = advance(before.get(name), engines.get(name), at)
         if reading is not None:
@@ -76,9 +76,9 @@ def of_class(ratios: Mapping[str, float | None], names: frozenset[str]) -> float
     return known_sum(ratio for name, ratio in ratios.items() if name in names)
 
 
-def _reading(engine: Engine, at: float) -> Reading | None:
+def _times(engine: Engine, at: float) -> EngineTimes | None:
     if engine.nanoseconds is not None:
-        return Reading(engine.nanoseconds, None, at)
+        return EngineTimes(engine.nanoseconds, None, at)
     if engine.cycles is not None and engine.total_cycles is not None:
-        return Reading(engine.cycles, engine.total_cycles, at)
+        return EngineTimes(engine.cycles, engine.total_cycles, at)
     return None

@@ -3,7 +3,7 @@ What the kernel says of one open file of a DRM device: the text of `/proc/<pid>/
 
 What comes in: the text. What goes out: a `Client`, or None where no DRM driver speaks.
 
-The law: a number counts only in a unit that is known, and what was not printed is unknown. `resident` is what is held;
+The rule: a number counts only in a unit that is known, and what was not printed is unknown. `resident` is what is held;
 `total` over-states it. `shared` is a part of `total`, not of `resident`, so their difference may be negative.
 Format: https://docs.kernel.org/gpu/drm-usage-stats.html; which driver prints what: docs/devices.md.
 """

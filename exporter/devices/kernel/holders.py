@@ -3,7 +3,7 @@ Which processes have a DRM device open: `/proc/<pid>/fd` and `fdinfo`.
 
 What comes in: a mounted procfs. What goes out: descriptors, and who could not be looked at.
 
-The law: a descriptor is judged by its node (major and minor number) and by what its driver says, never by its name,
+The rule: a descriptor is judged by its node (major and minor number) and by what its driver says, never by its name,
 which a tenant chooses. Nothing else of a process is read, and no other file is touched: the node is asked for only
 where a DRM driver spoke, or the link is called as DRM's nodes are (`renderD128`), wherever a container has them, and
 only where the file system cannot make us wait (`mounts`). Looking takes PTRACE_MODE_READ: CAP_SYS_PTRACE, for what runs

@@ -3,9 +3,9 @@ Who holds memory by ROCm: `/sys/class/kfd/kfd`.
 
 What comes in: a sysfs. What goes out: nodes, and bytes by process and GPU.
 
-The law: nothing is opened but files: who opens `/dev/kfd` is itself listed for life. The numbers are the host's. A file
-`vram_<gpu id>` stands there for each GPU that a process may open, used or not, so a process uses a GPU where it holds
-bytes or has a queue. `sdma_*` and `cu_occupancy` are not read: they make the kernel work inside of the process;
+The rule: nothing is opened but files: who opens `/dev/kfd` is itself listed for life. The numbers are the host's. A
+file `vram_<gpu id>` stands there for each GPU that a process may open, used or not, so a process uses a GPU where it
+holds bytes or has a queue. `sdma_*` and `cu_occupancy` are not read: they make the kernel work inside of the process;
 `evicted_ms` is a number that it has at hand (kfd_procfs_stats_show in kfd_process.c).
 """
 

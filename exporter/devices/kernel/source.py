@@ -3,9 +3,10 @@ The device source for AMD and Intel: the kernel's own files, read in a thread wi
 
 What comes in: the sampler's questions. What goes out: answers within the deadline, whatever hangs.
 
-The law: files only. No vendor library, no device is opened; a read may wait in the kernel (xe wakes a GPU that sleeps),
-so all of them are made by one thread. Each answer is read anew: GPUs come and go without a word. A driver that hangs
-costs its rounds; a tenant whose file keeps the thread costs itself: the thread is left to it, and another one goes on.
+The rule: files only. No vendor library, no device is opened; a read may wait in the kernel (xe wakes a GPU that
+sleeps), so all of them are made by one thread. Each answer is read anew: GPUs come and go without a word. A driver that
+hangs costs its rounds; a tenant whose file keeps the thread costs itself: the thread is left to it, and another one
+goes on.
 """
 
 import os
@@ -47,7 +48,7 @@ class Roots:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _ReadingThread:
     """The thread that reads, and the pod for whose file it waits right now."""
 
     thread: DriverThread
@@ -77,7 +78,7 @@ class KernelSource:
         self._integrated = integrated
         self._deadline = deadline
         self._reader = self._new_reader()
-        self._left: list[_Reader] = []
+        self._left: list[_ReadingThread] = []
         self._clock = clock
         self._monotonic = monotonic
         self._engines: Engines = {}
@@ -127,8 +128,8 @@ class KernelSource:
         for reader in (self._reader, *self._left):
             await reader.thread.close()
 
-    def _new_reader(self) -> _Reader:
-        return _Reader(DriverThread(self._deadline, self.name), Asking())
+    def _new_reader(self) -> _ReadingThread:
+        return _ReadingThread(DriverThread(self._deadline, self.name), Asking())
 
     def _sys(self) -> Tree:
         return Tree(self._roots.sys, self._reader.thread.beat)

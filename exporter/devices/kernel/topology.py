@@ -3,7 +3,7 @@ What ROCm's kernel driver (KFD) says that there is: the text of `/sys/class/kfd/
 
 What comes in: the texts of one node. What goes out: a `Node`, or None for a CPU.
 
-The law: the lowest three bits of `location_id` are the partition, not a PCI function: all partitions of an MI300 have
+The rule: the lowest three bits of `location_id` are the partition, not a PCI function: all partitions of an MI300 have
 one PCI address, and each has a render node of its own, by which it is known. Memory is in the banks: `local_mem_size`
 is 0 on newer kernels.
 """

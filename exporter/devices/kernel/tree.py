@@ -3,7 +3,7 @@ A folder of small files that the kernel writes: sysfs, cgroups.
 
 What comes in: a root, and names below it. What goes out: text, or None.
 
-The law: a file that is missing, and one that cannot be read now (a GPU that sleeps answers EBUSY), is a figure that is
+The rule: a file that is missing, and one that cannot be read now (a GPU that sleeps answers EBUSY), is a figure that is
 not known, and takes nothing from the others. What was refused for lack of a right is remembered, so that somebody can
 say so.
 """

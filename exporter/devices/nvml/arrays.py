@@ -3,7 +3,7 @@ Arrays of the driver's library: process lists and utilization samples.
 
 What comes in: a function of the library, and the C structure of its entries. What goes out: the entries.
 
-The law: **one call does, and no count is believed without bound.** Each asking walks all clients under the lock that
+The rule: **one call does, and no count is believed without bound.** Each asking walks all clients under the lock that
 the applications need (4.5 ms, measured once); we bring room to spare. A list of more entries than a node can have is
 refused, this time: no memory is taken for it, and the next call knows nothing of it.
 """

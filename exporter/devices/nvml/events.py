@@ -4,10 +4,10 @@ XID errors, heard as they happen.
 What comes in: nothing; the driver speaks up by itself. What goes out: how often each XID came on each GPU since the
 daemon started, and a fault while nobody can hear them.
 
-The law: this thread is nobody's to wait for, and nothing ends it in silence. It waits for events in a call that blocks,
-so it has a thread of its own, and its own share in the library (NVML counts its users: it stays initialised until the
-last one shuts it down). A burst costs a counter, not a queue. Whatever becomes of the driver, the counters go on: they
-are ours, not the driver's.
+The rule: this thread is nobody's to wait for, and nothing ends it in silence. It waits for events in a call that
+blocks, so it has a thread of its own, and its own share in the library (NVML counts its users: it stays initialised
+until the last one shuts it down). A burst costs a counter, not a queue. Whatever becomes of the driver, the counters go
+on: they are ours, not the driver's.
 
 With MIG on, a process without the right to monitor all instances hears only what befalls the whole GPU; instances
 have no events of their own

@@ -1,10 +1,10 @@
 """
 How many SMs are busy, by the GPU's own counters (GPM: Hopper and later, R525), of a GPU or of a MIG GPU instance.
 
-What comes in: a leaf device, round after round. What goes out: the ratio between the last round and this one; None in
+What comes in: a device, round after round. What goes out: the ratio between the last round and this one; None in
 the first, and where the GPU has no GPM, which is no fault.
 
-The law: a figure is the difference of two samples, so one buffer of each leaf device waits for the next round, and
+The rule: a figure is the difference of two samples, so one buffer of each device waits for the next round, and
 whatever is let go is freed. The ids of MIG instances are reused at once: their buffers are known by their UUIDs, too.
 Counters of NVML: https://docs.nvidia.com/deploy/nvml-api/group__nvmlGpmFunctions.html
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from exporter.devices.errors import UnsupportedError
 from exporter.devices.nvml.errors import refusal
-from exporter.devices.nvml.inventory import FoundGpu, FoundLeaf
+from exporter.devices.nvml.inventory import FoundDevice, FoundGpu
 from exporter.devices.nvml.library import GpmSample, Library
 from exporter.model import DeviceKey, GpuUuid
 
@@ -25,7 +25,7 @@ LONGEST = 600.0
 """Seconds after which a sample is too old to be compared with: its figure would say nothing about now."""
 FULL = 100.0
 
-_Leaf = tuple[DeviceKey, tuple[str, ...]]
+_DeviceId = tuple[DeviceKey, tuple[str, ...]]
 
 
 @dataclass(slots=True)
@@ -39,19 +39,19 @@ class _Kept:
 
 
 class Gpm:
-    """The samples of all leaf devices. On the driver thread only; `monotonic` gives seconds."""
+    """The samples of all devices. On the driver thread only; `monotonic` gives seconds."""
 
     def __init__(self, library: Library, monotonic: Callable[[], float]) -> None:
         self._library = library
         self._monotonic = monotonic
         self._supported: dict[GpuUuid, bool] = {}
-        self._kept: dict[_Leaf, _Kept] = {}
+        self._kept: dict[_DeviceId, _Kept] = {}
 
-    def sm(self, gpu: FoundGpu, leaf: FoundLeaf) -> float | None:
+    def sm(self, gpu: FoundGpu, device: FoundDevice) -> float | None:
         """Give the ratio of SMs that were busy since the last round. Raises CallError and DeviceLostError."""
         if not self._supports(gpu):
             return None
-        key = (leaf.key, leaf.mig_uuids)
+        key = (device.key, device.mig_uuids)
         kept = self._kept.get(key)
         if kept is None:
             kept = self._kept[key] = self._allocated()
@@ -60,15 +60,15 @@ class Gpm:
             return kept.ratio
         before, kept.ratio = kept.at, None
         # Whatever is refused from here on, the next round compares with a sample that was read whole.
-        self._library.gpm_read(gpu.handle, leaf.key.gpu_instance, kept.spare)
+        self._library.gpm_read(gpu.handle, device.key.gpu_instance, kept.spare)
         kept.last, kept.spare, kept.at = kept.spare, kept.last, now
         if before is not None and now - before <= LONGEST:
             kept.ratio = _ratio(self._library.gpm_sm(kept.spare, kept.last))
         return kept.ratio
 
-    def keep(self, leaves: Collection[FoundLeaf], of: GpuUuid) -> None:
-        """Free the samples of leaf devices of a GPU that are no more."""
-        there = {(leaf.key, leaf.mig_uuids) for leaf in leaves}
+    def keep(self, devices: Collection[FoundDevice], of: GpuUuid) -> None:
+        """Free the samples of devices of a GPU that are no more."""
+        there = {(device.key, device.mig_uuids) for device in devices}
         for key in [key for key in self._kept if key[0].uuid == of and key not in there]:
             self._free(self._kept.pop(key))
 

@@ -13,7 +13,7 @@ from exporter.devices import DeviceError, DevicesSample
 from exporter.devices.errors import REFUSED, CallError, DeviceLostError, LibraryError
 from exporter.devices.nvml.errors import GpuNotFoundError
 from exporter.devices.nvml.gpm import Gpm
-from exporter.devices.nvml.inventory import FoundGpu, Identity, find_gpus, find_leaves, identify, mig_enabled
+from exporter.devices.nvml.inventory import FoundGpu, Identity, find_devices, find_gpus, identify, mig_enabled
 from exporter.devices.nvml.library import Library
 from exporter.devices.nvml.memory import read_memory
 from exporter.devices.nvml.processes import versions
@@ -55,9 +55,9 @@ class NvmlGpus:
             if gpu.uuid in only:
                 with contextlib.suppress(*REFUSED):
                     mig = mig_enabled(self._library, gpu.handle)
-                    for leaf in find_leaves(self._library, gpu, mig=mig):
-                        if memory := read_memory(self._library, leaf.handles[0]):
-                            yield leaf.key, memory
+                    for device in find_devices(self._library, gpu, mig=mig):
+                        if memory := read_memory(self._library, device.handles[0]):
+                            yield device.key, memory
 
     def sample(self, only: Collection[GpuUuid] | None, before: Knowledge) -> tuple[DevicesSample, Knowledge]:
         """Read all GPUs, or those in `only`."""

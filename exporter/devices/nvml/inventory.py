@@ -28,9 +28,9 @@ class FoundGpu:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundLeaf:
+class FoundDevice:
     """
-    A leaf device: a GPU, or a MIG GPU instance with the handles of its compute instances.
+    A device: a GPU, or a MIG GPU instance with the handles of its compute instances.
 
     Each of these speaks for the memory of the whole instance; each lists its own processes.
     """
@@ -103,29 +103,33 @@ def identify(library: Library, handle: Handle) -> Identity:
 
 
 def mig_enabled(library: Library, handle: Handle) -> bool:
-    """Say whether the instances, not the GPU, are the leaf devices."""
+    """Say whether the instances, not the GPU, are the devices."""
     try:
         return library.mig_enabled(handle)
     except errors.UnsupportedError:
         return False
 
 
-def find_leaves(library: Library, gpu: FoundGpu, *, mig: bool) -> tuple[FoundLeaf, ...]:
-    """Name the leaf devices of a GPU. With MIG, all slots are looked at: empty ones lie between full ones."""
+def find_devices(library: Library, gpu: FoundGpu, *, mig: bool) -> tuple[FoundDevice, ...]:
+    """Name the devices of a GPU. With MIG, all slots are looked at: empty ones lie between full ones."""
     if not mig:
-        return (FoundLeaf(DeviceKey(gpu.uuid), (gpu.handle,)),)
-    leaves: dict[int, FoundLeaf] = {}
+        return (FoundDevice(DeviceKey(gpu.uuid), (gpu.handle,)),)
+    devices: dict[int, FoundDevice] = {}
     for slot in range(library.mig_slots(gpu.handle)):
         try:
-            device = library.mig_device(gpu.handle, slot)
-            number, uuid = library.gpu_instance_id(device), library.uuid(device)
-            if leaf := leaves.get(number):
-                leaves[number] = replace(leaf, handles=(*leaf.handles, device), mig_uuids=(*leaf.mig_uuids, uuid))
+            mig_handle = library.mig_device(gpu.handle, slot)
+            number, uuid = library.gpu_instance_id(mig_handle), library.uuid(mig_handle)
+            if device := devices.get(number):
+                devices[number] = replace(
+                    device, handles=(*device.handles, mig_handle), mig_uuids=(*device.mig_uuids, uuid)
+                )
             else:
-                leaves[number] = FoundLeaf(DeviceKey(gpu.uuid, number), (device,), profile(library, device), (uuid,))
+                devices[number] = FoundDevice(
+                    DeviceKey(gpu.uuid, number), (mig_handle,), profile(library, mig_handle), (uuid,)
+                )
         except (errors.NotFoundError, errors.InvalidArgumentError):
             continue
-    return tuple(leaves[number] for number in sorted(leaves))
+    return tuple(devices[number] for number in sorted(devices))
 
 
 def profile(library: Library, mig_device: Handle) -> str:

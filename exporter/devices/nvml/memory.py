@@ -3,7 +3,7 @@ Device memory.
 
 What comes in: a handle. What goes out: `Memory`, or None where the GPU has no memory of its own (GB10, Thor).
 
-The law: used is total - free - reserved, whichever way the driver counts. Version 2 of the call tells `reserved`, and
+The rule: used is total - free - reserved, whichever way the driver counts. Version 2 of the call tells `reserved`, and
 drivers differ only in whether their own `used` includes it, a figure that we do not read. Version 1 (before R510)
 does not tell it: there `reserved` is 0, the driver's own share is part of used, and shows up as unattributed.
 """

@@ -1,7 +1,7 @@
 """
 Who holds memory: the driver's three process lists, as one.
 
-What comes in: the handles of one leaf device (several under MIG, one for each compute instance). What goes out: one
+What comes in: the handles of one device (several under MIG, one for each compute instance). What goes out: one
 `GpuProcess` for each raw pid.
 
 The rule: without a compute list nobody knows who is there; a GPU without graphics or MPS list has nobody in it.
@@ -48,7 +48,7 @@ def read_processes(
     library: Library, device: DeviceKey, handles: Iterable[Handle], believed: Sequence[Version]
 ) -> tuple[GpuProcess, ...]:
     """
-    Read and merge the lists of one leaf device.
+    Read and merge the lists of one device.
 
     A GPU without graphics or MPS list has nobody there. Without compute list nobody knows: UnsupportedError.
     """

@@ -14,7 +14,7 @@ from exporter.devices.device_faults import DeviceFaults
 from exporter.devices.errors import CallError, NoPermissionError, UnsupportedError
 from exporter.devices.nvml.gpm import Gpm
 from exporter.devices.nvml.health import read_health
-from exporter.devices.nvml.inventory import FoundGpu, FoundLeaf, Identity, find_leaves, mig_enabled
+from exporter.devices.nvml.inventory import FoundDevice, FoundGpu, Identity, find_devices, mig_enabled
 from exporter.devices.nvml.library import Library
 from exporter.devices.nvml.memory import read_memory
 from exporter.devices.nvml.processes import Version, read_processes
@@ -37,8 +37,8 @@ class Driver:
     lists: Sequence[Version]
 
 
-class _Leaves:
-    """The leaf devices of one GPU; `processes` is None as soon as one list is missing."""
+class _Devices:
+    """The devices of one GPU; `processes` is None as soon as one list is missing."""
 
     def __init__(self, library: Library, driver: Driver, faults: DeviceFaults) -> None:
         self._library = library
@@ -47,28 +47,28 @@ class _Leaves:
         self.processes: tuple[GpuProcess, ...] | None = ()
         self._refused = False
 
-    def find(self, gpu: FoundGpu, *, mig: bool) -> tuple[FoundLeaf, ...]:
-        """Find the leaf devices; without them no process is known."""
+    def find(self, gpu: FoundGpu, *, mig: bool) -> tuple[FoundDevice, ...]:
+        """Find the devices; without them no process is known."""
         try:
-            return find_leaves(self._library, gpu, mig=mig)
+            return find_devices(self._library, gpu, mig=mig)
         except CallError as error:
             self.processes = None
             self._faults.add(error, "its MIG instances could not be listed")
             return ()
 
-    def read(self, leaf: FoundLeaf) -> Memory | None:
-        """Read the memory of a leaf device and, at once, who holds it."""
+    def read(self, device: FoundDevice) -> Memory | None:
+        """Read the memory of a device and, at once, who holds it."""
         memory = None
         try:
-            memory = read_memory(self._library, leaf.handles[0])
+            memory = read_memory(self._library, device.handles[0])
         except CallError as error:
-            self._unread(leaf.key, error, "memory of {} could not be read")
+            self._unread(device.key, error, "memory of {} could not be read")
         try:
-            processes = read_processes(self._library, leaf.key, leaf.handles, self._driver.lists)
+            processes = read_processes(self._library, device.key, device.handles, self._driver.lists)
         except CallError as error:
             self.processes = None
             supported = not isinstance(error, UnsupportedError)
-            self._unread(leaf.key, error, "processes of {} could not be listed", incomplete=supported)
+            self._unread(device.key, error, "processes of {} could not be listed", incomplete=supported)
         else:
             self.processes = None if self.processes is None else (*self.processes, *processes)
         return memory
@@ -93,11 +93,11 @@ def read_gpu(
     """
     mig = mig_enabled(library, gpu.handle)
     faults = DeviceFaults(f"GPU {gpu.index}", gpu.uuid)
-    reader = _Leaves(library, driver, faults)
-    leaves = reader.find(gpu, mig=mig)
-    memories = [reader.read(leaf) for leaf in leaves]
-    gpm.keep(leaves, gpu.uuid)
-    sms = [faults.figure(gpm.sm, gpu, leaf) for leaf in leaves]
+    reader = _Devices(library, driver, faults)
+    devices = reader.find(gpu, mig=mig)
+    memories = [reader.read(device) for device in devices]
+    gpm.keep(devices, gpu.uuid)
+    sms = [faults.figure(gpm.sm, gpu, device) for device in devices]
     utilization, by_process = Utilization(), ProcessRatios(None, 0, cursor)
     if mig:  # then the driver knows no utilization but GPM's, neither of the device nor by process
         memory = faults.figure(read_memory, library, gpu.handle)
@@ -120,9 +120,9 @@ def read_gpu(
             utilization=utilization,
             health=health,
             instances=tuple(
-                GpuInstance(number, leaf.profile, leaf.mig_uuids, held, Utilization(sm=sm))
-                for leaf, held, sm in zip(leaves, memories, sms, strict=True)
-                if (number := leaf.key.gpu_instance) is not None
+                GpuInstance(number, device.profile, device.mig_uuids, held, Utilization(sm=sm))
+                for device, held, sm in zip(devices, memories, sms, strict=True)
+                if (number := device.key.gpu_instance) is not None
             ),
         ),
         sampled_at=now,

@@ -4,7 +4,7 @@ How busy: the device as a whole, and each process on it.
 What comes in: a handle, and the cursor up to which a GPU's samples were read. What goes out: ratios, and the next
 cursor.
 
-The law: the cursor is in microseconds (milliseconds would bring the whole buffer of some 10 s again and again), one
+The rule: the cursor is in microseconds (milliseconds would bring the whole buffer of some 10 s again and again), one
 for each GPU. "Nothing found" means that everybody was idle, which is an answer: an empty tuple. A driver that cannot
 say gives None. Samples above 100 % occur and are dropped, and counted.
 """

@@ -7,7 +7,7 @@ The rule: `dcmi_get_device_resource_info` takes no bound: it writes up to 32 ent
 there is always room for them, and 32 of them may be a list that was cut. Its numbers are the host's; its memory
 includes what the device's own system takes for the process.
 
-Of a device that is divided (vNPU) the parts are the leaf devices. Which part a process is on, and how busy the whole
+Of a device that is divided (vNPU) the parts are the devices. Which part a process is on, and how busy the whole
 is, is then not known (Huawei calls the figure meaningless).
 """
 

@@ -17,7 +17,7 @@ from exporter.devices.errors import REFUSED, CallError
 from exporter.devices.open_nodes import OpenNodes
 from exporter.devices.session import Knowledge
 from exporter.devices.vendor_libs.native import known
-from exporter.devices.vendor_libs.reader import Found, Identity, Reader, read_device
+from exporter.devices.vendor_libs.reader import Identity, NamedDevice, Reader, read_device
 from exporter.model import DeviceKey, Fault, GpuSample, GpuUuid, Memory
 
 
@@ -75,9 +75,9 @@ class VendorDevices:
         present = {**kept, **{device.identity.uuid: device.index for device in devices}}
         return DevicesSample(present, tuple(self._proving(samples)), tuple(faults)), Knowledge(present)
 
-    def _find(self) -> tuple[list[Found], list[Fault]]:
+    def _find(self) -> tuple[list[NamedDevice], list[Fault]]:
         """Open and name the devices; one that does not even say its name is a fault."""
-        named: list[Found] = []
+        named: list[NamedDevice] = []
         faults: list[Fault] = []
         indices = tuple(self._reader.indices())
         if indices != self._indices:  # what came or went may have taken another's number
@@ -88,7 +88,7 @@ class VendorDevices:
                 handle = self._reader.open(index)
                 if index not in self._identities:
                     self._identities[index] = self._reader.identify(handle, index)
-                named.append(Found(index, handle, self._identities[index]))
+                named.append(NamedDevice(index, handle, self._identities[index]))
             except REFUSED as error:
                 self._identities.pop(index, None)
                 message = f"{self._reader.title} {index} does not say what it is: {error}"
@@ -98,14 +98,14 @@ class VendorDevices:
         told_apart, nameless = self._told_apart(named)
         return told_apart, [*faults, *nameless]
 
-    def _told_apart(self, named: Sequence[Found]) -> tuple[list[Found], list[Fault]]:
+    def _told_apart(self, named: Sequence[NamedDevice]) -> tuple[list[NamedDevice], list[Fault]]:
         """
         Add its place to a name that several devices have: the chips of one board share its serial number.
 
         Without a place of its own a device is left out: whose a figure is could not be said.
         """
         places = Counter((device.identity.uuid, device.identity.pci_bus_id) for device in named)
-        told_apart: list[Found] = []
+        told_apart: list[NamedDevice] = []
         nameless: dict[GpuUuid, list[int]] = {}
         for device in named:
             name, place = device.identity.uuid, device.identity.pci_bus_id

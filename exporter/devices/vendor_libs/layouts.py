@@ -4,7 +4,7 @@ C structures that are believed only while they prove themselves.
 What comes in: the bytes that a library wrote, and how a vendor's header lays them out. What goes out: numbers, or
 `LayoutError`.
 
-The law: five vendors keep the shape of NVML's calls and change the order of fields, their sizes, or both, from release
+The rule: five vendors keep the shape of NVML's calls and change the order of fields, their sizes, or both, from release
 to release. A buffer is filled with a pattern before the call, so that the end of what was written tells the size of an
 entry; what does not fit a known layout, or holds more than the device has, is refused and never guessed.
 """

@@ -119,7 +119,7 @@ class Reader(Generic[H]):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class NamedDevice:
     """A device that was opened and named."""
 
     index: int
@@ -127,15 +127,15 @@ class Found:
     identity: Identity
 
 
-def read_device(reader: Reader[Any], found: Found, driver: str, now: float) -> GpuSample:
+def read_device(reader: Reader[Any], device: NamedDevice, driver: str, now: float) -> GpuSample:
     """
     Read all about one device at the time `now` (Unix time).
 
     Raises DeviceLostError, LibraryGoneError, and CallError when it does not say whether it is divided.
     """
-    handle, identity = found.handle, found.identity
+    handle, identity = device.handle, device.identity
     instances = reader.instances(handle)
-    faults = DeviceFaults(f"{reader.title} {found.index}", identity.uuid)
+    faults = DeviceFaults(f"{reader.title} {device.index}", identity.uuid)
     memory, listed = None, None
     try:
         memory = reader.memory(handle)
@@ -155,7 +155,7 @@ def read_device(reader: Reader[Any], found: Found, driver: str, now: float) -> G
     return GpuSample(
         gpu=Gpu(
             uuid=identity.uuid,
-            index=found.index,
+            index=device.index,
             model=identity.model,
             vendor=reader.vendor,
             pci_bus_id=identity.pci_bus_id,

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.devices.kernel import dmem, fdinfo, topology
-from exporter.devices.kernel.engines import Reading, advance
+from exporter.devices.kernel.engines import EngineTimes, advance
 from exporter.devices.kernel.fdinfo import Engine
 
 KEYS = st.sampled_from(
@@ -76,11 +76,11 @@ NUMBERS = st.none() | st.integers(0, 2**63)
 
 
 @given(
-    st.none() | st.builds(Reading, st.integers(0, 2**63), NUMBERS, st.floats(0, 1e9)),
+    st.none() | st.builds(EngineTimes, st.integers(0, 2**63), NUMBERS, st.floats(0, 1e9)),
     st.none() | st.builds(Engine, NUMBERS, NUMBERS, NUMBERS, st.integers(1, 64)),
     st.floats(0, 1e9),
 )
-def test_a_ratio_is_one(before: Reading | None, engine: Engine | None, at: float) -> None:
+def test_a_ratio_is_one(before: EngineTimes | None, engine: Engine | None, at: float) -> None:
     """From 0 to 1, or unknown; a counter that is kept never falls."""
     ratio, kept = advance(before, engine, at)
     assert ratio is None or 0 <= ratio <= 1

@@ -8,7 +8,7 @@ vgem, virtio-gpu and nouveau print; 12, 19 amdgpu's source; the others are made 
 
 import pytest
 
-from exporter.devices.kernel.engines import DECODERS, SHADERS, Reading, advance, advance_all, of_class
+from exporter.devices.kernel.engines import DECODERS, SHADERS, EngineTimes, advance, advance_all, of_class
 from exporter.devices.kernel.fdinfo import Client, Engine, parse
 
 MIB = 2**20
@@ -264,7 +264,7 @@ def test_an_engine_that_appears_and_disappears() -> None:
 
 def test_an_xe_engine_that_disappears_is_unknown() -> None:
     """A virtual function prints no engines: cycles that were printed once and are not now say nothing."""
-    before = Reading(5, 10, 1.0)
+    before = EngineTimes(5, 10, 1.0)
     assert advance(before, None, 2.0) == (None, before)
     assert advance(before, Engine(cycles=9), 2.0) == (None, before)
 

@@ -1,10 +1,10 @@
 """
-The leaf devices of AMD's and Intel's GPUs, and who holds what of them by DRM.
+The devices of AMD's and Intel's GPUs, and who holds what of them by DRM.
 
-What comes in: cards, ROCm's nodes, descriptors. What goes out: leaf devices, and holdings by leaf device and process.
+What comes in: cards, ROCm's nodes, descriptors. What goes out: devices, and holdings by device and process.
 
-The law: a partition is known by the minor number of its render node. All partitions of a GPU print one PCI address,
-so an address alone names a leaf device only where the GPU is whole. Whose node could not be asked for may hold any of
+The rule: a partition is known by the minor number of its render node. All partitions of a GPU print one PCI address,
+so an address alone names a device only where the GPU is whole. Whose node could not be asked for may hold any of
 the partitions, so of none of them it is known what it holds.
 """
 
@@ -23,22 +23,22 @@ WHOLE = {"", "SPX"}
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
-    """A leaf device and how the kernel's files call it."""
+class KernelDevice:
+    """A device and how the kernel's files call it."""
 
     key: DeviceKey
     minors: frozenset[int]
     node: Node | None = None
 
 
-def leaves_of(card: Card, kfd: Kfd | None) -> tuple[Leaf, ...]:
-    """Name the leaf devices of a GPU: itself, or its partitions."""
+def devices_of(card: Card, kfd: Kfd | None) -> tuple[KernelDevice, ...]:
+    """Name the devices of a GPU: itself, or its partitions."""
     uuid = GpuUuid(card.pci)
     nodes = sorted((n for n in (kfd.nodes.values() if kfd else ()) if n.pci == card.pci), key=lambda n: n.partition)
     if card.mode in WHOLE and len(nodes) <= 1 and not any(node.partition for node in nodes):
-        return (Leaf(DeviceKey(uuid), card.minors, nodes[0] if nodes else None),)
+        return (KernelDevice(DeviceKey(uuid), card.minors, nodes[0] if nodes else None),)
     return tuple(
-        Leaf(
+        KernelDevice(
             DeviceKey(uuid, node.partition),
             frozenset() if node.render_minor is None else frozenset({node.render_minor}),
             node,
@@ -47,10 +47,12 @@ def leaves_of(card: Card, kfd: Kfd | None) -> tuple[Leaf, ...]:
     )
 
 
-def held_by_leaf(scan: Scan | None, leaves: Mapping[str, Sequence[Leaf]]) -> Mapping[DeviceKey, Mapping[int, Held]]:
-    """Say what each process holds of each leaf device by its descriptors; `leaves` by PCI address."""
-    by_minor = {minor: leaf.key for several in leaves.values() for leaf in several for minor in leaf.minors}
-    whole = {pci: several[0].key for pci, several in leaves.items() if len(several) == 1}
+def held_by_device(
+    scan: Scan | None, devices: Mapping[str, Sequence[KernelDevice]]
+) -> Mapping[DeviceKey, Mapping[int, Held]]:
+    """Say what each process holds of each device by its descriptors; `devices` by PCI address."""
+    by_minor = {minor: device.key for several in devices.values() for device in several for minor in device.minors}
+    whole = {pci: several[0].key for pci, several in devices.items() if len(several) == 1}
 
     def device_of(descriptor: Descriptor) -> DeviceKey | None:
         if descriptor.node is not None:
@@ -58,7 +60,7 @@ def held_by_leaf(scan: Scan | None, leaves: Mapping[str, Sequence[Leaf]]) -> Map
         return whole.get(descriptor.client.pdev) if descriptor.client else None
 
     def told(descriptor: Descriptor) -> Iterator[Descriptor]:
-        parts = leaves.get(descriptor.client.pdev, ()) if descriptor.client and descriptor.node is None else ()
+        parts = devices.get(descriptor.client.pdev, ()) if descriptor.client and descriptor.node is None else ()
         if len(parts) < 2:  # noqa: PLR2004
             yield descriptor
         for part in parts if len(parts) > 1 else ():
