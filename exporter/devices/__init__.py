@@ -47,10 +47,10 @@ class DevicesSample:
     xid_errors: XidCounts = field(default_factory=dict)
     sources_up: Mapping[str, bool] = field(default_factory=dict)
 
-
-def answered(sample: DevicesSample) -> bool:
-    """Say whether a source answered as a whole, whatever became of one of its GPUs."""
-    return not any(fault.incomplete and not fault.subject for fault in sample.faults)
+    @property
+    def answered(self) -> bool:
+        """Whether the source answered as a whole, whatever became of one of its GPUs."""
+        return not any(fault.incomplete and not fault.subject for fault in self.faults)
 
 
 class DeviceSource(Protocol):

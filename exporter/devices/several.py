@@ -13,14 +13,7 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from exporter.devices import (
-    DeviceError,
-    DeviceSource,
-    DevicesSample,
-    DriverAccessLostError,
-    DriverReplacedError,
-    answered,
-)
+from exporter.devices import DeviceError, DeviceSource, DevicesSample, DriverAccessLostError, DriverReplacedError
 from exporter.model import DeviceKey, Fault, GpuSample, GpuUuid, Memory, XidCounts
 
 
@@ -49,7 +42,7 @@ class Several:
             if source in asked:
                 samples += [sample for sample in answer.samples if sample.gpu.uuid in new]
                 faults += answer.faults
-        up = {name: answered(answer) for name, answer in self._last.items()}
+        up = {name: answer.answered for name, answer in self._last.items()}
         return DevicesSample(present, tuple(samples), tuple(faults), xid_errors, up)
 
     async def memory(self, only: Collection[GpuUuid]) -> Mapping[DeviceKey, Memory]:

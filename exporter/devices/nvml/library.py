@@ -68,8 +68,7 @@ class Library:
 
     def stop(self) -> None:
         """Shut down, whatever the driver says to that. The library stays loaded: pynvml never unloads it."""
-        with contextlib.suppress(LibraryError, DeviceError):
-            self._call("nvmlShutdown")
+        self._let_go("nvmlShutdown")
 
     def has(self, function: str) -> bool:
         """Say whether the library exports `function`."""
@@ -132,14 +131,13 @@ class Library:
     # --- figures ---
 
     def memory(self, handle: Handle) -> tuple[int, int, int]:
-        """Give (total, free, reserved) in bytes. Needs R510."""
-        memory = self._call("nvmlDeviceGetMemoryInfo", handle, pynvml.nvmlMemory_v2)
+        """Give (total, free, reserved) in bytes. Before R510 nothing is reserved, and what is, counts as used."""
+        try:
+            memory = self._call("nvmlDeviceGetMemoryInfo", handle, pynvml.nvmlMemory_v2)
+        except OtherVersionError:
+            memory = self._call("nvmlDeviceGetMemoryInfo", handle)
+            return int(memory.total), int(memory.free), 0
         return int(memory.total), int(memory.free), int(memory.reserved)
-
-    def memory_v1(self, handle: Handle) -> tuple[int, int]:
-        """Give (total, free) in bytes; what is not free includes what is reserved."""
-        memory = self._call("nvmlDeviceGetMemoryInfo", handle)
-        return int(memory.total), int(memory.free)
 
     def busy(self, handle: Handle) -> tuple[float, float]:
         """Give the ratios of time in which (some kernel ran, the memory controller was busy)."""
@@ -176,17 +174,13 @@ class Library:
 
     def clock_limits(self, handle: Handle) -> int:
         """Give the bit mask of what holds the clocks down now. The newer name needs R535."""
-        try:
-            return int(self._call("nvmlDeviceGetCurrentClocksEventReasons", handle))
-        except OtherVersionError:
-            return int(self._call("nvmlDeviceGetCurrentClocksThrottleReasons", handle))
+        newer, older = "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"
+        return self._mask(newer, older, handle)
 
     def known_clock_limits(self, handle: Handle) -> int:
         """Give the bit mask of what this GPU can tell in `clock_limits`."""
-        try:
-            return int(self._call("nvmlDeviceGetSupportedClocksEventReasons", handle))
-        except OtherVersionError:
-            return int(self._call("nvmlDeviceGetSupportedClocksThrottleReasons", handle))
+        newer, older = "nvmlDeviceGetSupportedClocksEventReasons", "nvmlDeviceGetSupportedClocksThrottleReasons"
+        return self._mask(newer, older, handle)
 
     # --- GPM: figures between two samples (Hopper and later, R525) ---
 
@@ -200,8 +194,7 @@ class Library:
 
     def gpm_free(self, sample: GpmSample) -> None:
         """Free a sample, whatever the driver says to that: it is gone with the library."""
-        with contextlib.suppress(LibraryError, DeviceError):
-            self._call("nvmlGpmSampleFree", sample)
+        self._let_go("nvmlGpmSampleFree", sample)
 
     def gpm_read(self, handle: Handle, gpu_instance: int | None, into: GpmSample) -> None:
         """Read the counters of a GPU, or of one of its MIG GPU instances, of now."""
@@ -228,8 +221,7 @@ class Library:
 
     def event_set_free(self, events: EventSet) -> None:
         """Free a set, whatever the driver says to that: it is gone with the library."""
-        with contextlib.suppress(LibraryError, DeviceError):
-            self._call("nvmlEventSetFree", events)
+        self._let_go("nvmlEventSetFree", events)
 
     def register_xids(self, handle: Handle, events: EventSet) -> None:
         """Collect the XID errors of a GPU. Raises UnsupportedError where it has no such events."""
@@ -264,6 +256,16 @@ class Library:
             struct.Struct("@IQ4I"),
             lambda call, array, count: call(handle, array, count, after),
         )
+
+    def _mask(self, newer: str, older: str, handle: Handle) -> int:
+        try:
+            return int(self._call(newer, handle))
+        except OtherVersionError:
+            return int(self._call(older, handle))
+
+    def _let_go(self, function: str, *arguments: object) -> None:
+        with contextlib.suppress(LibraryError, DeviceError):
+            self._call(function, *arguments)
 
     def _call(self, function: str, *arguments: object, take: Callable[[Any], Any] = lambda answer: answer) -> Any:
         """Ask, and `take` what is wanted of the answer: pynvml decodes a text in a structure when it is touched."""

@@ -8,7 +8,7 @@ drivers differ only in whether their own `used` includes it, a figure that we do
 does not tell it: there `reserved` is 0, the driver's own share is part of used, and shows up as unattributed.
 """
 
-from exporter.devices.errors import OtherVersionError, UnsupportedError
+from exporter.devices.errors import UnsupportedError
 from exporter.devices.nvml.library import Handle, Library
 from exporter.model import Memory
 
@@ -16,10 +16,6 @@ from exporter.model import Memory
 def read_memory(library: Library, handle: Handle) -> Memory | None:
     """Read the memory of a GPU, or of the GPU instance of a MIG device (shared by all its compute instances)."""
     try:
-        try:
-            total, free, reserved = library.memory(handle)
-        except OtherVersionError:
-            (total, free), reserved = library.memory_v1(handle), 0
+        return Memory(*library.memory(handle))
     except UnsupportedError:
         return None
-    return Memory(total, free, reserved)

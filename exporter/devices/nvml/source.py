@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Self
 
-from exporter.devices import DeviceError, DevicesSample, DriverAccessLostError, answered
+from exporter.devices import DeviceError, DevicesSample, DriverAccessLostError
 from exporter.devices.errors import LibraryError
 from exporter.devices.nvml.errors import AccessLostError, advice
 from exporter.devices.nvml.events import XidListener
@@ -114,7 +114,7 @@ class NvmlSource(LibrarySource):
         """Add what was heard; that a driver which answers nothing is not heard either needs no telling."""
         if self._xids is None:
             return sample
-        faults = self._xids.faults() if answered(sample) else ()
+        faults = self._xids.faults() if sample.answered else ()
         return replace(sample, faults=(*sample.faults, *faults), xid_errors=self._xids.counts)
 
     def _watch_access(self, sample: DevicesSample) -> None:
