@@ -11,8 +11,8 @@ of them is known. Who was not looked at may hold any GPU; who does not use ROCm 
 descriptors.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from exporter.devices import DevicesSample
 from exporter.devices.kernel.cards import Card
@@ -43,26 +43,28 @@ KEPT = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """One reading of everything. `scan` is None where nobody looks at descriptors, `kfd` and `dmem` where not there."""
+    """One reading of everything. `scan` is None where descriptors are not looked at."""
 
     cards: tuple[Card, ...]
-    kfd: Kfd | None = None
-    scan: Scan | None = None
-    dmem: Dmem | None = None
-    partition_names: Mapping[int, str] = field(default_factory=dict)
-    release: str = ""
+    kfd: Kfd
+    scan: Scan | None
+    dmem: Dmem
+    partition_names: Mapping[int, str]
+    release: str
     """Of the kernel, whose drivers these are unless they tell a version of their own."""
 
 
 Engines = Mapping[ClientKey, Mapping[str, EngineTimes]]
 """What is kept of each client's engines."""
+EnginesNow = dict[ClientKey, Mapping[str, EngineTimes]]
+"""The same, while a round adds to it."""
 
 
 def assemble(files: Files, before: Engines, *, at: float, now: float) -> tuple[DevicesSample, Engines]:
     """Make the samples. `at` is monotonic seconds, `now` Unix time."""
     devices = {card.pci: devices_of(card, files.kfd) for card in files.cards}
     held = held_by_device(files.scan, devices)
-    engines: dict[ClientKey, Mapping[str, EngineTimes]] = {
+    engines: EnginesNow = {
         key: kept for key, kept in before.items() if any(at - reading.at <= KEPT for reading in kept.values())
     }
     numbers: dict[str, int] = {}
@@ -71,7 +73,7 @@ def assemble(files: Files, before: Engines, *, at: float, now: float) -> tuple[D
         index = numbers[card.vendor] = numbers.get(card.vendor, -1) + 1
         present[GpuUuid(card.pci)] = index
         samples.append(_Gpu(files, card, devices[card.pci], held).sample(index, engines, at=at, now=now))
-    return DevicesSample(present, tuple(samples), _faults(files)), engines
+    return DevicesSample(present, tuple(samples), tuple(_faults(files))), engines
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +93,7 @@ class _Gpu:
     def unified(self) -> bool:
         return self.card.integrated or any(device.node.integrated for device in self.devices if device.node)
 
-    def sample(
-        self, index: int, engines: dict[ClientKey, Mapping[str, EngineTimes]], *, at: float, now: float
-    ) -> GpuSample:
+    def sample(self, index: int, engines: EnginesNow, *, at: float, now: float) -> GpuSample:
         """Make the sample, and put into `engines` what to keep."""
         processes, utilization = [], []
         for device in self.devices:
@@ -114,7 +114,7 @@ class _Gpu:
                 memory=memory,
                 utilization=self.card.utilization,
                 health=self.card.health,
-                instances=self._instances(listed) if self.divided else (),
+                instances=tuple(self._instances(listed)) if self.divided else (),
                 minor=self.card.number,
                 unified=self.unified,
                 names=() if self.divided else self.card.names,
@@ -122,7 +122,7 @@ class _Gpu:
             sampled_at=now,
             processes=listed,
             utilization=tuple(utilization) if listed is not None and self.files.scan and not self.divided else None,
-            faults=self._faults(),
+            faults=tuple(self._faults()),
             partial=listed is not None and not self._looked(),
             unseen=_in_containers(self.files.scan) if self._looked() else (),
         )
@@ -142,7 +142,7 @@ class _Gpu:
 
     def _rocm(self, device: KernelDevice) -> Mapping[int, int | None]:
         kfd = self.files.kfd
-        if kfd is None or self.card.vendor != "amd":
+        if self.card.vendor != "amd":
             return {}
         if device.node is not None:
             return kfd.held.get(device.node.gpu_id, {})
@@ -152,11 +152,11 @@ class _Gpu:
 
     def _processes(self, device: KernelDevice) -> list[GpuProcess]:
         rocm, drm = self._rocm(device), self.held.get(device.key, {})
-        evicted = self.files.kfd.evicted.get(device.node.gpu_id, {}) if self.files.kfd and device.node else {}
+        evicted = self.files.kfd.evicted.get(device.node.gpu_id, {}) if device.node else {}
         found = []
         for pid in sorted(rocm.keys() | drm.keys()):
             kinds = frozenset({ProcessKind.COMPUTE}) if pid in rocm else frozenset[ProcessKind]()
-            memory, sure = drm[pid].memory if pid in drm else None, drm[pid].memory_sure if pid in drm else None
+            memory, sure = (drm[pid].memory, drm[pid].memory_sure) if pid in drm else (None, None)
             if pid in rocm:
                 size = rocm[pid]
                 # Of a ROCm process the DRM client alone says too little, so an unknown number of KFD's is unknown.
@@ -167,9 +167,7 @@ class _Gpu:
             found.append(GpuProcess(device.key, pid, kinds, memory, surely, evicted.get(pid)))
         return found
 
-    def _busy(
-        self, device: KernelDevice, pid: int, engines: dict[ClientKey, Mapping[str, EngineTimes]], at: float
-    ) -> ProcessUtilization:
+    def _busy(self, device: KernelDevice, pid: int, engines: EnginesNow, at: float) -> ProcessUtilization:
         held = self.held.get(device.key, {}).get(pid)
         if held is None or held.blind:
             return ProcessUtilization(pid, None, None, None, None)
@@ -188,14 +186,12 @@ class _Gpu:
         if self.card.memory is not None:
             return self.card.memory
         dmem, pci = self.files.dmem, self.card.pci
-        capacity = dmem.capacity.get(pci, self.card.capacity) if dmem else self.card.capacity
-        used = dmem.used.get(pci) if dmem else None
-        if used is None:
-            used = _all(processes) if self._complete() else None
+        capacity, used = dmem.capacity.get(pci, self.card.capacity), dmem.used.get(pci)
+        if used is None and self._complete():
+            used = _all(processes)
         return None if capacity is None or used is None else Memory(capacity, max(0, capacity - used))
 
-    def _instances(self, processes: Collection[GpuProcess] | None) -> tuple[GpuInstance, ...]:
-        found = []
+    def _instances(self, processes: Collection[GpuProcess] | None) -> Iterator[GpuInstance]:
         for device in self.devices:
             node, number = device.node, device.key.gpu_instance
             if node is None or number is None:
@@ -206,56 +202,50 @@ class _Gpu:
             minor = node.render_minor
             names = () if minor is None else (f"renderD{minor}", self.files.partition_names.get(minor, ""))
             memory = None if total is None or used is None or self.unified else Memory(total, max(0, total - used))
-            found.append(GpuInstance(number, self.card.mode.lower(), tuple(filter(None, names)), memory))
-        return tuple(found)
+            yield GpuInstance(number, self.card.mode.lower(), tuple(filter(None, names)), memory)
 
-    def _faults(self) -> tuple[Fault, ...]:
+    def _faults(self) -> Iterator[Fault]:
         everybody = (held for device in self.devices for held in self.held.get(device.key, {}).values())
         problems = sorted({problem for held in everybody for problem in held.problems})
-        found = []
         if problems:
             message = f"GPU {self.card.pci}: DRM clients tell what is not understood ({', '.join(problems)})"
-            found.append(Fault("devices", "fdinfo_unclear", message, self.card.pci, incomplete=False))
+            yield Fault("devices", "fdinfo_unclear", message, self.card.pci, incomplete=False)
         if self.divided and not self.devices:
             message = f"GPU {self.card.pci} is divided ({self.card.mode}), and its partitions could not be read"
-            found.append(Fault("devices", "partitions_unread", message, self.card.pci))
+            yield Fault("devices", "partitions_unread", message, self.card.pci)
         elif self.files.scan is None and not self._listed():
             message = (
                 f"GPU {self.card.pci}: who holds it is not known: ROCm's driver (KFD) does not have it, and what "
                 "processes hold by DRM is not looked at (--devices=drm)"
             )
-            found.append(Fault("devices", "processes_unknown", message, self.card.pci, incomplete=False))
+            yield Fault("devices", "processes_unknown", message, self.card.pci, incomplete=False)
         if self._summed() and self._looked() and not self._complete():
             message = (
                 f"GPU {self.card.pci}: what is used of it is not known: that is the sum of what processes hold, and "
                 + _named(self.files.scan.unseen if self.files.scan else ())
             )
-            found.append(Fault("devices", "fdinfo_denied", message, self.card.pci, incomplete=False))
-        return tuple(found)
+            yield Fault("devices", "fdinfo_denied", message, self.card.pci, incomplete=False)
 
     def _summed(self) -> bool:
         """Say whether nobody tells what is used of it, or of its partitions, but its processes."""
-        dmem = self.files.dmem
-        told = self.card.memory is not None or (dmem is not None and self.card.pci in dmem.used)
+        told = self.card.memory is not None or self.card.pci in self.files.dmem.used
         return not self.unified and (self.divided or not told)
 
 
-def _faults(files: Files) -> tuple[Fault, ...]:
-    found = []
-    if files.kfd is not None and files.kfd.denied:
+def _faults(files: Files) -> Iterator[Fault]:
+    if files.kfd.denied:
         message = (
             f"{files.kfd.denied[0]} may not be read, so ROCm's processes cannot be told by GPU: the devices cgroup of "
             "this container excludes the GPU; run privileged"
         )
-        found.append(Fault("devices", "kfd_denied", message, incomplete=False))
+        yield Fault("devices", "kfd_denied", message, incomplete=False)
     scan = files.scan
     if scan is not None and not scan.allowed:
         message = "what processes hold is not known by DRM: their fdinfo takes CAP_SYS_PTRACE and the host's /proc"
-        found.append(Fault("devices", "fdinfo_denied", message, incomplete=False))
+        yield Fault("devices", "fdinfo_denied", message, incomplete=False)
     elif scan is not None and (in_containers := [pid for pid, owner in scan.unseen.items() if owner != Owner()]):
         message = f"what some containers hold by DRM is not known: {_named(in_containers)}"
-        found.append(Fault("devices", "fdinfo_denied", message, incomplete=False))
-    return tuple(found)
+        yield Fault("devices", "fdinfo_denied", message, incomplete=False)
 
 
 def _named(unseen: Collection[int]) -> str:

@@ -31,10 +31,10 @@ class KernelDevice:
     node: Node | None = None
 
 
-def devices_of(card: Card, kfd: Kfd | None) -> tuple[KernelDevice, ...]:
+def devices_of(card: Card, kfd: Kfd) -> tuple[KernelDevice, ...]:
     """Name the devices of a GPU: itself, or its partitions."""
     uuid = GpuUuid(card.pci)
-    nodes = sorted((n for n in (kfd.nodes.values() if kfd else ()) if n.pci == card.pci), key=lambda n: n.partition)
+    nodes = sorted((n for n in kfd.nodes.values() if n.pci == card.pci), key=lambda n: n.partition)
     if card.mode in WHOLE and len(nodes) <= 1 and not any(node.partition for node in nodes):
         return (KernelDevice(DeviceKey(uuid), card.minors, nodes[0] if nodes else None),)
     return tuple(

@@ -40,11 +40,11 @@ class Kfd:
     denied: tuple[str, ...] = ()
 
 
-def read_kfd(sys: Tree) -> Kfd | None:
-    """Read topology and processes; None where this kernel has no KFD."""
+def read_kfd(sys: Tree) -> Kfd:
+    """Read topology and processes; nothing where this kernel has no KFD."""
     numbers = sys.names(f"{KFD}/topology/nodes")
     if not numbers:
-        return None
+        return Kfd()
     before = len(sys.denied)
     nodes = [node for number in numbers if (node := _node(sys, f"{KFD}/topology/nodes/{number}"))]
     denied = tuple(sys.denied[before:])

@@ -18,7 +18,7 @@ from pathlib import Path
 from exporter.devices import DevicesSample
 from exporter.devices.kernel.assembling import Engines, Files, assemble
 from exporter.devices.kernel.cards import Card, partition_names, read_cards
-from exporter.devices.kernel.cgroups import read_dmem
+from exporter.devices.kernel.cgroups import Dmem, read_dmem
 from exporter.devices.kernel.holders import Asking, scan
 from exporter.devices.kernel.kfd import read_kfd
 from exporter.devices.kernel.tree import Tree
@@ -138,8 +138,7 @@ class KernelSource:
         cards = read_cards(sys, (_AMD if self.name == "kfd" else _ALL).__contains__)
         if self._integrated:
             return cards
-        kfd = read_kfd(sys)
-        sharing = {node.pci for node in kfd.nodes.values() if node.integrated} if kfd else set()
+        sharing = {node.pci for node in read_kfd(sys).nodes.values() if node.integrated}
         return tuple(card for card in cards if not card.integrated and card.pci not in sharing)
 
     def _read(self, before: Engines, asking: Asking, stuck: Collection[str]) -> tuple[DevicesSample, Engines]:
@@ -148,7 +147,7 @@ class KernelSource:
             cards=self._cards(sys),
             kfd=read_kfd(sys),
             scan=scan(self._roots.proc, beat, asking, stuck) if self.name == "drm" else None,
-            dmem=read_dmem(Tree(self._roots.cgroup, beat)),
+            dmem=read_dmem(Tree(self._roots.cgroup, beat)) or Dmem(),
             partition_names=partition_names(sys),
             release=os.uname().release,
         )

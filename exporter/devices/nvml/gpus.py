@@ -15,7 +15,6 @@ from exporter.devices.nvml.errors import GpuNotFoundError
 from exporter.devices.nvml.gpm import Gpm
 from exporter.devices.nvml.inventory import FoundGpu, Identity, find_devices, find_gpus, identify, mig_enabled
 from exporter.devices.nvml.library import Library
-from exporter.devices.nvml.memory import read_memory
 from exporter.devices.nvml.processes import versions
 from exporter.devices.nvml.read_gpu import Driver, read_gpu
 from exporter.devices.session import Knowledge
@@ -56,7 +55,7 @@ class NvmlGpus:
                 with contextlib.suppress(*REFUSED):
                     mig = mig_enabled(self._library, gpu.handle)
                     for device in find_devices(self._library, gpu, mig=mig):
-                        if memory := read_memory(self._library, device.handles[0]):
+                        if memory := self._library.memory(device.handles[0]):
                             yield device.key, memory
 
     def sample(self, only: Collection[GpuUuid] | None, before: Knowledge) -> tuple[DevicesSample, Knowledge]:

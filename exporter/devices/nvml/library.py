@@ -17,9 +17,10 @@ from typing import Any, NewType
 import pynvml
 
 from exporter.devices import DeviceError
-from exporter.devices.errors import LibraryError, OtherVersionError
+from exporter.devices.errors import LibraryError, OtherVersionError, UnsupportedError
 from exporter.devices.nvml.arrays import Arrays, Entry, believed
 from exporter.devices.nvml.errors import TimedOutError, meaning, refusal
+from exporter.model import Memory
 
 Handle = NewType("Handle", object)
 """A GPU or a MIG device, as long as the library stays initialised."""
@@ -130,14 +131,22 @@ class Library:
 
     # --- figures ---
 
-    def memory(self, handle: Handle) -> tuple[int, int, int]:
-        """Give (total, free, reserved) in bytes. Before R510 nothing is reserved, and what is, counts as used."""
-        try:
-            memory = self._call("nvmlDeviceGetMemoryInfo", handle, pynvml.nvmlMemory_v2)
-        except OtherVersionError:
-            memory = self._call("nvmlDeviceGetMemoryInfo", handle)
-            return int(memory.total), int(memory.free), 0
-        return int(memory.total), int(memory.free), int(memory.reserved)
+    def memory(self, handle: Handle) -> Memory | None:
+        """
+        Give the memory of a GPU, or of the GPU instance of a MIG device (shared by all its compute instances).
+
+        None where the GPU has no memory of its own (GB10, Thor). Used is total - free - reserved, whichever way the
+        driver counts: drivers differ only in whether their own `used` includes `reserved`, and that is not read.
+        Before R510 `reserved` is not told: it is 0, the driver's own share is part of used, and shows as unattributed.
+        """
+        with contextlib.suppress(UnsupportedError):
+            try:
+                memory = self._call("nvmlDeviceGetMemoryInfo", handle, pynvml.nvmlMemory_v2)
+            except OtherVersionError:
+                memory = self._call("nvmlDeviceGetMemoryInfo", handle)
+                return Memory(int(memory.total), int(memory.free))
+            return Memory(int(memory.total), int(memory.free), int(memory.reserved))
+        return None
 
     def busy(self, handle: Handle) -> tuple[float, float]:
         """Give the ratios of time in which (some kernel ran, the memory controller was busy)."""

@@ -16,7 +16,6 @@ from exporter.devices.nvml.gpm import Gpm
 from exporter.devices.nvml.health import read_health
 from exporter.devices.nvml.inventory import FoundDevice, FoundGpu, Identity, find_devices, mig_enabled
 from exporter.devices.nvml.library import Library
-from exporter.devices.nvml.memory import read_memory
 from exporter.devices.nvml.processes import Version, read_processes
 from exporter.devices.nvml.utilization import ProcessRatios, read_process_utilization, read_utilization
 from exporter.model import DeviceKey, Gpu, GpuInstance, GpuProcess, GpuSample, Memory, Utilization
@@ -60,7 +59,7 @@ class _Devices:
         """Read the memory of a device and, at once, who holds it."""
         memory = None
         try:
-            memory = read_memory(self._library, device.handles[0])
+            memory = self._library.memory(device.handles[0])
         except CallError as error:
             self._unread(device.key, error, "memory of {} could not be read")
         try:
@@ -100,7 +99,7 @@ def read_gpu(
     sms = [faults.figure(gpm.sm, gpu, device) for device in devices]
     utilization, by_process = Utilization(), ProcessRatios(None, 0, cursor)
     if mig:  # then the driver knows no utilization but GPM's, neither of the device nor by process
-        memory = faults.figure(read_memory, library, gpu.handle)
+        memory = faults.figure(library.memory, gpu.handle)
     else:
         memory = memories[0]
         utilization = replace(read_utilization(library, gpu.handle, faults), sm=sms[0])
