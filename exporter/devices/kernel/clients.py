@@ -71,46 +71,48 @@ class Held:
         return None if self.memory is None else known_sum(sure, 0)
 
 
+@dataclass(slots=True)
+class _Seen:
+    """What was seen of one process on one device so far; `clients` are those that count with it."""
+
+    clients: dict[ClientKey, Client] = field(default_factory=dict)
+    blind: bool = False
+    problems: set[str] = field(default_factory=set)
+
+
 def holdings(
     descriptors: Iterable[Descriptor], device_of: Callable[[Descriptor], DeviceKey | None]
 ) -> Mapping[DeviceKey, Mapping[int, Held]]:
     """Count each client once. `device_of` names the device of a descriptor; None: it is not one of ours."""
+    seen: dict[DeviceKey, dict[int, _Seen]] = {}
     clients: dict[ClientKey, Client] = {}
     holders: dict[ClientKey, set[Holder]] = {}
-    blind: dict[DeviceKey, dict[int, bool]] = {}
-    problems: dict[tuple[DeviceKey, int], set[str]] = {}
     for descriptor in descriptors:
-        device = device_of(descriptor)
+        device, client = device_of(descriptor), descriptor.client
         if device is None:
             continue
-        client, pid = descriptor.client, descriptor.holder.pid
-        told = client is not None and client.id is not None
-        blind.setdefault(device, {}).setdefault(pid, False)
-        blind[device][pid] |= not told
-        problems.setdefault((device, pid), set()).update(client.problems if client else ())
+        process = seen.setdefault(device, {}).setdefault(descriptor.holder.pid, _Seen())
+        process.problems.update(client.problems if client else ())
         if client is None or client.id is None:
+            process.blind = True
             continue
         key = (device, client.id)
         # Read twice within a millisecond, a client may have grown: the larger reading counts.
-        clients[key] = max(clients.get(key, client), client, key=lambda one: -1 if one.memory is None else one.memory)
+        clients[key] = max(
+            clients.get(key, client), client, key=lambda each: -1 if each.memory is None else each.memory
+        )
         holders.setdefault(key, set()).add(descriptor.holder)
-    counted: dict[tuple[DeviceKey, int], dict[ClientKey, Client]] = {}
     disputed: set[ClientKey] = set()
     for key, several in holders.items():
-        eldest = min(several, key=lambda one: (one.start_ticks, one.pid))
-        counted.setdefault((key[0], eldest.pid), {})[key] = clients[key]
-        owners = {one.owner for one in several}
+        eldest = min(several, key=lambda holder: (holder.start_ticks, holder.pid))
+        seen[key[0]][eldest.pid].clients[key] = clients[key]
+        owners = {holder.owner for holder in several}
         if len(several) > 1 and (len(owners) > 1 or None in owners):
             disputed.add(key)
     return {
         device: {
-            pid: Held(
-                mine := counted.get((device, pid), {}),
-                frozenset(disputed & mine.keys()),
-                dumb,
-                frozenset(problems[device, pid]),
-            )
-            for pid, dumb in sorted(pids.items())
+            pid: Held(each.clients, frozenset(disputed & each.clients.keys()), each.blind, frozenset(each.problems))
+            for pid, each in sorted(processes.items())
         }
-        for device, pids in blind.items()
+        for device, processes in seen.items()
     }

@@ -20,7 +20,7 @@ from exporter.devices.kernel.assembling import Engines, Files, assemble
 from exporter.devices.kernel.cards import Card, partition_names, read_cards
 from exporter.devices.kernel.cgroups import Dmem, read_dmem
 from exporter.devices.kernel.holders import Asking, scan
-from exporter.devices.kernel.kfd import read_kfd
+from exporter.devices.kernel.kfd import Kfd, read_kfd
 from exporter.devices.kernel.tree import Tree
 from exporter.devices.thread import DEADLINE, DriverHungError, DriverThread
 from exporter.model import DeviceKey, Fault, GpuUuid, Memory
@@ -134,18 +134,20 @@ class KernelSource:
     def _sys(self) -> Tree:
         return Tree(self._roots.sys, self._reader.thread.beat)
 
-    def _cards(self, sys: Tree) -> tuple[Card, ...]:
+    def _cards(self, sys: Tree, kfd: Kfd | None = None) -> tuple[Card, ...]:
         cards = read_cards(sys, (_AMD if self.name == "kfd" else _ALL).__contains__)
         if self._integrated:
             return cards
-        sharing = {node.pci for node in read_kfd(sys).nodes.values() if node.integrated}
+        nodes = (read_kfd(sys) if kfd is None else kfd).nodes.values()
+        sharing = {node.pci for node in nodes if node.integrated}
         return tuple(card for card in cards if not card.integrated and card.pci not in sharing)
 
     def _read(self, before: Engines, asking: Asking, stuck: Collection[str]) -> tuple[DevicesSample, Engines]:
         sys, beat = self._sys(), self._reader.thread.beat
+        kfd = read_kfd(sys)
         files = Files(
-            cards=self._cards(sys),
-            kfd=read_kfd(sys),
+            cards=self._cards(sys, kfd),
+            kfd=kfd,
             scan=scan(self._roots.proc, beat, asking, stuck) if self.name == "drm" else None,
             dmem=read_dmem(Tree(self._roots.cgroup, beat)) or Dmem(),
             partition_names=partition_names(sys),
