@@ -51,11 +51,11 @@ class Finder:
     async def open(self, wanted: Collection[str] | None) -> DeviceSource:
         """Open the sources that are `wanted`, of `NAMES`, or (None) all that there are. Raises DeviceError."""
         async with AsyncExitStack() as opened:
-            found: list[DeviceSource] = []
+            sources: list[DeviceSource] = []
 
             def keep(source: DeviceSource) -> None:
                 opened.push_async_callback(source.close)
-                found.append(source)
+                sources.append(source)
 
             missing = DeviceError(f"none of {', '.join(NAMES)} is named")
             if wanted is None or NVML in wanted:
@@ -71,11 +71,11 @@ class Finder:
                 clock=self.clock, monotonic=self.monotonic, host_root=self.host_root, wanted=wanted
             ):
                 keep(source)
-            if not found:
+            if not sources:
                 raise missing
             counts = await asyncio.to_thread(counts_memory, self.roots.cgroup)
             opened.pop_all()
-            source = found[0] if len(found) == 1 else Several(found)
+            source = sources[0] if len(sources) == 1 else Several(sources)
             return Counting(source, self.roots.cgroup, self.deadline) if counts else source
 
     async def _nvml(self) -> NvmlSource:

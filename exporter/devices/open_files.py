@@ -78,7 +78,7 @@ def paced(
     Make a beat that raises TimeoutError, an OSError, as soon as these seconds are over.
 
     By default they are the processor's: what a tenant makes the kernel print takes these, and a node that is busy, or a
-    daemon that is throttled, leaves nobody out. What waits has the deadline of its thread.
+    daemon that is throttled, leaves no process out. What waits has the deadline of its thread.
     """
     end = clock() + seconds
 
@@ -95,7 +95,7 @@ def _state(folder: str) -> str:
 
 
 class Mounts:
-    """The mounts of a node, read as they are asked for; good for one look at its processes. `beat` is told each."""
+    """The mounts of a node, read as they are asked for; good for one look at its processes. `beat` announces each."""
 
     def __init__(self, proc: Path, beat: Callable[[str], None]) -> None:
         self._first = f"{proc}/1"

@@ -1,14 +1,14 @@
 """
-Who has a device node open, read from `/proc/<pid>/fd`.
+Which processes have a device node open, read from `/proc/<pid>/fd`.
 
 What comes in: where `/proc` and `/dev` are mounted, and the names of a vendor's device nodes. What goes out: whether
 processes hold one of them, or which do.
 
-The rule: a node is known by its number (`st_rdev`), never by its name alone: who may `mknod` can call it as he likes.
+The rule: a node is known by its number (`st_rdev`), never by its name alone, which `mknod` chooses.
 Only links into `/dev` are followed, and of these only what is on a file system for device nodes: a volume may be
 mounted below `/dev`, and a file on a dead network file system would keep us for ever. Descriptors of others may be read
-only with CAP_SYS_PTRACE: without it nothing is known, and that is said. A look lasts `SECONDS` at the most: whom it
-does not come to may have the device open.
+only with CAP_SYS_PTRACE: without it nothing is known, and that is said. A look lasts `SECONDS` at the most: a process
+that it does not come to may have the device open.
 """
 
 import os
@@ -23,11 +23,11 @@ from exporter.devices.open_files import GONE, TOO_LONG, Mounts, head, listed, pa
 SECONDS = 2.0
 """Of the processor, for one look at all processes; some thousand descriptors take 10 ms."""
 _FDINFO = 4096
-"""Bytes: the mount is told in the first 100, before what a tenant makes longer (his locks)."""
+"""Bytes: the mount is told in the first 100, before the locks, which a tenant makes longer."""
 
 
 class OpenNodes:
-    """Looks for open device nodes whose names below `dev` match one of `patterns`. `beat` is told each descriptor."""
+    """Looks for open device nodes whose names below `dev` match one of `patterns`. `beat` announces each descriptor."""
 
     def __init__(
         self,
@@ -47,15 +47,15 @@ class OpenNodes:
         """Give the device numbers of the vendor's nodes, or of these."""
         if paths is None:
             paths = (path for dev in self._devs() for pattern in self._patterns for path in dev.glob(pattern))
-        found = set()
+        numbers = set()
         for path in paths:
             try:
                 node = path.stat()
             except OSError:
                 continue
             if stat.S_ISCHR(node.st_mode):
-                found.add(node.st_rdev)
-        return frozenset(found)
+                numbers.add(node.st_rdev)
+        return frozenset(numbers)
 
     def below(self, path: PurePosixPath) -> Path:
         """Give the place here of a node that is called `path` on the host (`/dev/dri/renderD128`)."""
@@ -87,17 +87,17 @@ class OpenNodes:
 
     def holders(self, nodes: Collection[int]) -> frozenset[int]:
         """List the processes that have one of the nodes open. Raises NodesUnseenError: one may not be looked at."""
-        found, look = set(), self._look()
+        pids, look = set(), self._look()
         for entry in self._proc.iterdir():
             if not entry.name.isdecimal():
                 continue
             pid = int(entry.name)
             holds = look(pid, nodes)
             if holds:
-                found.add(pid)
+                pids.add(pid)
             elif holds is None and entry.exists():
                 raise NodesUnseenError(f"/proc/{pid}/fd", "cannot be looked at, and may have the device open")
-        return frozenset(found)
+        return frozenset(pids)
 
     def _look(self) -> Callable[[int, Collection[int]], bool | None]:
         """Begin a look: what it gives says of a process whether it has one of the nodes open (see `_holds`)."""

@@ -3,9 +3,9 @@ Several device sources as one: a node may have GPUs of several vendors.
 
 What comes in: sources. What goes out: their answers together.
 
-The rule: one source that fails is a fault, and never the end of the others; each is told as up or not by its name. Only
-what a new process alone can cure (`DriverReplacedError`, `DriverAccessLostError`) ends the daemon, as without the
-others. Sources are asked at once, since each has a thread of its own. A GPU belongs to the source that told of it
+The rule: one source that fails is a fault, and never the end of the others; each is reported as up or not by its name.
+Only what a new process alone can cure (`DriverReplacedError`, `DriverAccessLostError`) ends the daemon, as without the
+others. Sources are asked at once, since each has a thread of its own. A GPU belongs to the source that named it
 first; its index is its own driver's, so two vendors may both have a GPU 0: the UUID tells them apart.
 """
 

@@ -1,7 +1,7 @@
 """
 What the driver may keep a cgroup to: how much of a GPU's memory.
 
-What comes in: nothing. What goes out: the words for it, and the seam to whoever can set it. No part of the exporter
+What comes in: nothing. What goes out: the words for it, and the seam to the code that sets it. No part of the exporter
 uses them.
 """
 
@@ -41,7 +41,7 @@ class CgroupLimits:
 
     @property
     def unset(self) -> bool:
-        """Tell whether nobody has set anything."""
+        """Tell whether no limit is set."""
         return self.soft == 0 and self.hard is None
 
 

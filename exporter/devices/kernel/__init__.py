@@ -1,8 +1,8 @@
 """
-GPUs of AMD and Intel, as the kernel's own files tell of them: no vendor library, no device opened.
+GPUs of AMD and Intel, as the kernel's own files show them: no vendor library, no device opened.
 
 And what the kernel counts by cgroup, of any vendor's GPUs. `source` and `counting` are what the daemon uses.
-`fdinfo`, `engines`, `clients`, `topology` and `dmem` understand texts and touch no file; `tree`, `cards`, `kfd`,
+`fdinfo`, `engines`, `clients`, `topology`, `dmem` and `sums` touch no file; `tree`, `cards`, `kfd`,
 `holders` and `cgroups` read one subject each; `devices` and `assembling` put it together. docs/devices.md says what is
 read, and what cannot be known.
 """

@@ -97,9 +97,9 @@ class _Gpu:
         """Make the sample, and put into `engines` what to keep."""
         processes, utilization = [], []
         for device in self.devices:
-            found = self._processes(device)
-            processes += found
-            utilization += [self._busy(device, process.pid, engines, at) for process in found]
+            on_device = self._processes(device)
+            processes += on_device
+            utilization += [self._busy(device, process.pid, engines, at) for process in on_device]
         listed = tuple(processes) if self._listed() else None
         memory = self._memory(None if self.divided else listed)
         return GpuSample(
@@ -153,7 +153,7 @@ class _Gpu:
     def _processes(self, device: KernelDevice) -> list[GpuProcess]:
         rocm, drm = self._rocm(device), self.held.get(device.key, {})
         evicted = self.files.kfd.evicted.get(device.node.gpu_id, {}) if device.node else {}
-        found = []
+        processes = []
         for pid in sorted(rocm.keys() | drm.keys()):
             kinds = frozenset({ProcessKind.COMPUTE}) if pid in rocm else frozenset[ProcessKind]()
             memory, sure = (drm[pid].memory, drm[pid].memory_sure) if pid in drm else (None, None)
@@ -164,8 +164,8 @@ class _Gpu:
             if self.unified:
                 memory = sure = None
             surely = None if sure == memory else sure
-            found.append(GpuProcess(device.key, pid, kinds, memory, surely, evicted.get(pid)))
-        return found
+            processes.append(GpuProcess(device.key, pid, kinds, memory, surely, evicted.get(pid)))
+        return processes
 
     def _busy(self, device: KernelDevice, pid: int, engines: EnginesNow, at: float) -> ProcessUtilization:
         held = self.held.get(device.key, {}).get(pid)
@@ -173,9 +173,9 @@ class _Gpu:
             return ProcessUtilization(pid, None, None, None, None)
         ratios = []
         for key, client in held.clients.items():
-            told, kept = advance_all(engines.get(key, {}), client.engines, at)
+            client_ratios, kept = advance_all(engines.get(key, {}), client.engines, at)
             engines[key] = kept
-            ratios.append(told)
+            ratios.append(client_ratios)
         # ROCm hands its work to the GPU past the kernel: of its processes the engines say nothing.
         shaders = None if pid in self._rocm(device) else _together(ratios, SHADERS)
         return ProcessUtilization(pid, shaders, None, _together(ratios, ENCODERS), _together(ratios, DECODERS))
@@ -196,8 +196,8 @@ class _Gpu:
             node, number = device.node, device.key.gpu_instance
             if node is None or number is None:
                 continue
-            told = processes if self._complete() or self.files.scan is None else None
-            mine = None if told is None else [one for one in told if one.device == device.key]
+            counted = processes if self._complete() or self.files.scan is None else None
+            mine = None if counted is None else [process for process in counted if process.device == device.key]
             used, total = _all(mine), node.memory
             minor = node.render_minor
             names = () if minor is None else (f"renderD{minor}", self.files.partition_names.get(minor, ""))
@@ -205,8 +205,8 @@ class _Gpu:
             yield GpuInstance(number, self.card.mode.lower(), tuple(filter(None, names)), memory)
 
     def _faults(self) -> Iterator[Fault]:
-        everybody = (held for device in self.devices for held in self.held.get(device.key, {}).values())
-        problems = sorted({problem for held in everybody for problem in held.problems})
+        holdings = (held for device in self.devices for held in self.held.get(device.key, {}).values())
+        problems = sorted({problem for held in holdings for problem in held.problems})
         if problems:
             message = f"GPU {self.card.pci}: DRM clients tell what is not understood ({', '.join(problems)})"
             yield Fault("devices", "fdinfo_unclear", message, self.card.pci, incomplete=False)
@@ -228,8 +228,8 @@ class _Gpu:
 
     def _summed(self) -> bool:
         """Say whether nobody tells what is used of it, or of its partitions, but its processes."""
-        told = self.card.memory is not None or self.card.pci in self.files.dmem.used
-        return not self.unified and (self.divided or not told)
+        used_known = self.card.memory is not None or self.card.pci in self.files.dmem.used
+        return not self.unified and (self.divided or not used_known)
 
 
 def _faults(files: Files) -> Iterator[Fault]:

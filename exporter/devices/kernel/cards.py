@@ -94,14 +94,14 @@ def read_cards(sys: Tree, wanted: Callable[[str], bool] = VENDORS.__contains__) 
 
 def partition_names(sys: Tree) -> Mapping[int, str]:
     """Name the render nodes of partitions: minor to device, such as `amdgpu_xcp_3`, as AMD's plugin calls it."""
-    found = {}
+    names = {}
     for name in sys.names(DRM):
         match = _NUMBERED.fullmatch(name)
         if match is not None and match[1] == "renderD":
             device = sys.target(f"{DRM}/{name}/device")
             if device.startswith("amdgpu_xcp"):
-                found[int(match[2])] = device.lower()
-    return found
+                names[int(match[2])] = device.lower()
+    return names
 
 
 def _event(text: str) -> Mapping[str, str]:

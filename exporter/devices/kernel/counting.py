@@ -53,7 +53,7 @@ class Counting:
         sample = await self.source.sample(only)
         return replace(
             sample,
-            samples=tuple(counted(one, counts) for one in sample.samples),
+            samples=tuple(counted(gpu, counts) for gpu in sample.samples),
             faults=sample.faults if counts.fault is None else (*sample.faults, counts.fault),
         )
 

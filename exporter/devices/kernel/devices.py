@@ -59,12 +59,12 @@ def held_by_device(
             return by_minor.get(descriptor.node[1]) if descriptor.node[0] == RENDER else None
         return whole.get(descriptor.client.pdev) if descriptor.client else None
 
-    def told(descriptor: Descriptor) -> Iterator[Descriptor]:
+    def by_part(descriptor: Descriptor) -> Iterator[Descriptor]:
         parts = devices.get(descriptor.client.pdev, ()) if descriptor.client and descriptor.node is None else ()
         if len(parts) < 2:  # noqa: PLR2004
             yield descriptor
         for part in parts if len(parts) > 1 else ():
             yield from (Descriptor(descriptor.holder, (RENDER, minor), None) for minor in part.minors)
 
-    everybody = (each for descriptor in (scan.descriptors if scan else ()) for each in told(descriptor))
-    return holdings(everybody, device_of)
+    descriptors = (each for descriptor in (scan.descriptors if scan else ()) for each in by_part(descriptor))
+    return holdings(descriptors, device_of)

@@ -38,20 +38,20 @@ def address(text: str) -> str:
 
 def parse(text: str) -> Mapping[tuple[str, str], int | None]:
     """Read a file: (PCI address, region) to bytes, None for `max`. Lines of another form are left out."""
-    found: dict[tuple[str, str], int | None] = {}
+    regions: dict[tuple[str, str], int | None] = {}
     for line in text.splitlines():
         name, _, value = line.strip().rpartition(" ")
         match = _REGION.fullmatch(name)
         if match is not None and (value == "max" or value.isdecimal()):
-            found[address(match["pci"]), match["region"]] = None if value == "max" else int(value)
-    return found
+            regions[address(match["pci"]), match["region"]] = None if value == "max" else int(value)
+    return regions
 
 
 @lru_cache(maxsize=256)  # of most containers all regions are 0, or `max`: the same text a hundred times a round
 def own(text: str | None) -> Mapping[str, int]:
     """Add up the regions of each device's own memory, by PCI address; without one of which some is `max`."""
-    found: dict[str, list[int | None]] = {}
+    regions: dict[str, list[int | None]] = {}
     for (pci, region), size in parse(text or "").items():
         if _OWN.fullmatch(region):
-            found.setdefault(pci, []).append(size)
-    return {pci: total for pci, sizes in found.items() if (total := known_sum(sizes)) is not None}
+            regions.setdefault(pci, []).append(size)
+    return {pci: total for pci, sizes in regions.items() if (total := known_sum(sizes)) is not None}

@@ -115,14 +115,14 @@ def _lines(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _regions(values: Mapping[str, str], prefix: str, problems: list[str]) -> dict[str, int | None]:
-    found: dict[str, int | None] = {}
+    regions: dict[str, int | None] = {}
     for key, value in values.items():
         if key.startswith(prefix):
             match = _BYTES.fullmatch(value)
             if match is None:
                 problems.append("unit")
-            found[key.removeprefix(prefix)] = None if match is None else int(match[1]) * _UNITS[match[2]]
-    return found
+            regions[key.removeprefix(prefix)] = None if match is None else int(match[1]) * _UNITS[match[2]]
+    return regions
 
 
 def _engines(lines: list[tuple[str, str]], first: Mapping[str, str], problems: list[str]) -> dict[str, Engine]:

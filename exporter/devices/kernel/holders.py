@@ -129,10 +129,10 @@ def scan(
                     continue
                 left -= len(names)
                 asks = _Asks(folder, mounts, step, asking or Asking(), pod)
-                found = list(_process(f"{proc}/{pid}", pid, names, owners[pid], asks))
+                open_devices = list(_process(f"{proc}/{pid}", pid, names, owners[pid], asks))
                 if folder != f"{proc}/{pid}" and listed(f"{proc}/{pid}")[0] != folder:
                     raise BlockingIOError(errno.EAGAIN, "the thread ended", folder)  # and its descriptors were "gone"
-                descriptors += found
+                descriptors += open_devices
     unseen = {pid: owners[pid] for pid in sorted(denied | left_out)}
     return Scan(tuple(descriptors), unseen, not denied or _privileged())
 
@@ -199,10 +199,10 @@ class _Asks:
         text = head(path, _LONGEST + 1)
         if len(text) > _LONGEST:
             raise OSError(errno.EFBIG, "there is too much to read", path)
-        told = text.decode("utf-8", "surrogateescape")
-        flags = _FLAGS.search(told)
+        fdinfo = text.decode("utf-8", "surrogateescape")
+        flags = _FLAGS.search(fdinfo)
         # O_PATH opens a name, and asks no driver: whoever may name a device could look as if he held some of it.
-        return None if flags and int(flags[1], 8) & os.O_PATH else told
+        return None if flags and int(flags[1], 8) & os.O_PATH else fdinfo
 
     def node(self, number: str, fdinfo: str) -> tuple[int, int] | None:
         """Ask for the device node that is open, where that cannot make us wait."""
@@ -241,10 +241,10 @@ def _process(process: str, pid: int, numbers: Iterable[str], owner: Owner, asks:
 
 def _node(descriptor: str) -> tuple[int, int] | None:
     try:
-        found = os.stat(descriptor)  # noqa: PTH116  (through the link, to what is open)
+        node = os.stat(descriptor)  # noqa: PTH116  (through the link, to what is open)
     except OSError:
         return None
-    return (os.major(found.st_rdev), os.minor(found.st_rdev)) if stat.S_ISCHR(found.st_mode) else None
+    return (os.major(node.st_rdev), os.minor(node.st_rdev)) if stat.S_ISCHR(node.st_mode) else None
 
 
 def _holder(folder: str, pid: int, owner: Owner) -> Holder | None:

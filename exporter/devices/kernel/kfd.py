@@ -70,13 +70,13 @@ def _node(sys: Tree, folder: str) -> Node | None:
 
 def _process(sys: Tree, folder: str) -> dict[int, int | None]:
     """Tell what one process holds of the GPUs that it uses. Further contexts of it stand in folders of their own."""
-    found: dict[int, int | None] = {}
+    held: dict[int, int | None] = {}
     names = sys.names(folder)
     for context in (folder, *(f"{folder}/{name}" for name in names if name.startswith("context_"))):
         for name in names if context == folder else sys.names(context):
             if match := _VRAM.fullmatch(name):
                 gpu_id, size = int(match[1]), sys.number(f"{context}/{name}")
-                known = found.get(gpu_id, 0)
-                found[gpu_id] = None if size is None or known is None else known + size
+                known = held.get(gpu_id, 0)
+                held[gpu_id] = None if size is None or known is None else known + size
     queues = {sys.number(f"{folder}/queues/{queue}/gpuid") for queue in sys.names(f"{folder}/queues")}
-    return {gpu_id: size for gpu_id, size in found.items() if size != 0 or gpu_id in queues}
+    return {gpu_id: size for gpu_id, size in held.items() if size != 0 or gpu_id in queues}

@@ -12,7 +12,7 @@ goes on.
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from exporter.devices import DevicesSample
@@ -92,10 +92,10 @@ class KernelSource:
     async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:
         """Read everything. With `only` the whole is read too, since a process may hold several GPUs, and those told."""
         before, reader = self._engines, self._reader
-        for free in [one for one in self._left if one.asking.pod is None]:
+        for free in [reading for reading in self._left if reading.asking.pod is None]:
             self._left.remove(free)
             await free.thread.close()
-        stuck = frozenset(one.asking.pod for one in self._left if one.asking.pod is not None)
+        stuck = frozenset(reading.asking.pod for reading in self._left if reading.asking.pod is not None)
         try:
             sample, self._engines = await reader.thread.run(lambda: self._read(before, reader.asking, stuck))
         except DriverHungError as error:
@@ -110,9 +110,7 @@ class KernelSource:
         self._present = sample.present
         if only is None:
             return sample
-        return DevicesSample(
-            sample.present, tuple(one for one in sample.samples if one.gpu.uuid in only), sample.faults
-        )
+        return replace(sample, samples=tuple(each for each in sample.samples if each.gpu.uuid in only))
 
     async def memory(self, only: Collection[GpuUuid]) -> Mapping[DeviceKey, Memory]:
         """Read what the driver itself tells of the memory of GPUs that are not divided."""
@@ -120,8 +118,8 @@ class KernelSource:
             cards = await self._reader.thread.run(lambda: self._cards(self._sys()))
         except DriverHungError:
             return {}
-        found = ((GpuUuid(card.pci), card) for card in cards if not card.integrated)
-        return {DeviceKey(uuid): card.memory for uuid, card in found if uuid in only and card.memory is not None}
+        discrete = ((GpuUuid(card.pci), card) for card in cards if not card.integrated)
+        return {DeviceKey(uuid): card.memory for uuid, card in discrete if uuid in only and card.memory is not None}
 
     async def close(self) -> None:
         """End the threads, or leave them to reads that hang."""

@@ -138,13 +138,13 @@ class XidListener:
         False when a registered GPU is back after it was away, or has another handle: its registration went with it,
         and whether a GPU may be registered in one set twice NVIDIA does not say.
         """
-        found = {gpu.uuid: gpu.handle for gpu in find_gpus(self._library, {}).gpus}
-        here = {uuid: self._library.address(handle) for uuid, handle in found.items()}
+        handles = {gpu.uuid: gpu.handle for gpu in find_gpus(self._library, {}).gpus}
+        here = {uuid: self._library.address(handle) for uuid, handle in handles.items()}
         if any(self._registered.get(uuid, address) != address for uuid, address in here.items()):
             return False
         self._registered = {uuid: address if uuid in here else AWAY for uuid, address in self._registered.items()}
         deaf: dict[GpuUuid, str] = {}
-        for uuid, handle in found.items():
+        for uuid, handle in handles.items():
             if uuid in self._registered:
                 continue
             try:

@@ -60,24 +60,24 @@ class NvmlGpus:
 
     def sample(self, only: Collection[GpuUuid] | None, before: Knowledge) -> tuple[DevicesSample, Knowledge]:
         """Read all GPUs, or those in `only`."""
-        found = find_gpus(self._library, before.present)
-        asked = [gpu for gpu in found.gpus if only is None or gpu.uuid in only]
+        listing = find_gpus(self._library, before.present)
+        asked = [gpu for gpu in listing.gpus if only is None or gpu.uuid in only]
         results = {gpu.uuid: self._gpu(gpu, before) for gpu in asked}
         if vanished := {uuid for uuid, (_, error) in results.items() if isinstance(error, GpuNotFoundError)}:
-            found = find_gpus(self._library, before.present)
-            again = {gpu.uuid: self._gpu(gpu, before) for gpu in found.gpus if gpu.uuid in vanished}
+            listing = find_gpus(self._library, before.present)
+            again = {gpu.uuid: self._gpu(gpu, before) for gpu in listing.gpus if gpu.uuid in vanished}
             results = {uuid: result for uuid, result in results.items() if uuid not in vanished} | again
 
-        samples, faults, cursors = [], list(found.faults), dict(before.cursors)
+        samples, faults, cursors = [], list(listing.faults), dict(before.cursors)
         for uuid, (answer, error) in results.items():
             if answer is not None:
                 samples.append(answer[0])
                 cursors[uuid] = answer[1]
             if error is not None:
-                message = f"GPU {found.present.get(uuid)} does not answer: {error}"
+                message = f"GPU {listing.present.get(uuid)} does not answer: {error}"
                 faults.append(Fault("devices", error.reason, message, uuid))
-        known = Knowledge(found.present, {uuid: cursor for uuid, cursor in cursors.items() if uuid in found.present})
-        return DevicesSample(found.present, tuple(samples), tuple(faults)), known
+        cursors = {uuid: cursor for uuid, cursor in cursors.items() if uuid in listing.present}
+        return DevicesSample(listing.present, tuple(samples), tuple(faults)), Knowledge(listing.present, cursors)
 
     def _gpu(
         self, gpu: FoundGpu, before: Knowledge

@@ -61,28 +61,28 @@ class Enumeration:
 
 
 def find_gpus(library: Library, before: Mapping[GpuUuid, int]) -> Enumeration:
-    """Open every GPU that the driver counts. A lost one does not tell its UUID: `before` says who had its index."""
-    found: list[FoundGpu] = []
+    """Open every GPU that the driver counts. A lost one gives no UUID: `before` says which GPU had its index."""
+    gpus: list[FoundGpu] = []
     refused: dict[int, errors.CallError | errors.DeviceLostError] = {}
     for index in range(library.count()):
         try:
             handle = library.gpu(index)
-            found.append(FoundGpu(GpuUuid(library.uuid(handle)), index, handle))
+            gpus.append(FoundGpu(GpuUuid(library.uuid(handle)), index, handle))
         except errors.REFUSED as refusal:
             refused[index] = refusal
-    present = {gpu.uuid: gpu.index for gpu in found}
+    present = {gpu.uuid: gpu.index for gpu in gpus}
     names = {index: uuid for uuid, index in before.items() if uuid not in present}
     faults = []
     for index, error in refused.items():
         uuid = names.get(index)
         if uuid is not None:
             present[uuid] = index
-        # What we may not open belongs to somebody else (a devices cgroup, a VM): told, but nothing is missing.
+        # A GPU that we may not open is another's (a devices cgroup, a VM): reported, but nothing is missing.
         foreign = isinstance(error, errors.NoPermissionError)
         subject = uuid or f"index {index}"
         message = f"GPU {index} is skipped: {error}" if foreign else f"GPU {index} does not answer: {error}"
         faults.append(Fault("devices", error.reason, message, subject, incomplete=not foreign))
-    return Enumeration(tuple(found), present, tuple(faults))
+    return Enumeration(tuple(gpus), present, tuple(faults))
 
 
 def identify(library: Library, handle: Handle) -> Identity:

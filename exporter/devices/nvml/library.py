@@ -55,7 +55,7 @@ ECC = tuple(_ECC)
 
 
 class Library:
-    """The driver's library. All methods run on the driver thread; `beat` is told each call before it is made."""
+    """The driver's library. All methods run on the driver thread; `beat` announces each call before it is made."""
 
     def __init__(self, beat: Callable[[str], None]) -> None:
         self._beat = beat

@@ -1,10 +1,10 @@
 """
-Who holds memory: the driver's three process lists, as one.
+The processes that hold memory: the driver's three process lists, as one.
 
 What comes in: the handles of one device (several under MIG, one for each compute instance). What goes out: one
 `GpuProcess` for each raw pid.
 
-The rule: without a compute list nobody knows who is there; a GPU without graphics or MPS list has nobody in it.
+The rule: without a compute list the processes are unknown; a GPU without graphics or MPS list has none of that kind.
 """
 
 import struct
@@ -50,7 +50,7 @@ def read_processes(
     """
     Read and merge the lists of one device.
 
-    A GPU without graphics or MPS list has nobody there. Without compute list nobody knows: UnsupportedError.
+    A GPU without graphics or MPS list has no such processes. Without compute list they are unknown: UnsupportedError.
     """
     return merge(
         device,

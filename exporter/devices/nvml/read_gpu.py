@@ -4,7 +4,7 @@ One GPU, read once.
 What comes in: a GPU that was found. What goes out: its `GpuSample`, and the cursor for its next utilization samples.
 
 The rule: memory and process lists are read one right after the other, so that the accounts can close. A list that
-could not be read makes `processes` None, for half a list would hide somebody; memory is reported all the same.
+could not be read makes `processes` None, for half a list would hide a process; memory is reported all the same.
 """
 
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ class _Devices:
             return ()
 
     def read(self, device: FoundDevice) -> Memory | None:
-        """Read the memory of a device and, at once, who holds it."""
+        """Read the memory of a device and, at once, the processes that hold it."""
         memory = None
         try:
             memory = self._library.memory(device.handles[0])

@@ -1,5 +1,5 @@
 """
-Cambricon MLUs, as CNDev tells of them.
+Cambricon MLUs, read through CNDev.
 
 What comes in: devices by their index. What goes out: the answers of `reader.Reader`.
 
@@ -104,7 +104,7 @@ class Cndev(Reader[int]):
         return balanced(function, *map(mebibytes, figures))
 
     def processes(self, handle: int, total: int | None) -> Sequence[Listed]:
-        """List who holds memory. The exporter of the vendor needs hostPID: the numbers are those of its namespace."""
+        """List the processes that hold memory. The exporter of the vendor needs hostPID: they are of its namespace."""
         function = "cndevGetProcessInfo"
         return tuple(
             listed(function, pid, None if used in UNKNOWN else used * KIB, total, host=True)

@@ -1,5 +1,5 @@
 """
-Huawei Ascend, as the driver's DCMI tells of it.
+Huawei Ascend, read through the driver's DCMI.
 
 What comes in: cards and the devices in them. What goes out: the answers of `reader.Reader`.
 
@@ -143,7 +143,7 @@ class Dcmi(Reader[_Place]):
         return balanced(function, mebibytes(size), mebibytes(max(0, size - available)))
 
     def processes(self, handle: _Place, total: int | None) -> Sequence[Listed]:
-        """List who holds memory."""
+        """List the processes that hold memory."""
         function = "dcmi_get_device_resource_info"
         count = ctypes.c_int(MOST)
         after = self._library.structure(function, MOST * _PROCESS.size, *handle, after=(ctypes.byref(count),))

@@ -22,7 +22,7 @@ from exporter.model import DeviceKey, Fault, GpuSample, GpuUuid, Memory
 
 
 class VendorDevices:
-    """`Devices` of a reader. `nodes` proves whose the numbers of processes are; `clock` is Unix time."""
+    """`Devices` of a reader. `nodes` proves that the numbers of processes are the host's; `clock` is Unix time."""
 
     def __init__(self, reader: Reader[Any], nodes: OpenNodes, clock: Callable[[], float]) -> None:
         self.driver = f"{reader.title}: the driver"
@@ -102,7 +102,7 @@ class VendorDevices:
         """
         Add its place to a name that several devices have: the chips of one board share its serial number.
 
-        Without a place of its own a device is left out: whose a figure is could not be said.
+        Without a place of its own a device is left out: its figures could not be told from another's.
         """
         places = Counter((device.identity.uuid, device.identity.pci_bus_id) for device in named)
         told_apart: list[NamedDevice] = []

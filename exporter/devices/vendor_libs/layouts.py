@@ -105,15 +105,15 @@ def entries(call: str, after: bytes, count: int, entry: Entry, total: int | None
 
     Entries without a number are empty places. Raises LayoutError for a value that cannot be.
     """
-    found = []
+    processes = []
     for start in range(0, count * entry.size, entry.size):
         pid = _U32.unpack_from(after, start + entry.pid)[0]
         host = 0 if entry.host_pid is None else _U32.unpack_from(after, start + entry.host_pid)[0]
         if pid or host:
-            found.append(
+            processes.append(
                 listed(call, host or pid, _U64.unpack_from(after, start + entry.used)[0], total, host=host > 0)
             )
-    return tuple(found)
+    return tuple(processes)
 
 
 def listed(call: str, pid: int, memory: int | None, total: int | None, *, host: bool = False) -> Listed:

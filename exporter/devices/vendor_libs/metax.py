@@ -49,7 +49,7 @@ class Metax(NvmlLike):
         return identity
 
     def processes(self, handle: Handle, total: int | None) -> Sequence[Listed]:
-        """List who holds memory."""
+        """List the processes that hold memory."""
         try:
             return super().processes(handle, total)
         except UnsupportedError:
@@ -66,17 +66,17 @@ def entries(after: bytes, count: int, pci: str, total: int | None) -> tuple[List
     """Read `count` entries of the older call; of each what it holds of the GPU at `pci`."""
     if not max(0, (count - 1) * SIZE + _HEAD.size) <= written(after) <= count * SIZE <= len(after):
         raise LayoutError(_LIST, f"{count} entries end at byte {written(after)}, not at {count * SIZE}")
-    found = []
+    processes = []
     for start in range(0, count * SIZE, SIZE):
         pid, _, gpus = _HEAD.unpack_from(after, start)
         if gpus > _MOST_GPUS:
             raise LayoutError(_LIST, f"process {pid} would be on {gpus} GPUs")
         places = (_GPU.unpack_from(after, start + _HEAD.size + at * _GPU.size) for at in range(gpus))
         held = [used for place, _, used in places if _same(text(place), pci)]
-        if len(held) != 1:  # who is listed is on this GPU
+        if len(held) != 1:  # a process that is listed is on this GPU
             raise LayoutError(_LIST, f"process {pid} has {len(held)} places on the GPU at {pci}")
-        found.append(listed(_LIST, pid, held[0], total))
-    return tuple(found)
+        processes.append(listed(_LIST, pid, held[0], total))
+    return tuple(processes)
 
 
 def _same(one: str, other: str) -> bool:

@@ -1,11 +1,11 @@
 """
-Moore Threads GPUs, as MTML tells of them.
+Moore Threads GPUs, read through MTML.
 
 What comes in: devices by their index. What goes out: the answers of `reader.Reader`.
 
 The rule: MTML 2.2 has no call for the memory of a process, and an empty list in the vendor's NVML-shaped Python package
-means that it cannot know. So nobody's memory is known here. Who has the device's node open is somebody on it: that
-much is told, without bytes, where the descriptors of others may be read.
+means that it cannot know. So the memory of every process is unknown here. A process that has the device's node open is
+on the device: it is listed, without bytes, where the descriptors of others may be read.
 """
 
 import contextlib
@@ -108,7 +108,7 @@ class Mtml(Reader[_Parts]):
         return balanced("mtmlMemoryGetUsed", total, self._library.ulonglong("mtmlMemoryGetUsed", handle.memory))
 
     def processes(self, handle: _Parts, total: int | None) -> Sequence[Listed] | None:  # noqa: ARG002
-        """List who has the device's node open; None where the library does not say which node it is."""
+        """List the processes that have the device's node open; None where the library does not say which node it is."""
         calls = ("mtmlDeviceGetRenderPath", "mtmlDeviceGetPrimaryPath", "mtmlDeviceGetGpuPath")
         names = [name for call in calls if (name := known(self._library.text, call, handle.device, size=64))]
         if not names:

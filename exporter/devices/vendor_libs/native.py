@@ -43,7 +43,7 @@ def known(question: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | No
 
 
 class Native:
-    """A library by one of `names`. All methods run on its thread; `beat` is told each call before it is made."""
+    """A library by one of `names`. All methods run on its thread; `beat` announces each call before it is made."""
 
     def __init__(self, names: Sequence[str], meanings: Meanings, beat: Beat) -> None:
         self._names = names

@@ -109,8 +109,8 @@ class NvmlLike(Reader[Handle]):
         """
         Read device memory.
 
-        Which of three figures is free, used and reserved cannot be told by their sum. So the form that has them all is
-        believed where it calls as much free as the plain one does; else reserved counts as used.
+        Which of three figures is free, used and reserved does not follow from their sum. So the form that has them all
+        is believed where it calls as much free as the plain one does; else reserved counts as used.
         """
 
         def read(function: str, layout: MemoryLayout) -> Memory | None:
@@ -119,22 +119,22 @@ class NvmlLike(Reader[Handle]):
 
         plain = read(self._row.function("DeviceGetMemoryInfo"), self._row.memory)
         try:
-            found = self._first(self._row.reserved, read) if self._row.reserved else None
+            with_reserved = self._first(self._row.reserved, read) if self._row.reserved else None
         except (errors.UnsupportedError, errors.InvalidArgumentError, errors.LayoutError):
-            found = None
-        return found if plain and found and agree(plain, found) else plain
+            with_reserved = None
+        return with_reserved if plain and with_reserved and agree(plain, with_reserved) else plain
 
     def processes(self, handle: Handle, total: int | None) -> Sequence[Listed]:
-        """List who holds memory."""
+        """List the processes that hold memory."""
 
         def read(function: str, layouts: Sequence[Entry]) -> Sequence[Listed]:
             after, count, entry = self._library.list(function, layouts, handle)
             return () if entry is None else entries(function, after, count, entry, total)
 
-        found = self._first(self._row.processes, read)
+        processes = self._first(self._row.processes, read)
         if self._row.own_entry:  # the daemon's own context, which holds nothing
-            return tuple(each for each in found if each.pid != os.getpid() or each.memory)
-        return found
+            return tuple(each for each in processes if each.pid != os.getpid() or each.memory)
+        return processes
 
     def utilization(self, handle: Handle) -> Utilization:
         """Read how busy the device is."""

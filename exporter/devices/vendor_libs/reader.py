@@ -50,7 +50,7 @@ class Identity:
 
 class Reader(Generic[H]):
     """
-    One library; `nodes` finds who has the vendor's device nodes open.
+    One library; `nodes` finds the processes that have the vendor's device nodes open.
 
     All methods run on its thread, and raise LibraryError. A reader overrides what its library can tell; what stays here
     is what it never tells.
@@ -98,7 +98,7 @@ class Reader(Generic[H]):
         raise NotImplementedError
 
     def processes(self, handle: H, total: int | None) -> Sequence[Listed] | None:
-        """List who holds memory of `total` bytes; None where the library never tells."""
+        """List the processes that hold some of `total` bytes; None where the library never lists them."""
         raise NotImplementedError
 
     def utilization(self, handle: H) -> Utilization:
@@ -162,14 +162,14 @@ def read_device(reader: Reader[Any], device: NamedDevice, driver: str, now: floa
             driver_version=driver,
             mig=bool(instances),
             memory=memory,
-            # Of a divided device it is not said whose doing it is (Ascend: "meaningless").
+            # Of a divided device the vendor calls the figure meaningless (Ascend).
             utilization=Utilization() if instances else utilization,
             health=health,
             instances=instances,
             minor=identity.minor,
         ),
         sampled_at=now,
-        # Which part of a divided device a process is on, no library here tells.
+        # No library here tells which part of a divided device a process is on.
         processes=None
         if listed is None or instances
         else merged(DeviceKey(identity.uuid), ((kind, each.pid, each.memory) for each in listed)),

@@ -4,7 +4,7 @@ The vendors' libraries, a row each: a new vendor starts here.
 What comes in: nothing. What goes out: names of libraries, device nodes and functions, and, of a library that keeps
 NVML's shape, how its structures are laid out.
 
-The rule: data, each fact from the vendor's own header or binding (`source`). Nobody has run a row on hardware, so each
+The rule: data, each fact from the vendor's own header or binding (`source`). No row was ever run on hardware, so each
 is believed only while it proves itself (`layouts`). Of several versions the first that the library has, and that proves
 itself, counts.
 

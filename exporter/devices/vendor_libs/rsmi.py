@@ -1,12 +1,12 @@
 """
-Hygon DCUs, as the vendor's ROCm SMI tells of them.
+Hygon DCUs, read through the vendor's ROCm SMI.
 
 What comes in: devices by their index. What goes out: the answers of `reader.Reader`.
 
-The rule: there is one list of processes for the whole node, with what each holds of all devices together, in bytes. Of
-who is on one device that is what he holds of it; of who is on several nobody knows how much of each, and there it is
-unknown. The numbers are KFD's, of the host. AMD's own library has the same name: this source is for Hygon's modules
-alone, for AMD's library opens /dev/kfd, and the kernel's own files tell more (`exporter.devices.kernel`).
+The rule: there is one list of processes for the whole node, with what each holds of all devices together, in bytes. A
+process that is on one device holds all of that there. Of a process on several devices the share of each is unknown. The
+numbers are KFD's, of the host. AMD's own library has the same name: this source is for Hygon's modules alone, for AMD's
+library opens /dev/kfd, and the kernel's own files tell more (`exporter.devices.kernel`).
 """
 
 import ctypes
@@ -85,7 +85,7 @@ class Rsmi(Reader[int]):
         return balanced("rsmi_dev_memory_usage_get", total, used)
 
     def processes(self, handle: int, total: int | None) -> Sequence[Listed]:
-        """List who is on a device, with what it holds there where that is known."""
+        """List the processes on a device, with what it holds there where that is known."""
         if self._held is None:
             self._held = self._by_device()
         return tuple(listed(_LIST, pid, used, total, host=True) for pid, used in self._held.get(handle, ()))
@@ -102,12 +102,12 @@ class Rsmi(Reader[int]):
 
     def _by_device(self) -> dict[int, list[tuple[int, int | None]]]:
         """Read the list of the node, and ask of each process on which devices it is."""
-        found: dict[int, list[tuple[int, int | None]]] = {}
+        holders: dict[int, list[tuple[int, int | None]]] = {}
         for pid, _, used, *_ in self._list():
             devices = self._devices_of(pid)
             for device in devices:
-                found.setdefault(device, []).append((pid, used if len(devices) == 1 else None))
-        return found
+                holders.setdefault(device, []).append((pid, used if len(devices) == 1 else None))
+        return holders
 
     def _list(self) -> list[tuple[int, ...]]:
         def ask(room: int, count: ctypes.c_uint) -> bytes:
@@ -123,7 +123,7 @@ class Rsmi(Reader[int]):
         return [_PROCESS.unpack_from(after, at * _PROCESS.size) for at in range(count)]
 
     def _devices_of(self, pid: int) -> tuple[int, ...]:
-        """Name the devices of a process; none once it has ended. A library that cannot say knows nobody's."""
+        """Name the devices of a process; none once it has ended. Raises LibraryError when the library cannot say."""
         devices, count = (ctypes.c_uint * _MOST_DEVICES)(), ctypes.c_uint(_MOST_DEVICES)
         try:
             self._library.call("rsmi_compute_process_gpus_get", pid, devices, ctypes.byref(count))
