@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from exporter.limits.loading import builtin
 from exporter.limits.rows import Catalogue, Confidence, EnforcedBy, Mechanism, Per, Row, Scope, System, What
+from exporter.model.vendors import TRUSTED, VENDORS
 
 HEAD = """\
 # Systems
@@ -62,7 +63,7 @@ def does(system: System) -> str:
         return "shows what is used; nothing is declared"
     if system.vendor in _REPORTED:
         return "shows what is used and reports; acts only where `policy.trusted_vendors` names the vendor"
-    if system.vendor != "nvidia":
+    if system.vendor not in TRUSTED:
         return "reports the declaration; the drivers it reads do not see the memory"
     signs = system.detect
     written = not any((signs.resources, signs.node_labels, signs.node_annotations, signs.drivers, signs.sharing))
@@ -75,7 +76,7 @@ def does(system: System) -> str:
     return "enforces, as far as its mode goes"
 
 
-_REPORTED = {"amd", "intel", "huawei", "hygon", "cambricon", "iluvatar", "enflame", "metax", "kunlunxin"}
+_REPORTED = {vendor.name for vendor in VENDORS if vendor.memory_by_process and not vendor.trusted}
 """Vendors whose devices are read (docs/devices.md), and whose figures nobody compared with hardware."""
 _KEPT = {EnforcedBy.HARDWARE, EnforcedBy.KERNEL, EnforcedBy.DRIVER}
 

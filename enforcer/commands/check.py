@@ -15,7 +15,7 @@ from exporter.config.arguments import add_flags, chosen
 
 if TYPE_CHECKING:
     from enforcer.cli import Commands
-    from exporter.check import Line
+    from exporter.check.lines import Line
     from exporter.config import Config
     from exporter.kube.rights import Right
 
@@ -37,7 +37,7 @@ def add(commands: "Commands") -> None:
 def run(namespace: argparse.Namespace) -> int:
     """Check, print, and return the exit code."""
     from enforcer.runtime.policy_config import impossible  # noqa: PLC0415
-    from exporter.check import exit_code, render  # noqa: PLC0415  (with the probes come driver, HTTP and more)
+    from exporter.check.lines import exit_code, render  # noqa: PLC0415  (with the probes come driver, HTTP and more)
     from exporter.check.probe import preflight  # noqa: PLC0415
 
     arguments = chosen(namespace, os.environ)
@@ -74,7 +74,7 @@ async def fence(config: "Config") -> "tuple[Line, ...]":
     from enforcer.actions.fence.cgroup_paths import Leaves, mount_point  # noqa: PLC0415
     from enforcer.actions.fence.nvml import NvmlLimits  # noqa: PLC0415
     from enforcer.runtime.fence_upkeep import impossible  # noqa: PLC0415  (with it comes the driver's library)
-    from exporter.check import Line, Verdict  # noqa: PLC0415
+    from exporter.check.lines import Line, Verdict  # noqa: PLC0415
     from exporter.host.procfs import proc_root  # noqa: PLC0415
 
     limits = NvmlLimits()

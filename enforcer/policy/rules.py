@@ -13,6 +13,7 @@ from math import inf
 
 from enforcer.policy.vocabulary import Mode, Reason, Rung, Trigger
 from exporter.model import PodUid
+from exporter.model.vendors import TRUSTED
 
 MIB = 2**20
 SHORTEST_GRACE = 30.0
@@ -139,7 +140,7 @@ class Rules:
     own_pod: PodUid | None = None
     own_namespace: str = ""
     ceilings: tuple[Ceiling, ...] = ()
-    trusted_vendors: frozenset[str] = frozenset({"nvidia"})
+    trusted_vendors: frozenset[str] = TRUSTED
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant. Raises RulesError."""

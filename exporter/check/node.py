@@ -9,9 +9,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from exporter.check.lines import Failed, Line, Verdict, advised, count, worst
-from exporter.check.vendors import PARTIAL, TITLES, TRUSTED, UNKNOWN
 from exporter.devices import DevicesSample
 from exporter.model import Fault, Gpu, Owner
+from exporter.model.vendors import NVIDIA, TRUSTED, VENDOR, Vendor
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +58,22 @@ def driver(found: DevicesSample | Failed | None) -> Line:
 
 
 def vendors(found: DevicesSample | Failed | None) -> tuple[Line, ...]:
-    """Say of each vendor whose figures nobody compared with hardware that it is so, and what can never be known."""
+    """Say of each vendor whose figures were not compared with hardware that it is so, and what is never known of it."""
     if found is None or isinstance(found, Failed):
         return ()
-    present = {sample.gpu.vendor for sample in found.samples} - TRUSTED
+    present = {sample.gpu.vendor for sample in found.samples}
     partial = {sample.gpu.vendor for sample in found.samples if sample.partial}
-    return tuple(
-        Line(
-            _title(vendor),
-            Verdict.OK,
-            "not tried on hardware, so the enforcer only reports it unless policy.trusted_vendors names "
-            + vendor
-            + (f"; never known: {UNKNOWN[vendor]}" if vendor in UNKNOWN else "")
-            + (f"; {PARTIAL[vendor]}" if vendor in partial & PARTIAL.keys() else ""),
+    lines = []
+    for vendor in (VENDOR[name] for name in sorted(present - TRUSTED)):
+        message = (
+            f"not tried on hardware, so the enforcer only reports it unless policy.trusted_vendors names {vendor.name}"
         )
-        for vendor in sorted(present)
-    )
+        if vendor.unknown:
+            message += f"; never known: {vendor.unknown}"
+        if vendor.partial and vendor.name in partial:
+            message += f"; {vendor.partial}"
+        lines.append(Line(vendor.title, Verdict.OK, message))
+    return tuple(lines)
 
 
 def recording(found: str | Failed) -> Line:
@@ -124,27 +124,22 @@ def cgroup_version(text: str) -> str:
     return "cgroup v2" if len(lines) == len(unified) else "cgroup v1 and v2"
 
 
-def _title(vendor: str) -> str:
-    return TITLES.get(vendor, vendor)
-
-
 def _describe(found: DevicesSample) -> str:
     by_vendor: dict[str, list[Gpu]] = {}
     for sample in found.samples:
         by_vendor.setdefault(sample.gpu.vendor, []).append(sample.gpu)
-    silent = len(found.present.keys() - {sample.gpu.uuid for sample in found.samples})
-    several = len(by_vendor) > 1
-    told = [
-        _gpus(_title(vendor), gpus, len(gpus) if several else len(gpus) + silent) for vendor, gpus in by_vendor.items()
-    ]
-    return "; ".join(told)
+    silent = len(found.present.keys() - {sample.gpu.uuid for sample in found.samples}) if len(by_vendor) == 1 else 0
+    return "; ".join(_gpus(VENDOR[name], gpus, len(gpus) + silent) for name, gpus in by_vendor.items())
 
 
-def _gpus(title: str, gpus: Sequence[Gpu], number: int) -> str:
+def _gpus(vendor: Vendor, gpus: Sequence[Gpu], number: int) -> str:
     models = ", ".join(f"{many} x {model}" for model, many in Counter(gpu.model for gpu in gpus).items())
-    told = f"{title} {gpus[0].driver_version}, {count(number, 'GPU')} ({models})"
+    text = f"{vendor.title} {gpus[0].driver_version}, {count(number, 'GPU')} ({models})"
     if divided := [gpu for gpu in gpus if gpu.mig]:
         parts = sum(len(gpu.instances) for gpu in divided)
-        how = f"MIG on {len(divided)} with" if gpus[0].vendor == "nvidia" else f"{len(divided)} divided into"
-        told += f", {how} {count(parts, 'instance' if gpus[0].vendor == 'nvidia' else 'partition')}"
-    return told
+        text += (
+            f", MIG on {len(divided)} with {count(parts, 'instance')}"
+            if vendor is NVIDIA
+            else f", {len(divided)} divided into {count(parts, 'partition')}"
+        )
+    return text

@@ -17,8 +17,10 @@ from typing import TypeVar
 
 import aiohttp
 
-from exporter import check as checking
-from exporter.check import Address, CgroupView, Failed, Line, PidDomain
+from exporter.check import cluster, node, settings
+from exporter.check.lines import Failed, Line
+from exporter.check.node import CgroupView, PidDomain
+from exporter.check.settings import Address
 from exporter.config import Arguments, Check, Config, ConfigError, load, source_of_names
 from exporter.config.values import ListenAddress
 from exporter.devices import DeviceError, DevicesSample
@@ -66,29 +68,29 @@ async def preflight(
     try:
         config = load(arguments, also)
     except ConfigError as error:
-        return (checking.refused_config(str(error)),)
+        return (settings.refused_config(str(error)),)
     played = config.devices == "simulated" or config.devices.recording is not None
     parts = [_web(config)] if played else [_host(config), _names(config, in_a_pod, more(config)), _web(config)]
     driver, *others = await asyncio.gather(_driver(config), *parts)
     file = str(arguments.config_file) if arguments.config_file else None
     wanted = await beyond(config) if beyond else ()
-    return (checking.config(file), *driver, *(line for part in others for line in part), *wanted)
+    return (settings.config(file), *driver, *(line for part in others for line in part), *wanted)
 
 
 async def _driver(config: Config) -> tuple[Line, ...]:
     if (recording := config.devices.recording) is not None:
-        return (checking.recording(await in_thread(lambda: _recorded(recording), f"reading {recording}")),)
+        return (node.recording(await in_thread(lambda: _recorded(recording), f"reading {recording}")),)
     found = None if config.devices == "simulated" else await _devices(config)
-    return (checking.driver(found), *checking.vendors(found))
+    return (node.driver(found), *node.vendors(found))
 
 
 def _recorded(file: Path) -> str | Failed:
     try:
-        node = RecordedNode(file, time.time, time.monotonic)
+        played = RecordedNode(file, time.time, time.monotonic)
     except DeviceError as error:
         return Failed(str(error))
-    node.let_go()
-    return f"{file} plays, recorded on {node.node}"
+    played.let_go()
+    return f"{file} plays, recorded on {played.node}"
 
 
 async def _devices(config: Config) -> DevicesSample | Failed:
@@ -114,7 +116,7 @@ async def _host(config: Config) -> tuple[Line, ...]:
         in_thread(lambda: _pid_domain(root, trusted=config.node.trust_pid_namespace), f"reading {root}"),
         in_thread(lambda: _cgroups(root), f"reading {root}"),
     )
-    return checking.pid_domain(domain), checking.cgroups(view)
+    return node.pid_domain(domain), node.cgroups(view)
 
 
 def _pid_domain(root: Path, *, trusted: bool) -> PidDomain:
@@ -143,9 +145,9 @@ async def _names(config: Config, in_a_pod: bool, more: Sequence[Right]) -> tuple
             return await _kubernetes(config, more)
         case "file" if file is not None:
             found = await in_thread(lambda: FileInventory(file).inventory(), f"reading {file}")
-            return (checking.names(config.names.source, found),)
+            return (cluster.names(config.names.source, found),)
         case _:
-            return (checking.names(config.names.source, None),)
+            return (cluster.names(config.names.source, None),)
 
 
 async def _kubernetes(config: Config, more: Sequence[Right]) -> tuple[Line, ...]:
@@ -159,12 +161,12 @@ async def _kubernetes(config: Config, more: Sequence[Right]) -> tuple[Line, ...]
         in_thread(lambda: len(read(folder)) if folder.is_dir() else None, f"reading {folder}"),
     )
     return (
-        checking.kubelet(kubelet),
-        checking.api_server(api.server),
-        checking.rights(api.rights),
-        *([checking.mode_rights(config.policy.mode, api.more)] if more else ()),
-        checking.node_name(config.node.name, api.node),
-        checking.log_links(str(folder), links),
+        cluster.kubelet(kubelet),
+        cluster.api_server(api.server),
+        cluster.rights(api.rights),
+        *([cluster.mode_rights(config.policy.mode, api.more)] if more else ()),
+        cluster.node_name(config.node.name, api.node),
+        cluster.log_links(str(folder), links),
     )
 
 
@@ -173,10 +175,10 @@ async def _web(config: Config) -> tuple[Line, ...]:
     found = await in_thread(lambda: _address(address), f"opening {address}")
     if isinstance(found, Address) and found.refused is not None:
         found = Address(found.address, found.refused, await _served_by(address))
-    line = checking.web_address(found)
+    line = settings.web_address(found)
     if file is None:
         return (line,)
-    return line, checking.web_config(str(file), await in_thread(lambda: _security(file), f"reading {file}"))
+    return line, settings.web_config(str(file), await in_thread(lambda: _security(file), f"reading {file}"))
 
 
 def _address(address: ListenAddress) -> Address:

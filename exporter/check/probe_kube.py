@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import msgspec
 
 from exporter.base.clock import SystemClock
-from exporter.check import ApiServer, Failed, NodeObject
+from exporter.check.cluster import ApiServer, NodeObject
+from exporter.check.lines import Failed
 from exporter.config import Config
 from exporter.kube.allocations import AllocationsView
 from exporter.kube.client import Client, credentials, segment

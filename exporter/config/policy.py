@@ -14,24 +14,13 @@ import msgspec
 from msgspec import Meta, field
 
 from exporter.config.values import Bytes, Duration, Rate
+from exporter.model.vendors import TRUSTED, VENDORS
 
 _Duration = Annotated[Duration, Meta(description='a duration such as "2m"')]
 _Rate = Annotated[Rate, Meta(description='a number of actions and a duration such as "3/10m"')]
 Mode = Literal["off", "observe", "warn", "dry-run", "enforce"]
 Rung = Literal["notify", "fence", "evict", "kill"]
-Vendor = Literal[
-    "nvidia",
-    "amd",
-    "intel",
-    "huawei",
-    "hygon",
-    "cambricon",
-    "iluvatar",
-    "enflame",
-    "metax",
-    "kunlunxin",
-    "t-head",
-]
+Vendor = Annotated[str, Meta(pattern=f"^({'|'.join(vendor.name for vendor in VENDORS if vendor.memory_by_process)})$")]
 """Whose memory is known by process, and so whose use can be above a limit."""
 
 
@@ -98,6 +87,6 @@ class Policy(Part, frozen=True):
     stop_file: Path = Path("/run/gpusteward/stop")
     journal: Path | None = None
     trusted_vendors: Annotated[list[Vendor], Meta(description="a list of vendors of docs/devices.md")] = field(
-        default_factory=lambda: ["nvidia"]
+        default_factory=lambda: sorted(TRUSTED)
     )
     admission: Literal["required", "ignore"] = "required"

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from exporter.model import DeviceKey, Fault, GpuSample, GpuUuid, Memory, XidCounts
+from exporter.model.vendors import SOURCES
 
-NAMES = ("nvml", "kfd", "drm", "ixml", "efml", "mxsml", "xpuml", "hgml", "dcmi", "cndev", "mtml", "rsmi")
+NAMES = SOURCES
 """The sources that a config can name, by commas; `auto` is all that the node has. See `exporter.devices.finding`."""
 
 

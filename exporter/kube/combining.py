@@ -10,10 +10,10 @@ The law: a part that is missing takes nothing from the others. Who is live is be
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from exporter.kube.allocations import AllocationsView, ClaimedUuids, PodName, allocations, sharing
+from exporter.kube.allocations import NO_UUIDS, AllocationsView, ClaimedUuids, PodName, allocations, sharing
 from exporter.kube.pods import KnownPod
-from exporter.kube.vendor_ids import ASCEND_REAL
 from exporter.model import Container, Gpu, Inventory, PodUid
+from exporter.model.vendors import HUAWEI
 
 
 def combine(
@@ -23,7 +23,7 @@ def combine(
     labels: Mapping[str, str],
     *,
     finished: Collection[PodName] = (),
-    uuids: ClaimedUuids | None = None,
+    uuids: ClaimedUuids = NO_UUIDS,
 ) -> Inventory:
     """
     Add to the names what the kubelet handed out, on these GPUs; the faults of both stay.
@@ -34,7 +34,7 @@ def combine(
     return replace(
         names,
         allocations=allocations(
-            view, gpus, uuids=uuids, finished=finished, ascend_real=_annotations(names, ASCEND_REAL)
+            view, gpus, uuids=uuids, finished=finished, ascend_real=_annotations(names, HUAWEI.annotation).items()
         ),
         sharing=sharing(view, gpus, labels, uuids=uuids),
         faults=(*names.faults, *view.faults),

@@ -210,17 +210,7 @@ def _claims(pod: api.PodResources) -> tuple[HeldClaim, ...]:
             pod.namespace,
             pod.name,
             container.name,
-            claim.claim_namespace,
-            claim.claim_name,
-            tuple(
-                ClaimedDevice(
-                    device.driver_name,
-                    device.pool_name,
-                    device.device_name,
-                    device.share_id if device.HasField("share_id") else None,
-                )
-                for device in claim.claim_resources
-            ),
+            tuple(ClaimedDevice(d.driver_name, d.pool_name, d.device_name) for d in claim.claim_resources),
         )
         for container in pod.containers
         for claim in container.dynamic_resources

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
 import pytest
 import yaml
@@ -18,28 +17,19 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
 from builders import gpu, gpu_uuid, memory
-from exporter import check as checking
-from exporter.check import (
-    Address,
-    ApiServer,
-    CgroupView,
-    Failed,
-    Line,
-    NodeObject,
-    PidDomain,
-    Verdict,
-    probe,
-    probe_kube,
-)
-from exporter.check.vendors import PARTIAL, TITLES, TRUSTED, UNKNOWN
+from exporter.check import cluster, node, probe, probe_kube, settings
+from exporter.check.cluster import ApiServer, NodeObject
+from exporter.check.lines import Failed, Line, Verdict, exit_code, render
+from exporter.check.node import CgroupView, PidDomain
+from exporter.check.settings import Address
 from exporter.config import Arguments, Config, load
-from exporter.config.policy import Vendor
 from exporter.devices import DevicesSample
 from exporter.kube.allocations import AllocationsView, Holding
 from exporter.kube.pod_resources import socket_of
 from exporter.kube.proto import pod_resources_pb2 as api
 from exporter.kube.rights import RIGHTS
 from exporter.model import Container, ContainerId, Fault, GpuInstance, GpuSample, GpuUuid, Inventory, Owner, PodUid
+from exporter.model.vendors import TRUSTED, VENDORS
 from kubelet.fake import FakeKubelet
 from sources.kube_api import Answer, kubeconfig, refusal, serving
 
@@ -74,7 +64,7 @@ def sampled(*faults: Fault, present: int = 2, answered: int = 2, mig: bool = Fal
 )
 def test_driver(found: DevicesSample | Failed | None, verdict: Verdict, words: list[str]) -> None:
     """What would leave rounds incomplete fails, what only shows less is a warning; version, GPUs and MIG are told."""
-    line = checking.driver(found)
+    line = node.driver(found)
     assert line.verdict is verdict and all(word in line.message for word in words), line
 
 
@@ -90,28 +80,30 @@ def test_vendors_that_nobody_compared_with_hardware() -> None:
         present={**nvidia.present, divided.uuid: 0},
         samples=(*nvidia.samples, GpuSample(divided, 0.0, ())),
     )
-    (line,) = checking.vendors(found)
+    (line,) = node.vendors(found)
     assert (line.check, line.verdict) == ("AMD", OK)
     assert "policy.trusted_vendors" in line.message and "ROCm" in line.message and "VA-API" not in line.message
-    (partly,) = checking.vendors(replace(found, samples=(GpuSample(divided, 0.0, (), partial=True),)))
+    (partly,) = node.vendors(replace(found, samples=(GpuSample(divided, 0.0, (), partial=True),)))
     assert "by kfd alone" in partly.message and "VA-API" in partly.message
-    told = checking.driver(found).message
+    told = node.driver(found).message
     assert "2 GPUs (2 x NVIDIA H100" in told
     assert "AMD 6.8, 1 GPU (1 x MI300X), 1 divided into 2 partitions" in told
-    assert checking.vendors(nvidia) == checking.vendors(Failed("no driver")) == checking.vendors(None) == ()
+    assert node.vendors(nvidia) == node.vendors(Failed("no driver")) == node.vendors(None) == ()
 
 
-def test_every_trusted_vendor_has_a_title() -> None:
-    """What a config can trust can be told, and what is not known of whom is of a vendor that there is."""
-    assert set(get_args(Vendor)) <= set(TITLES)
-    assert {*UNKNOWN, *PARTIAL} <= set(TITLES) and set(TRUSTED) <= set(get_args(Vendor))
+def test_every_vendor_is_told_with_what_is_not_known_of_it() -> None:
+    """What a config can trust has a title; of a vendor whose figures nobody compared something is never known."""
+    assert all(vendor.title and vendor.sources for vendor in VENDORS)
+    assert all(vendor.unknown for vendor in VENDORS if not vendor.trusted)
+    assert {"nvidia"} == TRUSTED
+    assert [vendor.name for vendor in VENDORS if not vendor.memory_by_process] == ["mthreads"]
 
 
 def test_pid_domain() -> None:
     """Unproven fails; an operator's word makes it a warning, which a proof makes unnecessary."""
-    assert checking.pid_domain(PidDomain("/host/proc", None, None)).verdict is OK
-    assert checking.pid_domain(PidDomain("/proc", NESTED, NESTED)) == Line("pid domain", FAIL, NESTED.message)
-    believed = checking.pid_domain(PidDomain("/proc", NESTED, None))
+    assert node.pid_domain(PidDomain("/host/proc", None, None)).verdict is OK
+    assert node.pid_domain(PidDomain("/proc", NESTED, NESTED)) == Line("pid domain", FAIL, NESTED.message)
+    believed = node.pid_domain(PidDomain("/proc", NESTED, None))
     assert believed.verdict is WARN and "node.trust_pid_namespace" in believed.message
 
 
@@ -127,13 +119,13 @@ def test_pid_domain() -> None:
 def test_cgroup_view(text: str, version: str) -> None:
     """The version, whose view it is, and how many pods and containers can be told apart; nobody's is a warning."""
     owners = [Owner(((POD, ID),)), Owner(((POD, None),)), Owner()]
-    line = checking.cgroups(CgroupView(text, True, owners))
+    line = node.cgroups(CgroupView(text, True, owners))
     assert line.verdict is OK
     assert line.message == f"{version}, a private cgroup namespace: owners in 1 pod, 1 container"
-    nobody = checking.cgroups(CgroupView(text, False, [Owner()]))
+    nobody = node.cgroups(CgroupView(text, False, [Owner()]))
     assert nobody.verdict is WARN and "hostPID" in nobody.message and "the host's view" in nobody.message
     hidden = Fault("host", "processes_unreadable", "cannot read /proc/7: Permission denied", incomplete=False)
-    assert checking.cgroups(CgroupView(text, None, owners, (hidden,))).verdict is WARN
+    assert node.cgroups(CgroupView(text, None, owners, (hidden,))).verdict is WARN
 
 
 def test_kubelet() -> None:
@@ -144,59 +136,59 @@ def test_kubelet() -> None:
         allocatable={},
         known=True,
     )
-    assert checking.kubelet(view) == Line("kubelet", OK, "pod-resources v1 answers: 2 pods, 2 devices handed out")
-    assert checking.kubelet(AllocationsView(allocatable=None)).verdict is WARN
-    old = checking.kubelet(AllocationsView(api="v1alpha1"))
+    assert cluster.kubelet(view) == Line("kubelet", OK, "pod-resources v1 answers: 2 pods, 2 devices handed out")
+    assert cluster.kubelet(AllocationsView(allocatable=None)).verdict is WARN
+    old = cluster.kubelet(AllocationsView(api="v1alpha1"))
     assert old.verdict is WARN and "1.20" in old.message
-    assert checking.kubelet(Failed("away")).verdict is FAIL
+    assert cluster.kubelet(Failed("away")).verdict is FAIL
 
 
 def test_api_server_refusals_say_what_to_do() -> None:
     """A token that is not accepted is told apart from a server that is away, and what hangs on it was not asked."""
-    refused = checking.api_server(Failed("401 Unauthorized: Unauthorized", 401))
+    refused = cluster.api_server(Failed("401 Unauthorized: Unauthorized", 401))
     assert refused.verdict is FAIL and "ServiceAccount" in refused.message
-    assert checking.api_server(Failed("Unreachable: x")).verdict is FAIL
-    assert checking.api_server(ApiServer("https://x", "v1.34.1")).verdict is OK
-    assert [checking.rights(None).verdict, checking.node_name("n", None).verdict] == [WARN, WARN]
+    assert cluster.api_server(Failed("Unreachable: x")).verdict is FAIL
+    assert cluster.api_server(ApiServer("https://x", "v1.34.1")).verdict is OK
+    assert [cluster.rights(None).verdict, cluster.node_name("n", None).verdict] == [WARN, WARN]
 
 
 @pytest.mark.parametrize("right", RIGHTS, ids=str)
 def test_a_missing_right_is_named_with_what_is_lost(right: object) -> None:
     """Without pods nobody can be named, so that fails; each other right costs something that is told."""
-    line = checking.rights({one: one is not right for one in RIGHTS})
+    line = cluster.rights({one: one is not right for one in RIGHTS})
     lost = next(one for one in RIGHTS if one is right)
     assert line.verdict is (FAIL if lost.resource == "pods" else WARN)
     assert f"{lost} ({lost.without})" in line.message and "rbac.yaml" in line.message
-    assert checking.rights(dict.fromkeys(RIGHTS, True)).verdict is OK
+    assert cluster.rights(dict.fromkeys(RIGHTS, True)).verdict is OK
 
 
 def test_node_name() -> None:
     """A node that the cluster does not know fails; one that is another machine, or may not be read, is a warning."""
-    assert checking.node_name("n1", NodeObject("b1", "b1")).verdict is OK
-    assert checking.node_name("n1", NodeObject("", "b1")).verdict is OK
-    unknown = checking.node_name("n1", Failed("404 NotFound: no", 404))
+    assert cluster.node_name("n1", NodeObject("b1", "b1")).verdict is OK
+    assert cluster.node_name("n1", NodeObject("", "b1")).verdict is OK
+    unknown = cluster.node_name("n1", Failed("404 NotFound: no", 404))
     assert unknown.verdict is FAIL and "n1" in unknown.message and "NODE_NAME" in unknown.message
-    assert checking.node_name("n1", NodeObject("b1", "b2")).verdict is WARN
-    assert checking.node_name("n1", Failed("403 Forbidden: no", 403)).verdict is WARN
-    assert checking.node_name("n1", Failed("500 x: no", 500)).verdict is FAIL
+    assert cluster.node_name("n1", NodeObject("b1", "b2")).verdict is WARN
+    assert cluster.node_name("n1", Failed("403 Forbidden: no", 403)).verdict is WARN
+    assert cluster.node_name("n1", Failed("500 x: no", 500)).verdict is FAIL
 
 
 def test_other_names() -> None:
     """No names because nobody asked for any is well; by default it is worth a warning; a broken file fails."""
     known = Inventory(containers=(Container(POD, "main", ID),), known=True, live=True)
-    assert checking.names("file", known) == Line("names", OK, "the file names 1 container")
+    assert cluster.names("file", known) == Line("names", OK, "the file names 1 container")
     broken = Inventory(faults=(Fault("names", "names_invalid", "names.yaml: line 1"),))
-    assert checking.names("file", broken) == Line("names", FAIL, "names.yaml: line 1")
-    assert [checking.names(source, None).verdict for source in ("none", "auto")] == [OK, WARN]
-    assert [checking.log_links("/x", found).verdict for found in (3, None)] == [OK, WARN]
+    assert cluster.names("file", broken) == Line("names", FAIL, "names.yaml: line 1")
+    assert [cluster.names(source, None).verdict for source in ("none", "auto")] == [OK, WARN]
+    assert [cluster.log_links("/x", found).verdict for found in (3, None)] == [OK, WARN]
 
 
 def test_web() -> None:
     """A free address is well, so is one that a gpusteward has; whoever else has it must go."""
-    assert checking.web_address(Address(":1")).verdict is OK
-    assert checking.web_address(Address(":1", "in use", "gpusteward")).verdict is OK
-    assert checking.web_address(Address(":1", "in use", "nginx")) == Line("web address", FAIL, "in use")
-    assert checking.web_address(Address(":1", "in use")).verdict is FAIL
+    assert settings.web_address(Address(":1")).verdict is OK
+    assert settings.web_address(Address(":1", "in use", "gpusteward")).verdict is OK
+    assert settings.web_address(Address(":1", "in use", "nginx")) == Line("web address", FAIL, "in use")
+    assert settings.web_address(Address(":1", "in use")).verdict is FAIL
 
 
 @pytest.mark.parametrize(
@@ -205,20 +197,20 @@ def test_web() -> None:
         ([], 0),
         ([Line("driver", OK, ""), Line("names", WARN, "")], 0),
         ([Line("driver", FAIL, ""), Line("names", OK, "")], 1),
-        ([checking.refused_config("x")], 2),
-        ([Line("driver", FAIL, ""), checking.web_config("f", Failed("x"))], 2),
+        ([settings.refused_config("x")], 2),
+        ([Line("driver", FAIL, ""), settings.web_config("f", Failed("x"))], 2),
     ],
 )
 def test_exit_code(lines: list[Line], code: int) -> None:
     """Warnings are no failure; a wrong config is 2, as when the daemon itself meets it."""
-    assert checking.exit_code(lines) == code
+    assert exit_code(lines) == code
 
 
 def test_lines_are_aligned_and_one_each() -> None:
     """Whatever a server or a file wrote, a check is one line of printable text; colours only when asked for."""
     lines = [Line("driver", OK, "good"), Line("api server", FAIL, "a\nb\x1b[2J\udcff")]
-    assert checking.render(lines) == "ok    driver      good\nfail  api server  a b [2J\n"
-    assert checking.render(lines[:1], colour=True) == "\x1b[32mok  \x1b[0m  driver  good\n"
+    assert render(lines) == "ok    driver      good\nfail  api server  a b [2J\n"
+    assert render(lines[:1], colour=True) == "\x1b[32mok  \x1b[0m  driver  good\n"
 
 
 def test_the_shipped_role_is_what_is_used() -> None:
@@ -316,7 +308,7 @@ async def test_a_server_that_reviews_nothing_is_a_warning(tmp_path: Path) -> Non
 
     async with serving(answer) as server:
         found = await probe_kube.api(config(tmp_path, server.url), "b1", 5.0)
-    line = checking.rights(found.rights)
+    line = cluster.rights(found.rights)
     assert line.verdict is WARN and "cannot be asked for" in line.message and "missing" not in line.message
 
 
@@ -347,7 +339,7 @@ async def test_the_kubelet_is_asked(
             kubelet = FakeKubelet(socket_of(tmp_path))
             kubelet.answer(**answers)
             await stack.enter_async_context(kubelet)
-        line = checking.kubelet(await probe_kube.kubelet(config(tmp_path), 0.3 if words.startswith("did not") else 5.0))
+        line = cluster.kubelet(await probe_kube.kubelet(config(tmp_path), 0.3 if words.startswith("did not") else 5.0))
     assert line.verdict is verdict and words in line.message, line
 
 
@@ -374,4 +366,4 @@ async def test_only_what_is_asked_for_is_asked() -> None:
     keys = {"devices": "simulated", "web.listen_address": "127.0.0.1:0", "names.source": "kubernetes"}
     lines = await probe.preflight(Arguments(None, keys), in_a_pod=True)
     assert [line.check for line in lines] == ["config", "driver", "web address"]
-    assert checking.exit_code(lines) == 0
+    assert exit_code(lines) == 0

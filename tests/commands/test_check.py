@@ -10,8 +10,8 @@ import pytest
 from driver.node import FakeNode, gpus
 from enforcer.actions.notify.actuator import RIGHTS
 from enforcer.commands.check import fence, mode_rights
-from exporter import check as checking
-from exporter.check import Failed, Verdict
+from exporter.check import cluster
+from exporter.check.lines import Failed, Verdict, exit_code
 from exporter.check.probe import preflight
 from exporter.config import Arguments, Config, ConfigError, load
 from sources.limits import R615, limits
@@ -32,15 +32,15 @@ def test_rights_are_asked_for_from_mode_warn_on(mode: str) -> None:
 def test_each_right_that_a_mode_lacks_fails(right: object) -> None:
     """The mode, the right, what is lost, and who grants it; unknown is a warning."""
     lost = next(one for one in RIGHTS if one is right)
-    line = checking.mode_rights("warn", {**GRANTED, lost: False})
+    line = cluster.mode_rights("warn", {**GRANTED, lost: False})
     assert line.verdict is Verdict.FAIL
     assert "mode warn" in line.message and f"{lost} ({lost.without})" in line.message
     assert "deploy/enforcer/rbac.yaml" in line.message
     (other,) = (one for one in RIGHTS if one is not right)
     assert str(other) not in line.message
-    assert checking.mode_rights("warn", GRANTED).verdict is Verdict.OK
-    assert checking.mode_rights("warn", None).verdict is Verdict.WARN
-    unknown = checking.mode_rights("warn", Failed("403 Forbidden: no", 403))
+    assert cluster.mode_rights("warn", GRANTED).verdict is Verdict.OK
+    assert cluster.mode_rights("warn", None).verdict is Verdict.WARN
+    unknown = cluster.mode_rights("warn", Failed("403 Forbidden: no", 403))
     assert unknown.verdict is Verdict.WARN and "lacks" not in unknown.message
 
 
@@ -54,7 +54,7 @@ async def test_a_policy_that_run_refuses_is_refused_here(tmp_path: Path) -> None
     with pytest.raises(ConfigError, match=r"policy\.grace"):
         load(arguments, impossible)
     lines = await preflight(arguments, in_a_pod=False, also=impossible, more=mode_rights)
-    assert (checking.exit_code(lines), [line.check for line in lines]) == (2, ["config"])
+    assert (exit_code(lines), [line.check for line in lines]) == (2, ["config"])
     assert "policy.grace" in lines[0].message
 
 

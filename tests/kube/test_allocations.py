@@ -35,10 +35,10 @@ def holding(pod: str, *ids: str, resource: str = GPU, container: str = "main") -
     return Holding("ml", pod, container, resource, ids)
 
 
-def claim(pod: str, *devices: str, name: str = "claim", container: str = "main") -> HeldClaim:
+def claim(pod: str, *devices: str, container: str = "main") -> HeldClaim:
     """A claim on NVIDIA's DRA devices of these names."""
     claimed = tuple(ClaimedDevice("gpu.nvidia.com", "node", device) for device in devices)
-    return HeldClaim("ml", pod, container, "ml", name, claimed)
+    return HeldClaim("ml", pod, container, claimed)
 
 
 def view(

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import gpu, gpu_uuid, leaf
-from exporter.kube.device_ids import DeviceId, Leaves, parse, parse_of, resolve, resolve_claimed
+from exporter.kube.device_ids import DeviceIndex, resolve, resolve_claimed
 from exporter.model import GpuInstance
+from exporter.model.vendors import DeviceId, device_id
 
 MIG_A, MIG_B, MIG_C = (f"MIG-{letter * 8}-1111-2222-3333-444444444444" for letter in "abc")
 
@@ -17,11 +18,11 @@ MIG_A, MIG_B, MIG_C = (f"MIG-{letter * 8}-1111-2222-3333-444444444444" for lette
 WHOLE = replace(gpu(0), minor=1)
 INSTANCES = (GpuInstance(3, "3g.40gb", (MIG_A,)), GpuInstance(9, "1g.10gb", (MIG_B, MIG_C)))
 SPLIT = replace(gpu(1, instances=INSTANCES), minor=0)
-LEAVES = Leaves.of((WHOLE, SPLIT))
+INDEX = DeviceIndex.of((WHOLE, SPLIT))
 
 
 @pytest.mark.parametrize(
-    ("device_id", "meant"),
+    ("text", "meant"),
     [
         (gpu_uuid(0), leaf(0)),
         (f"{gpu_uuid(0)}::0", leaf(0)),
@@ -40,13 +41,13 @@ LEAVES = Leaves.of((WHOLE, SPLIT))
         ("0::1", leaf(0)),
     ],
 )
-def test_an_id_means_its_leaf_device(device_id: str, meant: object) -> None:
+def test_an_id_means_its_leaf_device(text: str, meant: object) -> None:
     """Each form that a plugin writes is resolved: UUIDs, instances, minor numbers, indices; replicas, too."""
-    assert resolve(parse_of("nvidia.com/gpu", device_id), LEAVES) == meant
+    assert resolve(device_id("nvidia.com/gpu", text), INDEX) == meant
 
 
 @pytest.mark.parametrize(
-    ("device_id", "replica"),
+    ("text", "replica"),
     [
         (gpu_uuid(0), None),
         (f"{gpu_uuid(0)}::7", 7),
@@ -61,15 +62,15 @@ def test_an_id_means_its_leaf_device(device_id: str, meant: object) -> None:
         ("1::5", 5),
     ],
 )
-def test_a_replica_is_told_from_the_whole(device_id: str, replica: int | None) -> None:
+def test_a_replica_is_told_from_the_whole(text: str, replica: int | None) -> None:
     """The replica's number comes out, and None for a whole device; number 0 is a replica like any other."""
-    parsed = parse(device_id)
+    parsed = device_id("nvidia.com/gpu", text)
     assert parsed is not None
     assert parsed.replica == replica
 
 
 @pytest.mark.parametrize(
-    "device_id",
+    "text",
     [
         pytest.param(f"{gpu_uuid(0)}-0", id="HAMi"),
         pytest.param(f"{gpu_uuid(0)}-memory-17", id="Volcano vGPU memory"),
@@ -91,13 +92,13 @@ def test_a_replica_is_told_from_the_whole(device_id: str, replica: int | None) -
         pytest.param("\u0660", id="a digit of another script"),
     ],
 )
-def test_an_id_of_no_known_form_means_nothing(device_id: str) -> None:
+def test_an_id_of_no_known_form_means_nothing(text: str) -> None:
     """Made-up ids, also those that carry a real UUID, resolve to no device."""
-    assert parse(device_id) is None
+    assert device_id("nvidia.com/gpu", text) is None
 
 
 @pytest.mark.parametrize(
-    "device_id",
+    "text",
     [
         pytest.param(gpu_uuid(5), id="another GPU"),
         pytest.param(gpu_uuid(1), id="a whole GPU whose MIG is on"),
@@ -109,34 +110,34 @@ def test_an_id_of_no_known_form_means_nothing(device_id: str) -> None:
         pytest.param("7", id="no such index"),
     ],
 )
-def test_a_device_that_is_not_there_is_nobodys(device_id: str) -> None:
+def test_a_device_that_is_not_there_is_nobodys(text: str) -> None:
     """An id of a known form that means none of the present leaf devices resolves to none."""
-    parsed = parse(device_id)
+    parsed = device_id("nvidia.com/gpu", text)
     assert parsed is not None
-    assert resolve(parsed, LEAVES) is None
+    assert resolve(parsed, INDEX) is None
 
 
 def test_minor_numbers_are_not_guessed_from_indices() -> None:
     """A driver that does not tell minor numbers leaves GKE's ids unresolved, even where there is one GPU only."""
-    assert resolve(parse("nvidia0"), Leaves.of((gpu(0),))) is None
+    assert resolve(device_id("nvidia.com/gpu", "nvidia0"), DeviceIndex.of((gpu(0),))) is None
 
 
 @pytest.mark.parametrize("resource", ["nvidia.com/gpu", "nvidia.com/gpu.shared"])
 def test_a_bare_number_is_an_index_of_a_gpu_resource(resource: str) -> None:
     """Under the names that a GPU plugin gives, a number is an index."""
-    assert parse_of(resource, "1") == DeviceId(index=1)
+    assert device_id(resource, "1") == DeviceId(index=1)
 
 
 @pytest.mark.parametrize("resource", ["aliyun.com/gpu-mem", "tencent.com/vcuda-memory", "nvidia.com/gpumem"])
 def test_a_bare_number_of_another_resource_means_nothing(resource: str) -> None:
     """Plugins that count memory in devices number them: that is no index of a GPU."""
-    assert parse_of(resource, "1") is None
+    assert device_id(resource, "1") is None
 
 
 def test_ids_of_a_plugin_that_chooses_elsewhere_mean_nothing() -> None:
     """vgpu-manager writes ids with true UUIDs and then follows the pod's annotation."""
-    assert parse_of("nvidia.com/vgpu-number", f"{gpu_uuid(0)}::0") is None
-    assert parse_of("acme.com/renamed", f"{gpu_uuid(0)}::0") is not None
+    assert device_id("nvidia.com/vgpu-number", f"{gpu_uuid(0)}::0") is None
+    assert device_id("acme.com/renamed", f"{gpu_uuid(0)}::0") is not None
 
 
 @pytest.mark.parametrize(
@@ -157,11 +158,11 @@ def test_a_claimed_device_is_known_by_its_uuid_or_minor_number(
     driver: str, device: str, uuid: str | None, meant: object
 ) -> None:
     """The slice's UUID decides; without it NVIDIA's `gpu-<minor>` alone is understood, and only with MIG off."""
-    assert resolve_claimed(driver, device, uuid, LEAVES) == meant
+    assert resolve_claimed(driver, device, uuid, INDEX) == meant
 
 
 @given(st.text(max_size=80) | st.from_regex(r"(GPU|MIG|nvidia)[-0-9a-f/:givpu]{0,60}", fullmatch=True))
 def test_any_text_is_read_or_left(text: str) -> None:
     """No id, whatever a plugin invents, raises; and what resolves is one of the leaf devices that there are."""
-    meant = resolve(parse_of("nvidia.com/gpu", text), LEAVES)
+    meant = resolve(device_id("nvidia.com/gpu", text), INDEX)
     assert meant is None or meant in {leaf(0), leaf(1, 3), leaf(1, 9)}

@@ -62,8 +62,8 @@ def socket(tmp_path: Path) -> Path:
 
 async def test_the_whole_of_a_list_is_read(socket: Path) -> None:
     """
-    A list as upstream's own messages encode it: pods without devices, entries by NUMA node put together, claims with
-    share ids; CDI ids, CPUs, memory, topology and a field from the future are passed over.
+    A list as upstream's own messages encode it: pods without devices, entries by NUMA node put together, claims;
+    share ids, CDI ids, CPUs, memory, topology and a field from the future are passed over.
     """
     async with FakeKubelet(socket, listed=RECORDED, allocatable=offered(f"{UUID}::1", f"{UUID}::0")):
         view = await ask(socket)
@@ -72,9 +72,9 @@ async def test_the_whole_of_a_list_is_read(socket: Path) -> None:
         Holding("ml", "train-0", "trainer", "nvidia.com/gpu.shared", (f"{UUID}::0", f"{UUID}::3")),
         Holding("ml", "train-0", "trainer", "rdma/hca", ("mlx5_0",)),
     )
-    whole = ClaimedDevice("gpu.nvidia.com", "gpu-node", "gpu-0", "b5c4ad52-8b8e-4a55-b7fb-2c1d3b7c5f10")
+    whole = ClaimedDevice("gpu.nvidia.com", "gpu-node", "gpu-0")
     mig = ClaimedDevice("gpu.nvidia.com", "gpu-node", "gpu-2-mig-1g10gb-19-0")
-    assert view.claims == (HeldClaim("ml", "claims", "main", "ml", "claims-gpu-x7k2p", (whole, mig)),)
+    assert view.claims == (HeldClaim("ml", "claims", "main", (whole, mig)),)
     assert view.allocatable == {"nvidia.com/gpu": (f"{UUID}::0", f"{UUID}::1")}
     assert (view.known, view.live, view.faults) == (True, True, ())
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from exporter.check.vendors import TITLES, UNKNOWN
 from exporter.devices import DeviceError
 from exporter.devices import vendor_libs as package
 from exporter.devices.open_nodes import OpenNodes
 from exporter.devices.session import LibrarySource
 from exporter.model import GpuUuid, Memory
+from exporter.model.vendors import VENDOR
 from libraries.fake import FakeDevice, FakeProcess, GiB
 from libraries.fixtures import Install, Open
 
@@ -205,4 +205,4 @@ def test_of_every_vendor_it_is_said_what_is_never_told() -> None:
         reader = package.reader(library, lambda _: None, OpenNodes(Path("/proc"), Path("/dev"), library.nodes))
         assert reader.name == name
         assert library.libraries and library.nodes
-        assert reader.vendor in TITLES and reader.vendor in UNKNOWN
+        assert VENDOR[reader.vendor].unknown

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 from exporter.devices.kernel.sums import known_sum
 from exporter.devices.kernel.tree import Tree
-from exporter.model import Health, Memory, Utilization
+from exporter.model import Health, Memory, Utilization, vendors
 
-VENDORS: Mapping[str, str] = {"amdgpu": "amd", "xe": "intel", "i915": "intel"}
+VENDORS: Mapping[str, str] = {driver: vendor.name for vendor in vendors.VENDORS for driver in vendor.drivers}
 """Driver to vendor. Other DRM drivers (nouveau, ast, vgem ...) tell nothing of memory."""
 DRM = "class/drm"
 INTEGRATED = "0000:00:02.0"

@@ -7,33 +7,28 @@ Source: kubernetes-sigs/dra-driver-nvidia-gpu api/nvidia.com/resource/v1beta1/sh
 ROCm/k8s-gpu-dra-driver cmd/gpu-kubeletplugin/deviceinfo.go, intel/intel-resource-drivers-for-kubernetes pkg/gpu/device.
 """
 
-import re
 from collections.abc import Iterable
 from fractions import Fraction
 
 from exporter.limits.decoding import Amount, Asked, Where, json_number, json_object, locate, quantity, shown, whole
 from exporter.limits.facts import ClaimedDevice
+from exporter.model.vendors import claimed_id
 
 _MIB = 2**20
-_GPU = re.compile(r"gpu-([0-9]{1,4})", re.ASCII)
 _PARTITION = {"partitions"}
 """What a claim consumes of AMD's GPUs: a partition is a device of its own, and the kernel keeps it apart."""
-_NVIDIA, _AMD, _INTEL = "gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com"
-_RENDER = re.compile(r"gpu-[0-9]{1,4}-([0-9]{1,4})", re.ASCII)
-_PCI = re.compile(r"([0-9a-f]{4})-([0-9a-f]{2})-([0-9a-f]{2})-([0-7])-0x[0-9a-f]{4}", re.ASCII)
 
 
 def where_of(device: ClaimedDevice) -> Where:
     """Name a claimed device: by the UUID of its ResourceSlice, by what is in its name, or just so."""
     name = f"{device.pool}/{device.device}"
-    if device.driver == _AMD and (match := _RENDER.fullmatch(device.device)):
-        return Where(name=name, called=f"renderD{match[1]}")
-    if device.driver == _INTEL and (match := _PCI.fullmatch(device.device)):
-        return Where(name=name, called=f"{match[1]}:{match[2]}:{match[3]}.{match[4]}")
+    claimed = claimed_id(device.driver, device.device)
+    if claimed is not None and claimed.name is not None:
+        return Where(name=name, called=claimed.name)
     if device.uuid is not None:
         return Where(uuid=device.uuid)
-    if device.driver == _NVIDIA and (match := _GPU.fullmatch(device.device)):
-        return Where(minor=int(match[1]))
+    if claimed is not None:
+        return Where(minor=claimed.minor)
     return Where(name=name)
 
 

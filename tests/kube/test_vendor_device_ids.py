@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from builders import gpu, leaf, pod
 from exporter.kube.allocations import AllocationsView, Holding, allocations
 from exporter.kube.combining import combine
-from exporter.kube.device_ids import DeviceId, Leaves, parse_of, resolve
-from exporter.kube.vendor_ids import ASCEND_REAL, VENDORS, RealAscend, parse_ascend
+from exporter.kube.device_ids import DeviceIndex, resolve
 from exporter.model import Allocation, DeviceKey, Gpu, GpuInstance, GpuUuid, Inventory
+from exporter.model.vendors import HUAWEI, VENDORS, DeviceId, device_id
 
 CARD = "12345678-1111-2222-3333-000012345678"
 MLU = Gpu(GpuUuid(f"MLU-{CARD}"), 0, "Cambricon MLU590", vendor="cambricon", minor=0)
@@ -20,11 +20,11 @@ XPU = Gpu(GpuUuid("02K00Y6217V000X7"), 0, "XPU", vendor="kunlunxin")
 GCU = Gpu(GpuUuid("T6D410120211"), 0, "GCU S60", vendor="enflame")
 NPU = Gpu(GpuUuid("E0F4EE64-802061B1"), 0, "Ascend 910B2", vendor="huawei", minor=6)
 SPLIT = replace(NPU, uuid=GpuUuid("E281A66C"), index=1, minor=0, mig=True, instances=(GpuInstance(100, "vir02", ()),))
-LEAVES = Leaves.of((replace(gpu(0), minor=0), MLU, BI, XPU, GCU, NPU, SPLIT))
+INDEX = DeviceIndex.of((replace(gpu(0), minor=0), MLU, BI, XPU, GCU, NPU, SPLIT))
 
 
 @pytest.mark.parametrize(
-    ("resource", "device_id", "meant", "replica"),
+    ("resource", "text", "meant", "replica"),
     [
         ("cambricon.com/mlu", f"MLU-{CARD}", MLU, None),
         ("cambricon.com/mlu.share", f"MLU-{CARD}-_-3", MLU, 3),
@@ -36,15 +36,15 @@ LEAVES = Leaves.of((replace(gpu(0), minor=0), MLU, BI, XPU, GCU, NPU, SPLIT))
         ("enflame.com/gcu", GCU.uuid, GCU, None),
     ],
 )
-def test_an_id_means_its_device(resource: str, device_id: str, meant: Gpu, replica: int | None) -> None:
+def test_an_id_means_its_device(resource: str, text: str, meant: Gpu, replica: int | None) -> None:
     """Each form that a vendor's plugin writes is resolved, whole or as a share."""
-    parsed = parse_of(resource, device_id)
+    parsed = device_id(resource, text)
     assert parsed is not None and parsed.replica == replica
-    assert resolve(parsed, LEAVES) == DeviceKey(meant.uuid)
+    assert resolve(parsed, INDEX) == DeviceKey(meant.uuid)
 
 
 @pytest.mark.parametrize(
-    ("resource", "device_id"),
+    ("resource", "text"),
     [
         ("huawei.com/Ascend910", "Ascend910-6"),  # a stand-in under Volcano
         ("huawei.com/Ascend910B2", f"{NPU.uuid}-0"),
@@ -60,51 +60,51 @@ def test_an_id_means_its_device(resource: str, device_id: str, meant: Gpu, repli
         ("cambricon.com/mlu", "0"),
     ],
 )
-def test_an_id_that_names_no_device_surely_names_none(resource: str, device_id: str) -> None:
+def test_an_id_that_names_no_device_surely_names_none(resource: str, text: str) -> None:
     """Where the plugin follows something else, or the form is not known, nobody is entitled."""
-    assert resolve(parse_of(resource, device_id), LEAVES) is None
+    assert resolve(device_id(resource, text), INDEX) is None
 
 
-@given(st.text(max_size=60), st.sampled_from(sorted(VENDORS)))
-def test_any_text_is_some_device_or_none(device_id: str, domain: str) -> None:
+@given(st.text(max_size=60), st.sampled_from([domain for vendor in VENDORS for domain in vendor.domains]))
+def test_any_text_is_some_device_or_none(text: str, domain: str) -> None:
     """Whatever a plugin writes, the answer is a device that is there, or none."""
     for name in ("gpu", "x-vgpu", "mlu"):
-        found = resolve(parse_of(f"{domain}/{name}", device_id), LEAVES)
-        assert found is None or found in LEAVES.keys
-    parse_ascend(device_id)
+        found = resolve(device_id(f"{domain}/{name}", text), INDEX)
+        assert found is None or found in INDEX.keys
+    HUAWEI.annotated_id(text)
 
 
 def test_a_number_means_the_device_of_its_own_vendor() -> None:
     """Each vendor counts from 0: minor and index are looked up among its own."""
-    assert resolve(parse_of("nvidia.com/gpu", "nvidia0"), LEAVES) == leaf(0)
-    assert resolve(parse_of("nvidia.com/gpu", "0"), LEAVES) == leaf(0)
-    assert resolve(DeviceId(minor=0, vendor="cambricon"), LEAVES) == DeviceKey(MLU.uuid)
-    assert resolve(DeviceId(index=0, vendor="amd"), LEAVES) is None
-    others = Leaves.of((MLU, BI, XPU))
-    assert resolve(parse_of("nvidia.com/gpu", "nvidia0"), others) is None
+    assert resolve(device_id("nvidia.com/gpu", "nvidia0"), INDEX) == leaf(0)
+    assert resolve(device_id("nvidia.com/gpu", "0"), INDEX) == leaf(0)
+    assert resolve(DeviceId(minor=0, vendor="cambricon"), INDEX) == DeviceKey(MLU.uuid)
+    assert resolve(DeviceId(index=0, vendor="amd"), INDEX) is None
+    others = DeviceIndex.of((MLU, BI, XPU))
+    assert resolve(device_id("nvidia.com/gpu", "nvidia0"), others) is None
 
 
 @pytest.mark.parametrize(
     ("text", "meant"),
     [
-        ("Ascend910-6", RealAscend(6)),
-        (" Ascend310P-12", RealAscend(12)),
-        ("Ascend910-6-3", RealAscend(6)),  # a soft share
-        ("Ascend910-2c-100-6", RealAscend(6, 100)),
-        ("Ascend310P-4c.3cpu.ndvpp-101-0", RealAscend(0, 101)),
+        ("Ascend910-6", DeviceId(minor=6, vendor="huawei")),
+        (" Ascend310P-12", DeviceId(minor=12, vendor="huawei")),
+        ("Ascend910-6-3", DeviceId(minor=6, vendor="huawei")),  # a soft share
+        ("Ascend910-2c-100-6", DeviceId(minor=6, gpu_instance=100, vendor="huawei")),
+        ("Ascend310P-4c.3cpu.ndvpp-101-0", DeviceId(minor=0, gpu_instance=101, vendor="huawei")),
         ("Ascend910", None),
         ("davinci6", None),
         ("", None),
     ],
 )
-def test_what_mindcluster_really_gave(text: str, meant: RealAscend | None) -> None:
+def test_what_mindcluster_really_gave(text: str, meant: DeviceId | None) -> None:
     """The annotation names /dev/davinci<physical id>, and of a vNPU its number."""
-    assert parse_ascend(text) == meant
+    assert HUAWEI.annotated_id(text) == meant
 
 
 def handed(annotation: str, *ids: str, containers: tuple[str, ...] = ("main",)) -> tuple[Allocation, ...]:
     """Say what a pod with this annotation was handed, when the kubelet counts `ids` for each container."""
-    mine = replace(pod("npu"), annotations={ASCEND_REAL: annotation})
+    mine = replace(pod("npu"), annotations={HUAWEI.annotation: annotation})
     holdings = tuple(Holding(mine.namespace, mine.name, name, "huawei.com/Ascend910", ids) for name in containers)
     names = Inventory(pods={mine.uid: mine})
     return combine(names, AllocationsView(holdings=holdings, known=True), (NPU, SPLIT), {}).allocations
@@ -139,7 +139,9 @@ def test_an_annotation_that_does_not_fit_names_nothing(
 
 def test_two_generations_of_a_pod_are_not_told_apart() -> None:
     """The kubelet names pods and not UIDs: where two of one name disagree, neither annotation counts."""
-    first, second = (replace(pod("npu", uid=uid), annotations={ASCEND_REAL: f"Ascend910-{uid}"}) for uid in ("6", "7"))
+    first, second = (
+        replace(pod("npu", uid=uid), annotations={HUAWEI.annotation: f"Ascend910-{uid}"}) for uid in ("6", "7")
+    )
     view = AllocationsView(holdings=(Holding("team-a", "npu", "main", "huawei.com/Ascend910", ("Ascend910-0",)),))
     names = Inventory(pods={first.uid: first, second.uid: second})
     assert combine(names, view, (NPU,), {}).allocations == ()

@@ -3,11 +3,12 @@
 import pytest
 
 from exporter.kube.allocations import AllocationsView, Holding, allocations, sharing
-from exporter.kube.device_ids import Leaves, parse_of, resolve, resolve_claimed
+from exporter.kube.device_ids import DeviceIndex, resolve, resolve_claimed
 from exporter.limits.decoders.claims import where_of
 from exporter.limits.decoding import DeclarationError, locate
 from exporter.limits.facts import ClaimedDevice, leaf_devices
 from exporter.model import DeviceKey, Gpu, GpuInstance, GpuUuid, Sharing
+from exporter.model.vendors import device_id
 
 WHOLE, DIVIDED, ARC = GpuUuid("0000:19:00.0"), GpuUuid("0000:0a:00.0"), GpuUuid("0000:03:00.0")
 NVIDIA = GpuUuid("GPU-00000000-1111-2222-3333-444444444444")
@@ -31,7 +32,7 @@ GPUS = (
 
 
 @pytest.mark.parametrize(
-    ("resource", "device_id", "key"),
+    ("resource", "text", "key"),
     [
         ("amd.com/gpu", "0000:19:00.0", DeviceKey(WHOLE)),
         ("amd.com/gpu", "0000:0A:00.0", DeviceKey(DIVIDED, 0)),
@@ -50,9 +51,9 @@ GPUS = (
         ("nvidia.com/gpu", "0", DeviceKey(NVIDIA)),
     ],
 )
-def test_an_id_means_the_device_of_its_vendor(resource: str, device_id: str, key: DeviceKey | None) -> None:
+def test_an_id_means_the_device_of_its_vendor(resource: str, text: str, key: DeviceKey | None) -> None:
     """Card 1, minor 1 and index 0 are there for several vendors: each id is taken in its own vendor's words."""
-    assert resolve(parse_of(resource, device_id), Leaves.of(GPUS)) == key
+    assert resolve(device_id(resource, text), DeviceIndex.of(GPUS)) == key
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_an_id_means_the_device_of_its_vendor(resource: str, device_id: str, key
 )
 def test_a_claimed_device_is_found_by_its_name(driver: str, device: str, key: DeviceKey | None) -> None:
     """AMD's DRA driver names the render node, Intel's the PCI address."""
-    assert resolve_claimed(driver, device, None, Leaves.of(GPUS)) == key
+    assert resolve_claimed(driver, device, None, DeviceIndex.of(GPUS)) == key
 
 
 @pytest.mark.parametrize(
