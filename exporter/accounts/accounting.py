@@ -25,6 +25,7 @@ from exporter.model import (
     DeviceKey,
     Fault,
     Gpu,
+    GpuSample,
     Memory,
     ProcessUtilization,
     Subject,
@@ -60,6 +61,11 @@ class GpuAccounts:
     capped: int = 0
     """Containers whose summed SM samples exceeded 100 % and were cut there."""
     processes: Mapping[Attribution, int] = field(default_factory=dict)
+
+    @property
+    def sample(self) -> GpuSample:
+        """What the GPU said."""
+        return self.attributed.sample
 
 
 def account(

@@ -1,25 +1,26 @@
 """
-One round's answers, joined into a snapshot.
+The one place where a `Snapshot` is made.
 
-What comes in: the accounts of each GPU, the inventory, the faults of all sources. What goes out: the `Snapshot`.
+What comes in: what each source answered in one round, and the accounts and limits made of it. What goes out: the
+`Snapshot`.
 
-The law: names only display. Everything is joined by pod UID, container id and leaf device; a name that two generations
+The law: names only display. Everything is joined by pod UID, container id and device. A name that two generations
 share (the old pod terminates while the new one starts) joins nothing.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from exporter.accounts.accounting import GpuAccounts
 from exporter.limits.claimed import claim_usages
 from exporter.limits.facts import leaf_devices
 from exporter.model import (
     Attribution,
+    DeclaredLimit,
     Device,
     DeviceAccount,
     DeviceKey,
     Fault,
-    Gpu,
     GpuInstance,
     GpuUuid,
     Inventory,
@@ -27,16 +28,18 @@ from exporter.model import (
     Sharing,
     Snapshot,
     Subject,
-    Usage,
+    XidCounts,
 )
 
 Holders = Mapping[DeviceKey, frozenset[Subject]]
-"""Leaf device to the containers that it was handed to."""
+"""Device to the containers that it was handed to."""
+
+_UNDIVIDED = GpuInstance(0, "", ())
 
 
 def newest_by_name(inventory: Inventory) -> Mapping[tuple[str, str], Pod]:
     """
-    Say whom the kubelet means, which names pods and not UIDs.
+    Name the pod that the kubelet means, which says names and not UIDs.
 
     Of two pods of one name it is the newest that is not terminating: the kubelet frees the devices of a pod before it
     hands them out again.
@@ -50,7 +53,7 @@ def newest_by_name(inventory: Inventory) -> Mapping[tuple[str, str], Pod]:
 
 
 def holders(inventory: Inventory) -> Holders:
-    """Name who was handed which leaf device, used or not."""
+    """Name the containers to which each device was handed, used or not."""
     newest = newest_by_name(inventory)
     containers = {(container.pod_uid, container.name): container for container in inventory.containers}
     found: dict[DeviceKey, set[Subject]] = defaultdict(set)
@@ -62,84 +65,99 @@ def holders(inventory: Inventory) -> Holders:
     return {device: frozenset(subjects) for device, subjects in found.items()}
 
 
-def join(
-    snapshot: Snapshot,
+def make_snapshot(
+    *,
+    number: int,
+    node: str,
+    taken_at: float,
+    monotonic: float,
+    gpus_present: Mapping[GpuUuid, int],
+    gpus_read: Collection[GpuUuid],
     accounts: Mapping[GpuUuid, GpuAccounts],
     inventory: Inventory,
+    limits: tuple[DeclaredLimit, ...],
+    memory_declared: Mapping[DeviceKey, int],
+    xid_errors: XidCounts,
+    sources_up: Mapping[str, bool],
+    pid_domain_proven: bool,
     faults: Iterable[Fault],
 ) -> Snapshot:
-    """Fill `snapshot` (its round, times, node and GPUs are set) with what the sources said."""
-    devices: list[Device] = []
-    usages: list[Usage] = []
-    processes = dict.fromkeys(Attribution, 0)
-    found = [*faults, *inventory.faults]
-    for gpu_accounts in sorted(accounts.values(), key=lambda a: a.attributed.sample.gpu.index):
-        sample = gpu_accounts.attributed.sample
-        usages += gpu_accounts.usages
-        found += sample.faults
-        for attribution, count in gpu_accounts.processes.items():
-            processes[attribution] += count
-        instances = {instance.id: instance for instance in sample.gpu.instances}
-        utilization = {key: ratios for key, _, ratios in sample.gpu.leaves()}
-        # Who was handed a device has a usage there, be it of 0 bytes: see accounting.
-        counted = gpu_accounts.attributed.placed is not None and not gpu_accounts.processes.get(Attribution.UNPROVEN)
-        on_it = Counter(usage.device for usage in gpu_accounts.usages)
-        for account in gpu_accounts.accounts:
-            if not account.closes:
-                found.append(_not_closing(account))
-            instance = None if account.device.gpu_instance is None else instances[account.device.gpu_instance]
-            sharing, replicas = inventory.sharing.get(account.device, (_default_sharing(sample.gpu), 1))
-            devices.append(
-                Device(
-                    account.device,
-                    sample.gpu,
-                    account,
-                    utilization[account.device],
-                    sample.sampled_at,
-                    sharing,
-                    replicas,
-                    *_mig(instance),
-                    containers=on_it[account.device] if counted else None,
-                )
-            )
-    fresh = [accounts[uuid] for uuid in snapshot.gpus_read if uuid in accounts]
+    """
+    Join one round.
+
+    Args: as the attributes of `Snapshot`, and
+        accounts: of the GPUs that were read in this round, and of the others as they were read last.
+        inventory: names and allocations.
+        faults: those of devices, host and daemon; the accounts and the inventory have their own.
+
+    """
+    ordered = sorted(accounts.values(), key=lambda gpu_accounts: gpu_accounts.sample.gpu.index)
+    fresh = [accounts[uuid] for uuid in gpus_read if uuid in accounts]
+    gpus = tuple(gpu_accounts.sample.gpu for gpu_accounts in accounts.values())
+    usages = tuple(usage for gpu_accounts in ordered for usage in gpu_accounts.usages)
+    processes = Counter(dict.fromkeys(Attribution, 0))
+    for gpu_accounts in ordered:
+        processes.update(gpu_accounts.processes)
     return Snapshot(
-        round=snapshot.round,
-        taken_at=snapshot.taken_at,
-        monotonic=snapshot.monotonic,
-        node=snapshot.node,
-        gpus_present=snapshot.gpus_present,
-        gpus_read=snapshot.gpus_read,
-        sources_up=snapshot.sources_up,
-        pid_domain_proven=snapshot.pid_domain_proven,
-        gpus=tuple(a.attributed.sample.gpu for a in accounts.values()),
-        devices=tuple(devices),
-        usages=tuple(usages),
+        round=number,
+        taken_at=taken_at,
+        monotonic=monotonic,
+        node=node,
+        gpus_present=gpus_present,
+        gpus_read=frozenset(gpus_read),
+        gpus=gpus,
+        devices=tuple(device for gpu_accounts in ordered for device in _devices(gpu_accounts, inventory)),
+        usages=usages,
         pods=inventory.pods,
         containers=inventory.containers,
         namespaces=inventory.namespaces,
         claims=inventory.claims,
-        claim_usages=claim_usages(
-            inventory.declared,
-            inventory.claims,
-            usages,
-            leaf_devices((one.attributed.sample.gpu for one in accounts.values()), inventory.sharing),
-        ),
+        claim_usages=claim_usages(inventory.declared, inventory.claims, usages, leaf_devices(gpus, inventory.sharing)),
         allocations=inventory.allocations,
-        processes=processes,
-        utilization_dropped=sum(a.attributed.sample.dropped_utilization for a in fresh),
-        utilization_capped=sum(a.capped for a in fresh),
+        limits=limits,
+        memory_declared=memory_declared,
+        processes=dict(processes),
+        utilization_dropped=sum(gpu_accounts.sample.dropped_utilization for gpu_accounts in fresh),
+        utilization_capped=sum(gpu_accounts.capped for gpu_accounts in fresh),
+        sources_up=sources_up,
+        pid_domain_proven=pid_domain_proven,
         names_live=inventory.live,
-        faults=tuple(found),
+        xid_errors=xid_errors,
+        faults=(*dict.fromkeys(faults), *inventory.faults, *(fault for one in ordered for fault in _faults(one))),
     )
 
 
-def _mig(instance: GpuInstance | None) -> tuple[str, tuple[str, ...]]:
-    return ("", ()) if instance is None else (instance.profile, instance.mig_uuids)
+def _devices(accounts: GpuAccounts, inventory: Inventory) -> Iterator[Device]:
+    """Put together what is known of each device of a GPU."""
+    sample, gpu = accounts.sample, accounts.sample.gpu
+    instances: dict[int | None, GpuInstance] = {instance.id: instance for instance in gpu.instances}
+    utilization = {key: ratios for key, _, ratios in gpu.leaves()}
+    default_sharing = Sharing.MIG if gpu.mig else Sharing.NONE
+    # Each container that was handed a device has a usage there, be it of 0 bytes: see accounting.
+    counted = accounts.attributed.placed is not None and not accounts.processes.get(Attribution.UNPROVEN)
+    containers = Counter(usage.device for usage in accounts.usages)
+    for account in accounts.accounts:
+        instance = instances.get(account.device.gpu_instance, _UNDIVIDED)
+        sharing, replicas = inventory.sharing.get(account.device, (default_sharing, 1))
+        yield Device(
+            account.device,
+            gpu,
+            account,
+            utilization[account.device],
+            sample.sampled_at,
+            sharing,
+            replicas,
+            instance.profile,
+            instance.mig_uuids,
+            containers=containers[account.device] if counted else None,
+        )
 
 
-def _default_sharing(gpu: Gpu) -> Sharing:
-    return Sharing.MIG if gpu.mig else Sharing.NONE
+def _faults(accounts: GpuAccounts) -> Iterator[Fault]:
+    yield from accounts.sample.faults
+    for account in accounts.accounts:
+        if not account.closes:
+            yield _not_closing(account)
 
 
 def _not_closing(account: DeviceAccount) -> Fault:

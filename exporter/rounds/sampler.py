@@ -1,5 +1,5 @@
 """
-One round, and its beat.
+One round, and its beat: sample, attribute, account, make the snapshot, publish.
 
 What comes in: the three sources. What goes out: a snapshot a round, published as the latest.
 
@@ -12,19 +12,17 @@ never looked at in between.
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import structlog
 
-from exporter.accounts.accounting import GpuAccounts, Peaks, account, new_peaks
-from exporter.accounts.attribution import Living, Names, Sightings, attribute, believed, needs_living
-from exporter.accounts.queue_evictions import Evictions, advance
-from exporter.accounts.snapshot import holders, join
+from exporter.accounts.snapshot import make_snapshot
 from exporter.base.clock import Clock
 from exporter.devices import DeviceError, DeviceSource, DevicesSample
 from exporter.host import HostSource
 from exporter.kube import InventorySource
-from exporter.model import DeviceKey, Fault, Gpu, GpuSample, GpuUuid, HostSample, Inventory, Memory, Sharing, Snapshot
+from exporter.model import DeviceKey, Fault, GpuUuid, Memory, Sharing, Snapshot
+from exporter.rounds.accountant import Accountant, GpuReading
 from exporter.rounds.latest import Latest
 from exporter.rounds.limits import Limiting
 
@@ -36,8 +34,6 @@ MOVED = 2 * 2**20
 """Bytes: the driver hands out memory in pages of 2 MiB."""
 LISTS_APART = 1.0
 """Seconds between two reads of the process lists, at the least."""
-PAUSE = 0.001
-"""Seconds after each GPU, of which one with 128 processes takes some 5 ms: a scrape needs several turns of the loop."""
 HEARTBEAT = 1.0
 """Seconds after which the beat is renewed while nothing is due."""
 
@@ -48,35 +44,6 @@ class Beat:
 
     interval: float = 5.0
     fast_interval: float = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """One GPU as it was last read, with the faults of that reading."""
-
-    accounts: GpuAccounts
-    host: HostSample
-
-
-@dataclass(frozen=True, slots=True)
-class _Remembered:
-    """What outlives a reading of a GPU, also while it does not answer. MIG ids name somebody else after a change."""
-
-    sightings: Sightings = field(default_factory=dict)
-    peaks: Peaks = field(default_factory=dict)
-    evictions: Evictions = field(default_factory=Evictions)
-    instances: Mapping[DeviceKey, tuple[str, ...]] = field(default_factory=dict)
-
-    def of(self, gpu: Gpu) -> "_Remembered":
-        """Forget what was remembered of instances that are gone, or are others under the same id."""
-        now = {DeviceKey(gpu.uuid, instance.id): instance.mig_uuids for instance in gpu.instances}
-        gone = {key for key, uuids in self.instances.items() if now.get(key) != uuids}
-        return _Remembered(
-            {entry: seen for entry, seen in self.sightings.items() if entry[0] not in gone},
-            {entry: peak for entry, peak in self.peaks.items() if entry[1] not in gone},
-            self.evictions.without(gone) if gone else self.evictions,
-            now,
-        )
 
 
 class Sampler:
@@ -103,13 +70,12 @@ class Sampler:
         self._devices = devices
         self._host = host
         self._clock = clock
+        self._accountant = Accountant(host, clock)
         self._limiting = limiting or Limiting(())
         self._keep = keep
-        self._read: Mapping[GpuUuid, _Read] = {}
-        self._remembered: dict[GpuUuid, _Remembered] = {}
+        self._readings: Mapping[GpuUuid, GpuReading] = {}
         self._present: Mapping[GpuUuid, int] = {}
         self._device_faults: tuple[Fault, ...] = ()
-        self._depth: int | None = None
         self._rounds = 0
         self._turn = asyncio.Lock()
 
@@ -145,55 +111,44 @@ class Sampler:
         began, taken_at = self._clock.monotonic(), self._clock.time()
         self._rounds += 1
         answer = await self._answer(latest, only)
-        kept = {uuid: read for uuid, read in self._read.items() if only is not None and uuid not in only}
-        gpus = [read.accounts.attributed.sample.gpu for read in kept.values()]
-        inventory = self.inventory.inventory([*gpus, *(sample.gpu for sample in answer.samples)])
-        fresh = await self._account(answer.samples, inventory)
+        kept = {uuid: reading for uuid, reading in self._readings.items() if only is not None and uuid not in only}
+        gpus = (*(reading.gpu for reading in kept.values()), *(sample.gpu for sample in answer.samples))
+        inventory = self.inventory.inventory(gpus)
+        fresh = await self._accountant.account(answer.samples, inventory)
         # Only now, in one step: a round that fails half-way leaves the last readings as they were.
-        self._read = {**kept, **fresh}
+        self._readings = {**kept, **fresh}
         if only is None:
             self._present = answer.present
-        self._device_faults = (
-            *(fault for fault in self._device_faults if only is not None and fault.subject not in only),
-            *answer.faults,
-        )
-        for _ in self._limiting.refresh(inventory, self._gpus(), self._present):
+        known_faults = (fault for fault in self._device_faults if only is not None and fault.subject not in only)
+        self._device_faults = (*known_faults, *answer.faults)
+        readings = self._readings.values()
+        for _ in self._limiting.refresh(inventory, [reading.gpu for reading in readings], self._present):
             await self._clock.sleep(0)
-        usages = [usage for read in self._read.values() for usage in read.accounts.usages]
-        limits = self._limiting.limits(inventory, usages)
-        hosts = [read.host for read in self._read.values()] or [self._host.sample(())]
+        limits = self._limiting.limits(inventory, [usage for reading in readings for usage in reading.accounts.usages])
+        hosts = [reading.host for reading in readings] or [self._host.sample(())]
         proven = all(host.pid_domain_proven for host in hosts)
-        faults = (*self.standing, *self._device_faults, *(fault for host in hosts for fault in host.faults))
-        snapshot = join(
-            Snapshot(
-                round=self._rounds,
-                taken_at=taken_at,
-                monotonic=began,
-                node=self._node,
-                gpus_present=self._present,
-                gpus_read=frozenset(fresh),
-                sources_up={
-                    "devices": not any(fault.incomplete and not fault.subject for fault in answer.faults),
-                    **answer.sources_up,
-                    "host": proven,
-                    "names": inventory.live,
-                },
-                pid_domain_proven=proven,
-            ),
-            {uuid: read.accounts for uuid, read in self._read.items()},
-            inventory,
-            dict.fromkeys(faults),
-        )
-        return replace(
-            snapshot,
+        snapshot = make_snapshot(
+            number=self._rounds,
+            node=self._node,
+            taken_at=taken_at,
+            monotonic=began,
+            gpus_present=self._present,
+            gpus_read=fresh.keys(),
+            accounts={uuid: reading.accounts for uuid, reading in self._readings.items()},
+            inventory=inventory,
             limits=limits.limits,
             memory_declared=limits.memory_declared,
             xid_errors=answer.xid_errors,
-            duration=self._clock.monotonic() - began,
+            sources_up={
+                "devices": not any(fault.incomplete and not fault.subject for fault in answer.faults),
+                **answer.sources_up,
+                "host": proven,
+                "names": inventory.live,
+            },
+            pid_domain_proven=proven,
+            faults=(*self.standing, *self._device_faults, *(fault for host in hosts for fault in host.faults)),
         )
-
-    def _gpus(self) -> list[Gpu]:
-        return [read.accounts.attributed.sample.gpu for read in self._read.values()]
+        return replace(snapshot, duration=self._clock.monotonic() - began)  # with the time that the joining took
 
     async def _answer(self, latest: Latest | None, only: Collection[GpuUuid] | None) -> DevicesSample:
         """Ask the driver, and keep the beat meanwhile: calls that are slow one by one are no reason to be restarted."""
@@ -206,32 +161,6 @@ class Sampler:
             asking.cancel()
             raise
         return asking.result()
-
-    async def _account(self, samples: Collection[GpuSample], inventory: Inventory) -> dict[GpuUuid, _Read]:
-        """Attribute and account each GPU that was read."""
-        handed_out = holders(inventory)
-        names = Names.of(inventory, self._depth)
-        exist = names.containers.keys() if inventory.live else None
-        living: Living | None = None
-        found = {}
-        for sample in samples:
-            before = self._remembered.get(sample.gpu.uuid, _Remembered()).of(sample.gpu)
-            host = self._host.sample({process.pid for process in sample.processes or ()})
-            names = names.seeing(process.owner for process in host.processes.values())
-            sample = believed(sample, host, names, handed_out)  # noqa: PLW2901
-            if living is None and needs_living((sample,), host, before.sightings):
-                # All of /proc, some 30 microseconds a process: once a round, and beside the event loop.
-                everybody = await asyncio.to_thread(self._host.sample, (), want_living=True)
-                living = Living.of(everybody, names)
-            attributed, sightings = attribute(sample, host, names, living or Living(None), before.sightings)
-            evictions = advance(before.evictions, attributed, exist, self._clock.monotonic())
-            accounts = account(attributed, before.peaks, handed_out, evictions.totals)
-            peaks = new_peaks(before.peaks, accounts.usages, exist)
-            self._remembered[sample.gpu.uuid] = replace(before, sightings=sightings, peaks=peaks, evictions=evictions)
-            found[sample.gpu.uuid] = _Read(accounts, host)
-            await self._clock.sleep(PAUSE)
-        self._depth = names.depth
-        return found
 
     async def _publish(self, latest: Latest, only: Collection[GpuUuid] | None) -> Snapshot | None:
         async with self._turn:  # rounds follow one another, whoever asks for them
@@ -257,17 +186,17 @@ class Sampler:
         memory = await self._devices.memory({key.uuid for key in watched})
         moved = set()
         for key in watched:
-            read = self._read.get(key.uuid)
-            if read is None or now - read.accounts.attributed.sample.sampled_at < LISTS_APART:
+            reading = self._readings.get(key.uuid)
+            if reading is None or now - reading.accounts.sample.sampled_at < LISTS_APART:
                 continue
-            known = {account.device: account.memory for account in read.accounts.accounts}
+            known = {account.device: account.memory for account in reading.accounts.accounts}
             if _differ(known.get(key), memory.get(key)):
                 moved.add(key.uuid)
         return moved
 
 
 def crowded(snapshot: Snapshot | None) -> frozenset[DeviceKey]:
-    """Name the leaf devices to look at faster: shared by several containers or made to be shared, and nearly full."""
+    """Name the devices to look at faster: shared by several containers or made to be shared, and nearly full."""
     found = set()
     for device in snapshot.devices if snapshot else ():
         shared = device.sharing in {Sharing.TIME_SLICING, Sharing.MPS, Sharing.DRA} or device.replicas > 1
