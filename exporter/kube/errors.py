@@ -16,6 +16,9 @@ UNREACHABLE = 0
 SILENT = "Silent"
 """Reason of a `KubeError` when a watch brought no line for too long."""
 
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
+"""What rises when JSON is broken, or is not what was expected."""
+
 
 class KubeError(Exception):
     """
@@ -81,7 +84,7 @@ def status_error(raw: bytes | msgspec.Raw, otherwise: KubeError) -> KubeError:
     """Make the error of a Status object; what it does not say, `otherwise` says."""
     try:
         status = msgspec.json.decode(raw, type=_Status)
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError):
+    except UNREADABLE:
         return otherwise
     details = status.details or _Details()
     return KubeError(
@@ -99,5 +102,5 @@ def decoded(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
     """Decode an answer. Raises KubeError when it is not what the API reference promises."""
     try:
         return decoder.decode(body)
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise KubeError(UNREACHABLE, "Invalid", f"an answer that cannot be read: {error}") from error

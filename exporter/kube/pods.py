@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from exporter.kube.errors import UNREACHABLE, KubeError, decoded, status_error
+from exporter.kube.errors import UNREACHABLE, UNREADABLE, KubeError, decoded, status_error
 from exporter.model import Container, ContainerId, ContainerKind, DeclaredPod, Pod, PodUid
 from exporter.objects.api_objects import (
     ContainerStatus,
@@ -114,30 +114,24 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A pod is new or has changed, or (`deleted`) is gone."""
+    """
+    What happened up to the version in `metadata`.
 
-    pod: PodObject
+    Attributes:
+        metadata: the pod's, as far as it could be read.
+        pod: the pod; None where it could not be decoded, and of a bookmark, at which nothing happened.
+        deleted: it is gone, and `pod` is how it was last.
+        why: why it could not be decoded.
+
+    """
+
+    metadata: Metadata
+    pod: PodObject | None = None
     deleted: bool = False
+    why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Gone:
-    """A pod is gone whose last words could not be decoded; `name` is namespace/name."""
-
-    version: str
-    uid: PodUid
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Passed:
-    """Nothing that we can read happened up to this version: a bookmark, or a change that could not be decoded."""
-
-    version: str
-    broken: Mapping[str, str] = field(default_factory=dict)
-
-
-Event = Listed | Changed | Gone | Passed
+Event = Listed | Changed
 
 
 def parse_list(body: bytes) -> Listed:
@@ -148,7 +142,7 @@ def parse_list(body: bytes) -> Listed:
     for raw in answer.items or ():
         try:
             pods.append(_POD.decode(raw))
-        except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             broken[_called(_metadata(raw))] = str(error)
     return Listed(answer.metadata.resource_version, tuple(pods), broken)
 
@@ -161,19 +155,16 @@ def parse_pod(body: bytes) -> KnownPod:
 def parse_event(line: bytes) -> Event:
     """Decode a line of a watch. Raises KubeError when the line is one (410: what follows was forgotten)."""
     event: WatchEvent = decoded(_EVENT, line)
-    match event.type:
-        case "ADDED" | "MODIFIED" | "DELETED":
-            try:
-                return Changed(_POD.decode(event.object), deleted=event.type == "DELETED")
-            except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
-                metadata = _metadata(event.object)
-                if event.type == "DELETED":
-                    return Gone(metadata.resource_version, PodUid(metadata.uid), _called(metadata))
-                return Passed(metadata.resource_version, {_called(metadata): str(error)})
-        case "ERROR":
-            raise status_error(event.object, KubeError(UNREACHABLE, "Invalid", "an error that says nothing"))
-        case _:
-            return Passed(_metadata(event.object).resource_version)
+    if event.type == "ERROR":
+        raise status_error(event.object, KubeError(UNREACHABLE, "Invalid", "an error that says nothing"))
+    if event.type not in {"ADDED", "MODIFIED", "DELETED"}:
+        return Changed(_metadata(event.object))
+    deleted = event.type == "DELETED"
+    try:
+        pod = _POD.decode(event.object)
+    except UNREADABLE as error:
+        return Changed(_metadata(event.object), None, deleted, str(error))
+    return Changed(pod.metadata, pod, deleted)
 
 
 def apply(event: Event, pods: Pods, *, node: str, now: float) -> Pods:
@@ -188,42 +179,30 @@ def apply(event: Event, pods: Pods, *, node: str, now: float) -> Pods:
 
     """
     departed = {uid: gone for uid, gone in pods.departed.items() if gone.until > now}
-    match event:
-        case Listed():
-            known = {}
-            for found in event.pods:
-                if (uid := PodUid(found.metadata.uid)) and found.spec.node_name == node:
-                    known[uid] = know(found, pods.known.get(uid) or _returned(departed, uid))
-            missing = (uid for uid in pods.known if uid not in known)
-            departed |= {uid: _depart(pods.known[uid], now) for uid in missing}
-            departed = {uid: gone for uid, gone in departed.items() if uid not in known}
-            return Pods(event.version, known, departed, event.broken)
-        case Changed(found, deleted):
-            uid = PodUid(found.metadata.uid)
-            version = found.metadata.resource_version or pods.version
-            broken = _without(pods.broken, _called(found.metadata))
-            if not uid or found.spec.node_name != node:
-                return Pods(version, pods.known, departed, broken)
-            known = dict(pods.known)
-            before = known.pop(uid, None) or _returned(departed, uid)
-            departed.pop(uid, None)
-            if deleted:
-                departed[uid] = _depart(know(found, before), now)
-            else:
-                known[uid] = know(found, before)
-            return Pods(version, known, departed, broken)
-        case Gone(version, uid, name):
-            known = dict(pods.known)
-            if (last := known.pop(uid, None)) is not None:
-                departed[uid] = _depart(last, now)
-            return Pods(version or pods.version, known, departed, _without(pods.broken, name))
-        case Passed():
-            return replace(
-                pods,
-                version=event.version or pods.version,
-                departed=departed,
-                broken={**pods.broken, **event.broken} if event.broken else pods.broken,
-            )
+    if isinstance(event, Listed):
+        known = {
+            uid: know(pod, pods.known.get(uid) or _returned(departed, uid))
+            for pod in event.pods
+            if (uid := PodUid(pod.metadata.uid)) and pod.spec.node_name == node
+        }
+        departed |= {uid: _depart(last, now) for uid, last in pods.known.items() if uid not in known}
+        departed = {uid: gone for uid, gone in departed.items() if uid not in known}
+        return Pods(event.version, known, departed, event.broken)
+    version, pod = event.metadata.resource_version or pods.version, event.pod
+    if pod is None and not event.why:
+        return replace(pods, version=version, departed=departed)
+    uid, name = PodUid(event.metadata.uid), _called(event.metadata)
+    known = dict(pods.known)
+    ours = pod is None or (uid != "" and pod.spec.node_name == node)
+    if pod is not None and ours:
+        known[uid] = know(pod, known.pop(uid, None) or _returned(departed, uid))
+        departed.pop(uid, None)
+    if event.deleted and ours and uid in known:
+        departed[uid] = _depart(known.pop(uid), now)
+    broken = {other: why for other, why in pods.broken.items() if other != name}
+    if event.why and not event.deleted:
+        broken[name] = event.why
+    return Pods(version, known, departed, broken)
 
 
 def container_id(written: str) -> ContainerId | None:
@@ -316,10 +295,6 @@ def _depart(known: KnownPod, now: float) -> Departed:
     return Departed(replace(known, pod=replace(known.pod, terminating=True), finished=True), now + LINGERS)
 
 
-def _without(broken: Mapping[str, str], mended: str) -> Mapping[str, str]:
-    return {name: why for name, why in broken.items() if name != mended}
-
-
 def _queue(metadata: Metadata) -> str:
     for written in (metadata.labels or {}, metadata.annotations or {}):
         for key in QUEUES:
@@ -331,7 +306,7 @@ def _queue(metadata: Metadata) -> str:
 def _metadata(raw: msgspec.Raw) -> Metadata:
     try:
         return _DESCRIBED.decode(raw).metadata
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError):
+    except UNREADABLE:
         return Metadata()
 
 
