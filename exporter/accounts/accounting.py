@@ -15,6 +15,7 @@ Unknown is not zero: who may hold something that is in no list has no figure.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from exporter.accounts.attribution import Attributed, Placed
 from exporter.model import (
@@ -35,6 +36,7 @@ from exporter.model import (
 TOLERANCE = 64 * 2**20
 """Bytes by which the lists may exceed the device's use: a few allocations between two reads."""
 
+_Number = TypeVar("_Number", int, float)
 Peaks = Mapping[tuple[Subject, DeviceKey], int]
 Evicted = Mapping[tuple[Subject, DeviceKey], float]
 Counted = Mapping[Subject, CgroupMemory]
@@ -205,7 +207,7 @@ def _usages(
         # The statistics name processes on all drivers, the lists name threads on some: ask by both numbers.
         pids = {key.pid for key in keys} | {member.process.pid for member in members}
         busy = None if by_pid is None or not known else [by_pid[pid] for pid in sorted(pids) if pid in by_pid]
-        raw_sm = None if busy is None else _added(sample.sm for sample in busy)
+        raw_sm = None if busy is None else total(sample.sm for sample in busy)
         yield (
             Usage(
                 subject,
@@ -213,8 +215,8 @@ def _usages(
                 used,
                 peak,
                 sm=min(1.0, raw_sm) if raw_sm is not None else instance_sm if alone and known else None,
-                encoder=None if busy is None else _at_most_one(_added(sample.encoder for sample in busy)),
-                decoder=None if busy is None else _at_most_one(_added(sample.decoder for sample in busy)),
+                encoder=None if busy is None else _at_most_one(total(sample.encoder for sample in busy)),
+                decoder=None if busy is None else _at_most_one(total(sample.decoder for sample in busy)),
                 processes=keys,
                 memory_sure=None if cgroup else short.used if short else _sure(members),
                 kernel_limit=kernel.limit if kernel else None,
@@ -254,23 +256,13 @@ def _sure(members: Sequence[Placed]) -> int | None:
     return total(process.memory if process.memory_sure is None else process.memory_sure for process in processes)
 
 
-def _added(parts: Iterable[float | None]) -> float | None:
-    """Sum up; one unknown part makes the sum unknown."""
-    result: float = 0
-    for part in parts:
-        if part is None:
-            return None
-        result += part
-    return result
-
-
 def _at_most_one(ratio: float | None) -> float | None:
     return None if ratio is None else min(1.0, ratio)
 
 
-def total(parts: Iterable[int | None]) -> int | None:
+def total(parts: Iterable[_Number | None]) -> _Number | None:
     """Sum up; one unknown part makes the sum unknown."""
-    result = 0
+    result: _Number = 0
     for part in parts:
         if part is None:
             return None

@@ -65,14 +65,11 @@ class Claims:
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """Say that we may not read them."""
-        if (error := self._kept.refused) is None:
-            return ()
-        message = (
-            f"{error}; a right is missing: get resourceclaims.resource.k8s.io (ClusterRole); limits of claims are "
-            "not known"
+        """Report a missing right to read them."""
+        return self._kept.forbidden(
+            "claims_forbidden",
+            "a right is missing: get resourceclaims.resource.k8s.io (ClusterRole); limits of claims are not known",
         )
-        return (Fault("api", "claims_forbidden", message, incomplete=False),)
 
     async def run(self, uuids: Callable[[], ClaimedUuids]) -> None:
         """Ask until cancelled; `uuids` tells those that are known."""

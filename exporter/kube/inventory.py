@@ -136,7 +136,7 @@ class KubeInventory:
         return {**{uid: gone.known for uid, gone in departed if gone.until > now}, **self._watch.pods.known}
 
     def _named(self, known: KnownPod) -> Pod:
-        workload = self._workloads.of(known.pod.namespace, known.controller)
+        workload = self._workloads.of(known.controller)
         if workload is None:
             return known.pod
         return replace(known.pod, workload_kind=workload.kind, workload=workload.name)

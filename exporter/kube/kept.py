@@ -1,5 +1,5 @@
 """
-Objects that are read by name, one by one, and kept as long as somebody wants them.
+Objects that are read by name, one by one, and kept as long as they are wanted.
 
 What comes in: which ones are wanted, and how to ask for one. What goes out: the answers as last known.
 
@@ -16,6 +16,7 @@ import structlog
 
 from exporter.base.clock import Clock
 from exporter.kube.errors import KubeError
+from exporter.model import Fault
 
 log = structlog.get_logger()
 
@@ -47,7 +48,7 @@ class _Entry(Generic[V]):
 
 class Kept(Generic[K, V]):
     """
-    Reads and remembers; one task calls `run`, everybody may read.
+    Reads and remembers; one task calls `run` or `look`, all may read.
 
     Args:
         what: for the log.
@@ -86,19 +87,18 @@ class Kept(Generic[K, V]):
         """What is known, without what is too old to count."""
         since = self._clock.monotonic() - self._lasts
         return {
-            name: one.value
-            for name, one in self._entries.items()
-            if one.value is not None and one.read_at is not None and one.read_at >= since
+            name: entry.value
+            for name, entry in self._entries.items()
+            if entry.value is not None and entry.read_at is not None and entry.read_at >= since
         }
 
-    @property
-    def refused(self) -> KubeError | None:
-        """Why we may not read (403), when that has lasted for longer than a server takes to start."""
+    def forbidden(self, reason: str, consequence: str) -> tuple[Fault, ...]:
+        """Report that the API server does not let us read (403), for longer than a server takes to start."""
         now = self._clock.monotonic()
-        for one in self._entries.values():
-            if one.refused_since is not None and now - one.refused_since >= SETTLES:
-                return one.refused
-        return None
+        for entry in self._entries.values():
+            if entry.refused_since is not None and now - entry.refused_since >= SETTLES:
+                return (Fault("api", reason, f"{entry.refused}; {consequence}", incomplete=False),)
+        return ()
 
     def asked(self, name: K) -> bool:
         """Say whether there was any answer about an object that is wanted, be it that it cannot be read."""
@@ -120,41 +120,40 @@ class Kept(Generic[K, V]):
             now = self._clock.monotonic()
             if now < self._silent_until:
                 break
-            one = self._entries.setdefault(name, _Entry(because, now))
-            if now < one.due and one.because == because:
+            entry = self._entries.setdefault(name, _Entry(because, now))
+            if now < entry.due and entry.because == because:
                 continue
-            one.because = because
+            entry.because = because
             try:
-                one.value = await self._ask(name)
+                entry.value = await self._ask(name)
             except KubeError as error:
-                self._missed(name, one, error)
+                self._missed(name, entry, error)
             else:
                 came = True
-                one.read_at = self._clock.monotonic()
-                one.refused_since = one.refused = None
-                one.due = one.read_at + self._about(self._pause(one.value))
-            one.asked = True
+                entry.read_at = self._clock.monotonic()
+                entry.refused_since = entry.refused = None
+                entry.due = entry.read_at + self._about(self._pause(entry.value))
+            entry.asked = True
         return came
 
-    def _missed(self, name: K, one: _Entry[V], error: KubeError) -> None:
+    def _missed(self, name: K, entry: _Entry[V], error: KubeError) -> None:
         now = self._clock.monotonic()
         pause = FRESH if error.status == 404 else AGAIN  # noqa: PLR2004
-        one.due = now + max(error.retry_after or 0.0, self._about(pause))
+        entry.due = now + max(error.retry_after or 0.0, self._about(pause))
         if error.status == 403:  # noqa: PLR2004  (this one; another namespace may be granted)
-            if one.refused_since is None:
-                one.refused_since = now
+            if entry.refused_since is None:
+                entry.refused_since = now
                 log.warning("kube.refused", what=self._what, name=str(name), message=error.message)
-            elif now - one.refused_since >= SETTLES:
-                one.due = now + self._about(FRESH)
-            one.refused = error
+            elif now - entry.refused_since >= SETTLES:
+                entry.due = now + self._about(FRESH)
+            entry.refused = error
             return
-        one.refused_since = one.refused = None
+        entry.refused_since = entry.refused = None
         if error.status == 404:  # noqa: PLR2004
-            one.value = None
-            return
-        if error.status in (401, 429) or error.status >= 500 or (not error.status and error.reason != "Invalid"):  # noqa: PLR2004
-            # Nobody answers, or nobody knows us: the others would fare no better. The watch of the pods tells why.
-            self._silent_until = one.due
+            entry.value = None
+        elif error.status in (401, 429) or error.status >= 500 or (not error.status and error.reason != "Invalid"):  # noqa: PLR2004
+            # No server answers, or it does not know us: the others would fare no better. The pods' watch says why.
+            self._silent_until = entry.due
 
     def _about(self, seconds: float) -> float:
         return seconds * self._random.uniform(0.75, 1.25)

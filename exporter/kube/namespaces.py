@@ -25,40 +25,27 @@ LASTS = 90.0
 _DECODER = msgspec.json.Decoder(Described)
 
 
-class Namespaces:
-    """Reads and remembers; `names` tells the namespaces of the pods that are here now."""
+class Namespaces(Kept[str, Mapping[str, str]]):
+    """Reads and remembers; `names` lists the namespaces of the pods that are here now."""
 
     def __init__(self, client: Client, names: Callable[[], Iterable[str]], *, clock: Clock, random: Random) -> None:
-        self._client = client
-        self._kept: Kept[str, Mapping[str, str]] = Kept(
-            "namespaces", lambda: dict.fromkeys(names()), self._ask, clock=clock, random=random, lasts=LASTS
-        )
+        async def read(name: str) -> Mapping[str, str]:
+            answer = await client.get(f"/api/v1/namespaces/{segment(name)}", accept=METADATA_ONLY)
+            described: Described = decoded(_DECODER, answer)
+            return described.metadata.labels or {}
+
+        super().__init__("namespaces", lambda: dict.fromkeys(names()), read, clock=clock, random=random, lasts=LASTS)
 
     @property
     def labels(self) -> Mapping[str, Mapping[str, str]]:
         """Labels by namespace; one that could not be read is missing."""
-        return self._kept.values
+        return self.values
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """Say that we may not read them: without their labels no namespace consents to anything."""
-        if (error := self._kept.refused) is None:
-            return ()
-        message = (
-            f"{error}; a right is missing: get namespaces (ClusterRole); without their labels no namespace has "
-            "agreed to anything"
+        """Report a missing right to read them: without their labels no namespace consents to anything."""
+        return self.forbidden(
+            "namespaces_forbidden",
+            "a right is missing: get namespaces (ClusterRole); without their labels no namespace has agreed to "
+            "anything",
         )
-        return (Fault("api", "namespaces_forbidden", message, incomplete=False),)
-
-    async def run(self) -> None:
-        """Ask until cancelled."""
-        await self._kept.run()
-
-    async def look(self) -> None:
-        """Ask for what is due."""
-        await self._kept.look()
-
-    async def _ask(self, name: str) -> Mapping[str, str]:
-        path = f"/api/v1/namespaces/{segment(name)}"
-        answer: Described = decoded(_DECODER, await self._client.get(path, accept=METADATA_ONLY))
-        return answer.metadata.labels or {}

@@ -61,15 +61,7 @@ class Link:
     until: float = float("inf")
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """An owner of this namespace that is to be asked for."""
-
-    namespace: str
-    owner: OwnerReference
-
-
-def top(namespace: str, controller: OwnerReference, links: Mapping[str, Link], now: float) -> Workload | Wanted:
+def top(controller: OwnerReference, links: Mapping[str, Link], now: float) -> Workload | OwnerReference:
     """Walk up from a pod's controller: the workload, or the next owner to ask for."""
     owner = controller
     for _ in range(HIGHEST):
@@ -77,7 +69,7 @@ def top(namespace: str, controller: OwnerReference, links: Mapping[str, Link], n
             break
         link = links.get(owner.uid)
         if link is None or link.until <= now:
-            return Wanted(namespace, owner)
+            return owner
         if link.above is None:
             break
         owner = link.above
@@ -98,12 +90,12 @@ class Workloads:
         self._apart = apart
         self._links: dict[str, Link] = {}
 
-    def of(self, namespace: str, controller: OwnerReference | None) -> Workload | None:
+    def of(self, controller: OwnerReference | None) -> Workload | None:
         """Return the workload from memory: None for a pod of its own, and while the owners were not read yet."""
         if controller is None:
             return None
-        found = top(namespace, controller, self._links, float("-inf"))
-        return found if isinstance(found, Workload) else None
+        workload = top(controller, self._links, float("-inf"))
+        return workload if isinstance(workload, Workload) else None
 
     async def learn(self, controllers: Iterable[tuple[str, OwnerReference]]) -> bool:
         """
@@ -113,9 +105,9 @@ class Workloads:
         """
         complete = True
         for namespace, controller in controllers:
-            while isinstance(wanted := top(namespace, controller, self._links, self._clock.monotonic()), Wanted):
+            while isinstance(owner := top(controller, self._links, self._clock.monotonic()), OwnerReference):
                 try:
-                    self._remember(wanted.owner.uid, await self._ask(wanted))
+                    self._remember(owner.uid, await self._ask(namespace, owner))
                 except KubeError as error:
                     if error.status == UNREACHABLE and error.reason != "Invalid":
                         return False
@@ -124,9 +116,8 @@ class Workloads:
                 await self._clock.sleep(self._apart)
         return complete
 
-    async def _ask(self, wanted: Wanted) -> Link:
-        owner = wanted.owner
-        path = READABLE[owner.group, owner.kind].format(segment(wanted.namespace), segment(owner.name))
+    async def _ask(self, namespace: str, owner: OwnerReference) -> Link:
+        path = READABLE[owner.group, owner.kind].format(segment(namespace), segment(owner.name))
         try:
             answer: Described = decoded(_DECODER, await self._client.get(path, accept=METADATA_ONLY))
         except KubeError as error:
@@ -136,9 +127,7 @@ class Workloads:
                 log.warning("kube.owner_refused", kind=owner.kind, message=error.message)
                 return Link(None, self._clock.monotonic() + REFUSED_FOR)
             raise
-        if answer.metadata.uid != owner.uid:
-            return Link(None)
-        return Link(answer.metadata.controller)
+        return Link(answer.metadata.controller if answer.metadata.uid == owner.uid else None)
 
     def _remember(self, uid: str, link: Link) -> None:
         self._links.pop(uid, None)

@@ -16,6 +16,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import structlog
@@ -160,21 +161,14 @@ def _tell_invalid(log: Any, told: frozenset[Invalid], now: frozenset[Invalid]) -
     """Tell what is new; return what was told and still stands."""
     turns: Counter[str] = Counter()
     waiting: list[tuple[int, Invalid]] = []
-    for one in sorted(now - told):
-        waiting.append((turns[one.pod_uid], one))
-        turns[one.pod_uid] += 1
-    chosen = [one for _, one in sorted(waiting)[:INVALID]]
-    for one in chosen:
-        log.warning(
-            "limits.invalid",
-            namespace=one.namespace,
-            pod=one.pod,
-            container=one.container,
-            row=one.row,
-            key=one.key,
-            text=one.text,
-            reason=one.reason,
-        )
+    for declaration in sorted(now - told):
+        waiting.append((turns[declaration.pod_uid], declaration))
+        turns[declaration.pod_uid] += 1
+    chosen = [declaration for _, declaration in sorted(waiting)[:INVALID]]
+    for declaration in chosen:
+        values = asdict(declaration)
+        del values["pod_uid"]
+        log.warning("limits.invalid", **values)
     return (told & now) | frozenset(chosen)
 
 

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from exporter.base.clock import SystemClock
 from exporter.kube.client import METADATA_ONLY, Client, from_kubeconfig
-from exporter.kube.workloads import HIGHEST, REFUSED_FOR, Link, Wanted, Workload, Workloads, top
+from exporter.kube.workloads import HIGHEST, REFUSED_FOR, Link, Workload, Workloads, top
 from exporter.objects.api_objects import OwnerReference
 from sources.kube_api import Server, kubeconfig, refusal, serving
 
@@ -87,9 +87,9 @@ async def test_the_top_controller_is_found(
 ) -> None:
     """Through what may be read, up to the top, whatever kind that is; and one question for each owner."""
     async with asking(Owners(**owners), tmp_path) as (workloads, server):
-        assert workloads.of("ns", controller) is None, "not guessed before it is known"
+        assert workloads.of(controller) is None, "not guessed before it is known"
         assert await workloads.learn([("ns", controller)] * 3)
-        assert workloads.of("ns", controller) == found
+        assert workloads.of(controller) == found
         assert len(server.seen) == 1
         assert server.seen[0].headers["Accept"] == METADATA_ONLY
 
@@ -108,7 +108,7 @@ async def test_the_top_controller_is_found(
 async def test_of_a_custom_kind_the_reference_is_the_answer(tmp_path: Path, controller: OwnerReference) -> None:
     """What no right is asked for is not read: the pod's own reference says kind and name, at once."""
     async with asking(Owners(), tmp_path) as (workloads, server):
-        assert workloads.of("ns", controller) == Workload(controller.kind, controller.name)
+        assert workloads.of(controller) == Workload(controller.kind, controller.name)
         assert await workloads.learn([("ns", controller)])
         assert server.seen == []
 
@@ -116,14 +116,14 @@ async def test_of_a_custom_kind_the_reference_is_the_answer(tmp_path: Path, cont
 async def test_a_pod_of_its_own_has_no_workload(tmp_path: Path) -> None:
     """Without a controller there is none."""
     async with asking(Owners(), tmp_path) as (workloads, _):
-        assert workloads.of("ns", None) is None
+        assert workloads.of(None) is None
 
 
 async def test_an_owner_that_is_gone_is_the_answer_itself(tmp_path: Path) -> None:
     """404: the nearest owner that is known by name."""
     async with asking(Owners(), tmp_path) as (workloads, _):
         assert await workloads.learn([("ns", REPLICA_SET)])
-        assert workloads.of("ns", REPLICA_SET) == Workload("ReplicaSet", "web-5d4f")
+        assert workloads.of(REPLICA_SET) == Workload("ReplicaSet", "web-5d4f")
 
 
 async def test_an_owner_of_the_same_name_is_another(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ async def test_an_owner_of_the_same_name_is_another(tmp_path: Path) -> None:
     async with asking(Owners(**{"web-5d4f": DEPLOYMENT}), tmp_path) as (workloads, _):
         old = ref("ReplicaSet", "web-5d4f", "uid-of-old")
         assert await workloads.learn([("ns", old)])
-        assert workloads.of("ns", old) == Workload("ReplicaSet", "web-5d4f")
+        assert workloads.of(old) == Workload("ReplicaSet", "web-5d4f")
 
 
 @pytest.mark.parametrize("status", [403, 400, 414, 431])
@@ -146,15 +146,13 @@ async def test_what_is_refused_is_asked_for_again_later(tmp_path: Path, status: 
     async with asking(owners, tmp_path, clock) as (workloads, server):
         for _ in range(3):
             assert await workloads.learn([("ns", REPLICA_SET)])
-        assert workloads.of("ns", REPLICA_SET) == Workload("ReplicaSet", "web-5d4f")
+        assert workloads.of(REPLICA_SET) == Workload("ReplicaSet", "web-5d4f")
         assert len(server.seen) == 1
         owners.refusals.clear()
         clock.ahead = REFUSED_FOR + 1
-        assert workloads.of("ns", REPLICA_SET) == Workload("ReplicaSet", "web-5d4f"), (
-            "it stays until it is known better"
-        )
+        assert workloads.of(REPLICA_SET) == Workload("ReplicaSet", "web-5d4f"), "it stays until it is known better"
         assert await workloads.learn([("ns", REPLICA_SET)])
-        assert workloads.of("ns", REPLICA_SET) == Workload("Deployment", "web")
+        assert workloads.of(REPLICA_SET) == Workload("Deployment", "web")
 
 
 @pytest.mark.parametrize("status", [500, 429, UNDECODABLE])
@@ -164,10 +162,10 @@ async def test_one_owner_that_fails_keeps_nobody_else(tmp_path: Path, status: in
     owners.refusals["web-5d4f"] = status
     async with asking(owners, tmp_path) as (workloads, _):
         assert not await workloads.learn([("ns", REPLICA_SET), ("ns", JOB)])
-        assert (workloads.of("ns", REPLICA_SET), workloads.of("ns", JOB)) == (None, Workload("Job", "train-1"))
+        assert (workloads.of(REPLICA_SET), workloads.of(JOB)) == (None, Workload("Job", "train-1"))
         owners.refusals.clear()
         assert await workloads.learn([("ns", REPLICA_SET), ("ns", JOB)])
-        assert workloads.of("ns", REPLICA_SET) == Workload("Deployment", "web")
+        assert workloads.of(REPLICA_SET) == Workload("Deployment", "web")
 
 
 @pytest.mark.parametrize("name", ["../../../../api/v1/secrets", "..", "a/b", "A", "", "x?watch=1", "ü", "a" * 254])
@@ -176,7 +174,7 @@ async def test_a_name_that_is_none_is_not_asked_for(tmp_path: Path, name: str) -
     hostile = ref("ReplicaSet", name, "uid")
     async with asking(Owners(), tmp_path) as (workloads, server):
         assert await workloads.learn([("ns", hostile)])
-        assert workloads.of("ns", hostile) == Workload("ReplicaSet", name)
+        assert workloads.of(hostile) == Workload("ReplicaSet", name)
         assert server.seen == []
 
 
@@ -184,11 +182,11 @@ def test_a_ring_of_owners_ends() -> None:
     """Two owners that own each other cost a few steps."""
     one, two = ref("ReplicaSet", "one"), ref("ReplicaSet", "two")
     links = {one.uid: Link(two), two.uid: Link(one)}
-    assert top("ns", one, links, 0.0) == Workload("ReplicaSet", "one" if HIGHEST % 2 == 0 else "two")
+    assert top(one, links, 0.0) == Workload("ReplicaSet", "one" if HIGHEST % 2 == 0 else "two")
 
 
 def test_the_next_owner_to_ask_for_is_the_lowest_unknown() -> None:
     """The walk says where it stopped."""
     middle = ref("StatefulSet", "middle")
-    assert top("ns", JOB, {}, 0.0) == Wanted("ns", JOB)
-    assert top("ns", JOB, {JOB.uid: Link(middle)}, 0.0) == Wanted("ns", middle)
+    assert top(JOB, {}, 0.0) == JOB
+    assert top(JOB, {JOB.uid: Link(middle)}, 0.0) == middle
