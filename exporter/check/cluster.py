@@ -4,7 +4,7 @@ The cluster: kubelet, API server, rights, the node's name, and other sources of 
 What comes in: what they answered. What goes out: a line for each.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from exporter.check.lines import Failed, Line, Verdict, advised, count, worst
@@ -12,8 +12,7 @@ from exporter.kube.allocations import AllocationsView
 from exporter.kube.rights import Right
 from exporter.model import Inventory
 
-_SHIPPED = "the shipped ClusterRole has them: deploy/exporter/rbac.yaml"
-_SHIPPED_FOR_MODES = "the shipped ClusterRole has them: deploy/enforcer/rbac.yaml"
+_SHIPPED = "the shipped ClusterRole has them"
 _STATUS = {
     401: "the token is not accepted: is the ServiceAccount still there?",
     403: "grant the right, see deploy/exporter/rbac.yaml",
@@ -60,32 +59,26 @@ def api_server(found: ApiServer | Failed) -> Line:
     return Line("api server", Verdict.OK, f"{found.url} answers, Kubernetes {found.version}")
 
 
-def rights(found: Mapping[Right, bool] | Failed | None) -> Line:
-    """Judge what we may ask; None: the server did not answer."""
+def rights(found: Mapping[Right, bool] | Failed | None, mode: str = "") -> Line:
+    """
+    Judge the rights that the exporter uses, or those that `mode` uses besides; None: the server did not answer.
+
+    Each right of a mode is needed: an operator who sets a mode wants what it does, and would not see that it is not
+    done.
+    """
+    check, users = ("mode rights", f"mode {mode} uses") if mode else ("api rights", "are used")
     if found is None:
-        return _not_asked("api rights")
+        return _not_asked(check)
     if isinstance(found, Failed):
-        return _unknown("api rights", found)
-    missing = _missing(found)
+        return Line(check, Verdict.WARN, f"cannot be asked for: {_refused(found)}")
+    missing = [right for right, granted in found.items() if not granted]
     if not missing:
-        return Line("api rights", Verdict.OK, f"all {len(found)} that are used are granted")
+        return Line(check, Verdict.OK, f"all {len(found)} that {users} are granted")
+    named = ", ".join(f"{right} ({right.without})" for right in missing)
+    if mode:
+        return Line(check, Verdict.FAIL, f"mode {mode} lacks {named}; {_SHIPPED}: deploy/enforcer/rbac.yaml")
     verdict = Verdict.FAIL if any(right.needed for right in missing) else Verdict.WARN
-    return Line("api rights", verdict, f"missing: {_told(missing)}; {_SHIPPED}")
-
-
-def mode_rights(mode: str, found: Mapping[Right, bool] | Failed | None) -> Line:
-    """
-    Judge what we may do where the mode asks for more than to look; None: the server did not answer.
-
-    Each of them is needed: an operator who sets a mode wants what it does, and nobody would see that it is not done.
-    """
-    if found is None:
-        return _not_asked("mode rights")
-    if isinstance(found, Failed):
-        return _unknown("mode rights", found)
-    if missing := _missing(found):
-        return Line("mode rights", Verdict.FAIL, f"mode {mode} lacks {_told(missing)}; {_SHIPPED_FOR_MODES}")
-    return Line("mode rights", Verdict.OK, f"all {len(found)} that mode {mode} uses are granted")
+    return Line(check, verdict, f"missing: {named}; {_SHIPPED}: deploy/exporter/rbac.yaml")
 
 
 def node_name(name: str, found: NodeObject | Failed | None) -> Line:
@@ -130,18 +123,6 @@ def names(source: str, found: Inventory | Failed | None) -> Line:
     if found.faults:
         return Line("names", worst(found.faults), "; ".join(map(advised, found.faults)))
     return Line("names", Verdict.OK, f"the file names {count(len(found.containers), 'container')}")
-
-
-def _missing(found: Mapping[Right, bool]) -> list[Right]:
-    return [right for right, granted in found.items() if not granted]
-
-
-def _told(missing: Iterable[Right]) -> str:
-    return ", ".join(f"{right} ({right.without})" for right in missing)
-
-
-def _unknown(check: str, why: Failed) -> Line:
-    return Line(check, Verdict.WARN, f"cannot be asked for: {_refused(why)}")
 
 
 def _refused(found: Failed) -> str:

@@ -12,6 +12,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar
 
@@ -84,11 +85,8 @@ async def _driver(config: Config) -> tuple[Line, ...]:
     return (node.driver(found), *node.vendors(found))
 
 
-def _recorded(file: Path) -> str | Failed:
-    try:
-        played = RecordedNode(file, time.time, time.monotonic)
-    except DeviceError as error:
-        return Failed(str(error))
+def _recorded(file: Path) -> str:
+    played = RecordedNode(file, time.time, time.monotonic)
     played.let_go()
     return f"{file} plays, recorded on {played.node}"
 
@@ -164,7 +162,7 @@ async def _kubernetes(config: Config, more: Sequence[Right]) -> tuple[Line, ...]
         cluster.kubelet(kubelet),
         cluster.api_server(api.server),
         cluster.rights(api.rights),
-        *([cluster.mode_rights(config.policy.mode, api.more)] if more else ()),
+        *([cluster.rights(api.more, config.policy.mode)] if more else ()),
         cluster.node_name(config.node.name, api.node),
         cluster.log_links(str(folder), links),
     )
@@ -202,11 +200,8 @@ async def _served_by(address: ListenAddress) -> str | None:
     return None
 
 
-def _security(file: Path) -> str | Failed:
-    try:
-        security = load_security(file)
-    except ConfigError as error:
-        return Failed(str(error))
+def _security(file: Path) -> str:
+    security = load_security(file)
     parts = {"TLS": security.tls, "basic authentication": security.users, "headers": security.headers}
     return ", ".join(name for name, part in parts.items() if part) or "it protects nothing"
 
@@ -222,32 +217,24 @@ async def in_thread(work: Callable[[], T], what: str, deadline: float = DEADLINE
     """
     Do what may hang (a file system, a resolver) in a thread, and give it up after `deadline` seconds.
 
+    What is wrong with a config or a device source is a finding, too; anything else rises.
+
     A daemon thread of our own, because an executor's threads are waited for when the interpreter ends.
     """
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
-
-    def deliver(result: T | None, error: BaseException | None) -> None:
-        if done.done():
-            return
-        if error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(result)  # type: ignore[arg-type]  # a T wherever there is no error
+    future: Future[T] = Future()
 
     def run() -> None:
-        result: T | None = None
-        failure: BaseException | None = None
+        future.set_running_or_notify_cancel()  # from now on the waiter that gives up cannot cancel it
         try:
-            result = work()
+            future.set_result(work())
         except BaseException as error:  # noqa: BLE001  (it belongs to the waiter, whatever it is)
-            failure = error
-        with contextlib.suppress(RuntimeError):  # the loop has been closed meanwhile
-            loop.call_soon_threadsafe(deliver, result, failure)
+            future.set_exception(error)
 
     threading.Thread(target=run, name=what, daemon=True).start()
     try:
         async with asyncio.timeout(deadline):
-            return await done
+            return await asyncio.wrap_future(future)
+    except (ConfigError, DeviceError) as error:
+        return Failed(str(error))
     except TimeoutError:
         return Failed(f"{what} has not ended within {deadline:g} s")

@@ -32,15 +32,15 @@ def test_rights_are_asked_for_from_mode_warn_on(mode: str) -> None:
 def test_each_right_that_a_mode_lacks_fails(right: object) -> None:
     """The mode, the right, what is lost, and who grants it; unknown is a warning."""
     lost = next(one for one in RIGHTS if one is right)
-    line = cluster.mode_rights("warn", {**GRANTED, lost: False})
+    line = cluster.rights({**GRANTED, lost: False}, "warn")
     assert line.verdict is Verdict.FAIL
     assert "mode warn" in line.message and f"{lost} ({lost.without})" in line.message
     assert "deploy/enforcer/rbac.yaml" in line.message
     (other,) = (one for one in RIGHTS if one is not right)
     assert str(other) not in line.message
-    assert cluster.mode_rights("warn", GRANTED).verdict is Verdict.OK
-    assert cluster.mode_rights("warn", None).verdict is Verdict.WARN
-    unknown = cluster.mode_rights("warn", Failed("403 Forbidden: no", 403))
+    assert cluster.rights(GRANTED, "warn").verdict is Verdict.OK
+    assert cluster.rights(None, "warn").verdict is Verdict.WARN
+    unknown = cluster.rights(Failed("403 Forbidden: no", 403), "warn")
     assert unknown.verdict is Verdict.WARN and "lacks" not in unknown.message
 
 
