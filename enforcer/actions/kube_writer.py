@@ -11,32 +11,15 @@ it was made.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import aiohttp
 from kubernetes.aio.client.configuration import Configuration
 
-from exporter.kube.client import Client, Request
+from exporter.kube.client import JSON, Client, Request
 from exporter.kube.errors import UNREACHABLE, KubeError
 
 MERGE_PATCH = "application/merge-patch+json"
-
-
-@dataclass(frozen=True, slots=True)
-class _Change(Request):
-    """A request that changes something."""
-
-    verb: str = "POST"
-    more_headers: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def method(self) -> str:
-        return self.verb
-
-    @property
-    def headers(self) -> dict[str, str]:
-        # The two-argument form: a dataclass with slots is made anew, and `super()` would look for the class of before.
-        return {**super(_Change, self).headers, **self.more_headers}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +42,13 @@ class Writer(Client):
         query: Mapping[str, str] | None = None,
     ) -> Posted:
         """POST an object to a collection or sub-resource. Raises KubeError."""
-        request = _Change(path, query or {}, self._limits, body=thing, more_headers=headers or {})
+        request = Request(path, query or {}, self._limits, "POST", {**JSON, **(headers or {})}, thing)
         return Posted(*await self._exchange(request))
 
     async def patch(self, path: str, change: Mapping[str, object]) -> bytes:
         """Merge `change` into the object at `path` (RFC 7386). Raises KubeError."""
-        content = {"Content-Type": MERGE_PATCH}
-        return await self._read(_Change(path, {}, self._limits, body=change, verb="PATCH", more_headers=content))
+        headers = {**JSON, "Content-Type": MERGE_PATCH}
+        return await self._read(Request(path, {}, self._limits, "PATCH", headers, change))
 
     @property
     def _limits(self) -> aiohttp.ClientTimeout:

@@ -137,27 +137,14 @@ class Names:
         return Attribution.UNKNOWN_CONTAINER if in_a_pod else Attribution.HOST
 
 
-@dataclass(frozen=True, slots=True)
-class Living:
-    """The pods and containers that have at least one living process; None while nobody needed to know."""
-
-    subjects: frozenset[Subject] | None
-
-    @classmethod
-    def of(cls, host: HostSample, names: Names) -> "Living":
-        """Name the owners of the living."""
-        if host.living is None:
-            return cls(None)
-        found = (names.subject(owner) for owner in host.living)
-        return cls(frozenset(subject for subject in found if isinstance(subject, Subject)))
-
-    def explains(self, subject: Subject) -> bool:
-        """Say whether a member of this container (this generation of it) lives."""
-        return self.subjects is not None and subject in self.subjects
+def living_subjects(host: HostSample, names: Names) -> frozenset[Subject]:
+    """Name the containers, and the pods where no more is known, that have at least one living process."""
+    owners = (names.subject(owner) for owner in host.living or ())
+    return frozenset(subject for subject in owners if isinstance(subject, Subject))
 
 
 def attribute(
-    sample: GpuSample, host: HostSample, names: Names, living: Living, before: Sightings
+    sample: GpuSample, host: HostSample, names: Names, living: Collection[Subject], before: Sightings
 ) -> tuple[Attributed, Sightings]:
     """
     Place each entry of one GPU's process lists.
@@ -166,7 +153,7 @@ def attribute(
         sample: what the GPU said.
         host: the kernel's answer about the raw pids of the sample (and of others).
         names: the inventory, indexed.
-        living: who of the containers has a living process; needed only when `needs_living` says so.
+        living: the containers that have a living process; needed only when `needs_living` says so.
         before: the sightings that the last round of this GPU gave.
 
     Returns:
@@ -275,7 +262,9 @@ def _sight(pid: int, host: HostSample) -> Sighting | None:
     return Sighting(found.key if found.alive else None, found.owner)
 
 
-def _place(process: GpuProcess, sighting: Sighting | None, host: HostSample, names: Names, living: Living) -> Placed:
+def _place(
+    process: GpuProcess, sighting: Sighting | None, host: HostSample, names: Names, living: Collection[Subject]
+) -> Placed:
     found = host.processes.get(process.pid)
     if sighting is None:
         return Placed(process, Attribution.UNREADABLE)
@@ -294,6 +283,6 @@ def _place(process: GpuProcess, sighting: Sighting | None, host: HostSample, nam
         return Placed(process, Attribution.CONTAINER, named, found.key)
     if sighting.gap and found is not None:
         return Placed(process, Attribution.AMBIGUOUS)
-    if isinstance(named, Subject) and living.explains(named):
+    if isinstance(named, Subject) and named in living:
         return Placed(process, Attribution.INHERITED, named)
     return Placed(process, Attribution.GHOST)

@@ -17,7 +17,7 @@ import os
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
@@ -37,6 +37,7 @@ log = structlog.get_logger()
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 USER_AGENT = "gpusteward"
+JSON: Mapping[str, str] = {"Accept": "application/json"}
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 """What to accept when only the metadata is wanted: the server leaves out the rest, and the same right suffices."""
 RENEWAL = 60.0
@@ -98,23 +99,14 @@ def credentials(kubeconfig: Path | None) -> Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is sent; `body` makes a POST of a GET."""
+    """What is sent; who we are is added to the headers."""
 
     path: str
     query: Mapping[str, str]
     limits: aiohttp.ClientTimeout
-    accept: str = "application/json"
+    method: str = "GET"
+    headers: Mapping[str, str] = field(default_factory=lambda: JSON)
     body: Mapping[str, object] | None = None
-
-    @property
-    def method(self) -> str:
-        """The verb of HTTP."""
-        return "GET" if self.body is None else "POST"
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """Headers, apart from who we are."""
-        return {"Accept": self.accept}
 
 
 class _Verdict(msgspec.Struct, frozen=True):
@@ -152,7 +144,8 @@ class Client:
         self, path: str, query: Mapping[str, str] | None = None, *, accept: str = "application/json"
     ) -> bytes:
         """Read an object or a list. Raises KubeError."""
-        return await self._read(Request(path, query or {}, aiohttp.ClientTimeout(total=self._deadline), accept))
+        limits = aiohttp.ClientTimeout(total=self._deadline)
+        return await self._read(Request(path, query or {}, limits, headers={"Accept": accept}))
 
     async def may(
         self, verb: str, group: str, resource: str, name: str | None = None, namespace: str | None = None
@@ -166,7 +159,7 @@ class Client:
         spec = {"resourceAttributes": {key: value for key, value in asked.items() if value is not None}}
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec}
         limits = aiohttp.ClientTimeout(total=self._deadline)
-        answer: _Review = decoded(_REVIEW, await self._read(Request(REVIEWS, {}, limits, body=review)))
+        answer: _Review = decoded(_REVIEW, await self._read(Request(REVIEWS, {}, limits, "POST", body=review)))
         return answer.status.allowed
 
     @asynccontextmanager
@@ -244,7 +237,7 @@ class Client:
             request.method,
             request.path,
             query_params=list(request.query.items()),
-            header_params=request.headers,
+            header_params=dict(request.headers),
             body=request.body,
             auth_settings=["BearerToken"],
         )

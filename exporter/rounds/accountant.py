@@ -12,12 +12,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from exporter.accounts.accounting import GpuAccounts, Peaks, account, new_peaks
-from exporter.accounts.attribution import Living, Names, Sightings, attribute, believed, needs_living
+from exporter.accounts.attribution import Names, Sightings, attribute, believed, living_subjects, needs_living
 from exporter.accounts.queue_evictions import Evictions, advance
 from exporter.accounts.snapshot import holders
 from exporter.base.clock import Clock
 from exporter.host import HostSource
-from exporter.model import DeviceKey, Gpu, GpuSample, GpuUuid, HostSample, Inventory
+from exporter.model import DeviceKey, Gpu, GpuSample, GpuUuid, HostSample, Inventory, Subject
 
 PAUSE = 0.001
 """Seconds after each GPU, of which one with 128 processes takes some 5 ms: a scrape needs several turns of the loop."""
@@ -71,7 +71,7 @@ class Accountant:
         handed_out = holders(inventory)
         names = Names.of(inventory, self._depth)
         exist = names.containers.keys() if inventory.live else None
-        living: Living | None = None
+        living: frozenset[Subject] | None = None
         readings = {}
         for sample in samples:
             before = self._remembered.get(sample.gpu.uuid, _Remembered()).of(sample.gpu)
@@ -81,8 +81,8 @@ class Accountant:
             if living is None and needs_living((proven,), host, before.sightings):
                 # All of /proc, some 30 microseconds a process: once a round, and beside the event loop.
                 all_processes = await asyncio.to_thread(self._host.sample, (), want_living=True)
-                living = Living.of(all_processes, names)
-            attributed, sightings = attribute(proven, host, names, living or Living(None), before.sightings)
+                living = living_subjects(all_processes, names)
+            attributed, sightings = attribute(proven, host, names, living or frozenset(), before.sightings)
             evictions = advance(before.evictions, attributed, exist, self._clock.monotonic())
             accounts = account(attributed, before.peaks, handed_out, evictions.totals)
             peaks = new_peaks(before.peaks, accounts.usages, exist)

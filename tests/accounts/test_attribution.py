@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from exporter.accounts.attribution import Attributed, Living, Names, Placed, Sightings, attribute, needs_living
+from exporter.accounts.attribution import Attributed, Names, Placed, Sightings, attribute, living_subjects, needs_living
 from exporter.model import (
     Attribution,
     Container,
@@ -61,7 +61,7 @@ class Rounds:
         kinds = frozenset({ProcessKind.COMPUTE})
         processes = None if pids is None else tuple(GpuProcess(DEVICE, pid, kinds, 1000) for pid in pids)
         sample = GpuSample(Gpu(GPU, 0, "fake", memory=Memory(10_000, 5_000)), 0.0, processes)
-        attributed, self.sightings = attribute(sample, answer, NAMES, Living.of(answer, NAMES), self.sightings)
+        attributed, self.sightings = attribute(sample, answer, NAMES, living_subjects(answer, NAMES), self.sightings)
         return attributed
 
     def one(self, pid: int, answer: HostSample) -> Placed:
@@ -114,7 +114,7 @@ def test_the_outermost_known_pair_names_the_owner(owner: Owner, expected: Subjec
 def test_who_was_not_looked_at_is_named_as_who_was(owner: Owner, unseen: set[Subject], anybodys: bool) -> None:
     """By its cgroup, which is readable where descriptors are not."""
     sample = GpuSample(Gpu(GPU, 0, "fake"), 0.0, (), unseen=(owner,))
-    found, _ = attribute(sample, host(), NAMES, Living(None), {})
+    found, _ = attribute(sample, host(), NAMES, (), {})
     assert found.unseen == frozenset(unseen)
     assert found.anybodys is anybodys
 
@@ -249,7 +249,7 @@ def test_numbers_of_an_unproven_driver_are_forgotten() -> None:
     rounds = Rounds()
     rounds.one(10, host((10, 1, IN_MAIN), (11, 2, IN_MAIN)))
     sample = GpuSample(Gpu(GPU, 0, "fake"), 0.0, (GpuProcess(DEVICE, 10, frozenset(), 1000),), pids_proven=False)
-    assert attribute(sample, host((10, 1, IN_MAIN)), NAMES, Living(None), rounds.sightings)[1] == {}
+    assert attribute(sample, host((10, 1, IN_MAIN)), NAMES, (), rounds.sightings)[1] == {}
 
 
 @pytest.mark.fault(33)
