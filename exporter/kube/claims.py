@@ -17,7 +17,7 @@ import msgspec
 from exporter.base.clock import Clock
 from exporter.kube.allocations import ClaimedUuids
 from exporter.kube.client import Client, segment
-from exporter.kube.errors import UNREACHABLE, UNREADABLE, KubeError
+from exporter.kube.errors import UNREACHABLE, KubeError
 from exporter.kube.kept import FRESH, LOOK, Kept
 from exporter.model import Claim, DeclaredPod, Fault
 from exporter.objects.manifest import claim_of, with_uuids
@@ -116,7 +116,7 @@ def named(pods: Iterable[DeclaredPod]) -> Mapping[ClaimName, frozenset[str]]:
 def _decoded(body: bytes) -> Claim:
     try:
         return claim_of(msgspec.json.decode(body))
-    except UNREADABLE as error:
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
         raise KubeError(UNREACHABLE, "Invalid", f"an answer that cannot be read: {error}") from error
 
 

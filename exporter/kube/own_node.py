@@ -10,6 +10,7 @@ Slices are asked for only while there is a claim.
 
 from collections.abc import Callable, Mapping
 from random import Random
+from typing import Any
 
 import msgspec
 
@@ -18,7 +19,7 @@ from exporter.kube.allocations import ClaimedUuids
 from exporter.kube.client import Client, segment
 from exporter.kube.errors import KubeError, decoded
 from exporter.model import NodeFacts
-from exporter.objects.api_objects import NodeObject, Part
+from exporter.objects.api_objects import NodeObject
 from exporter.objects.declared import node_facts
 
 FRESH = 60.0
@@ -27,35 +28,35 @@ SLICES = ("v1", "v1beta2", "v1beta1")
 """Versions of resource.k8s.io that have slices with devices in them: 1.34, 1.33, 1.32."""
 
 
-class _Attribute(Part, frozen=True):
+class _Part(msgspec.Struct, frozen=True, rename="camel"):
+    """A part of a slice; unknown fields are passed over."""
+
+
+class _Attribute(_Part, frozen=True):
     string: str | None = None
 
 
-class _Basic(Part, frozen=True):
-    attributes: dict[str, _Attribute] | None = None
-
-
-class _Device(Part, frozen=True):
+class _Device(_Part, frozen=True):
     name: str
     attributes: dict[str, _Attribute] | None = None
-    basic: _Basic | None = None  # v1beta1 has the attributes in here
+    basic: dict[str, Any] | None = None  # v1beta1 has the attributes in here
 
 
-class _Pool(Part, frozen=True):
+class _Pool(_Part, frozen=True):
     name: str = ""
 
 
-class _Spec(Part, frozen=True):
+class _Spec(_Part, frozen=True):
     driver: str = ""
     pool: _Pool = _Pool()
     devices: list[_Device] | None = None
 
 
-class _Slice(Part, frozen=True):
+class _Slice(_Part, frozen=True):
     spec: _Spec = _Spec()
 
 
-class _Slices(Part, frozen=True):
+class _Slices(_Part, frozen=True):
     items: list[_Slice]
 
 
@@ -125,11 +126,14 @@ class OwnNode:
 
 
 def claimed_uuids(slices: _Slices) -> ClaimedUuids:
-    """Name the UUID of each device that has an attribute `uuid`, with or without a domain before it."""
-    return {
-        (spec.driver, spec.pool.name, device.name): attribute.string
-        for spec in (slice_.spec for slice_ in slices.items)
-        for device in spec.devices or ()
-        for name, attribute in (device.attributes or (device.basic and device.basic.attributes) or {}).items()
-        if name.rpartition("/")[2] == "uuid" and attribute.string
-    }
+    """Name the UUID of each device that tells one in its attribute `uuid`, with or without a domain before it."""
+    found = {}
+    for one in slices.items:
+        for device in one.spec.devices or ():
+            attributes = device.attributes
+            if attributes is None and device.basic:
+                attributes = msgspec.convert(device.basic.get("attributes") or {}, dict[str, _Attribute])
+            for name, attribute in (attributes or {}).items():
+                if name.rpartition("/")[2] == "uuid" and attribute.string:
+                    found[one.spec.driver, one.spec.pool.name, device.name] = attribute.string
+    return found
