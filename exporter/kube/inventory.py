@@ -28,12 +28,12 @@ from exporter.model import Container, DeclaredPod, Fault, Inventory, Pod, PodUid
 LOOK_AGAIN = 10.0
 """Seconds between two looks at the log links while the API server is away; a look takes some 10 microseconds a link."""
 
-_REASONS = {401: "api_unauthorized", 403: "api_forbidden"}
-_SETTLING = "a server that has just started refuses until it has read its roles"
-_REMEDIES = {
-    401: "the API server does not accept the token: is the ServiceAccount still there?",
-    403: "a right is missing: pods list, watch (ClusterRole)",
+_REFUSED = {
+    401: ("api_unauthorized", "the API server does not accept the token: is the ServiceAccount still there?"),
+    403: ("api_forbidden", "a right is missing: pods list, watch (ClusterRole)"),
 }
+"""HTTP's status to the fault's reason and what to do."""
+_SETTLING = "a server that has just started refuses until it has read its roles"
 
 
 class KubeInventory:
@@ -155,9 +155,10 @@ class KubeInventory:
 
 def _away(error: KubeError, *, known: bool, settling: bool) -> Fault:
     """Say that the names are those of before: a round that has them is complete."""
-    remedy = _SETTLING if settling else _REMEDIES.get(error.status)
-    reason = "api_not_configured" if error.reason == "NotConfigured" else _REASONS.get(error.status, "api_away")
-    reason = "api_away" if settling else reason
+    reason, remedy = _REFUSED.get(error.status, ("api_away", ""))
+    if error.reason == "NotConfigured":
+        reason = "api_not_configured"
+    if settling:
+        reason, remedy = "api_away", _SETTLING
     names = "the last known names stay" if known else "nobody can be named"
-    message = f"{error}; {names}" if remedy is None else f"{error}; {remedy}; {names}"
-    return Fault("api", reason, message, incomplete=not known)
+    return Fault("api", reason, "; ".join(filter(None, (str(error), remedy, names))), incomplete=not known)

@@ -38,7 +38,7 @@ INVALID = 20
 
 def configure(level: str, style: str) -> None:
     """Set up structlog for the process; `style` is auto, json or console. May be called again after a reload."""
-    on_terminal = _on_terminal() if style == "auto" else style == "console"
+    on_terminal = style == "console" or (style == "auto" and sys.stderr is not None and sys.stderr.isatty())
     renderer: Any = (
         structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)  # rich shows the variables
         if on_terminal
@@ -48,7 +48,7 @@ def configure(level: str, style: str) -> None:
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info if not on_terminal else _unchanged,
+            *(() if on_terminal else (structlog.processors.format_exc_info,)),
             _printable,
             renderer,
         ],
@@ -170,14 +170,6 @@ def _tell_invalid(log: Any, told: frozenset[Invalid], now: frozenset[Invalid]) -
         del values["pod_uid"]
         log.warning("limits.invalid", **values)
     return (told & now) | frozenset(chosen)
-
-
-def _on_terminal() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty()
-
-
-def _unchanged(_logger: Any, _name: str, event: Any) -> Any:
-    return event
 
 
 def _printable(_logger: Any, _name: str, event: Any) -> Any:
