@@ -7,6 +7,7 @@ The law: errors change their name once, here and in the client; above it nobody 
 """
 
 from collections.abc import Collection
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -20,12 +21,13 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 """What rises when JSON is broken, or is not what was expected."""
 
 
+@dataclass(eq=False, repr=False)
 class KubeError(Exception):
     """
     The API server refused or could not be asked.
 
     Attributes:
-        status: of HTTP; 0 when nobody answered.
+        status: of HTTP; 0 when no server answered.
         reason: the word of the server's Status object (`Forbidden`, `Expired`), or ours: `Unreachable`, `Timeout`,
             `Dropped`, `Silent`, `Untrusted`, `NotConfigured`, `Invalid`.
         retry_after: seconds that the server wants us to wait.
@@ -35,25 +37,17 @@ class KubeError(Exception):
 
     """
 
-    def __init__(
-        self,
-        status: int,
-        reason: str,
-        message: str,
-        retry_after: float | None = None,
-        causes: Collection[str] = (),
-        *,
-        particulars: Collection[str] = (),
-        kind: str = "",
-    ) -> None:
-        super().__init__(f"{reason}: {message}" if not status else f"{status} {reason}: {message}")
-        self.status = status
-        self.reason = reason
-        self.message = message
-        self.retry_after = retry_after
-        self.causes = causes
-        self.particulars = particulars
-        self.kind = kind
+    status: int
+    reason: str
+    message: str
+    retry_after: float | None = None
+    causes: Collection[str] = ()
+    particulars: Collection[str] = field(default=(), kw_only=True)
+    kind: str = field(default="", kw_only=True)
+
+    def __str__(self) -> str:
+        """Write it for people."""
+        return f"{self.status or ''} {self.reason}: {self.message}".lstrip()
 
 
 class UnsentError(KubeError):
