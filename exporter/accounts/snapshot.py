@@ -23,6 +23,7 @@ from exporter.model import (
     Fault,
     GpuInstance,
     GpuUuid,
+    HostSample,
     Inventory,
     Pod,
     Sharing,
@@ -74,12 +75,12 @@ def make_snapshot(
     gpus_present: Mapping[GpuUuid, int],
     gpus_read: Collection[GpuUuid],
     accounts: Mapping[GpuUuid, GpuAccounts],
+    hosts: Collection[HostSample],
     inventory: Inventory,
     limits: tuple[DeclaredLimit, ...],
     memory_declared: Mapping[DeviceKey, int],
     xid_errors: XidCounts,
-    sources_up: Mapping[str, bool],
-    pid_domain_proven: bool,
+    devices_up: Mapping[str, bool],
     faults: Iterable[Fault],
 ) -> Snapshot:
     """
@@ -87,8 +88,10 @@ def make_snapshot(
 
     Args: as the attributes of `Snapshot`, and
         accounts: of the GPUs that were read in this round, and of the others as they were read last.
+        hosts: what the kernel said of the processes of each of these GPUs.
         inventory: names and allocations.
-        faults: those of devices, host and daemon; the accounts and the inventory have their own.
+        devices_up: whether each device source answered, by name.
+        faults: those of the daemon and of the devices as a whole; hosts, inventory and accounts have their own.
 
     """
     ordered = sorted(accounts.values(), key=lambda gpu_accounts: gpu_accounts.sample.gpu.index)
@@ -98,6 +101,7 @@ def make_snapshot(
     processes = Counter(dict.fromkeys(Attribution, 0))
     for gpu_accounts in ordered:
         processes.update(gpu_accounts.processes)
+    proven = all(host.pid_domain_proven for host in hosts)
     return Snapshot(
         round=number,
         taken_at=taken_at,
@@ -119,11 +123,15 @@ def make_snapshot(
         processes=dict(processes),
         utilization_dropped=sum(gpu_accounts.sample.dropped_utilization for gpu_accounts in fresh),
         utilization_capped=sum(gpu_accounts.capped for gpu_accounts in fresh),
-        sources_up=sources_up,
-        pid_domain_proven=pid_domain_proven,
+        sources_up={**devices_up, "host": proven, "names": inventory.live},
+        pid_domain_proven=proven,
         names_live=inventory.live,
         xid_errors=xid_errors,
-        faults=(*dict.fromkeys(faults), *inventory.faults, *(fault for one in ordered for fault in _faults(one))),
+        faults=(
+            *dict.fromkeys((*faults, *(fault for host in hosts for fault in host.faults))),
+            *inventory.faults,
+            *(fault for gpu_accounts in ordered for fault in _faults(gpu_accounts)),
+        ),
     )
 
 

@@ -125,8 +125,6 @@ class Sampler:
         for _ in self._limiting.refresh(inventory, [reading.gpu for reading in readings], self._present):
             await self._clock.sleep(0)
         limits = self._limiting.limits(inventory, [usage for reading in readings for usage in reading.accounts.usages])
-        hosts = [reading.host for reading in readings] or [self._host.sample(())]
-        proven = all(host.pid_domain_proven for host in hosts)
         snapshot = make_snapshot(
             number=self._rounds,
             node=self._node,
@@ -135,18 +133,16 @@ class Sampler:
             gpus_present=self._present,
             gpus_read=fresh.keys(),
             accounts={uuid: reading.accounts for uuid, reading in self._readings.items()},
+            hosts=[reading.host for reading in readings] or [self._host.sample(())],
             inventory=inventory,
             limits=limits.limits,
             memory_declared=limits.memory_declared,
             xid_errors=answer.xid_errors,
-            sources_up={
+            devices_up={
                 "devices": not any(fault.incomplete and not fault.subject for fault in answer.faults),
                 **answer.sources_up,
-                "host": proven,
-                "names": inventory.live,
             },
-            pid_domain_proven=proven,
-            faults=(*self.standing, *self._device_faults, *(fault for host in hosts for fault in host.faults)),
+            faults=(*self.standing, *self._device_faults),
         )
         return replace(snapshot, duration=self._clock.monotonic() - began)  # with the time that the joining took
 
