@@ -1,10 +1,10 @@
 """
-The accounts of one GPU: what each container holds of each leaf device, and what nobody explains.
+The accounts of one GPU: what each container holds of each device, and what nobody explains.
 
-What comes in: one GPU's placed entries and the peaks so far. What goes out: one account per leaf device, one usage per
+What comes in: one GPU's placed entries and the peaks so far. What goes out: one account per device, one usage per
 container and device, the new peaks.
 
-The law: **the accounts close.** attributed + ghost + host + unattributed = used, for each leaf device, whenever all of
+The law: **the accounts close.** attributed + ghost + host + unattributed = used, for each device, whenever all of
 it was measured. Device memory and process lists are read milliseconds apart, so a remainder below zero by up to
 `TOLERANCE` is taken as 0 and told; beyond that the account does not close, and says so.
 What the kernel counts for a container's cgroup stands in place of what its processes hold: it has each buffer once.
@@ -55,7 +55,7 @@ DOUBTFUL = {Attribution.UNPROVEN, Attribution.UNREADABLE, Attribution.CONTRADICT
 
 @dataclass(frozen=True, slots=True)
 class GpuAccounts:
-    """The accounts of one GPU's leaf devices, and the usages on them."""
+    """The accounts of one GPU's devices, and the usages on them."""
 
     attributed: Attributed
     accounts: tuple[DeviceAccount, ...] = ()
@@ -82,7 +82,7 @@ def account(
     Args:
         attributed: the placed entries.
         peaks: the most that each container was seen with before.
-        allocated: leaf device to who was handed it; a container without a process there holds 0, and that is known.
+        allocated: device to who was handed it; a container without a process there holds 0, and that is known.
         evicted: how long each container's queues were off the device.
 
     """
@@ -120,7 +120,7 @@ def account(
 @dataclass(frozen=True, slots=True)
 class _OnDevice:
     """
-    What was told of one leaf device.
+    What was told of one device.
 
     Attributes:
         by_subject: who was handed the device, or holds some of it, with the processes that are known.
@@ -141,7 +141,7 @@ class _OnDevice:
     def of(
         cls, attributed: Attributed, device: DeviceKey, entries: Sequence[Placed], holders: Iterable[Subject]
     ) -> "_OnDevice":
-        """Put together who is on a leaf device, and hold the kernel's counts against the lists."""
+        """Put together who is on a device, and hold the kernel's counts against the lists."""
         counted = {subject: cgroup for (subject, on), cgroup in attributed.counted.items() if on == device}
         using = (subject for subject, cgroup in counted.items() if cgroup.used)
         by_subject: dict[Subject, list[Placed]] = {subject: [] for subject in (*holders, *using)}

@@ -46,7 +46,7 @@ class Sighting:
 
 
 Sightings = Mapping[tuple[DeviceKey, int], Sighting]
-"""By leaf device and raw pid."""
+"""By device and raw pid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Attributed:
     One GPU's sample with its entries placed; `placed` is None when the lists could not be read.
 
     Attributes:
-        counted: what the kernel counts of a container on a leaf device by its cgroup, in place of its processes.
+        counted: what the kernel counts of a container on a device by its cgroup, in place of its processes.
         unseen: containers of which some process could not be looked at, or pods where no more than that is known.
         anybodys: some process that could not be looked at may be anybody's.
 
@@ -212,7 +212,7 @@ def believed(
     Prove the numbers of a driver that may print those of other PID namespaces, or say that they are unproven.
 
     They are the host's where each living process behind them belongs to a container which was handed this device. A
-    number of another namespace (1, 7, 30) is a process of the host here, or of somebody else. `handed_out`: leaf device
+    number of another namespace (1, 7, 30) is a process of the host here, or of somebody else. `handed_out`: device
     to whom the kubelet handed it.
     """
     if sample.pids_proven or not sample.processes:

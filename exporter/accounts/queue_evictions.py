@@ -2,7 +2,7 @@
 How long containers stood still because the driver had taken their queues off the GPU.
 
 What comes in: placed entries, some of which tell for how long that was so since their process began. What goes out: the
-sum by container and leaf device, since it was seen first.
+sum by container and device, since it was seen first.
 
 The law: **a counter never falls, and never counts twice.** What a process was with when it was seen first is of another
 time: a restart of the daemon must not look like an eviction. What it tells afterwards stays counted when it has ended.
@@ -42,7 +42,7 @@ class Evictions:
     totals: Mapping[tuple[Subject, DeviceKey], float] = field(default_factory=dict)
 
     def without(self, gone: Collection[DeviceKey]) -> "Evictions":
-        """Forget leaf devices."""
+        """Forget devices."""
         return Evictions(
             {entry: told for entry, told in self.told.items() if entry[1] not in gone},
             {entry: total for entry, total in self.totals.items() if entry[1] not in gone},

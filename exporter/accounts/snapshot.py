@@ -4,7 +4,7 @@ The one place where a `Snapshot` is made.
 What comes in: what each source answered in one round, and the accounts and limits made of it. What goes out: the
 `Snapshot`.
 
-The law: names only display. Everything is joined by pod UID, container id and device. A name that two generations
+The rule: names only display. Everything is joined by pod UID, container id and device. A name that two generations
 share (the old pod terminates while the new one starts) joins nothing.
 """
 

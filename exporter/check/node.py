@@ -26,7 +26,7 @@ class PidDomain:
 @dataclass(frozen=True, slots=True)
 class CgroupView:
     """
-    What the node's processes tell of their owners.
+    What the node's processes show of their owners.
 
     Attributes:
         text: `/proc/1/cgroup`.
@@ -48,17 +48,17 @@ def driver(found: DevicesSample | Failed | None) -> Line:
     if isinstance(found, Failed):
         return Line("driver", Verdict.FAIL, found.message)
     faults = [*found.faults, *(fault for sample in found.samples for fault in sample.faults)]
-    told = [_describe(found)] if found.samples else []
+    description = [_describe(found)] if found.samples else []
     if faults:
-        return Line("driver", worst(faults), "; ".join([*map(advised, faults), *told]))
+        return Line("driver", worst(faults), "; ".join([*map(advised, faults), *description]))
     if not found.present:
         message = "no GPU: the node has none, or the container is shown none (NVIDIA_VISIBLE_DEVICES=all)"
         return Line("driver", Verdict.WARN, message)
-    return Line("driver", Verdict.OK, told[0])
+    return Line("driver", Verdict.OK, description[0])
 
 
 def vendors(found: DevicesSample | Failed | None) -> tuple[Line, ...]:
-    """Say of each vendor whose figures were not compared with hardware that it is so, and what is never known of it."""
+    """Name the vendors whose figures were not compared with hardware, each with what is never known of it."""
     if found is None or isinstance(found, Failed):
         return ()
     present = {sample.gpu.vendor for sample in found.samples}

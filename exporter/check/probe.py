@@ -3,8 +3,8 @@ The preflight: everything that the daemon would lean on, asked once.
 
 What comes in: the command line. What goes out: judged lines, in a fixed order; nothing rises that the world can cause.
 
-The law: it asks with the daemon's own code, all at once, and waits for nobody longer than a deadline. What the config
-does not ask for is not asked. Nothing is left behind: a socket that was opened is closed, a driver is let go.
+The rule: it asks with the daemon's own code, all at once, and waits for no source longer than a deadline. What the
+config does not ask for is not asked. Nothing is left behind: a socket that was opened is closed, a driver is let go.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ async def preflight(
 
     Args:
         arguments: the daemon's.
-        in_a_pod: Kubernetes has told this process where its API is.
+        in_a_pod: Kubernetes has given this process the address of its API.
         also: finds what is impossible in a config beyond what this package knows of.
         more: the rights that a config's mode asks for besides the exporter's.
         beyond: asks and judges what a config wants of the node beyond what this package knows of.
@@ -131,7 +131,7 @@ def _cgroups(root: Path) -> CgroupView | Failed:
         private = str((OWN_PROC / "self/ns/cgroup").readlink()) != INITIAL_CGROUP
     except OSError:
         private = None
-    # Owners are told whatever the numbers are those of, so no proof of the PID domain is asked for.
+    # Owners can be read whatever PID namespace the numbers are of, so no proof of the PID domain is asked for.
     sample = ProcFs(root, trusted=True).sample((), want_living=True)
     return CgroupView(text, private, sample.living or (), sample.faults)
 
@@ -188,13 +188,13 @@ def _address(address: ListenAddress) -> Address:
 
 
 async def _served_by(address: ListenAddress) -> str | None:
-    """Ask who answers there, over TLS or not: the daemon itself, when this runs beside it."""
+    """Ask which server answers there, over TLS or not: the daemon itself, when this runs beside it."""
     host = address.host if address.host not in {"", "::", "0.0.0.0"} else "localhost"  # noqa: S104
     place = f"{f'[{host}]' if ':' in host else host}:{address.port}/healthz"
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=DEADLINE / 2)) as session:
         for scheme in ("http", "https"):
             with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError, ValueError):
-                # Not verified, because nothing is told to it, and only its name is taken from it.
+                # Not verified, because nothing is sent to it, and only its name is taken from it.
                 async with session.get(f"{scheme}://{place}", ssl=False) as answer:
                     return answer.headers.get("Server")
     return None

@@ -1,13 +1,13 @@
 """
-What the kubelet handed to whom, in its own words, and in ours.
+The devices that the kubelet handed to containers.
 
 What comes in: the kubelet's lists, with device ids and claims as it writes them. What goes out: allocations of devices,
 and how each of them is shared.
 
-The law: **a pod keeps its devices for life.** A kubelet that starts anew lists no pods until the API server has
+The rule: **a pod keeps its devices for life.** A kubelet that starts anew lists no pods until the API server has
 answered it (a second, or as long as the API server is away: seen with 1.34), and offers no devices until their plugins
-have registered again. Nobody lost anything by that. So what a pod was handed before the kubelet went away stays true
-until the kubelet names the pod again, hands the device to somebody else, or the pod is known to be gone.
+have registered again. No pod lost a device by that. So what a pod was handed before the kubelet went away stays true
+until the kubelet names the pod again, hands the device to another pod, or the pod is known to be gone.
 """
 
 from collections import Counter, defaultdict
@@ -80,9 +80,9 @@ class AllocationsView:
 
     Attributes:
         pods: names of all pods that the kubelet listed, with devices or without.
-        listed_twice: names under which the kubelet listed two pods: two generations, which nothing here tells apart.
+        listed_twice: names under which the kubelet listed two pods: two generations, which cannot be told apart here.
         api: the version of the pod-resources API that answered.
-        allocatable: resource to the ids of its healthy devices; None from kubelets that cannot tell (before 1.23).
+        allocatable: resource to the ids of its healthy devices; None from kubelets that cannot say (before 1.23).
         offered_before: the same of resources that were offered once and are not now: their plugin starts anew, too.
         known: False until the kubelet answered once.
         live: the last question was answered; otherwise `faults` says why not, and all else is what was last heard.
@@ -152,7 +152,7 @@ def allocations(
 
     Returns:
         One entry per container, resource and device, in the order of the list; for claims the resource is the
-        name of the driver. Names that two listed pods share are left out: whose entry is whose cannot be said.
+        name of the driver. Names that two listed pods share are left out: their entries cannot be told apart.
 
     """
     unclear = {*finished, *view.listed_twice}
@@ -201,13 +201,13 @@ def sharing(
     uuids: ClaimedUuids = NO_UUIDS,
 ) -> Mapping[DeviceKey, tuple[Sharing, int]]:
     """
-    List how each device is shared, and into how many replicas, as far as Kubernetes tells.
+    List how each device is shared, and into how many replicas, as far as Kubernetes says.
 
     A device offered whole is exclusive. Replicas are those of time-slicing, unless the node's `labels` say MPS: the ids
     are the same. These labels are of NVIDIA's plugins and speak of NVIDIA's GPUs; no other vendor has MPS. A GPU
     instance is MIG with or without replicas (the count tells), a claimed device is DRA's. Ids that are held count like
     those that are offered, because an unhealthy device is offered no longer; where nothing else is known (a kubelet
-    that cannot tell what it offers) their number is a lower bound.
+    that cannot say what it offers) their number is a lower bound.
     """
     index = DeviceIndex.of(gpus)
     offered = _ids((view.allocatable or {}).items(), index)
@@ -247,5 +247,5 @@ def _ids(offers: Iterable[tuple[str, tuple[str, ...]]], index: DeviceIndex) -> d
 
 
 def _mps(labels: Mapping[str, str]) -> bool:
-    told = {labels[name] for name in STRATEGY_LABELS if name in labels}
-    return "mps" in told if told else labels.get(MPS_LABEL) == "true"
+    strategies = {labels[name] for name in STRATEGY_LABELS if name in labels}
+    return "mps" in strategies if strategies else labels.get(MPS_LABEL) == "true"

@@ -4,7 +4,7 @@ Parts of an inventory, put together.
 What comes in: what the API server says (pods and containers), what the node's log links say, what the kubelet handed
 out. What goes out: one inventory.
 
-The law: a part that is missing takes nothing from the others. Who is live is believed; the others fill the gaps.
+The rule: a part that is missing takes nothing from the others. A live part is believed; the others fill the gaps.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -73,7 +73,7 @@ def fill_in(names: Inventory, remembered: Inventory) -> Inventory:
     for container in remembered.containers:
         if container.id is not None:
             uid = uids.get(container.pod_uid, container.pod_uid)
-            kind = kinds.get((uid, container.name), container.kind)  # the links do not tell
+            kind = kinds.get((uid, container.name), container.kind)  # the links do not say
             generations.setdefault((uid, container.name), []).append(replace(container, pod_uid=uid, kind=kind))
     older: list[Container] = []
     newer: list[Container] = []

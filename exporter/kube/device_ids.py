@@ -51,7 +51,7 @@ def resolve(meant: DeviceId | None, index: DeviceIndex) -> DeviceKey | None:
     Name the device that an id means.
 
     None for a device that is not there: unplugged, MIG set up anew since, or a whole GPU whose MIG was switched on.
-    An id by minor number is resolved only when the driver told the minor numbers: the order of the indices (PCI bus)
+    An id by minor number is resolved only when the driver reports minor numbers: the order of the indices (PCI bus)
     is mostly the same, but not on every board.
     """
     if meant is None:

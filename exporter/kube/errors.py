@@ -3,7 +3,7 @@ What can go wrong when the API server is asked, under one name.
 
 What comes in: the server's Status objects, and answers that may be no answers. What goes out: `KubeError`.
 
-The law: errors change their name once, here and in the client; above it nobody knows HTTP's or JSON's.
+The rule: errors change their name once, here and in the client. No module above them knows HTTP's or JSON's errors.
 """
 
 from collections.abc import Collection

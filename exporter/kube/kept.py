@@ -3,7 +3,7 @@ Objects that are read by name, one by one, and kept as long as they are wanted.
 
 What comes in: which ones are wanted, and how to ask for one. What goes out: the answers as last known.
 
-The law: nothing is listed or watched, only what is wanted is asked for, and never all of it by a thousand nodes at
+The rule: nothing is listed or watched, only what is wanted is asked for, and never all of it by a thousand nodes at
 once. Silence keeps an answer for as long as the caller allows; that an object is not there (404) ends it at once.
 """
 
@@ -111,7 +111,7 @@ class Kept(Generic[K, V]):
             await self._clock.sleep(LOOK)
 
     async def look(self) -> bool:
-        """Ask for what is due, and forget what nobody wants any more; returns whether an answer came."""
+        """Ask for what is due, and forget what is not wanted any more; returns whether an answer came."""
         wanted = self._wanted()
         for name in self._entries.keys() - wanted.keys():
             del self._entries[name]

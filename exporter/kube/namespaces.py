@@ -3,7 +3,7 @@ The labels of the namespaces in which this node has pods: they say what may be d
 
 What comes in: a client, the pods. What goes out: labels by namespace, a minute and a half old at most.
 
-The law: what cannot be read now is unknown, however well it was known before: consent may have been withdrawn. Unknown
+The rule: what cannot be read now is unknown, however well it was known before: consent may have been withdrawn. Unknown
 is not the same as without labels.
 """
 

@@ -4,7 +4,7 @@ Which workload a pod belongs to: the top of its chain of controllers.
 What comes in: owner references, and answers of the API server about the owners that may be read. What goes out: kind
 and name, or None as long as it is not known.
 
-The law: nothing is guessed. Of a custom kind the reference itself is the answer, as no right to read it is asked for;
+The rule: nothing is guessed. Of a custom kind the reference itself is the answer, as no right to read it is asked for;
 the same of an owner that is gone, or that we may not read. An owner of the same name with another UID is another.
 """
 
@@ -77,7 +77,7 @@ def top(controller: OwnerReference, links: Mapping[str, Link], now: float) -> Wo
 
 
 def _named(name: str) -> bool:
-    """Tell whether an object can have this name. Anybody may write another one into a reference of his pod's."""
+    """Say whether an object can have this name. A user may write another one into the references of a pod."""
     return len(name) <= LONGEST_NAME and _NAME.fullmatch(name) is not None
 
 

@@ -1,11 +1,13 @@
 """
-The vendors of GPUs and accelerators, a row each: what tells them apart everywhere in this program.
+The vendors of GPUs and accelerators, a row each.
 
 What comes in: nothing. What goes out: `VENDORS`, and the device id that a text means in a vendor's own words.
 
-The law: data, said once. A vendor needs a row here, a reader in `exporter.devices`, and a row in the catalogue of
-limits. An id that does not name a device surely names none. Many plugins hand the kubelet ids that they made up (one
-per MiB, one per block) and choose the device elsewhere; a wrong answer would entitle the wrong container.
+The rule: each fact about a vendor stands here, and nowhere else. A new vendor needs a row here, a reader in
+`exporter.devices`, and a row in the catalogue of limits.
+
+An id that does not name a device surely names none. Many plugins hand the kubelet ids that they made up (one per MiB,
+one per block) and choose the device elsewhere. A wrong answer would entitle the wrong container.
 
 | written by | id | means |
 |---|---|---|
@@ -56,7 +58,7 @@ class DeviceId:
     """
     What an id says: one of `name` (a UUID, a PCI address, ...), `minor` or `index`, perhaps a GPU instance.
 
-    `replica` is the number of the replica, None for the whole device; `vendor` whose minors and indices are meant.
+    `replica` is the number of the replica, None for the whole device. Minors and indices are counted per `vendor`.
     """
 
     name: str | None = None
@@ -260,7 +262,7 @@ _OF_CLAIM_DRIVER = {vendor.claim_driver: vendor for vendor in VENDORS}
 
 
 def vendor_of(resource: str) -> Vendor:
-    """Name whose devices a resource is of. Those of sharing systems have NVIDIA's ids."""
+    """Name the vendor of a resource's devices. The resources of sharing systems have NVIDIA's ids."""
     return _OF_DOMAIN.get(resource.partition("/")[0], NVIDIA)
 
 

@@ -4,7 +4,7 @@ What is carried from round to round of each GPU, and the accounts that are made 
 What comes in: the GPUs that were sampled, and the inventory. What goes out: a reading of each GPU: its accounts, and
 what the host said of its processes.
 
-The law: what was remembered of a MIG instance is forgotten with it. Its id may be another instance's after a change.
+The rule: what was remembered of a MIG instance is forgotten with it. Its id may be another instance's after a change.
 """
 
 import asyncio

@@ -4,10 +4,10 @@ Logs: structlog, JSON unless on a terminal, on standard error.
 What comes in: the level and the format, and the snapshots. What goes out: lines. Event names are dotted words, data
 goes into keys.
 
-The law: a fault is told when it comes and when it goes, a declaration that cannot be used when it is made; neither in
-every round in between. XIDs are told as they come. Users make declarations, and a broken GPU makes a storm of XIDs, so
-of both a round tells so many and no more. A line never ends the daemon, whatever is in it and whoever has stopped
-reading; it never shows what was in local variables.
+The rule: a fault is logged when it comes and when it goes, a declaration that cannot be used when it is made; neither
+in every round in between. XIDs are logged as they come. Users make declarations, and a broken GPU makes a storm of
+XIDs, so the lines of a round about both are limited. A line never ends the daemon, whatever is in it and also when the
+reader is gone. It never shows what was in local variables.
 """
 
 import contextlib
@@ -28,12 +28,12 @@ from exporter.rounds.limits import Invalid
 
 Known = Mapping[tuple[str, str, str], Fault]
 Heard = Mapping[tuple[GpuUuid, int], int]
-"""XIDs that were told, by GPU and number."""
+"""XIDs that were logged, by GPU and number."""
 
 XIDS_TOLD = 20
 """Lines on XIDs in one round, each of one number on one GPU; the others follow in the next ones."""
 INVALID = 20
-"""Declarations that are told in one round; the others follow in the next ones, the pods taking turns."""
+"""Declarations that are logged in one round; the others follow in the next ones, the pods taking turns."""
 
 
 def configure(level: str, style: str) -> None:
@@ -89,15 +89,15 @@ class _Libraries(logging.Handler):
                 message=record.getMessage(),
                 exc_info=record.exc_info,
             )
-        except Exception:  # noqa: BLE001  (as all handlers do: the one who logs is never hurt)
+        except Exception:  # noqa: BLE001  (as all handlers do: logging never hurts its caller)
             self.handleError(record)
 
 
 async def tell(latest: Latest, invalid: Callable[[], Collection[Invalid]] = tuple) -> None:
-    """Tell what changes from snapshot to snapshot, and what is declared in vain, until cancelled."""
+    """Log what changes from snapshot to snapshot, and what is declared in vain, until cancelled."""
     log = structlog.get_logger()
     known: Known = {}
-    told: frozenset[Invalid] = frozenset()
+    reported: frozenset[Invalid] = frozenset()
     heard: Heard = {}
     seen = 0
     while True:
@@ -105,7 +105,7 @@ async def tell(latest: Latest, invalid: Callable[[], Collection[Invalid]] = tupl
         seen = snapshot.round
         known = _tell_faults(log, known, snapshot)
         heard = _tell_xids(log, heard, snapshot)
-        told = _tell_invalid(log, told, frozenset(invalid()))
+        reported = _tell_invalid(log, reported, frozenset(invalid()))
         log.debug(
             "sampling.round",
             round=snapshot.round,
@@ -135,21 +135,21 @@ def _tell_faults(log: Any, known: Known, snapshot: Snapshot) -> Known:
 
 
 def _tell_xids(log: Any, heard: Heard, snapshot: Snapshot) -> Heard:
-    """Tell what came since; return what was told by now. A count that fell (a recording begins anew) begins anew."""
-    now = {(uuid, code): one for uuid, errors in snapshot.xid_errors.items() for code, one in errors.items()}
-    before = {key: told if (told := heard.get(key, 0)) <= one.count else 0 for key, one in now.items()}
+    """Log what came since; return what was logged by now. A count that fell (a recording begins anew) begins anew."""
+    now = {(uuid, code): xids for uuid, errors in snapshot.xid_errors.items() for code, xids in errors.items()}
+    before = {key: count if (count := heard.get(key, 0)) <= xids.count else 0 for key, xids in now.items()}
     came = [key for key in sorted(now) if now[key].count > before[key]][:XIDS_TOLD]
     for uuid, code in came:
-        one, row = now[uuid, code], XIDS.get(code)
+        xids, row = now[uuid, code], XIDS.get(code)
         log.warning(
             "devices.xid",
             gpu=snapshot.gpus_present.get(uuid),
             uuid=uuid,
-            gpu_instance=one.gpu_instance,
+            gpu_instance=xids.gpu_instance,
             xid=code,
-            new=one.count - before[uuid, code],
-            count=one.count,
-            last_at=one.last_at,
+            new=xids.count - before[uuid, code],
+            count=xids.count,
+            last_at=xids.last_at,
             cause=row.cause if row else None,
             meaning=row.meaning if row else None,
             remedy=row.remedy if row else None,
@@ -157,11 +157,11 @@ def _tell_xids(log: Any, heard: Heard, snapshot: Snapshot) -> Heard:
     return {**heard, **before, **{key: now[key].count for key in came}}
 
 
-def _tell_invalid(log: Any, told: frozenset[Invalid], now: frozenset[Invalid]) -> frozenset[Invalid]:
-    """Tell what is new; return what was told and still stands."""
+def _tell_invalid(log: Any, reported: frozenset[Invalid], now: frozenset[Invalid]) -> frozenset[Invalid]:
+    """Log what is new; return what was logged and still stands."""
     turns: Counter[str] = Counter()
     waiting: list[tuple[int, Invalid]] = []
-    for declaration in sorted(now - told):
+    for declaration in sorted(now - reported):
         waiting.append((turns[declaration.pod_uid], declaration))
         turns[declaration.pod_uid] += 1
     chosen = [declaration for _, declaration in sorted(waiting)[:INVALID]]
@@ -169,7 +169,7 @@ def _tell_invalid(log: Any, told: frozenset[Invalid], now: frozenset[Invalid]) -
         values = asdict(declaration)
         del values["pod_uid"]
         log.warning("limits.invalid", **values)
-    return (told & now) | frozenset(chosen)
+    return (reported & now) | frozenset(chosen)
 
 
 def _printable(_logger: Any, _name: str, event: Any) -> Any:

@@ -3,7 +3,7 @@ One round, and its beat: sample, attribute, account, make the snapshot, publish.
 
 What comes in: the three sources. What goes out: a snapshot a round, published as the latest.
 
-The law: rounds follow one another, never side by side. A full round reads everything once an interval. In between,
+The rule: rounds follow one another, never side by side. A full round reads everything once an interval. In between,
 devices that several containers share and that are nearly full are looked at faster: their memory alone, some 12
 microseconds a device. When such a look shows that something moved, a round begins early and reads the moved GPUs anew,
 at most once a second, because a process list takes milliseconds and stalls the applications. Exclusive devices are
@@ -47,7 +47,7 @@ class Beat:
 
 
 class Sampler:
-    """Drives the sources. One task calls `run`, others may ask for a `fresh` round; nobody else touches them."""
+    """Drives the sources. One task calls `run`, others may ask for a `fresh` round."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Sampler:
         self.beat = beat
         self.inventory = inventory
         self.standing: tuple[Fault, ...] = ()
-        """Faults of the daemon itself, told in each snapshot until they are mended."""
+        """Faults of the daemon itself, in each snapshot until they are fixed."""
         self._node = node
         self._devices = devices
         self._host = host
@@ -80,7 +80,7 @@ class Sampler:
         self._turn = asyncio.Lock()
 
     async def run(self, latest: Latest) -> None:
-        """Make rounds until cancelled. A failed round is counted and told; a driver that is lost for good raises."""
+        """Make rounds until cancelled. A failed round is counted and logged; a driver that is lost for good raises."""
         while True:
             began = self._clock.monotonic()
             await self._publish(latest, None)
@@ -96,7 +96,7 @@ class Sampler:
 
     async def fresh(self, only: Collection[GpuUuid], latest: Latest) -> Snapshot | None:
         """
-        Make a round of some GPUs as soon as the present one has ended; for who must know before the next one is due.
+        Make a round of some GPUs as soon as the present one has ended, for a caller that cannot wait for the next one.
 
         None when the round failed. Raises DeviceError.
         """
@@ -106,7 +106,7 @@ class Sampler:
         """
         Read the sources once and join their answers.
 
-        `only` names the GPUs to read anew; the others keep what was read of them before (`Device.sampled_at` tells).
+        `only` names the GPUs to read anew; the others keep what was read of them before (see `Device.sampled_at`).
         """
         began, taken_at = self._clock.monotonic(), self._clock.time()
         self._rounds += 1
@@ -159,7 +159,7 @@ class Sampler:
         return asking.result()
 
     async def _publish(self, latest: Latest, only: Collection[GpuUuid] | None) -> Snapshot | None:
-        async with self._turn:  # rounds follow one another, whoever asks for them
+        async with self._turn:  # rounds follow one another, also those that are asked for
             latest.beat = self._clock.monotonic()
             try:
                 snapshot = await self.round(only, latest)

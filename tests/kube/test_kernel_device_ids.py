@@ -1,4 +1,4 @@
-"""Ids of AMD's and Intel's plugins, and the leaf devices that they mean on a node which has them."""
+"""Ids of AMD's and Intel's plugins, and the devices that they mean on a node which has them."""
 
 import pytest
 

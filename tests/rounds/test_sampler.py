@@ -1,4 +1,4 @@
-"""Promises of exporter/rounds/sampler.py and joining.py: one round, and its beat. Sources are faked at their seams."""
+"""Promises of rounds/sampler.py, rounds/accountant.py and accounts/snapshot.py: one round, and its beat. Sources are faked."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
