@@ -1,4 +1,4 @@
-"""Promises of exporter/rounds and of accounts/snapshot.py: one round, and its beat. Sources are faked at their seams."""
+"""Promises of exporter/rounds and accounts/snapshot.py: one round, and its beat. Sources are faked at their seams."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
