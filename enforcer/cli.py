@@ -12,14 +12,10 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from typing import TypeAlias
 
 from enforcer.commands import check, close, explain, record, replay, run, top
 
 PROGRAM = "gpusteward"
-
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001  (argparse names it nowhere)
-"""What `add` of a module gets. It adds a parser, and sets its default `run`: a function from Namespace to exit code."""
 
 COMMANDS = (run, top, check, explain, close, record, replay)
 

@@ -19,11 +19,13 @@ from typing import Any
 
 from enforcer.actions.interface import Answer, Heard
 from enforcer.journal import file as journal_file
-from enforcer.journal.file import Journal
+from enforcer.journal.file import JournalFile
+from enforcer.journal.fold import changes
+from enforcer.journal.records import Acked, Ended, Sent
 from enforcer.policy.history import History, Opened, Result
 from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Breaker
-from journals import Hands, action, uuid
+from journals import Hands, action, intended, uuid
 
 CALLS = ("open", "write", "fdatasync", "fsync", "link", "replace", "rename", "unlink", "ftruncate", "mkdir")
 _WRITE, _OPEN, _KILL = os.write, os.open, os.kill
@@ -38,19 +40,19 @@ def story(folder: Path, said: Callable[[str], None]) -> None:
         journal.close()
 
 
-def tell(journal: Journal, hands: Hands, first: int, said: Callable[[str], None]) -> None:
+def tell(journal: JournalFile, hands: Hands, first: int, said: Callable[[str], None]) -> None:
     """Three actions, of which the last does not end, and a breaker."""
     for number in range(first, first + 3):
         hands.boottime += 10.0
-        journal.intend(uuid(number), action(number))
+        journal.append(intended(uuid(number), action(number)))
         said("token")
         said(f"open {uuid(number)}")
-        journal.send(uuid(number))
-        journal.hear(uuid(number), Answer(Heard.ACCEPTED, "", 201))
+        journal.append(Sent(uuid(number)))
+        journal.append(Acked(uuid(number), Answer(Heard.ACCEPTED, "", 201)))
         if number < first + 2:
             said(f"end {uuid(number)}")  # said first: to forget that it is open would be the mistake
-            journal.end(uuid(number), Result.VERIFIED, "")
-    journal.note(History(), History(breakers={Breaker.EFFECTIVENESS: Opened(hands.boottime, None, "?")}))
+            journal.append(Ended(uuid(number), Result.VERIFIED, ""))
+    journal.append(*changes(History(), History(breakers={Breaker.EFFECTIVENESS: Opened(hands.boottime, None, "?")})))
     said("breaker")
 
 

@@ -20,7 +20,7 @@ import structlog
 from enforcer.journal import file as journal_file
 from enforcer.journal.file import JournalError
 from enforcer.policy.rules import Rules
-from journals import Hands, action, uuid
+from journals import Hands, action, intended, uuid
 
 
 def until_full(write: Callable[[int], object]) -> tuple[int, str]:
@@ -41,7 +41,7 @@ def main() -> int:
     hands, path, ballast = Hands(limit=20_000), folder / "gpusteward" / "journal", folder / "ballast"
     journal = journal_file.opened(path, Rules(), given=hands.given)
     ballast.write_bytes(b"x" * 16_000)
-    noted, why = until_full(lambda number: journal.intend(uuid(number), action(number)))
+    noted, why = until_full(lambda number: journal.append(intended(uuid(number), action(number))))
     remembered = len(journal.kept.spent)
     journal.close()
     _, why_not = until_full(lambda _: journal_file.opened(path, Rules(), given=hands.given).close())

@@ -22,6 +22,7 @@ from enforcer.journal.records import (
     Exceeds,
     Fenced,
     Intent,
+    Planned,
     Record,
     Sent,
     Stamp,
@@ -49,7 +50,7 @@ def uuid(number: int) -> str:
 def action(number: int = 1, *, rung: Rung = Rung.EVICT, workload: str = "train", dry: bool = False) -> Action:
     """Make an action on a pod of `workload`."""
     pod, container = PodUid(f"uid-{number}"), ContainerId(hashlib.sha256(b"%d" % number).hexdigest())
-    return Action(
+    return Planned(
         rung,
         CaseKey(pod, "main", container, "", "GPU-0"),
         DeviceKey(GpuUuid("GPU-0")),
@@ -61,15 +62,20 @@ def action(number: int = 1, *, rung: Rung = Rung.EVICT, workload: str = "train",
         ("team", "Deployment", workload),
         70 << 30,
         8 << 30,
-        "hami-nvidia limits[nvidia.com/gpumem]",
+        "hami-nvidia resource",
         12.5,
         dry,
-    )
+    ).restored()
 
 
 def intent(number: int = 1, *, rung: Rung = Rung.EVICT, workload: str = "train", dry: bool = False) -> Intent:
     """Make an intent."""
-    return Intent(uuid(number), action(number, rung=rung, workload=workload, dry=dry), Mode.ENFORCE, "0123456789abcdef")
+    return intended(uuid(number), action(number, rung=rung, workload=workload, dry=dry))
+
+
+def intended(decision: str, what: Action) -> Intent:
+    """Make the intent of an action."""
+    return Intent(decision, Planned.of(what), Mode.ENFORCE, "0123456789abcdef")
 
 
 FENCE = Fence(action(3).key, "/kubepods/pod3/abc", 9 << 30, 12 << 30, 8 << 30)

@@ -11,16 +11,16 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from enforcer.commands import Commands
 from exporter.config.arguments import add_flags, chosen
 
 if TYPE_CHECKING:
-    from enforcer.cli import Commands
     from exporter.check.lines import Line
     from exporter.config import Config
     from exporter.kube.rights import Right
 
 
-def add(commands: "Commands") -> None:
+def add(commands: Commands) -> None:
     """Add the sub-command to the program's."""
     parser = commands.add_parser(
         "check",

@@ -12,12 +12,9 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from enforcer.commands import Commands
 from exporter.config.arguments import add_flags, chosen
-
-if TYPE_CHECKING:
-    from enforcer.cli import Commands
 
 PROGRAM = "gpusteward close"
 PATIENCE = 15.0
@@ -25,7 +22,7 @@ PATIENCE = 15.0
 LOOK = 0.2
 
 
-def add(commands: "Commands") -> None:
+def add(commands: Commands) -> None:
     """Add the sub-command to the program's."""
     from enforcer.policy.vocabulary import MANUAL  # noqa: PLC0415
 

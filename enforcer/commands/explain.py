@@ -10,23 +10,28 @@ but standard input, and a daemon for a few seconds.
 """
 
 import argparse
+import asyncio
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from enforcer.commands.client import add_url, chosen_daemon, put, unwritten, wrong
+import msgspec
+
+from enforcer.commands import Commands, add_url, chosen_daemon, put, unwritten, wrong
 
 if TYPE_CHECKING:
-    from enforcer.cli import Commands
+    from exporter.api.client import Daemon
 
 PROGRAM = "gpusteward explain"
+ABSENT = 404
 _STDIN = "-"
 _LONGEST = 16 << 20
 """Bytes of a file: the pods and claims of a large node as JSON are a tenth of it."""
 
 
-def add(commands: "Commands") -> None:
+def add(commands: Commands) -> None:
     """Add the sub-command to the program's."""
     parser = commands.add_parser(
         "explain",
@@ -71,43 +76,92 @@ def add(commands: "Commands") -> None:
 
 def run(namespace: argparse.Namespace) -> int:
     """Explain, print, and return the exit code."""
-    return _of_daemon(namespace) if namespace.pod is not None else _of_files(namespace)
+    try:
+        text = _of_daemon(namespace) if namespace.pod is not None else _of_files(namespace)
+    except _RefusedError as error:
+        return wrong(PROGRAM, str(error), error.code)
+    try:
+        put(text)
+    except OSError as error:
+        return unwritten(PROGRAM, error)
+    return 0
 
 
-def _of_daemon(namespace: argparse.Namespace) -> int:
-    from enforcer.commands.explanation_client import ask  # noqa: PLC0415  (HTTP)
-    from exporter.api.client import AskError, UrlError  # noqa: PLC0415
+class _RefusedError(Exception):
+    """Nothing is explained; the message says why."""
+
+    def __init__(self, why: object, code: int = 2) -> None:
+        super().__init__(str(why))
+        self.code = code
+
+
+def _of_daemon(namespace: argparse.Namespace) -> str:
+    from exporter.api.client import AskError, UrlError  # noqa: PLC0415  (HTTP)
     from exporter.limits.explaining import printable  # noqa: PLC0415
 
     if namespace.node is not None or namespace.config is not None:
-        return _wrong("--node and --config go with -f: a daemon has its own node and config")
+        raise _RefusedError("--node and --config go with -f: a daemon has its own node and config")
     where, slash, name = namespace.pod.partition("/")
     if not where or not slash or not name or "/" in name:
-        return _wrong(f"expected NAMESPACE/POD, got {namespace.pod}")
+        raise _RefusedError(f"expected NAMESPACE/POD, got {namespace.pod}")
     try:
-        text, document = ask(chosen_daemon(namespace), where, name)
+        text, document = asyncio.run(_explained(chosen_daemon(namespace), where, name))
     except UrlError as error:
-        return _wrong(str(error))
+        raise _RefusedError(error) from error
     except AskError as error:
-        return _wrong(str(error), 1)
+        raise _RefusedError(error, 1) from error
     if namespace.json:
-        return _print(json.dumps(document, indent=2) + "\n")
-    return _print("".join(f"{printable(line)}\n" for line in text.splitlines()))
+        return json.dumps(document, indent=2) + "\n"
+    return "".join(f"{printable(line)}\n" for line in text.splitlines())
 
 
-def _of_files(namespace: argparse.Namespace) -> int:
-    from exporter.config import Arguments, ConfigError, catalogue_of, load, options_of  # noqa: PLC0415  (msgspec, YAML)
+class _Explained(msgspec.Struct, frozen=True):
+    """What each document of an explanation has; the rest is passed on as it is."""
+
+    version: int
+    program: str
+    text: str
+
+
+class _NotHere(msgspec.Struct, frozen=True):
+    """The answer about a pod that is not on the node; `near` comes with no other error."""
+
+    error: str
+    near: list[str]
+
+
+async def _explained(daemon: "Daemon", namespace: str, pod: str) -> tuple[str, dict[str, Any]]:
+    """Ask for the explanation of a pod: the text for people, and the document without it. Raises AskError."""
+    from exporter.api.client import GARBLED, OK, AskError, asked, refused, stranger  # noqa: PLC0415  (HTTP)
+
+    status, body = await asked(daemon, "/api/v1/explain", {"namespace": namespace, "pod": pod})
+    if status == OK:
+        try:
+            text = msgspec.json.decode(body, type=_Explained).text
+            document: dict[str, Any] = msgspec.json.decode(body)
+        except GARBLED as error:
+            raise stranger(daemon, "answers something else than an explanation") from error
+        del document["text"]
+        return text, document
+    with suppress(*GARBLED):
+        if status == ABSENT and (why := msgspec.json.decode(body, type=_NotHere).error):
+            raise AskError(f"{why}; the daemon at {daemon.url} knows the pods of its own node")
+    raise refused(daemon, status, body, "explains nothing")
+
+
+def _of_files(namespace: argparse.Namespace) -> str:
+    from exporter.config import Arguments, ConfigError, catalogue_of, load, options_of  # noqa: PLC0415  (YAML)
     from exporter.limits.offline import explain  # noqa: PLC0415
     from exporter.objects.manifest import ManifestError  # noqa: PLC0415
 
     pods, node = namespace.pods, namespace.node
     if namespace.url is not None:
-        return _wrong("--url goes with NAMESPACE/POD: for a file nobody is asked")
+        raise _RefusedError("--url goes with NAMESPACE/POD: for a file nobody is asked")
     if pods == node == _STDIN:
-        return _wrong("-f and --node: only one of them can be standard input")
+        raise _RefusedError("-f and --node: only one of them can be standard input")
     try:
         limits = load(Arguments(namespace.config)).limits
-        text = explain(
+        return explain(
             _text(pods),
             None if node is None else _text(node),
             catalogue_of(limits),
@@ -116,32 +170,29 @@ def _of_files(namespace: argparse.Namespace) -> int:
             source=_name(pods),
             node_source=_name(node or ""),
         )
-    except (_FileError, ConfigError, ManifestError) as error:
-        return _wrong(str(error))
-    return _print(text)
-
-
-class _FileError(Exception):
-    """A file cannot be read; the message names it."""
+    except (ConfigError, ManifestError) as error:
+        raise _RefusedError(error) from error
 
 
 def _text(name: str) -> str:
-    from exporter.base.text_files import UnreadableError, read  # noqa: PLC0415  (as above)
+    from exporter.base.text_files import UnreadableError, read  # noqa: PLC0415
 
     try:
         content = _standard_input() if name == _STDIN else read(Path(name), _LONGEST)
     except UnreadableError as error:
-        raise _FileError(f"{_name(name)}: {error}") from error
+        raise _RefusedError(f"{_name(name)}: {error}") from error
     except (OSError, ValueError) as error:  # a ValueError for a name with a null byte
-        raise _FileError(f"{_name(name)}: cannot be read: {error}") from error
+        raise _RefusedError(f"{_name(name)}: cannot be read: {error}") from error
     try:
         return content.decode("utf-8-sig")  # Windows' editors put a mark in front
     except UnicodeDecodeError as error:
-        raise _FileError(f"{_name(name)}: expected UTF-8 text, found something else at byte {error.start}") from error
+        raise _RefusedError(
+            f"{_name(name)}: expected UTF-8 text, found something else at byte {error.start}"
+        ) from error
 
 
 def _standard_input() -> bytes:
-    from exporter.base.text_files import UnreadableError  # noqa: PLC0415  (as above)
+    from exporter.base.text_files import UnreadableError  # noqa: PLC0415
 
     content = sys.stdin.buffer.read(_LONGEST + 1) if sys.stdin else b""
     if len(content) > _LONGEST:
@@ -151,15 +202,3 @@ def _standard_input() -> bytes:
 
 def _name(name: str) -> str:
     return "standard input" if name == _STDIN else name
-
-
-def _wrong(problem: str, code: int = 2) -> int:
-    return wrong(PROGRAM, problem, code)
-
-
-def _print(text: str) -> int:
-    try:
-        put(text)
-    except OSError as error:
-        return unwritten(PROGRAM, error)
-    return 0

@@ -17,10 +17,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from enforcer.commands import Commands
 from exporter.config.arguments import add_flags, chosen
 
 if TYPE_CHECKING:
-    from enforcer.cli import Commands
     from exporter.config import Config
     from exporter.recording import Writing
     from exporter.rounds.first_seen_file import FirstSeen
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PROGRAM = "gpusteward record"
 
 
-def add(commands: "Commands") -> None:
+def add(commands: Commands) -> None:
     """Add the sub-command to the program's."""
     parser = commands.add_parser(
         "record",

@@ -19,8 +19,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from enforcer.commands import Commands
+
 if TYPE_CHECKING:
-    from enforcer.cli import Commands
     from enforcer.policy.rules import Rules
     from exporter.config import Config
     from exporter.model import Snapshot
@@ -29,7 +30,7 @@ PROGRAM = "gpusteward replay"
 _NAMES = ("namespace", "pod", "container")
 
 
-def add(commands: "Commands") -> None:
+def add(commands: Commands) -> None:
     """Add the sub-command to the program's."""
     parser = commands.add_parser(
         "replay",

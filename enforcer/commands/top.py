@@ -18,12 +18,11 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from enforcer.commands.client import add_url, chosen_daemon, put, unwritten, wrong
+from enforcer.commands import Commands, add_url, chosen_daemon, put, unwritten, wrong
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from enforcer.cli import Commands
     from exporter.api.client import Daemon
     from exporter.top.follow import Seen
     from exporter.top.layout import Line
@@ -37,7 +36,7 @@ LEAST = 0.1
 """Seconds between two questions that may be asked for."""
 
 
-def add(commands: "Commands") -> None:
+def add(commands: Commands) -> None:
     """Add the sub-command to the program's."""
     parser = commands.add_parser(
         "top",

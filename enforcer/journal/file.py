@@ -26,24 +26,9 @@ from typing import NoReturn
 import structlog
 
 from enforcer.actions.fence.fences import Fence
-from enforcer.actions.interface import Answer
 from enforcer.journal import trusted_files
-from enforcer.journal.fold import Kept, Reading, after, changes, pruned, replayed
-from enforcer.journal.records import (
-    Acked,
-    Ended,
-    Fenced,
-    Intent,
-    Record,
-    Sent,
-    Stamp,
-    Started,
-    Stopped,
-    Unfenced,
-    digest,
-    encode,
-)
-from enforcer.policy.history import Action, History, Result
+from enforcer.journal.fold import Kept, Reading, after, pruned, replayed
+from enforcer.journal.records import Record, Stamp, Started, Stopped, encode
 from enforcer.policy.limit_holders import CaseKey
 from enforcer.policy.rules import Rules
 
@@ -91,9 +76,9 @@ class Given:
     limit: int = LIMIT
 
 
-class Journal:
+class JournalFile:
     """
-    An open journal; whoever opens it holds the node's lock. Any thread may call it.
+    An open journal, of a daemon that holds the node's lock. Any thread may call it.
 
     Attributes:
         rules: in force; exchange them whole.
@@ -111,37 +96,20 @@ class Journal:
         self._broken = ""
         self._mutex = threading.Lock()
 
-    def intend(self, decision: str, action: Action) -> None:
-        """Note what will be done, and take its token. Raises JournalError."""
-        self.append(Intent(decision, action, self.rules.ceiling.mode, digest(self.rules)))
+    def append(self, *records: Record) -> None:
+        """Write records down, one after the other. Raises JournalError: this one and those after it are not there."""
+        for record in records:
+            self._append(record)
 
-    def send(self, decision: str) -> None:
-        """Note that the call is about to leave. Raises JournalError."""
-        self.append(Sent(decision))
+    def close(self) -> None:
+        """Note the end, as well as that can be, and let go of the file."""
+        with contextlib.suppress(JournalError):
+            self.append(Stopped())
+        with self._mutex:
+            self._broken = f"{self._path}: closed"
+            os.close(self._descriptor)
 
-    def hear(self, decision: str, answer: Answer) -> None:
-        """Note what the world said. Raises JournalError."""
-        self.append(Acked(decision, answer))
-
-    def end(self, decision: str, result: Result, detail: str) -> None:
-        """Note how it ended. Raises JournalError."""
-        self.append(Ended(decision, result, detail))
-
-    def fence(self, fence: Fence) -> None:
-        """Note that a fence is about to be set. Raises JournalError: it must not be."""
-        self.append(Fenced(fence))
-
-    def unfence(self, key: CaseKey, detail: str) -> None:
-        """Note that it stands no more. Raises JournalError."""
-        self.append(Unfenced(key, detail))
-
-    def note(self, before: History, now: History, *, by: str = "") -> None:
-        """Note changed breakers and strikes; `by` whom breakers were closed. Raises JournalError."""
-        for record in changes(before, now, by=by):
-            self.append(record)
-
-    def append(self, record: Record) -> None:
-        """Write a record down. Raises JournalError, and then it is not there."""
+    def _append(self, record: Record) -> None:
         with self._mutex:
             if self._broken:
                 raise JournalError(self._broken)
@@ -155,14 +123,6 @@ class Journal:
             self._write(line)
             self._seq, self._size = self._seq + 1, self._size + len(line)
             self.kept = after(self.kept, record, boottime)
-
-    def close(self) -> None:
-        """Note the end, as well as that can be, and let go of the file."""
-        with contextlib.suppress(JournalError):
-            self.append(Stopped())
-        with self._mutex:
-            self._broken = f"{self._path}: closed"
-            os.close(self._descriptor)
 
     def _check(self) -> None:
         """Give up when the name is another file's, or the file is not as it was left."""
@@ -229,7 +189,7 @@ def fences(path: Path, rules: Rules, *, given: Given | None = None) -> Mapping[C
     return replayed(data, given.clocks()[0], given.boot, most=rules.budgets.node.most).kept.fences
 
 
-def opened(path: Path, rules: Rules, *, version: str = "", given: Given | None = None) -> Journal:
+def opened(path: Path, rules: Rules, *, version: str = "", given: Given | None = None) -> JournalFile:
     """
     Open the journal, make it where there is none, mend it where it was torn, and set it aside where it was damaged.
 
@@ -246,7 +206,7 @@ def opened(path: Path, rules: Rules, *, version: str = "", given: Given | None =
     try:
         trusted_files.folder(path.parent)
         descriptor, reading = _mended(path, rules, given)
-        journal = Journal(path, descriptor, reading, rules, given)
+        journal = JournalFile(path, descriptor, reading, rules, given)
     except OSError as error:
         raise JournalError(f"{path}: {error.strerror or error}") from error
     try:

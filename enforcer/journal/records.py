@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from math import isfinite
-from typing import Any
+from typing import Any, Self
 from zlib import crc32
 
 import msgspec
@@ -23,7 +23,8 @@ from enforcer.actions.fence.fences import Fence
 from enforcer.actions.interface import Answer
 from enforcer.policy.history import Action, Opened, Result, Spent, Strikes, Workload
 from enforcer.policy.limit_holders import CaseKey
-from enforcer.policy.vocabulary import Breaker, Mode
+from enforcer.policy.vocabulary import Breaker, Mode, Rung
+from exporter.model import ContainerId, DeviceKey, EnforcedBy, Limit, Mechanism, PodUid, Scope
 
 LONGEST = 32_768
 """Bytes of a record with texts as they came; in a longer one (a server's answer may be a book) they are cut."""
@@ -46,11 +47,60 @@ class Stopped(Record, frozen=True, tag="stopped"):
     """A daemon ended in order; the stamp proves that time went by until then."""
 
 
+class Planned(msgspec.Struct, frozen=True):
+    """
+    An action as the journal keeps it: these names and their order are the file's format.
+
+    Attributes:
+        limit: bytes.
+        declared: the limit's system, and where it is written, with a blank between.
+
+    """
+
+    rung: Rung
+    key: CaseKey
+    device: DeviceKey
+    pod_uid: PodUid
+    namespace: str
+    pod: str
+    container: str
+    container_id: ContainerId | None
+    workload: Workload
+    used: int
+    limit: int
+    declared: str
+    since: float
+    dry: bool
+
+    @classmethod
+    def of(cls, action: Action) -> Self:
+        """Take from an action what has to outlive the daemon."""
+        same = {name: getattr(action, name) for name in cls.__struct_fields__ if name not in ("limit", "declared")}
+        return cls(**same, limit=action.limit.memory or 0, declared=action.limit.declared)
+
+    def restored(self) -> Action:
+        """Make the action again. The journal has of its limit the amount, the declaration and the holder."""
+        system, _, word = self.declared.rpartition(" ")
+        limit = Limit(
+            pod_uid=self.pod_uid,
+            container=self.container,
+            device=self.device,
+            memory=self.limit,
+            system=system,
+            source=Mechanism(word) if word in tuple(Mechanism) else Mechanism.POLICY,  # of a later version's journal
+            scope=Scope.CONTAINER if self.container else Scope.CLAIM if self.key.claim else Scope.POD,
+            enforced_by=EnforcedBy.NONE,
+            claim=self.key.claim,
+        )
+        same = {name: getattr(self, name) for name in ("key", "namespace", "pod", "used", "rung", "workload")}
+        return Action(**same, limit=limit, since=self.since, dry=self.dry)
+
+
 class Intent(Record, frozen=True, tag="intent"):
     """An action will be tried: its token is taken. `rules` is their digest, `decision` a UUID."""
 
     decision: str
-    action: Action
+    action: Planned
     mode: Mode
     rules: str
 
@@ -137,7 +187,7 @@ class Open:
 
     """
 
-    action: Action
+    action: Planned
     at: float
     sent: bool = False
     answer: Answer | None = None

@@ -11,7 +11,7 @@ from typing import Any
 
 from enforcer.messages.reasons import WORDS
 from enforcer.messages.tally import Decision
-from enforcer.policy.history import Action, Standing, Verdict
+from enforcer.policy.history import Action, Holding, Standing, Verdict
 from enforcer.policy.preview import Preview
 from enforcer.policy.vocabulary import MANUAL
 from exporter.limits.facts import device_name
@@ -22,23 +22,16 @@ Json = dict[str, Any]
 def standing(one: Standing, offset: float) -> Json:
     """Describe where a subject stands; `offset` is Unix time minus monotonic time."""
     return {
-        "namespace": one.namespace or None,
-        "pod": one.pod or None,
-        "pod_uid": one.key.pod_uid or None,
-        "container": one.container,
-        "container_id": one.key.container_id or None,
-        "claim": one.key.claim,
-        "uuid": one.device.uuid,
-        "gpu_instance": one.device.gpu_instance,
+        **_holder(one),
+        "claim": one.claim,
+        **_device(one),
         "state": one.state,
         "reason": one.reason,
         "why": None if one.reason is None else WORDS[one.reason],
         "detail": one.detail,
         "mode": one.mode,
         "next": None if one.spared else one.rung,
-        "used_bytes": one.used,
-        "limit_bytes": one.limit,
-        "declared": one.declared,
+        **_amounts(one),
         "over": one.over,
         "over_since": None if one.since is None else one.since + offset,
         "due_at": None if one.due_at is None else one.due_at + offset,
@@ -83,7 +76,7 @@ def preview(one: Preview, offset: float) -> Json:
 
 def _line(one: Standing) -> str:
     """Say it in one line."""
-    who = f"container {one.container}" if one.container else f"claim {one.key.claim}" if one.key.claim else "the pod"
+    who = f"container {one.container}" if one.container else f"claim {one.claim}" if one.claim else "the pod"
     about = f"{who} on {device_name(one.device)}: {one.state}"
     if one.reason is not None:
         about += f", {WORDS[one.reason]} ({one.reason})"
@@ -93,17 +86,28 @@ def _line(one: Standing) -> str:
 def _action(one: Action, offset: float) -> Json:
     return {
         "action": one.rung,
-        "namespace": one.namespace,
-        "pod": one.pod,
-        "pod_uid": one.pod_uid,
-        "container": one.container,
-        "container_id": one.container_id,
-        "uuid": one.device.uuid,
-        "gpu_instance": one.device.gpu_instance,
+        **_holder(one),
+        **_device(one),
         "workload_kind": one.workload[1],
         "workload": one.workload[2],
-        "used_bytes": one.used,
-        "limit_bytes": one.limit,
-        "declared": one.declared,
+        **_amounts(one),
         "over_since": one.since + offset,
     }
+
+
+def _holder(one: Holding) -> Json:
+    return {
+        "namespace": one.namespace or None,
+        "pod": one.pod or None,
+        "pod_uid": one.key.pod_uid or None,
+        "container": one.container,
+        "container_id": one.key.container_id or None,
+    }
+
+
+def _device(one: Holding) -> Json:
+    return {"uuid": one.device.uuid, "gpu_instance": one.device.gpu_instance}
+
+
+def _amounts(one: Holding) -> Json:
+    return {"used_bytes": one.used, "limit_bytes": one.limit.memory, "declared": one.limit.declared}

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from enforcer.messages.events import EventReason, Notice, Regarding
 from enforcer.messages.sentences import who
 from exporter.limits.explaining import size
-from exporter.model import ContainerKind, DeclaredLimit, PodUid, Snapshot
+from exporter.model import ContainerKind, Limit, PodUid, Snapshot
 
 Told: TypeAlias = Mapping[tuple[PodUid, str], tuple[str, ...]]
 """Problems of the limits of (pod, container; empty for the whole pod) of which its user was told."""
@@ -27,7 +27,7 @@ def invalid_limits(snapshot: Snapshot, told: Told) -> tuple[Told, tuple[Notice, 
 
     A container whose limits are not known in this round, because names are not live, is as it was.
     """
-    found: dict[tuple[PodUid, str], list[DeclaredLimit]] = defaultdict(list)
+    found: dict[tuple[PodUid, str], list[Limit]] = defaultdict(list)
     for limit in snapshot.limits:
         if limit.pod_uid in snapshot.pods:
             found[limit.pod_uid, limit.container].append(limit)
@@ -49,7 +49,7 @@ def invalid_limits(snapshot: Snapshot, told: Told) -> tuple[Told, tuple[Notice, 
     return now, tuple(notices)
 
 
-def _invalid(container: str, limits: Iterable[DeclaredLimit], problems: Iterable[str]) -> str:
+def _invalid(container: str, limits: Iterable[Limit], problems: Iterable[str]) -> str:
     amounts = {limit.memory for limit in limits}
     if amounts == {None}:
         following = "No limit counts until this is mended"

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from enforcer.messages.events import EventReason, EventType, Notice, Regarding
 from enforcer.messages.reasons import WORDS
-from enforcer.messages.sentences import Excess, duration, evicted, exceeded, fenced, held, killed, reported
-from enforcer.policy.history import Action, Moment, Result, Standing, Verdict
+from enforcer.messages.sentences import because, duration, evicted, exceeded, fenced, held, killed, reported
+from enforcer.policy.history import Action, Holding, Moment, Result, Standing, Verdict
 from enforcer.policy.vocabulary import Mode, Reason, Rung, State
 from exporter.limits.facts import device_name
 from exporter.model import ContainerKind, Snapshot
@@ -46,51 +46,47 @@ def notices(verdict: Verdict, snapshot: Snapshot) -> Iterator[Notice]:
     kinds = {(one.pod_uid, one.name): one.kind for one in snapshot.containers}
     for change in verdict.changes:
         now = change.after
-        if now.mode.rank < Mode.WARN.rank or now.used is None or now.limit is None or not now.pod:
+        if now.mode.rank < Mode.WARN.rank or now.used is None or now.limit.memory is None or not now.pod:
             continue
         kind = kinds.get((now.key.pod_uid, now.container), ContainerKind.REGULAR)
         regarding = Regarding(now.namespace, now.pod, now.key.pod_uid, now.container, kind)
         device = device_name(now.device)
-        excess = Excess(now.container, device, now.used, now.limit, now.declared)
         if now.state is State.GRACE:
             left = None if now.due_at is None else max(0.0, now.due_at - verdict.at.monotonic)
             if now.spared is None or now.spared is Reason.MODE:
-                text = exceeded(excess, now.mode, now.rung, left)
+                text = exceeded(now, now.mode, now.rung, left)
             else:
-                text = reported(excess, WORDS[now.spared])
+                text = reported(now, WORDS[now.spared])
             yield Notice(regarding, EventReason.EXCEEDED, text, snapshot.taken_at, topic=device)
         elif now.state is State.HELD and now.reason is not None and now.reason not in PASSING:
-            why = f"{WORDS[now.reason]}{f' ({now.detail})' if now.detail else ''}"
-            text = held(excess, now.rung, why) if now.rung else reported(excess, why)
+            why = because(now.reason, now.detail)
+            text = held(now, now.rung, why) if now.rung else reported(now, why)
             topic = f"{device} {now.reason}"
             yield Notice(regarding, EventReason.HELD, text, snapshot.taken_at, topic, EventType.NORMAL)
 
 
+def beginning(action: Action, grace: float, now: Moment, at: float) -> Notice | None:
+    """Tell a user that the pod is evicted, while there still is a pod to tell it on."""
+    if action.rung is not Rung.EVICT:
+        return None
+    return _of_action(action, EventReason.EVICTED, evicted(action, now.monotonic - action.since, grace), at)
+
+
 def ending(action: Action, result: Result, detail: str, now: Moment, at: float) -> Notice | None:
-    """Tell a user how an action on its pod ended, where there is something to tell."""
-    device = device_name(action.device)
-    excess = Excess(action.container, device, action.used, action.limit, action.declared)
-    regarding = Regarding(action.namespace, action.pod, action.pod_uid, action.container)
-    over = now.monotonic - action.since
+    """Tell a user how an action on the pod ended, where there is something to tell."""
     if result is Result.VERIFIED and action.rung is Rung.FENCE:
-        return Notice(regarding, EventReason.FENCED, fenced(excess, None), at, topic=device)
+        return _of_action(action, EventReason.FENCED, fenced(action, None), at)
     if result is Result.VERIFIED and action.rung is Rung.KILL:
-        return Notice(regarding, EventReason.KILLED, killed(excess, over), at, topic=device)
+        return _of_action(action, EventReason.KILLED, killed(action, now.monotonic - action.since), at)
     if result is Result.BLOCKED:
-        why = f"{WORDS[Reason.BLOCKED]}{f' ({detail})' if detail else ''}"
-        return Notice(regarding, EventReason.HELD, held(excess, action.rung, why), at, f"{device} blocked")
+        text = held(action, action.rung, because(Reason.BLOCKED, detail))
+        return _of_action(action, EventReason.HELD, text, at, " blocked")
     return None
 
 
-def beginning(action: Action, grace: float, now: Moment, at: float) -> Notice | None:
-    """Tell a user that his pod is evicted, while there still is a pod to tell it on."""
-    if action.rung is not Rung.EVICT:
-        return None
-    device = device_name(action.device)
-    excess = Excess(action.container, device, action.used, action.limit, action.declared)
+def _of_action(action: Action, reason: EventReason, text: str, at: float, topic: str = "") -> Notice:
     regarding = Regarding(action.namespace, action.pod, action.pod_uid, action.container)
-    text = evicted(excess, now.monotonic - action.since, grace)
-    return Notice(regarding, EventReason.EVICTED, text, at, topic=device)
+    return Notice(regarding, reason, text, at, f"{device_name(action.device)}{topic}")
 
 
 def lines(verdict: Verdict, before: Verdict | None) -> Iterator[Line]:
@@ -128,16 +124,7 @@ def lines(verdict: Verdict, before: Verdict | None) -> Iterator[Line]:
 
 def _data(now: Standing, verdict: Verdict) -> dict[str, object]:
     over = None if now.since is None else duration(verdict.at.monotonic - now.since)
-    return {
-        "namespace": now.namespace,
-        "pod": now.pod,
-        "container": now.container,
-        "device": device_name(now.device),
-        "used": now.used,
-        "limit": now.limit,
-        "mode": now.mode,
-        "over_for": over,
-    }
+    return {"namespace": now.namespace, "pod": now.pod, **_amounts(now), "mode": now.mode, "over_for": over}
 
 
 def _of(action: Action, verdict: Verdict) -> dict[str, object]:
@@ -146,9 +133,15 @@ def _of(action: Action, verdict: Verdict) -> dict[str, object]:
         "namespace": action.namespace,
         "pod": action.pod,
         "pod_uid": action.pod_uid,
-        "container": action.container,
-        "device": device_name(action.device),
-        "used": action.used,
-        "limit": action.limit,
+        **_amounts(action),
         "over_for": duration(verdict.at.monotonic - action.since),
+    }
+
+
+def _amounts(one: Holding) -> dict[str, object]:
+    return {
+        "container": one.container,
+        "device": device_name(one.device),
+        "used": one.used,
+        "limit": one.limit.memory,
     }

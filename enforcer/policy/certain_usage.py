@@ -12,7 +12,7 @@ is held is unknown. Pure; where nothing is shared (NVIDIA, dmem, KFD) the snapsh
 from collections import defaultdict
 from dataclasses import replace
 
-from exporter.model import ClaimUsage, DeclaredLimit, DeviceKey, PodUid, Snapshot, Usage
+from exporter.model import ClaimUsage, DeviceKey, Limit, PodUid, Snapshot, Usage
 
 
 def certain(snapshot: Snapshot) -> Snapshot:
@@ -20,7 +20,7 @@ def certain(snapshot: Snapshot) -> Snapshot:
     shared = [one for one in snapshot.usages if _shared(one)]
     if not shared:
         return snapshot
-    limits: dict[tuple[PodUid, DeviceKey], list[DeclaredLimit]] = defaultdict(list)
+    limits: dict[tuple[PodUid, DeviceKey], list[Limit]] = defaultdict(list)
     for limit in snapshot.limits:
         limits[limit.pod_uid, limit.device].append(limit)
     usages = tuple(
@@ -33,7 +33,7 @@ def _shared(usage: Usage) -> bool:
     return usage.memory_sure is not None and usage.memory_sure != usage.memory_used
 
 
-def _certain(usage: Usage, limits: list[DeclaredLimit]) -> Usage:
+def _certain(usage: Usage, limits: list[Limit]) -> Usage:
     used, sure = usage.memory_used, usage.memory_sure
     assert sure is not None  # noqa: S101  (`_shared`)
     if used is None:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from enforcer.policy.limit_holders import Case, listed, overshoot
-from exporter.model import ContainerKind, DeviceKey, Snapshot
+from exporter.model import ContainerKind, DeviceKey, Scope, Snapshot
 
 _ENDED = frozenset({"Succeeded", "Failed"})
 
@@ -98,7 +98,8 @@ def _entitled(everybody: Iterable[Case]) -> dict[tuple[DeviceKey, str], Iterable
         if pod is None or pod.terminating or pod.phase in _ENDED:
             continue
         ended = case.kind is ContainerKind.INIT and pod.phase == "Running"
-        believed = case.limit.memory is not None and not case.limit.report_only and case.limit.scope != "process"
+        limit = case.limit
+        believed = limit.memory is not None and not limit.report_only and limit.scope is not Scope.PROCESS
         if believed and not ended:
-            pods[case.limit.device, case.key.pod_uid or case.key.claim][case.key.container].append(case)
+            pods[limit.device, case.key.pod_uid or case.key.claim][case.key.container].append(case)
     return {where: [one[""]] if "" in one else one.values() for where, one in pods.items()}

@@ -16,7 +16,7 @@ from enforcer.policy.evidence import Evidence
 from enforcer.policy.limit_holders import CaseKey
 from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung, Scope, State
-from exporter.model import ContainerId, DeviceKey, PodUid
+from exporter.model import ContainerId, DeviceKey, Limit, PodUid
 
 Workload = tuple[str, str, str]
 """Namespace, kind and name of the top controller: what stays when a pod is made anew."""
@@ -31,31 +31,64 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class Holding:
+    """
+    What one limit holder uses of one device, beside its limit: what states, actions and messages are about.
+
+    Attributes:
+        namespace: of the pod; so is `pod`, its name. Empty where Kubernetes told nothing of it.
+        used: bytes; None where they are unknown.
+
+    """
+
+    key: CaseKey
+    limit: Limit
+    namespace: str
+    pod: str
+    used: int | None
+
+    @property
+    def container(self) -> str:
+        """Its name; empty where the limit is a pod's or a claim's."""
+        return self.key.container
+
+    @property
+    def device(self) -> DeviceKey:
+        """The device on which the limit counts."""
+        return self.limit.device
+
+    @property
+    def claim(self) -> str:
+        """`namespace/name` of the claim whose limit this is; empty otherwise."""
+        return self.key.claim
+
+
+@dataclass(frozen=True, slots=True)
+class Action(Holding):
     """
     One thing to do to the world; its victim is a container for `kill` and `fence`, and the pod for `evict`.
 
     Attributes:
-        dry: nothing is done, all else is as if it were.
         since: monotonic seconds at which the excess was seen first.
-        used: bytes; `limit` is the declared one, `declared` where.
+        dry: nothing is done, all else is as if it were.
 
     """
 
-    rung: Rung
-    key: CaseKey
-    device: DeviceKey
-    pod_uid: PodUid
-    namespace: str
-    pod: str
-    container: str
-    container_id: ContainerId | None
-    workload: Workload
     used: int
-    limit: int
-    declared: str
+    rung: Rung
+    workload: Workload
     since: float
     dry: bool
+
+    @property
+    def pod_uid(self) -> PodUid:
+        """Of the pod whose limit is exceeded."""
+        return self.limit.pod_uid
+
+    @property
+    def container_id(self) -> ContainerId | None:
+        """The container's, in this generation; None where the limit is a pod's or a claim's."""
+        return self.key.container_id or None
 
 
 class Result(StrEnum):
@@ -120,14 +153,14 @@ class Blocked:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Holding):
     """
-    Where one subject stands.
+    The state of one limit holder.
 
     Attributes:
         reason: of `held`, `exempt` and `unjudged`; None otherwise.
         detail: the reason's particulars, in words.
-        mode: the effective one for this subject.
+        mode: the effective one for this limit holder.
         since: monotonic seconds at which the present excess was seen first; None while there is none.
         due_at: monotonic seconds at which its grace ends at the earliest.
         told_at: monotonic seconds at which its present grace began; None outside of one.
@@ -135,19 +168,11 @@ class Standing:
 
     """
 
-    key: CaseKey
     state: State
     reason: Reason | None
     detail: str
     mode: Mode
     rung: Rung | None
-    namespace: str
-    pod: str
-    container: str
-    device: DeviceKey
-    used: int | None
-    limit: int | None
-    declared: str
     since: float | None = None
     due_at: float | None = None
     over: bool = False

@@ -81,7 +81,7 @@ def last_look(
     case = next((one for one in everybody if one.key == action.key), None)
     if case is None:
         return Spared.SUBJECT_GONE
-    if action.rung is Rung.FENCE and case.limit.memory is not None and case.limit.memory > action.limit:
+    if action.rung is Rung.FENCE and case.limit.memory is not None and case.limit.memory > (action.limit.memory or 0):
         return Spared.DECLARATION_CHANGED  # it would be lower than the limit
     alone = replace(history, ended_at=None, spent=())  # its own token is spent, and itself in flight
     alone = replace(alone, rehearsal=None) if action.dry else replace(alone, in_flight=None)

@@ -18,12 +18,13 @@ from exporter.model import (
     Container,
     ContainerId,
     ContainerKind,
-    DeclaredLimit,
     Device,
     DeviceAccount,
     DeviceKey,
+    Limit,
     Pod,
     PodUid,
+    Scope,
     Snapshot,
     Usage,
 )
@@ -68,7 +69,7 @@ class Case:
     """
 
     key: CaseKey
-    limit: DeclaredLimit
+    limit: Limit
     pod: Pod | None
     device: Device | None
     used: int | None
@@ -129,7 +130,7 @@ def cases(snapshot: Snapshot) -> tuple[Case, ...]:
 def _rank(case: Case) -> tuple[bool, float, str, str, str]:
     """Order the limits of one subject: what binds nobody must not hide what does, and no list's order decides."""
     limit = case.limit
-    binds = limit.memory is not None and not limit.report_only and limit.scope != "process"
+    binds = limit.memory is not None and not limit.report_only and limit.scope is not Scope.PROCESS
     amount = float("inf") if limit.memory is None else limit.memory
     return not binds, amount, limit.pod_uid, limit.system, limit.source
 
@@ -154,7 +155,7 @@ class _Claimed:
 def _claims(snapshot: Snapshot) -> Mapping[tuple[str, DeviceKey], _Claimed]:
     found: dict[tuple[str, DeviceKey], _Claimed] = defaultdict(_Claimed)
     for limit in snapshot.limits:
-        if limit.scope == "claim":
+        if limit.scope is Scope.CLAIM:
             found[limit.claim, limit.device].pods.add(limit.pod_uid)
     for usage in snapshot.claim_usages:
         claimed = found[f"{usage.namespace}/{usage.claim}", usage.device]
@@ -164,7 +165,7 @@ def _claims(snapshot: Snapshot) -> Mapping[tuple[str, DeviceKey], _Claimed]:
 
 
 def _of_limit(
-    limit: DeclaredLimit,
+    limit: Limit,
     snapshot: Snapshot,
     look: _Look,
     *,
@@ -174,7 +175,7 @@ def _of_limit(
 ) -> Iterable[Case]:
     pod = snapshot.pods.get(limit.pod_uid)
     mine = usages.get((limit.pod_uid, limit.device), [])
-    if limit.scope == "claim":
+    if limit.scope is Scope.CLAIM:
         # The amount is shared by all that hold the claim: its subject is none of the pods, so the key names none.
         shared = claims[limit.claim, limit.device]
         only = pod if len(shared.pods) == 1 else None
@@ -200,11 +201,11 @@ def _of_limit(
             )
 
 
-def _blind(snapshot: Snapshot, limit: DeclaredLimit, device: Device | None, *, remembered: bool) -> Reason | None:
+def _blind(snapshot: Snapshot, limit: Limit, device: Device | None, *, remembered: bool) -> Reason | None:
     """Say why nothing can be said of this device's use now, whoever asks."""
     if limit.memory is None:
-        return Reason.PROCESS_SCOPE if limit.scope == "process" else Reason.LIMIT_INVALID
-    if limit.scope == "process":
+        return Reason.PROCESS_SCOPE if limit.scope is Scope.PROCESS else Reason.LIMIT_INVALID
+    if limit.scope is Scope.PROCESS:
         return Reason.PROCESS_SCOPE  # each process may hold so much, and how many there may be nobody said
     if not snapshot.pid_domain_proven:
         return Reason.PID_DOMAIN

@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from enforcer.policy.limit_holders import Case
 from enforcer.policy.rules import ALLOW_EXEMPTION, CONSENT, EXEMPT, GRACE, LONGEST_GRACE, SHORTEST_GRACE, Rules
 from enforcer.policy.vocabulary import DESTRUCTIVE, Mode, Reason, Rung
-from exporter.model import ContainerKind, Pod, Sharing
+from exporter.model import ContainerKind, Pod, Scope, Sharing
 
 Labels = Mapping[str, str]
 
@@ -140,7 +140,7 @@ def _only_reported(case: Case, rules: Rules, rung: Rung | None) -> Reason | None
         return Reason.CLAIM_SHARED  # whose excess it is nobody declared
     if device is None:
         return None
-    if device.key.gpu_instance is not None or case.limit.scope == "instance":
+    if device.key.gpu_instance is not None or case.limit.scope is Scope.INSTANCE:
         return Reason.MIG
     if device.sharing is Sharing.EXCLUSIVE:
         return Reason.EXCLUSIVE

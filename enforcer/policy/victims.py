@@ -120,18 +120,13 @@ def _action(one: Judged, now: Moment) -> Action:
     assert pod is not None  # noqa: S101  (who is unknown is protected)
     assert rung is not None  # noqa: S101  (who has no rung is held)
     return Action(
-        rung,
         case.key,
-        case.limit.device,
-        pod.uid,
+        case.limit,
         pod.namespace,
         pod.name,
-        case.key.container,
-        case.key.container_id or None,
-        case.workload,
         case.used or 0,
-        case.limit.memory or 0,
-        f"{case.limit.system} {case.limit.source}",
+        rung,
+        case.workload,
         one.evidence.since if one.evidence else now.monotonic,
         dry=one.allowed.mode is Mode.DRY_RUN,
     )

@@ -28,8 +28,10 @@ from enforcer.actions.kube_writer import Writer
 from enforcer.actions.victim import accused
 from enforcer.journal import close_requests, lock
 from enforcer.journal import file as journal_file
+from enforcer.journal.file import JournalFile
 from enforcer.journal.fold import void
-from enforcer.journal.writer import Journal, Noting
+from enforcer.journal.records import Ended
+from enforcer.journal.writer import JournalWriter
 from enforcer.policy.history import Excess, History, InFlight, Result
 from enforcer.policy.vocabulary import Mode, Reason, Rung
 from enforcer.runtime.admission_watch import Guarding
@@ -92,7 +94,7 @@ class Arming:
         """When to look for fences that a daemon before this one left; None: there are none."""
         self._lacking: dict[Rung, str] = {}
         self._lock: lock.Lock | None = None
-        self._journal: Journal | None = None
+        self._journal: JournalFile | None = None
         self._noted: asyncio.Queue[tuple[History, History, str]] = asyncio.Queue()
         self._missing = Lacking(deciding)
         # From now on, not from the first step of `run` on: no round may fall between.
@@ -179,7 +181,7 @@ class Arming:
         """Put the acting half together, and hand to it what another daemon left unfinished."""
         journal = self._journal
         assert journal is not None  # noqa: S101  (`_armed` opened it)
-        noting = Noting(journal, self._lost)
+        noting = JournalWriter(journal, self._lost)
         self._fencing = self._fences.rung(noting)
         hands = Hands(dict(self._rungs()), Asking(self._world.reader), self._fresh, self._spared)
         acting = Acting(self._deciding, noting, hands, clock=self._clock)
@@ -187,7 +189,7 @@ class Arming:
         unfinished = {decision: one for decision, one in kept.open.items() if not void(one)}
         for decision in kept.open.keys() - unfinished.keys():
             with suppress(OSError):  # then it is open for the next daemon, and void there, too
-                journal.end(decision, Result.FAILED, "the machine was started anew")
+                journal.append(Ended(decision, Result.FAILED, "the machine was started anew"))
         history = History(
             spent=kept.spent,
             breakers=kept.breakers,
@@ -197,8 +199,8 @@ class Arming:
         )
         now = read_moment()
         for decision, one in unfinished.items():
-            history = replace(history, in_flight=history.in_flight or InFlight(one.action, now.monotonic))
-            acting.resume(decision, one.action, one.answer)
+            history = replace(history, in_flight=history.in_flight or InFlight(one.action.restored(), now.monotonic))
+            acting.resume(decision, one.action.restored(), one.answer)
         self._deciding.arm(acting.begin, history, lambda *changed: self._noted.put_nowait(changed))
         self._missing.end(Reason.NOT_ARMED)
         log.info(
@@ -248,7 +250,7 @@ class Arming:
             if await asyncio.to_thread(self._take_lock) or await asyncio.to_thread(self._open_journal):
                 return
             assert self._journal is not None  # noqa: S101  (it was opened)
-            if (fencing := self._fences.rung(Noting(self._journal, lambda _: None))) is not None:
+            if (fencing := self._fences.rung(JournalWriter(self._journal, lambda _: None))) is not None:
                 await fencing.keep(lambda _: f"the mode is {mode}", lambda _: None)
         finally:
             if self._journal is not None:
@@ -269,7 +271,7 @@ class Arming:
         while True:
             before, after, by = await self._noted.get()
             self._journal.rules = self._deciding.rules
-            await Noting(self._journal, self._lost).note(before, after, by)
+            await JournalWriter(self._journal, self._lost).note(before, after, by)
 
     async def _listen(self) -> None:
         """Heed what people ask for."""

@@ -18,6 +18,7 @@ from uuid import uuid4
 import structlog
 
 from enforcer.actions.interface import Actuator, Answer, Heard
+from enforcer.journal.writer import Journal
 from enforcer.policy.history import Action, Result
 from enforcer.policy.last_look import FRESH, Live, Spared
 from enforcer.policy.vocabulary import Reason, Rung
@@ -66,19 +67,6 @@ UNTOLD: Collection[str] = frozenset(
 
 Ask = Callable[[Action], Awaitable[Live]]
 Fresh = Callable[[Collection[GpuUuid]], Awaitable[Snapshot | None]]
-
-
-class Journal(Protocol):
-    """What must be on disk; each method returns when it is."""
-
-    async def intend(self, decision: str, action: Action) -> None:
-        """Note what will be done, and that it may be done from now on. Raises OSError: it must not be."""
-
-    async def hear(self, decision: str, answer: Answer) -> None:
-        """Note what the world said, as well as that can be: what was begun is seen to its end in any case."""
-
-    async def end(self, decision: str, result: Result, detail: str) -> None:
-        """Note how it ended, as well as that can be."""
 
 
 class Decider(Protocol):

@@ -13,7 +13,19 @@ from typing import Any
 import msgspec
 
 from exporter.devices.xids import XIDS
-from exporter.model import DeclaredLimit, Device, DeviceKey, Gpu, GpuUuid, Pod, Snapshot, Usage, Utilization, XidErrors
+from exporter.model import (
+    Device,
+    DeviceKey,
+    Gpu,
+    GpuUuid,
+    Limit,
+    Pod,
+    Scope,
+    Snapshot,
+    Usage,
+    Utilization,
+    XidErrors,
+)
 from exporter.rounds.latest import Tally
 
 VERSION = 1
@@ -219,7 +231,7 @@ def containers(snapshot: Snapshot, usages: Iterable[Usage]) -> Iterator[Json]:
     own = {
         (limit.pod_uid, limit.container, limit.device): limit.memory
         for limit in snapshot.limits
-        if limit.container and limit.scope != "process"
+        if limit.container and limit.scope is not Scope.PROCESS
     }
     for usage in usages:
         yield {
@@ -228,7 +240,7 @@ def containers(snapshot: Snapshot, usages: Iterable[Usage]) -> Iterator[Json]:
         }
 
 
-def _limit(limit: DeclaredLimit, snapshot: Snapshot) -> Json:
+def _limit(limit: Limit, snapshot: Snapshot) -> Json:
     pod = snapshot.pods.get(limit.pod_uid)
     return {
         "namespace": pod.namespace if pod else None,

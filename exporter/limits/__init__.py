@@ -8,7 +8,7 @@ The law: declared is not used, and never derived from it. All is pure but `loadi
 `manifest` (objects as kubectl prints them).
 """
 
-from exporter.limits.answers import Candidate, Limit, Resolution, Seen, Subject, bypassed, declared
+from exporter.limits.answers import Candidate, Resolution, ResolvedLimit, Seen, Subject, bypassed, declared
 from exporter.limits.decoding import Options
 from exporter.limits.facts import (
     Claim,
@@ -38,12 +38,12 @@ __all__ = [
     "EnforcedBy",
     "Held",
     "LeafDevice",
-    "Limit",
     "Mechanism",
     "NodeFacts",
     "Options",
     "Place",
     "Resolution",
+    "ResolvedLimit",
     "Scope",
     "Seen",
     "Subject",

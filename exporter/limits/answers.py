@@ -84,7 +84,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class ResolvedLimit:
     """
     What one subject may hold of one device.
 
@@ -147,8 +147,8 @@ class Resolution:
     uid: str
     namespace: str
     name: str
-    limits: tuple[Limit, ...] = ()
-    elsewhere: tuple[Limit, ...] = ()
+    limits: tuple[ResolvedLimit, ...] = ()
+    elsewhere: tuple[ResolvedLimit, ...] = ()
     first_seen: tuple[Seen, ...] = ()
 
     @property
@@ -156,7 +156,7 @@ class Resolution:
         """All problems, each once."""
         return tuple(dict.fromkeys(problem for limit in self.limits for problem in limit.problems))
 
-    def on(self, device: DeviceKey, container: str = "", *, scope: Scope | None = None) -> Limit | None:
+    def on(self, device: DeviceKey, container: str = "", *, scope: Scope | None = None) -> ResolvedLimit | None:
         """
         Find the limit of a container (or, without one, of the pod) on a device where it is seen.
 
@@ -203,7 +203,7 @@ def declared(resolutions: Iterable[Resolution]) -> Mapping[DeviceKey, int]:
     return dict(total)
 
 
-def bypassed(limit: Limit, used: int | None, tolerance: int) -> bool | None:
+def bypassed(limit: ResolvedLimit, used: int | None, tolerance: int) -> bool | None:
     """
     Tell whether an enforcement elsewhere plainly does not hold: more is used than it should let pass.
 

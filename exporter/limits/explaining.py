@@ -11,7 +11,7 @@ device that the subject holds has `device: null`. What people read leaves their 
 from collections.abc import Iterator
 from typing import Any
 
-from exporter.limits.answers import Candidate, Limit, Resolution
+from exporter.limits.answers import Candidate, Resolution, ResolvedLimit
 from exporter.limits.rows import What
 from exporter.model import EnforcedBy, Scope
 
@@ -66,7 +66,7 @@ def _lines(resolution: Resolution) -> Iterator[str]:
         yield f"  {_subject(limit)} on any other device: {size(limit.bytes)}"
 
 
-def _limit(limit: Limit) -> Iterator[str]:
+def _limit(limit: ResolvedLimit) -> Iterator[str]:
     place = limit.place.name if limit.place else "each device it holds"
     each = ", each process" if limit.scope is Scope.PROCESS else ""
     share = "" if limit.compute is None else f", {float(limit.compute):.4g} of the compute"
@@ -96,7 +96,7 @@ def printable(line: str) -> str:
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in line)
 
 
-def _subject(limit: Limit) -> str:
+def _subject(limit: ResolvedLimit) -> str:
     if limit.subject.claim:
         return f"claim {limit.subject.claim}"
     return f"container {limit.subject.container}" if limit.subject.container else "the pod"

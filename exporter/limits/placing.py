@@ -10,7 +10,7 @@ of another vendor. Pure.
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from exporter.limits.answers import Limit, Resolution, Subject
+from exporter.limits.answers import Resolution, ResolvedLimit, Subject
 from exporter.limits.facts import Place, device_name
 from exporter.model import DeviceKey, Scope
 
@@ -18,17 +18,17 @@ from exporter.model import DeviceKey, Scope
 def placed(
     resolution: Resolution,
     seen: Iterable[tuple[str, DeviceKey]],
-    foreign: Callable[[Limit, DeviceKey], bool],
+    foreign: Callable[[ResolvedLimit, DeviceKey], bool],
     *,
     expected: bool,
-) -> tuple[Limit, ...]:
+) -> tuple[ResolvedLimit, ...]:
     """
     Put the limits of a pod where its containers are seen, and (`expected`: it does not terminate) where they are named.
 
     What names no device is not put on one of another vendor (`foreign`): a pod may hold GPUs of two. Container and pod
     stay apart, and so do a process's limit and that of the container around it.
     """
-    found: dict[tuple[Subject, bool, DeviceKey], Limit] = {}
+    found: dict[tuple[Subject, bool, DeviceKey], ResolvedLimit] = {}
     for limit in resolution.limits if expected else ():
         if limit.device is not None:
             found[limit.subject, limit.scope is Scope.PROCESS, limit.device] = limit

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from exporter.limits import first_seen as seen_first
-from exporter.limits.answers import Candidate, Limit, Resolution, Seen, Subject
+from exporter.limits.answers import Candidate, Resolution, ResolvedLimit, Seen, Subject
 from exporter.limits.candidates import candidates
 from exporter.limits.decoding import NOTHING_CHOSEN, Options
 from exporter.limits.detection import detect
@@ -57,8 +57,8 @@ def resolve(
         found += _outranked(candidates(Scene(system, pod, node, mine, claims, options, detected.proven)))
     first = seen_first.known(first_seen)
     vendors = {system.name: system.vendor for system in catalogue}
-    limits: list[Limit] = []
-    elsewhere: list[Limit] = []
+    limits: list[ResolvedLimit] = []
+    elsewhere: list[ResolvedLimit] = []
     new: list[Seen] = []
     for (subject, scope), group in sorted(_grouped(found, first).items()):
         held, seen = seen_first.hold(subject, scope, group, first, devices)
@@ -124,7 +124,9 @@ def _only(group: Iterable[Candidate], devices: Sequence[LeafDevice], vendors: Ma
     return Place(device_name(mine[0]), mine[0]) if len(mine) == 1 and mine[0] is not None else None
 
 
-def _limits(subject: Subject, group: Sequence[Candidate], only: Place | None) -> tuple[list[Limit], list[Limit]]:
+def _limits(
+    subject: Subject, group: Sequence[Candidate], only: Place | None
+) -> tuple[list[ResolvedLimit], list[ResolvedLimit]]:
     """Decide for each device that is named; what names none counts on all of them, and on those that nobody named."""
     if not group:
         return [], []

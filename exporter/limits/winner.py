@@ -11,7 +11,7 @@ the most trusted is named. Where two contradict each other, the answer says so.
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from exporter.limits.answers import Candidate, Limit, Subject
+from exporter.limits.answers import Candidate, ResolvedLimit, Subject
 from exporter.limits.facts import Place
 from exporter.limits.rows import Trust, What
 from exporter.model import EnforcedBy, Mechanism
@@ -23,7 +23,7 @@ _KEPT = frozenset({EnforcedBy.HARDWARE, EnforcedBy.KERNEL, EnforcedBy.DRIVER})
 """Whoever holds a limit so firmly needs no second guard. A user's own word that it is held does not count."""
 
 
-def decide(subject: Subject, place: Place | None, candidates: Iterable[Candidate]) -> Limit:
+def decide(subject: Subject, place: Place | None, candidates: Iterable[Candidate]) -> ResolvedLimit:
     """Decide one limit. There is at least one candidate."""
     ranked = sorted(candidates, key=_rank)
     memory = [c for c in ranked if c.what is not What.COMPUTE]
@@ -32,7 +32,7 @@ def decide(subject: Subject, place: Place | None, candidates: Iterable[Candidate
     share = min((c for c in compute if c.valid), key=lambda c: (c.ratio or 0, _rank(c)), default=None)
     told = amount or next((c for c in memory if c.grant), None) or share or ranked[0]
     contradictions, doubts = _compare(amount, memory)
-    return Limit(
+    return ResolvedLimit(
         subject,
         place,
         amount.bytes if amount else None,

@@ -18,7 +18,7 @@ from exporter.metrics.containers import together
 from exporter.metrics.devices import instance_label
 from exporter.metrics.family import CONTAINER, LEAF, Labels, gauge, info, labelled
 from exporter.metrics.gpus import indices
-from exporter.model import DeclaredLimit, DeviceKey, PodUid, Snapshot
+from exporter.model import DeviceKey, Limit, PodUid, Scope, Snapshot
 
 CONTAINER_LIMIT = gauge(
     "container_memory_limit_bytes",
@@ -102,25 +102,28 @@ def collect(snapshot: Snapshot) -> Iterator[Metric]:
         for device, amount in snapshot.memory_declared.items()
     )
     yield BYPASSED.of(
-        (labels_of(named), _bypassed(limits))
-        for named, limits in _by_name(snapshot, lambda limit: not limit.claim and limit.scope != "process").items()
+        (labels_of(named), _bypassed(limits)) for named, limits in _by_name(snapshot, _may_be_bypassed).items()
     )
 
 
-def _bypassed(limits: list[DeclaredLimit]) -> int | None:
+def _bypassed(limits: list[Limit]) -> int | None:
     found = {limit.bypassed for limit in limits}
     return 1 if True in found else None if None in found else 0
 
 
-def _of_container(limit: DeclaredLimit) -> bool:
-    return bool(limit.container) and limit.scope != "process"
+def _may_be_bypassed(limit: Limit) -> bool:
+    return not limit.claim and limit.scope is not Scope.PROCESS
 
 
-def _of_pod(limit: DeclaredLimit) -> bool:
-    return limit.scope == "pod" and not limit.claim
+def _of_container(limit: Limit) -> bool:
+    return bool(limit.container) and limit.scope is not Scope.PROCESS
 
 
-def _compute(limits: list[DeclaredLimit]) -> float | None:
+def _of_pod(limit: Limit) -> bool:
+    return limit.scope is Scope.POD and not limit.claim
+
+
+def _compute(limits: list[Limit]) -> float | None:
     """Sum up generations; in each, a process's share stands beside its container's, and the smaller counts."""
     shares: dict[PodUid, list[float]] = {limit.pod_uid: [] for limit in limits}
     for limit in limits:
@@ -129,12 +132,12 @@ def _compute(limits: list[DeclaredLimit]) -> float | None:
     return together(min(found, default=None) for found in shares.values())
 
 
-def _has_something(limit: DeclaredLimit) -> bool:
+def _has_something(limit: Limit) -> bool:
     return not limit.claim and (limit.memory is not None or limit.compute is not None)
 
 
-def _by_name(snapshot: Snapshot, wanted: Callable[[DeclaredLimit], bool]) -> dict[Named, list[DeclaredLimit]]:
-    found: dict[Named, list[DeclaredLimit]] = defaultdict(list)
+def _by_name(snapshot: Snapshot, wanted: Callable[[Limit], bool]) -> dict[Named, list[Limit]]:
+    found: dict[Named, list[Limit]] = defaultdict(list)
     for limit in snapshot.limits:
         if (pod := snapshot.pods.get(limit.pod_uid)) is not None and wanted(limit):
             found[pod.namespace, pod.name, limit.container, limit.device].append(limit)

@@ -33,7 +33,7 @@ from exporter.model.devices import (
     XidErrors,
 )
 from exporter.model.identity import ContainerId, DeviceKey, Fault, GpuUuid, PodUid
-from exporter.model.limits import DeclaredLimit, EnforcedBy, Mechanism, Scope
+from exporter.model.limits import EnforcedBy, Limit, Mechanism, Scope
 from exporter.model.names import Allocation, Container, ContainerKind, Inventory, Pod
 from exporter.model.processes import HostProcess, HostSample, Owner, ProcessKey
 from exporter.model.snapshot import Attribution, ClaimUsage, Device, DeviceAccount, Snapshot, Subject, Usage
@@ -51,7 +51,6 @@ __all__ = [
     "ContainerId",
     "ContainerKind",
     "DeclaredContainer",
-    "DeclaredLimit",
     "DeclaredPod",
     "Device",
     "DeviceAccount",
@@ -68,6 +67,7 @@ __all__ = [
     "HostProcess",
     "HostSample",
     "Inventory",
+    "Limit",
     "Mechanism",
     "Memory",
     "NodeFacts",

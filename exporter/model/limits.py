@@ -1,4 +1,8 @@
-"""What was declared, in bytes: the limits of one round, of whoever is on a leaf device."""
+"""
+Declared limits: the one type that resolver, policy, messages and journal share.
+
+Nothing comes in. Frozen facts go out. A limit is made once, in `exporter.rounds.limits`, and passed on by reference.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -40,18 +44,19 @@ class EnforcedBy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class DeclaredLimit:
+class Limit:
     """
-    What one subject may hold of one leaf device, as declared.
+    What one limit holder (a container, a pod or a claim) may hold of one device, as declared.
 
     Attributes:
         container: empty for what the whole pod declared.
         claim: `namespace/name` of the claim whose limit this is; empty otherwise.
         memory: bytes; None where it is not declared, or not validly (`problems` say why).
+        system, source: which system's declaration it is, and where that is written.
+        scope: what shares the amount.
         compute: declared share of one device, 0 to 1; never enforced.
-        scope: what shares the amount: process, container, instance, pod or claim.
         report_only: why it must not be enforced; empty when it may be.
-        bypassed: whether it is plainly exceeded although somebody else is said to enforce it; None where nobody is, and
+        bypassed: whether it is plainly exceeded although `enforced_by` names an enforcer; None where there is none, and
             where the use is not known.
 
     """
@@ -61,11 +66,16 @@ class DeclaredLimit:
     device: DeviceKey
     memory: int | None
     system: str
-    source: str
-    scope: str
-    enforced_by: str
+    source: Mechanism
+    scope: Scope
+    enforced_by: EnforcedBy
     claim: str = ""
     compute: float | None = None
     problems: tuple[str, ...] = ()
     report_only: tuple[str, ...] = ()
     bypassed: bool | None = None
+
+    @property
+    def declared(self) -> str:
+        """The declaration in words: the system, and where it is written."""
+        return f"{self.system} {self.source}"

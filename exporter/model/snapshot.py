@@ -7,7 +7,7 @@ from enum import StrEnum
 from exporter.model.declared import Claim
 from exporter.model.devices import Gpu, Memory, Sharing, Utilization, XidCounts
 from exporter.model.identity import ContainerId, DeviceKey, Fault, GpuUuid, PodUid
-from exporter.model.limits import DeclaredLimit
+from exporter.model.limits import Limit
 from exporter.model.names import Allocation, Container, Pod
 from exporter.model.processes import ProcessKey
 
@@ -167,7 +167,7 @@ class Snapshot:
     claims: tuple[Claim, ...] = ()
     claim_usages: tuple[ClaimUsage, ...] = ()
     allocations: tuple[Allocation, ...] = ()
-    limits: tuple[DeclaredLimit, ...] = ()
+    limits: tuple[Limit, ...] = ()
     memory_declared: Mapping[DeviceKey, int] = field(default_factory=dict)
     processes: Mapping[Attribution, int] = field(default_factory=dict)
     utilization_dropped: int = 0

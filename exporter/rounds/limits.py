@@ -19,9 +19,9 @@ import structlog
 from exporter.accounts.snapshot import newest_by_name
 from exporter.limits import (
     LeafDevice,
-    Limit,
     Options,
     Resolution,
+    ResolvedLimit,
     Seen,
     bypassed,
     declared,
@@ -33,13 +33,13 @@ from exporter.limits.placing import placed
 from exporter.limits.rows import Catalogue
 from exporter.model import (
     Claim,
-    DeclaredLimit,
     DeclaredPod,
     DeviceKey,
     Gpu,
     GpuUuid,
     Held,
     Inventory,
+    Limit,
     NodeFacts,
     PodUid,
     Usage,
@@ -60,7 +60,7 @@ TOLERATED_PART = 50
 class Limits:
     """What is declared in one round; `memory_declared` sums up each leaf device, each declaration once."""
 
-    limits: tuple[DeclaredLimit, ...] = ()
+    limits: tuple[Limit, ...] = ()
     memory_declared: Mapping[DeviceKey, int] = field(default_factory=dict)
 
 
@@ -168,7 +168,7 @@ class Limiting:
         used: dict[PodUid, list[Usage]] = defaultdict(list)
         for usage in usages:
             used[usage.subject.pod_uid].append(usage)
-        found: list[DeclaredLimit] = []
+        found: list[Limit] = []
         found_at: list[Resolution] = []
         for uid in inventory.declared:
             if (known := self._resolved.get(uid)) is None:
@@ -201,7 +201,7 @@ class Limiting:
         known = self._resolved.get(uid)
         return known.refresh if known else 0
 
-    def _foreign(self, limit: Limit, device: DeviceKey) -> bool:
+    def _foreign(self, limit: ResolvedLimit, device: DeviceKey) -> bool:
         """Say whether the device is another vendor's than those that the limit's system shares out."""
         mine, gpu = self._vendors.get(limit.system), self._gpus.get(device.uuid)
         return mine is not None and gpu is not None and mine != gpu.vendor
@@ -254,7 +254,7 @@ def _invalid(uid: PodUid, resolution: Resolution) -> frozenset[Invalid]:
     )
 
 
-def _used(limit: Limit, usages: Iterable[Usage]) -> int | None:
+def _used(limit: ResolvedLimit, usages: Iterable[Usage]) -> int | None:
     """
     Say what a pod holds under a limit; None when it is not known, or (a claim's) not of this pod alone.
 
@@ -268,20 +268,20 @@ def _used(limit: Limit, usages: Iterable[Usage]) -> int | None:
     return max(known) if name else sum(known)
 
 
-def _fact(uid: PodUid, limit: Limit, usages: Iterable[Usage]) -> DeclaredLimit:
-    assert limit.device is not None  # noqa: S101  (`_placed` gave it one)
-    return DeclaredLimit(
-        uid,
-        limit.subject.container,
-        limit.device,
-        limit.bytes,
-        limit.system,
-        limit.source,
-        limit.scope,
-        limit.enforced_by,
-        limit.subject.claim,
-        None if limit.compute is None else float(limit.compute),
-        limit.problems,
-        limit.report_only,
-        bypassed(limit, _used(limit, usages), max((limit.bytes or 0) // TOLERATED_PART, TOLERATED)),
+def _fact(uid: PodUid, limit: ResolvedLimit, usages: Iterable[Usage]) -> Limit:
+    assert limit.device is not None  # noqa: S101  (`placed` gave it one)
+    return Limit(
+        pod_uid=uid,
+        container=limit.subject.container,
+        device=limit.device,
+        memory=limit.bytes,
+        system=limit.system,
+        source=limit.source,
+        scope=limit.scope,
+        enforced_by=limit.enforced_by,
+        claim=limit.subject.claim,
+        compute=None if limit.compute is None else float(limit.compute),
+        problems=limit.problems,
+        report_only=limit.report_only,
+        bypassed=bypassed(limit, _used(limit, usages), max((limit.bytes or 0) // TOLERATED_PART, TOLERATED)),
     )

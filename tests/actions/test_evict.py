@@ -23,6 +23,7 @@ from enforcer.actions.evict.admission_probe import Guard, canary
 from enforcer.actions.evict.api import LONGEST_DETAIL, Reply, body, heard
 from enforcer.actions.interface import Answer, Heard
 from enforcer.actions.kube_writer import Writer
+from enforcer.journal.records import Planned
 from enforcer.policy.history import Action
 from enforcer.policy.limit_holders import CaseKey
 from enforcer.policy.vocabulary import Rung
@@ -47,7 +48,7 @@ EVACUATION = 'admission webhook "virt-launcher-eviction-interceptor.kubevirt.io"
 
 
 def action(uid: str = "uid-1", *, namespace: str = "ns", name: str = "p", container: str = "main") -> Action:
-    return Action(
+    return Planned(
         Rung.EVICT,
         CaseKey(PodUid(uid), container, ContainerId("c" * 64), "", "GPU-1"),
         DeviceKey(GpuUuid("GPU-1")),
@@ -62,7 +63,7 @@ def action(uid: str = "uid-1", *, namespace: str = "ns", name: str = "p", contai
         "hami resource",
         100.0,
         dry=False,
-    )
+    ).restored()
 
 
 def no(status: int, message: str, *causes: str, kind: str = "pods", after: float | None = None) -> Reply:

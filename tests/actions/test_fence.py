@@ -19,8 +19,9 @@ from enforcer.actions.fence.fences import Obstacle
 from enforcer.actions.fence.nvml import NvmlLimits
 from enforcer.actions.interface import Answer, Heard
 from enforcer.journal import file as journal_file
-from enforcer.journal.file import Journal
-from enforcer.journal.writer import Noting
+from enforcer.journal.file import JournalFile
+from enforcer.journal.records import Fenced, Planned
+from enforcer.journal.writer import JournalWriter
 from enforcer.policy.history import Action
 from enforcer.policy.limit_holders import CaseKey
 from enforcer.policy.rules import Rules
@@ -43,7 +44,7 @@ class Stage:
     ground: Ground
     limits: NvmlLimits
     folder: Path
-    journal: Journal
+    journal: JournalFile
     lost: list[str] = field(default_factory=list)
     mine: list[Workload] = field(default_factory=list)
     blind: bool = False
@@ -58,7 +59,7 @@ class Stage:
     def made(self) -> Fencing:
         """Make the rung, as a daemon does at its start."""
         leaves = Leaves(self.folder / "proc", self.ground.mount)
-        return Fencing(self.limits, leaves, Noting(self.journal, self.lost.append))
+        return Fencing(self.limits, leaves, JournalWriter(self.journal, self.lost.append))
 
     def restart(self) -> None:
         """Be another daemon, with the journal of this one."""
@@ -77,7 +78,7 @@ class Stage:
 
     def action(self, *, used: int = 12 * GiB, device: DeviceKey | None = None) -> Action:
         gpu = self.ground.gpu
-        return Action(
+        return Planned(
             Rung.FENCE,
             self.key,
             device or DeviceKey(gpu),
@@ -92,7 +93,7 @@ class Stage:
             "policy annotation",
             100.0,
             dry=False,
-        )
+        ).restored()
 
     @property
     def key(self) -> CaseKey:
@@ -283,7 +284,7 @@ async def test_a_daemon_that_ended_between_note_and_call_still_owns_what_stands(
     """The value before, or the new one: either is ours; so a fence that was to come down is not taken for another's."""
     await stage.act()
     (fence,) = stage.kept.values()
-    stage.journal.fence(replace(fence, hard=9 * GiB, before=fence.hard))
+    stage.journal.append(Fenced(replace(fence, hard=9 * GiB, before=fence.hard)))
     stage.restart()
     assert await stage.keep() == frozenset()
     assert await stage.keep("it is to fall") == {stage.key}
@@ -350,7 +351,7 @@ async def test_on_a_hybrid_node_nobody_is_fenced(stage: Stage) -> None:
 async def test_what_no_driver_could_limit_is_not_tried(stage: Stage) -> None:
     """A MIG instance, and a limit of a pod that names no container."""
     instance = stage.action(device=DeviceKey(GpuUuid(stage.ground.gpu), 1))
-    pod = replace(stage.action(), container_id=None)
+    pod = replace(stage.action(), key=replace(stage.key, container_id=ContainerId("")))
     for one in (instance, pod):
         assert stage.fencing.preflight(one) is not None
         assert (await stage.fencing.act(one, DECISION)).heard is Heard.FAILED

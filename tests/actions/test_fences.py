@@ -6,19 +6,21 @@ from dataclasses import replace
 
 import pytest
 
+from builders import limit
 from enforcer.actions.fence.driver import CgroupLimits
 from enforcer.actions.fence.fences import STEP, Fence, Obstacle, fallen, height, leaf, lowered, mounted, ours
 from enforcer.policy.history import Standing
 from enforcer.policy.limit_holders import CaseKey
 from enforcer.policy.rules import Ceiling, Rules
 from enforcer.policy.vocabulary import Mode, Reason, Rung, State
-from exporter.model import ContainerId, DeclaredLimit, DeviceKey, Fault, GpuUuid, Pod, PodUid, Snapshot
+from exporter.model import ContainerId, DeviceKey, Fault, GpuUuid, Pod, PodUid, Snapshot
 from sources.limits import MAIN, POD, SIDE, SLICE, scope
 
 GIB, MIB = 1 << 30, 1 << 20
 VICTIM = PodUid(POD), ContainerId(MAIN)
 KEY = CaseKey(PodUid(POD), "main", ContainerId(MAIN), "", "GPU-0")
 FENCE = Fence(KEY, scope(MAIN), 12 * GIB, None, 8 * GIB)
+DECLARED = limit(Pod(PodUid(POD), "team", "train-1"), DeviceKey(GpuUuid("GPU-0")), 8 * GIB, system="policy")
 FENCING = Rules(mode=Mode.ENFORCE, ladder=(Rung.NOTIFY, Rung.FENCE, Rung.EVICT))
 CRIO = f"{SLICE}/crio-{MAIN}.scope"
 HYBRID = f"12:memory:/kubepods/burstable/pod{POD}/{MAIN}\n1:name=systemd:/kubepods/burstable/pod{POD}/{MAIN}\n"
@@ -149,18 +151,15 @@ def test_no_limit_is_nobodys() -> None:
 def standing(**changes: object) -> Standing:
     made = Standing(
         KEY,
+        DECLARED,
+        "team",
+        "train-1",
+        12 * GIB,
         State.OVER,
         None,
         "",
         Mode.ENFORCE,
         Rung.EVICT,
-        "team",
-        "train-1",
-        "main",
-        DeviceKey(GpuUuid("GPU-0")),
-        12 * GIB,
-        8 * GIB,
-        "policy annotation",
     )
     return replace(made, **changes)  # type: ignore[arg-type]
 
@@ -173,9 +172,6 @@ SEEN = Snapshot(
     gpus_read=frozenset({GpuUuid("GPU-0")}),
     pods={PodUid(POD): Pod(PodUid(POD), "team", "train-1")},
     names_live=True,
-)
-DECLARED = DeclaredLimit(
-    PodUid(POD), "main", DeviceKey(GpuUuid("GPU-0")), 8 * GIB, "policy", "annotation", "container", ""
 )
 STALE = Fault("allocations", "away", "the kubelet does not answer")
 
@@ -197,8 +193,8 @@ STALE = Fault("allocations", "away", "the kubelet does not answer")
         ),
         (standing(mode=Mode.DRY_RUN), SEEN, replace(FENCING, ceilings=(Ceiling(Mode.DRY_RUN, Reason.JOURNAL),)), None),
         (standing(), SEEN, replace(FENCING, ladder=(Rung.NOTIFY, Rung.EVICT)), "the ladder has no fence"),
-        (standing(limit=9 * GIB), SEEN, FENCING, "it declares another limit"),
-        (standing(limit=None), SEEN, FENCING, None),
+        (standing(limit=replace(DECLARED, memory=9 * GIB)), SEEN, FENCING, "it declares another limit"),
+        (standing(limit=replace(DECLARED, memory=None)), SEEN, FENCING, None),
         (None, SEEN, FENCING, "it declares no limit"),
         (None, replace(SEEN, limits=(DECLARED,)), FENCING, None),
         (None, replace(SEEN, limits=(replace(DECLARED, container="side"),)), FENCING, "it declares no limit"),

@@ -21,9 +21,10 @@ from enforcer.actions.interface import Answer, Heard
 from enforcer.journal import file as journal_file
 from enforcer.journal.file import Given, read_clocks
 from enforcer.journal.fold import replayed
+from enforcer.journal.records import Acked, Ended, Sent
 from enforcer.policy.history import Result
 from enforcer.policy.rules import Rules
-from journals import BOOT, action, uuid
+from journals import BOOT, action, intended, uuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,10 +43,10 @@ def main() -> int:
         for number in range(ACTIONS):
             decision = uuid(number)
             steps: dict[str, Callable[[], None]] = {
-                "intent": partial(journal.intend, decision, action(number)),
-                "sent": partial(journal.send, decision),
-                "acked": partial(journal.hear, decision, Answer(Heard.ACCEPTED, "", 201)),
-                "ended": partial(journal.end, decision, Result.VERIFIED, ""),
+                "intent": partial(journal.append, intended(decision, action(number))),
+                "sent": partial(journal.append, Sent(decision)),
+                "acked": partial(journal.append, Acked(decision, Answer(Heard.ACCEPTED, "", 201))),
+                "ended": partial(journal.append, Ended(decision, Result.VERIFIED, "")),
             }
             for name, step in steps.items():
                 began = time.perf_counter()

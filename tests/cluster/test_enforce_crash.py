@@ -22,6 +22,7 @@ from cluster.proxy import Hold
 from cluster.stories import PATIENT, Part, Stories, deaf, logs, slow
 from daemon.running import Daemon
 from enforcer.journal import file as journal_file
+from enforcer.journal.fold import changes
 from enforcer.policy.history import Excess, History, Strikes
 from enforcer.policy.limit_holders import CaseKey
 from enforcer.policy.rules import Rules
@@ -224,9 +225,9 @@ def _journal_of_nearly_a_page(file: Path, namespace: str, app: str) -> Path:
         journal = journal_file.opened(file, Rules())
         struck = Strikes(1.0, journal_file.read_clocks()[0])
         told = History(strikes={(namespace, "Deployment", name): struck}, excesses={key: Excess(struck.count)})
-        journal.note(History(), told)
+        journal.append(*changes(History(), told))
         noted = file.stat().st_size
-        journal.note(told, replace(told, excesses={}))
+        journal.append(*changes(told, replace(told, excesses={})))
         journal.close()
         return noted - before, file.stat().st_size - before
 

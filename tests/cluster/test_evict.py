@@ -27,6 +27,7 @@ from enforcer.actions.evict.admission_probe import POLICY, Guard, canary
 from enforcer.actions.evict.api import heard
 from enforcer.actions.interface import Answer, Heard
 from enforcer.actions.kube_writer import Writer
+from enforcer.journal.records import Planned
 from enforcer.policy.history import Action
 from enforcer.policy.limit_holders import CaseKey
 from enforcer.policy.vocabulary import Rung
@@ -150,7 +151,7 @@ class Scene:
     def action(self, name: str = VICTIM, *, uid: str = "", namespace: str = "") -> Action:
         pod_uid = PodUid(uid) if uid else self.uids[name]
         container = ContainerId("c" * 64)
-        return Action(
+        return Planned(
             Rung.EVICT,
             CaseKey(pod_uid, "main", container, "", "GPU-1"),
             DeviceKey(GpuUuid("GPU-1")),
@@ -165,7 +166,7 @@ class Scene:
             "hami resource",
             100.0,
             dry=False,
-        )
+        ).restored()
 
     @asynccontextmanager
     async def evicting(

@@ -23,6 +23,7 @@ from enforcer.actions.interface import Answer
 from enforcer.actions.kill.actuator import Kill
 from enforcer.actions.kill.pidfds import Hold, Inits, unavailable
 from enforcer.actions.victim import Victim
+from enforcer.journal.records import Planned
 from enforcer.policy.history import Action
 from enforcer.policy.limit_holders import CaseKey
 from enforcer.policy.vocabulary import Rung
@@ -36,7 +37,7 @@ LAST_PID = Path("/proc/sys/kernel/ns_last_pid")
 def action(victim: Victim, *, since: float | None = None) -> Action:
     """What the policy decides about a container; `since` None: its excess was seen just now."""
     uid, container_id = victim
-    return Action(
+    return Planned(
         Rung.KILL,
         CaseKey(uid, "main", container_id, "", "GPU-1"),
         DeviceKey(GpuUuid("GPU-1")),
@@ -51,7 +52,7 @@ def action(victim: Victim, *, since: float | None = None) -> Action:
         "hami resource",
         time.monotonic() if since is None else since,
         dry=False,
-    )
+    ).restored()
 
 
 def stat(pid: int) -> list[str]:

@@ -25,8 +25,9 @@ from enforcer.actions.fence.cgroup_paths import Leaves, mount_point
 from enforcer.actions.fence.nvml import NvmlLimits
 from enforcer.actions.interface import Answer, Heard
 from enforcer.journal import file as journal_file
-from enforcer.journal.file import Journal
-from enforcer.journal.writer import Noting
+from enforcer.journal.file import JournalFile
+from enforcer.journal.records import Planned
+from enforcer.journal.writer import JournalWriter
 from enforcer.policy.history import Action
 from enforcer.policy.limit_holders import CaseKey
 from enforcer.policy.rules import Rules
@@ -71,15 +72,15 @@ class Running:
         key = CaseKey(uid, self.container.spec.name, id_, "", gpu)
         names = ("team-a", self.container.pod.name, self.container.spec.name)
         workload = ("team-a", "Job", "job")
-        return Action(
+        return Planned(
             Rung.FENCE, key, DeviceKey(gpu), uid, *names, id_, workload, used, 8 * GiB, "policy", 1.0, dry=False
-        )
+        ).restored()
 
 
 class Stage:
     """The rung, a pod of two containers and its neighbour."""
 
-    def __init__(self, bed: Bed, run_pod: RunPod, node: FakeNode, limits: NvmlLimits, journal: Journal) -> None:
+    def __init__(self, bed: Bed, run_pod: RunPod, node: FakeNode, limits: NvmlLimits, journal: JournalFile) -> None:
         self.bed, self.run_pod, self.node, self.limits, self.journal = bed, run_pod, node, limits, journal
         self.gpu = GpuUuid(node.gpus[0].uuid)
         self.restart()
@@ -99,7 +100,7 @@ class Stage:
         """Be another daemon."""
         leaves = Leaves(PROC, mount_point())
         assert leaves.unavailable() is None
-        self.fencing = Fencing(self.limits, leaves, Noting(self.journal, pytest.fail))
+        self.fencing = Fencing(self.limits, leaves, JournalWriter(self.journal, pytest.fail))
 
     async def act(self, victim: Running, *, used: int = 0) -> Answer:
         return await self.fencing.act(victim.action(self.gpu, used=used), DECISION)

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -243,9 +244,8 @@ async def test_who_is_not_held_is_not_signalled(stage: Stage) -> None:
     await stage.hold(main)
     younger = await stage.kill.act(action(victim_of(main), since=before), DECISION)
     assert younger == Answer(Heard.FAILED, "its init started after the excess was seen")
-    pod = Action(
-        **{field: getattr(action(victim_of(main)), field) for field in Action.__slots__} | {"container_id": None}
-    )
+    container = action(victim_of(main))
+    pod = replace(container, key=replace(container.key, container_id=ContainerId("")))
     assert (await stage.kill.act(pod, DECISION)).heard is Heard.FAILED
     assert await stage.kill.ended(pod) is None
     await stage.hold()

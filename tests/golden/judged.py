@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from prometheus_client.core import Metric
 
-from builders import GIB, leaf
+from builders import GIB, leaf, limit, pod
 from enforcer.messages.tally import Tally
 from enforcer.policy.history import History, Moment, Opened, Standing, Verdict
 from enforcer.policy.limit_holders import key_of
@@ -18,23 +18,20 @@ NOW = Moment(5_000.0, 5_000.0)
 UID = PodUid("22222222-new")
 HELD = Standing(
     key_of(leaf(0), UID, "main", ContainerId("b" * 64)),
+    limit(pod("trainer-0", "team-a", uid=UID), leaf(0), 8 * GIB),
+    "team-a",
+    "trainer-0",
+    12 * GIB,
     State.HELD,
     Reason.NO_CONSENT,
     "the namespace needs the label gpusteward.io/mode: enforce",
     Mode.DRY_RUN,
     Rung.EVICT,
-    "team-a",
-    "trainer-0",
-    "main",
-    leaf(0),
-    12 * GIB,
-    8 * GIB,
-    "gpusteward annotation",
     since=4_800.0,
     over=True,
 )
 OLD = replace(HELD, key=key_of(leaf(0), PodUid("11111111-old"), "main"), state=State.OK, reason=None, detail="")
-POD = replace(HELD, key=key_of(leaf(0), UID), container="", namespace="team-b", pod="notebook-1", state=State.GRACE)
+POD = replace(HELD, key=key_of(leaf(0), UID), namespace="team-b", pod="notebook-1", state=State.GRACE)
 VERDICT = Verdict(
     NOW,
     Mode.DRY_RUN,

@@ -127,18 +127,15 @@ def _judged(snapshot: Snapshot) -> Iterator[Metric]:
     standings = tuple(
         Standing(
             key_of(leaf, BOTH.uid, "main"),
+            limit(BOTH, leaf, HOLDS[vendor] // 2),
+            "team-h",
+            "both-0",
+            HOLDS[vendor],
             states[vendor],
             None,
             "",
             Mode.WARN,
             None,
-            "team-h",
-            "both-0",
-            "main",
-            leaf,
-            HOLDS[vendor],
-            HOLDS[vendor] // 2,
-            "gpusteward annotation",
             over=True,
         )
         for vendor, leaf in LEAVES.items()

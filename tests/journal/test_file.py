@@ -18,13 +18,14 @@ import pytest
 
 from enforcer.actions.interface import Answer, Heard
 from enforcer.journal import file as journal_file
-from enforcer.journal.file import Given, Journal, JournalError
-from enforcer.journal.fold import UNKNOWN, replayed
-from enforcer.journal.records import decode
+from enforcer.journal.file import Given, JournalError, JournalFile
+from enforcer.journal.fold import UNKNOWN, changes, replayed
+from enforcer.journal.records import Acked, Ended, Sent, decode
+from enforcer.journal.writer import JournalWriter
 from enforcer.policy.history import History, Opened, Result, Strikes
 from enforcer.policy.rules import Budget, Budgets, Rules
 from enforcer.policy.vocabulary import Breaker, Mode
-from journals import BOOT, LATER, Hands, action, uuid
+from journals import BOOT, LATER, Hands, action, intended, uuid
 
 RULES = Rules(mode=Mode.ENFORCE, budgets=Budgets(node=Budget(3, 600.0)))
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +38,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "gpusteward" / "journal"
 
 
-def opened(path: Path, hands: Hands | None = None) -> Journal:
+def opened(path: Path, hands: Hands | None = None) -> JournalFile:
     return journal_file.opened(path, RULES, version="1.0", given=(hands or Hands()).given)
 
 
@@ -49,13 +50,13 @@ def test_the_next_daemon_finds_what_this_one_kept(path: Path) -> None:
     """Tokens, breakers, strikes and open decisions are the same for the next daemon, and for who remembers them."""
     hands, job = Hands(), ("team", "Job", "x")
     first = opened(path, hands)
-    first.intend(uuid(1), action(1))
-    first.send(uuid(1))
-    first.hear(uuid(1), Answer(Heard.ACCEPTED, "", 201))
-    first.end(uuid(1), Result.VERIFIED, "")
-    first.intend(uuid(2), action(2))
+    first.append(intended(uuid(1), action(1)))
+    first.append(Sent(uuid(1)))
+    first.append(Acked(uuid(1), Answer(Heard.ACCEPTED, "", 201)))
+    first.append(Ended(uuid(1), Result.VERIFIED, ""))
+    first.append(intended(uuid(2), action(2)))
     now = History(breakers={Breaker.API: Opened(200.0, None, "403")}, strikes={job: Strikes(1.5, 200.0)})
-    first.note(History(), now)
+    first.append(*changes(History(), now))
     kept = first.kept
     first.close()
     second = opened(path, hands)
@@ -66,20 +67,25 @@ def test_the_next_daemon_finds_what_this_one_kept(path: Path) -> None:
         {Breaker.API},
         {job},
     )
-    second.note(now, History(strikes=now.strikes), by="ann")
+    second.append(*changes(now, History(strikes=now.strikes), by="ann"))
     second.close()
     first_life = "state started intent sent acked ended intent breaker_opened struck stopped"
     assert records(path) == f"{first_life} started breaker_closed stopped".split()
     assert opened(path, hands).kept.breakers == {}
 
 
-def test_an_intent_says_by_which_rules(path: Path) -> None:
+def intents(path: Path) -> list[dict[str, str]]:
+    return [json.loads(line) for line in path.read_bytes().splitlines() if b'"record":"intent"' in line]
+
+
+async def test_an_intent_says_by_which_rules(path: Path) -> None:
     """Mode and digest of the rules in force stand with the intent; other rules are another digest."""
     journal = opened(path)
-    journal.intend(uuid(1), action(1))
+    writer = JournalWriter(journal, pytest.fail)
+    await writer.intend(uuid(1), action(1))
     journal.rules = replace(RULES, grace=60.0)
-    journal.intend(uuid(2), action(2))
-    first, second = [json.loads(line) for line in path.read_bytes().splitlines()][2:]
+    await writer.intend(uuid(2), action(2))
+    first, second = intents(path)
     assert (first["mode"], second["mode"]) == ("enforce", "enforce")
     assert first["rules"] != second["rules"]
 
@@ -150,7 +156,7 @@ def test_a_daemon_killed_anywhere_leaves_what_it_promised(graves: list[Path]) ->
         assert opens - ends <= set(kept.open), grave
         assert "breaker" not in said or Breaker.EFFECTIVENESS in kept.breakers, grave
         # And it can be written on.
-        journal.intend(uuid(99), action(99))
+        journal.append(intended(uuid(99), action(99)))
         journal.close()
         again = opened(path, Hands(boottime=1000.0))
         assert (len(again.kept.spent), set(again.kept.open)) == (len(kept.spent) + 1, {*kept.open, uuid(99)}), grave
@@ -186,9 +192,9 @@ def test_a_new_file_is_on_disk_before_it_takes_the_old_ones_place(path: Path, mo
         "write journal.new",
         "fdatasync journal.new",
     ]
-    journal.intend(uuid(1), action(1))
+    journal.append(intended(uuid(1), action(1)))
     calls.clear()
-    journal.intend(uuid(2), action(2))
+    journal.append(intended(uuid(2), action(2)))
     assert [one.replace("rename", "replace") for one in calls] == [
         *made[:2],
         "link journal",
@@ -203,8 +209,8 @@ def test_a_torn_record_is_mended_and_stays_charged(path: Path, kind: str) -> Non
     """A file with a torn end is read, mended and written on; the token of the torn record is charged for good."""
     hands = Hands()
     journal = opened(path, hands)
-    journal.intend(uuid(1), action(1))
-    journal.intend(uuid(2), action(2))
+    journal.append(intended(uuid(1), action(1)))
+    journal.append(intended(uuid(2), action(2)))
     path.write_bytes(path.read_bytes()[: -1 if kind == "unended" else -25])
     for _ in range(3):
         journal = opened(path, hands)
@@ -220,7 +226,7 @@ def test_a_damaged_file_is_kept_aside_and_everything_forfeit(path: Path) -> None
     """One bit in the middle: the budget is used up, the breaker is open until a person closes it, the file is kept."""
     hands = Hands()
     journal = opened(path, hands)
-    journal.intend(uuid(1), action(1))
+    journal.append(intended(uuid(1), action(1)))
     journal.close()
     data = bytearray(path.read_bytes())
     data[300] ^= 4
@@ -232,7 +238,7 @@ def test_a_damaged_file_is_kept_aside_and_everything_forfeit(path: Path) -> None
         journal.close()
         journal = opened(path, hands)
     assert (path.parent / "journal.damaged-1").read_bytes() == data
-    journal.note(History(breakers=journal.kept.breakers), History(), by="ann")
+    journal.append(*changes(History(breakers=journal.kept.breakers), History(), by="ann"))
     journal.close()
     assert opened(path, hands).kept.breakers == {}
 
@@ -258,8 +264,8 @@ def test_a_file_too_large_is_none_of_ours(path: Path) -> None:
 def test_what_another_boot_left_binds(path: Path) -> None:
     """After a reboot tokens are as old as is proven, the open decision is told to be of then, the breaker is open."""
     journal = opened(path, Hands(boottime=5000.0))
-    journal.intend(uuid(1), action(1))
-    journal.note(History(), History(breakers={Breaker.API: Opened(5000.0, None, "403")}))
+    journal.append(intended(uuid(1), action(1)))
+    journal.append(*changes(History(), History(breakers={Breaker.API: Opened(5000.0, None, "403")})))
     journal.close()
     later = opened(path, Hands(boottime=20.0, boot=LATER)).kept
     assert [one.at for one in later.spent] == [0.0]
@@ -286,14 +292,14 @@ def test_a_record_that_does_not_fit_is_not_there(path: Path) -> None:
     """With room for half a record, or none: JournalError, the file as before; with room again it goes on."""
     hands = Hands()
     journal = opened(path, hands)
-    journal.intend(uuid(1), action(1))
+    journal.append(intended(uuid(1), action(1)))
     before = path.read_bytes()
     for room in (0, 1, 300):
         with largest(len(before) + room), pytest.raises(JournalError):
-            journal.intend(uuid(2), action(2))
+            journal.append(intended(uuid(2), action(2)))
         assert path.read_bytes() == before
     assert len(journal.kept.spent) == 1
-    journal.intend(uuid(3), action(3))
+    journal.append(intended(uuid(3), action(3)))
     journal.close()
     assert set(opened(path, hands).kept.open) == {uuid(1), uuid(3)}
 
@@ -311,14 +317,14 @@ def test_a_full_disk_as_the_file_is_rewritten_loses_nothing(path: Path) -> None:
     hands = Hands(limit=3000)
     journal = opened(path, hands)
     while path.stat().st_size < 3000:
-        journal.intend(uuid(len(journal.kept.spent)), action(1))
+        journal.append(intended(uuid(len(journal.kept.spent)), action(1)))
     count = len(journal.kept.spent)
     (path.parent / "journal.new").mkdir()  # nothing can be put there
-    journal.intend(uuid(count), action(1))
+    journal.append(intended(uuid(count), action(1)))
     assert records(path).count("intent") == count + 1
     (path.parent / "journal.new").rmdir()
     while records(path).count("intent") > count:
-        journal.end(uuid(0), Result.VERIFIED, "")
+        journal.append(Ended(uuid(0), Result.VERIFIED, ""))
     assert len(journal.kept.spent) == count + 1
     assert set(opened(path, hands).kept.open) == {uuid(number) for number in range(1, count + 1)}
 
@@ -352,10 +358,10 @@ def test_a_failed_sync_is_the_end(path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(os, "fdatasync", sick)
     with pytest.raises(JournalError, match="cannot be synced"):
-        journal.intend(uuid(1), action(1))
+        journal.append(intended(uuid(1), action(1)))
     monkeypatch.undo()
     with pytest.raises(JournalError, match="cannot be synced"):
-        journal.intend(uuid(2), action(2))
+        journal.append(intended(uuid(2), action(2)))
     assert len(opened(path).kept.spent) in (0, 1)
 
 
@@ -375,7 +381,7 @@ def test_a_file_that_others_touched_is_given_up(path: Path, meddle: Callable[[Pa
     journal = opened(path)
     meddle(path)
     with pytest.raises(JournalError):
-        journal.intend(uuid(1), action(1))
+        journal.append(intended(uuid(1), action(1)))
     assert journal.kept.spent == ()
 
 
@@ -383,11 +389,11 @@ def test_it_stays_small(path: Path) -> None:
     """Forty days of actions leave two files of a bounded size, with all the tokens that count and what is open."""
     hands = Hands(limit=20_000)
     journal = opened(path, hands)
-    journal.intend(uuid(0), action(0))
+    journal.append(intended(uuid(0), action(0)))
     for number in range(1, 401):
         hands.boottime += 86400.0 / 10
-        journal.intend(uuid(number), action(number))
-        journal.end(uuid(number), Result.VERIFIED, "")
+        journal.append(intended(uuid(number), action(number)))
+        journal.append(Ended(uuid(number), Result.VERIFIED, ""))
         assert path.stat().st_size < 80_000  # twice the state of 310 tokens
     kept = replayed(path.read_bytes(), hands.boottime, hands.boot, most=3).kept
     assert kept == journal.kept
@@ -402,7 +408,7 @@ def test_threads_do_not_mix_lines(path: Path) -> None:
 
     def write(base: int) -> None:
         for number in range(base, base + 50):
-            journal.intend(uuid(number), action(1))
+            journal.append(intended(uuid(number), action(1)))
 
     threads = [threading.Thread(target=write, args=(base,)) for base in (0, 100, 200)]
     for thread in threads:

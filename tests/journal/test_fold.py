@@ -54,7 +54,7 @@ def test_what_was_written_is_read() -> None:
     ]
     assert reading.kept.breakers == {}
     assert reading.kept.strikes == {("team", "Deployment", "train"): Strikes(2.5, 110.0)}
-    assert {name: (one.sent, one.at, one.action) for name, one in reading.kept.open.items()} == {
+    assert {name: (one.sent, one.at, one.action.restored()) for name, one in reading.kept.open.items()} == {
         uuid(2): (True, 109.0, action(2, workload="other")),
         uuid(3): (False, 112.0, action(3, rung=Rung.KILL)),
     }

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from exporter.limits import DeclaredPod, LeafDevice, Limit, Seen, resolve
+from exporter.limits import DeclaredPod, LeafDevice, ResolvedLimit, Seen, resolve
 from exporter.limits.first_seen import as_data, from_data
 from exporter.limits.loading import builtin
 
@@ -19,10 +19,10 @@ Pod = Callable[..., DeclaredPod]
 Gpus = Callable[..., tuple[LeafDevice, ...]]
 
 
-def after(*pods: DeclaredPod, devices: tuple[LeafDevice, ...]) -> Limit:
+def after(*pods: DeclaredPod, devices: tuple[LeafDevice, ...]) -> ResolvedLimit:
     """Resolve the pods one after the other, as one pod that changes; return the last limit."""
     seen: tuple[Seen, ...] = ()
-    limits: tuple[Limit, ...] = ()
+    limits: tuple[ResolvedLimit, ...] = ()
     for pod in pods:
         found = resolve(pod, None, devices, builtin(), seen)
         seen, limits = found.first_seen, found.limits

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.limits import DeclaredContainer, DeclaredPod, LeafDevice, Limit, NodeFacts, Resolution, resolve
+from exporter.limits import DeclaredContainer, DeclaredPod, LeafDevice, NodeFacts, Resolution, ResolvedLimit, resolve
 from exporter.limits.decoding import LONGEST, MOST
 from exporter.limits.loading import builtin
 
@@ -23,7 +23,7 @@ def resolved(pod: DeclaredPod, devices: tuple[LeafDevice, ...], node: NodeFacts 
     return resolve(pod, node, devices, builtin())
 
 
-def only(resolution: Resolution) -> Limit:
+def only(resolution: Resolution) -> ResolvedLimit:
     (limit,) = resolution.limits
     return limit
 

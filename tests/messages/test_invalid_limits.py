@@ -2,21 +2,20 @@
 
 from dataclasses import replace
 
+import builders
 from builders import GIB, TAKEN_AT, leaf, pod, snapshot
 from enforcer.messages.events import EventReason
 from enforcer.messages.invalid_limits import Told, invalid_limits
-from exporter.model import Container, ContainerKind, DeclaredLimit, Snapshot
+from exporter.model import Container, ContainerKind, Limit, Snapshot
 
 POD = pod("train-0", "team-a", uid="uid-1")
 
 
-def limit(*problems: str, memory: int | None = None, container: str = "main", device: int = 0) -> DeclaredLimit:
-    return DeclaredLimit(
-        POD.uid, container, leaf(device), memory, "hami", "annotation", "container", "none", problems=problems
-    )
+def limit(*problems: str, memory: int | None = None, container: str = "main", device: int = 0) -> Limit:
+    return builders.limit(POD, leaf(device), memory, container=container, system="hami", problems=problems)
 
 
-def seen(*limits: DeclaredLimit, live: bool = True) -> Snapshot:
+def seen(*limits: Limit, live: bool = True) -> Snapshot:
     return replace(snapshot(pods=[POD], limits=limits), names_live=live)
 
 

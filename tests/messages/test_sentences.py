@@ -2,15 +2,19 @@
 
 import pytest
 
-from enforcer.messages.sentences import Excess, duration, evicted, exceeded, fenced, held, killed
+from builders import limit, pod
+from enforcer.messages.sentences import duration, evicted, exceeded, fenced, held, killed, reported
+from enforcer.policy.history import Holding
+from enforcer.policy.limit_holders import key_of
 from enforcer.policy.vocabulary import Mode, Rung
+from exporter.model import DeviceKey, GpuUuid
 
 GIB = 2**30
-EXCESS = Excess("main", "GPU 0 (GPU-1)", 10 * GIB, 8 * GIB, "annotation example.com/gpu-mem")
-BEGIN = (
-    'Container "main" uses 10 GiB of GPU 0 (GPU-1), 2 GiB more than its limit of 8 GiB '
-    "(declared by annotation example.com/gpu-mem)"
+GPU, POD = DeviceKey(GpuUuid("GPU-1")), pod("train-0", "team")
+EXCESS = Holding(
+    key_of(GPU, POD.uid, "main"), limit(POD, GPU, 8 * GIB, system="example"), POD.namespace, POD.name, 10 * GIB
 )
+BEGIN = 'Container "main" uses 10 GiB of GPU-1, 2 GiB more than its limit of 8 GiB (declared by example annotation)'
 
 
 def test_the_user_is_told_what_comes_next() -> None:
@@ -41,7 +45,8 @@ def test_every_action_says_who_what_and_where_it_was_declared() -> None:
 
 def test_a_pod_as_a_whole_is_named_as_such() -> None:
     """Where the limit is the pod's, no container is accused."""
-    assert str(Excess("", "GPU 0", 3 * GIB, GIB, "x")).startswith("the pod uses 3 GiB of GPU 0, 2 GiB more")
+    whole = Holding(key_of(GPU, POD.uid), limit(POD, GPU, GIB, scope="pod"), POD.namespace, POD.name, 3 * GIB)
+    assert reported(whole, "x").startswith("The pod uses 3 GiB of GPU-1, 2 GiB more")
 
 
 @pytest.mark.parametrize(

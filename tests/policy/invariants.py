@@ -38,7 +38,7 @@ from enforcer.policy.history import Action, History, Moment, Result, Verdict
 from enforcer.policy.limit_holders import CaseKey
 from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung, State, Trigger
-from exporter.model import ContainerKind, DeclaredLimit, Device, DeviceKey, Pod, Sharing, Snapshot
+from exporter.model import ContainerKind, Device, DeviceKey, Limit, Pod, Sharing, Snapshot
 
 SHARE = 0.9
 MODES = ["off", "observe", "warn", "dry-run", "enforce"]
@@ -88,7 +88,7 @@ def _leaf(device: DeviceKey) -> tuple[str, int]:
     return device.uuid, -1 if device.gpu_instance is None else device.gpu_instance
 
 
-def limits(snapshot: Snapshot, key: CaseKey) -> list[DeclaredLimit]:
+def limits(snapshot: Snapshot, key: CaseKey) -> list[Limit]:
     """List the declarations that hold for a subject."""
     here = [one for one in snapshot.limits if _leaf(one.device) == key.device]
     if key.claim:
@@ -273,7 +273,7 @@ def _identity(trace: Trace, action: Action) -> Iterator[str]:
         yield "INV-2 the names are remembered only"
     if any(earlier.snapshot.monotonic > snapshot.monotonic for earlier in trace[-10:]):
         yield "INV-4 a newer snapshot was seen already"
-    if (action.used, action.limit) != (use(trace[-1], key), limit(snapshot, key)):
+    if (action.used, action.limit.memory) != (use(trace[-1], key), limit(snapshot, key)):
         yield "INV-4 use or limit of another time"
 
 

@@ -17,7 +17,7 @@ from enforcer.policy.evidence import Phase
 from enforcer.policy.history import Moment, Result, Strikes
 from enforcer.policy.rules import Budget, Budgets, Rules, RulesError, Tolerance
 from enforcer.policy.vocabulary import Breaker, Mode, Rung, State, Trigger
-from exporter.model import DeclaredLimit, DeviceAccount
+from exporter.model import DeviceAccount, Limit, Scope
 from policy.scenes import BEGIN, GIB, UNHURRIED, Actor, Play, snapshot
 
 LIMITED = replace(UNHURRIED, trigger=Trigger.LIMIT)
@@ -274,15 +274,15 @@ def test_a_smaller_limit_that_binds_nobody_hides_no_other() -> None:
         play.monotonic += 5
         seen = snapshot([OVER], play.monotonic)
         (mine,) = seen.limits
-        weak: tuple[DeclaredLimit, ...] = (
+        weak: tuple[Limit, ...] = (
             replace(mine, memory=GIB, report_only=("only reported",)),
-            replace(mine, memory=GIB, scope="process"),
+            replace(mine, memory=GIB, scope=Scope.PROCESS),
         )
         play.history, verdict = decide(replace(seen, limits=(*weak, mine)), LIMITED, play.history, play.now)
         if verdict.action is not None:
             break
     assert verdict.action is not None
-    assert verdict.action.limit == 8 * GIB
+    assert verdict.action.limit.memory == 8 * GIB
 
 
 def test_a_limit_that_is_toggled_below_the_use_gains_nothing() -> None:

@@ -149,7 +149,7 @@ def test_an_action_says_all_that_its_user_has_to_know() -> None:
     action = play.until_action(GREEDY, MEEK)
     assert (action.rung, action.namespace, action.pod, action.container) == (Rung.EVICT, "team", "greedy-1", "main")
     assert (action.pod_uid, action.container_id, action.device) == (GREEDY.pod_uid, GREEDY.id, DeviceKey(gpu_uuid(0)))
-    assert (action.used, action.limit, action.declared) == (70 * GIB, 8 * GIB, "policy annotation")
+    assert (action.used, action.limit.memory, action.limit.declared) == (70 * GIB, 8 * GIB, "policy annotation")
     assert (action.workload, action.since, action.dry) == (("team", "Deployment", "greedy"), since, False)
 
 
@@ -159,11 +159,11 @@ def test_of_two_limits_the_one_that_binds_counts() -> None:
         play = Play(SHORT)
         play.until_action(replace(GREEDY, limit=first * GIB), replace(GREEDY, limit=second * GIB, used=0), MEEK)
         assert play.verdicts[-1].action is not None
-        assert play.verdicts[-1].action.limit == 8 * GIB
+        assert play.verdicts[-1].action.limit.memory == 8 * GIB
     hint = replace(GREEDY, limit=GIB, used=0, report_only=("a hint",))
     for actors in ((GREEDY, hint), (hint, GREEDY)):
         play = Play(SHORT)
-        assert play.until_action(*actors, MEEK).limit == 8 * GIB
+        assert play.until_action(*actors, MEEK).limit.memory == 8 * GIB
 
 
 @pytest.mark.parametrize("same", [True, False])

@@ -23,7 +23,7 @@ from enforcer.runtime.decider import Deciding
 from exporter.kube.client import from_kubeconfig
 from exporter.model import GpuUuid, Snapshot
 from exporter.rounds.latest import Latest
-from journals import BOOT, Writing, action, intent, uuid
+from journals import BOOT, Writing, action, intended, intent, uuid
 from policy.scenes import BEGIN, GREEDY, MEEK, UNHURRIED, snapshot
 from sources.kube_api import Server, kubeconfig, serving, status, until
 from sources.kube_api import pod as a_pod
@@ -360,8 +360,8 @@ async def test_where_nobody_is_evicted_the_policy_is_not_asked_for(tmp_path: Pat
 def begun(stage: Stage, *, rung: Rung = Rung.EVICT) -> None:
     """Leave a journal behind as a daemon that was killed after its call had left."""
     journal = journal_file.opened(stage.journal, stage.deciding.rules)
-    journal.intend(uuid(1), action(1, rung=rung))
-    journal.send(uuid(1))
+    journal.append(intended(uuid(1), action(1, rung=rung)))
+    journal.append(Sent(uuid(1)))
     journal.close()
 
 

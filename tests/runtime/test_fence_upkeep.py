@@ -19,6 +19,7 @@ from enforcer.actions.fence.nvml import NvmlLimits
 from enforcer.actions.kube_writer import Writer
 from enforcer.journal import file as journal_file
 from enforcer.journal import lock
+from enforcer.journal.records import Fenced, Sent, Unfenced
 from enforcer.policy.history import Moment
 from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Mode, Reason, Rung, Trigger
@@ -97,7 +98,7 @@ class Stage:
         """Leave a fence on GREEDY behind, in the driver and in the journal, as a daemon that ended in order does."""
         journal = journal_file.opened(self.journal, FENCING)
         (key,) = (one.key for one in self._standings())
-        journal.fence(Fence(key, "/" + str(self.leaf(GREEDY).relative_to(self.mount)), hard, None, 8 * GiB))
+        journal.append(Fenced(Fence(key, "/" + str(self.leaf(GREEDY).relative_to(self.mount)), hard, None, 8 * GiB)))
         journal.close()
         await self.limits.limit(GPU, str(self.leaf(GREEDY)), hard)
 
@@ -401,13 +402,13 @@ async def test_a_full_journal_keeps_fences(stage: Stage) -> None:
     journal = journal_file.opened(
         stage.journal, FENCING, given=replace(journal_file.Given(journal_file.boot_id()), limit=1)
     )
-    journal.send("nothing")
+    journal.append(Sent("nothing"))
     assert stage.records[0]["fences"] and journal_file.fences(stage.journal, FENCING) == kept
-    journal.unfence(fence.key, "")
+    journal.append(Unfenced(fence.key, ""))
     journal.close()
     assert journal_file.fences(stage.journal, FENCING) == {}
     journal = journal_file.opened(stage.journal, FENCING)
-    journal.fence(fence)
+    journal.append(Fenced(fence))
     journal.close()
     assert journal_file.fences(stage.journal, FENCING) == kept
     assert journal_file.fences(stage.journal, FENCING, given=journal_file.Given("another boot")) == {}

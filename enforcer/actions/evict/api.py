@@ -63,7 +63,8 @@ def body(action: Action, decision: str) -> dict[str, object]:
     whom = f"container {action.container}" if action.container else "the pod"
     uuid = action.device.uuid
     instance = "" if action.device.gpu_instance is None else f" GPU instance {action.device.gpu_instance}"
-    reason = f"{whom} uses {action.used} bytes of {uuid}{instance}, limit {action.limit} ({action.declared})"
+    limit = f"limit {action.limit.memory} ({action.limit.declared})"
+    reason = f"{whom} uses {action.used} bytes of {uuid}{instance}, {limit}"
     return {
         "apiVersion": API_VERSION,
         "kind": "Eviction",

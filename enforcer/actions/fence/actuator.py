@@ -90,8 +90,8 @@ class Fencing:
             if not told.unset:
                 kept = f"hard {_size(told.hard)}, soft {size(told.soft)}"
                 return Answer(Heard.TAKEN, f"somebody else has set a limit of its cgroup ({kept}), which is left alone")
-            used = max(action.used, told.used or 0)
-            return await self._put(Fence(action.key, cgroup, height(action.limit, used), None, action.limit))
+            limit, used = action.limit.memory or 0, max(action.used, told.used or 0)
+            return await self._put(Fence(action.key, cgroup, height(limit, used), None, limit))
 
     async def insist(self, _action: Action, _decision: str) -> Answer | None:
         """Nothing follows."""

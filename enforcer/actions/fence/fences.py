@@ -134,7 +134,7 @@ def fallen(fence: Fence, standings: Mapping[CaseKey, Standing], snapshot: Snapsh
         return "it declares no limit" if here and not blind and not _declared(fence.key, snapshot) else None
     if known.state is State.EXEMPT and known.reason in FOR_GOOD:
         return WORDS[known.reason]
-    if known.limit is not None and known.limit != fence.limit:
+    if known.limit.memory not in (None, fence.limit):
         return "it declares another limit"
     if known.mode.rank < ceiling.mode.rank and known.spared is not Reason.NAMESPACE_UNKNOWN:
         return f"the mode of its namespace is {known.mode}"

@@ -1,0 +1,131 @@
+"""
+The daemon, put together: the exporter's own `observe()`, with the policy on top.
+
+What comes in: flags, config and environment. What goes out: nothing; it ends when it is cancelled.
+
+The rule: the parts are made here and nowhere else. The exporter gets the policy as four functions, and never learns
+what they do. A dry run gets a client that cannot change anything.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from random import Random
+
+from enforcer.actions.evict.actuator import DEADLINE
+from enforcer.actions.fence.cgroup_paths import mount_point
+from enforcer.actions.fence.nvml import NvmlLimits
+from enforcer.actions.kube_writer import Writer
+from enforcer.actions.notify.actuator import Notifier
+from enforcer.journal.file import DEFAULT
+from enforcer.policy.rules import Ceiling, Rules
+from enforcer.policy.vocabulary import Mode, Reason
+from enforcer.runtime.arming import Arming, World
+from enforcer.runtime.decider import Deciding, Tell
+from enforcer.runtime.dry_run import Rehearsing
+from enforcer.runtime.executor import Fresh
+from enforcer.runtime.live_pod import Asking
+from enforcer.runtime.policy_config import impossible, plays, rules_of
+from exporter.base.clock import Clock, SystemClock
+from exporter.config import Arguments, Config, source_of_names
+from exporter.daemon import Enforcement, observe
+from exporter.host.procfs import proc_root
+from exporter.kube.client import Client, credentials
+from exporter.model import GpuUuid, Snapshot
+from exporter.rounds.latest import Latest
+
+POD_UID, POD_NAMESPACE, POD_NAME = "POD_UID", "POD_NAMESPACE", "POD_NAME"
+"""Environment variables that the DaemonSet fills from its own pod's fields."""
+
+
+async def daemon(arguments: Arguments, config: Config, environ: Mapping[str, str], *, program: str) -> None:
+    """Observe, decide and (as far as the mode allows) act, until cancelled. Raises as `observe` does."""
+    own_pod, own_namespace = environ.get(POD_UID, ""), environ.get(POD_NAMESPACE, "")
+
+    def rules(of: Config) -> Rules:
+        return rules_of(of, own_pod=own_pod, own_namespace=own_namespace)
+
+    def apply(changed: Config) -> None:
+        deciding.rules, deciding.stop_file = rules(changed), changed.policy.stop_file
+
+    latest, link = Latest(), _Link()
+    async with _kubernetes(config, environ) as kube:
+        deciding = Deciding(rules(config), config.policy.stop_file, tell=kube.tell if kube else lambda _: None)
+        enforcement = Enforcement(deciding, impossible, apply, link.attach)
+        observing = observe(arguments, config, latest, program=program, enforcement=enforcement)
+        if kube is None:
+            deciding.ceilings = (Ceiling(Mode.DRY_RUN, Reason.NOT_ARMED),)
+            await observing
+            return
+        world = _world(config, kube, own_namespace)
+        arming = Arming(deciding, world, latest, link.fresh, clock=kube.clock)
+        ask = Asking(kube.looker, listing=True)
+        rehearsing = Rehearsing(deciding, ask, link.fresh, world.proc, clock=kube.clock, trusted=world.trusted)
+        async with asyncio.TaskGroup() as tasks:
+            beside = [
+                tasks.create_task(arming.run(), name="arming"),
+                tasks.create_task(rehearsing.run(), name="rehearsing"),
+                tasks.create_task(rehearsing.hold(latest), name="holding for rehearsals"),
+            ]
+            await observing
+            for task in beside:
+                task.cancel()
+
+
+class _Link:
+    """The way to ask for a fresh round, once the sampler is there."""
+
+    def __init__(self) -> None:
+        self._fresh: Fresh | None = None
+
+    def attach(self, fresh: Fresh) -> None:
+        self._fresh = fresh
+
+    async def fresh(self, only: Collection[GpuUuid]) -> Snapshot | None:
+        return None if self._fresh is None else await self._fresh(only)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kubernetes:
+    """Clients of the API server, and the way to write Events. `looker` cannot change anything."""
+
+    looker: Client
+    reader: Writer
+    writer: Writer
+    tell: Tell
+    clock: Clock
+
+
+@asynccontextmanager
+async def _kubernetes(config: Config, environ: Mapping[str, str]) -> AsyncIterator[_Kubernetes | None]:
+    """Write Events on pods meanwhile, where the names of this node come from an API server; None where not."""
+    if source_of_names(config.names, in_a_pod="KUBERNETES_SERVICE_HOST" in environ) != "kubernetes" or plays(config):
+        yield None
+        return
+    clock, login = SystemClock(), credentials(config.names.kubeconfig)
+    looker = Client(login, clock=clock)
+    reader, writer = Writer(login, clock=clock), Writer(login, clock=clock, deadline=DEADLINE)
+    random = Random()  # noqa: S311  (it spreads requests, and keeps no secret)
+    notifier = Notifier(reader, environ.get(POD_NAME) or config.node.name, clock=clock, random=random)
+    task = asyncio.create_task(notifier.run(), name="notifying")
+    try:
+        yield _Kubernetes(looker, reader, writer, notifier.tell, clock)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        for client in (looker, reader, writer):
+            await client.close()
+
+
+def _world(config: Config, kube: _Kubernetes, own_namespace: str) -> World:
+    return World(
+        kube.writer,
+        kube.reader,
+        proc_root(config.node.host_root),
+        config.policy.journal or DEFAULT,
+        admission=own_namespace if config.policy.admission == "required" else None,
+        trusted=config.node.trust_pid_namespace,
+        limits=NvmlLimits(),
+        cgroups=mount_point(),
+    )
