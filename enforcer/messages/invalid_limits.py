@@ -14,6 +14,8 @@ from typing import TypeAlias
 
 from enforcer.messages.events import EventReason, Notice, Regarding
 from enforcer.messages.sentences import who
+from enforcer.policy.history import Standing
+from enforcer.policy.vocabulary import Mode
 from exporter.limits.explaining import size
 from exporter.model import ContainerKind, Limit, PodUid, Snapshot
 
@@ -21,15 +23,19 @@ Told: TypeAlias = Mapping[tuple[PodUid, str], tuple[str, ...]]
 """Problems of the limits of (pod, container; empty for the whole pod) of which its user was told."""
 
 
-def invalid_limits(snapshot: Snapshot, told: Told) -> tuple[Told, tuple[Notice, ...]]:
+def invalid_limits(
+    snapshot: Snapshot, told: Told, standings: Iterable[Standing] = ()
+) -> tuple[Told, tuple[Notice, ...]]:
     """
     Tell of limits that cannot be used, or not as they were meant: once for each change of their problems.
 
-    A container whose limits are not known in this round, because names are not live, is as it was.
+    A container whose limits are not known in this round, because names are not live, is as it was. A namespace whose
+    own mode is below `warn` is told nothing.
     """
+    quiet = {one.key.pod_uid for one in standings if one.mode.rank < Mode.WARN.rank}
     found: dict[tuple[PodUid, str], list[Limit]] = defaultdict(list)
     for limit in snapshot.limits:
-        if limit.pod_uid in snapshot.pods:
+        if limit.pod_uid in snapshot.pods and limit.pod_uid not in quiet:
             found[limit.pod_uid, limit.container].append(limit)
     kinds = {(one.pod_uid, one.name): one.kind for one in snapshot.containers}
     now = {} if snapshot.names_live else dict(told)

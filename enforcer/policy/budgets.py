@@ -3,9 +3,9 @@ How many actions: budgets of the node, the namespace and the workload, and strik
 
 What comes in: tokens that were taken, and the moment. What goes out: what is left, and who has none left.
 
-The law: a token is taken when an action is intended, and never given back. Dry runs take from budgets of their own, as
-large as the real ones: else a rehearsal would promise more than the play. Windows are told in boot time, which no
-clock setting moves.
+The rule: a token is taken when an action is intended. It is given back only where it is certain that nothing was done
+(`outcomes`). Dry runs have budgets of their own, as large as the real ones. Windows count in boot time, which no clock
+setting moves.
 """
 
 from collections.abc import Mapping

@@ -31,8 +31,9 @@ from enforcer.journal import file as journal_file
 from enforcer.journal.file import JournalFile
 from enforcer.journal.fold import void
 from enforcer.journal.records import Ended
+from enforcer.journal.resume import past_of
 from enforcer.journal.writer import JournalWriter
-from enforcer.policy.history import Excess, History, InFlight, Result
+from enforcer.policy.history import History, InFlight, Result
 from enforcer.policy.vocabulary import Mode, Reason, Rung
 from enforcer.runtime.admission_watch import Guarding
 from enforcer.runtime.decider import Deciding, read_moment
@@ -190,13 +191,7 @@ class Arming:
         for decision in kept.open.keys() - unfinished.keys():
             with suppress(OSError):  # then it is open for the next daemon, and void there, too
                 journal.append(Ended(decision, Result.FAILED, "the machine was started anew"))
-        history = History(
-            spent=kept.spent,
-            breakers=kept.breakers,
-            strikes=kept.strikes,
-            excesses={key: Excess(strikes) for key, strikes in kept.excesses.items()},
-            fenced=frozenset(kept.fences),
-        )
+        history = past_of(kept)
         now = read_moment()
         for decision, one in unfinished.items():
             history = replace(history, in_flight=history.in_flight or InFlight(one.action.restored(), now.monotonic))

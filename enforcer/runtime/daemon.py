@@ -47,7 +47,7 @@ async def daemon(arguments: Arguments, config: Config, environ: Mapping[str, str
         return rules_of(of, own_pod=own_pod, own_namespace=own_namespace)
 
     def apply(changed: Config) -> None:
-        deciding.rules, deciding.stop_file = rules(changed), changed.policy.stop_file
+        deciding.rules, deciding.stop_file.path = rules(changed), changed.policy.stop_file
 
     latest, link = Latest(), _Link()
     async with _kubernetes(config, environ) as kube:

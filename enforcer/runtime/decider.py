@@ -1,15 +1,15 @@
 """
-The policy at work in the daemon: it hears every snapshot, and remembers.
+The policy at work in the daemon: decide, report, act.
 
-What comes in: each snapshot, the operator's rules, the stop file. What goes out: verdicts, told to the log and to
-users; metrics, documents and standings, whenever somebody asks.
+What comes in: each snapshot, the operator's rules, the stop file. What goes out: an action to begin; log lines and
+notices of what changed; metrics and documents for the exporter.
 
-The law: `hear` waits for nobody: one call of the pure policy (some 20 microseconds a container), the rest is memory.
-Clocks are read here and nowhere else in the enforcer.
+The rule: `hear` waits for nothing. It is one call of the pure policy (some 20 microseconds per container); the rest is
+memory. The policy's clocks are read in this package, and its time is an argument everywhere else.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import structlog
 from prometheus_client.core import Metric
 
+from enforcer.journal.resume import merged
 from enforcer.messages import document
 from enforcer.messages.events import Notice
 from enforcer.messages.invalid_limits import Told, invalid_limits
@@ -25,25 +26,15 @@ from enforcer.messages.tally import Tally
 from enforcer.policy import breakers
 from enforcer.policy.certain_usage import certain
 from enforcer.policy.decide import decide
-from enforcer.policy.history import (
-    Action,
-    History,
-    InFlight,
-    Moment,
-    Result,
-    Spent,
-    Standing,
-    Strikes,
-    Verdict,
-    Workload,
-)
-from enforcer.policy.last_look import Live, Spared, holds, last_look
+from enforcer.policy.history import Action, History, InFlight, Moment, Result, Standing, Verdict
+from enforcer.policy.last_look import Live, Spared, last_look
 from enforcer.policy.limit_holders import CaseKey
 from enforcer.policy.outcomes import conclude, rehearsed
 from enforcer.policy.preview import preview
 from enforcer.policy.rules import Ceiling, Rules
 from enforcer.policy.vocabulary import Breaker, Mode, Reason
 from enforcer.runtime import metrics
+from enforcer.runtime.stop_file import StopFile
 from exporter.model import PodUid, Snapshot
 
 log = structlog.get_logger()
@@ -51,13 +42,12 @@ log = structlog.get_logger()
 NOTHING_KNOWN = History()
 USUAL_GRACE = 30.0
 """Seconds that Kubernetes grants a pod that says nothing."""
-STAMPED_WITHIN = 5.0
-"""Seconds from a decision to its record, at most; real actions are further apart."""
 SHOWN = 10
 """Decisions on the node page; /api/v1/decisions has more."""
 Tell = Callable[[Iterable[Notice]], None]
+Begin = Callable[[Action], None]
 Note = Callable[[History, History, str], None]
-"""Gets the history before and after a change of what outlives the daemon, and who wanted it ("": nobody)."""
+"""Gets the history before and after a change of what outlives the daemon, and the name of a person who wanted it."""
 
 
 def read_moment() -> Moment:
@@ -65,36 +55,14 @@ def read_moment() -> Moment:
     return Moment(time.monotonic(), time.clock_gettime(time.CLOCK_BOOTTIME))
 
 
-def unknown_to(journal: Iterable[Spent], mine: Iterable[Spent]) -> Iterator[Spent]:
-    """Yield the tokens that the journal does not have: its stamps are those of its records, a little later."""
-    known = list(journal)
-    for token in mine:
-        same = (one for one in known if one.workload == token.workload and abs(one.at - token.at) <= STAMPED_WITHIN)
-        if token.dry or (found := next(same, None)) is None:
-            yield token
-        else:
-            known.remove(found)
-
-
-def more(journal: Mapping[Workload, Strikes], mine: Mapping[Workload, Strikes]) -> dict[Workload, Strikes]:
-    """Take of each workload the larger count: whoever counts without the journal begins at one."""
-    larger = {one: known for one, known in mine.items() if one not in journal or known.count >= journal[one].count}
-    return {**journal, **larger}
-
-
-def _told_of(snapshot: Snapshot, verdict: Verdict) -> Snapshot:
-    """Leave out the limits of those namespaces whose own mode is that nobody is told."""
-    quiet = {one.key.pod_uid for one in verdict.standings if one.mode.rank < Mode.WARN.rank}
-    return replace(snapshot, limits=tuple(one for one in snapshot.limits if one.pod_uid not in quiet))
-
-
 class Deciding:
     """
-    Decides on every snapshot. One task calls `hear`, whoever serves asks the rest.
+    Decides on every snapshot. One task calls `hear`; all else answers from memory.
 
     Attributes:
         rules: in force; exchange them whole.
-        stop_file: nothing is done while it is there.
+        ceilings: what else restricts the mode: another daemon has the node, the journal cannot be written.
+        rehearse: takes the dry actions.
 
     """
 
@@ -104,21 +72,18 @@ class Deciding:
         stop_file: Path,
         *,
         tell: Tell = lambda _: None,
-        begin: Callable[[Action], None] | None = None,
-        rehearse: Callable[[Action], None] = lambda _: None,
+        begin: Begin | None = None,
+        rehearse: Begin = lambda _: None,
         history: History = NOTHING_KNOWN,
         moment: Callable[[], Moment] = read_moment,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.rules = rules
         self.ceilings: tuple[Ceiling, ...] = ()
-        """What else restricts the mode: that another daemon has the node, that the journal cannot be written."""
-        self._begin = begin
+        self.stop_file = StopFile(stop_file)
         self.rehearse = rehearse
-        """Takes the actions that are not to be done: what would become of them is looked at as if they were."""
+        self._begin = begin
         self._note: Note = lambda _before, _after, _by: None
-        self.stop_file = stop_file
-        self._stopped = ""
         self._tell = tell
         self._moment = moment
         self._wall = wall
@@ -129,44 +94,40 @@ class Deciding:
         self._snapshot: Snapshot | None = None
 
     def hear(self, snapshot: Snapshot) -> None:
-        """Judge a snapshot, and tell what changed."""
-        rules = self._in_force()
+        """Judge a snapshot: decide, note what must outlive the daemon, report what changed, act."""
         before, past = self._verdict, self._history
-        self._history, verdict = decide(snapshot, rules, past, self._moment())
+        self._history, verdict = decide(snapshot, self.in_force(), past, self._moment())
         self._noted(past)
         self._tally = self._tally.after(verdict, snapshot.taken_at)
         self._verdict, self._snapshot = verdict, snapshot
         for line in lines(verdict, before):
             (log.warning if line.warning else log.info)(line.event, **line.data)
-        told = [*notices(verdict, snapshot)]
-        if verdict.mode.rank >= Mode.WARN.rank:
-            self._told, invalid = invalid_limits(_told_of(snapshot, verdict), self._told)
-            told += invalid
-        self._tell(told)
-        if verdict.action is not None and verdict.action.dry:
-            self.rehearse(verdict.action)
-        elif verdict.action is not None and self._begin is not None:
-            self._begin(verdict.action)
+        self._tell([*notices(verdict, snapshot), *self._invalid(verdict, snapshot)])
+        begin = self.rehearse if verdict.action is not None and verdict.action.dry else self._begin
+        if verdict.action is not None and begin is not None:
+            begin(verdict.action)
 
-    def arm(self, begin: Callable[[Action], None], history: History, note: Note) -> None:
+    def in_force(self) -> Rules:
+        """Return the rules as they count now, with all that restricts them."""
+        more = (*self.ceilings, *self.stop_file.ceilings())
+        return replace(self.rules, ceilings=(*self.rules.ceilings, *more)) if more else self.rules
+
+    # --- an action, from its beginning to its end ---
+
+    def arm(self, begin: Begin, history: History, note: Note) -> None:
         """
         Let actions begin.
 
-        `history` is what the journal says of the daemon before, or, when it is opened anew, of this one: what is known
-        here and not there counts, too, and is noted. `note` gets each later change of such things.
+        `history` is what the journal says of the daemon before, or, when it is opened anew, of this one. What is known
+        here and not there is noted; `note` gets each later change of such things, too.
         """
-        mine = self._history
-        self._history = replace(
-            mine,
-            spent=(*history.spent, *unknown_to(history.spent, mine.spent)),
-            breakers={**history.breakers, **mine.breakers},
-            strikes=more(history.strikes, mine.strikes),
-            excesses={**history.excesses, **mine.excesses},
-            in_flight=history.in_flight,
-            fenced=history.fenced | mine.fenced,
-        )
+        self._history = merged(self._history, history)
         self._begin, self._note = begin, note
         self._noted(history)
+
+    def disarm(self) -> None:
+        """Let no action begin any more."""
+        self._begin = None
 
     @property
     def in_flight(self) -> bool:
@@ -178,46 +139,10 @@ class Deciding:
         if not self.in_flight:
             self._history = replace(self._history, in_flight=InFlight(action, self._moment().monotonic))
 
-    def close(self, breaker: Breaker, by: str) -> bool:
-        """Close a breaker because a person says so; False if it is not open."""
-        past = self._history
-        if breaker not in past.breakers:
-            log.warning("enforcer.breaker_not_open", breaker=breaker, by=by)
-            return False
-        self._history = replace(past, breakers=breakers.closed(past.breakers, breaker))
-        log.warning("enforcer.closing", breaker=breaker, by=by, was=past.breakers[breaker].detail)
-        self._note(past, self._history, by)
-        return True
-
-    def disarm(self) -> None:
-        """Let no action begin any more."""
-        self._begin = None
-
-    def unfence(self, keys: Collection[CaseKey]) -> None:
-        """Take that these fences stand no more: who is over again is fenced again, before anything else follows."""
-        self._history = replace(self._history, fenced=self._history.fenced - frozenset(keys))
-
-    @property
-    def heard(self) -> Snapshot | None:
-        """The last snapshot, of which `judged` tells; None before the first."""
-        return self._snapshot
-
-    def in_force(self) -> Rules:
-        """Return the rules as they count now, with all that restricts them."""
-        return self._in_force()
-
-    def judged(self) -> tuple[Standing, ...]:
-        """Return where everybody stands."""
-        return self._verdict.standings if self._verdict else ()
-
     def still(self, action: Action, live: Live, snapshot: Snapshot) -> Reason | Spared | None:
         """Say why an action must not be taken now; `snapshot` was heard."""
-        rules = self._in_force()
+        rules = self.in_force()
         return last_look(action, live, certain(snapshot), rules=rules, history=self._history, now=self._moment())
-
-    def holds(self, action: Action, snapshot: Snapshot) -> bool | None:
-        """Say whether the victim still holds memory of its device; None when the snapshot does not tell."""
-        return holds(action, snapshot)
 
     def grace_of(self, action: Action) -> float:
         """Return the seconds that the victim's pod wants between SIGTERM and SIGKILL."""
@@ -231,9 +156,8 @@ class Deciding:
 
     def conclude(self, action: Action, result: Result, detail: str) -> None:
         """Take the end of an action."""
-        now, at = self._moment(), self._wall()
+        now, at, past = self._moment(), self._wall(), self._history
         self._tally = self._tally.ended(action, result, detail, at, max(0.0, now.monotonic - action.since))
-        past = self._history
         if action.dry:
             self._history = rehearsed(past, action, result)
             return
@@ -242,16 +166,40 @@ class Deciding:
         if (notice := ending(action, result, detail, now, at)) is not None:
             self._tell([notice])
 
+    def close(self, breaker: Breaker, by: str) -> bool:
+        """Close a breaker because a person says so; False if it is not open."""
+        past = self._history
+        if breaker not in past.breakers:
+            log.warning("enforcer.breaker_not_open", breaker=breaker, by=by)
+            return False
+        self._history = replace(past, breakers=breakers.closed(past.breakers, breaker))
+        log.warning("enforcer.closing", breaker=breaker, by=by, was=past.breakers[breaker].detail)
+        self._note(past, self._history, by)
+        return True
+
+    def unfence(self, keys: Collection[CaseKey]) -> None:
+        """Take that these fences stand no more: a container over its limit is fenced again before anything else."""
+        self._history = replace(self._history, fenced=self._history.fenced - frozenset(keys))
+
+    # --- what the rest of the daemon asks ---
+
+    @property
+    def heard(self) -> Snapshot | None:
+        """The last snapshot, of which `judged` tells; None before the first."""
+        return self._snapshot
+
+    def judged(self) -> tuple[Standing, ...]:
+        """Return the states of all limit holders."""
+        return self._verdict.standings if self._verdict else ()
+
     def families(self, snapshot: Snapshot) -> Iterator[Metric]:
         """Yield the policy's metrics."""
         if self._verdict is not None:
             yield from metrics.collect(snapshot, self._verdict, self._history, self._tally, self.rules)
 
     def summary(self) -> dict[str, Any] | None:
-        """Describe mode, breakers, budgets and where everybody stands; None before the first round."""
-        if self._verdict is None:
-            return None
-        return document.summary(self._verdict, self._tally.recent[:SHOWN], self._offset)
+        """Describe mode, breakers, budgets and the state of all limit holders; None before the first round."""
+        return document.summary(self._verdict, self._tally.recent[:SHOWN], self._offset) if self._verdict else None
 
     def decisions(self) -> dict[str, Any]:
         """Describe the recent actions and refusals, the newest first."""
@@ -259,14 +207,18 @@ class Deciding:
 
     def preview(self) -> dict[str, Any] | None:
         """Describe what enforcing would hit now; None before the first round."""
-        if self._snapshot is None:
-            return None
-        return document.preview(preview(certain(self._snapshot), self.rules), self._offset)
+        seen = self._snapshot
+        return None if seen is None else document.preview(preview(certain(seen), self.rules), self._offset)
 
     def standings(self, pod: PodUid) -> list[dict[str, Any]]:
-        """Describe where the subjects of a pod stand."""
-        found = self._verdict.standings if self._verdict else ()
-        return [document.standing(one, self._offset) for one in found if one.key.pod_uid == pod]
+        """Describe the states of a pod's limit holders."""
+        return [document.standing(one, self._offset) for one in self.judged() if one.key.pod_uid == pod]
+
+    def _invalid(self, verdict: Verdict, snapshot: Snapshot) -> Iterable[Notice]:
+        if verdict.mode.rank < Mode.WARN.rank:
+            return ()
+        self._told, invalid = invalid_limits(snapshot, self._told, verdict.standings)
+        return invalid
 
     def _noted(self, past: History) -> None:
         """Have noted what outlives the daemon, if it changed."""
@@ -278,24 +230,3 @@ class Deciding:
     @property
     def _offset(self) -> float:
         return self._snapshot.taken_at - self._snapshot.monotonic if self._snapshot else 0.0
-
-    def _in_force(self) -> Rules:
-        """Return the rules, below the stop file's ceiling while there is one, or it cannot be looked for."""
-        rules = replace(self.rules, ceilings=(*self.rules.ceilings, *self.ceilings)) if self.ceilings else self.rules
-        stopped, told = self._found(), self._stopped
-        self._stopped = stopped
-        if stopped and not told:
-            log.warning("enforcer.stopped", file=str(self.stop_file), reason=stopped)
-        elif told and not stopped:
-            log.warning("enforcer.stop_ended", file=str(self.stop_file))
-        return replace(rules, ceilings=(*rules.ceilings, Ceiling(Mode.OBSERVE, Reason.STOPPED))) if stopped else rules
-
-    def _found(self) -> str:
-        """Say that the stop file is there, or that it cannot be looked for, which is the same; "" without one."""
-        try:
-            self.stop_file.lstat()
-        except FileNotFoundError:
-            return ""
-        except OSError as error:
-            return f"it cannot be looked for: {error.strerror}"
-        return "it is there"

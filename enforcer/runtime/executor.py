@@ -1,10 +1,10 @@
 """
 One action, from the decision to its effect.
 
-What comes in: an action that was decided. What goes out: how it ended, told to the one who decides; each step in the
-journal before the next one.
+What comes in: an action that was decided. What goes out: how it ended, for the decider; each step stands in the journal
+before the next one.
 
-The law: **look again, then act, then see.** The intent is on disk before anything is done; nothing stands between the
+The rule: **look again, then act, then see.** The intent is on disk before anything is done; nothing stands between the
 last look and the call; what may have happened is never repeated; and success is claimed when the victim is gone and its
 memory is free (a fence: when the driver tells it), not before. One action at a time.
 """
@@ -12,7 +12,6 @@ memory is free (a fence: when the driver tells it), not before. One action at a 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
 from uuid import uuid4
 
 import structlog
@@ -20,8 +19,9 @@ import structlog
 from enforcer.actions.interface import Actuator, Answer, Heard
 from enforcer.journal.writer import Journal
 from enforcer.policy.history import Action, Result
-from enforcer.policy.last_look import FRESH, Live, Spared
+from enforcer.policy.last_look import FRESH, Live, Spared, holds
 from enforcer.policy.vocabulary import Reason, Rung
+from enforcer.runtime.decider import Deciding
 from exporter.base.clock import Clock
 from exporter.kube.errors import KubeError
 from exporter.model import GpuUuid, Snapshot
@@ -67,28 +67,8 @@ UNTOLD: Collection[str] = frozenset(
 
 Ask = Callable[[Action], Awaitable[Live]]
 Fresh = Callable[[Collection[GpuUuid]], Awaitable[Snapshot | None]]
-
-
-class Decider(Protocol):
-    """The one who decided."""
-
-    def still(self, action: Action, live: Live, snapshot: Snapshot) -> Reason | Spared | None:
-        """Say why the action must not be taken now."""
-
-    def holds(self, action: Action, snapshot: Snapshot) -> bool | None:
-        """Say whether its victim still holds memory of the device; None when the snapshot does not tell."""
-
-    def accepted(self, action: Action) -> None:
-        """Take that an action is under way."""
-
-    def resumed(self, action: Action) -> None:
-        """Take that what another daemon began is watched now."""
-
-    def conclude(self, action: Action, result: Result, detail: str) -> None:
-        """Take the end of an action."""
-
-    def grace_of(self, action: Action) -> float:
-        """Return the seconds that the victim's pod wants between SIGTERM and SIGKILL."""
+End = tuple[Result, str]
+"""How an action ended, and the particulars in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +83,10 @@ class Hands:
 
 
 class Acting:
-    """Carries out what was decided. One task calls `run`; the one who decides calls `begin`."""
+    """Carries out what was decided. One task calls `run`; the decider calls `begin`."""
 
-    def __init__(self, decider: Decider, journal: Journal, hands: Hands, *, clock: Clock) -> None:
-        self._decider = decider
+    def __init__(self, deciding: Deciding, journal: Journal, hands: Hands, *, clock: Clock) -> None:
+        self._deciding = deciding
         self._journal = journal
         self._hands = hands
         self._clock = clock
@@ -118,7 +98,7 @@ class Acting:
 
     def resume(self, decision: str, action: Action, answer: Answer | None = None) -> None:
         """Take an action that a daemon before this one began, with what that heard, and of which no end is known."""
-        # Somebody else's evacuation takes its minutes. All else is looked at anew: what was accepted may not be done.
+        # A foreign evacuation takes its minutes. All else is looked at anew: what was accepted may not be done.
         evacuating = answer is not None and answer.heard is Heard.EVACUATING
         self._begun.put_nowait((decision, action, Heard.EVACUATING if evacuating else Heard.AMBIGUOUS))
 
@@ -127,13 +107,14 @@ class Acting:
         while True:
             decision, action, heard = await self._begun.get()
             if decision:
-                self._decider.resumed(action)  # of several each is in flight when its turn comes
+                self._deciding.resumed(action)  # of several each is in flight when its turn comes
             result, detail = await (self._watch(decision, action, heard) if decision else self._carry(action))
             event = "enforcer.rehearsal_ended" if action.dry else "enforcer.ended"
             log.info(event, result=result, detail=detail, action=action.rung, pod_uid=action.pod_uid)
-            self._decider.conclude(action, result, detail)
+            self._deciding.conclude(action, result, detail)
 
-    async def _carry(self, action: Action) -> tuple[Result, str]:
+    async def _carry(self, action: Action) -> End:
+        """Do it: note the intent, look again, act, see."""
         decision = str(uuid4())
         if action.rung not in self._hands.rungs:
             return Result.FAILED, f"this daemon cannot {action.rung}"
@@ -143,15 +124,28 @@ class Acting:
             await self._journal.intend(decision, action)
         except OSError as error:
             return Result.ABANDONED, f"the journal cannot be written: {error}"
-        spared = await self._look(action)
-        if spared is not None:
-            return await self._ended(decision, Result.ABANDONED, spared)
+        return await self._ended(decision, await self._intended(decision, action))
+
+    async def _intended(self, decision: str, action: Action) -> End:
+        if (spared := await self._look(action)) is not None:
+            return Result.ABANDONED, spared
         answer = await self._once(action, decision)
         if answer.heard in ENDS:
-            return await self._ended(decision, ENDS[answer.heard], answer.detail)
+            return ENDS[answer.heard], answer.detail
         if answer.heard is not Heard.AMBIGUOUS:
-            self._decider.accepted(action)
+            self._deciding.accepted(action)
         return await self._seen(decision, action, answer)
+
+    async def _watch(self, decision: str, action: Action, heard: Heard) -> End:
+        """See what became of what another daemon began: never do it again."""
+        end: End = Result.FAILED, "this daemon has no such rung"
+        if action.rung in self._hands.rungs:
+            end = await self._seen(decision, action, Answer(heard, "begun by a daemon before this one"))
+        return await self._ended(decision, end)
+
+    async def _ended(self, decision: str, end: End) -> End:
+        await self._journal.end(decision, *end)
+        return end
 
     async def _look(self, action: Action) -> str | None:
         """Look again; None: nothing speaks against it, and the call is to follow at once."""
@@ -167,7 +161,7 @@ class Acting:
             snapshot = await self._hands.fresh({action.device.uuid})
             if snapshot is None:
                 continue
-            spared = self._hands.spared() or self._decider.still(action, live, snapshot)
+            spared = self._hands.spared() or self._deciding.still(action, live, snapshot)
             if spared is None and self._clock.monotonic() - answered > FRESH:
                 spared = Spared.LOOK_TOO_OLD
             if spared not in AGAIN:
@@ -186,48 +180,57 @@ class Acting:
         await self._journal.hear(decision, answer)
         return answer
 
-    async def _seen(self, decision: str, action: Action, answer: Answer) -> tuple[Result, str]:
+    async def _seen(self, decision: str, action: Action, answer: Answer) -> End:
         """Wait until the victim is gone and its memory is free, or what frees nothing is in force."""
         rung, began = self._hands.rungs[action.rung], self._clock.monotonic()
-        grace = min(self._decider.grace_of(action), LONGEST_GRACE) if rung.frees else 0.0
+        grace = self._grace(action, 0.0)
         patience = EVACUATION if answer.heard is Heard.EVACUATING else PATIENCE
         ended: bool | None = None
         insisted, free = False, 0
         while (waited := self._clock.monotonic() - began) < grace + patience:
             ended = await rung.ended(action)
-            if rung.frees:  # a daemon that has just started knows no pod's own grace yet
-                grace = max(grace, min(self._decider.grace_of(action), LONGEST_GRACE))
+            grace = self._grace(action, grace)  # a daemon that has just started knows no pod's own grace yet
             if ended is False and answer.heard is Heard.AMBIGUOUS and waited >= AMBIGUOUS:
                 going = await self._goes(action)
                 if going is False:
-                    return await self._ended(decision, Result.FAILED, NOTHING)
+                    return Result.FAILED, NOTHING
                 if going:
                     answer = replace(answer, heard=Heard.ACCEPTED)
             if ended is False and rung.insists and waited >= grace and not insisted:
                 spared = await self._insist(decision, action)
                 if spared is not None and (spared not in UNTOLD or waited >= grace + INSISTENCE):
-                    # Not abandoned, which gives the token back: SIGTERM was sent, or may have been.
-                    return await self._ended(decision, Result.FAILED, spared)
+                    return (
+                        Result.FAILED,
+                        spared,
+                    )  # not abandoned, which gives the token back: SIGTERM may have been sent
                 insisted = spared is None
             if ended and not rung.frees:
-                return await self._ended(decision, Result.VERIFIED, answer.detail)
+                return Result.VERIFIED, answer.detail
             if ended:
-                snapshot = await self._hands.fresh({action.device.uuid})
-                holds = None if snapshot is None else self._decider.holds(action, snapshot)
-                free = free + 1 if holds is False else 0
+                free = free + 1 if await self._freed(action) else 0
                 if free >= RELEASED:
-                    return await self._ended(decision, Result.VERIFIED, "")
+                    return Result.VERIFIED, ""
             await self._clock.sleep(PAUSE)
         going = None if ended else await self._goes(action)
         if going and action.rung is Rung.EVICT:
             # Its own grace or a finalizer holds it. That is the pod's affair, and must not stop what protects others.
-            return await self._ended(decision, Result.LINGERS, f"the pod still terminates after {waited:.0f} s")
-        if going is False and answer.heard is Heard.AMBIGUOUS:  # nobody answered until now, or we were stalled
-            return await self._ended(decision, Result.FAILED, NOTHING)
-        return await self._ended(decision, Result.STUCK, f"no effect was seen within {waited:.0f} s")
+            return Result.LINGERS, f"the pod still terminates after {waited:.0f} s"
+        if going is False and answer.heard is Heard.AMBIGUOUS:  # nothing answered until now, or we were stalled
+            return Result.FAILED, NOTHING
+        return Result.STUCK, f"no effect was seen within {waited:.0f} s"
+
+    def _grace(self, action: Action, least: float) -> float:
+        """Return the seconds that the victim may take to end, where it is to end at all."""
+        frees = self._hands.rungs[action.rung].frees
+        return max(least, min(self._deciding.grace_of(action), LONGEST_GRACE)) if frees else 0.0
+
+    async def _freed(self, action: Action) -> bool:
+        """Look whether nothing of the victim's memory is left; False where that is unknown."""
+        snapshot = await self._hands.fresh({action.device.uuid})
+        return snapshot is not None and holds(action, snapshot) is False
 
     async def _goes(self, action: Action) -> bool | None:
-        """Say whether its pod terminates, or is another by now; None when nobody answers."""
+        """Say whether its pod terminates, or is another by now; None without an answer."""
         try:
             live = await self._hands.ask(action)
         except KubeError:
@@ -242,13 +245,3 @@ class Acting:
         if answer is not None:
             await self._journal.hear(decision, answer)
         return None
-
-    async def _watch(self, decision: str, action: Action, heard: Heard) -> tuple[Result, str]:
-        """See what became of what another daemon began: never do it again."""
-        if action.rung not in self._hands.rungs:
-            return await self._ended(decision, Result.FAILED, "this daemon has no such rung")
-        return await self._seen(decision, action, Answer(heard, "begun by a daemon before this one"))
-
-    async def _ended(self, decision: str, result: Result, detail: str) -> tuple[Result, str]:
-        await self._journal.end(decision, result, detail)
-        return result, detail

@@ -35,7 +35,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from enforcer.policy.history import Action, History, Moment, Result, Verdict
-from enforcer.policy.limit_holders import CaseKey
+from enforcer.policy.limit_holders import CaseKey, key_of
 from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung, State, Trigger
 from exporter.model import ContainerKind, Device, DeviceKey, Limit, Pod, Sharing, Snapshot
@@ -259,10 +259,8 @@ def _identity(trace: Trace, action: Action) -> Iterator[str]:
     pod = snapshot.pods.get(action.pod_uid)
     if pod is None or (pod.namespace, pod.name) != (action.namespace, action.pod):
         yield "INV-2 the pod that is named is not there"
-    if key.pod_uid != action.pod_uid or (key.container, key.container_id or None) != (
-        action.container,
-        action.container_id,
-    ):
+    limited = key_of(action.limit.device, action.limit.pod_uid, action.limit.container, action.container_id)
+    if replace(key, claim="") != limited:
         yield "INV-3 the action names another subject than its key"
     if action.rung in {Rung.KILL, Rung.FENCE} and not action.container_id:
         yield f"INV-2 {action.rung} without a container"

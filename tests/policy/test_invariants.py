@@ -115,6 +115,11 @@ def _action(**facts: object) -> Callable[[Step], Step]:
     return doctored
 
 
+def _another_holder(step: Step) -> Step:
+    assert step.verdict.action is not None
+    return _action(limit=replace(step.verdict.action.limit, container="another"))(step)
+
+
 def _rules(**facts: object) -> Callable[[Step], Step]:
     return lambda step: replace(step, rules=replace(step.rules, **facts))  # type: ignore[arg-type]
 
@@ -166,7 +171,7 @@ def _silent(step: Step) -> Step:
         (_devices(_used(0.1)), "INV-9 not over in this very round"),
         (_devices(_used(10.0)), "no neighbour is short"),
         (_action(rung=Rung.KILL), "kill is not on the ladder"),
-        (_action(container_id=None), "INV-3 the action names another subject"),
+        (_another_holder, "INV-3 the action names another subject"),
         (_action(pod="another"), "INV-2 the pod that is named is not there"),
         (_action(dry=True), "INV-14 dry=True in mode enforce"),
         (_rules(mode=Mode.WARN), "mode warn"),

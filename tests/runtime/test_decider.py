@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from enforcer.journal.resume import larger
 from enforcer.messages.events import EventReason, Notice
 from enforcer.messages.tally import MOST_RECENT
 from enforcer.policy.history import Action, Excess, History, Moment, Strikes
 from enforcer.policy.limit_holders import CaseKey, cases
 from enforcer.policy.rules import Ceiling, Rules
 from enforcer.policy.vocabulary import Mode, Reason
-from enforcer.runtime.decider import SHOWN, Deciding, more
+from enforcer.runtime.decider import SHOWN, Deciding
 from exporter.model import Fault
 from policy.scenes import BEGIN, CONSENTING, GIB, GREEDY, MEEK, UNHURRIED, WALL, Actor, snapshot
 
@@ -116,7 +117,7 @@ def test_whatever_stands_there_stops(stage: Stage, kind: str) -> None:
         stage.stop.mkdir()
     else:
         stage.stop.touch()
-        stage.judge.stop_file = stage.stop / "stop"
+        stage.judge.stop_file.path = stage.stop / "stop"
     with capture_logs() as told:
         stage.rounds(5)
     assert stage.mode == "observe"
@@ -126,7 +127,7 @@ def test_whatever_stands_there_stops(stage: Stage, kind: str) -> None:
 
 def test_a_missing_folder_is_no_stop_file(stage: Stage) -> None:
     """/run/gpusteward need not exist."""
-    stage.judge.stop_file = stage.stop / "there" / "is" / "nothing"
+    stage.judge.stop_file.path = stage.stop / "there" / "is" / "nothing"
     stage.rounds(1)
     assert stage.mode == "dry-run"
 
@@ -264,4 +265,4 @@ def test_armed_late_no_strike_is_forgiven() -> None:
         ("a", "Job", "y"): Strikes(1.0, 9.0),
         ("a", "Job", "w"): Strikes(1, 9),
     }
-    assert more(earlier, mine) == {**mine, ("a", "Job", "x"): Strikes(2.9, 1.0), ("a", "Job", "z"): Strikes(1, 1)}
+    assert larger(earlier, mine) == {**mine, ("a", "Job", "x"): Strikes(2.9, 1.0), ("a", "Job", "z"): Strikes(1, 1)}
