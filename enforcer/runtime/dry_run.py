@@ -57,10 +57,8 @@ class Rehearsing:
 
     async def hold(self, latest: Latest) -> None:
         """Hold the inits that would have to be signalled, until cancelled: a preflight wants to see them."""
-        seen = 0
         try:
-            while True:
-                seen = (await latest.newer_than(seen)).round
+            async for _ in latest.rounds():
                 wanted = Rung.KILL in self._deciding.rules.ladder
                 dry = (one for one in self._deciding.judged() if wanted and one.mode is Mode.DRY_RUN)
                 await self._kill.hold(accused(dry), read_moment())

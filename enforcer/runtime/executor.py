@@ -199,10 +199,8 @@ class Acting:
             if ended is False and rung.insists and waited >= grace and not insisted:
                 spared = await self._insist(decision, action)
                 if spared is not None and (spared not in UNTOLD or waited >= grace + INSISTENCE):
-                    return (
-                        Result.FAILED,
-                        spared,
-                    )  # not abandoned, which gives the token back: SIGTERM may have been sent
+                    # Not abandoned, which gives the token back: SIGTERM was sent, or may have been.
+                    return Result.FAILED, spared
                 insisted = spared is None
             if ended and not rung.frees:
                 return Result.VERIFIED, answer.detail

@@ -15,9 +15,11 @@ from enforcer.actions.fence.actuator import Fencing, Register
 from enforcer.actions.fence.cgroup_paths import Leaves
 from enforcer.actions.fence.driver import MemoryLimits
 from enforcer.actions.fence.fences import fallen
+from enforcer.journal import file as journal_file
 from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Rung
 from enforcer.runtime.decider import Deciding
+from enforcer.runtime.ownership import Ownership
 from exporter.base.clock import Clock
 
 AGAIN = 60.0
@@ -41,6 +43,8 @@ class Fences:
         self._why = ""
         self._possible = False
         self._look_at = 0.0
+        self._left_at: float | None = 0.0
+        """When to look for fences that an earlier daemon left; None: there are none."""
 
     async def missing(self, rules: Rules) -> str:
         """Say why the rung that the ladder has is not to be had; "" where it is, or is not wanted."""
@@ -57,6 +61,26 @@ class Fences:
     def rung(self, register: Register) -> Fencing | None:
         """Make the rung, whether it is possible or not; None where there is no driver at all."""
         return None if self._limits is None else Fencing(self._limits, self._leaves, register)
+
+    async def take_down(self, owner: Ownership, rules: Rules) -> None:
+        """Take down the fences that a daemon which enforced has left: this one does not enforce."""
+        if self._limits is None or self._left_at is None or self._clock.monotonic() < self._left_at:
+            return
+        self._left_at = self._clock.monotonic() + AGAIN
+        try:
+            left = await asyncio.to_thread(journal_file.fences, owner.path, rules)
+        except OSError:
+            return
+        if not left:
+            self._left_at = None
+            return
+        try:
+            if await asyncio.to_thread(owner.take_lock) or await asyncio.to_thread(owner.open_journal, rules):
+                return
+            fencing = Fencing(self._limits, self._leaves, owner.writer(lambda _: None))
+            await fencing.keep(lambda _: f"the mode is {rules.mode}", lambda _: None)
+        finally:
+            owner.release()
 
     async def close(self) -> None:
         """Let go of the driver. What stands stays."""

@@ -9,7 +9,7 @@ The law: as long as one thing is missing nobody is acted on, and the subject tha
 import structlog
 
 from enforcer.policy.rules import Ceiling
-from enforcer.policy.vocabulary import Mode, Reason
+from enforcer.policy.vocabulary import Mode, Reason, Rung
 from enforcer.runtime.decider import Deciding
 
 log = structlog.get_logger()
@@ -21,6 +21,7 @@ class Lacking:
     def __init__(self, deciding: Deciding) -> None:
         self._deciding = deciding
         self._told: dict[Reason, str] = {}
+        self._rungs: dict[Rung, str] = {}
 
     def __contains__(self, reason: Reason) -> bool:
         return reason in self._told
@@ -40,6 +41,11 @@ class Lacking:
         all_ = (Ceiling(mode, reason, why), *others)
         # Of several the first is told: what is missing says more than that something is.
         self._deciding.ceilings = tuple(sorted(all_, key=lambda one: one.reason is Reason.NOT_ARMED))
+
+    def take_rung(self, rung: Rung, why: str) -> None:
+        """Take that an action of the ladder is not possible here, or ("") that it is."""
+        self._rungs = {name: known for name, known in {**self._rungs, rung: why}.items() if known}
+        self.take(Reason.NO_RUNG, "; ".join(self._rungs.values()))
 
     def end(self, reason: Reason) -> None:
         """Take that it is there."""

@@ -6,7 +6,7 @@ snapshot stands the tally: what the rounds themselves did, which is never withdr
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from exporter.model import Snapshot
@@ -99,6 +99,14 @@ class Latest:
         self.ready = self.ready or not waits_for(snapshot)
         async with self._changed:
             self._changed.notify_all()
+
+    async def rounds(self) -> AsyncIterator[Snapshot]:
+        """Yield each snapshot as it comes, from the present one on; rounds that pass meanwhile are skipped."""
+        seen = 0
+        while True:
+            snapshot = await self.newer_than(seen)
+            seen = snapshot.round
+            yield snapshot
 
     async def newer_than(self, seen: int) -> Snapshot:
         """Wait for a snapshot whose round is later than `seen`; rounds in between are skipped."""

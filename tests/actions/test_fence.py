@@ -15,7 +15,7 @@ from driver.node import FakeNode, GiB, MiB, Workload
 from enforcer.actions.fence.actuator import Fencing
 from enforcer.actions.fence.cgroup_paths import Leaves
 from enforcer.actions.fence.driver import CgroupLimits
-from enforcer.actions.fence.fences import Obstacle
+from enforcer.actions.fence.fences import NoCgroup
 from enforcer.actions.fence.nvml import NvmlLimits
 from enforcer.actions.interface import Answer, Heard
 from enforcer.journal import file as journal_file
@@ -336,7 +336,7 @@ async def test_a_container_that_is_gone_is_not_fenced(stage: Stage) -> None:
     """No process of it: its end came first."""
     for folder in (stage.folder / "proc").iterdir():
         (folder / "cgroup").write_text(f"0::{scope(SIDE)}\n")
-    assert await stage.act() == Answer(Heard.GONE, Obstacle.NOT_FOUND.value)
+    assert await stage.act() == Answer(Heard.GONE, NoCgroup.NOT_FOUND.value)
     assert not stage.ground.node.calls(SET)
 
 
@@ -344,7 +344,7 @@ async def test_on_a_hybrid_node_nobody_is_fenced(stage: Stage) -> None:
     """Version 1 names the container, version 2 the runtime's service, in which all containers are: it is left alone."""
     text = f"4:memory:/kubepods/burstable/pod{POD}/{MAIN}\n0::/system.slice/containerd.service\n"
     (stage.folder / "proc" / str(stage.main.pid) / "cgroup").write_text(text)
-    assert await stage.act() == Answer(Heard.FAILED, Obstacle.NOT_UNIFIED.value)
+    assert await stage.act() == Answer(Heard.FAILED, NoCgroup.NOT_UNIFIED.value)
     assert not stage.ground.node.calls(SET)
 
 

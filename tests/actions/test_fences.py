@@ -8,7 +8,7 @@ import pytest
 
 from builders import limit
 from enforcer.actions.fence.driver import CgroupLimits
-from enforcer.actions.fence.fences import STEP, Fence, Obstacle, fallen, height, leaf, lowered, mounted, ours
+from enforcer.actions.fence.fences import STEP, Fence, NoCgroup, fallen, height, leaf, lowered, mounted, ours
 from enforcer.policy.history import Standing
 from enforcer.policy.limit_holders import CaseKey
 from enforcer.policy.rules import Ceiling, Rules
@@ -47,18 +47,18 @@ def v2(*paths: str) -> list[str]:
         (v2(CRIO, f"{CRIO}/container"), CRIO),
         (v2(f"{scope(MAIN)}/kubepods/pod{POD}/{SIDE}"), scope(MAIN)),
         ([f"{HYBRID}0::{scope(MAIN)}\n"], scope(MAIN)),
-        ([], Obstacle.NOT_FOUND),
-        ([HYBRID], Obstacle.NOT_UNIFIED),
-        ([f"{HYBRID}0::/\n"], Obstacle.NOT_UNIFIED),
-        ([f"{HYBRID}0::/system.slice/containerd.service\n"], Obstacle.NOT_UNIFIED),
-        ([f"{HYBRID}0::{scope(SIDE)}\n"], Obstacle.NOT_UNIFIED),
-        (v2(scope(MAIN), scope(SIDE)), Obstacle.NOT_UNIFIED),
-        (v2(scope(MAIN), CRIO), Obstacle.NOT_UNIFIED),
-        (v2(SLICE), Obstacle.NOT_UNIFIED),
-        (v2(f"/../../kubepods/burstable/pod{POD}/{MAIN}"), Obstacle.PRIVATE),
+        ([], NoCgroup.NOT_FOUND),
+        ([HYBRID], NoCgroup.NOT_UNIFIED),
+        ([f"{HYBRID}0::/\n"], NoCgroup.NOT_UNIFIED),
+        ([f"{HYBRID}0::/system.slice/containerd.service\n"], NoCgroup.NOT_UNIFIED),
+        ([f"{HYBRID}0::{scope(SIDE)}\n"], NoCgroup.NOT_UNIFIED),
+        (v2(scope(MAIN), scope(SIDE)), NoCgroup.NOT_UNIFIED),
+        (v2(scope(MAIN), CRIO), NoCgroup.NOT_UNIFIED),
+        (v2(SLICE), NoCgroup.NOT_UNIFIED),
+        (v2(f"/../../kubepods/burstable/pod{POD}/{MAIN}"), NoCgroup.PRIVATE),
     ],
 )
-def test_the_cgroup_is_the_containers_own_or_none(texts: list[str], found: str | Obstacle) -> None:
+def test_the_cgroup_is_the_containers_own_or_none(texts: list[str], found: str | NoCgroup) -> None:
     """The runtime's, not what it made below (it could leave that), and never one that it shares with others."""
     assert leaf(texts, VICTIM) == found
 

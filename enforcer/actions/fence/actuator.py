@@ -18,7 +18,7 @@ import structlog
 
 from enforcer.actions.fence.cgroup_paths import Leaves
 from enforcer.actions.fence.driver import CgroupLimits, LimitsDeniedError, LimitsError, LimitsHungError, MemoryLimits
-from enforcer.actions.fence.fences import Fence, Obstacle, height, lowered, ours
+from enforcer.actions.fence.fences import Fence, NoCgroup, height, lowered, ours
 from enforcer.actions.interface import Answer, Heard
 from enforcer.policy.history import Action
 from enforcer.policy.limit_holders import CaseKey
@@ -78,8 +78,8 @@ class Fencing:
         victim = action.pod_uid, action.container_id
         async with self._turn:
             cgroup = await asyncio.to_thread(self._leaves.find, victim)
-            if isinstance(cgroup, Obstacle):
-                return Answer(Heard.GONE if cgroup is Obstacle.NOT_FOUND else Heard.FAILED, cgroup.value)
+            if isinstance(cgroup, NoCgroup):
+                return Answer(Heard.GONE if cgroup is NoCgroup.NOT_FOUND else Heard.FAILED, cgroup.value)
             known = self._register.fences.get(action.key)
             try:
                 told = await self._limits.read(action.device.uuid, self._leaves.path(cgroup))

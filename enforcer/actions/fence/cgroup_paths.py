@@ -10,7 +10,7 @@ container itself, and a cgroup of that name cannot become another container's.
 import os
 from pathlib import Path
 
-from enforcer.actions.fence.fences import Obstacle, leaf, mounted
+from enforcer.actions.fence.fences import NoCgroup, leaf, mounted
 from enforcer.actions.victim import Victim, container_of
 from exporter.base.cgroup_owner import parse_owner
 
@@ -51,20 +51,20 @@ class Leaves:
             else None
         )
 
-    def find(self, victim: Victim) -> str | Obstacle:
+    def find(self, victim: Victim) -> str | NoCgroup:
         """Find the cgroup of a container, among all processes of the node (some 25 microseconds each)."""
         texts = set()
         try:
             pids = [name for name in os.listdir(self._root) if name.isdecimal()]  # noqa: PTH208  (a third of it)
         except OSError:
-            return Obstacle.UNREADABLE
+            return NoCgroup.UNREADABLE
         for pid in pids:
             try:
                 text = (self._root / pid / "cgroup").read_text(errors="surrogateescape")
             except _VANISHED:
                 continue
             except OSError:
-                return Obstacle.UNREADABLE
+                return NoCgroup.UNREADABLE
             if not text.rstrip("\n").endswith(" (deleted)") and container_of(parse_owner(text)) == victim:
                 texts.add(text)
         return leaf(texts, victim)

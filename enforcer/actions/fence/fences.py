@@ -34,7 +34,7 @@ FOR_GOOD = frozenset(
 _CRUN = ("crio-", "libpod-")
 
 
-class Obstacle(StrEnum):
+class NoCgroup(StrEnum):
     """Why a container has no cgroup that could be fenced, in words."""
 
     NOT_FOUND = "no process of it was found"
@@ -64,7 +64,7 @@ class Fence:
     limit: int
 
 
-def leaf(texts: Iterable[str], victim: Victim) -> str | Obstacle:
+def leaf(texts: Iterable[str], victim: Victim) -> str | NoCgroup:
     """
     Find the cgroup that the runtime made for a container, by its processes' texts of `/proc/<pid>/cgroup`.
 
@@ -73,9 +73,9 @@ def leaf(texts: Iterable[str], victim: Victim) -> str | Obstacle:
     """
     paths = {_unified(text) for text in texts}
     if not paths:
-        return Obstacle.NOT_FOUND
+        return NoCgroup.NOT_FOUND
     if any(path.startswith("/..") for path in paths):
-        return Obstacle.PRIVATE
+        return NoCgroup.PRIVATE
     common = _common(paths)
     segments = common.split("/")
     for length in range(2, len(segments) + 1):
@@ -84,7 +84,7 @@ def leaf(texts: Iterable[str], victim: Victim) -> str | Obstacle:
             # crun puts the processes one folder deeper for CRI-O and podman, and the driver wants where they are.
             deeper = segments[length : length + 1] == ["container"] and segments[length - 1].startswith(_CRUN)
             return f"{path}/container" if deeper else path
-    return Obstacle.NOT_UNIFIED
+    return NoCgroup.NOT_UNIFIED
 
 
 def mounted(mountinfo: str) -> str | None:
