@@ -134,12 +134,11 @@ def _print(snapshot: "Snapshot", event: str, data: Any, *, as_json: bool) -> Non
 
 
 def _shown(key: str, value: object) -> object:
-    from enforcer.messages.reasons import WORDS  # noqa: PLC0415
     from enforcer.policy.vocabulary import Reason  # noqa: PLC0415
     from exporter.limits.explaining import size  # noqa: PLC0415
 
     if isinstance(value, Reason):
-        return f"{value} ({WORDS[value]})"
+        return f"{value} ({value.words})"
     if key == "over_for":
         return str(value).replace(" ", "")
     return size(value).replace(" ", "") if key in {"used", "limit"} and isinstance(value, int) else value

@@ -9,7 +9,6 @@ The law: unknown is null, and times are Unix seconds, made of monotonic ones wit
 from collections.abc import Iterable
 from typing import Any
 
-from enforcer.messages.reasons import WORDS
 from enforcer.messages.tally import Decision
 from enforcer.policy.history import Action, Holding, Standing, Verdict
 from enforcer.policy.preview import Preview
@@ -27,7 +26,7 @@ def standing(one: Standing, offset: float) -> Json:
         **_device(one),
         "state": one.state,
         "reason": one.reason,
-        "why": None if one.reason is None else WORDS[one.reason],
+        "why": None if one.reason is None else one.reason.words,
         "detail": one.detail,
         "mode": one.mode,
         "next": None if one.spared else one.rung,
@@ -79,7 +78,7 @@ def _line(one: Standing) -> str:
     who = f"container {one.container}" if one.container else f"claim {one.claim}" if one.claim else "the pod"
     about = f"{who} on {device_name(one.device)}: {one.state}"
     if one.reason is not None:
-        about += f", {WORDS[one.reason]} ({one.reason})"
+        about += f", {one.reason.words} ({one.reason})"
     return f"{about} [mode {one.mode}]"
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import sha256
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 from exporter.model import ContainerKind, PodUid
 
@@ -37,25 +37,23 @@ DIGEST = 16
 
 
 class EventReason(StrEnum):
-    """What users, scripts and alerts look for: a promise."""
+    """What users, scripts and alerts look for: a promise; and what was done, where the notice does not say."""
 
-    EXCEEDED = "GPUMemoryLimitExceeded"
-    FENCED = "GPUMemoryLimitFenced"
-    EVICTED = "GPUMemoryLimitEvicted"
-    KILLED = "GPUMemoryLimitKilled"
-    HELD = "GPUMemoryLimitHeld"
-    INVALID = "GPUMemoryLimitInvalid"
+    _value_: str
+    action: str
 
+    def __new__(cls, reason: str, action: str = "") -> Self:
+        """Make a member that is its `reason`."""
+        member = str.__new__(cls, reason)
+        member._value_, member.action = reason, action
+        return member
 
-ACTIONS: Mapping[EventReason, str] = {
-    EventReason.EXCEEDED: "Notify",
-    EventReason.FENCED: "Fence",
-    EventReason.EVICTED: "Evict",
-    EventReason.KILLED: "Kill",
-    EventReason.HELD: "Hold",
-    EventReason.INVALID: "ReadLimit",
-}
-"""What was done to whom the Event is about, where the notice does not say."""
+    EXCEEDED = "GPUMemoryLimitExceeded", "Notify"
+    FENCED = "GPUMemoryLimitFenced", "Fence"
+    EVICTED = "GPUMemoryLimitEvicted", "Evict"
+    KILLED = "GPUMemoryLimitKilled", "Kill"
+    HELD = "GPUMemoryLimitHeld", "Hold"
+    INVALID = "GPUMemoryLimitInvalid", "ReadLimit"
 
 
 class EventType(StrEnum):
@@ -234,7 +232,7 @@ def _outlived(known: Series, begun: Event, now: float) -> bool:
 
 def _fitting(notice: Notice) -> Notice:
     """Make it fit the server's bounds."""
-    action = cut(notice.action or ACTIONS[notice.reason], LONGEST_ACTION)
+    action = cut(notice.action or notice.reason.action, LONGEST_ACTION)
     return replace(notice, note=cut(notice.note, LONGEST_NOTE), action=action)
 
 

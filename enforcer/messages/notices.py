@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from enforcer.messages.events import EventReason, EventType, Notice, Regarding
-from enforcer.messages.reasons import WORDS
 from enforcer.messages.sentences import because, duration, evicted, exceeded, fenced, held, killed, reported
 from enforcer.policy.history import Action, Holding, Moment, Result, Standing, Verdict
 from enforcer.policy.vocabulary import Mode, Reason, Rung, State
@@ -56,7 +55,7 @@ def notices(verdict: Verdict, snapshot: Snapshot) -> Iterator[Notice]:
             if now.spared is None or now.spared is Reason.MODE:
                 text = exceeded(now, now.mode, now.rung, left)
             else:
-                text = reported(now, WORDS[now.spared])
+                text = reported(now, now.spared.words)
             yield Notice(regarding, EventReason.EXCEEDED, text, snapshot.taken_at, topic=device)
         elif now.state is State.HELD and now.reason is not None and now.reason not in PASSING:
             why = because(now.reason, now.detail)

@@ -10,7 +10,6 @@ promised that is not the next step, and nothing is said of other people's pods.
 from collections.abc import Mapping
 from math import ceil
 
-from enforcer.messages.reasons import WORDS
 from enforcer.policy.history import Holding
 from enforcer.policy.vocabulary import Mode, Reason, Rung
 from exporter.limits.explaining import size
@@ -76,7 +75,7 @@ def who(container: str) -> str:
 
 def because(reason: Reason, detail: str) -> str:
     """Say why something is held, with its particulars."""
-    return f"{WORDS[reason]} ({detail})" if detail else WORDS[reason]
+    return f"{reason.words} ({detail})" if detail else reason.words
 
 
 def duration(seconds: float) -> str:

@@ -6,8 +6,8 @@ What comes in: nothing. What goes out: the enumerations in which rules, evidence
 The law: each word is said once. Metrics, log lines, Events, the journal and the tests take it from here.
 """
 
-from collections.abc import Iterable
 from enum import StrEnum
+from typing import Self
 
 
 class Mode(StrEnum):
@@ -26,11 +26,6 @@ class Mode(StrEnum):
 
 
 _MODES = tuple(Mode)
-
-
-def most_restrictive(modes: Iterable[Mode]) -> Mode:
-    """Return the mode that wins over all others: the one that may do least. There is at least one."""
-    return min(modes, key=lambda mode: mode.rank)
 
 
 class Rung(StrEnum):
@@ -93,61 +88,70 @@ class Scope(StrEnum):
 
 class Reason(StrEnum):
     """
-    Why nothing is done, or nothing can be said: one word for each refusal.
+    Why nothing is done, or nothing can be said: one word for each refusal, and half a sentence that goes on from "but".
 
-    The first group says that a subject cannot be judged, the second that it must never be acted on, the third that its
-    limit is only reported, the fourth that this is not the moment.
+    The first group says that a limit holder cannot be judged, the second that it must never be acted on, the third that
+    its limit is only reported, the fourth that this is not the moment.
     """
 
-    READING_UNKNOWN = "reading_unknown"
-    READING_GAP = "reading_gap"
-    PID_DOMAIN = "pid_domain"
-    ALLOCATIONS_STALE = "allocations_stale"
-    LIMIT_INVALID = "limit_invalid"
-    PROCESS_SCOPE = "process_scope"
+    _value_: str
+    words: str
 
-    POD_UNKNOWN = "pod_unknown"
-    PRIORITY = "priority"
-    STATIC_POD = "static_pod"
-    NAMESPACE = "namespace"
-    OWN_POD = "own_pod"
-    LABEL = "label"
-    EXEMPT = "exempt"
-    TERMINATING = "terminating"
-    NOT_RUNNING = "not_running"
-    OTHER_GENERATION = "other_generation"
-    CONTAINER_KIND = "container_kind"
-    THIRD_PARTY = "third_party"
-    DAEMON_SET = "daemon_set"
-    BARE_POD = "bare_pod"
+    def __new__(cls, word: str, words: str = "") -> Self:
+        """Make a member that is its `word`."""
+        member = str.__new__(cls, word)
+        member._value_, member.words = word, words
+        return member
 
-    REPORT_ONLY = "report_only"
-    MIG = "mig"
-    EXCLUSIVE = "exclusive"
-    MPS = "mps"
-    CLAIM_SHARED = "claim_shared"
-    UNVERIFIED_BACKEND = "unverified_backend"
+    READING_UNKNOWN = "reading_unknown", "what it uses is not known in this round"
+    READING_GAP = "reading_gap", "nothing was read of it for longer than two rounds"
+    PID_DOMAIN = "pid_domain", "it is not proven that the driver numbers processes as this node does"
+    ALLOCATIONS_STALE = "allocations_stale", "the kubelet does not answer, and limits may depend on what it handed out"
+    LIMIT_INVALID = "limit_invalid", "its limit cannot be used as it is declared"
+    PROCESS_SCOPE = "process_scope", "its limit is each process's, and of the container nothing is declared"
 
-    MODE = "mode"
-    STOPPED = "stopped"
-    NOT_OWNER = "not_owner"
-    NOT_ARMED = "not_armed"
-    JOURNAL = "journal"
-    ADMISSION = "admission"
-    NAMESPACE_UNKNOWN = "namespace_unknown"
-    NO_CONSENT = "no_consent"
-    NO_RUNG = "no_rung"
-    NAMES_STALE = "names_stale"
-    OWNER_UNKNOWN = "owner_unknown"
-    NOT_OVER_NOW = "not_over_now"
-    NOT_CONTENDED = "not_contended"
-    STRIKES = "strikes"
-    BLOCKED = "blocked"
-    HOLD_OFF = "hold_off"
-    BREAKER = "breaker"
-    IN_FLIGHT = "in_flight"
-    SPACING = "spacing"
-    BUDGET_NODE = "budget_node"
-    BUDGET_NAMESPACE = "budget_namespace"
-    BUDGET_WORKLOAD = "budget_workload"
-    QUEUED = "queued"
+    POD_UNKNOWN = "pod_unknown", "Kubernetes told nothing of this pod"
+    PRIORITY = "priority", "its priority protects it"
+    STATIC_POD = "static_pod", "it is a static pod"
+    NAMESPACE = "namespace", "its namespace is protected"
+    OWN_POD = "own_pod", "it is this daemon's own pod"
+    LABEL = "label", "a label protects it"
+    EXEMPT = "exempt", "it is exempt by annotation, with its namespace's consent"
+    TERMINATING = "terminating", "it terminates already"
+    NOT_RUNNING = "not_running", "it is not running"
+    OTHER_GENERATION = "other_generation", "it is not the present generation of its container"
+    CONTAINER_KIND = "container_kind", "init and ephemeral containers are left alone"
+    THIRD_PARTY = "third_party", "an annotation for another controller asks that it is not evicted"
+    DAEMON_SET = "daemon_set", "its DaemonSet would start it here again at once"
+    BARE_POD = "bare_pod", "it has no controller that would start it again"
+
+    REPORT_ONLY = "report_only", "its limit is only reported"
+    MIG = "mig", "MIG keeps its instance within bounds already"
+    EXCLUSIVE = "exclusive", "it has the device for itself"
+    MPS = "mps", "ending an MPS client may take its neighbours along"
+    CLAIM_SHARED = "claim_shared", "several pods share the claim, and nobody declared whose excess it is"
+    UNVERIFIED_BACKEND = "unverified_backend", "numbers of this vendor's devices were not verified on hardware"
+
+    MODE = "mode", "the mode does not allow it"
+    STOPPED = "stopped", "the stop file says that nothing is to be done"
+    NOT_OWNER = "not_owner", "another gpusteward holds this node's lock"
+    NOT_ARMED = "not_armed", "this daemon is not ready to act"
+    JOURNAL = "journal", "the journal cannot be written, and what cannot be noted is not done"
+    ADMISSION = "admission", "the admission policy that bounds evictions is not in force"
+    NAMESPACE_UNKNOWN = "namespace_unknown", "the labels of its namespace cannot be read"
+    NO_CONSENT = "no_consent", "its namespace does not consent"
+    NO_RUNG = "no_rung", "the ladder has no further rung"
+    NAMES_STALE = "names_stale", "the API server does not answer, and its pods may be others by now"
+    OWNER_UNKNOWN = "owner_unknown", "which workload it belongs to, whose budget counts, is not known yet"
+    NOT_OVER_NOW = "not_over_now", "at this moment it is not above its limit and tolerance"
+    NOT_CONTENDED = "not_contended", "no neighbour is short of what it may have"
+    STRIKES = "strikes", "its workload has not been above its limit often enough"
+    BLOCKED = "blocked", "a PodDisruptionBudget does not allow it"
+    HOLD_OFF = "hold_off", "the daemon has not watched this node for long enough"
+    BREAKER = "breaker", "a breaker is open, and stops all actions on this node"
+    IN_FLIGHT = "in_flight", "another action has not ended"
+    SPACING = "spacing", "the last action ended a moment ago"
+    BUDGET_NODE = "budget_node", "the budget of the node is used up"
+    BUDGET_NAMESPACE = "budget_namespace", "the budget of its namespace is used up"
+    BUDGET_WORKLOAD = "budget_workload", "the budget of its workload is used up: it comes back, and does it again"
+    QUEUED = "queued", "another one comes first"

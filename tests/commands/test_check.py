@@ -9,7 +9,7 @@ import pytest
 
 from driver.node import FakeNode, gpus
 from enforcer.actions.notify.actuator import RIGHTS
-from enforcer.commands.check import fence, mode_rights
+from enforcer.runtime.preflight import fence, mode_rights
 from exporter.check import cluster
 from exporter.check.lines import Failed, Verdict, exit_code
 from exporter.check.probe import preflight

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from enforcer.messages import document
-from enforcer.messages.reasons import WORDS
 from enforcer.messages.tally import Tally
 from enforcer.policy.preview import preview
 from enforcer.policy.vocabulary import Mode, Reason, State
@@ -95,8 +94,8 @@ def test_each_reason_is_explained(reason: Reason) -> None:
     play, _ = played(40, namespaces={"team": {}})
     held = play.verdicts[-1].standings[0]
     found = plain(document.standing(replace(held, state=State.HELD, reason=reason), OFFSET))
-    assert (found["reason"], found["why"]) == (reason.value, WORDS[reason])
-    assert WORDS[reason] in found["text"]
+    assert (found["reason"], found["why"]) == (reason.value, reason.words)
+    assert reason.words in found["text"]
 
 
 def test_actions_rehearsals_and_refusals_are_told_apart() -> None:

@@ -14,7 +14,6 @@ from enum import StrEnum
 
 from enforcer.actions.fence.driver import CgroupLimits
 from enforcer.actions.victim import Victim, container_of
-from enforcer.messages.reasons import WORDS
 from enforcer.policy.history import Standing
 from enforcer.policy.limit_holders import ALLOCATIONS, CaseKey
 from enforcer.policy.rules import Rules
@@ -133,7 +132,7 @@ def fallen(fence: Fence, standings: Mapping[CaseKey, Standing], snapshot: Snapsh
         here = fence.key.pod_uid in snapshot.pods
         return "it declares no limit" if here and not blind and not _declared(fence.key, snapshot) else None
     if known.state is State.EXEMPT and known.reason in FOR_GOOD:
-        return WORDS[known.reason]
+        return known.reason.words
     if known.limit.memory not in (None, fence.limit):
         return "it declares another limit"
     if known.mode.rank < ceiling.mode.rank and known.spared is not Reason.NAMESPACE_UNKNOWN:

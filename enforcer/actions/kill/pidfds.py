@@ -29,6 +29,7 @@ from enforcer.actions.kill.targets import (
     pid_of,
     started_at,
 )
+from enforcer.actions.processes import VANISHED, cgroups, read
 from enforcer.actions.victim import Victim, container_of
 from enforcer.policy.history import Moment
 from exporter.base.cgroup_owner import parse_owner
@@ -37,8 +38,6 @@ from exporter.host.procfs import ProcFs
 from exporter.model import ProcessKey
 
 GONE = Answer(Heard.GONE, "its init has exited")
-_VANISHED = (FileNotFoundError, ProcessLookupError)
-_CHUNK = 16384
 
 
 @dataclass(slots=True)
@@ -97,19 +96,16 @@ class Inits:
         found: dict[Victim, list[Member] | None] = {victim: [] for victim in victims}
         whose = cache(_whose)  # the processes of a container share one text
         try:
-            pids = [int(name) for name in os.listdir(self._root) if name.isdecimal()]  # noqa: PTH208  (a third of it)
+            processes = [(pid, text) for pid, text in cgroups(self._root) if text is not None]
         except OSError:
             return dict.fromkeys(victims)
-        for pid in pids:
-            try:
-                victim = whose(_read(f"{self._root}/{pid}/cgroup"))
-            except OSError:
-                continue
+        for pid, text in processes:
+            victim = whose(text)
             if victim is None or (members := found.get(victim)) is None:
                 continue
             try:
-                members.append(Member(pid, levels_of(_read(f"{self._root}/{pid}/status"))))
-            except _VANISHED:
+                members.append(Member(pid, levels_of(read(f"{self._root}/{pid}/status"))))
+            except VANISHED:
                 continue
             except (OSError, ValueError):
                 found[victim] = None
@@ -118,7 +114,7 @@ class Inits:
     def hold(self, victim: Victim, members: Collection[Member] | None, now: Moment) -> Hold | Obstacle:
         """Hold the init among `members`, if it still is that."""
         try:
-            if victim == _whose(_read(f"{self._root}/self/cgroup")):
+            if victim == _whose(read(f"{self._root}/self/cgroup")):
                 return Obstacle.OURS
             pid = Obstacle.UNREADABLE if members is None else init_of(members)
             if isinstance(pid, Obstacle):
@@ -150,7 +146,7 @@ class Inits:
     def hears(self, hold: Hold) -> bool:
         """Tell whether SIGTERM does anything to it; yes where that cannot be read."""
         with suppress(OSError, ValueError):
-            return hears_sigterm(_read(f"{self._root}/{hold.key.pid}/status"))
+            return hears_sigterm(read(f"{self._root}/{hold.key.pid}/status"))
         return True
 
     def empty(self, victim: Victim) -> bool | None:
@@ -163,10 +159,10 @@ class Inits:
     def _verified(self, fd: int, pid: int, victim: Victim, now: Moment) -> Hold | Obstacle:
         try:
             # The pidfd itself says which number of this /proc it has, whatever namespace that was mounted in.
-            told = pid_of(_read(f"{self._root}/self/fdinfo/{fd}"))
+            told = pid_of(read(f"{self._root}/self/fdinfo/{fd}"))
             found = self._proc.sample([pid]).processes.get(pid)
-            levels = levels_of(_read(f"{self._root}/{pid}/status"))
-        except _VANISHED:
+            levels = levels_of(read(f"{self._root}/{pid}/status"))
+        except VANISHED:
             return Obstacle.NOT_FOUND
         except (OSError, ValueError):
             return Obstacle.UNREADABLE
@@ -193,7 +189,7 @@ def unavailable(root: Path, *, trusted: bool = False, own: Path = Path("/proc"))
     except OSError as error:
         needs = "Linux 5.3 or later, and a seccomp profile that allows it, as RuntimeDefault does"
         return f"no signal can be sent through a pidfd ({error.strerror}): that needs {needs}"
-    if not may_kill(_read(f"{own}/self/status")):
+    if not may_kill(read(f"{own}/self/status")):
         return "CAP_KILL is missing: the containers of other users cannot be signalled"
     return None
 
@@ -206,14 +202,3 @@ def _exited(fd: int) -> bool:
 
 def _whose(cgroup: str) -> Victim | None:
     return container_of(parse_owner(cgroup))
-
-
-def _read(path: str) -> str:
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        text = b""
-        while chunk := os.read(file, _CHUNK):
-            text += chunk
-    finally:
-        os.close(file)
-    return text.decode("utf-8", "surrogateescape")
