@@ -23,7 +23,7 @@ NOWHERE = "the daemon's own namespace, where the admission policy is asked for, 
 
 
 @dataclass(frozen=True, slots=True)
-class Guarding:
+class AdmissionWatch:
     """
     Watches over the policy.
 

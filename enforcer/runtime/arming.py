@@ -34,12 +34,12 @@ from enforcer.journal.resume import past_of
 from enforcer.journal.writer import JournalWriter
 from enforcer.policy.history import History, InFlight, Result
 from enforcer.policy.vocabulary import Mode, Reason, Rung
-from enforcer.runtime.admission_watch import Guarding
-from enforcer.runtime.decider import Deciding, read_moment
-from enforcer.runtime.executor import Acting, Fresh, Hands
+from enforcer.runtime.admission_watch import AdmissionWatch
+from enforcer.runtime.decider import Decider, read_moment
+from enforcer.runtime.executor import Executor, Fresh, Hands
 from enforcer.runtime.fence_upkeep import Fences, look_after
-from enforcer.runtime.live_pod import Asking
-from enforcer.runtime.missing import Lacking
+from enforcer.runtime.live_pod import LivePods
+from enforcer.runtime.missing import Missing
 from enforcer.runtime.ownership import Ownership
 from exporter.base.clock import Clock
 from exporter.rounds.latest import Latest
@@ -83,8 +83,8 @@ class World:
 class Arming:
     """Runs the acting half while the mode is enforce. One task calls `run`; until it is armed, all who are due wait."""
 
-    def __init__(self, deciding: Deciding, world: World, latest: Latest, fresh: Fresh, *, clock: Clock) -> None:
-        self._deciding = deciding
+    def __init__(self, decider: Decider, world: World, latest: Latest, fresh: Fresh, *, clock: Clock) -> None:
+        self._decider = decider
         self._world = world
         self._latest = latest
         self._fresh = fresh
@@ -92,12 +92,12 @@ class Arming:
         self._kill = Kill(world.proc, trusted=world.trusted)
         self._fences = Fences(world.limits, Leaves(world.proc, world.cgroups), clock=clock)
         self._owner = Ownership(world.journal)
-        self._missing = Lacking(deciding)
+        self._missing = Missing(decider)
         # From now on, not from the first step of `run` on: no round may fall between.
         self._missing.take(Reason.NOT_ARMED, "it is not yet known whether this daemon may act")
         doubted = partial(self._missing.take, Reason.ADMISSION)
-        self._guarding = Guarding(world.writer, world.admission, self._evicts, doubted, clock)
-        self._guarding.doubt()
+        self._admission = AdmissionWatch(world.writer, world.admission, self._evicts, doubted, clock)
+        self._admission.doubt()
 
     async def run(self) -> None:
         """Arm when the mode says so, act, arm anew when the journal was lost; let go of everything when cancelled."""
@@ -106,7 +106,7 @@ class Arming:
                 while not await self._armed():
                     if not self._wanted():  # in enforce the breakers of the journal are not known yet
                         await self._heed()
-                        await self._fences.take_down(self._owner, self._deciding.rules)
+                        await self._fences.take_down(self._owner, self._decider.rules)
                     await self._clock.sleep(AGAIN if self._wanted() else LOOK)
                 await self._act()
         finally:
@@ -115,16 +115,16 @@ class Arming:
             self._owner.release()
 
     def _wanted(self) -> bool:
-        return self._deciding.rules.mode is Mode.ENFORCE
+        return self._decider.rules.mode is Mode.ENFORCE
 
     def _evicts(self) -> bool:
-        return Rung.EVICT in self._deciding.rules.ladder
+        return Rung.EVICT in self._decider.rules.ladder
 
     async def _armed(self) -> bool:
         """Get what is missing; True when everything is there."""
         if not self._wanted():
             return False
-        rules = self._deciding.rules
+        rules = self._decider.rules
         for reason, get in (
             (Reason.NOT_OWNER, self._owner.take_lock),
             (Reason.JOURNAL, partial(self._owner.open_journal, rules)),
@@ -143,28 +143,28 @@ class Arming:
         fencing = self._fences.rung(writer)
         try:
             async with asyncio.TaskGroup() as tasks:
-                acting = self._acting(writer, fencing, changes)
+                executor = self._executor(writer, fencing, changes)
                 running = [
-                    tasks.create_task(acting.run(), name="acting"),
+                    tasks.create_task(executor.run(), name="acting"),
                     tasks.create_task(self._note(writer, changes), name="noting"),
                     tasks.create_task(self._hold(), name="holding"),
-                    tasks.create_task(self._guarding.watch(), name="canary"),
+                    tasks.create_task(self._admission.watch(), name="canary"),
                     tasks.create_task(self._listen(), name="listening"),
                     tasks.create_task(self._fence(fencing), name="fencing"),
                 ]
-                while Reason.JOURNAL not in self._missing or self._deciding.in_flight:
+                while Reason.JOURNAL not in self._missing or self._decider.in_flight:
                     await self._clock.sleep(AGAIN)
                 self._missing.take(Reason.NOT_ARMED, "the journal was lost, and is opened anew")
                 for task in running:
                     task.cancel()
         finally:
-            self._deciding.disarm()
+            self._decider.disarm()
             self._owner.close_journal()
 
-    def _acting(self, writer: JournalWriter, fencing: Fencing | None, changes: Changes) -> Acting:
+    def _executor(self, writer: JournalWriter, fencing: Fencing | None, changes: Changes) -> Executor:
         """Put the acting half together, and hand to it what another daemon left unfinished."""
-        hands = Hands(dict(self._rungs(fencing)), Asking(self._world.reader), self._fresh, self._spared)
-        acting = Acting(self._deciding, writer, hands, clock=self._clock)
+        hands = Hands(dict(self._rungs(fencing)), LivePods(self._world.reader), self._fresh, self._spared)
+        executor = Executor(self._decider, writer, hands, clock=self._clock)
         kept = writer.file.kept
         unfinished = {decision: opened for decision, opened in kept.open.items() if not void(opened)}
         for decision in kept.open.keys() - unfinished.keys():
@@ -174,11 +174,11 @@ class Arming:
         for decision, opened in unfinished.items():
             action = opened.action.restored()
             history = replace(history, in_flight=history.in_flight or InFlight(action, now.monotonic))
-            acting.resume(decision, action, opened.answer)
-        self._deciding.arm(acting.begin, history, lambda *changed: changes.put_nowait(changed))
+            executor.resume(decision, action, opened.answer)
+        self._decider.arm(executor.begin, history, lambda *changed: changes.put_nowait(changed))
         self._missing.end(Reason.NOT_ARMED)
         log.info("enforcer.armed", rungs=sorted(hands.rungs), unfinished=len(unfinished), journal=str(self._owner.path))
-        return acting
+        return executor
 
     def _rungs(self, fencing: Fencing | None) -> Iterator[tuple[Rung, Actuator]]:
         yield Rung.EVICT, Evict(self._world.writer)
@@ -187,7 +187,7 @@ class Arming:
         why = unavailable(self._world.proc, trusted=self._world.trusted)
         if why is None:
             yield Rung.KILL, self._kill
-        elif Rung.KILL in self._deciding.rules.ladder:
+        elif Rung.KILL in self._decider.rules.ladder:
             log.error("enforcer.no_kill", reason=why)
             self._missing.take_rung(Rung.KILL, why)
 
@@ -198,22 +198,22 @@ class Arming:
         """Keep breakers and strikes; a journal that cannot be written ends all acting."""
         while True:
             before, after, by = await changes.get()
-            writer.file.rules = self._deciding.rules
+            writer.file.rules = self._decider.rules
             await writer.note(before, after, by)
 
     async def _fence(self, fencing: Fencing | None) -> None:
         """Look after the fences in each round, and whether one could be set where the ladder has it by now."""
         if fencing is not None:
             async for _ in self._latest.rounds():
-                self._missing.take_rung(Rung.FENCE, await self._fences.missing(self._deciding.rules))
+                self._missing.take_rung(Rung.FENCE, await self._fences.missing(self._decider.rules))
                 if self._spared() is None:
-                    await look_after(fencing, self._deciding)
+                    await look_after(fencing, self._decider)
 
     async def _hold(self) -> None:
         """Hold the inits of the containers whose grace runs."""
         async for _ in self._latest.rounds():
-            if Rung.KILL in self._deciding.rules.ladder:
-                await self._kill.hold(accused(self._deciding.judged()), read_moment())
+            if Rung.KILL in self._decider.rules.ladder:
+                await self._kill.hold(accused(self._decider.judged()), read_moment())
 
     async def _listen(self) -> None:
         """Heed the requests to close a breaker."""
@@ -223,4 +223,4 @@ class Arming:
 
     async def _heed(self) -> None:
         for breaker, by in await asyncio.to_thread(lambda: list(close_requests.take(self._owner.path))):
-            self._deciding.close(breaker, by)
+            self._decider.close(breaker, by)

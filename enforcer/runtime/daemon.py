@@ -22,10 +22,10 @@ from enforcer.journal.file import DEFAULT
 from enforcer.policy.rules import Ceiling, Rules
 from enforcer.policy.vocabulary import Mode, Reason
 from enforcer.runtime.arming import Arming, World
-from enforcer.runtime.decider import Deciding, Tell
-from enforcer.runtime.dry_run import Rehearsing
+from enforcer.runtime.decider import Decider, Tell
+from enforcer.runtime.dry_run import DryRuns
 from enforcer.runtime.executor import Fresh
-from enforcer.runtime.live_pod import Asking
+from enforcer.runtime.live_pod import LivePods
 from enforcer.runtime.policy_config import impossible, plays, rules_of
 from exporter.base.clock import Clock, SystemClock
 from exporter.config import Arguments, Config, source_of_names
@@ -47,26 +47,26 @@ async def daemon(arguments: Arguments, config: Config, environ: Mapping[str, str
         return rules_of(of, own_pod=own_pod, own_namespace=own_namespace)
 
     def apply(changed: Config) -> None:
-        deciding.rules, deciding.stop_file.path = rules(changed), changed.policy.stop_file
+        decider.rules, decider.stop_file.path = rules(changed), changed.policy.stop_file
 
     latest, link = Latest(), _Link()
     async with _kubernetes(config, environ) as kube:
-        deciding = Deciding(rules(config), config.policy.stop_file, tell=kube.tell if kube else lambda _: None)
-        enforcement = Enforcement(deciding, impossible, apply, link.attach)
+        decider = Decider(rules(config), config.policy.stop_file, tell=kube.tell if kube else lambda _: None)
+        enforcement = Enforcement(decider, impossible, apply, link.attach)
         observing = observe(arguments, config, latest, program=program, enforcement=enforcement)
         if kube is None:
-            deciding.ceilings = (Ceiling(Mode.DRY_RUN, Reason.NOT_ARMED),)
+            decider.ceilings = (Ceiling(Mode.DRY_RUN, Reason.NOT_ARMED),)
             await observing
             return
         world = _world(config, kube, own_namespace)
-        arming = Arming(deciding, world, latest, link.fresh, clock=kube.clock)
-        ask = Asking(kube.looker, listing=True)
-        rehearsing = Rehearsing(deciding, ask, link.fresh, world.proc, clock=kube.clock, trusted=world.trusted)
+        arming = Arming(decider, world, latest, link.fresh, clock=kube.clock)
+        ask = LivePods(kube.looker, listing=True)
+        dry_runs = DryRuns(decider, ask, link.fresh, world.proc, clock=kube.clock, trusted=world.trusted)
         async with asyncio.TaskGroup() as tasks:
             beside = [
                 tasks.create_task(arming.run(), name="arming"),
-                tasks.create_task(rehearsing.run(), name="rehearsing"),
-                tasks.create_task(rehearsing.hold(latest), name="holding for rehearsals"),
+                tasks.create_task(dry_runs.run(), name="rehearsing"),
+                tasks.create_task(dry_runs.hold(latest), name="holding for rehearsals"),
             ]
             await observing
             for task in beside:

@@ -55,7 +55,7 @@ def read_moment() -> Moment:
     return Moment(time.monotonic(), time.clock_gettime(time.CLOCK_BOOTTIME))
 
 
-class Deciding:
+class Decider:
     """
     Decides on every snapshot. One task calls `hear`; all else answers from memory.
 

@@ -18,8 +18,8 @@ from enforcer.actions.kill.actuator import Kill
 from enforcer.actions.victim import accused
 from enforcer.policy.history import Action, Result
 from enforcer.policy.vocabulary import Mode, Rung
-from enforcer.runtime.decider import Deciding, read_moment
-from enforcer.runtime.executor import Acting, Ask, Fresh, Hands
+from enforcer.runtime.decider import Decider, read_moment
+from enforcer.runtime.executor import Ask, Executor, Fresh, Hands
 from exporter.base.clock import Clock
 from exporter.rounds.latest import Latest
 
@@ -37,30 +37,30 @@ class Unwritten:
         """Note nothing."""
 
 
-class Rehearsing:
-    """Carries rehearsals out, one after the other, as `deciding` begins them. Two tasks call `run` and `hold`."""
+class DryRuns:
+    """Carries rehearsals out, one after the other, as `decider` begins them. Two tasks call `run` and `hold`."""
 
     def __init__(
-        self, deciding: Deciding, ask: Ask, fresh: Fresh, proc: Path, *, clock: Clock, trusted: bool = False
+        self, decider: Decider, ask: Ask, fresh: Fresh, proc: Path, *, clock: Clock, trusted: bool = False
     ) -> None:
         """Look into `proc`, a mounted /proc, with `ask` and `fresh`; `trusted` as in `exporter.host.procfs.ProcFs`."""
-        self._deciding = deciding
+        self._decider = decider
         self._kill = Kill(proc, trusted=trusted)
         stand_ins = (DryRun(Rung.FENCE, unfit), DryRun(Rung.EVICT), DryRun(Rung.KILL, self._kill.preflight))
         hands = Hands({one.rung: one for one in stand_ins}, ask, fresh)
-        self._acting = Acting(deciding, Unwritten(), hands, clock=clock)
-        deciding.rehearse = self._acting.begin
+        self._executor = Executor(decider, Unwritten(), hands, clock=clock)
+        decider.rehearse = self._executor.begin
 
     async def run(self) -> None:
         """Rehearse what is begun, until cancelled."""
-        await self._acting.run()
+        await self._executor.run()
 
     async def hold(self, latest: Latest) -> None:
         """Hold the inits that would have to be signalled, until cancelled: a preflight wants to see them."""
         try:
             async for _ in latest.rounds():
-                wanted = Rung.KILL in self._deciding.rules.ladder
-                dry = (one for one in self._deciding.judged() if wanted and one.mode is Mode.DRY_RUN)
+                wanted = Rung.KILL in self._decider.rules.ladder
+                dry = (one for one in self._decider.judged() if wanted and one.mode is Mode.DRY_RUN)
                 await self._kill.hold(accused(dry), read_moment())
         finally:
             self._kill.close()

@@ -21,7 +21,7 @@ from enforcer.journal.writer import Journal
 from enforcer.policy.history import Action, Result
 from enforcer.policy.last_look import FRESH, Live, Spared, holds
 from enforcer.policy.vocabulary import Reason, Rung
-from enforcer.runtime.decider import Deciding
+from enforcer.runtime.decider import Decider
 from exporter.base.clock import Clock
 from exporter.kube.errors import KubeError
 from exporter.model import GpuUuid, Snapshot
@@ -82,11 +82,11 @@ class Hands:
     """Says, without waiting, why nobody may be acted on any more: the lock was lost."""
 
 
-class Acting:
+class Executor:
     """Carries out what was decided. One task calls `run`; the decider calls `begin`."""
 
-    def __init__(self, deciding: Deciding, journal: Journal, hands: Hands, *, clock: Clock) -> None:
-        self._deciding = deciding
+    def __init__(self, decider: Decider, journal: Journal, hands: Hands, *, clock: Clock) -> None:
+        self._decider = decider
         self._journal = journal
         self._hands = hands
         self._clock = clock
@@ -107,11 +107,11 @@ class Acting:
         while True:
             decision, action, heard = await self._begun.get()
             if decision:
-                self._deciding.resumed(action)  # of several each is in flight when its turn comes
+                self._decider.resumed(action)  # of several each is in flight when its turn comes
             result, detail = await (self._watch(decision, action, heard) if decision else self._carry(action))
             event = "enforcer.rehearsal_ended" if action.dry else "enforcer.ended"
             log.info(event, result=result, detail=detail, action=action.rung, pod_uid=action.pod_uid)
-            self._deciding.conclude(action, result, detail)
+            self._decider.conclude(action, result, detail)
 
     async def _carry(self, action: Action) -> End:
         """Do it: note the intent, look again, act, see."""
@@ -133,7 +133,7 @@ class Acting:
         if answer.heard in ENDS:
             return ENDS[answer.heard], answer.detail
         if answer.heard is not Heard.AMBIGUOUS:
-            self._deciding.accepted(action)
+            self._decider.accepted(action)
         return await self._seen(decision, action, answer)
 
     async def _watch(self, decision: str, action: Action, heard: Heard) -> End:
@@ -161,7 +161,7 @@ class Acting:
             snapshot = await self._hands.fresh({action.device.uuid})
             if snapshot is None:
                 continue
-            spared = self._hands.spared() or self._deciding.still(action, live, snapshot)
+            spared = self._hands.spared() or self._decider.still(action, live, snapshot)
             if spared is None and self._clock.monotonic() - answered > FRESH:
                 spared = Spared.LOOK_TOO_OLD
             if spared not in AGAIN:
@@ -220,7 +220,7 @@ class Acting:
     def _grace(self, action: Action, least: float) -> float:
         """Return the seconds that the victim may take to end, where it is to end at all."""
         frees = self._hands.rungs[action.rung].frees
-        return max(least, min(self._deciding.grace_of(action), LONGEST_GRACE)) if frees else 0.0
+        return max(least, min(self._decider.grace_of(action), LONGEST_GRACE)) if frees else 0.0
 
     async def _freed(self, action: Action) -> bool:
         """Look whether nothing of the victim's memory is left; False where that is unknown."""

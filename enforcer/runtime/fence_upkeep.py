@@ -18,7 +18,7 @@ from enforcer.actions.fence.fences import fallen
 from enforcer.journal import file as journal_file
 from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Rung
-from enforcer.runtime.decider import Deciding
+from enforcer.runtime.decider import Decider
 from enforcer.runtime.ownership import Ownership
 from exporter.base.clock import Clock
 
@@ -88,15 +88,15 @@ class Fences:
             await self._limits.close()
 
 
-async def look_after(fencing: Fencing, deciding: Deciding) -> None:
+async def look_after(fencing: Fencing, decider: Decider) -> None:
     """Look at each fence, once a round that was heard."""
-    rules, snapshot = deciding.in_force(), deciding.heard
+    rules, snapshot = decider.in_force(), decider.heard
     if snapshot is None:
         return
-    standings = {one.key: one for one in deciding.judged()}
+    standings = {one.key: one for one in decider.judged()}
     gone = await fencing.keep(
         lambda fence: fallen(fence, standings, snapshot, rules),
         lambda key: standings[key].used if key in standings else None,
     )
     if gone:
-        deciding.unfence(gone)
+        decider.unfence(gone)

@@ -27,7 +27,7 @@ _LIST = msgspec.json.Decoder(ObjectList)
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class LivePods:
     """Asks one API server. `listing`: with the right to list pods alone, which observing has."""
 
     client: Client

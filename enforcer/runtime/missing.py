@@ -10,16 +10,16 @@ import structlog
 
 from enforcer.policy.rules import Ceiling
 from enforcer.policy.vocabulary import Mode, Reason, Rung
-from enforcer.runtime.decider import Deciding
+from enforcer.runtime.decider import Decider
 
 log = structlog.get_logger()
 
 
-class Lacking:
+class Missing:
     """What is missing now."""
 
-    def __init__(self, deciding: Deciding) -> None:
-        self._deciding = deciding
+    def __init__(self, decider: Decider) -> None:
+        self._decider = decider
         self._told: dict[Reason, str] = {}
         self._rungs: dict[Rung, str] = {}
 
@@ -32,15 +32,15 @@ class Lacking:
             self.end(reason)
         if self._told.get(reason, "") == why:
             return
-        if self._deciding.rules.mode is Mode.ENFORCE:
+        if self._decider.rules.mode is Mode.ENFORCE:
             log.warning("enforcer.not_armed", reason=reason, detail=why)
         self._told[reason] = why
         # Rehearsals that somebody wished at most; where another daemon acts, nothing.
         mode = Mode.OBSERVE if reason is Reason.NOT_OWNER else Mode.DRY_RUN
-        others = (one for one in self._deciding.ceilings if one.reason is not reason)
+        others = (one for one in self._decider.ceilings if one.reason is not reason)
         all_ = (Ceiling(mode, reason, why), *others)
         # Of several the first is told: what is missing says more than that something is.
-        self._deciding.ceilings = tuple(sorted(all_, key=lambda one: one.reason is Reason.NOT_ARMED))
+        self._decider.ceilings = tuple(sorted(all_, key=lambda one: one.reason is Reason.NOT_ARMED))
 
     def take_rung(self, rung: Rung, why: str) -> None:
         """Take that an action of the ladder is not possible here, or ("") that it is."""
@@ -50,4 +50,4 @@ class Lacking:
     def end(self, reason: Reason) -> None:
         """Take that it is there."""
         self._told.pop(reason, None)
-        self._deciding.ceilings = tuple(one for one in self._deciding.ceilings if one.reason is not reason)
+        self._decider.ceilings = tuple(one for one in self._decider.ceilings if one.reason is not reason)

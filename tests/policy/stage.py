@@ -18,9 +18,9 @@ from enforcer.policy.history import Action, Moment, Result
 from enforcer.policy.last_look import Live
 from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Rung, State
-from enforcer.runtime.decider import Deciding
-from enforcer.runtime.dry_run import Rehearsing
-from enforcer.runtime.executor import Acting, Hands
+from enforcer.runtime.decider import Decider
+from enforcer.runtime.dry_run import DryRuns
+from enforcer.runtime.executor import Executor, Hands
 from exporter.kube.errors import UNREACHABLE, KubeError
 from exporter.model import Container, GpuUuid, Snapshot
 from policy.scenes import BEGIN, CONSENTING, UNHURRIED, WALL, Actor, snapshot
@@ -50,7 +50,7 @@ class Stage:
         self.world: dict[str, object] = {}
         self.at: dict[str, Callable[[], None]] = {}
         """Something to do when a line of the script is written."""
-        self.deciding = Deciding(
+        self.decider = Decider(
             rules,
             stop_file,
             tell=self.notices.extend,
@@ -58,13 +58,13 @@ class Stage:
             moment=lambda: Moment(self.monotonic_, self.monotonic_),
             wall=self.time,
         )
-        self.acting = Acting(
-            self.deciding,
+        self.executor = Executor(
+            self.decider,
             self,
             Hands({Rung.FENCE: self, Rung.EVICT: self, Rung.KILL: self}, self.ask, self.fresh),
             clock=self,
         )
-        self.rehearsing = Rehearsing(self.deciding, self.ask, self.fresh, Path("/nonexistent"), clock=self)
+        self.dry_runs = DryRuns(self.decider, self.ask, self.fresh, Path("/nonexistent"), clock=self)
         self.rung = rules.ladder[-1]
         self.round = 0
         self.looked_at = BEGIN
@@ -73,7 +73,7 @@ class Stage:
 
     def begin(self, action: Action) -> None:
         """Hand over what was decided."""
-        self.acting.begin(action)
+        self.executor.begin(action)
 
     # --- the clock ---
     def time(self) -> float:
@@ -100,7 +100,7 @@ class Stage:
         self.monotonic_ += 0.01
         self.looked_at = self.monotonic_
         seen = snapshot(self.actors, self.monotonic_, round_=self.round, **self.world)  # type: ignore[arg-type]
-        self.deciding.hear(seen)
+        self.decider.hear(seen)
         return seen
 
     # --- the API server ---
@@ -158,7 +158,7 @@ class Stage:
     # --- the play ---
     async def play(self, seconds: float = 400.0) -> None:
         """Let so many seconds pass, rounds an interval apart, while whatever is decided is carried out."""
-        running = asyncio.gather(self.acting.run(), self.rehearsing.run())
+        running = asyncio.gather(self.executor.run(), self.dry_runs.run())
         try:
             end = self.monotonic_ + seconds
             while self.monotonic_ < end and not running.done():
@@ -179,7 +179,7 @@ class Stage:
 
     def state(self, actor: Actor) -> State | None:
         """Where the subject of an actor stands."""
-        summary = self.deciding.summary()
+        summary = self.decider.summary()
         assert summary is not None
         found = [one["state"] for one in summary["standings"] if one["pod_uid"] == actor.pod_uid]
         return State(found[0]) if found else None

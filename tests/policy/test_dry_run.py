@@ -13,7 +13,7 @@ from enforcer.actions.interface import Answer, Heard
 from enforcer.policy.history import Action, Result
 from enforcer.policy.rules import Budget, Budgets
 from enforcer.policy.vocabulary import Mode, Rung
-from enforcer.runtime.dry_run import Rehearsing
+from enforcer.runtime.dry_run import DryRuns
 from journals import action
 from policy.scenes import UNHURRIED
 from policy.stage import Stage
@@ -25,7 +25,7 @@ MUTATING = {"create", "patch", "send", "limit", "post", "delete", "signal"}
 
 def decided(stage: Stage) -> list[dict[str, Any]]:
     """The actions and rehearsals, the newest first."""
-    return [one for one in stage.deciding.decisions()["recent"] if one["kind"] != "refusal"]
+    return [one for one in stage.decider.decisions()["recent"] if one["kind"] != "refusal"]
 
 
 async def test_a_rehearsal_takes_the_way_of_an_action_but_for_the_last_step() -> None:
@@ -57,7 +57,7 @@ async def test_a_mode_that_changes_on_the_way_ends_both_kinds() -> None:
     """What was decided as a rehearsal is never an action, and an action never becomes one."""
     for before, after in ((DRY, UNHURRIED), (UNHURRIED, DRY)):
         stage = Stage(HOG, POOR, rules=before)
-        stage.at["asked"] = lambda stage=stage, after=after: setattr(stage.deciding, "rules", after)  # type: ignore[misc]
+        stage.at["asked"] = lambda stage=stage, after=after: setattr(stage.decider, "rules", after)  # type: ignore[misc]
         await stage.play(160)
         assert "acted" not in stage.script
         assert (decided(stage)[-1]["result"], decided(stage)[-1]["detail"]) == ("abandoned", "not_due")
@@ -73,7 +73,7 @@ async def test_only_what_would_have_been_done_costs_the_shadow_budget() -> None:
     stage.away = False
     await stage.play(400)
     assert [one["result"] for one in decided(stage)] == ["rehearsed", "abandoned"]
-    summary = stage.deciding.summary()
+    summary = stage.decider.summary()
     assert summary is not None
     (hog,) = [one for one in summary["standings"] if one["pod_uid"] == HOG.pod_uid]
     assert (hog["state"], hog["reason"]) == ("held", "budget_workload")
@@ -83,7 +83,7 @@ async def test_a_rehearsal_counts_as_no_action() -> None:
     """Neither as a failure nor as an effect: what did not happen took no time."""
     stage = Stage(HOG, POOR, rules=DRY)
     await stage.play(160)
-    tally = stage.deciding._tally
+    tally = stage.decider._tally
     assert dict(tally.rehearsed) == {(Rung.EVICT, HOG.named().namespace): 1}
     assert (tally.failed, tally.durations, tally.last) == ({}, {}, {})
 
@@ -113,8 +113,8 @@ async def test_a_stand_in_says_what_the_rung_would_say(heard: Heard) -> None:
 def test_nothing_that_rehearses_can_change_anything(tmp_path: Path) -> None:
     """No method of the stand-ins, nor of what they hold, has a name of a change; the import contract says the rest."""
     stage = Stage(HOG, rules=DRY)
-    rehearsing = Rehearsing(stage.deciding, stage.ask, stage.fresh, tmp_path, clock=stage)
-    rungs = rehearsing._acting._hands.rungs
+    dry_runs = DryRuns(stage.decider, stage.ask, stage.fresh, tmp_path, clock=stage)
+    rungs = dry_runs._executor._hands.rungs
     assert set(rungs) == {Rung.FENCE, Rung.EVICT, Rung.KILL}
     for one in rungs.values():
         assert isinstance(one, DryRun)
@@ -125,7 +125,7 @@ def test_the_end_of_a_rehearsal_that_is_over_changes_nothing() -> None:
     """It came after the time that separates two, or of another one: the history is as it was."""
     stage = Stage(HOG, POOR, rules=DRY)
     stage.look()
-    before = stage.deciding._history
+    before = stage.decider._history
     late: Action = replace(action(1), dry=True)
-    stage.deciding.conclude(late, Result.ABANDONED, "pod_gone")
-    assert stage.deciding._history == before
+    stage.decider.conclude(late, Result.ABANDONED, "pod_gone")
+    assert stage.decider._history == before

@@ -19,7 +19,7 @@ from enforcer.policy.history import Moment
 from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung
 from enforcer.runtime.arming import Arming, World
-from enforcer.runtime.decider import Deciding
+from enforcer.runtime.decider import Decider
 from exporter.kube.client import from_kubeconfig
 from exporter.model import GpuUuid, Snapshot
 from exporter.rounds.latest import Latest
@@ -63,7 +63,7 @@ class Stage:
         self.posted: list[str] = []
         self.now = BEGIN
         self.clock = Steps()
-        self.deciding = Deciding(rules, folder / "stop", moment=lambda: Moment(self.now, self.now))
+        self.decider = Decider(rules, folder / "stop", moment=lambda: Moment(self.now, self.now))
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         if request.method == "POST":
@@ -86,25 +86,25 @@ class Stage:
     def rounds(self, count: int) -> None:
         """Let so many rounds pass in which GREEDY is over."""
         for _ in range(count):
-            self.now += self.deciding.rules.interval
-            self.deciding.hear(snapshot([GREEDY, MEEK], self.now))
+            self.now += self.decider.rules.interval
+            self.decider.hear(snapshot([GREEDY, MEEK], self.now))
 
     def broken(self) -> None:
         """Let a round pass that the policy stumbles over, so that a breaker opens."""
-        self.now += self.deciding.rules.interval
-        self.deciding.hear(replace(snapshot([MEEK], self.now), usages=(None,)))  # type: ignore[arg-type]
+        self.now += self.decider.rules.interval
+        self.decider.hear(replace(snapshot([MEEK], self.now), usages=(None,)))  # type: ignore[arg-type]
 
     @property
     def summary(self) -> dict[str, Any]:
         """What the node page shows."""
-        summary = self.deciding.summary()
+        summary = self.decider.summary()
         assert summary is not None
         return summary
 
     @property
     def reasons(self) -> dict[Reason, Mode]:
         """What holds the mode down."""
-        return {one.reason: one.mode for one in self.deciding.ceilings}
+        return {one.reason: one.mode for one in self.decider.ceilings}
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -127,7 +127,7 @@ async def arming(
     async with serving(stage.answer) as server:
         writer = Writer(from_kubeconfig(kubeconfig(tmp_path / "config", server.url)), clock=stage.clock)
         world = World(writer, writer, Path("/proc"), stage.journal, admission=admission)
-        task = asyncio.create_task(Arming(stage.deciding, world, Latest(), stage.fresh, clock=stage.clock).run())
+        task = asyncio.create_task(Arming(stage.decider, world, Latest(), stage.fresh, clock=stage.clock).run())
         try:
             yield stage, server
             assert not task.done(), task.exception()
@@ -157,7 +157,7 @@ async def test_in_other_modes_nothing_is_taken(tmp_path: Path, mode: Mode) -> No
         await stage.a_while()
         assert Reason.NOT_ARMED in stage.reasons
         assert not list(stage.journal.parent.iterdir()) and not server.seen
-        stage.deciding.rules = UNHURRIED
+        stage.decider.rules = UNHURRIED
         await until(lambda: not stage.reasons)
         assert stage.journal.exists()
 
@@ -195,9 +195,9 @@ async def test_without_a_journal_all_are_held_until_there_is_one(tmp_path: Path)
         await until(lambda: Reason.JOURNAL in stage.reasons)
         assert stage.reasons[Reason.JOURNAL] is Mode.DRY_RUN
         stage.rounds(60)
-        summary = stage.deciding.summary()
+        summary = stage.decider.summary()
         assert summary is not None and summary["mode"] == "dry-run"
-        (refused,) = stage.deciding.decisions()["recent"]
+        (refused,) = stage.decider.decisions()["recent"]
         assert (refused["kind"], refused["reason"]) == ("refusal", "journal") and "Is a directory" in refused["detail"]
         stage.journal.rmdir()
         await until(lambda: not stage.reasons)
@@ -321,13 +321,13 @@ async def test_until_the_first_answer_the_policy_is_not_there(tmp_path: Path) ->
 
     stage.answer = slow  # type: ignore[method-assign]
     seen: list[set[Reason]] = []
-    arm = stage.deciding.arm
+    arm = stage.decider.arm
 
     def watched(*arguments: Any) -> None:
         seen.append(set(stage.reasons))
         arm(*arguments)
 
-    stage.deciding.arm = watched  # type: ignore[method-assign, assignment]
+    stage.decider.arm = watched  # type: ignore[method-assign, assignment]
     async with arming(tmp_path, admission=OWN, stage=stage) as (_, server):
         await until(lambda: server.seen)
         assert seen == [{Reason.NOT_ARMED, Reason.ADMISSION}]
@@ -353,13 +353,13 @@ async def test_where_nobody_is_evicted_the_policy_is_not_asked_for(tmp_path: Pat
         await until(lambda: Reason.NOT_ARMED not in stage.reasons)
         await stage.a_while()
         assert not {Reason.ADMISSION, Reason.NOT_OWNER, Reason.JOURNAL} & stage.reasons.keys() and not server.seen
-        stage.deciding.rules = UNHURRIED
+        stage.decider.rules = UNHURRIED
         await until(lambda: Reason.ADMISSION in stage.reasons)
 
 
 def begun(stage: Stage, *, rung: Rung = Rung.EVICT) -> None:
     """Leave a journal behind as a daemon that was killed after its call had left."""
-    journal = journal_file.opened(stage.journal, stage.deciding.rules)
+    journal = journal_file.opened(stage.journal, stage.decider.rules)
     journal.append(intended(uuid(1), action(1, rung=rung)))
     journal.append(Sent(uuid(1)))
     journal.close()
@@ -377,7 +377,7 @@ async def test_what_was_begun_is_watched_and_never_repeated(tmp_path: Path) -> N
         assert not stage.posted
         assert [one["record"] for one in stage.records].count("intent") == 1
         stage.rounds(1)
-        summary = stage.deciding.summary()
+        summary = stage.decider.summary()
         assert summary is not None and not summary["breakers"]
 
 

@@ -15,7 +15,7 @@ from enforcer.policy.history import Action, Excess, History, Moment, Strikes
 from enforcer.policy.limit_holders import CaseKey, cases
 from enforcer.policy.rules import Ceiling, Rules
 from enforcer.policy.vocabulary import Mode, Reason
-from enforcer.runtime.decider import SHOWN, Deciding
+from enforcer.runtime.decider import SHOWN, Decider
 from exporter.model import Fault
 from policy.scenes import BEGIN, CONSENTING, GIB, GREEDY, MEEK, UNHURRIED, WALL, Actor, snapshot
 
@@ -30,7 +30,7 @@ class Stage:
         self.notices: list[Notice] = []
         self.begun: list[Action] = []
         self.stop = folder / "stop"
-        self.judge = Deciding(
+        self.judge = Decider(
             rules, self.stop, tell=self._told, begin=self.begun.append, moment=lambda: Moment(self.monotonic, 5e5)
         )
 

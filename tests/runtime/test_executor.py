@@ -23,7 +23,7 @@ KILLING = replace(UNHURRIED, ladder=(Rung.NOTIFY, Rung.KILL))
 
 
 def breakers(stage: Stage) -> set[str]:
-    summary = stage.deciding.summary()
+    summary = stage.decider.summary()
     assert summary is not None
     return {one["breaker"] for one in summary["breakers"]}
 
@@ -150,7 +150,7 @@ async def test_a_slow_answer_is_looked_at_again_and_then_given_up() -> None:
         stage.monotonic_ += 1.5
         return seen
 
-    stage.acting._hands = replace(stage.acting._hands, fresh=late)  # type: ignore[arg-type]
+    stage.executor._hands = replace(stage.executor._hands, fresh=late)  # type: ignore[arg-type]
     await stage.play(160)
     assert stage.script[:6] == ["intended", "asked", "looked", "asked", "looked", "abandoned look_too_old"]
     assert "acted" not in stage.script
@@ -239,7 +239,7 @@ async def test_a_disk_that_fills_up_in_an_action_stops_no_look() -> None:
     stage.at["acted"] = fill_up
     await stage.play(200)
     assert [line for line in stage.script if line not in {"looked", "waited"}] == ["intended", "asked", "acted"]
-    assert stage.deciding.decisions()["recent"][0]["kind"] == "action"
+    assert stage.decider.decisions()["recent"][0]["kind"] == "action"
     assert stage.results == [Result.VERIFIED]
 
 
@@ -326,12 +326,12 @@ async def test_a_container_that_frees_its_memory_on_sigterm_is_not_killed() -> N
     await stage.play(400)
     assert "insisted" not in stage.script
     assert stage.script[-1] == "failed not_due"
-    summary = stage.deciding.summary()
+    summary = stage.decider.summary()
     assert summary is not None and summary["budget_remaining"]["workload"] == KILLING.budgets.workload.most - 1
 
 
 def _hung(stage: Stage) -> None:
-    stage.acting._hands = replace(stage.acting._hands, fresh=_no_round)
+    stage.executor._hands = replace(stage.executor._hands, fresh=_no_round)
 
 
 async def _no_round(_only: object) -> None:
@@ -340,7 +340,7 @@ async def _no_round(_only: object) -> None:
 
 def _late(stage: Stage) -> None:
     stage.slow = 2.0
-    stage.acting._hands = replace(stage.acting._hands, fresh=lambda only: _slowly(stage, only))
+    stage.executor._hands = replace(stage.executor._hands, fresh=lambda only: _slowly(stage, only))
 
 
 async def _slowly(stage: Stage, only: Collection[GpuUuid]) -> Snapshot | None:
@@ -368,8 +368,8 @@ async def test_a_look_before_sigkill_that_tells_nothing_is_repeated(
 ) -> None:
     """Somebody answers late once: the next look is a whole one, and SIGKILL follows upon it, once."""
     stage = Stage(HOG, POOR, rules=KILLING)
-    sane, told = stage.acting._hands, list[str | None]()
-    look = stage.acting._look
+    sane, told = stage.executor._hands, list[str | None]()
+    look = stage.executor._look
 
     async def watched(action: Action) -> str | None:
         if len(told) == 1:
@@ -378,10 +378,10 @@ async def test_a_look_before_sigkill_that_tells_nothing_is_repeated(
         if len(told) == 4:  # before SIGTERM, and three times before SIGKILL
             stage.away, stage.slow, stage.world = False, 0.0, {}
             stage.actors[0] = HOG
-            stage.acting._hands = sane
+            stage.executor._hands = sane
         return told[-1]
 
-    stage.acting._look = watched  # type: ignore[method-assign]
+    stage.executor._look = watched  # type: ignore[method-assign]
     stage.at["insisted"] = lambda: stage.empty("hog-1")
     await stage.play(400)
     assert told == [None, reason, reason, reason, None]
@@ -406,7 +406,7 @@ async def test_looks_before_sigkill_that_never_tell_end_in_time(breaks: Callable
     assert stage.results == [Result.FAILED]
     assert 30.0 + INSISTENCE <= ended[0] - began[0] < 30.0 + INSISTENCE + 15.0, "its own grace, and half a minute"
     assert breakers(stage) == set()
-    summary = stage.deciding.summary()
+    summary = stage.decider.summary()
     assert summary is not None and summary["budget_remaining"]["workload"] == KILLING.budgets.workload.most - 1
 
 
@@ -425,11 +425,11 @@ async def test_what_another_daemon_began_is_watched_and_never_done_again() -> No
     """Its victim is gone: seen, and ended."""
     first = Stage(HOG, POOR)
     begun: list[Action] = []
-    first.deciding._begin = begun.append
+    first.decider._begin = begun.append
     await first.play(160)
     stage = Stage(POOR)
     stage.gone = True
-    stage.acting.resume("11111111-2222-3333-4444-555555555555", begun[0])
+    stage.executor.resume("11111111-2222-3333-4444-555555555555", begun[0])
     await stage.play(30)
     assert "acted" not in stage.script
     assert stage.script[-1] == "verified"
@@ -440,11 +440,11 @@ async def test_an_evacuation_outlives_the_daemon() -> None:
     """Somebody else moves the pod away: the next daemon grants the same ten minutes, and not the minute of doubt."""
     first = Stage(HOG, POOR)
     begun: list[Action] = []
-    first.deciding._begin = begun.append
+    first.decider._begin = begun.append
     await first.play(160)
     stage = Stage(HOG, POOR)
     evacuating = Answer(Heard.EVACUATING, "a virtual machine is moved")
-    stage.acting.resume("11111111-2222-3333-4444-555555555555", begun[0], evacuating)
+    stage.executor.resume("11111111-2222-3333-4444-555555555555", begun[0], evacuating)
     playing = asyncio.create_task(stage.play(700))
     while stage.monotonic() < BEGIN + 500:
         await asyncio.sleep(0)
@@ -459,11 +459,11 @@ async def test_a_long_grace_is_known_as_soon_as_the_pod_is() -> None:
     patient = replace(HOG, facts={"grace_seconds": 600.0})
     first = Stage(patient, POOR)
     begun: list[Action] = []
-    first.deciding._begin = begun.append
+    first.decider._begin = begun.append
     await first.play(160)
     stage = Stage(patient, POOR)
     stage.live = replace(patient, facts={"terminating": True})
-    stage.acting.resume("11111111-2222-3333-4444-555555555555", begun[0])
+    stage.executor.resume("11111111-2222-3333-4444-555555555555", begun[0])
     await stage.play(900)
     assert stage.results[0] is Result.LINGERS
     assert any(line.startswith("lingers the pod still terminates after 72") for line in stage.script), stage.script
@@ -473,16 +473,16 @@ async def test_of_several_that_were_begun_each_is_in_flight_when_its_turn_comes(
     """The second has no effect: that stops the node, as if it had been the only one."""
     first = Stage(HOG, POOR)
     begun: list[Action] = []
-    first.deciding._begin = begun.append
+    first.decider._begin = begun.append
     await first.play(160)
     stage = Stage(POOR)
     stage.gone = True
-    stage.acting.resume("11111111-2222-3333-4444-555555555555", begun[0])
-    stage.acting.resume("21111111-2222-3333-4444-555555555555", replace(begun[0], rung=Rung.KILL))
+    stage.executor.resume("11111111-2222-3333-4444-555555555555", begun[0])
+    stage.executor.resume("21111111-2222-3333-4444-555555555555", replace(begun[0], rung=Rung.KILL))
     stage.at["verified"] = lambda: setattr(stage, "gone", False)
     await stage.play(600)
     assert stage.results == [Result.VERIFIED, Result.STUCK]
-    assert not stage.deciding.in_flight
+    assert not stage.decider.in_flight
     assert breakers(stage) == {Breaker.EFFECTIVENESS}
 
 
@@ -493,11 +493,11 @@ async def test_what_could_not_be_done_is_not_begun() -> None:
     stage.doubt = Answer(Heard.REFUSED, "the kernel does not let us signal it (CAP_KILL)")
     await stage.play(1000)
     assert not {"intended", "acted", "asked"} & set(stage.script)
-    told = [one for one in stage.deciding.decisions()["recent"] if one["kind"] == "action"]
+    told = [one for one in stage.decider.decisions()["recent"] if one["kind"] == "action"]
     assert {(one["result"], one["detail"]) for one in told} == {
         ("abandoned", "not tried: the kernel does not let us signal it (CAP_KILL)")
     }
-    assert stage.deciding.summary()["budget_remaining"]["node"] == KILLING.budgets.node.most  # type: ignore[index]
+    assert stage.decider.summary()["budget_remaining"]["node"] == KILLING.budgets.node.most  # type: ignore[index]
     stage.doubt = None
     await stage.play(400)
     assert "acted" in stage.script, "and when it may, it does"

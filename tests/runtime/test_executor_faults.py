@@ -32,7 +32,7 @@ ONCE = replace(UNHURRIED, budgets=Budgets(Budget(1, 3600.0), Budget(1, 3600.0), 
 
 def refused(stage: Stage) -> list[str]:
     """The reasons that were recorded, the newest first."""
-    return [one["reason"] for one in stage.deciding.decisions()["recent"] if one["kind"] == "refusal"]
+    return [one["reason"] for one in stage.decider.decisions()["recent"] if one["kind"] == "refusal"]
 
 
 @pytest.mark.fault(1)
@@ -57,7 +57,7 @@ async def test_a_driver_that_hangs_in_the_last_look_spares() -> None:
     async def fresh(only: Collection[GpuUuid]) -> Snapshot | None:
         return None if hung else await real(only)
 
-    stage.acting._hands = replace(stage.acting._hands, fresh=fresh)
+    stage.executor._hands = replace(stage.executor._hands, fresh=fresh)
     await stage.play(160)
     assert stage.script == ["intended", "asked", "asked", "abandoned look_failed"]
     hung = False
@@ -86,7 +86,7 @@ async def test_a_budget_that_says_no_for_hours_is_asked_seldom() -> None:
     assert 2 * 3600 / 330 < stage.script.count("acted") < 2 * 3600 / 300 + 6
     assert set(stage.results) == {Result.BLOCKED} and "insisted" not in stage.script
     assert stage.state(HOG) is State.HELD and refused(stage)[0] == Reason.BLOCKED
-    summary = stage.deciding.summary()
+    summary = stage.decider.summary()
     assert summary is not None and not summary["breakers"]
 
 
@@ -137,7 +137,7 @@ async def test_events_that_cannot_be_written_hold_up_no_action(tmp_path: Path, c
             stage.notices.extend(kept := list(told))
             notifier.tell(kept)
 
-        stage.deciding._tell = tell
+        stage.decider._tell = tell
         writing = asyncio.create_task(notifier.run())
         try:
             await stage.play(200)

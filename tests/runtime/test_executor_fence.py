@@ -20,13 +20,13 @@ def stand(stage: Stage) -> None:
 
 
 def breakers(stage: Stage) -> set[str]:
-    summary = stage.deciding.summary()
+    summary = stage.decider.summary()
     assert summary is not None
     return {one["breaker"] for one in summary["breakers"]}
 
 
 def remaining(stage: Stage) -> int:
-    summary = stage.deciding.summary()
+    summary = stage.decider.summary()
     assert summary is not None
     return int(summary["budget_remaining"]["node"])
 
@@ -90,11 +90,11 @@ async def test_a_fence_of_a_daemon_before_is_seen_to_its_end() -> None:
     """In force: verified, by looks alone; not in force a minute later: failed. Neither sets it again."""
     first = Stage(HOG, POOR, rules=FENCING)
     begun: list[Action] = []
-    first.deciding._begin = begun.append
+    first.decider._begin = begun.append
     await first.play(160)
     for stands, result in ((True, Result.VERIFIED), (False, Result.FAILED)):
         stage = Stage(replace(HOG, used=41 * GIB), POOR, rules=FENCING)
         stage.gone = stands
-        stage.acting.resume("11111111-2222-3333-4444-555555555555", begun[0])
+        stage.executor.resume("11111111-2222-3333-4444-555555555555", begun[0])
         await stage.play(100)
         assert "acted" not in stage.script and stage.results == [result]

@@ -24,7 +24,7 @@ from enforcer.policy.history import Moment
 from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Mode, Reason, Rung, Trigger
 from enforcer.runtime.arming import Arming, World
-from enforcer.runtime.decider import Deciding
+from enforcer.runtime.decider import Decider
 from exporter.kube.client import from_kubeconfig
 from exporter.model import GpuUuid, Snapshot
 from exporter.rounds.latest import Latest
@@ -103,9 +103,9 @@ class Stage:
         await self.limits.limit(GPU, str(self.leaf(GREEDY)), hard)
 
     def _standings(self) -> Any:
-        deciding = Deciding(FENCING, self.folder / "stop", moment=lambda: Moment(self.now, self.now))
-        deciding.hear(snapshot([GREEDY], self.now))
-        return deciding.judged()
+        decider = Decider(FENCING, self.folder / "stop", moment=lambda: Moment(self.now, self.now))
+        decider.hear(snapshot([GREEDY], self.now))
+        return decider.judged()
 
     async def hard(self) -> int | None:
         """What the driver keeps of GREEDY."""
@@ -126,7 +126,7 @@ class Daemon:
     def __init__(self, stage: Stage, rules: Rules) -> None:
         self.stage = stage
         self.actors: tuple[Actor, ...] = ()
-        self.deciding = Deciding(rules, stage.folder / "stop", moment=lambda: Moment(stage.now, stage.now))
+        self.decider = Decider(rules, stage.folder / "stop", moment=lambda: Moment(stage.now, stage.now))
 
     async def fresh(self, _only: Collection[GpuUuid]) -> Snapshot | None:
         self.stage.now += 0.01
@@ -135,14 +135,14 @@ class Daemon:
     async def round(self, *actors: Actor, live: bool = True) -> None:
         """Make a round, heard and published as the sampler does."""
         self.actors = actors
-        self.stage.now += self.deciding.rules.interval
+        self.stage.now += self.decider.rules.interval
         await self._publish(actors, live=live)
 
     async def _publish(self, actors: tuple[Actor, ...], *, live: bool = True) -> Snapshot:
         stage = self.stage
         stage.rounds += 1
         seen = snapshot(actors, stage.now, round_=stage.rounds, live=live)
-        self.deciding.hear(seen)
+        self.decider.hear(seen)
         await stage.latest.publish(seen, stage.latest.tally)
         return seen
 
@@ -154,10 +154,10 @@ class Daemon:
 
     @property
     def reasons(self) -> dict[Reason, str]:
-        return {one.reason: one.detail for one in self.deciding.ceilings}
+        return {one.reason: one.detail for one in self.decider.ceilings}
 
     def next_rung(self, actor: Actor) -> Rung | None:
-        (found,) = (one.rung for one in self.deciding.judged() if one.key.pod_uid == actor.pod_uid)
+        (found,) = (one.rung for one in self.decider.judged() if one.key.pod_uid == actor.pod_uid)
         return found
 
 
@@ -182,7 +182,7 @@ async def running(stage: Stage, rules: Rules = FENCING) -> AsyncIterator[Daemon]
         writer = Writer(from_kubeconfig(kubeconfig(stage.folder / "config", server.url)), clock=stage.clock)
         own = NvmlLimits(deadline=0.5)
         world = World(writer, writer, stage.proc, stage.journal, trusted=True, limits=own, cgroups=stage.mount)
-        arming = Arming(daemon.deciding, world, stage.latest, daemon.fresh, clock=stage.clock)
+        arming = Arming(daemon.decider, world, stage.latest, daemon.fresh, clock=stage.clock)
         task = asyncio.create_task(arming.run())
         try:
             yield daemon
@@ -213,10 +213,10 @@ async def test_from_the_excess_to_the_fence_and_to_its_end(stage: Stage) -> None
 
     async with running(stage, replace(FENCING, trigger=Trigger.LIMIT)) as daemon:
         await until(lambda: not daemon.reasons)
-        while not daemon.deciding.in_flight:
+        while not daemon.decider.in_flight:
             assert stage.rounds < 100
             await daemon.round(HOG, MEEK)
-        await until(lambda: not daemon.deciding.in_flight)
+        await until(lambda: not daemon.decider.in_flight)
         assert [one["record"] for one in stage.records if one["record"] not in {"struck", "exceeds"}][2:] == [
             *("intent", "sent", "fenced", "acked", "ended")
         ]
@@ -241,11 +241,11 @@ async def test_where_the_driver_cannot_nobody_is_acted_on(stage: Stage) -> None:
             daemon.reasons[Reason.NO_RUNG] == "it cannot fence: driver 580.95.05 limits no cgroups: R615 and later do"
         )
         await daemon.round(GREEDY, MEEK)
-        assert daemon.deciding.summary() is not None
-        daemon.deciding.rules = UNHURRIED
+        assert daemon.decider.summary() is not None
+        daemon.decider.rules = UNHURRIED
         await daemon.round(GREEDY, MEEK)
         await until(lambda: not daemon.reasons)
-        daemon.deciding.rules = FENCING
+        daemon.decider.rules = FENCING
         await daemon.round(GREEDY, MEEK)
         await until(lambda: daemon.reasons.keys() == {Reason.NO_RUNG})
         stage.driver(R615)
@@ -303,12 +303,12 @@ async def test_a_fence_falls_with_its_reason(stage: Stage, rules: Rules, actor: 
         await until(lambda: not daemon.reasons)
         await daemon.look(GREEDY, MEEK)
         assert await stage.hard() == 70 * GiB
-        daemon.deciding.rules = rules
+        daemon.decider.rules = rules
         await daemon.look(actor, MEEK)
         await until(lambda: stage.unfenced)
         assert await stage.hard() is None and stage.unfenced == [why]
-        await until(lambda: not daemon.deciding._history.fenced)
-        daemon.deciding.rules = FENCING
+        await until(lambda: not daemon.decider._history.fenced)
+        daemon.decider.rules = FENCING
         await daemon.round(GREEDY, MEEK)
         assert daemon.next_rung(GREEDY) is Rung.FENCE
 

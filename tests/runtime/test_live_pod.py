@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from enforcer.policy.last_look import Live
-from enforcer.runtime.live_pod import Asking
+from enforcer.runtime.live_pod import LivePods
 from exporter.base.clock import SystemClock
 from exporter.kube.client import Client, from_kubeconfig
 from exporter.kube.errors import KubeError
@@ -44,11 +44,11 @@ class World:
 
 
 @asynccontextmanager
-async def looking(folder: Path, world: World, *, listing: bool = False) -> AsyncIterator[tuple[Asking, Server]]:
+async def looking(folder: Path, world: World, *, listing: bool = False) -> AsyncIterator[tuple[LivePods, Server]]:
     async with serving(world.answer) as server:
         client = Client(from_kubeconfig(kubeconfig(folder / "config", server.url)), clock=SystemClock())
         try:
-            yield Asking(client, listing=listing), server
+            yield LivePods(client, listing=listing), server
         finally:
             await client.close()
 
