@@ -16,7 +16,6 @@ from exporter.limits.claimed import claim_usages
 from exporter.limits.facts import leaf_devices
 from exporter.model import (
     Attribution,
-    DeclaredLimit,
     Device,
     DeviceAccount,
     DeviceKey,
@@ -25,6 +24,7 @@ from exporter.model import (
     GpuUuid,
     HostSample,
     Inventory,
+    Limit,
     Pod,
     Sharing,
     Snapshot,
@@ -77,7 +77,7 @@ def make_snapshot(
     accounts: Mapping[GpuUuid, GpuAccounts],
     hosts: Collection[HostSample],
     inventory: Inventory,
-    limits: tuple[DeclaredLimit, ...],
+    limits: tuple[Limit, ...],
     memory_declared: Mapping[DeviceKey, int],
     xid_errors: XidCounts,
     devices_up: Mapping[str, bool],
