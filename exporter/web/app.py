@@ -11,6 +11,7 @@ answers; `/readyz` asks whether there is something to scrape (`readiness`). Both
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+import msgspec
 from aiohttp import web
 
 from exporter.api.document import Json, encoded, head, render
@@ -156,7 +157,7 @@ class Answers:
             return refusal(503, "no round has ended yet")
         age = max(0.0, self.clock.monotonic() - latest.monotonic)
         begin = head(latest, age=age, interval=self.interval(), program=self.program)
-        body = encoded({**begin, **described})
+        body = encoded({**msgspec.structs.asdict(begin), **described})
         return web.Response(body=body, content_type="application/json", charset="utf-8")
 
     async def page(self, _request: web.Request) -> web.Response:

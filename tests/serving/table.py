@@ -5,7 +5,7 @@ from typing import Any
 from exporter.api.document import render
 from exporter.model import Snapshot
 from exporter.rounds.latest import Tally
-from exporter.top.document import parse
+from exporter.top.fetch import parse
 from exporter.top.table import Table, table
 
 

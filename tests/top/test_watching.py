@@ -11,8 +11,9 @@ import pytest
 from builders import device, gpu, snapshot
 from exporter.api.client import AskError
 from exporter.api.document import render
+from exporter.api.schema import Document
 from exporter.rounds.latest import Tally
-from exporter.top.document import Document, parse
+from exporter.top.fetch import parse
 from exporter.top.follow import LONGEST_PAUSE, PAUSE, SHORTEST_PAUSE, Seen, pause, watch
 from exporter.top.table import waiting
 
