@@ -26,12 +26,9 @@ UNLISTED = schema.Xid(xid=0, last_at=0.0)
 """What is known of an XID that NVIDIA's catalogue does not have: neither cause nor meaning nor remedy."""
 
 
-def render(
-    snapshot: Snapshot, tally: Tally, *, age: float, interval: float, program: str, policy: Json | None = None
-) -> bytes:
+def render(snapshot: Snapshot, tally: Tally, begin: schema.Head, policy: Json | None = None) -> bytes:
     """Write the document as JSON, as `encoded` does; `policy` is the enforcer's summary of the node."""
-    described = document(snapshot, tally, age=age, interval=interval, program=program)
-    return encoded(msgspec.structs.replace(described, policy=policy))
+    return encoded(msgspec.structs.replace(document(snapshot, tally, begin), policy=policy))
 
 
 def encoded(described: object) -> bytes:
@@ -42,19 +39,11 @@ def encoded(described: object) -> bytes:
         return msgspec.json.encode(_escaped(msgspec.to_builtins(described)))
 
 
-def document(snapshot: Snapshot, tally: Tally, *, age: float, interval: float, program: str) -> schema.Document:
-    """
-    Describe the node.
-
-    Args:
-        age: seconds since the round began, on the clock that cannot be set.
-        interval: seconds between two rounds.
-        program: name and version of the daemon.
-
-    """
+def document(snapshot: Snapshot, tally: Tally, begin: schema.Head) -> schema.Document:
+    """Describe the node; `begin` is the head of the same snapshot."""
     return copied(
         schema.Document,
-        head(snapshot, age=age, interval=interval, program=program),
+        begin,
         snapshot,
         duration_seconds=snapshot.duration,
         faults=[copied(schema.Fault, fault) for fault in snapshot.faults],
@@ -70,7 +59,15 @@ def document(snapshot: Snapshot, tally: Tally, *, age: float, interval: float, p
 
 
 def head(snapshot: Snapshot, *, age: float, interval: float, program: str) -> schema.Head:
-    """Say what each document begins with: of what, of when, by which program."""
+    """
+    Say what each document begins with: of what, of when, by which program.
+
+    Args:
+        age: seconds since the round began, on the clock that cannot be set.
+        interval: seconds between two rounds.
+        program: name and version of the daemon.
+
+    """
     return copied(
         schema.Head,
         snapshot,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 
 from exporter.api import schema
-from exporter.api.document import Json, concerned, containers, copied, head
+from exporter.api.document import Json, concerned, containers, copied
 from exporter.limits import Resolution
 from exporter.limits.decoding import shown
 from exporter.limits.explaining import as_data, as_text, printable, size
@@ -42,13 +42,11 @@ def explanation(
     namespace: str,
     name: str,
     *,
+    begin: schema.Head,
     resolution: Callable[[PodUid], Resolution | None],
-    age: float,
-    interval: float,
-    program: str,
     policy: Policy | None = None,
 ) -> schema.Explanation:
-    """Explain a pod; of several of one name the newest. Raises PodNotHereError. `age` and `interval` are seconds."""
+    """Explain a pod; of several of one name the newest. `begin` is the head of the snapshot. Raises PodNotHereError."""
     found = [pod for pod in snapshot.pods.values() if (pod.namespace, pod.name) == (namespace, name)]
     if not found:
         raise _not_here(snapshot, f"{namespace}/{name}")
@@ -57,10 +55,11 @@ def explanation(
     usages = [usage for usage in snapshot.usages if usage.subject.pod_uid == pod.uid]
     described = list(containers(snapshot, usages))
     judged = None if policy is None else list(policy(pod.uid))
-    begin = head(snapshot, age=age, interval=interval, program=program)
     notes = list(_notes(snapshot, pod, found, known))
     lines = [
-        *_used(snapshot, zip(usages, described, strict=True), f"{age:.0f} s ago{OLD if begin.stale else ''}"),
+        *_used(
+            snapshot, zip(usages, described, strict=True), f"{begin.age_seconds:.0f} s ago{OLD if begin.stale else ''}"
+        ),
         *_bypassed(snapshot, pod),
         *_judged(judged),
         *(f"  note: {note}" for note in notes),

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from builders import GIB, MIB, allocation, device, fault, gpu, leaf, limit, memory, pod, snapshot, subject, usage
-from exporter.api.document import Json, encoded
+from exporter.api.document import Json, encoded, head
 from exporter.api.explanation import PodNotHereError, explanation
 from exporter.limits import DeclaredContainer, DeclaredPod, LeafDevice, Resolution, resolve
 from exporter.limits.explaining import as_data, as_text
@@ -32,7 +32,8 @@ def explained(
     facts: Snapshot, namespace: str = "notebooks", name: str = "anna", *, age: float = 1.0, **more: Any
 ) -> dict[str, Any]:
     known = {who.uid: declared(who) for who in facts.pods.values()}
-    found = explanation(facts, namespace, name, age=age, interval=5.0, program="x", **{"resolution": known.get, **more})
+    begin = head(facts, age=age, interval=5.0, program="x")
+    found = explanation(facts, namespace, name, begin=begin, **{"resolution": known.get, **more})
     return dict(json.loads(encoded(found)))
 
 

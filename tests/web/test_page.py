@@ -20,7 +20,7 @@ from aiohttp.test_utils import TestServer
 from builders import GIB, device, gpu, leaf, limit, memory, pod, snapshot
 from daemon.films import OVER, film
 from daemon.running import COMMAND, Daemon
-from exporter.api.document import render
+from exporter.api.document import head, render
 from exporter.model import GpuUuid, Snapshot
 from exporter.rounds.latest import Tally
 from exporter.web.page import node_page
@@ -239,7 +239,8 @@ async def drawn_from(folder: Path, facts: dict[str, Any]) -> tuple[str, str]:
 
 def described(interval: float) -> dict[str, Any]:
     """Describe the busy node."""
-    return dict(json.loads(render(busy(), Tally(), age=0.0, interval=interval, program="x")))
+    facts = busy()
+    return dict(json.loads(render(facts, Tally(), head(facts, age=0.0, interval=interval, program="x"))))
 
 
 def judged(**policy: Any) -> dict[str, Any]:
