@@ -17,11 +17,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from default_rules import default_rules
 from enforcer.actions.interface import Answer, Heard
 from enforcer.journal import file as journal_file
 from enforcer.journal.file import Journal
 from enforcer.policy.history import History, Opened, Result
-from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Breaker
 from journals import Hands, action, uuid
 
@@ -33,7 +33,7 @@ def story(folder: Path, said: Callable[[str], None]) -> None:
     """Two daemons, one after the other: three actions, a breaker, files that are rewritten after each kilobyte."""
     hands = Hands(limit=2000)
     for first in (1, 4):
-        journal = journal_file.opened(folder / "state" / "journal", Rules(), given=hands.given)
+        journal = journal_file.opened(folder / "state" / "journal", default_rules(), given=hands.given)
         tell(journal, hands, first, said)
         journal.close()
 
