@@ -48,8 +48,8 @@ def document(snapshot: Snapshot, tally: Tally, begin: schema.Head) -> schema.Doc
         duration_seconds=snapshot.duration,
         faults=[copied(schema.Fault, fault) for fault in snapshot.faults],
         gpus=list(_gpus(snapshot)),
-        devices=[_device(device, snapshot) for device in snapshot.devices],
-        containers=list(containers(snapshot, snapshot.usages)),
+        devices=[describe_device(device, snapshot) for device in snapshot.devices],
+        containers=list(describe_containers(snapshot, snapshot.usages)),
         limits=[_limit(limit, snapshot) for limit in snapshot.limits],
         allocations=[copied(schema.Allocation, handed, handed.device) for handed in snapshot.allocations],
         pods=[copied(schema.Pod, pod) for pod in concerned(snapshot)],
@@ -79,7 +79,7 @@ def head(snapshot: Snapshot, *, age: float, interval: float, program: str) -> sc
     )
 
 
-def containers(snapshot: Snapshot, usages: Iterable[Usage]) -> Iterator[schema.Container]:
+def describe_containers(snapshot: Snapshot, usages: Iterable[Usage]) -> Iterator[schema.Container]:
     """Describe what containers hold, each with the limit that is its own: not its pod's, and not its processes'."""
     own = {
         (limit.pod_uid, limit.container, limit.device): limit.memory
@@ -88,12 +88,13 @@ def containers(snapshot: Snapshot, usages: Iterable[Usage]) -> Iterator[schema.C
     }
     for usage in usages:
         holder = usage.subject
-        yield copied(
-            schema.Container,
-            holder,
-            usage.device,
-            usage,
+        yield schema.Container(
             **_names(holder.pod_uid, snapshot),
+            pod_uid=holder.pod_uid,
+            container=holder.container,
+            container_id=holder.container_id,
+            uuid=usage.device.uuid,
+            gpu_instance=usage.device.gpu_instance,
             memory_used_bytes=usage.memory_used,
             memory_sure_bytes=usage.memory_used if usage.memory_sure is None else usage.memory_sure,
             memory_peak_bytes=usage.memory_peak,
@@ -119,8 +120,9 @@ def concerned(snapshot: Snapshot) -> Iterator[Pod]:
 
 def copied(struct: type[Struct], *sources: object, **own: Any) -> Struct:
     """Build a struct. What is not in `own` is the attribute of the same name, of the first source that has it."""
-    for name in set(struct.__struct_fields__) - own.keys():
-        own[name] = next(getattr(source, name) for source in sources if hasattr(source, name))
+    for name in struct.__struct_fields__:
+        if name not in own:
+            own[name] = next(getattr(source, name) for source in sources if hasattr(source, name))
     return struct(**own)
 
 
@@ -133,10 +135,11 @@ def _gpus(snapshot: Snapshot) -> Iterator[schema.Gpu]:
         if (gpu := answered.get(uuid)) is None:
             yield schema.SilentGpu(uuid=uuid, index=index[uuid], up=False, xid_errors=xid_errors)
         else:
-            yield _gpu(gpu, xid_errors)
+            yield describe_gpu(gpu, xid_errors)
 
 
-def _gpu(gpu: Gpu, xid_errors: list[schema.Xid] | None) -> schema.Gpu:
+def describe_gpu(gpu: Gpu, xid_errors: list[schema.Xid] | None = None) -> schema.Gpu:
+    """Describe a GPU that answered."""
     total = gpu.memory.total if gpu.memory else None
     return copied(schema.Gpu, gpu, gpu.health, up=True, memory_total_bytes=total, xid_errors=xid_errors)
 
@@ -149,7 +152,8 @@ def _xids(errors: Mapping[int, XidErrors]) -> list[schema.Xid]:
     ]
 
 
-def _device(device: Device, snapshot: Snapshot) -> schema.Device:
+def describe_device(device: Device, snapshot: Snapshot) -> schema.Device:
+    """Describe a device."""
     account, memory, utilization = device.account, device.account.memory, device.utilization
     return copied(
         schema.Device,

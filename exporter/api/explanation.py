@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 
 from exporter.api import schema
-from exporter.api.document import Json, concerned, containers, copied
+from exporter.api.document import Json, concerned, copied, describe_containers
 from exporter.limits import Resolution
 from exporter.limits.decoding import shown
 from exporter.limits.explaining import as_data, as_text, printable, size
@@ -53,7 +53,7 @@ def explanation(
     pod = max(found, key=lambda pod: (not pod.terminating, pod.created_at))  # as the kubelet means it: see joining
     known = resolution(pod.uid)
     usages = [usage for usage in snapshot.usages if usage.subject.pod_uid == pod.uid]
-    described = list(containers(snapshot, usages))
+    described = list(describe_containers(snapshot, usages))
     judged = None if policy is None else list(policy(pod.uid))
     notes = list(_notes(snapshot, pod, found, known))
     lines = [

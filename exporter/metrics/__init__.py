@@ -4,7 +4,7 @@ The metrics: one subject, one file; this list is made by hand.
 What comes in: the latest snapshot and the tally. What goes out: metric families, and the page that scrapers get.
 
 The rule: a page is rendered from what is already known. It reads no source, and so costs the same whatever hangs.
-To add a metric: write its name, its help and how it is read into the file of its subject.
+To add a figure: describe it in `exporter.api` and write its name and help into the file of its subject.
 To add a subject: write a file with `FAMILIES` and `collect(snapshot)`, and add it below.
 """
 

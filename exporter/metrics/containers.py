@@ -8,67 +8,54 @@ unknown of the sum. A usage whose pod has no name is not written: it could not b
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from prometheus_client.core import Metric
 
+from exporter.api.document import describe_containers
 from exporter.metrics.family import Figure, figure, gauge
 from exporter.metrics.labels import CONTAINER, Name, NodeLabels, by_name, together
-from exporter.model import Snapshot, Usage
+from exporter.model import Snapshot
 
-
-def _figure(name: str, read: Callable[[Usage], float | None], text: str) -> Figure[Usage]:
-    return figure(CONTAINER, name, read, text)
-
-
-FIGURES: tuple[Figure[Usage], ...] = (
-    _figure(
+FIGURES: tuple[Figure, ...] = (
+    figure(
         "container_memory_used_bytes",
-        lambda usage: usage.memory_used,
         "Memory that the container holds of the leaf device, in bytes: the kernel's count by cgroup (dmem.current) "
         "where there is one, else the sum of its processes, as their driver lists them.",
     ),
-    _figure(
+    figure(
         "container_memory_peak_bytes",
-        lambda usage: usage.memory_peak,
         "The most memory of the leaf device that a round, or the kernel (dmem.peak), saw the container hold, in bytes.",
     ),
-    _figure(
-        "container_processes",
-        lambda usage: len(usage.processes) if usage.listed else None,
-        "Living processes of the container that hold the leaf device, as its driver lists them.",
+    figure(
+        "container_processes", "Living processes of the container that hold the leaf device, as its driver lists them."
     ),
-    _figure(
+    figure(
         "container_memory_kernel_limit_bytes",
-        lambda usage: usage.kernel_limit,
         "Memory of the leaf device above which the kernel does not let the container grow, in bytes (dmem.max of "
         "its cgroup); absent without such a limit.",
     ),
-    _figure(
+    figure(
         "container_memory_evicted_seconds_total",
-        lambda usage: usage.evicted,
         "Time in which the queues of the container's processes were taken off the leaf device, mostly because "
         "their memory was moved out of it, in seconds, since the daemon saw them first (AMD alone: KFD's "
         "evicted_ms).",
     ),
 )
 
-RATIOS: tuple[Figure[Usage], ...] = (
-    _figure(
+RATIOS: tuple[Figure, ...] = (
+    figure(
         "container_sm_utilization_ratio",
-        lambda usage: usage.sm,
         "Share of the SMs (of AMD and Intel: of the shader engines; of Cambricon: of the cores) that the container "
         "used, 0 to 1: a coarse sum of the driver's figures per process; under MIG the instance's figure if the "
         "container is alone there, else absent.",
     ),
-    _figure(
+    figure(
         "container_encoder_utilization_ratio",
-        lambda usage: usage.encoder,
         "Share of the video encoders that the container used, 0 to 1 (sum of the driver's figures per process).",
     ),
-    _figure(
+    figure(
         "container_decoder_utilization_ratio",
-        lambda usage: usage.decoder,
         "Share of the video decoders that the container used, 0 to 1 (sum of the driver's figures per process).",
     ),
 )
@@ -85,12 +72,15 @@ FAMILIES = (*(family for family, _ in (*FIGURES, *RATIOS)), REPLICAS)
 def collect(snapshot: Snapshot) -> Iterator[Metric]:
     """Yield the families of containers."""
     labels_of = NodeLabels(snapshot).container
-    parts = ((usage.subject.pod_uid, usage.subject.container, usage.device, usage) for usage in snapshot.usages)
-    rows = [(labels_of(*name), usages) for name, usages in by_name(snapshot, parts).items()]
+    described = zip(snapshot.usages, describe_containers(snapshot, snapshot.usages), strict=True)
+    parts = (
+        (usage.subject.pod_uid, usage.subject.container, usage.device, container) for usage, container in described
+    )
+    rows = [(labels_of(*name), generations) for name, generations in by_name(snapshot, parts).items()]
     for family, read in FIGURES:
-        yield family.of((labels, together(map(read, usages))) for labels, usages in rows)
+        yield family.of((labels, together(map(read, generations))) for labels, generations in rows)
     for family, read in RATIOS:
-        yield family.of((labels, _at_most_one(together(map(read, usages)))) for labels, usages in rows)
+        yield family.of((labels, _at_most_one(together(map(read, generations)))) for labels, generations in rows)
 
     replicas: dict[tuple[Name, str], int] = defaultdict(int)
     for held in snapshot.allocations:

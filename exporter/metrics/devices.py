@@ -5,13 +5,14 @@ What comes in: the snapshot. What goes out: one series per GPU with MIG off and 
 GPU with MIG on, so that every `sum()` counts each byte once.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from prometheus_client.core import Metric
 
+from exporter.api.document import describe_device
 from exporter.metrics.family import Figure, figure, info
 from exporter.metrics.labels import LEAF, NodeLabels
-from exporter.model import Device, Memory, Snapshot
+from exporter.model import Device, Snapshot
 
 INFO = info(
     "device_info",
@@ -21,89 +22,42 @@ INFO = info(
 )
 
 
-def of_memory(read: Callable[[Memory], int]) -> Callable[[Device], float | None]:
-    """Read a figure of the device's memory, unknown while the memory is."""
-    return lambda device: None if device.account.memory is None else read(device.account.memory)
-
-
-def _figure(name: str, read: Callable[[Device], float | None], text: str) -> Figure[Device]:
-    return figure(LEAF, name, read, text)
-
-
-FIGURES: tuple[Figure[Device], ...] = (
-    _figure(
-        "device_memory_total_bytes",
-        of_memory(lambda memory: memory.total),
-        "Memory of the leaf device in bytes (of NVIDIA: NVML memory info).",
-    ),
-    _figure(
+FIGURES: tuple[Figure, ...] = (
+    figure("device_memory_total_bytes", "Memory of the leaf device in bytes (of NVIDIA: NVML memory info)."),
+    figure(
         "device_memory_used_bytes",
-        of_memory(lambda memory: memory.used),
         "Memory in use in bytes: total - free - reserved, whatever the driver's version means by used.",
     ),
-    _figure(
-        "device_memory_free_bytes",
-        of_memory(lambda memory: memory.free),
-        "Memory that can still be allocated, in bytes (of NVIDIA: NVML memory info).",
-    ),
-    _figure(
+    figure("device_memory_free_bytes", "Memory that can still be allocated, in bytes (of NVIDIA: NVML memory info)."),
+    figure(
         "device_memory_reserved_bytes",
-        of_memory(lambda memory: memory.reserved),
         "Memory that driver and firmware keep for themselves, in bytes, where the driver tells it apart from what "
         "is used (of NVIDIA: NVML memory info).",
     ),
-    _figure(
+    figure(
         "device_memory_attributed_bytes",
-        lambda device: device.account.attributed,
         "Used memory held by known containers, in bytes (process lists joined with cgroups, or the kernel's own "
         "count by cgroup).",
     ),
-    _figure(
-        "device_memory_ghost_bytes",
-        lambda device: device.account.ghost,
-        "Used memory of dead processes which no living container explains, in bytes.",
-    ),
-    _figure(
-        "device_memory_host_bytes",
-        lambda device: device.account.host,
-        "Used memory of processes outside of any container, in bytes.",
-    ),
-    _figure(
+    figure("device_memory_ghost_bytes", "Used memory of dead processes which no living container explains, in bytes."),
+    figure("device_memory_host_bytes", "Used memory of processes outside of any container, in bytes."),
+    figure(
         "device_memory_unattributed_bytes",
-        lambda device: device.account.unattributed,
         "The rest of the used memory, in bytes: attributed + ghost + host + unattributed = used.",
     ),
-    _figure(
+    figure(
         "device_utilization_ratio",
-        lambda device: device.utilization.busy,
         "How busy the leaf device was, 0 to 1, as its driver counts that (of NVIDIA: share of time in which some "
         "kernel ran, NVML utilization).",
     ),
-    _figure(
-        "device_sm_utilization_ratio",
-        lambda device: device.utilization.sm,
-        "Share of the SMs in use, 0 to 1 (NVIDIA alone, by GPM: Hopper and later).",
-    ),
-    _figure(
+    figure("device_sm_utilization_ratio", "Share of the SMs in use, 0 to 1 (NVIDIA alone, by GPM: Hopper and later)."),
+    figure(
         "device_memory_controller_utilization_ratio",
-        lambda device: device.utilization.memory_controller,
         "Share of time in which device memory was read or written, 0 to 1 (of NVIDIA: NVML utilization).",
     ),
-    _figure(
-        "device_encoder_utilization_ratio",
-        lambda device: device.utilization.encoder,
-        "Utilization of the video encoders, 0 to 1 (NVIDIA alone: NVML).",
-    ),
-    _figure(
-        "device_decoder_utilization_ratio",
-        lambda device: device.utilization.decoder,
-        "Utilization of the video decoders, 0 to 1 (NVIDIA alone: NVML).",
-    ),
-    _figure(
-        "device_containers",
-        lambda device: device.containers,
-        "Containers which have a process on the leaf device or were handed it by the kubelet.",
-    ),
+    figure("device_encoder_utilization_ratio", "Utilization of the video encoders, 0 to 1 (NVIDIA alone: NVML)."),
+    figure("device_decoder_utilization_ratio", "Utilization of the video decoders, 0 to 1 (NVIDIA alone: NVML)."),
+    figure("device_containers", "Containers which have a process on the leaf device or were handed it by the kubelet."),
 )
 
 FAMILIES = (INFO, *(family for family, _ in FIGURES))
@@ -113,7 +67,7 @@ def collect(snapshot: Snapshot) -> Iterator[Metric]:
     """Yield the families of devices."""
     labels_of = NodeLabels(snapshot).device
     yield INFO.of((labels_of(device.key, **_description(device)), 1) for device in snapshot.devices)
-    rows = [(labels_of(device.key), device) for device in snapshot.devices]
+    rows = [(labels_of(device.key), describe_device(device, snapshot)) for device in snapshot.devices]
     for family, read in FIGURES:
         yield family.of((labels, read(device)) for labels, device in rows)
 

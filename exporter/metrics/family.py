@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate
-from typing import TypeVar
+from operator import attrgetter
 
 from prometheus_client.core import Metric, Sample
 
-from exporter.metrics.labels import Labels
+from exporter.metrics.labels import CONTAINER, GPU, LEAF, Labels
 
 NAMESPACE = "gpusteward_"
 
@@ -92,11 +92,18 @@ def info(name: str, labels: tuple[str, ...], text: str) -> Family:
     return Family(NAMESPACE + name, Kind.INFO, labels, text)
 
 
-T = TypeVar("T")
-Figure = tuple[Family, Callable[[T], float | None]]
-"""A family, and how its value is read of a GPU, of a device or of what a container uses."""
+LABELS = {"gpu": GPU, "device": LEAF, "container": CONTAINER}
+"""Labels of a figure, by what it is of: the first word of its name."""
+
+Figure = tuple[Family, Callable[[object], float | None]]
+"""A family, and how its value is read of the JSON document's GPU, device or container."""
 
 
-def figure(labels: tuple[str, ...], name: str, read: Callable[[T], float | None], text: str) -> Figure[T]:
-    """Promise a gauge, or a counter where the name ends in `_total`."""
-    return (counter if name.endswith("_total") else gauge)(name, labels, text), read
+def figure(name: str, text: str) -> Figure:
+    """
+    Promise a figure that the JSON document has, too: `device_memory_used_bytes` is `memory_used_bytes` of a device.
+
+    It is a gauge, or a counter where the name ends in `_total`.
+    """
+    subject, _, field = name.removesuffix("_total").partition("_")
+    return (counter if name.endswith("_total") else gauge)(name, LABELS[subject], text), attrgetter(field)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client.core import Metric
 
+from exporter.api.document import describe_gpu
 from exporter.metrics.family import Family, Figure, counter, figure, gauge, info
 from exporter.metrics.labels import GPU, NodeLabels, known_gpus
 from exporter.model import Gpu, Snapshot
@@ -21,32 +22,17 @@ INFO = info(
 UP = gauge("gpu_up", GPU, "1 if the GPU answered in the last round, 0 if the driver counts it but it did not answer.")
 
 
-def _figure(name: str, read: Callable[[Gpu], float | None], text: str) -> Figure[Gpu]:
-    return figure(GPU, name, read, text)
-
-
-FIGURES: tuple[Figure[Gpu], ...] = (
-    _figure(
-        "gpu_memory_total_bytes",
-        lambda gpu: None if gpu.memory is None else gpu.memory.total,
-        "Memory of the whole GPU in bytes, with MIG on too (of NVIDIA: NVML memory info).",
+FIGURES: tuple[Figure, ...] = (
+    figure(
+        "gpu_memory_total_bytes", "Memory of the whole GPU in bytes, with MIG on too (of NVIDIA: NVML memory info)."
     ),
-    _figure(
-        "gpu_power_watts",
-        lambda gpu: gpu.health.power_watts,
-        "Power drawn by the GPU in watts (of NVIDIA: NVML power usage).",
-    ),
-    _figure(
+    figure("gpu_power_watts", "Power drawn by the GPU in watts (of NVIDIA: NVML power usage)."),
+    figure(
         "gpu_energy_joules_total",
-        lambda gpu: gpu.health.energy_joules,
         "Energy used by the GPU in joules, as its driver counts it (of NVIDIA: since the driver was loaded, NVML "
         "total energy consumption).",
     ),
-    _figure(
-        "gpu_temperature_celsius",
-        lambda gpu: gpu.health.temperature_celsius,
-        "Temperature of the GPU die in degrees Celsius (of NVIDIA: NVML temperature).",
-    ),
+    figure("gpu_temperature_celsius", "Temperature of the GPU die in degrees Celsius (of NVIDIA: NVML temperature)."),
 )
 
 PARTS: tuple[tuple[Family, Callable[[Gpu], Mapping[str, float]]], ...] = (
@@ -104,8 +90,9 @@ def collect(snapshot: Snapshot) -> Iterator[Metric]:
     silent = [labels_of(uuid) for uuid in snapshot.gpus_present if uuid not in answered]
     yield INFO.of((labels_of(gpu.uuid, **_description(gpu)), 1) for gpu in snapshot.gpus)
     yield UP.of([*((labels, 1) for labels, _ in rows), *((labels, 0) for labels in silent)])
+    described = [(labels, describe_gpu(gpu)) for labels, gpu in rows]
     for family, read in FIGURES:
-        yield family.of((labels, read(gpu)) for labels, gpu in rows)
+        yield family.of((labels, read(gpu)) for labels, gpu in described)
     for family, read_all in PARTS:
         label = family.labels[-1]
         yield family.of((labels | {label: key}, value) for labels, gpu in rows for key, value in read_all(gpu).items())
