@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from exporter.limits.loading import builtin
 from exporter.limits.rows import Catalogue, Confidence, EnforcedBy, Mechanism, Per, Row, Scope, System, What
+from exporter.model import EnforcedBy, Mechanism, Scope
 from exporter.model.vendors import TRUSTED, VENDORS
 
 HEAD = """\

@@ -24,7 +24,8 @@ from exporter.limits.facts import (
     leaf_devices,
 )
 from exporter.limits.resolver import resolve
-from exporter.limits.rows import EnforcedBy, Mechanism, Scope, Trust
+from exporter.limits.rows import Trust
+from exporter.model import EnforcedBy, Mechanism, Scope
 
 __all__ = [
     "Candidate",

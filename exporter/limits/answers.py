@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from exporter.limits.facts import Place
-from exporter.limits.rows import EnforcedBy, Mechanism, Row, Scope, Trust, What
-from exporter.model import DeviceKey
+from exporter.limits.rows import Row, Trust, What
+from exporter.model import DeviceKey, EnforcedBy, Mechanism, Scope
 
 
 @dataclass(frozen=True, slots=True, order=True)

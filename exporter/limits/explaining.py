@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from exporter.limits.answers import Candidate, Limit, Resolution
-from exporter.limits.rows import EnforcedBy, Scope, What
+from exporter.limits.rows import What
+from exporter.model import EnforcedBy, Scope
 
 _UNITS = ((2**30, "GiB"), (2**20, "MiB"))
 

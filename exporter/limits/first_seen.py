@@ -14,7 +14,8 @@ from dataclasses import replace
 
 from exporter.limits.answers import Candidate, Seen, Subject
 from exporter.limits.facts import LeafDevice, Place, device_name
-from exporter.limits.rows import EnforcedBy, Scope, Trust, What
+from exporter.limits.rows import Trust, What
+from exporter.model import EnforcedBy, Scope
 
 _MUTABLE = (Trust.SCHEDULER, Trust.USER)
 

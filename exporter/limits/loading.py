@@ -24,17 +24,15 @@ from exporter.limits.rows import (
     Catalogue,
     Confidence,
     Detect,
-    EnforcedBy,
-    Mechanism,
     Per,
     Row,
-    Scope,
     Star,
     System,
     Trust,
     What,
     When,
 )
+from exporter.model import EnforcedBy, Mechanism, Scope
 
 _Name = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9-]{0,62}$")]
 _Key = Annotated[str, Meta(min_length=1, max_length=317)]  # a prefix of 253, a slash, a name of 63

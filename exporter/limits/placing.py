@@ -12,8 +12,7 @@ from dataclasses import replace
 
 from exporter.limits.answers import Limit, Resolution, Subject
 from exporter.limits.facts import Place, device_name
-from exporter.limits.rows import Scope
-from exporter.model import DeviceKey
+from exporter.model import DeviceKey, Scope
 
 
 def placed(

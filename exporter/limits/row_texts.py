@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from exporter.limits.decoding import NOTHING_CHOSEN, Asked, Options
 from exporter.limits.facts import Claim, ClaimedDevice, DeclaredContainer, DeclaredPod, LeafDevice, NodeFacts
-from exporter.limits.rows import Mechanism, Row, Star, matching
+from exporter.limits.rows import Row, Star, matching
+from exporter.model import Mechanism
 
 _DEVICE = "device"
 """Key of a claim row that is about the device itself, not about its consumed capacity."""

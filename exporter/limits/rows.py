@@ -12,17 +12,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from fractions import Fraction
 
-
-class Mechanism(StrEnum):
-    """Where a declaration is written."""
-
-    RESOURCE = "resource"
-    ANNOTATION = "annotation"
-    LABEL = "label"
-    ENV = "env"
-    CLAIM = "claim"
-    CLAIM_CONFIG = "claim-config"
-    POLICY = "policy"
+from exporter.model.limits import EnforcedBy, Mechanism, Scope
 
 
 class What(StrEnum):
@@ -33,16 +23,6 @@ class What(StrEnum):
     COMPUTE = "compute"
     COUNT = "count"
     DEVICE = "device"
-
-
-class Scope(StrEnum):
-    """What shares one amount."""
-
-    PROCESS = "process"
-    CONTAINER = "container"
-    INSTANCE = "instance"
-    POD = "pod"
-    CLAIM = "claim"
 
 
 class Per(StrEnum):
@@ -56,17 +36,6 @@ class Per(StrEnum):
     DEVICE = "device"
     TOTAL = "total"
     SPREAD = "spread"
-
-
-class EnforcedBy(StrEnum):
-    """Who keeps a container within its limit, apart from us."""
-
-    NONE = "none"
-    HOOK = "hook"
-    MPS = "mps"
-    KERNEL = "kernel"
-    DRIVER = "driver"
-    HARDWARE = "hardware"
 
 
 class Trust(IntEnum):

@@ -17,7 +17,8 @@ from exporter.limits.decoders.claims import where_of
 from exporter.limits.decoding import Amount, Asked, DeclarationError, Options
 from exporter.limits.facts import Claim, DeclaredPod, LeafDevice, NodeFacts
 from exporter.limits.row_texts import readings
-from exporter.limits.rows import Mechanism, Per, Row, Scope, System, What, fill
+from exporter.limits.rows import Per, Row, System, What, fill
+from exporter.model import Mechanism, Scope
 
 MOST_DEVICES = 64
 """Of one node; where they are not known."""

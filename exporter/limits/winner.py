@@ -13,7 +13,8 @@ from dataclasses import replace
 
 from exporter.limits.answers import Candidate, Limit, Subject
 from exporter.limits.facts import Place
-from exporter.limits.rows import EnforcedBy, Mechanism, Trust, What
+from exporter.limits.rows import Trust, What
+from exporter.model import EnforcedBy, Mechanism
 
 _ROUNDING = 2**20
 """Bytes by which two declarations of the same may differ: schedulers count in MiB."""

@@ -33,7 +33,7 @@ from exporter.model.devices import (
     XidErrors,
 )
 from exporter.model.identity import ContainerId, DeviceKey, Fault, GpuUuid, PodUid
-from exporter.model.limits import DeclaredLimit
+from exporter.model.limits import DeclaredLimit, EnforcedBy, Mechanism, Scope
 from exporter.model.names import Allocation, Container, ContainerKind, Inventory, Pod
 from exporter.model.processes import HostProcess, HostSample, Owner, ProcessKey
 from exporter.model.snapshot import Attribution, ClaimUsage, Device, DeviceAccount, Snapshot, Subject, Usage
@@ -56,6 +56,7 @@ __all__ = [
     "Device",
     "DeviceAccount",
     "DeviceKey",
+    "EnforcedBy",
     "Fault",
     "Gpu",
     "GpuInstance",
@@ -67,6 +68,7 @@ __all__ = [
     "HostProcess",
     "HostSample",
     "Inventory",
+    "Mechanism",
     "Memory",
     "NodeFacts",
     "Owner",
@@ -75,6 +77,7 @@ __all__ = [
     "ProcessKey",
     "ProcessKind",
     "ProcessUtilization",
+    "Scope",
     "Sharing",
     "Snapshot",
     "Subject",

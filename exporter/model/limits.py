@@ -1,8 +1,42 @@
 """What was declared, in bytes: the limits of one round, of whoever is on a leaf device."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from exporter.model.identity import DeviceKey, PodUid
+
+
+class Mechanism(StrEnum):
+    """Where a declaration is written."""
+
+    RESOURCE = "resource"
+    ANNOTATION = "annotation"
+    LABEL = "label"
+    ENV = "env"
+    CLAIM = "claim"
+    CLAIM_CONFIG = "claim-config"
+    POLICY = "policy"
+
+
+class Scope(StrEnum):
+    """What shares one amount."""
+
+    PROCESS = "process"
+    CONTAINER = "container"
+    INSTANCE = "instance"
+    POD = "pod"
+    CLAIM = "claim"
+
+
+class EnforcedBy(StrEnum):
+    """What keeps a container within its limit, apart from gpusteward."""
+
+    NONE = "none"
+    HOOK = "hook"
+    MPS = "mps"
+    KERNEL = "kernel"
+    DRIVER = "driver"
+    HARDWARE = "hardware"
 
 
 @dataclass(frozen=True, slots=True)

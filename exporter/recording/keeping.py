@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Self, TypeVar
 
-from exporter.limits.rows import Catalogue, Mechanism, Star, match
-from exporter.model import ClaimConfig, DeclaredContainer, DeclaredPod, Inventory, Pod
+from exporter.limits.rows import Catalogue, Star, match
+from exporter.model import ClaimConfig, DeclaredContainer, DeclaredPod, Inventory, Mechanism, Pod
 
 POLICY = (
     "gpusteward.io/*",

@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from exporter.limits import DeclaredContainer, DeclaredPod, LeafDevice, NodeFacts, resolve
 from exporter.limits.decoding import MOST
 from exporter.limits.loading import builtin
-from exporter.limits.rows import Mechanism
-from exporter.model import DeviceKey, GpuUuid
+from exporter.model import DeviceKey, GpuUuid, Mechanism
 
 SECONDS = 3.0
 """For each pod."""

@@ -12,8 +12,8 @@ from exporter.limits.decoders import DECODERS, Invalid, decode
 from exporter.limits.decoding import Asked
 from exporter.limits.explaining import as_data, as_text
 from exporter.limits.loading import builtin
-from exporter.limits.rows import Mechanism, Row, What, match
-from exporter.model import DeviceKey, GpuUuid
+from exporter.limits.rows import Row, What, match
+from exporter.model import DeviceKey, GpuUuid, Mechanism
 from exporter.objects.manifest import devices_of, read
 
 FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("*.yaml"))
