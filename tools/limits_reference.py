@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 
 from exporter.limits.loading import builtin
-from exporter.limits.rows import Catalogue, Confidence, EnforcedBy, Mechanism, Per, Row, Scope, System, What
+from exporter.limits.rows import Catalogue, Confidence, Per, Row, System, What
 from exporter.model import EnforcedBy, Mechanism, Scope
 from exporter.model.vendors import TRUSTED, VENDORS
 

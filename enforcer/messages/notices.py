@@ -15,7 +15,7 @@ from enforcer.messages.reasons import WORDS
 from enforcer.messages.sentences import Excess, duration, evicted, exceeded, fenced, held, killed, reported
 from enforcer.policy.history import Action, Moment, Result, Standing, Verdict
 from enforcer.policy.vocabulary import Mode, Reason, Rung, State
-from exporter.limits.facts import device_name
+from exporter.limits.devices import device_name
 from exporter.model import ContainerKind, Snapshot
 
 PASSING = frozenset(

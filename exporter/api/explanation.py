@@ -15,8 +15,8 @@ from exporter.api import schema
 from exporter.api.document import Json, concerned, copied, describe_containers
 from exporter.limits import Resolution
 from exporter.limits.decoding import shown
+from exporter.limits.devices import device_name
 from exporter.limits.explaining import as_data, as_text, printable, size
-from exporter.limits.facts import device_name
 from exporter.model import Pod, PodUid, Snapshot, Usage
 
 NEAR = 3

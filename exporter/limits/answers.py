@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from exporter.limits.facts import Place
+from exporter.limits.devices import Place
 from exporter.limits.rows import Row, Trust, What
 from exporter.model import DeviceKey, EnforcedBy, Mechanism, Scope
 

@@ -17,11 +17,11 @@ from exporter.limits.calibration import Calibration, Fit, calibrate
 from exporter.limits.decoders import Invalid, decode
 from exporter.limits.decoders.claims import where_of
 from exporter.limits.decoding import DeclarationError, locate, shown
-from exporter.limits.facts import LeafDevice, NodeFacts, Place
+from exporter.limits.devices import LeafDevice, Place
 from exporter.limits.row_texts import using
 from exporter.limits.rows import Confidence, Per, Row, What
 from exporter.limits.terms import Broken, Scene, Term, divisor, subject_of, terms
-from exporter.model import EnforcedBy, Mechanism, Scope
+from exporter.model import EnforcedBy, Mechanism, NodeFacts, Scope
 
 ABOVE_DEVICE = Fraction(105, 100)
 """A limit may exceed the device by this much: vendors round, and count reserved memory or not."""

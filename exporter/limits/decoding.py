@@ -15,17 +15,9 @@ from fractions import Fraction
 from typing import Any
 
 from exporter.base.quantities import QuantityError, parse_quantity
-from exporter.limits.facts import (
-    Claim,
-    ClaimedDevice,
-    DeclaredContainer,
-    DeclaredPod,
-    LeafDevice,
-    NodeFacts,
-    Place,
-    device_name,
-)
+from exporter.limits.devices import LeafDevice, Place, device_name
 from exporter.limits.rows import Row
+from exporter.model import Claim, ClaimedDevice, DeclaredContainer, DeclaredPod, NodeFacts
 
 LONGEST = 256 * 1024
 """Characters. Kubernetes takes 256 KiB for all annotations of an object together."""

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from exporter.limits.decoding import NOTHING_CHOSEN, Options
-from exporter.limits.facts import Claim, DeclaredPod, LeafDevice, NodeFacts
+from exporter.limits.devices import LeafDevice
 from exporter.limits.row_texts import used
 from exporter.limits.rows import Catalogue, System, matching
-from exporter.model import Sharing
+from exporter.model import Claim, DeclaredPod, NodeFacts, Sharing
 
 
 @dataclass(frozen=True, slots=True)

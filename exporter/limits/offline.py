@@ -14,11 +14,13 @@ from dataclasses import dataclass
 
 from exporter.limits.answers import Resolution
 from exporter.limits.decoding import NOTHING_CHOSEN, Options
+from exporter.limits.devices import LeafDevice
 from exporter.limits.explaining import as_data, as_text
-from exporter.limits.facts import LeafDevice, NodeFacts
+from exporter.limits.node_devices import devices_of
 from exporter.limits.resolver import resolve
 from exporter.limits.rows import Catalogue
-from exporter.objects.manifest import Manifest, ManifestError, devices_of, read
+from exporter.model import NodeFacts
+from exporter.objects.manifest import Manifest, ManifestError, read
 
 _KINDS = 3
 

@@ -17,11 +17,11 @@ from exporter.limits.answers import Candidate, Limit, Resolution, Seen, Subject
 from exporter.limits.candidates import candidates
 from exporter.limits.decoding import NOTHING_CHOSEN, Options
 from exporter.limits.detection import detect
-from exporter.limits.facts import Claim, DeclaredPod, LeafDevice, NodeFacts, Place, device_name
+from exporter.limits.devices import LeafDevice, Place, device_name
 from exporter.limits.rows import Catalogue
 from exporter.limits.terms import Scene
 from exporter.limits.winner import decide
-from exporter.model import Scope
+from exporter.model import Claim, DeclaredPod, NodeFacts, Scope
 
 _Group = tuple[Subject, Scope]
 

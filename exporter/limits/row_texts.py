@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from exporter.limits.decoding import NOTHING_CHOSEN, Asked, Options
-from exporter.limits.facts import Claim, ClaimedDevice, DeclaredContainer, DeclaredPod, LeafDevice, NodeFacts
+from exporter.limits.devices import LeafDevice
 from exporter.limits.rows import Row, Star, matching
-from exporter.model import Mechanism
+from exporter.model import Claim, ClaimedDevice, DeclaredContainer, DeclaredPod, Mechanism, NodeFacts
 
 _DEVICE = "device"
 """Key of a claim row that is about the device itself, not about its consumed capacity."""

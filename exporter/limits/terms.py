@@ -15,10 +15,10 @@ from exporter.limits.answers import Subject
 from exporter.limits.decoders import Invalid, decode
 from exporter.limits.decoders.claims import where_of
 from exporter.limits.decoding import Amount, Asked, DeclarationError, Options
-from exporter.limits.facts import Claim, DeclaredPod, LeafDevice, NodeFacts
+from exporter.limits.devices import LeafDevice
 from exporter.limits.row_texts import readings
 from exporter.limits.rows import Per, Row, System, What, fill
-from exporter.model import Mechanism, Scope
+from exporter.model import Claim, DeclaredPod, Mechanism, NodeFacts, Scope
 
 MOST_DEVICES = 64
 """Of one node; where they are not known."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from exporter.limits.answers import Candidate, Limit, Subject
-from exporter.limits.facts import Place
+from exporter.limits.devices import Place
 from exporter.limits.rows import Trust, What
 from exporter.model import EnforcedBy, Mechanism
 

@@ -11,10 +11,10 @@ import pytest
 from builders import GIB, MIB, allocation, device, fault, gpu, leaf, limit, memory, pod, snapshot, subject, usage
 from exporter.api.document import Json, encoded, head
 from exporter.api.explanation import PodNotHereError, explanation
-from exporter.limits import DeclaredContainer, DeclaredPod, LeafDevice, Resolution, resolve
+from exporter.limits import LeafDevice, Resolution, resolve
 from exporter.limits.explaining import as_data, as_text
 from exporter.limits.loading import builtin
-from exporter.model import Pod, PodUid, Snapshot
+from exporter.model import DeclaredContainer, DeclaredPod, Pod, PodUid, Snapshot
 from serving.node import busy, serving
 
 API_PAGE = Path(__file__).parents[2] / "docs" / "api.md"

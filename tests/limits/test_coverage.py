@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from exporter.limits import DeclaredPod, LeafDevice, Options, Resolution, resolve
+from exporter.limits import LeafDevice, Options, Resolution, resolve
 from exporter.limits.decoders import Invalid, decode
 from exporter.limits.loading import builtin
+from exporter.limits.node_devices import devices_of
 from exporter.limits.row_texts import readings
 from exporter.limits.rows import Row, What
-from exporter.model import Sharing
-from exporter.objects.manifest import Manifest, devices_of, read
+from exporter.model import DeclaredPod, Sharing
+from exporter.objects.manifest import Manifest, read
 
 FIXTURES = Path(__file__).parent / "fixtures"
 

@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from exporter.limits import DeclaredPod, resolve
+from exporter.limits import resolve
 from exporter.limits.decoders import DECODERS
 from exporter.limits.loading import CatalogueError, builtin, check, extend, parse, with_own
 from exporter.limits.rows import fill, match, matching
+from exporter.model import DeclaredPod
 
 GIB = 2**30
 NEW = b"""

@@ -7,14 +7,15 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from exporter.limits import DeclaredContainer, DeclaredPod, LeafDevice, NodeFacts, Options, Resolution, Scope, resolve
+from exporter.limits import LeafDevice, Options, Resolution, resolve
 from exporter.limits.decoders import DECODERS, Invalid, decode
 from exporter.limits.decoding import Asked
 from exporter.limits.explaining import as_data, as_text
 from exporter.limits.loading import builtin
+from exporter.limits.node_devices import devices_of
 from exporter.limits.rows import Row, What, match
-from exporter.model import DeviceKey, GpuUuid, Mechanism
-from exporter.objects.manifest import devices_of, read
+from exporter.model import DeclaredContainer, DeclaredPod, DeviceKey, GpuUuid, Mechanism, NodeFacts, Scope
+from exporter.objects.manifest import read
 
 FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("*.yaml"))
 CATALOGUE = builtin()

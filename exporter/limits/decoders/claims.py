@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from exporter.limits.decoding import Amount, Asked, Where, json_number, json_object, locate, quantity, shown, whole
-from exporter.limits.facts import ClaimedDevice
+from exporter.model import ClaimedDevice
 from exporter.model.vendors import claimed_id
 
 _MIB = 2**20

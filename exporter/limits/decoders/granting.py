@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from exporter.limits.decoding import Amount, Asked, quantity
-from exporter.limits.facts import LeafDevice, Place, device_name
+from exporter.limits.devices import LeafDevice, Place, device_name
 from exporter.limits.rows import What
 from exporter.model import DeviceKey
 

@@ -15,8 +15,8 @@ pkg/scheduler/api/devices/nvidia/vgpu/utils.go.
 from collections.abc import Iterable, Iterator, Sequence
 
 from exporter.limits.decoding import MOST, Amount, Asked, DeclarationError, Where, number, shown
-from exporter.limits.facts import DeclaredContainer, DeclaredPod
 from exporter.limits.rows import What
+from exporter.model import DeclaredContainer, DeclaredPod
 
 _FIELDS = 4
 

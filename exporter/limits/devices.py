@@ -1,41 +1,14 @@
 """
-What the resolver is told: a pod as declared, the node, its claims, its devices. Frozen, and nothing more than is read.
+The devices that declarations are about, and how they are called.
 
-What comes in: nothing; this module knows only the model, which has what Kubernetes says. What goes out: the words in
-which the rest of `limits` speaks.
+What comes in: the driver's GPUs and what the kubelet tells of their replicas. What goes out: the node's devices as the
+resolver takes them, and their names.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from exporter.model import (
-    Claim,
-    ClaimConfig,
-    ClaimedDevice,
-    ClaimUse,
-    DeclaredContainer,
-    DeclaredPod,
-    DeviceKey,
-    Gpu,
-    Held,
-    NodeFacts,
-    Sharing,
-)
-
-__all__ = [
-    "Claim",
-    "ClaimConfig",
-    "ClaimUse",
-    "ClaimedDevice",
-    "DeclaredContainer",
-    "DeclaredPod",
-    "Held",
-    "LeafDevice",
-    "NodeFacts",
-    "Place",
-    "device_name",
-    "leaf_devices",
-]
+from exporter.model import DeviceKey, Gpu, Sharing
 
 
 @dataclass(frozen=True, slots=True)
