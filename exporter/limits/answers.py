@@ -71,9 +71,17 @@ class Candidate:
     @property
     def name(self) -> str:
         """The declaration in one line, for people: the row's name with the key that was found."""
+        return self._called(self.key)
+
+    @property
+    def row_name(self) -> str:
+        """The row in one line, for people: the system, the mechanism, the key as it stands in the catalogue."""
+        return self._called("")
+
+    def _called(self, key: str) -> str:
         if self.row is None:
             return f"{self.system} as first seen"
-        return f"{self.row.system} {self.row.mechanism} {self.key or self.row.key}"
+        return f"{self.system} {self.row.mechanism} {key or self.row.key}"
 
     @property
     def valid(self) -> bool:

@@ -59,7 +59,7 @@ def _placed(
     enforced_by, proven = _enforced_by(scene, row, term)
     base = Candidate(
         row,
-        row.system,
+        scene.system.name,
         row.what,
         row.trust,
         term.subject,
@@ -179,7 +179,7 @@ def _places(scene: Scene) -> dict[str, tuple[Place, ...]]:
 def _invalid(scene: Scene, row: Row, broken: Broken) -> Candidate:
     return Candidate(
         row,
-        row.system,
+        scene.system.name,
         row.what,
         row.trust,
         broken.subject,

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 
 from exporter.limits.decoding import NOTHING_CHOSEN, Options
 from exporter.limits.devices import LeafDevice
+from exporter.limits.patterns import matching
 from exporter.limits.row_texts import used
-from exporter.limits.rows import Catalogue, System, matching
+from exporter.limits.rows import Catalogue, System
 from exporter.model import Claim, DeclaredPod, NodeFacts, Sharing
 
 

@@ -140,8 +140,8 @@ def _limits(subject: Subject, group: Sequence[Candidate], only: Place | None) ->
 def _on(place: Place, group: Sequence[Candidate]) -> list[Candidate]:
     """List the candidates for a device: those that name it, and those that name none and were not put there already."""
     named = [candidate for candidate in group if candidate.place == place]
-    put = {(candidate.row, candidate.key, candidate.text) for candidate in named}
-    return named + [c for c in group if c.place is None and (c.row, c.key, c.text) not in put]
+    put = {(candidate.system, candidate.row, candidate.key, candidate.text) for candidate in named}
+    return named + [c for c in group if c.place is None and (c.system, c.row, c.key, c.text) not in put]
 
 
 def _order(seen: Seen) -> tuple[Subject, str, str, int]:

@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from exporter.limits.decoding import NOTHING_CHOSEN, Asked, Options
 from exporter.limits.devices import LeafDevice
-from exporter.limits.rows import Row, Star, matching
+from exporter.limits.patterns import matching
+from exporter.limits.rows import Row, Star
 from exporter.model import Claim, ClaimedDevice, DeclaredContainer, DeclaredPod, Mechanism, NodeFacts
 
 _DEVICE = "device"

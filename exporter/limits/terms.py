@@ -16,8 +16,9 @@ from exporter.limits.decoders import Invalid, decode
 from exporter.limits.decoders.claims import where_of
 from exporter.limits.decoding import Amount, Asked, DeclarationError, Options
 from exporter.limits.devices import LeafDevice
+from exporter.limits.patterns import fill
 from exporter.limits.row_texts import readings
-from exporter.limits.rows import Per, Row, System, What, fill
+from exporter.limits.rows import Per, Row, System, What
 from exporter.model import Claim, DeclaredPod, Mechanism, NodeFacts, Scope
 
 MOST_DEVICES = 64
@@ -134,7 +135,7 @@ def divisor(scene: Scene, row: Row, term: Term) -> tuple[Fraction, str]:
     for key in row.divide_by if row.per is Per.TOTAL else ():
         for count in (each for each in scene.system.rows if each.what is What.COUNT and each.key == key):
             try:
-                value = _count(scene, replace(count, key=fill(key, term.asked.stars)), term)
+                value = _count(scene, count.at(fill(key, term.asked.stars)), term)
             except DeclarationError as error:
                 if count.trust <= row.trust:
                     raise

@@ -51,15 +51,17 @@ def test_every_system_has_a_pod(cases: list[Case]) -> None:
 
 def test_every_row_has_a_pod(cases: list[Case]) -> None:
     """Every amount is resolved for some pod, or reported as not declared; every count and device is read."""
-    used: set[Row] = set()
+    used: set[tuple[str, Row]] = set()
     for found, pod, answers in cases:
         limits = [limit for answer in answers for limit in (*answer.limits, *answer.elsewhere)]
         candidates = [candidate for limit in limits for candidate in limit.candidates]
-        used |= {c.row for c in candidates if c.row and (c.grant or c.bytes is not None or c.ratio is not None)}
+        amounts = [c for c in candidates if c.grant or c.bytes is not None or c.ratio is not None]
+        used |= {(c.system, c.row) for c in amounts if c.row}
         told = {candidate.system for candidate in candidates}
-        beside = [row for system in builtin() if system.name in told for row in system.rows if row.what in BESIDE]
-        used |= {row for row in beside if any(_read(row, pod, found))}
-    assert [row.name for system in builtin() for row in system.rows if row not in used] == []
+        rows = [(system.name, row) for system in builtin() if system.name in told for row in system.rows]
+        used |= {(name, row) for name, row in rows if row.what in BESIDE and any(_read(row, pod, found))}
+    unused = [(system.name, row.key) for system in builtin() for row in system.rows if (system.name, row) not in used]
+    assert unused == []
 
 
 BESIDE = {What.COUNT, What.DEVICE}

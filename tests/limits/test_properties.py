@@ -4,6 +4,7 @@ import string
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +14,8 @@ from exporter.limits.decoding import Asked
 from exporter.limits.explaining import as_data, as_text
 from exporter.limits.loading import builtin
 from exporter.limits.node_devices import devices_of
-from exporter.limits.rows import Row, What, match
+from exporter.limits.patterns import match
+from exporter.limits.rows import Row, What
 from exporter.model import DeclaredContainer, DeclaredPod, DeviceKey, GpuUuid, Mechanism, NodeFacts, Scope
 from exporter.objects.manifest import read
 
@@ -78,7 +80,7 @@ def test_total(
 @given(text=st.text(max_size=200) | amounts, name=st.sampled_from(sorted(DECODERS)), what=st.sampled_from(What))
 def test_decoders_are_total(text: str, name: str, what: What) -> None:
     """A decoder answers or refuses with a reason; it never raises, and never makes a negative amount."""
-    row = Row("s", Mechanism.ANNOTATION, "k", what, decoder=name)
+    row = Row(mechanism=Mechanism.ANNOTATION, key="k", what=what, decoder=name)
     pod = pod_with({"huawei.com/Ascend910B3": "1", "gpu.intel.com/i915": "1"}, {}, {})
     found = decode(text, Asked(row, "k", pod, container=pod.containers[0], devices=DEVICES))
     if isinstance(found, Invalid):
@@ -93,7 +95,7 @@ def test_order_does_not_matter(resources: dict[str, str], annotations: dict[str,
     """Neither the order of rows, nor that of keys, nor that of devices changes the limits."""
     pod = pod_with(resources, annotations, {})
     shuffled = tuple(
-        replace(system, rows=tuple(data.draw(st.permutations(system.rows))))
+        msgspec.structs.replace(system, rows=tuple(data.draw(st.permutations(system.rows))))
         for system in data.draw(st.permutations(CATALOGUE))
     )
     turned = pod_with(dict(reversed(resources.items())), dict(reversed(annotations.items())), {})
