@@ -16,11 +16,11 @@ from exporter.limits.answers import Candidate
 from exporter.limits.calibration import Calibration, Fit, calibrate
 from exporter.limits.decoders import Invalid, decode
 from exporter.limits.decoders.claims import where_of
-from exporter.limits.decoding import DeclarationError, locate, shown
+from exporter.limits.decoding import DeclarationError, Scene, locate, shown
 from exporter.limits.devices import LeafDevice, Place
-from exporter.limits.row_texts import using
+from exporter.limits.row_texts import readings, using
 from exporter.limits.rows import Confidence, Per, Row, What
-from exporter.limits.terms import Broken, Scene, Term, divisor, subject_of, terms
+from exporter.limits.terms import Broken, Term, divisor, subject_of, terms
 from exporter.model import EnforcedBy, Mechanism, NodeFacts, Scope
 
 ABOVE_DEVICE = Fraction(105, 100)
@@ -163,7 +163,7 @@ def _places(scene: Scene) -> dict[str, tuple[Place, ...]]:
     for row in scene.system.rows:
         if row.what is not What.DEVICE:
             continue
-        for text, asked in scene.read(row):
+        for text, asked in readings(scene, row):
             decoded = decode(text, asked)
             for amount in () if isinstance(decoded, Invalid) else decoded:
                 if amount.where is None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from exporter.base.quantities import QuantityError, parse_quantity
 from exporter.limits.devices import LeafDevice, Place, device_name
-from exporter.limits.rows import Row
+from exporter.limits.rows import Row, System, What
 from exporter.model import Claim, ClaimedDevice, DeclaredContainer, DeclaredPod, NodeFacts
 
 LONGEST = 256 * 1024
@@ -54,6 +54,26 @@ NOTHING_CHOSEN = Options()
 
 
 @dataclass(frozen=True, slots=True)
+class Scene:
+    """
+    All that surrounds a system's rows.
+
+    Attributes:
+        devices: those of the system's vendor, empty where they are not known.
+        proven: the system is there by more than what the pod's author wrote.
+
+    """
+
+    system: System
+    pod: DeclaredPod
+    node: NodeFacts | None = None
+    devices: tuple[LeafDevice, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    options: Options = NOTHING_CHOSEN
+    proven: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     """
     The surroundings of a text.
@@ -61,20 +81,21 @@ class Asked:
     Attributes:
         key: the key as found; `stars` is what the `*`s of the row's key stand for.
         claim: the claim that it is in, and `claimed` the devices of it that it is about.
-        devices: those of the system's vendor, empty where they are not known.
 
     """
 
+    scene: Scene
     row: Row
     key: str
-    pod: DeclaredPod
     container: DeclaredContainer | None = None
     stars: tuple[str, ...] = ()
     claim: Claim | None = None
     claimed: tuple[ClaimedDevice, ...] = ()
-    node: NodeFacts | None = None
-    devices: tuple[LeafDevice, ...] = ()
-    options: Options = NOTHING_CHOSEN
+
+    @property
+    def compute(self) -> bool:
+        """Whether the row is about a share of the compute, not about memory."""
+        return self.row.what is What.COMPUTE
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +145,12 @@ Decoder = Callable[[str, Asked], Iterable[Amount]]
 def shown(text: str) -> str:
     """Cut a foreign text for a message, without control characters."""
     return ascii(text[:_SHOWN])[1:-1] + ("..." if len(text) > _SHOWN else "")
+
+
+def bounded(count: int) -> None:
+    """Refuse a text that names too many devices."""
+    if count > MOST:
+        raise DeclarationError(f"more than {MOST} devices")
 
 
 def number(text: str, what: str = "amount") -> Fraction:

@@ -12,14 +12,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from exporter.limits import first_seen as seen_first
 from exporter.limits.answers import Candidate, Limit, Resolution, Seen, Subject
 from exporter.limits.candidates import candidates
-from exporter.limits.decoding import NOTHING_CHOSEN, Options
+from exporter.limits.decoding import NOTHING_CHOSEN, Options, Scene
 from exporter.limits.detection import detect
 from exporter.limits.devices import LeafDevice, Place, device_name
+from exporter.limits.first_seen import Key, hold, known
 from exporter.limits.rows import Catalogue
-from exporter.limits.terms import Scene
 from exporter.limits.winner import decide
 from exporter.model import Claim, DeclaredPod, NodeFacts, Scope
 
@@ -55,18 +54,18 @@ def resolve(
         system = detected.system
         mine = tuple(device for device in devices if device.vendor == system.vendor)
         found += _outranked(candidates(Scene(system, pod, node, mine, claims, options, detected.proven)))
-    first = seen_first.known(first_seen)
+    first = known(first_seen)
     vendors = {system.name: system.vendor for system in catalogue}
     limits: list[Limit] = []
     elsewhere: list[Limit] = []
     new: list[Seen] = []
     for (subject, scope), group in sorted(_grouped(found, first).items()):
-        held, seen = seen_first.hold(subject, scope, group, first, devices)
+        held, seen = hold(subject, scope, group, first, devices)
         new += seen
         here, there = _limits(subject, held, _only(held, devices, vendors))
         limits += here
         elsewhere += there
-    kept = sorted({**first, **seen_first.known(new)}.values(), key=_order)
+    kept = sorted({**first, **known(new)}.values(), key=_order)
     return Resolution(pod.uid, pod.namespace, pod.name, tuple(limits), tuple(elsewhere), tuple(kept))
 
 
@@ -97,7 +96,7 @@ def _beats(other: Candidate, candidate: Candidate) -> bool:
     )
 
 
-def _grouped(found: Iterable[Candidate], first: Mapping[seen_first.Key, Seen]) -> dict[_Group, list[Candidate]]:
+def _grouped(found: Iterable[Candidate], first: Mapping[Key, Seen]) -> dict[_Group, list[Candidate]]:
     """Put together what is about one subject. What names no container goes to those of its system, if there are any."""
     groups: dict[_Group, list[Candidate]] = defaultdict(list)
     loose = []

@@ -14,33 +14,14 @@ from fractions import Fraction
 from exporter.limits.answers import Subject
 from exporter.limits.decoders import Invalid, decode
 from exporter.limits.decoders.claims import where_of
-from exporter.limits.decoding import Amount, Asked, DeclarationError, Options
-from exporter.limits.devices import LeafDevice
+from exporter.limits.decoding import Amount, Asked, DeclarationError, Scene
 from exporter.limits.patterns import fill
 from exporter.limits.row_texts import readings
-from exporter.limits.rows import Per, Row, System, What
-from exporter.model import Claim, DeclaredPod, Mechanism, NodeFacts, Scope
+from exporter.limits.rows import Per, Row, What
+from exporter.model import Mechanism, Scope
 
 MOST_DEVICES = 64
 """Of one node; where they are not known."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """All that surrounds a system's rows: the pod, the node, the devices of the system's vendor."""
-
-    system: System
-    pod: DeclaredPod
-    node: NodeFacts | None
-    devices: tuple[LeafDevice, ...]
-    claims: tuple[Claim, ...]
-    options: Options
-    proven: bool = True
-    """The system is there by more than what the pod's author wrote."""
-
-    def read(self, row: Row) -> Iterator[tuple[str, Asked]]:
-        """Yield the row's texts."""
-        return readings(row, self.pod, node=self.node, devices=self.devices, claims=self.claims, options=self.options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +48,7 @@ class Broken:
 def terms(scene: Scene, row: Row) -> Iterator[Term | Broken]:
     """Yield what the row says of each subject; of a pod's containers the sum."""
     found: list[Term] = []
-    for text, asked in scene.read(row):
+    for text, asked in readings(scene, row):
         decoded = decode(text, asked)
         if isinstance(decoded, Invalid):
             yield Broken(subject_of(row, asked, None), asked.key, text, decoded.reason)
@@ -148,7 +129,7 @@ def divisor(scene: Scene, row: Row, term: Term) -> tuple[Fraction, str]:
 
 def _count(scene: Scene, row: Row, term: Term) -> Fraction:
     total = Fraction(0)
-    for text, asked in scene.read(row):
+    for text, asked in readings(scene, row):
         decoded = decode(text, asked)
         if isinstance(decoded, Invalid):
             raise DeclarationError(f"{row.key}: {decoded.reason}")

@@ -8,6 +8,7 @@ import pytest
 
 from exporter.limits import LeafDevice, Options, Resolution, resolve
 from exporter.limits.decoders import Invalid, decode
+from exporter.limits.decoding import Scene
 from exporter.limits.loading import builtin
 from exporter.limits.node_devices import devices_of
 from exporter.limits.row_texts import readings
@@ -58,8 +59,9 @@ def test_every_row_has_a_pod(cases: list[Case]) -> None:
         amounts = [c for c in candidates if c.grant or c.bytes is not None or c.ratio is not None]
         used |= {(c.system, c.row) for c in amounts if c.row}
         told = {candidate.system for candidate in candidates}
-        rows = [(system.name, row) for system in builtin() if system.name in told for row in system.rows]
-        used |= {(name, row) for name, row in rows if row.what in BESIDE and any(_read(row, pod, found))}
+        for system in (system for system in builtin() if system.name in told):
+            scene = Scene(system, pod, claims=found.claims)
+            used |= {(system.name, row) for row in system.rows if row.what in BESIDE and any(_read(row, scene))}
     unused = [(system.name, row.key) for system in builtin() for row in system.rows if (system.name, row) not in used]
     assert unused == []
 
@@ -68,8 +70,8 @@ BESIDE = {What.COUNT, What.DEVICE}
 """What stands beside the amounts."""
 
 
-def _read(row: Row, pod: DeclaredPod, found: Manifest) -> Iterator[bool]:
-    for text, asked in readings(row, pod, claims=found.claims):
+def _read(row: Row, scene: Scene) -> Iterator[bool]:
+    for text, asked in readings(scene, row):
         decoded = decode(text, asked)
         yield not isinstance(decoded, Invalid) and bool(decoded)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from exporter.limits import LeafDevice, Options, Resolution, resolve
 from exporter.limits.decoders import DECODERS, Invalid, decode
-from exporter.limits.decoding import Asked
+from exporter.limits.decoding import Asked, Scene
 from exporter.limits.explaining import as_data, as_text
 from exporter.limits.loading import builtin
 from exporter.limits.node_devices import devices_of
@@ -82,7 +82,8 @@ def test_decoders_are_total(text: str, name: str, what: What) -> None:
     """A decoder answers or refuses with a reason; it never raises, and never makes a negative amount."""
     row = Row(mechanism=Mechanism.ANNOTATION, key="k", what=what, decoder=name)
     pod = pod_with({"huawei.com/Ascend910B3": "1", "gpu.intel.com/i915": "1"}, {}, {})
-    found = decode(text, Asked(row, "k", pod, container=pod.containers[0], devices=DEVICES))
+    scene = Scene(CATALOGUE[0], pod, devices=DEVICES)
+    found = decode(text, Asked(scene, row, "k", container=pod.containers[0]))
     if isinstance(found, Invalid):
         assert found.reason
     else:

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 
 from exporter.limits.decoders import (
     claims,
-    gpushare,
     granting,
     hami,
     kai,
-    koordinator,
     listed,
     naming,
     plain,
@@ -43,8 +41,8 @@ DECODERS: dict[str, Decoder] = {
     "hami": hami.allocated,
     "volcano": hami.requesting,
     "vgpu-manager": vgpu_manager.allocated,
-    "koordinator": koordinator.allocated,
-    "ack": gpushare.allocated,
+    "koordinator": listed.koordinator,
+    "ack": listed.ack,
     "metax": listed.metax,
     "ascend": listed.ascend,
     "cambricon": listed.cambricon,
