@@ -9,8 +9,9 @@ is ever copied onto a container.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Self
 
 from exporter.limits.devices import Place
 from exporter.limits.rows import Row, Trust, What
@@ -82,6 +83,10 @@ class Candidate:
         if self.row is None:
             return f"{self.system} as first seen"
         return f"{self.system} {self.row.mechanism} {key or self.row.key}"
+
+    def invalidated(self, reason: str) -> Self:
+        """Return the same without a chance to count."""
+        return replace(self, excluded=f"invalid: {reason}", invalid=True)
 
     @property
     def valid(self) -> bool:

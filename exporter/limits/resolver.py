@@ -71,19 +71,19 @@ def resolve(
 
 def _outranked(found: Sequence[Candidate]) -> list[Candidate]:
     """Take out what its system itself passes over: HAMi's percentage beside its MiB, and the other way in Volcano."""
-    stronger: dict[Subject, list[Candidate]] = defaultdict(list)
     sought = {key for candidate in found if candidate.row is not None for key in candidate.row.loses_to}
-    for other in found:
-        if other.row is not None and other.row.key in sought:
-            stronger[other.subject].append(other)
-    result = []
+    rivals: dict[Subject, list[Candidate]] = defaultdict(list)
     for candidate in found:
-        rivals = stronger.get(candidate.subject, ()) if candidate.row is not None and candidate.row.loses_to else ()
-        winner = next((other for other in rivals if _beats(other, candidate)), None)
-        if winner is not None and candidate.valid:
-            candidate = replace(candidate, excluded=f"{winner.key} takes precedence")  # noqa: PLW2901
-        result.append(candidate)
-    return result
+        if candidate.row is not None and candidate.row.key in sought:
+            rivals[candidate.subject].append(candidate)
+    return [_yielding(candidate, rivals.get(candidate.subject, ())) for candidate in found]
+
+
+def _yielding(candidate: Candidate, rivals: Iterable[Candidate]) -> Candidate:
+    if candidate.row is None or not candidate.row.loses_to or not candidate.valid:
+        return candidate
+    winner = next((rival for rival in rivals if _beats(rival, candidate)), None)
+    return candidate if winner is None else replace(candidate, excluded=f"{winner.key} takes precedence")
 
 
 def _beats(other: Candidate, candidate: Candidate) -> bool:

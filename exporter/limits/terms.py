@@ -51,11 +51,11 @@ def terms(scene: Scene, row: Row) -> Iterator[Term | Broken]:
     for text, asked in readings(scene, row):
         decoded = decode(text, asked)
         if isinstance(decoded, Invalid):
-            yield Broken(subject_of(row, asked, None), asked.key, text, decoded.reason)
+            yield Broken(subject_of(asked), asked.key, text, decoded.reason)
             if row.scope is Scope.POD:
                 return  # a part of the sum is missing
             continue
-        found += [Term(subject_of(row, asked, amount), amount.value, text, amount, asked) for amount in decoded]
+        found += [Term(subject_of(asked, amount), amount.value, text, amount, asked) for amount in decoded]
     if row.scope is Scope.POD and row.mechanism is Mechanism.RESOURCE:
         yield from _summed(found)
     elif row.mechanism is Mechanism.CLAIM:
@@ -94,8 +94,9 @@ def _stays(term: Term) -> bool:
     return term.asked.container is None or term.asked.container.stays
 
 
-def subject_of(row: Row, asked: Asked, amount: Amount | None) -> Subject:
+def subject_of(asked: Asked, amount: Amount | None = None) -> Subject:
     """Name whom a text is about; nobody (the pod, without a container) where it does not say."""
+    row = asked.row
     if row.scope is Scope.CLAIM and asked.claim is not None:
         return Subject(claim=f"{asked.claim.namespace}/{asked.claim.name}")
     if row.scope in {Scope.POD, Scope.CLAIM}:
@@ -105,18 +106,18 @@ def subject_of(row: Row, asked: Asked, amount: Amount | None) -> Subject:
     return Subject(asked.container.name if asked.container else "")
 
 
-def divisor(scene: Scene, row: Row, term: Term) -> tuple[Fraction, str]:
+def divisor(term: Term) -> tuple[Fraction, str]:
     """
     Find by how many devices a total is divided, 1 where nothing says so; and a problem.
 
     A count in a label or annotation that cannot be is passed over: nobody gets rid of a resource's limit by one. One in
     a resource is part of what was asked for. Raises DeclarationError.
     """
-    problem = ""
+    row, problem = term.asked.row, ""
     for key in row.divide_by if row.per is Per.TOTAL else ():
-        for count in (each for each in scene.system.rows if each.what is What.COUNT and each.key == key):
+        for count in (each for each in term.asked.scene.system.rows if each.what is What.COUNT and each.key == key):
             try:
-                value = _count(scene, count.at(fill(key, term.asked.stars)), term)
+                value = _count(count.at(fill(key, term.asked.stars)), term)
             except DeclarationError as error:
                 if count.trust <= row.trust:
                     raise
@@ -127,8 +128,8 @@ def divisor(scene: Scene, row: Row, term: Term) -> tuple[Fraction, str]:
     return Fraction(1), problem
 
 
-def _count(scene: Scene, row: Row, term: Term) -> Fraction:
-    total = Fraction(0)
+def _count(row: Row, term: Term) -> Fraction:
+    scene, total = term.asked.scene, Fraction(0)
     for text, asked in readings(scene, row):
         decoded = decode(text, asked)
         if isinstance(decoded, Invalid):
