@@ -19,8 +19,8 @@ from exporter.model import EnforcedBy, Mechanism
 _ROUNDING = 2**20
 """Bytes by which two declarations of the same may differ: schedulers count in MiB."""
 _LARGEST_FACTOR = 1024
-_KEPT = frozenset({EnforcedBy.HARDWARE, EnforcedBy.KERNEL, EnforcedBy.DRIVER})
-"""Whoever holds a limit so firmly needs no second guard. A user's own word that it is held does not count."""
+KEPT = frozenset({EnforcedBy.HARDWARE, EnforcedBy.KERNEL, EnforcedBy.DRIVER})
+"""These hold a limit so firmly that it needs no second guard. A user's own word that it is held does not count."""
 
 
 def decide(subject: Subject, place: Place | None, candidates: Iterable[Candidate]) -> Limit:
@@ -86,7 +86,7 @@ def _report_only(winner: Candidate | None, doubts: Sequence[str]) -> tuple[str, 
     if winner is None:
         return ()
     found = [*winner.doubts, *doubts]
-    if winner.enforcement_proven and winner.enforced_by in _KEPT:
+    if winner.enforcement_proven and winner.enforced_by in KEPT:
         found.append(f"the {winner.enforced_by} enforces it already")
     return tuple(found)
 

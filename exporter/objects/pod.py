@@ -60,7 +60,6 @@ class PodSpec(Part, frozen=True):
     priority_class_name: str | None = None
     priority: int | None = None
     termination_grace_period_seconds: int | None = None
-    runtime_class_name: str | None = None
     containers: list[ContainerSpec] | None = None
     init_containers: list[ContainerSpec] | None = None
     ephemeral_containers: list[ContainerSpec] | None = None
