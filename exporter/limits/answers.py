@@ -89,11 +89,14 @@ class Candidate:
         return replace(self, excluded=f"invalid: {reason}", invalid=True)
 
     @property
+    def size(self) -> int | Fraction | None:
+        """The amount: of compute the ratio, else bytes."""
+        return self.ratio if self.what is What.COMPUTE else self.bytes
+
+    @property
     def valid(self) -> bool:
         """Whether it has an amount that can count."""
-        return not self.excluded and (
-            self.bytes is not None if self.what is not What.COMPUTE else self.ratio is not None
-        )
+        return not self.excluded and self.size is not None
 
 
 @dataclass(frozen=True, slots=True)

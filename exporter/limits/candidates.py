@@ -8,14 +8,16 @@ The law: zero means undeclared; more than the device, or less than a MiB, is inv
 counts for nothing, nor does a share where the node hands out more than its devices have.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 from exporter.limits.answers import Candidate
 from exporter.limits.calibration import Calibration, Fit, calibrate
-from exporter.limits.decoders import Invalid, decode
+from exporter.limits.decoders import decode
 from exporter.limits.decoders.claims import where_of
 from exporter.limits.decoding import DeclarationError, Scene, locate, shown
 from exporter.limits.devices import LeafDevice, Place
@@ -158,25 +160,21 @@ def _place(term: Term) -> Place | None:
 
 def _places(scene: Scene) -> dict[str, tuple[Place, ...]]:
     """Read where devices are recorded apart from amounts: container ("" for the pod) to places."""
-    found: dict[str, dict[str, Place]] = {}
-    for row in scene.system.rows:
-        if row.what is not What.DEVICE:
-            continue
+    places: dict[str, dict[str, Place]] = defaultdict(dict)
+    for row in (row for row in scene.system.rows if row.what is What.DEVICE):
         for text, asked in readings(scene, row):
-            decoded = decode(text, asked)
-            for amount in () if isinstance(decoded, Invalid) else decoded:
-                if amount.where is None:
-                    continue
-                try:
-                    place = locate(amount.where, scene.devices)
-                except DeclarationError:
-                    continue  # named again below, as a problem of the amounts that it was to place
-                found.setdefault(subject_of(asked, amount).container, {})[place.name] = place
-    return {container: tuple(named.values()) for container, named in found.items()}
+            with suppress(DeclarationError):
+                for amount in decode(text, asked):
+                    # A device that is not there is named as a problem of the amounts that it was to place.
+                    with suppress(DeclarationError):
+                        if amount.where is not None:
+                            place = locate(amount.where, scene.devices)
+                            places[subject_of(asked, amount).container][place.name] = place
+    return {container: tuple(named.values()) for container, named in places.items()}
 
 
 def _enforced_by(scene: Scene, row: Row) -> tuple[EnforcedBy, bool]:
-    """Tell who enforces, and whether more than the pod's author says so."""
+    """Name the enforcement, and say whether more than the pod's own text proves it."""
     node_labels = scene.node.labels if scene.node else {}
     texts = {"node-label": node_labels, "pod-label": scene.pod.labels, "pod-annotation": scene.pod.annotations}
     for when in scene.system.enforced_when:

@@ -1,7 +1,7 @@
 """
 The devices that declarations are about, and how they are called.
 
-What comes in: the driver's GPUs and what the kubelet tells of their replicas. What goes out: the node's devices as the
+What comes in: the driver's GPUs and the kubelet's count of their replicas. What goes out: the node's devices as the
 resolver takes them, and their names.
 """
 
@@ -14,9 +14,9 @@ from exporter.model import DeviceKey, Gpu, Sharing
 @dataclass(frozen=True, slots=True)
 class LeafDevice:
     """
-    A leaf device that declarations can be about.
+    A device that declarations can be about: a GPU without MIG, or a MIG instance.
 
-    `key` is None offline, where a node's labels tell how many devices there are and how large, but not which.
+    `key` is None offline, where a node's labels say how many devices there are and how large, but not which.
     `replicas` is above 1 where the kubelet hands it out several times; `mig_uuids` is all that it is called besides.
     """
 
@@ -37,21 +37,21 @@ class LeafDevice:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A device as a declaration names it; `key` where that is a leaf device which is known to be there."""
+    """A device as a declaration names it; `key` where that is a device which is known to be there."""
 
     name: str
     key: DeviceKey | None = None
 
 
 def device_name(key: DeviceKey) -> str:
-    """Name a leaf device in one word: the UUID, for a GPU instance followed by /gi and its id (as GKE does)."""
+    """Name a device in one word: the UUID, for a GPU instance followed by /gi and its id (as GKE does)."""
     return key.uuid if key.gpu_instance is None else f"{key.uuid}/gi{key.gpu_instance}"
 
 
 def leaf_devices(
     gpus: Iterable[Gpu], sharing: Mapping[DeviceKey, tuple[Sharing, int]] | None = None
 ) -> tuple[LeafDevice, ...]:
-    """Make the resolver's devices of the driver's GPUs and what the kubelet tells of their replicas."""
+    """Make the resolver's devices of the driver's GPUs and the kubelet's count of their replicas."""
     found = []
     for gpu in sorted(gpus, key=lambda gpu: gpu.index):
         uuids = {gi.id: gi.mig_uuids for gi in gpu.instances}

@@ -1,10 +1,10 @@
 """
-The devices of a node, as its own labels and annotations tell.
+The devices of a node, as its own labels and annotations list them.
 
 What comes in: a node's facts, or the text of an annotation such as `hami.io/node-nvidia-register`. What goes out:
 devices, or UUID and bytes of each.
 
-The law: anybody who may patch nodes wrote it, so what cannot be read is nothing, never an error.
+The law: every client that may patch nodes can write it, so unreadable text counts as absent and is never an error.
 
 Source: Project-HAMi/HAMi pkg/device/devices.go (JSON since 2.5, before that `uuid,split,MiB,cores,type,numa,health:`).
 """
@@ -24,7 +24,7 @@ _STRATEGY = "nvidia.com/gpu.sharing-strategy"
 
 def devices_of(node: NodeFacts) -> tuple[LeafDevice, ...]:
     """
-    List a node's devices without a driver, for `explain -f`; empty where the node does not tell.
+    List a node's devices without a driver, for `explain -f`; empty where the node does not say.
 
     HAMi registers UUIDs and MiB; GPU feature discovery labels a count and MiB.
     """

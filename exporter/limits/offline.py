@@ -3,7 +3,7 @@
 
 What comes in: the text of a file with pods (claims and slices may lie beside them), the text of a node's. What goes
 out: the limits of each pod as text, or as one JSON list. The devices are those that the node's own labels and
-annotations tell.
+annotations list.
 
 The law: the answer names what is missing in the files and would have changed it.
 """

@@ -1,7 +1,7 @@
 """
-What a pod declared, out of everything that anybody wrote about it.
+The limits of a pod, out of everything that was written about it.
 
-What comes in: a pod, its node, the leaf devices, the catalogue, what was first seen of the pod, its claims. What goes
+What comes in: a pod, its node, the devices, the catalogue, what was first seen of the pod, its claims. What goes
 out: one limit per subject, scope and device, with every candidate that was looked at.
 
 The law: total and alone. Whatever a pod says, the answer is an answer, and only about that pod; it reads no clock, no
@@ -40,8 +40,8 @@ def resolve(
 
     Args:
         pod: as declared.
-        node: None offline, when nobody showed it.
-        devices: the node's leaf devices; empty where they are not known.
+        node: None offline, when it was not shown.
+        devices: the node's devices; empty where they are not known.
         catalogue: what can be declared, from `exporter.limits.loading`.
         first_seen: `Resolution.first_seen` of the last time, as long as the pod lives.
         claims: all claims that are known; those of other pods do not matter.
@@ -124,7 +124,7 @@ def _only(group: Iterable[Candidate], devices: Sequence[LeafDevice], vendors: Ma
 
 
 def _limits(subject: Subject, group: Sequence[Candidate], only: Place | None) -> tuple[list[Limit], list[Limit]]:
-    """Decide for each device that is named; what names none counts on all of them, and on those that nobody named."""
+    """Decide for each device that is named; what names none counts on all of them, and on those that are not named."""
     if not group:
         return [], []
     places = {candidate.place.name: candidate.place for candidate in group if candidate.place is not None}

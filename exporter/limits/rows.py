@@ -88,7 +88,7 @@ class Units(tuple[Fraction, ...]):
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of the file, closed for keys that nobody reads."""
+    """A part of the file, closed for unknown keys."""
 
 
 class Row(Part, frozen=True, kw_only=True):
@@ -151,7 +151,7 @@ class When(Part, frozen=True, kw_only=True):
 
 
 class Detect(Part, frozen=True, kw_only=True):
-    """What tells that a node runs a system, or that a pod uses it: keys with `*`; labels may say `key=value`."""
+    """The signs that a node runs a system, or that a pod uses it: keys with `*`; labels may say `key=value`."""
 
     resources: tuple[Key, ...] = ()
     node_labels: tuple[Key, ...] = ()
@@ -170,7 +170,7 @@ class System(Part, frozen=True, kw_only=True):
 
     Attributes:
         bypass_env: variables of a pod with which its user switches the enforcement off.
-        yields_to: systems whose presence tells that this one's rows mean something else here.
+        yields_to: systems whose presence means that this one's rows have another meaning here.
         sources: where this was read, for people.
 
     """

@@ -1,5 +1,5 @@
 """
-Who declared how much: a row's texts, decoded, one term per subject.
+The amounts that a row declares: its texts, decoded, one term per limit holder.
 
 What comes in: a system's rows and the pod with its surroundings. What goes out: terms in the row's unit, or why there
 is none: a pod's containers are added up, and so are several shares that a claim has of one device.
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from exporter.limits.answers import Subject
-from exporter.limits.decoders import Invalid, decode
+from exporter.limits.decoders import decode
 from exporter.limits.decoders.claims import where_of
 from exporter.limits.decoding import Amount, Asked, DeclarationError, Scene
 from exporter.limits.patterns import fill
@@ -49,13 +49,14 @@ def terms(scene: Scene, row: Row) -> Iterator[Term | Broken]:
     """Yield what the row says of each subject; of a pod's containers the sum."""
     found: list[Term] = []
     for text, asked in readings(scene, row):
-        decoded = decode(text, asked)
-        if isinstance(decoded, Invalid):
-            yield Broken(subject_of(asked), asked.key, text, decoded.reason)
+        try:
+            amounts = decode(text, asked)
+        except DeclarationError as error:
+            yield Broken(subject_of(asked), asked.key, text, str(error))
             if row.scope is Scope.POD:
                 return  # a part of the sum is missing
-            continue
-        found += [Term(subject_of(asked, amount), amount.value, text, amount, asked) for amount in decoded]
+        else:
+            found += [Term(subject_of(asked, amount), amount.value, text, amount, asked) for amount in amounts]
     if row.scope is Scope.POD and row.mechanism is Mechanism.RESOURCE:
         yield from _summed(found)
     elif row.mechanism is Mechanism.CLAIM:
@@ -95,7 +96,7 @@ def _stays(term: Term) -> bool:
 
 
 def subject_of(asked: Asked, amount: Amount | None = None) -> Subject:
-    """Name whom a text is about; nobody (the pod, without a container) where it does not say."""
+    """Name the limit holder of a text: the pod, without a container, where it does not say."""
     row = asked.row
     if row.scope is Scope.CLAIM and asked.claim is not None:
         return Subject(claim=f"{asked.claim.namespace}/{asked.claim.name}")
@@ -110,7 +111,7 @@ def divisor(term: Term) -> tuple[Fraction, str]:
     """
     Find by how many devices a total is divided, 1 where nothing says so; and a problem.
 
-    A count in a label or annotation that cannot be is passed over: nobody gets rid of a resource's limit by one. One in
+    An impossible count in a label or annotation is passed over: it must not remove a resource's limit. One in
     a resource is part of what was asked for. Raises DeclarationError.
     """
     row, problem = term.asked.row, ""
@@ -131,10 +132,11 @@ def divisor(term: Term) -> tuple[Fraction, str]:
 def _count(row: Row, term: Term) -> Fraction:
     scene, total = term.asked.scene, Fraction(0)
     for text, asked in readings(scene, row):
-        decoded = decode(text, asked)
-        if isinstance(decoded, Invalid):
-            raise DeclarationError(f"{row.key}: {decoded.reason}")
-        for amount in decoded:
+        try:
+            amounts = decode(text, asked)
+        except DeclarationError as error:
+            raise DeclarationError(f"{row.key}: {error}") from error
+        for amount in amounts:
             whose = amount.container or (asked.container.name if asked.container else "")
             if whose in {"", term.subject.container} or not term.subject.container:
                 # A pod's containers each say the number of devices of the pod: the largest is it, not their sum.

@@ -28,23 +28,26 @@ def decide(subject: Subject, place: Place | None, candidates: Iterable[Candidate
     ranked = sorted(candidates, key=_rank)
     memory = [c for c in ranked if c.what is not What.COMPUTE]
     compute = [c for c in ranked if c.what is What.COMPUTE]
-    amount = min((c for c in memory if c.valid), key=lambda c: (c.bytes or 0, _rank(c)), default=None)
-    share = min((c for c in compute if c.valid), key=lambda c: (c.ratio or 0, _rank(c)), default=None)
-    told = amount or next((c for c in memory if c.grant), None) or share or ranked[0]
+    amount, share = _smallest(memory), _smallest(compute)
+    named = amount or next((c for c in memory if c.grant), None) or share or ranked[0]
     contradictions, doubts = _compare(amount, memory)
     return Limit(
         subject,
         place,
         amount.bytes if amount else None,
-        told.system,
-        told.row.mechanism if told.row else Mechanism.ANNOTATION,
-        told.scope,
-        told.enforced_by,
+        named.system,
+        named.row.mechanism if named.row else Mechanism.ANNOTATION,
+        named.scope,
+        named.enforced_by,
         compute=share.ratio if share else None,
         candidates=tuple(_explained(c, amount, share) for c in ranked),
         problems=tuple(dict.fromkeys([*_problems(ranked), *contradictions])),
         report_only=_report_only(amount, doubts),
     )
+
+
+def _smallest(candidates: Iterable[Candidate]) -> Candidate | None:
+    return min((c for c in candidates if c.valid), key=lambda c: (c.size or 0, _rank(c)), default=None)
 
 
 def _rank(candidate: Candidate) -> tuple[int, str, str, str, int]:
@@ -97,10 +100,7 @@ def _explained(candidate: Candidate, amount: Candidate | None, share: Candidate 
     winner = share if candidate.what is What.COMPUTE else amount
     if winner is None or candidate is winner:
         return replace(candidate, taken=winner is not None, why="taken")
-    size, smallest = (
-        (candidate.ratio, winner.ratio) if candidate.what is What.COMPUTE else (candidate.bytes, winner.bytes)
-    )
-    if size == smallest:
+    if candidate.size == winner.size:
         return replace(candidate, why=f"agrees with {winner.name}")
     if candidate.trust > winner.trust:
         return replace(candidate, why=f"a lower source may only lower: {winner.name} says less")

@@ -2,7 +2,7 @@
 What a ResourceClaim and a ResourceSlice look like (DRA: resource.k8s.io v1, v1beta2, v1beta1).
 
 What comes in: their JSON from the API server, or the same data from a file. What goes out: the devices that a claim was
-given and how much of them, and the UUIDs that slices tell of those devices.
+given and how much of them, and the UUIDs of those devices in slices.
 """
 
 from collections.abc import Mapping

@@ -33,7 +33,7 @@ class Manifest:
     """
     What a file holds. ResourceSlices in it give the claims' devices their UUIDs.
 
-    `others`: the kinds of what nothing is read from, for those who look for what is missing.
+    `others`: the kinds of objects that nothing is read from, for messages about missing objects.
     """
 
     pods: tuple[DeclaredPod, ...] = ()

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from exporter.limits import LeafDevice, Options, Resolution, resolve
-from exporter.limits.decoders import DECODERS, Invalid, decode
-from exporter.limits.decoding import Asked, Scene
+from exporter.limits.decoders import DECODERS, decode
+from exporter.limits.decoding import Amount, Asked, DeclarationError, Scene
 from exporter.limits.explaining import as_data, as_text
 from exporter.limits.loading import builtin
 from exporter.limits.node_devices import devices_of
@@ -83,11 +83,15 @@ def test_decoders_are_total(text: str, name: str, what: What) -> None:
     row = Row(mechanism=Mechanism.ANNOTATION, key="k", what=what, decoder=name)
     pod = pod_with({"huawei.com/Ascend910B3": "1", "gpu.intel.com/i915": "1"}, {}, {})
     scene = Scene(CATALOGUE[0], pod, devices=DEVICES)
-    found = decode(text, Asked(scene, row, "k", container=pod.containers[0]))
-    if isinstance(found, Invalid):
-        assert found.reason
-    else:
-        assert all(amount.value is None or amount.value >= 0 for amount in found)
+    asked = Asked(scene, row, "k", container=pod.containers[0])
+    amounts: tuple[Amount, ...] = ()
+    reason = "an answer"
+    try:
+        amounts = decode(text, asked)
+    except DeclarationError as error:
+        reason = str(error)
+    assert reason
+    assert all(amount.value is None or amount.value >= 0 for amount in amounts)
 
 
 @some

@@ -1,8 +1,8 @@
 """
 Counts that hand out devices: a whole one, a MIG instance, a replica, an equal share.
 
-What comes in: `nvidia.com/gpu: 1` and its kin. What goes out: the memory of what was handed out, where somebody keeps
-it apart; an amount without value, where nobody does.
+What comes in: `nvidia.com/gpu: 1` and its kin. What goes out: the memory of what was handed out, where it is kept
+apart; an amount without value, where it is not.
 
 The law: a replica (time-slicing) declares no memory. Only MPS gives it a share, and only an operator's choice
 (`fair_share`) makes one up.
