@@ -213,11 +213,11 @@ def locate(where: Where, devices: Iterable[LeafDevice]) -> Place:
         or (where.minor is not None and all(device.minor is None for device in known))
     ):
         return Place(name)
-    found = [device for device in known if _meant(where, device)]
-    if not found:
+    matches = [device for device in known if _meant(where, device)]
+    if not matches:
         raise DeclarationError(f"names the device {name}, which this node does not have")
-    key = found[0].key
-    if len(found) > 1 or key is None:
+    key = matches[0].key
+    if len(matches) > 1 or key is None:
         return Place(name)  # a GPU with MIG on: one of its instances, and it is not known which
     return Place(device_name(key), key)
 

@@ -52,12 +52,12 @@ def leaf_devices(
     gpus: Iterable[Gpu], sharing: Mapping[DeviceKey, tuple[Sharing, int]] | None = None
 ) -> tuple[LeafDevice, ...]:
     """Make the resolver's devices of the driver's GPUs and the kubelet's count of their replicas."""
-    found = []
+    devices = []
     for gpu in sorted(gpus, key=lambda gpu: gpu.index):
         uuids = {gi.id: gi.mig_uuids for gi in gpu.instances}
         for key, memory, _ in gpu.leaves():
             kind, replicas = (sharing or {}).get(key, (Sharing.NONE, 1))
-            found.append(
+            devices.append(
                 LeafDevice(
                     key,
                     gpu.index,
@@ -69,4 +69,4 @@ def leaf_devices(
                     replicas,
                 )
             )
-    return tuple(found)
+    return tuple(devices)

@@ -49,17 +49,17 @@ def resolve(
 
     """
     devices, claims = tuple(devices), tuple(claims)
-    found: list[Candidate] = []
+    gathered: list[Candidate] = []
     for detected in detect(catalogue, node=node, pod=pod, devices=devices, claims=claims, options=options):
         system = detected.system
         mine = tuple(device for device in devices if device.vendor == system.vendor)
-        found += _outranked(candidates(Scene(system, pod, node, mine, claims, options, detected.proven)))
+        gathered += _outranked(candidates(Scene(system, pod, node, mine, claims, options, detected.proven)))
     first = known(first_seen)
     vendors = {system.name: system.vendor for system in catalogue}
     limits: list[Limit] = []
     elsewhere: list[Limit] = []
     new: list[Seen] = []
-    for (subject, scope), group in sorted(_grouped(found, first).items()):
+    for (subject, scope), group in sorted(_grouped(gathered, first).items()):
         held, seen = hold(subject, scope, group, first, devices)
         new += seen
         here, there = _limits(subject, held, _only(held, devices, vendors))
@@ -69,14 +69,14 @@ def resolve(
     return Resolution(pod.uid, pod.namespace, pod.name, tuple(limits), tuple(elsewhere), tuple(kept))
 
 
-def _outranked(found: Sequence[Candidate]) -> list[Candidate]:
+def _outranked(gathered: Sequence[Candidate]) -> list[Candidate]:
     """Take out what its system itself passes over: HAMi's percentage beside its MiB, and the other way in Volcano."""
-    sought = {key for candidate in found if candidate.row is not None for key in candidate.row.loses_to}
+    sought = {key for candidate in gathered if candidate.row is not None for key in candidate.row.loses_to}
     rivals: dict[Subject, list[Candidate]] = defaultdict(list)
-    for candidate in found:
+    for candidate in gathered:
         if candidate.row is not None and candidate.row.key in sought:
             rivals[candidate.subject].append(candidate)
-    return [_yielding(candidate, rivals.get(candidate.subject, ())) for candidate in found]
+    return [_yielding(candidate, rivals.get(candidate.subject, ())) for candidate in gathered]
 
 
 def _yielding(candidate: Candidate, rivals: Iterable[Candidate]) -> Candidate:
@@ -96,11 +96,11 @@ def _beats(other: Candidate, candidate: Candidate) -> bool:
     )
 
 
-def _grouped(found: Iterable[Candidate], first: Mapping[Key, Seen]) -> dict[_Group, list[Candidate]]:
+def _grouped(gathered: Iterable[Candidate], first: Mapping[Key, Seen]) -> dict[_Group, list[Candidate]]:
     """Put together what is about one subject. What names no container goes to those of its system, if there are any."""
     groups: dict[_Group, list[Candidate]] = defaultdict(list)
     loose = []
-    for candidate in found:
+    for candidate in gathered:
         scope = Scope.CONTAINER if candidate.scope is Scope.INSTANCE else candidate.scope
         if candidate.subject == Subject() and scope in {Scope.CONTAINER, Scope.PROCESS}:
             loose.append(candidate)

@@ -47,7 +47,7 @@ class Broken:
 
 def terms(scene: Scene, row: Row) -> Iterator[Term | Broken]:
     """Yield what the row says of each subject; of a pod's containers the sum."""
-    found: list[Term] = []
+    parsed: list[Term] = []
     for text, asked in readings(scene, row):
         try:
             amounts = decode(text, asked)
@@ -56,13 +56,13 @@ def terms(scene: Scene, row: Row) -> Iterator[Term | Broken]:
             if row.scope is Scope.POD:
                 return  # a part of the sum is missing
         else:
-            found += [Term(subject_of(asked, amount), amount.value, text, amount, asked) for amount in amounts]
+            parsed += [Term(subject_of(asked, amount), amount.value, text, amount, asked) for amount in amounts]
     if row.scope is Scope.POD and row.mechanism is Mechanism.RESOURCE:
-        yield from _summed(found)
+        yield from _summed(parsed)
     elif row.mechanism is Mechanism.CLAIM:
-        yield from _shares(found)
+        yield from _shares(parsed)
     else:
-        yield from found
+        yield from parsed
 
 
 def _summed(terms: list[Term]) -> Iterator[Term]:

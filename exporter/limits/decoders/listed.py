@@ -107,10 +107,10 @@ def _only_one(asked: Asked, prefix: str) -> str:
     return containers[0].name
 
 
-def _objects(found: object) -> list[dict[str, Any]]:
-    if not isinstance(found, list) or len(found) > MOST or not all(isinstance(each, dict) for each in found):
+def _objects(data: object) -> list[dict[str, Any]]:
+    if not isinstance(data, list) or len(data) > MOST or not all(isinstance(each, dict) for each in data):
         raise DeclarationError("not a list of objects")
-    return found
+    return data
 
 
 def _uuid(device: dict[str, Any], key: str) -> Where:
