@@ -53,8 +53,6 @@ class ClaimedDevice(NamedTuple):
     device: str
 
 
-ClaimedUuids = Mapping[tuple[str, str, str], str]
-"""(driver, pool, device) to the UUID in the ResourceSlice."""
 NO_UUIDS: ClaimedUuids = {}
 
 
