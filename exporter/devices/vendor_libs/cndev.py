@@ -33,7 +33,6 @@ from exporter.model import GpuUuid, Memory, ProcessUtilization, Utilization
 LIBRARY = Library(
     name="cndev",
     vendor="cambricon",
-    title="Cambricon MLU",
     libraries=("libcndev.so", "/usr/local/neuware/lib64/libcndev.so"),
     nodes=("cambricon_dev*",),
     source="Cambricon/mlu-exporter pkg/cndev/include/cndev.h",

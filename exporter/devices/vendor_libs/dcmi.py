@@ -41,7 +41,6 @@ from exporter.model import GpuInstance, GpuUuid, Health, Memory, Utilization
 LIBRARY = Library(
     name="dcmi",
     vendor="huawei",
-    title="Ascend NPU",
     libraries=("libdcmi.so", "/usr/local/Ascend/driver/lib64/driver/libdcmi.so", "/usr/local/dcmi/libdcmi.so"),
     nodes=("davinci*",),
     source="Ascend/mind-cluster component/ascend-common/devmanager/dcmi (header, codes, VDIE); reference 24.1.RC3",

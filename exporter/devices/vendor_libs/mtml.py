@@ -25,7 +25,6 @@ from exporter.model import GpuUuid, Health, Memory, Utilization
 LIBRARY = Library(
     name="mtml",
     vendor="mthreads",
-    title="Moore Threads GPU",
     libraries=("libmtml.so", "libmtml.so.2", "/usr/lib/x86_64-linux-gnu/libmtml.so", "/usr/local/musa/lib/libmtml.so"),
     nodes=("mtgpu*",),
     source="MooreThreads/mthreads-ml-py mtml_2.2.0.h, pymtml.py",

@@ -39,7 +39,6 @@ class Library:
     Attributes:
         name: of the source, as a config names it.
         vendor: as the catalogue of limits calls it.
-        title: how people call its devices.
         libraries: names to load it by.
         nodes: patterns of the vendor's device nodes below /dev.
         source: where the facts are from.
@@ -49,7 +48,6 @@ class Library:
 
     name: str
     vendor: str
-    title: str
     libraries: tuple[str, ...]
     nodes: tuple[str, ...]
     source: str
@@ -92,7 +90,6 @@ ROWS = (
     Row(
         name="ixml",
         vendor="iluvatar",
-        title="Iluvatar GPU",
         libraries=("libixml.so", "/usr/local/corex/lib64/libixml.so", "/usr/local/corex/lib/libixml.so"),
         prefix="nvml",
         memory=_NVML_MEMORY,
@@ -107,7 +104,6 @@ ROWS = (
     Row(
         name="efml",
         vendor="enflame",
-        title="Enflame GCU",
         libraries=("libefml.so", "libefml.so.1", "libefml.so.2"),
         prefix="efml",
         memory=_NVML_MEMORY,
@@ -124,7 +120,6 @@ ROWS = (
     Row(
         name="mxsml",
         vendor="metax",
-        title="MetaX GPU",
         libraries=("libmxsml.so", "/opt/mxdriver/lib/libmxsml.so", "/opt/maca/lib/libmxsml.so"),
         prefix="mxSmlEx",
         memory=MemoryLayout(24, free=0, total=8, used=16),
@@ -142,7 +137,6 @@ ROWS = (
     Row(
         name="xpuml",
         vendor="kunlunxin",
-        title="Kunlunxin XPU",
         libraries=("libxpuml.so", "libxpuml.so.1", "/usr/local/xpu/so/libxpuml.so"),
         prefix="xpuml",
         memory=MemoryLayout(128, total=8, free=16, used=24, ends=32),
@@ -158,7 +152,6 @@ ROWS = (
     Row(
         name="hgml",
         vendor="t-head",
-        title="T-Head PPU",
         libraries=("libhgml.so",),
         prefix="hgml",
         memory=_NVML_MEMORY,

@@ -25,7 +25,6 @@ from exporter.model import GpuUuid, Health, Memory, Utilization
 LIBRARY = Library(
     name="rsmi",
     vendor="hygon",
-    title="Hygon DCU",
     libraries=("librocm_smi64.so", "/opt/hyhal/lib/librocm_smi64.so", "/opt/dtk/lib/librocm_smi64.so"),
     nodes=("mkfd", "kfd"),
     source="HYGON-AI/hcu-dcgm; rocm_smi.h, of which it is a fork",
