@@ -1,15 +1,14 @@
 """
-`observe()`: the parts, wired.
+`observe()`: the parts of the daemon, wired.
 
-What comes in: the arguments and the config made of them. What goes out: nothing; it runs until it is cancelled, or
-until something happens that only a new process can cure (then `DeviceError` or `WebError` rises).
+What comes in: the arguments and the config made of them. What goes out: nothing. The daemon runs until it is cancelled,
+or until it meets what only a new process can cure; then `DeviceError` or `WebError` is raised.
 
-The law: one task group, named tasks, no task without a parent. If one part dies of a surprise, all end and the kubelet
-starts the daemon anew: a dead sampler must not look alive. The driver is let go whatever happens.
+The rule: one task group, named tasks, no task without a parent. If one task fails unexpectedly, all end and the kubelet
+starts the daemon anew, because a dead sampler must not look alive. The driver is released in any case.
 """
 
 import asyncio
-import os
 import sys
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, replace
@@ -19,39 +18,23 @@ from pathlib import Path
 import structlog
 
 from exporter.base.clock import Clock, SystemClock
-from exporter.config import Arguments, Check, Config, ConfigError, catalogue_of, options_of, reloads, source_of_names
-from exporter.devices import DeviceSource
-from exporter.devices.finding import Finder
-from exporter.devices.kernel import Roots
-from exporter.host import HostSource
-from exporter.host.procfs import ProcFs, proc_root
-from exporter.kube import InventorySource, NoNames
+from exporter.config import Arguments, Check, Config, ConfigError, catalogue_of, options_of, reloads
+from exporter.kube import NoNames
 from exporter.kube.file import FileInventory
 from exporter.metrics.exposition import Exposition
 from exporter.model import Fault, GpuUuid, PodUid, Snapshot
-from exporter.recording.player import RecordedNode
 from exporter.rounds import first_seen_file, logs
 from exporter.rounds.judge import Judge
 from exporter.rounds.latest import Latest, Reload
 from exporter.rounds.limits import Limiting
 from exporter.rounds.sampler import Beat, Sampler
-from exporter.simulated import SimulatedNode
+from exporter.sources import open_sources
 from exporter.web.app import Answers
 from exporter.web.server import Server
 
 log = structlog.get_logger()
 
 VERSION = version("gpusteward")
-
-
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """The three seams, opened, and the name of the node that they are about."""
-
-    devices: DeviceSource
-    host: HostSource
-    inventory: InventorySource
-    node: str
 
 
 Fresh = Callable[[Collection[GpuUuid]], Awaitable[Snapshot | None]]
@@ -140,28 +123,6 @@ async def observe(
         log.info("daemon.stopped")
 
 
-async def open_sources(config: Config, clock: Clock, limited: Callable[[], Iterable[PodUid]] | None = None) -> Sources:
-    """
-    Open what the config names; `limited` tells the pods that have limits, as in `KubernetesSource`.
-
-    `auto` is what drivers this node has, never a simulation. Raises DeviceError.
-    """
-    if (recording := config.devices.recording) is not None:
-        played = RecordedNode(recording, clock.time, clock.monotonic)
-        return Sources(played, played.host, played.inventory, played.node)
-    if config.devices == "simulated":
-        node = SimulatedNode(clock.time, started_at=clock.time())
-        return Sources(node.devices, node.host, node.inventory, config.node.name)
-    root = config.node.host_root
-    proc = proc_root(root)
-    finder = Finder(Roots.below(root, proc), root, clock=clock.time, monotonic=clock.monotonic, events=True)
-    devices = await finder.open(config.devices.names)
-    if config.devices.names is None:
-        log.info("devices.opened", sources=devices.name, later="a driver installed from now on is read after a restart")
-    host = ProcFs(proc, trusted=config.node.trust_pid_namespace)
-    return Sources(devices, host, _names(config, clock, limited), config.node.name)
-
-
 async def _render(latest: Latest, exposition: Exposition, answers: Answers) -> None:
     """Render each round's page ahead of the scrapes."""
     seen = 0
@@ -217,29 +178,6 @@ async def _reload(
 
 def _limited(latest: Latest) -> Iterable[PodUid]:
     return {limit.pod_uid for limit in latest.snapshot.limits} if latest.snapshot else ()
-
-
-def _names(config: Config, clock: Clock, limited: Callable[[], Iterable[PodUid]] | None) -> InventorySource:
-    names = config.names
-    source = source_of_names(names, in_a_pod="KUBERNETES_SERVICE_HOST" in os.environ)
-    if source == "file" and names.file is not None:
-        return FileInventory(names.file)
-    if source == "kubernetes":
-        # Imported here, because the Kubernetes client costs 20 MB that a daemon without it need not pay.
-        from exporter.kube.client import credentials  # noqa: PLC0415
-        from exporter.kube.pod_resources import socket_of  # noqa: PLC0415
-        from exporter.kube.remembered import links_below  # noqa: PLC0415
-        from exporter.kube.source import KubernetesSource  # noqa: PLC0415
-
-        return KubernetesSource(
-            credentials(names.kubeconfig),
-            config.node.name,
-            clock=clock,
-            socket=socket_of(config.node.kubelet_root),
-            log_links=links_below(config.node.host_root),
-            limited=limited,
-        )
-    return NoNames()
 
 
 def limiting_of(config: Config) -> Limiting:

@@ -17,13 +17,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from default_rules import default_rules
 from enforcer.actions.interface import Answer, Heard
 from enforcer.journal import file as journal_file
 from enforcer.journal.file import JournalFile
 from enforcer.journal.fold import changes
 from enforcer.journal.records import Acked, Ended, Sent
 from enforcer.policy.history import History, Opened, Result
-from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Breaker
 from journals import Hands, action, intended, uuid
 
@@ -35,7 +35,7 @@ def story(folder: Path, said: Callable[[str], None]) -> None:
     """Two daemons, one after the other: three actions, a breaker, files that are rewritten after each kilobyte."""
     hands = Hands(limit=2000)
     for first in (1, 4):
-        journal = journal_file.opened(folder / "state" / "journal", Rules(), given=hands.given)
+        journal = journal_file.opened(folder / "state" / "journal", default_rules(), given=hands.given)
         tell(journal, hands, first, said)
         journal.close()
 

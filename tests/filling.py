@@ -17,9 +17,9 @@ from pathlib import Path
 
 import structlog
 
+from default_rules import default_rules
 from enforcer.journal import file as journal_file
 from enforcer.journal.file import JournalError
-from enforcer.policy.rules import Rules
 from journals import Hands, action, intended, uuid
 
 
@@ -39,14 +39,14 @@ def main() -> int:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=0700", "none", str(folder)], check=True)
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     hands, path, ballast = Hands(limit=20_000), folder / "gpusteward" / "journal", folder / "ballast"
-    journal = journal_file.opened(path, Rules(), given=hands.given)
+    journal = journal_file.opened(path, default_rules(), given=hands.given)
     ballast.write_bytes(b"x" * 16_000)
     noted, why = until_full(lambda number: journal.append(intended(uuid(number), action(number))))
     remembered = len(journal.kept.spent)
     journal.close()
-    _, why_not = until_full(lambda _: journal_file.opened(path, Rules(), given=hands.given).close())
+    _, why_not = until_full(lambda _: journal_file.opened(path, default_rules(), given=hands.given).close())
     ballast.unlink()
-    found = journal_file.opened(path, Rules(), given=hands.given).kept
+    found = journal_file.opened(path, default_rules(), given=hands.given).kept
     print(
         json.dumps(
             {

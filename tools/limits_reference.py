@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from exporter.limits.loading import builtin
 from exporter.limits.rows import Catalogue, Confidence, Per, Row, System, What
+from exporter.limits.winner import KEPT
 from exporter.model import EnforcedBy, Mechanism, Scope
 from exporter.model.vendors import TRUSTED, VENDORS
 
@@ -68,7 +69,7 @@ def does(system: System) -> str:
         return "reports the declaration; the drivers it reads do not see the memory"
     signs = system.detect
     written = not any((signs.resources, signs.node_labels, signs.node_annotations, signs.drivers, signs.sharing))
-    if all((row.enforced_by or system.enforced_by) in _KEPT for row in amounts) and not written:
+    if all((row.enforced_by or system.enforced_by) in KEPT for row in amounts) and not written:
         return "reports"
     if all(row.confidence is Confidence.UNSURE for row in amounts):
         return "reports: the meaning is not sure"
@@ -79,7 +80,6 @@ def does(system: System) -> str:
 
 _REPORTED = {vendor.name for vendor in VENDORS if vendor.memory_by_process and not vendor.trusted}
 """Vendors whose devices are read (docs/devices.md), and whose figures nobody compared with hardware."""
-_KEPT = {EnforcedBy.HARDWARE, EnforcedBy.KERNEL, EnforcedBy.DRIVER}
 
 
 def _section(system: System) -> Iterable[str]:

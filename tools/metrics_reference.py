@@ -8,7 +8,8 @@ test compares with this.
 from collections.abc import Mapping
 
 from exporter.metrics import CATALOGUE
-from exporter.metrics.family import CONTAINER, GPU, LEAF, Family
+from exporter.metrics.family import Family
+from exporter.metrics.labels import CONTAINER, GPU, LEAF
 
 HEAD = """\
 # Metrics

@@ -72,12 +72,13 @@ def run(namespace: argparse.Namespace) -> int:
 async def _record(config: "Config", wanted: argparse.Namespace) -> None:
     """Record until enough, or until cancelled. Raises DeviceError or RecordingError when that cannot be done."""
     from exporter.base.clock import SystemClock  # noqa: PLC0415
-    from exporter.daemon import beat_of, limiting_of, open_sources  # noqa: PLC0415
+    from exporter.daemon import beat_of, limiting_of  # noqa: PLC0415
     from exporter.model import Snapshot  # noqa: PLC0415
     from exporter.recording.tape import Tape  # noqa: PLC0415
     from exporter.rounds import logs  # noqa: PLC0415  (as above)
     from exporter.rounds.latest import Latest  # noqa: PLC0415
     from exporter.rounds.sampler import Sampler  # noqa: PLC0415
+    from exporter.sources import open_sources  # noqa: PLC0415
 
     clock, latest, enough = SystemClock(), Latest(), asyncio.Event()
     sources = await open_sources(config, clock)

@@ -13,7 +13,7 @@ from enforcer.messages.tally import Decision
 from enforcer.policy.history import Action, Holding, Standing, Verdict
 from enforcer.policy.preview import Preview
 from enforcer.policy.vocabulary import MANUAL
-from exporter.limits.facts import device_name
+from exporter.limits.devices import device_name
 
 Json = dict[str, Any]
 

@@ -14,7 +14,7 @@ from enforcer.messages.events import EventReason, EventType, Notice, Regarding
 from enforcer.messages.sentences import because, duration, evicted, exceeded, fenced, held, killed, reported
 from enforcer.policy.history import Action, Holding, Moment, Result, Standing, Verdict
 from enforcer.policy.vocabulary import Mode, Reason, Rung, State
-from exporter.limits.facts import device_name
+from exporter.limits.devices import device_name
 from exporter.model import ContainerKind, Snapshot
 
 PASSING = frozenset(

@@ -12,8 +12,8 @@ from math import ceil
 
 from enforcer.policy.history import Holding
 from enforcer.policy.vocabulary import Mode, Reason, Rung
+from exporter.limits.devices import device_name
 from exporter.limits.explaining import size
-from exporter.limits.facts import device_name
 
 _NEXT: Mapping[Rung, str] = {
     Rung.NOTIFY: "its user will be told",

@@ -1,21 +1,20 @@
 """
 What the operator wants of the policy.
 
-What comes in: values that were read from the config. What goes out: frozen rules, or `RulesError`.
+What comes in: values that were read from the config, which alone has the defaults (`exporter.config.policy`). What goes
+out: frozen rules, or `RulesError`.
 
 The law: rules that exist make sense. What cannot be meant (a ladder whose last rung is never reached, a grace of three
 seconds) is refused where it is written, with what was expected.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from math import inf
 
 from enforcer.policy.vocabulary import Mode, Reason, Rung, Trigger
 from exporter.model import PodUid
-from exporter.model.vendors import TRUSTED
 
-MIB = 2**20
 SHORTEST_GRACE = 30.0
 """Seconds. A checkpoint of a large model takes about as long; below that a grace is only a word."""
 LONGEST_GRACE = 3600.0
@@ -45,8 +44,8 @@ class RulesError(ValueError):
 class Tolerance:
     """What a use may exceed its limit by, the larger of both: contexts and drivers take memory nobody declared."""
 
-    ratio: float = 0.02
-    bytes: int = 256 * MIB
+    ratio: float
+    bytes: int
 
     def above(self, limit: int) -> int:
         """Return the bytes above which `limit` counts as exceeded."""
@@ -65,9 +64,9 @@ class Budget:
 class Budgets:
     """Budgets of the node, of each namespace, of each workload."""
 
-    node: Budget = Budget(3, 600.0)
-    namespace: Budget = Budget(2, 600.0)
-    workload: Budget = Budget(3, 86400.0)
+    node: Budget
+    namespace: Budget
+    workload: Budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +83,12 @@ class Protect:
 
     """
 
-    namespaces: tuple[str, ...] = ("kube-*", "gpu-operator")
-    priority_at_least: int = 2_000_000_000
-    labels: Mapping[str, str] = field(default_factory=dict)
-    daemon_sets: bool = True
-    bare_pods: bool = True
-    third_party: bool = True
+    namespaces: tuple[str, ...]
+    priority_at_least: int
+    labels: Mapping[str, str]
+    daemon_sets: bool
+    bare_pods: bool
+    third_party: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +100,7 @@ class Ceiling:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """
     What the operator wants. Times are seconds.
@@ -121,26 +120,26 @@ class Rules:
 
     """
 
-    mode: Mode = Mode.OBSERVE
-    trigger: Trigger = Trigger.CONTENDED
-    tolerance: Tolerance = Tolerance()
-    warn_after: float = 15.0
-    grace: float = 120.0
-    ladder: tuple[Rung, ...] = (Rung.NOTIFY, Rung.EVICT)
-    kill_when_blocked: bool = False
-    mps: Rung = Rung.NOTIFY
-    consent: tuple[str, str] = (CONSENT, "enforce")
-    budgets: Budgets = Budgets()
-    protect: Protect = field(default_factory=Protect)
-    interval: float = 5.0
-    spacing: float = 60.0
-    hold_off: float = 300.0
-    strikes: int = 1
-    strike_half_life: float = 3600.0
+    mode: Mode
+    trigger: Trigger
+    tolerance: Tolerance
+    warn_after: float
+    grace: float
+    ladder: tuple[Rung, ...]
+    kill_when_blocked: bool
+    mps: Rung
+    consent: tuple[str, str]
+    budgets: Budgets
+    protect: Protect
+    interval: float
+    spacing: float
+    hold_off: float
+    strikes: int
+    strike_half_life: float
     own_pod: PodUid | None = None
     own_namespace: str = ""
     ceilings: tuple[Ceiling, ...] = ()
-    trusted_vendors: frozenset[str] = TRUSTED
+    trusted_vendors: frozenset[str]
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant. Raises RulesError."""

@@ -18,7 +18,7 @@ from enforcer.policy.last_look import FRESH, Live
 from exporter.kube.client import METADATA_ONLY, Client, segment
 from exporter.kube.errors import UNREACHABLE, KubeError, decoded
 from exporter.kube.pods import parse_pod
-from exporter.objects.api_objects import Described, ObjectList
+from exporter.objects.metadata import Described, ObjectList
 
 NOT_FOUND = 404
 
@@ -55,7 +55,7 @@ class LivePods:
         if pod is None:
             return Live(None, (), "", described.metadata.labels or {})
         known = parse_pod(pod)
-        return Live(known.pod, known.containers, known.object.spec.node_name, described.metadata.labels or {})
+        return Live(known.pod, known.containers, known.object.spec.node_name or "", described.metadata.labels or {})
 
     async def _listed(self, namespace: str, pod: str) -> bytes | None:
         found: ObjectList = decoded(

@@ -17,10 +17,9 @@ from enforcer.messages.tally import BUCKETS, KEPT, Tally
 from enforcer.policy.history import History, Standing, Verdict
 from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Breaker, Rung, State
-from exporter.metrics.devices import instance_label
-from exporter.metrics.family import CONTAINER, Family, Labels, counter, gauge, histogram, labelled
-from exporter.metrics.gpus import indices
-from exporter.model import DeviceKey, Snapshot
+from exporter.metrics.family import Family, counter, gauge, histogram
+from exporter.metrics.labels import CONTAINER, Labels, NodeLabels, labelled
+from exporter.model import Snapshot
 
 OVER_SECONDS = counter(
     "container_over_limit_seconds_total",
@@ -77,11 +76,7 @@ FAMILIES: tuple[Family, ...] = (
 
 def collect(snapshot: Snapshot, verdict: Verdict, history: History, tally: Tally, rules: Rules) -> Iterator[Metric]:
     """Yield the families."""
-    node, index = snapshot.node, indices(snapshot)
-
-    def subject(namespace: str, pod: str, container: str, device: DeviceKey, **more: str) -> Labels:
-        place = {"gpu": index.get(device.uuid, ""), "uuid": device.uuid, "gpu_instance": instance_label(device)}
-        return labelled(node, namespace=namespace, pod=pod, container=container, **place, **more)
+    node, subject = snapshot.node, NodeLabels(snapshot).container
 
     yield OVER_SECONDS.of(
         (subject(*series), seconds) for series, seconds in sorted(history.over_seconds.items(), key=str)

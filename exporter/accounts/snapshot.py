@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from exporter.accounts.accounting import GpuAccounts
 from exporter.limits.claimed import claim_usages
-from exporter.limits.facts import leaf_devices
+from exporter.limits.devices import leaf_devices
 from exporter.model import (
     Attribution,
     Device,

@@ -1,8 +1,8 @@
 """
 One pod explained: where its limits come from, and what it uses now; for `/api/v1/explain` and `gpusteward explain`.
 
-What comes in: the latest snapshot, how the pod's limits came about, what the policy says of it. What goes out: a plain
-dict, with a text for people in it. docs/api.md describes the fields.
+What comes in: the latest snapshot, how the pod's limits came about, what the policy says of it. What goes out: the
+explanation of `schema`, with a text for people in it.
 
 The law: the candidates are told by `exporter.limits.explaining`, in the words in which files are explained. What is not
 known is said to be unknown; whose pod it is not is told nothing about other people's but names of GPU users.
@@ -11,11 +11,12 @@ known is said to be unknown; whose pod it is not is told nothing about other peo
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 
-from exporter.api.document import Json, concerned, containers, head
+from exporter.api import schema
+from exporter.api.document import Json, concerned, copied, describe_containers
 from exporter.limits import Resolution
 from exporter.limits.decoding import shown
+from exporter.limits.devices import device_name
 from exporter.limits.explaining import as_data, as_text, printable, size
-from exporter.limits.facts import device_name
 from exporter.model import Pod, PodUid, Snapshot, Usage
 
 NEAR = 3
@@ -41,41 +42,41 @@ def explanation(
     namespace: str,
     name: str,
     *,
+    begin: schema.Head,
     resolution: Callable[[PodUid], Resolution | None],
-    age: float,
-    interval: float,
-    program: str,
     policy: Policy | None = None,
-) -> Json:
-    """Explain a pod; of several of one name the newest. Raises PodNotHereError. `age` and `interval` are seconds."""
+) -> schema.Explanation:
+    """Explain a pod; of several of one name the newest. `begin` is the head of the snapshot. Raises PodNotHereError."""
     found = [pod for pod in snapshot.pods.values() if (pod.namespace, pod.name) == (namespace, name)]
     if not found:
         raise _not_here(snapshot, f"{namespace}/{name}")
     pod = max(found, key=lambda pod: (not pod.terminating, pod.created_at))  # as the kubelet means it: see joining
     known = resolution(pod.uid)
     usages = [usage for usage in snapshot.usages if usage.subject.pod_uid == pod.uid]
-    described = list(containers(snapshot, usages))
+    described = list(describe_containers(snapshot, usages))
     judged = None if policy is None else list(policy(pod.uid))
-    begin = head(snapshot, age=age, interval=interval, program=program)
     notes = list(_notes(snapshot, pod, found, known))
     lines = [
-        *_used(snapshot, zip(usages, described, strict=True), f"{age:.0f} s ago{OLD if begin['stale'] else ''}"),
+        *_used(
+            snapshot, zip(usages, described, strict=True), f"{begin.age_seconds:.0f} s ago{OLD if begin.stale else ''}"
+        ),
         *_bypassed(snapshot, pod),
         *_judged(judged),
         *(f"  note: {note}" for note in notes),
     ]
     declared = as_text(known) if known else f"{printable(f'pod {namespace}/{name}')}\n"
-    return {
-        **begin,
-        "namespace": namespace,
-        "pod": name,
-        "pod_uid": pod.uid,
-        "notes": notes,
-        "limits": as_data(known) if known else None,
-        "containers": described,
-        "policy": judged,
-        "text": declared + "".join(f"{printable(line)}\n" for line in lines),
-    }
+    return copied(
+        schema.Explanation,
+        begin,
+        namespace=namespace,
+        pod=name,
+        pod_uid=pod.uid,
+        notes=notes,
+        limits=as_data(known) if known else None,
+        containers=described,
+        policy=judged,
+        text=declared + "".join(f"{printable(line)}\n" for line in lines),
+    )
 
 
 def _not_here(snapshot: Snapshot, wanted: str) -> PodNotHereError:
@@ -99,10 +100,10 @@ def _notes(snapshot: Snapshot, pod: Pod, found: Sequence[Pod], known: Resolution
         yield "names and declarations are remembered: their source does not answer now"
 
 
-def _used(snapshot: Snapshot, usages: Iterable[tuple[Usage, Json]], when: str) -> Iterator[str]:
+def _used(snapshot: Snapshot, usages: Iterable[tuple[Usage, schema.Container]], when: str) -> Iterator[str]:
     lines = [
         f"    {_who(usage.subject.container)} on {device_name(usage.device)}: "
-        f"{', '.join(_figures(usage, described['memory_limit_bytes']))}"
+        f"{', '.join(_figures(usage, described.memory_limit_bytes))}"
         for usage, described in usages
     ]
     known = snapshot.complete and snapshot.pid_domain_proven

@@ -4,7 +4,7 @@ The command line, as data.
 What comes in: arguments and environment. What goes out: `Arguments`: the config file and the keys that were set besides
 it. Each flag has a config key, and says nothing that the file could not say; values are checked where the file's are.
 
-The law: flag over environment over file over default.
+The rule: flag over environment over file over default.
 """
 
 import argparse
@@ -31,85 +31,89 @@ class Arguments:
     origins: Mapping[str, str] = field(default_factory=dict)
 
 
-FLAGS: tuple[tuple[str, str, str, str], ...] = (
-    ("--node-name", "node.name", "NAME", "name of this node in Kubernetes (NODE_NAME; default: the host name)"),
-    ("--node.kubelet-root", "node.kubelet_root", "DIR", "the kubelet's folder (default: /var/lib/kubelet)"),
-    ("--node.host-root", "node.host_root", "DIR", "where the host's root is mounted (default: /host)"),
-    ("--sampling.interval", "sampling.interval", "DURATION", "time between two rounds, 100ms to 60s (default: 5s)"),
+SWITCH = "yes or no"
+
+FLAGS: tuple[tuple[str, str, str], ...] = (
+    ("--node-name", "NAME", "name of this node in Kubernetes (NODE_NAME; default: the host name)"),
+    ("--node.kubelet-root", "DIR", "the kubelet's folder (default: /var/lib/kubelet)"),
+    ("--node.host-root", "DIR", "where the host's root is mounted (default: /host)"),
+    ("--sampling.interval", "DURATION", "time between two rounds, 100ms to 60s (default: 5s)"),
     (
         "--sampling.fast-interval",
-        "sampling.fast_interval",
         "DURATION",
         "time between two looks at the memory of nearly full shared devices (default: 500ms)",
     ),
     (
         "--devices",
-        "devices",
         "SOURCES",
         f"auto (all that the node has; the default), simulated, recorded:FILE, or by commas: {', '.join(NAMES)}",
     ),
-    ("--names.source", "names.source", "SOURCE", "auto, kubernetes, file or none (default: auto)"),
-    ("--names.kubeconfig", "names.kubeconfig", "FILE", "kubeconfig to reach the API server from outside of a pod"),
-    ("--names.file", "names.file", "FILE", "YAML or JSON file that names pods and containers"),
-    ("--limits.systems", "limits.systems", "NAMES", "sharing systems to read limits of, by commas (default: auto)"),
+    ("--names.source", "SOURCE", "auto, kubernetes, file or none (default: auto)"),
+    ("--names.kubeconfig", "FILE", "kubeconfig to reach the API server from outside of a pod"),
+    ("--names.file", "FILE", "YAML or JSON file that names pods and containers"),
+    ("--limits.systems", "NAMES", "sharing systems to read limits of, by commas (default: auto)"),
     (
         "--limits.mps-scope",
-        "limits.mps_scope",
         "SCOPE",
         "report, or container: take the limit of an MPS process for its container's (default: report)",
     ),
     (
         "--limits.first-seen-file",
-        "limits.first_seen_file",
         "FILE",
         "file in which what pods declared first outlives this daemon (default: remembered in memory)",
     ),
     (
         "--mode",
-        "policy.mode",
         "MODE",
         "off, observe, warn, dry-run or enforce (default: observe; gpusteward-exporter only observes)",
     ),
-    ("--web.listen-address", "web.listen_address", "ADDRESS", "address to listen on (default: :9478)"),
-    ("--web.config.file", "web.config_file", "FILE", "TLS and basic authentication, Prometheus web config format"),
-    ("--log.level", "log.level", "LEVEL", "debug, info, warning or error (default: info)"),
-    ("--log.format", "log.format", "FORMAT", "auto, json or console (default: auto, JSON unless on a terminal)"),
-)
-SWITCHES: tuple[tuple[str, str, str], ...] = (
+    ("--web.listen-address", "ADDRESS", "address to listen on (default: :9478)"),
+    ("--web.config.file", "FILE", "TLS and basic authentication, Prometheus web config format"),
+    ("--log.level", "LEVEL", "debug, info, warning or error (default: info)"),
+    ("--log.format", "FORMAT", "auto, json or console (default: auto, JSON unless on a terminal)"),
     (
         "--node.trust-pid-namespace",
-        "node.trust_pid_namespace",
+        SWITCH,
         "believe that /proc numbers processes as the driver does, without proof (default: no)",
     ),
     (
         "--limits.fair-share",
-        "limits.fair_share",
+        SWITCH,
         "give a container that declares nothing its share of a replicated device as limit (default: no)",
     ),
-    ("--web.api", "web.api", "serve the node page and /api, besides metrics and probes (default: yes)"),
+    ("--web.api", SWITCH, "serve the node page and /api, besides metrics and probes (default: yes)"),
 )
+"""Flag, the kind of its value, help."""
+
+OTHER_KEYS = {"--node-name": "node.name", "--mode": "policy.mode", "--web.config.file": "web.config_file"}
+"""Keys that are not the flag with underscores."""
 NODE_NAME = "NODE_NAME"
+
+
+def key_of(flag: str) -> str:
+    """Return the config key of a flag."""
+    return OTHER_KEYS.get(flag, flag.removeprefix("--").replace("-", "_"))
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that all daemons share to a parser."""
     parser.add_argument("--config", metavar="FILE", type=Path, help="YAML config file; every flag here has a key there")
-    for flag, key, metavar, text in FLAGS:
-        parser.add_argument(flag, dest=key, metavar=metavar, help=text)
-    for flag, key, text in SWITCHES:
-        parser.add_argument(flag, dest=key, action=argparse.BooleanOptionalAction, help=text)
+    for flag, kind, text in FLAGS:
+        if kind == SWITCH:
+            parser.add_argument(flag, dest=key_of(flag), action=argparse.BooleanOptionalAction, help=text)
+        else:
+            parser.add_argument(flag, dest=key_of(flag), metavar=kind, help=text)
 
 
 def chosen(namespace: argparse.Namespace, environ: Mapping[str, str]) -> Arguments:
-    """Take from a parsed command line what was set, and from the environment what the command line leaves open."""
+    """Take what was set on a parsed command line, and from the environment what the command line leaves open."""
     overrides: dict[str, str | bool] = {}
     origins: dict[str, str] = {}
     if name := environ.get(NODE_NAME):
         overrides["node.name"], origins["node.name"] = name, f"environment variable {NODE_NAME}"
-    named = [(flag, key) for flag, key, *_ in FLAGS] + [(flag, key) for flag, key, _ in SWITCHES]
-    for flag, key in named:
-        value = getattr(namespace, key)
-        if value is not None:
+    for flag, *_ in FLAGS:
+        key = key_of(flag)
+        if (value := getattr(namespace, key)) is not None:
             overrides[key], origins[key] = value, flag
     return Arguments(namespace.config, overrides, origins)
 

@@ -4,12 +4,10 @@ The catalogue of limits as the operator wants it: the package's, and his own row
 What comes in: the section `limits`. What goes out: the catalogue, or `ConfigError` with the place; the options.
 """
 
-import msgspec
-
 from exporter.config.schema import Limits
 from exporter.config.yaml_text import ConfigError
 from exporter.limits import Options
-from exporter.limits.loading import CatalogueError, SystemEntry, with_own
+from exporter.limits.loading import CatalogueError, with_own
 from exporter.limits.rows import Catalogue
 
 
@@ -20,11 +18,9 @@ def catalogue_of(limits: Limits, source: str = "configuration", systems: str = "
     `source` has the rows; `systems` says where the systems were chosen, when that was elsewhere.
     """
     try:
-        found = with_own(msgspec.convert(limits.rows, list[SystemEntry]), "limits.rows")
+        found = with_own(limits.rows, "limits.rows")
     except CatalogueError as error:
         raise ConfigError(f"{source}: {error}") from error
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{source}: limits.rows: {error}") from error
     if unknown := sorted((limits.systems.names or frozenset()) - {system.name for system in found}):
         raise ConfigError(
             f"{systems or f'{source}: limits.systems'}: no system is called {unknown[0]}; see docs/systems.md"

@@ -9,11 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from exporter.config.arguments import Arguments
 from exporter.config.catalogue import catalogue_of
-from exporter.config.schema import PATHS, Config, found_at, problems
+from exporter.config.schema import PATHS, Config, found_at, problems, replaced
 from exporter.config.values import RECORDED
 from exporter.config.yaml_text import check, parse, read, refuse
 
@@ -44,15 +42,18 @@ def combine(arguments: Arguments, content: bytes, name: str, also: Check = lambd
     """
     file = arguments.config_file
     source = str(file) if file else "configuration"
-    written = parse(content, source)
-    data = _merge({"node": {"name": name}}, written)
+    data = {"node": {}} | parse(content, source)
+    if isinstance(data["node"], dict):
+        data["node"] = {"name": name} | data["node"]
     check(data, Config, source)  # the file by itself, before flags hide its mistakes
     if file is not None:
-        data = _merge(data, _nested(_anchored(data, file.parent)))
-    data = _merge(data, _nested(arguments.overrides))
+        data = _with(data, _anchored(data, file.parent))
+    data = _with(data, arguments.overrides)
     config = check(data, Config, source, arguments.origins)
     if not (data.get("sampling") or {}).get("fast_interval"):
-        config = _not_slower_than_full_rounds(config)
+        # A shorter `sampling.interval` was written on purpose, so that the default of the other one gives way.
+        fast = min(config.sampling.fast_interval, config.sampling.interval)
+        config = replaced(config, "sampling.fast_interval", fast)
     for key, expected in (*problems(config), *also(config)):
         raise refuse(source, key, expected, found_at(config, key), arguments.origins)
     if config.limits.rows or config.limits.systems.names is not None:
@@ -60,40 +61,23 @@ def combine(arguments: Arguments, content: bytes, name: str, also: Check = lambd
     return config
 
 
-def _not_slower_than_full_rounds(config: Config) -> Config:
-    """Lower the default of `sampling.fast_interval` to a shorter `sampling.interval`; who wrote it meant it."""
-    sampling = config.sampling
-    fast = min(sampling.fast_interval, sampling.interval)
-    return msgspec.structs.replace(config, sampling=msgspec.structs.replace(sampling, fast_interval=fast))
-
-
 def _anchored(data: Mapping[str, Any], folder: Path) -> dict[str, str]:
-    """Say what the paths of a file mean: those that are relative start at the file's folder."""
-    found = {}
+    """Resolve the paths of a file: those that are relative start at the file's folder."""
+    anchored = {}
     for key in PATHS:
         section, _, name = key.partition(".")
         if value := data.get(section, {}).get(name):
-            found[key] = str(folder / value)
+            anchored[key] = str(folder / value)
     devices = data.get("devices", "")
     if devices.startswith(RECORDED):
-        found["devices"] = RECORDED + str(folder / devices.removeprefix(RECORDED))
-    return found
+        anchored["devices"] = RECORDED + str(folder / devices.removeprefix(RECORDED))
+    return anchored
 
 
-def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
-    nested: dict[str, Any] = {}
+def _with(data: Mapping[str, Any], flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Put values at dotted keys on top of nested data."""
+    merged = dict(data)
     for key, value in flat.items():
         section, _, name = key.partition(".")
-        if name:
-            nested.setdefault(section, {})[name] = value
-        else:
-            nested[section] = value
-    return nested
-
-
-def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    merged = dict(below)
-    for key, value in above.items():
-        lower = merged.get(key)
-        merged[key] = _merge(lower, value) if isinstance(lower, dict) and isinstance(value, dict) else value
+        merged[section] = {**merged.get(section, {}), name: value} if name else value
     return merged

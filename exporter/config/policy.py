@@ -1,10 +1,10 @@
 """
 The section `policy`: what the operator wants to be done about use above a limit.
 
-What comes in: nothing. What goes out: frozen structs with defaults.
+What comes in: nothing. What goes out: frozen structs with the policy's defaults, which are written nowhere else.
 
-The law: the section is checked whoever reads the file, so that a typing error is found by both daemons; what it means
-is the enforcer's business alone.
+The rule: both daemons check the section, so that each of them finds a typing error. What the section means is decided
+by the enforcer alone.
 """
 
 from pathlib import Path
@@ -25,11 +25,11 @@ Vendor = Annotated[str, Meta(pattern=f"^({'|'.join(vendor.name for vendor in VEN
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A part of the section: frozen, and closed for keys that nobody reads."""
+    """A part of the section: frozen, and closed for unknown keys."""
 
 
 class Tolerance(Part, frozen=True):
-    """What a use may exceed its limit by: the larger of both."""
+    """By how much usage may exceed its limit: the larger of both."""
 
     ratio: float = 0.02
     bytes: Annotated[Bytes, Meta(description='bytes as a quantity such as "256Mi"')] = Bytes(256 * 2**20)
@@ -52,7 +52,7 @@ class Budgets(Part, frozen=True):
 
 
 class Protect(Part, frozen=True):
-    """Whom nobody may touch; the last three may be lifted."""
+    """The pods that are never acted on; the last three rules may be lifted."""
 
     namespaces: Annotated[list[str], Meta(description="a list of names, * for any text")] = field(
         default_factory=lambda: ["kube-*", "gpu-operator"]

@@ -159,13 +159,20 @@ def found_at(config: Config, key: str) -> object:
     return msgspec.to_builtins(value, enc_hook=str) if isinstance(value, msgspec.Struct) else value
 
 
+def replaced(config: Config, key: str, value: object) -> Config:
+    """Put another value at a key: a section, or a section and a key in it with a dot between."""
+    section, _, name = key.partition(".")
+    if name:
+        value = msgspec.structs.replace(getattr(config, section), **{name: value})
+    return msgspec.structs.replace(config, **{section: value})
+
+
 def settings(config: Config) -> dict[str, object]:
     """Flatten a config into dotted keys."""
     flat: dict[str, object] = {}
-    for section in config.__struct_fields__:
-        value = getattr(config, section)
+    for section, value in msgspec.structs.asdict(config).items():
         if isinstance(value, Section):
-            flat |= {f"{section}.{key}": getattr(value, key) for key in value.__struct_fields__}
+            flat |= {f"{section}.{key}": setting for key, setting in msgspec.structs.asdict(value).items()}
         else:
             flat[section] = value
     return flat
@@ -183,10 +190,5 @@ def changes(running: Config, wanted: Config) -> tuple[Config, tuple[str, ...], t
     live = tuple(key for key in different if key in LIVE)
     merged = running
     for key in live:
-        section, _, name = key.partition(".")
-        if not name:
-            merged = msgspec.structs.replace(merged, **{section: after[key]})
-            continue
-        changed = msgspec.structs.replace(getattr(merged, section), **{name: after[key]})
-        merged = msgspec.structs.replace(merged, **{section: changed})
+        merged = replaced(merged, key, after[key])
     return merged, live, tuple(key for key in different if key not in LIVE)

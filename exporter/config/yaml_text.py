@@ -75,8 +75,10 @@ def check(
         raise _explain(str(error), data, struct, source, origins or {}) from error
 
 
-def refuse(source: str, path: str, expected: str, found: object, origins: Mapping[str, str]) -> ConfigError:
-    """Say that the value at the dotted `path` is not what was expected."""
+def refuse(
+    source: str, path: str, expected: str, found: object, origins: Mapping[str, str] = types.MappingProxyType({})
+) -> ConfigError:
+    """Say that the value at the dotted `path` is not what was expected; `origins` as in `check`."""
     place = origins.get(path) or (f"{source}: {path}" if path else source)
     return ConfigError(f"{place}: expected {expected}, got {show(found)}")
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from exporter.kube.device_ids import DeviceIndex, resolve, resolve_claimed
 from exporter.model import Allocation, DeviceKey, Fault, Gpu, Sharing
 from exporter.model.vendors import HUAWEI, INTEL, NVIDIA, DeviceId, device_id, vendor_of
+from exporter.objects.claim import ClaimedUuids
 
 STRATEGY_LABELS = ("nvidia.com/gpu.sharing-strategy", "cloud.google.com/gke-gpu-sharing-strategy")
 MPS_LABEL = "nvidia.com/mps.capable"
@@ -52,8 +53,6 @@ class ClaimedDevice(NamedTuple):
     device: str
 
 
-ClaimedUuids = Mapping[tuple[str, str, str], str]
-"""(driver, pool, device) to the UUID in the ResourceSlice."""
 NO_UUIDS: ClaimedUuids = {}
 
 

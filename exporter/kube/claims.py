@@ -15,17 +15,18 @@ from random import Random
 import msgspec
 
 from exporter.base.clock import Clock
-from exporter.kube.allocations import ClaimedUuids
 from exporter.kube.client import Client, segment
-from exporter.kube.errors import UNREACHABLE, KubeError
+from exporter.kube.errors import KubeError, decoded
 from exporter.kube.kept import FRESH, LOOK, Kept
 from exporter.model import Claim, DeclaredPod, Fault
-from exporter.objects.manifest import claim_of, with_uuids
+from exporter.objects.claim import ClaimedUuids, ClaimObject, declared_claim, with_uuids
 
 VERSIONS = ("v1", "v1beta2", "v1beta1")
 """Of resource.k8s.io: 1.34, 1.33, 1.32."""
 SELDOM = 600.0
 """Seconds until an allocated claim is read again."""
+
+_CLAIM = msgspec.json.Decoder(ClaimObject)
 
 ClaimName = tuple[str, str]
 """Namespace and name."""
@@ -93,7 +94,7 @@ class Claims:
         for version in dict.fromkeys(versions):
             path = f"/apis/resource.k8s.io/{version}/namespaces/{segment(name[0])}/resourceclaims/{segment(name[1])}"
             try:
-                claim = _decoded(await self._client.get(path))
+                claim = declared_claim(decoded(_CLAIM, await self._client.get(path)))
             except KubeError as error:
                 if error.status != 404:  # noqa: PLR2004
                     raise
@@ -111,13 +112,6 @@ def named(pods: Iterable[DeclaredPod]) -> Mapping[ClaimName, frozenset[str]]:
         for claim in pod.claims.values():
             users.setdefault((pod.namespace, claim), set()).add(pod.uid)
     return {name: frozenset(uids) for name, uids in users.items()}
-
-
-def _decoded(body: bytes) -> Claim:
-    try:
-        return claim_of(msgspec.json.decode(body))
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
-        raise KubeError(UNREACHABLE, "Invalid", f"an answer that cannot be read: {error}") from error
 
 
 def _pause(claim: Claim) -> float:

@@ -10,10 +10,11 @@ The rule: a part that is missing takes nothing from the others. A live part is b
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from exporter.kube.allocations import NO_UUIDS, AllocationsView, ClaimedUuids, PodName, allocations, sharing
+from exporter.kube.allocations import NO_UUIDS, AllocationsView, PodName, allocations, sharing
 from exporter.kube.pods import KnownPod
 from exporter.model import Container, Gpu, Inventory, PodUid
 from exporter.model.vendors import HUAWEI
+from exporter.objects.claim import ClaimedUuids
 
 
 def combine(

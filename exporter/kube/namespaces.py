@@ -17,7 +17,7 @@ from exporter.kube.client import METADATA_ONLY, Client, segment
 from exporter.kube.errors import decoded
 from exporter.kube.kept import Kept
 from exporter.model import Fault
-from exporter.objects.api_objects import Described
+from exporter.objects.metadata import Described
 
 LASTS = 90.0
 """Seconds for which an answer counts; they are asked for about once a minute."""

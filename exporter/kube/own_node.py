@@ -10,17 +10,15 @@ Slices are asked for only while there is a claim.
 
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import Any
 
 import msgspec
 
 from exporter.base.clock import Clock
-from exporter.kube.allocations import ClaimedUuids
 from exporter.kube.client import Client, segment
 from exporter.kube.errors import KubeError, decoded
 from exporter.model import NodeFacts
-from exporter.objects.api_objects import NodeObject
-from exporter.objects.declared import node_facts
+from exporter.objects.claim import ClaimedUuids, SliceList, slice_uuids
+from exporter.objects.node import NodeObject, node_facts
 
 FRESH = 60.0
 """Seconds between two looks."""
@@ -28,40 +26,8 @@ SLICES = ("v1", "v1beta2", "v1beta1")
 """Versions of resource.k8s.io that have slices with devices in them: 1.34, 1.33, 1.32."""
 
 
-class _Part(msgspec.Struct, frozen=True, rename="camel"):
-    """A part of a slice; unknown fields are passed over."""
-
-
-class _Attribute(_Part, frozen=True):
-    string: str | None = None
-
-
-class _Device(_Part, frozen=True):
-    name: str
-    attributes: dict[str, _Attribute] | None = None
-    basic: dict[str, Any] | None = None  # v1beta1 has the attributes in here
-
-
-class _Pool(_Part, frozen=True):
-    name: str = ""
-
-
-class _Spec(_Part, frozen=True):
-    driver: str = ""
-    pool: _Pool = _Pool()
-    devices: list[_Device] | None = None
-
-
-class _Slice(_Part, frozen=True):
-    spec: _Spec = _Spec()
-
-
-class _Slices(_Part, frozen=True):
-    items: list[_Slice]
-
-
 _NODE = msgspec.json.Decoder(NodeObject)
-_SLICES = msgspec.json.Decoder(_Slices)
+_SLICES = msgspec.json.Decoder(SliceList)
 
 
 class OwnNode:
@@ -121,19 +87,6 @@ class OwnNode:
                 if error.status != 404:  # noqa: PLR2004
                     raise
                 continue
-            return claimed_uuids(decoded(_SLICES, body))
+            slices: SliceList = decoded(_SLICES, body)
+            return {device: uuid for each in slices.items for device, uuid in slice_uuids(each.spec).items()}
         return {}
-
-
-def claimed_uuids(slices: _Slices) -> ClaimedUuids:
-    """Name the UUID of each device that tells one in its attribute `uuid`, with or without a domain before it."""
-    found = {}
-    for one in slices.items:
-        for device in one.spec.devices or ():
-            attributes = device.attributes
-            if attributes is None and device.basic:
-                attributes = msgspec.convert(device.basic.get("attributes") or {}, dict[str, _Attribute])
-            for name, attribute in (attributes or {}).items():
-                if name.rpartition("/")[2] == "uuid" and attribute.string:
-                    found[one.spec.driver, one.spec.pool.name, device.name] = attribute.string
-    return found

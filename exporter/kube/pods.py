@@ -18,17 +18,8 @@ import msgspec
 
 from exporter.kube.errors import UNREACHABLE, UNREADABLE, KubeError, decoded, status_error
 from exporter.model import Container, ContainerId, ContainerKind, DeclaredPod, Pod, PodUid
-from exporter.objects.api_objects import (
-    ContainerStatus,
-    Described,
-    Metadata,
-    ObjectList,
-    OwnerReference,
-    PodObject,
-    PodSpec,
-    WatchEvent,
-)
-from exporter.objects.declared import declared_pod
+from exporter.objects.metadata import Described, Metadata, ObjectList, OwnerReference, WatchEvent
+from exporter.objects.pod import ContainerStatus, PodObject, PodSpec, declared_pod
 
 QUEUES = (
     "kueue.x-k8s.io/queue-name",
@@ -243,7 +234,7 @@ def know(found: PodObject, before: KnownPod | None = None) -> KnownPod:
             metadata.namespace,
             metadata.name,
             queue=_queue(metadata),
-            priority_class=found.spec.priority_class_name,
+            priority_class=found.spec.priority_class_name or "",
             created_at=created.timestamp() if created else 0.0,
             terminating=metadata.deletion_timestamp is not None,
             config_hash=PodUid(annotations.get(CONFIG_HASH) or annotations[MIRROR]) if mirrored else None,

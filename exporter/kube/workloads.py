@@ -18,7 +18,7 @@ import structlog
 from exporter.base.clock import Clock
 from exporter.kube.client import METADATA_ONLY, Client, segment
 from exporter.kube.errors import UNREACHABLE, KubeError, decoded
-from exporter.objects.api_objects import Described, OwnerReference
+from exporter.objects.metadata import Described, OwnerReference
 
 log = structlog.get_logger()
 

@@ -1,53 +1,29 @@
 """
 Declared limits: what a pod says that it may hold, in whichever of some fifty ways it says so.
 
-What comes in: pods, nodes and claims as facts (`facts`), the catalogue (`loading` reads it), what was first seen. What
-goes out: limits in bytes with scope, source and everything that was looked at (`answers`), explained (`explaining`).
+What comes in: pods, nodes and claims as facts (`exporter.model`), devices, the catalogue (`loading` reads it), what was
+first seen. What goes out: limits in bytes with scope, source and every candidate (`answers`), explained (`explaining`).
 
-The law: declared is not used, and never derived from it. All is pure but `loading` (the catalogue's files) and
-`manifest` (objects as kubectl prints them).
+The order of work, one file a step: `detection` (which systems matter), `row_texts` (where a row's text is), `decoders`
+(what the text says), `terms` (the amount of each limit holder), `candidates` (bytes on a device), `first_seen`,
+`winner`; `resolver` runs them all. A new system is one file in `catalogue/`, and a decoder where data alone cannot say
+it.
+
+The law: declared is not used, and never derived from it. All is pure but `loading` (the catalogue's files).
 """
 
-from exporter.limits.answers import Candidate, Resolution, ResolvedLimit, Seen, Subject, bypassed, declared
+from exporter.limits.answers import Resolution, ResolvedLimit, Seen, Subject, bypassed, declared
 from exporter.limits.decoding import Options
-from exporter.limits.facts import (
-    Claim,
-    ClaimConfig,
-    ClaimedDevice,
-    ClaimUse,
-    DeclaredContainer,
-    DeclaredPod,
-    Held,
-    LeafDevice,
-    NodeFacts,
-    Place,
-    leaf_devices,
-)
+from exporter.limits.devices import LeafDevice, leaf_devices
 from exporter.limits.resolver import resolve
-from exporter.limits.rows import Trust
-from exporter.model import EnforcedBy, Mechanism, Scope
 
 __all__ = [
-    "Candidate",
-    "Claim",
-    "ClaimConfig",
-    "ClaimUse",
-    "ClaimedDevice",
-    "DeclaredContainer",
-    "DeclaredPod",
-    "EnforcedBy",
-    "Held",
     "LeafDevice",
-    "Mechanism",
-    "NodeFacts",
     "Options",
-    "Place",
     "Resolution",
     "ResolvedLimit",
-    "Scope",
     "Seen",
     "Subject",
-    "Trust",
     "bypassed",
     "declared",
     "leaf_devices",

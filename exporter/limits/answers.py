@@ -9,10 +9,11 @@ is ever copied onto a container.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Self
 
-from exporter.limits.facts import Place
+from exporter.limits.devices import Place
 from exporter.limits.rows import Row, Trust, What
 from exporter.model import DeviceKey, EnforcedBy, Mechanism, Scope
 
@@ -71,16 +72,31 @@ class Candidate:
     @property
     def name(self) -> str:
         """The declaration in one line, for people: the row's name with the key that was found."""
+        return self._called(self.key)
+
+    @property
+    def row_name(self) -> str:
+        """The row in one line, for people: the system, the mechanism, the key as it stands in the catalogue."""
+        return self._called("")
+
+    def _called(self, key: str) -> str:
         if self.row is None:
             return f"{self.system} as first seen"
-        return f"{self.row.system} {self.row.mechanism} {self.key or self.row.key}"
+        return f"{self.system} {self.row.mechanism} {key or self.row.key}"
+
+    def invalidated(self, reason: str) -> Self:
+        """Return the same without a chance to count."""
+        return replace(self, excluded=f"invalid: {reason}", invalid=True)
+
+    @property
+    def size(self) -> int | Fraction | None:
+        """The amount: of compute the ratio, else bytes."""
+        return self.ratio if self.what is What.COMPUTE else self.bytes
 
     @property
     def valid(self) -> bool:
         """Whether it has an amount that can count."""
-        return not self.excluded and (
-            self.bytes is not None if self.what is not What.COMPUTE else self.ratio is not None
-        )
+        return not self.excluded and self.size is not None
 
 
 @dataclass(frozen=True, slots=True)

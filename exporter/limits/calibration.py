@@ -14,9 +14,10 @@ from enum import StrEnum
 from fractions import Fraction
 
 from exporter.limits.decoding import DeclarationError, quantity
-from exporter.limits.facts import LeafDevice, NodeFacts, device_name
-from exporter.limits.registers import registered
+from exporter.limits.devices import LeafDevice, device_name
+from exporter.limits.node_devices import registered
 from exporter.limits.rows import Row
+from exporter.model import NodeFacts
 
 TOLERANCE = Fraction(1, 10)
 EXACT = Fraction(1, 50)

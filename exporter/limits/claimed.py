@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 
 from exporter.limits.decoders.claims import where_of
 from exporter.limits.decoding import DeclarationError, locate
-from exporter.limits.facts import Claim, ClaimedDevice, DeclaredPod, LeafDevice
+from exporter.limits.devices import LeafDevice
 from exporter.limits.row_texts import used, using
-from exporter.model import ClaimUsage, DeviceKey, PodUid, Usage
+from exporter.model import Claim, ClaimedDevice, ClaimUsage, DeclaredPod, DeviceKey, PodUid, Usage
 
 Holder = tuple[PodUid, str]
 """A pod and the name of one of its containers."""

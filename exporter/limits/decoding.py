@@ -1,7 +1,7 @@
 """
 What decoders share: what they are asked with, what they answer, and how they refuse.
 
-What comes in: text that anybody may have written. What goes out: amounts in the row's unit, or DeclarationError with
+What comes in: text that any user may have written. What goes out: amounts in the row's unit, or DeclarationError with
 one sentence, which the caller turns into an invalid declaration.
 
 The law: hostile text costs a bounded time and an answer, never an exception that is not a DeclarationError.
@@ -12,20 +12,12 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 from exporter.base.quantities import QuantityError, parse_quantity
-from exporter.limits.facts import (
-    Claim,
-    ClaimedDevice,
-    DeclaredContainer,
-    DeclaredPod,
-    LeafDevice,
-    NodeFacts,
-    Place,
-    device_name,
-)
-from exporter.limits.rows import Row
+from exporter.limits.devices import LeafDevice, Place, device_name
+from exporter.limits.rows import Row, System, What
+from exporter.model import Claim, ClaimedDevice, DeclaredContainer, DeclaredPod, NodeFacts
 
 LONGEST = 256 * 1024
 """Characters. Kubernetes takes 256 KiB for all annotations of an object together."""
@@ -34,6 +26,7 @@ MOST = 512
 _SHOWN = 80
 """Characters of a foreign text that a message or an answer repeats."""
 
+_Data = TypeVar("_Data")
 _PLAIN = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,9})?", re.ASCII)
 
 
@@ -62,6 +55,26 @@ NOTHING_CHOSEN = Options()
 
 
 @dataclass(frozen=True, slots=True)
+class Scene:
+    """
+    All that surrounds a system's rows.
+
+    Attributes:
+        devices: those of the system's vendor, empty where they are not known.
+        proven: the system is there by more than what the pod's author wrote.
+
+    """
+
+    system: System
+    pod: DeclaredPod
+    node: NodeFacts | None = None
+    devices: tuple[LeafDevice, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    options: Options = NOTHING_CHOSEN
+    proven: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     """
     The surroundings of a text.
@@ -69,20 +82,21 @@ class Asked:
     Attributes:
         key: the key as found; `stars` is what the `*`s of the row's key stand for.
         claim: the claim that it is in, and `claimed` the devices of it that it is about.
-        devices: those of the system's vendor, empty where they are not known.
 
     """
 
+    scene: Scene
     row: Row
     key: str
-    pod: DeclaredPod
     container: DeclaredContainer | None = None
     stars: tuple[str, ...] = ()
     claim: Claim | None = None
     claimed: tuple[ClaimedDevice, ...] = ()
-    node: NodeFacts | None = None
-    devices: tuple[LeafDevice, ...] = ()
-    options: Options = NOTHING_CHOSEN
+
+    @property
+    def compute(self) -> bool:
+        """Whether the row is about a share of the compute, not about memory."""
+        return self.row.what is What.COMPUTE
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +126,7 @@ class Amount:
         where: of which device.
         place: the same, where it is already known which.
         unit: overrides the row's unit (bytes, or devices): some texts carry their own.
-        shared: others hold the same device, and nobody keeps them apart.
+        shared: others hold the same device, and nothing keeps them apart.
         note: what people should know.
 
     """
@@ -132,6 +146,12 @@ Decoder = Callable[[str, Asked], Iterable[Amount]]
 def shown(text: str) -> str:
     """Cut a foreign text for a message, without control characters."""
     return ascii(text[:_SHOWN])[1:-1] + ("..." if len(text) > _SHOWN else "")
+
+
+def bounded(count: int) -> None:
+    """Refuse a text that names too many devices."""
+    if count > MOST:
+        raise DeclarationError(f"more than {MOST} devices")
 
 
 def number(text: str, what: str = "amount") -> Fraction:
@@ -162,34 +182,28 @@ def whole(text: str, what: str) -> int:
 
 def json_object(text: str) -> dict[str, Any]:
     """Read a JSON object."""
-    found = _json(text)
-    if not isinstance(found, dict):
-        raise DeclarationError("not a JSON object")
-    return found
+    return _json(text, dict, "a JSON object")
 
 
 def json_list(text: str) -> list[Any]:
     """Read a JSON list."""
-    found = _json(text)
-    if not isinstance(found, list):
-        raise DeclarationError("not a JSON list")
-    return found
+    return _json(text, list, "a JSON list")
 
 
 def json_number(value: object, what: str) -> Fraction:
     """Read a number or a quantity out of JSON (Koordinator writes both)."""
     if isinstance(value, bool) or not isinstance(value, int | str | float):
         raise DeclarationError(f"{what} is not a number")
-    # A float is what somebody wrote with a point; its shortest form is what was written.
+    # A float was written with a point; its shortest form is what was written.
     return quantity(value if isinstance(value, str) else repr(value))
 
 
 def locate(where: Where, devices: Iterable[LeafDevice]) -> Place:
     """
-    Find the leaf device that a declaration names.
+    Find the device that a declaration names.
 
     Where devices are not known (offline, other vendors) the name alone stays. Raises DeclarationError for a device
-    that is not there: it would entitle nobody.
+    that is not there: it would entitle no pod.
     """
     name = shown(str(where))
     known = [device for device in devices if device.key is not None]
@@ -199,12 +213,12 @@ def locate(where: Where, devices: Iterable[LeafDevice]) -> Place:
         or (where.minor is not None and all(device.minor is None for device in known))
     ):
         return Place(name)
-    found = [device for device in known if _meant(where, device)]
-    if not found:
+    matches = [device for device in known if _meant(where, device)]
+    if not matches:
         raise DeclarationError(f"names the device {name}, which this node does not have")
-    key = found[0].key
-    if len(found) > 1 or key is None:
-        return Place(name)  # a GPU with MIG on: one of its instances, and nobody says which
+    key = matches[0].key
+    if len(matches) > 1 or key is None:
+        return Place(name)  # a GPU with MIG on: one of its instances, and it is not known which
     return Place(device_name(key), key)
 
 
@@ -215,8 +229,11 @@ def _meant(where: Where, device: LeafDevice) -> bool:
     return device.index == where.index if where.index is not None else device.minor == where.minor
 
 
-def _json(text: str) -> Any:
+def _json(text: str, kind: type[_Data], called: str) -> _Data:
     try:
-        return json.loads(text)
+        data = json.loads(text)
     except (ValueError, RecursionError) as error:  # ValueError also for numbers of more than 4300 digits
         raise DeclarationError("not JSON") from error
+    if not isinstance(data, kind):
+        raise DeclarationError(f"not {called}")
+    return data

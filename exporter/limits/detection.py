@@ -14,10 +14,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from exporter.limits.decoding import NOTHING_CHOSEN, Options
-from exporter.limits.facts import Claim, DeclaredPod, LeafDevice, NodeFacts
+from exporter.limits.devices import LeafDevice
+from exporter.limits.patterns import matching
 from exporter.limits.row_texts import used
-from exporter.limits.rows import Catalogue, System, matching
-from exporter.model import Sharing
+from exporter.limits.rows import Catalogue, System
+from exporter.model import Claim, DeclaredPod, NodeFacts, Sharing
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +45,17 @@ def detect(
     if options.systems is not None:
         chosen = [system for system in catalogue if system.name in options.systems or system.detect.always]
         return tuple(Detected(system, "configured") for system in chosen)
-    found = []
+    present = []
     for system in catalogue:
-        if because := _told(system, node, pod, devices, claims):
-            found.append(Detected(system, because))
-        elif pod is not None and (because := _written(system, pod)):
-            found.append(Detected(system, because, proven=False))
-    names = {each.system.name for each in found if each.proven}
-    return tuple(each for each in found if names.isdisjoint(each.system.yields_to))
+        if because := _proven_sign(system, node, pod, devices, claims):
+            present.append(Detected(system, because))
+        elif pod is not None and (because := _written_sign(system, pod)):
+            present.append(Detected(system, because, proven=False))
+    names = {each.system.name for each in present if each.proven}
+    return tuple(each for each in present if names.isdisjoint(each.system.yields_to))
 
 
-def _told(
+def _proven_sign(
     system: System,
     node: NodeFacts | None,
     pod: DeclaredPod | None,
@@ -88,7 +89,7 @@ def _told(
     return next((f"a claim's driver is {driver}" for driver in signs.drivers if driver in drivers), "")
 
 
-def _written(system: System, pod: DeclaredPod) -> str:
+def _written_sign(system: System, pod: DeclaredPod) -> str:
     signs = system.detect
     if key := _label(signs.pod_labels, pod.labels):
         return f"pod label {key}"
@@ -100,8 +101,8 @@ def _written(system: System, pod: DeclaredPod) -> str:
 
 
 def _key(patterns: tuple[str, ...], texts: Mapping[str, str]) -> str:
-    found = (key for pattern in patterns for key, _ in matching(pattern, texts))
-    return next(found, "")
+    keys = (key for pattern in patterns for key, _ in matching(pattern, texts))
+    return next(keys, "")
 
 
 def _label(patterns: tuple[str, ...], labels: Mapping[str, str]) -> str:

@@ -45,7 +45,7 @@ def as_text(resolution: Resolution) -> str:
 
 def _candidate(candidate: Candidate) -> dict[str, Any]:
     return {
-        "row": candidate.row.name if candidate.row else candidate.name,
+        "row": candidate.row_name,
         "key": candidate.key or None,
         "text": candidate.text,
         "bytes": candidate.bytes,

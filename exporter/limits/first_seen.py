@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from exporter.limits.answers import Candidate, Seen, Subject
-from exporter.limits.facts import LeafDevice, Place, device_name
+from exporter.limits.devices import LeafDevice, Place, device_name
 from exporter.limits.rows import Trust, What
 from exporter.model import EnforcedBy, Scope
 

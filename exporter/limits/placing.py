@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from exporter.limits.answers import Resolution, ResolvedLimit, Subject
-from exporter.limits.facts import Place, device_name
+from exporter.limits.devices import Place, device_name
 from exporter.model import DeviceKey, Scope
 
 

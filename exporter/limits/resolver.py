@@ -1,7 +1,7 @@
 """
-What a pod declared, out of everything that anybody wrote about it.
+The limits of a pod, out of everything that was written about it.
 
-What comes in: a pod, its node, the leaf devices, the catalogue, what was first seen of the pod, its claims. What goes
+What comes in: a pod, its node, the devices, the catalogue, what was first seen of the pod, its claims. What goes
 out: one limit per subject, scope and device, with every candidate that was looked at.
 
 The law: total and alone. Whatever a pod says, the answer is an answer, and only about that pod; it reads no clock, no
@@ -12,16 +12,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from exporter.limits import first_seen as seen_first
 from exporter.limits.answers import Candidate, Resolution, ResolvedLimit, Seen, Subject
 from exporter.limits.candidates import candidates
-from exporter.limits.decoding import NOTHING_CHOSEN, Options
+from exporter.limits.decoding import NOTHING_CHOSEN, Options, Scene
 from exporter.limits.detection import detect
-from exporter.limits.facts import Claim, DeclaredPod, LeafDevice, NodeFacts, Place, device_name
+from exporter.limits.devices import LeafDevice, Place, device_name
+from exporter.limits.first_seen import Key, hold, known
 from exporter.limits.rows import Catalogue
-from exporter.limits.terms import Scene
 from exporter.limits.winner import decide
-from exporter.model import Scope
+from exporter.model import Claim, DeclaredPod, NodeFacts, Scope
 
 _Group = tuple[Subject, Scope]
 
@@ -41,8 +40,8 @@ def resolve(
 
     Args:
         pod: as declared.
-        node: None offline, when nobody showed it.
-        devices: the node's leaf devices; empty where they are not known.
+        node: None offline, when it was not shown.
+        devices: the node's devices; empty where they are not known.
         catalogue: what can be declared, from `exporter.limits.loading`.
         first_seen: `Resolution.first_seen` of the last time, as long as the pod lives.
         claims: all claims that are known; those of other pods do not matter.
@@ -50,41 +49,41 @@ def resolve(
 
     """
     devices, claims = tuple(devices), tuple(claims)
-    found: list[Candidate] = []
+    gathered: list[Candidate] = []
     for detected in detect(catalogue, node=node, pod=pod, devices=devices, claims=claims, options=options):
         system = detected.system
         mine = tuple(device for device in devices if device.vendor == system.vendor)
-        found += _outranked(candidates(Scene(system, pod, node, mine, claims, options, detected.proven)))
-    first = seen_first.known(first_seen)
+        gathered += _outranked(candidates(Scene(system, pod, node, mine, claims, options, detected.proven)))
+    first = known(first_seen)
     vendors = {system.name: system.vendor for system in catalogue}
     limits: list[ResolvedLimit] = []
     elsewhere: list[ResolvedLimit] = []
     new: list[Seen] = []
-    for (subject, scope), group in sorted(_grouped(found, first).items()):
-        held, seen = seen_first.hold(subject, scope, group, first, devices)
+    for (subject, scope), group in sorted(_grouped(gathered, first).items()):
+        held, seen = hold(subject, scope, group, first, devices)
         new += seen
         here, there = _limits(subject, held, _only(held, devices, vendors))
         limits += here
         elsewhere += there
-    kept = sorted({**first, **seen_first.known(new)}.values(), key=_order)
+    kept = sorted({**first, **known(new)}.values(), key=_order)
     return Resolution(pod.uid, pod.namespace, pod.name, tuple(limits), tuple(elsewhere), tuple(kept))
 
 
-def _outranked(found: Sequence[Candidate]) -> list[Candidate]:
+def _outranked(gathered: Sequence[Candidate]) -> list[Candidate]:
     """Take out what its system itself passes over: HAMi's percentage beside its MiB, and the other way in Volcano."""
-    stronger: dict[Subject, list[Candidate]] = defaultdict(list)
-    sought = {key for candidate in found if candidate.row is not None for key in candidate.row.loses_to}
-    for other in found:
-        if other.row is not None and other.row.key in sought:
-            stronger[other.subject].append(other)
-    result = []
-    for candidate in found:
-        rivals = stronger.get(candidate.subject, ()) if candidate.row is not None and candidate.row.loses_to else ()
-        winner = next((other for other in rivals if _beats(other, candidate)), None)
-        if winner is not None and candidate.valid:
-            candidate = replace(candidate, excluded=f"{winner.key} takes precedence")  # noqa: PLW2901
-        result.append(candidate)
-    return result
+    sought = {key for candidate in gathered if candidate.row is not None for key in candidate.row.loses_to}
+    rivals: dict[Subject, list[Candidate]] = defaultdict(list)
+    for candidate in gathered:
+        if candidate.row is not None and candidate.row.key in sought:
+            rivals[candidate.subject].append(candidate)
+    return [_yielding(candidate, rivals.get(candidate.subject, ())) for candidate in gathered]
+
+
+def _yielding(candidate: Candidate, rivals: Iterable[Candidate]) -> Candidate:
+    if candidate.row is None or not candidate.row.loses_to or not candidate.valid:
+        return candidate
+    winner = next((rival for rival in rivals if _beats(rival, candidate)), None)
+    return candidate if winner is None else replace(candidate, excluded=f"{winner.key} takes precedence")
 
 
 def _beats(other: Candidate, candidate: Candidate) -> bool:
@@ -97,11 +96,11 @@ def _beats(other: Candidate, candidate: Candidate) -> bool:
     )
 
 
-def _grouped(found: Iterable[Candidate], first: Mapping[seen_first.Key, Seen]) -> dict[_Group, list[Candidate]]:
+def _grouped(gathered: Iterable[Candidate], first: Mapping[Key, Seen]) -> dict[_Group, list[Candidate]]:
     """Put together what is about one subject. What names no container goes to those of its system, if there are any."""
     groups: dict[_Group, list[Candidate]] = defaultdict(list)
     loose = []
-    for candidate in found:
+    for candidate in gathered:
         scope = Scope.CONTAINER if candidate.scope is Scope.INSTANCE else candidate.scope
         if candidate.subject == Subject() and scope in {Scope.CONTAINER, Scope.PROCESS}:
             loose.append(candidate)
@@ -127,7 +126,7 @@ def _only(group: Iterable[Candidate], devices: Sequence[LeafDevice], vendors: Ma
 def _limits(
     subject: Subject, group: Sequence[Candidate], only: Place | None
 ) -> tuple[list[ResolvedLimit], list[ResolvedLimit]]:
-    """Decide for each device that is named; what names none counts on all of them, and on those that nobody named."""
+    """Decide for each device that is named; what names none counts on all of them, and on those that are not named."""
     if not group:
         return [], []
     places = {candidate.place.name: candidate.place for candidate in group if candidate.place is not None}
@@ -142,8 +141,8 @@ def _limits(
 def _on(place: Place, group: Sequence[Candidate]) -> list[Candidate]:
     """List the candidates for a device: those that name it, and those that name none and were not put there already."""
     named = [candidate for candidate in group if candidate.place == place]
-    put = {(candidate.row, candidate.key, candidate.text) for candidate in named}
-    return named + [c for c in group if c.place is None and (c.row, c.key, c.text) not in put]
+    put = {(candidate.system, candidate.row, candidate.key, candidate.text) for candidate in named}
+    return named + [c for c in group if c.place is None and (c.system, c.row, c.key, c.text) not in put]
 
 
 def _order(seen: Seen) -> tuple[Subject, str, str, int]:

@@ -10,10 +10,10 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from exporter.limits.decoding import NOTHING_CHOSEN, Asked, Options
-from exporter.limits.facts import Claim, ClaimedDevice, DeclaredContainer, DeclaredPod, LeafDevice, NodeFacts
-from exporter.limits.rows import Row, Star, matching
-from exporter.model import Mechanism
+from exporter.limits.decoding import Asked, Scene
+from exporter.limits.patterns import matching
+from exporter.limits.rows import Row, Star
+from exporter.model import Claim, ClaimedDevice, DeclaredContainer, DeclaredPod, Mechanism
 
 _DEVICE = "device"
 """Key of a claim row that is about the device itself, not about its consumed capacity."""
@@ -21,17 +21,9 @@ _DEVICE = "device"
 Found = tuple[str, Asked]
 
 
-def readings(
-    row: Row,
-    pod: DeclaredPod,
-    *,
-    node: NodeFacts | None = None,
-    devices: tuple[LeafDevice, ...] = (),
-    claims: Iterable[Claim] = (),
-    options: Options = NOTHING_CHOSEN,
-) -> Iterator[Found]:
+def readings(scene: Scene, row: Row) -> Iterator[Found]:
     """Yield each text that the row finds in the pod, with its surroundings."""
-    asked = Asked(row, row.key, pod, node=node, devices=devices, options=options)
+    pod, asked = scene.pod, Asked(scene, row, row.key)
     match row.mechanism:
         case Mechanism.RESOURCE | Mechanism.POLICY:
             yield from _of_containers(asked, lambda container: container.resources())
@@ -42,13 +34,13 @@ def readings(
         case Mechanism.LABEL:
             yield from _of_pod(asked, pod.labels)
         case Mechanism.CLAIM:
-            yield from _of_claims(asked, claims)
+            yield from _of_claims(asked)
         case Mechanism.CLAIM_CONFIG:
-            yield from _of_configs(asked, claims)
+            yield from _of_configs(asked)
 
 
 def _of_containers(asked: Asked, texts_of: Callable[[DeclaredContainer], Mapping[str, str]]) -> Iterator[Found]:
-    for container in asked.pod.containers:
+    for container in asked.scene.pod.containers:
         texts = texts_of(container)
         for key, stars in matching(asked.row.key, texts):
             yield texts[key], replace(asked, key=key, container=container, stars=stars)
@@ -66,14 +58,13 @@ def _starred(asked: Asked, stars: tuple[str, ...]) -> DeclaredContainer | None:
     if not stars or asked.row.star is Star.NOTHING:
         return None
     if asked.row.star is Star.CONTAINER:
-        return asked.pod.container(stars[0])
-    regular = [container for container in asked.pod.containers if not container.init]
-    numbered = {str(index): container for index, container in enumerate(regular)}
+        return asked.scene.pod.container(stars[0])
+    numbered = {str(index): container for index, container in enumerate(asked.scene.pod.regular)}
     return numbered.get(stars[0])
 
 
-def _of_claims(asked: Asked, claims: Iterable[Claim]) -> Iterator[Found]:
-    for claim in used(asked.pod, claims):
+def _of_claims(asked: Asked) -> Iterator[Found]:
+    for claim in used(asked.scene.pod, asked.scene.claims):
         for device in claim.devices:
             if asked.row.driver not in ("", device.driver):
                 continue
@@ -82,8 +73,8 @@ def _of_claims(asked: Asked, claims: Iterable[Claim]) -> Iterator[Found]:
                 yield text, replace(asked, claim=claim, claimed=(device,))
 
 
-def _of_configs(asked: Asked, claims: Iterable[Claim]) -> Iterator[Found]:
-    for claim in used(asked.pod, claims):
+def _of_configs(asked: Asked) -> Iterator[Found]:
+    for claim in used(asked.scene.pod, asked.scene.claims):
         for config in claim.configs:
             if asked.row.driver not in ("", config.driver):
                 continue
@@ -94,7 +85,7 @@ def _of_configs(asked: Asked, claims: Iterable[Claim]) -> Iterator[Found]:
                 if device.driver == config.driver and (not config.requests or _main(device.request) in config.requests)
             )
             if text is not None:
-                for container in using(asked.pod, claim, devices):
+                for container in using(asked.scene.pod, claim, devices):
                     yield text, replace(asked, claim=claim, claimed=devices, container=container)
 
 

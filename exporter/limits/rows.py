@@ -1,18 +1,23 @@
 """
-A row of the catalogue, and a system: what is read, where, in which unit, and what it counts for.
+A system of the catalogue and its rows: what is read, where, in which unit, and what it counts for.
 
-What comes in: data (see `loading`). What goes out: frozen rows, and keys that match what somebody wrote.
+What comes in: the data of a YAML file, which msgspec converts (see `loading`). What goes out: frozen systems with rows.
 
 The law: a row is data. It names a mechanism, a key, a unit and a count to divide by; what needs more than that is a
 decoder, a small function that the row names. No row holds an expression.
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from fractions import Fraction
+from typing import Annotated, Literal, Self
 
-from exporter.model.limits import EnforcedBy, Mechanism, Scope
+import msgspec
+from msgspec import Meta, field
+
+from exporter.model import EnforcedBy, Mechanism, Scope
+
+Name = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9-]{0,62}$")]
+Key = Annotated[str, Meta(min_length=1, max_length=317)]  # a prefix of 253, a slash, a name of 63
 
 
 class What(StrEnum):
@@ -64,35 +69,55 @@ class Star(StrEnum):
     CONTAINER_INDEX = "container-index"
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+TRUST = {
+    Mechanism.CLAIM: Trust.CLAIM,
+    Mechanism.CLAIM_CONFIG: Trust.CLAIM,
+    Mechanism.RESOURCE: Trust.RESOURCE,
+    Mechanism.POLICY: Trust.RESOURCE,
+    Mechanism.ANNOTATION: Trust.USER,
+    Mechanism.LABEL: Trust.USER,
+    Mechanism.ENV: Trust.ENV,
+}
+"""What a mechanism is worth where the row does not say otherwise."""
+
+
+class Units(tuple[Fraction, ...]):
+    """Bytes of one unit (memory) or devices of one unit (ratios); in YAML a quantity, or a list of them."""
+
+    __slots__ = ()
+
+
+class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A part of the file, closed for unknown keys."""
+
+
+class Row(Part, frozen=True, kw_only=True):
     """
     One declaration.
 
     Attributes:
         key: the exact name, with `*` for any text. Of a claim-config the dotted path in the parameters.
-        units: bytes of one unit (memory) or devices of one unit (ratios); several where installations differ, the
-            usual one first: then only calibration may choose.
+        units: several where installations differ, the usual one first: then only calibration may choose.
         scaled: an installation may multiply the unit by a whole factor that the pod does not show.
-        divide_by: keys of count rows of the same system; the first that the subject has is the divisor.
-        loses_to: keys of the same system; where the subject has one of them, this row does not count.
+        divide_by: keys of count rows of the same system; the first that the pod has is the divisor.
+        loses_to: keys of the same system; where the pod has one of them, this row does not count.
         calibrate: key of the node's capacity that must fit the devices; empty where nothing can be checked.
         register: node annotation in which the system lists its devices' memory; where it is there, it must fit them.
         plain: only plain numbers, no quantity suffixes: the system itself refuses those.
         kubelet: the kubelet's device ids of this resource are true.
+        written_by: `trust` in the file: `scheduler` marks annotations that schedulers write. The trust of other rows
+            follows from their mechanism.
 
     """
 
-    system: str
     mechanism: Mechanism
-    key: str
+    key: Key
     what: What
-    units: tuple[Fraction, ...] = (Fraction(1),)
+    units: Units = field(name="unit", default=Units([Fraction(1)]))
     scope: Scope = Scope.CONTAINER
     per: Per = Per.DEVICE
-    trust: Trust = Trust.RESOURCE
-    divide_by: tuple[str, ...] = ()
-    loses_to: tuple[str, ...] = ()
+    divide_by: tuple[Key, ...] = ()
+    loses_to: tuple[Key, ...] = ()
     decoder: str = "quantity"
     calibrate: str = ""
     register: str = ""
@@ -101,105 +126,66 @@ class Row:
     kubelet: bool = False
     star: Star = Star.NOTHING
     driver: str = ""
+    written_by: str | None = field(name="trust", default=None)
     enforced_by: EnforcedBy | None = None
     confidence: Confidence = Confidence.SOURCE
     note: str = ""
 
     @property
-    def name(self) -> str:
-        """The row in one line, for people: the system, the mechanism, the key."""
-        return f"{self.system} {self.mechanism} {self.key}"
+    def trust(self) -> Trust:
+        """How hard the declaration is to forge."""
+        return TRUST[self.mechanism] if self.written_by is None else Trust[self.written_by.upper()]
+
+    def at(self, key: str) -> Self:
+        """Return the same row with another key."""
+        return msgspec.structs.replace(self, key=key)
 
 
-@dataclass(frozen=True, slots=True)
-class When:
-    """A condition under which somebody enforces: a label or annotation with this value (any, when empty)."""
+class When(Part, frozen=True, kw_only=True):
+    """A condition under which something else enforces: a label or annotation with this value (any, when empty)."""
 
-    at: str
-    key: str
-    value: str
+    at: Literal["node-label", "pod-label", "pod-annotation"]
+    key: Key
+    value: str = ""
     enforced_by: EnforcedBy
 
 
-@dataclass(frozen=True, slots=True)
-class Detect:
-    """What tells that a node runs a system, or that a pod uses it: keys with `*`; labels may say `key=value`."""
+class Detect(Part, frozen=True, kw_only=True):
+    """The signs that a node runs a system, or that a pod uses it: keys with `*`; labels may say `key=value`."""
 
-    resources: tuple[str, ...] = ()
-    node_labels: tuple[str, ...] = ()
-    node_annotations: tuple[str, ...] = ()
-    pod_labels: tuple[str, ...] = ()
-    pod_annotations: tuple[str, ...] = ()
+    resources: tuple[Key, ...] = ()
+    node_labels: tuple[Key, ...] = ()
+    node_annotations: tuple[Key, ...] = ()
+    pod_labels: tuple[Key, ...] = ()
+    pod_annotations: tuple[Key, ...] = ()
     schedulers: tuple[str, ...] = ()
     drivers: tuple[str, ...] = ()
     sharing: tuple[str, ...] = ()
     always: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class System:
+class System(Part, frozen=True, kw_only=True):
     """
     A way to share devices.
 
     Attributes:
         bypass_env: variables of a pod with which its user switches the enforcement off.
-        yields_to: systems whose presence tells that this one's rows mean something else here.
+        yields_to: systems whose presence means that this one's rows have another meaning here.
         sources: where this was read, for people.
 
     """
 
-    name: str
-    title: str
-    vendor: str = "nvidia"
+    name: Name = field(name="system")
+    title: str = ""
+    vendor: Name = "nvidia"
     enforced_by: EnforcedBy = EnforcedBy.NONE
     enforced_when: tuple[When, ...] = ()
     bypass_env: tuple[str, ...] = ()
     detect: Detect = Detect()
-    yields_to: tuple[str, ...] = ()
+    yields_to: tuple[Name, ...] = ()
     sources: tuple[str, ...] = ()
     note: str = ""
-    rows: tuple[Row, ...] = field(default=())
+    rows: tuple[Row, ...] = ()
 
 
 Catalogue = tuple[System, ...]
-
-
-def match(pattern: str, text: str) -> tuple[str, ...] | None:
-    """
-    Match a key with any number of `*`, each for at least one character; return what the stars stand for.
-
-    None when it does not match. Earlier stars stand for as little as possible, the last one for all the rest: time
-    grows with the length of the text only, whatever somebody wrote.
-    """
-    first, *rest = pattern.split("*")
-    if not text.startswith(first):
-        return None
-    if not rest:
-        return () if text == pattern else None
-    stars, at = [], len(first)
-    for piece in rest[:-1]:
-        found = text.find(piece, at + 1)
-        if found < 0:
-            return None
-        stars.append(text[at:found])
-        at = found + len(piece)
-    end = len(text) - len(rest[-1])
-    if not text.endswith(rest[-1]) or end <= at:
-        return None
-    return (*stars, text[at:end])
-
-
-def matching(pattern: str, texts: Collection[str]) -> list[tuple[str, tuple[str, ...]]]:
-    """List, in order, the keys that match and what their stars stand for; an exact key is looked up, not searched."""
-    if "*" not in pattern:
-        return [(pattern, ())] if pattern in texts else []
-    first = pattern.partition("*")[0]
-    found = ((key, match(pattern, key)) for key in sorted(key for key in texts if key.startswith(first)))
-    return [(key, stars) for key, stars in found if stars is not None]
-
-
-def fill(pattern: str, stars: tuple[str, ...]) -> str:
-    """Put what the stars stand for back into another key: `baidu.com/*_cgpu_memory` finds its `baidu.com/*_cgpu`."""
-    for star in stars:
-        pattern = pattern.replace("*", star, 1)
-    return pattern

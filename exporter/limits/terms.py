@@ -1,5 +1,5 @@
 """
-Who declared how much: a row's texts, decoded, one term per subject.
+The amounts that a row declares: its texts, decoded, one term per limit holder.
 
 What comes in: a system's rows and the pod with its surroundings. What goes out: terms in the row's unit, or why there
 is none: a pod's containers are added up, and so are several shares that a claim has of one device.
@@ -12,34 +12,16 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from exporter.limits.answers import Subject
-from exporter.limits.decoders import Invalid, decode
+from exporter.limits.decoders import decode
 from exporter.limits.decoders.claims import where_of
-from exporter.limits.decoding import Amount, Asked, DeclarationError, Options
-from exporter.limits.facts import Claim, DeclaredPod, LeafDevice, NodeFacts
+from exporter.limits.decoding import Amount, Asked, DeclarationError, Scene
+from exporter.limits.patterns import fill
 from exporter.limits.row_texts import readings
-from exporter.limits.rows import Per, Row, System, What, fill
+from exporter.limits.rows import Per, Row, What
 from exporter.model import Mechanism, Scope
 
 MOST_DEVICES = 64
 """Of one node; where they are not known."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """All that surrounds a system's rows: the pod, the node, the devices of the system's vendor."""
-
-    system: System
-    pod: DeclaredPod
-    node: NodeFacts | None
-    devices: tuple[LeafDevice, ...]
-    claims: tuple[Claim, ...]
-    options: Options
-    proven: bool = True
-    """The system is there by more than what the pod's author wrote."""
-
-    def read(self, row: Row) -> Iterator[tuple[str, Asked]]:
-        """Yield the row's texts."""
-        return readings(row, self.pod, node=self.node, devices=self.devices, claims=self.claims, options=self.options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,21 +47,22 @@ class Broken:
 
 def terms(scene: Scene, row: Row) -> Iterator[Term | Broken]:
     """Yield what the row says of each subject; of a pod's containers the sum."""
-    found: list[Term] = []
-    for text, asked in scene.read(row):
-        decoded = decode(text, asked)
-        if isinstance(decoded, Invalid):
-            yield Broken(subject_of(row, asked, None), asked.key, text, decoded.reason)
+    parsed: list[Term] = []
+    for text, asked in readings(scene, row):
+        try:
+            amounts = decode(text, asked)
+        except DeclarationError as error:
+            yield Broken(subject_of(asked), asked.key, text, str(error))
             if row.scope is Scope.POD:
                 return  # a part of the sum is missing
-            continue
-        found += [Term(subject_of(row, asked, amount), amount.value, text, amount, asked) for amount in decoded]
+        else:
+            parsed += [Term(subject_of(asked, amount), amount.value, text, amount, asked) for amount in amounts]
     if row.scope is Scope.POD and row.mechanism is Mechanism.RESOURCE:
-        yield from _summed(found)
+        yield from _summed(parsed)
     elif row.mechanism is Mechanism.CLAIM:
-        yield from _shares(found)
+        yield from _shares(parsed)
     else:
-        yield from found
+        yield from parsed
 
 
 def _summed(terms: list[Term]) -> Iterator[Term]:
@@ -112,8 +95,9 @@ def _stays(term: Term) -> bool:
     return term.asked.container is None or term.asked.container.stays
 
 
-def subject_of(row: Row, asked: Asked, amount: Amount | None) -> Subject:
-    """Name whom a text is about; nobody (the pod, without a container) where it does not say."""
+def subject_of(asked: Asked, amount: Amount | None = None) -> Subject:
+    """Name the limit holder of a text: the pod, without a container, where it does not say."""
+    row = asked.row
     if row.scope is Scope.CLAIM and asked.claim is not None:
         return Subject(claim=f"{asked.claim.namespace}/{asked.claim.name}")
     if row.scope in {Scope.POD, Scope.CLAIM}:
@@ -123,18 +107,18 @@ def subject_of(row: Row, asked: Asked, amount: Amount | None) -> Subject:
     return Subject(asked.container.name if asked.container else "")
 
 
-def divisor(scene: Scene, row: Row, term: Term) -> tuple[Fraction, str]:
+def divisor(term: Term) -> tuple[Fraction, str]:
     """
     Find by how many devices a total is divided, 1 where nothing says so; and a problem.
 
-    A count in a label or annotation that cannot be is passed over: nobody gets rid of a resource's limit by one. One in
+    An impossible count in a label or annotation is passed over: it must not remove a resource's limit. One in
     a resource is part of what was asked for. Raises DeclarationError.
     """
-    problem = ""
+    row, problem = term.asked.row, ""
     for key in row.divide_by if row.per is Per.TOTAL else ():
-        for count in (each for each in scene.system.rows if each.what is What.COUNT and each.key == key):
+        for count in (each for each in term.asked.scene.system.rows if each.what is What.COUNT and each.key == key):
             try:
-                value = _count(scene, replace(count, key=fill(key, term.asked.stars)), term)
+                value = _count(count.at(fill(key, term.asked.stars)), term)
             except DeclarationError as error:
                 if count.trust <= row.trust:
                     raise
@@ -145,13 +129,14 @@ def divisor(scene: Scene, row: Row, term: Term) -> tuple[Fraction, str]:
     return Fraction(1), problem
 
 
-def _count(scene: Scene, row: Row, term: Term) -> Fraction:
-    total = Fraction(0)
-    for text, asked in scene.read(row):
-        decoded = decode(text, asked)
-        if isinstance(decoded, Invalid):
-            raise DeclarationError(f"{row.key}: {decoded.reason}")
-        for amount in decoded:
+def _count(row: Row, term: Term) -> Fraction:
+    scene, total = term.asked.scene, Fraction(0)
+    for text, asked in readings(scene, row):
+        try:
+            amounts = decode(text, asked)
+        except DeclarationError as error:
+            raise DeclarationError(f"{row.key}: {error}") from error
+        for amount in amounts:
             whose = amount.container or (asked.container.name if asked.container else "")
             if whose in {"", term.subject.container} or not term.subject.container:
                 # A pod's containers each say the number of devices of the pod: the largest is it, not their sum.

@@ -12,15 +12,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from exporter.limits.answers import Candidate, ResolvedLimit, Subject
-from exporter.limits.facts import Place
+from exporter.limits.devices import Place
 from exporter.limits.rows import Trust, What
 from exporter.model import EnforcedBy, Mechanism
 
 _ROUNDING = 2**20
 """Bytes by which two declarations of the same may differ: schedulers count in MiB."""
 _LARGEST_FACTOR = 1024
-_KEPT = frozenset({EnforcedBy.HARDWARE, EnforcedBy.KERNEL, EnforcedBy.DRIVER})
-"""Whoever holds a limit so firmly needs no second guard. A user's own word that it is held does not count."""
+KEPT = frozenset({EnforcedBy.HARDWARE, EnforcedBy.KERNEL, EnforcedBy.DRIVER})
+"""These hold a limit so firmly that it needs no second guard. A user's own word that it is held does not count."""
 
 
 def decide(subject: Subject, place: Place | None, candidates: Iterable[Candidate]) -> ResolvedLimit:
@@ -28,23 +28,26 @@ def decide(subject: Subject, place: Place | None, candidates: Iterable[Candidate
     ranked = sorted(candidates, key=_rank)
     memory = [c for c in ranked if c.what is not What.COMPUTE]
     compute = [c for c in ranked if c.what is What.COMPUTE]
-    amount = min((c for c in memory if c.valid), key=lambda c: (c.bytes or 0, _rank(c)), default=None)
-    share = min((c for c in compute if c.valid), key=lambda c: (c.ratio or 0, _rank(c)), default=None)
-    told = amount or next((c for c in memory if c.grant), None) or share or ranked[0]
+    amount, share = _smallest(memory), _smallest(compute)
+    named = amount or next((c for c in memory if c.grant), None) or share or ranked[0]
     contradictions, doubts = _compare(amount, memory)
     return ResolvedLimit(
         subject,
         place,
         amount.bytes if amount else None,
-        told.system,
-        told.row.mechanism if told.row else Mechanism.ANNOTATION,
-        told.scope,
-        told.enforced_by,
+        named.system,
+        named.row.mechanism if named.row else Mechanism.ANNOTATION,
+        named.scope,
+        named.enforced_by,
         compute=share.ratio if share else None,
         candidates=tuple(_explained(c, amount, share) for c in ranked),
         problems=tuple(dict.fromkeys([*_problems(ranked), *contradictions])),
         report_only=_report_only(amount, doubts),
     )
+
+
+def _smallest(candidates: Iterable[Candidate]) -> Candidate | None:
+    return min((c for c in candidates if c.valid), key=lambda c: (c.size or 0, _rank(c)), default=None)
 
 
 def _rank(candidate: Candidate) -> tuple[int, str, str, str, int]:
@@ -86,7 +89,7 @@ def _report_only(winner: Candidate | None, doubts: Sequence[str]) -> tuple[str, 
     if winner is None:
         return ()
     found = [*winner.doubts, *doubts]
-    if winner.enforcement_proven and winner.enforced_by in _KEPT:
+    if winner.enforcement_proven and winner.enforced_by in KEPT:
         found.append(f"the {winner.enforced_by} enforces it already")
     return tuple(found)
 
@@ -97,10 +100,7 @@ def _explained(candidate: Candidate, amount: Candidate | None, share: Candidate 
     winner = share if candidate.what is What.COMPUTE else amount
     if winner is None or candidate is winner:
         return replace(candidate, taken=winner is not None, why="taken")
-    size, smallest = (
-        (candidate.ratio, winner.ratio) if candidate.what is What.COMPUTE else (candidate.bytes, winner.bytes)
-    )
-    if size == smallest:
+    if candidate.size == winner.size:
         return replace(candidate, why=f"agrees with {winner.name}")
     if candidate.trust > winner.trust:
         return replace(candidate, why=f"a lower source may only lower: {winner.name} says less")

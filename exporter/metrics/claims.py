@@ -1,9 +1,9 @@
 """
-Claims (DRA): what those who share a claim may hold of a leaf device together, and what they hold.
+Claims (DRA): what those who share a claim may hold of a device together, and what they hold.
 
-What comes in: the snapshot. What goes out: one series per namespace, claim and leaf device.
+What comes in: the snapshot. What goes out: one series per namespace, claim and device.
 
-The law: a claim counts once, however many containers and pods share it. A limit of each process (MPS in a claim's
+The rule: a claim counts once, however many containers and pods share it. A limit of each process (MPS in a claim's
 configuration) has no sum, and is none of the claim.
 """
 
@@ -11,9 +11,8 @@ from collections.abc import Iterator
 
 from prometheus_client.core import Metric
 
-from exporter.metrics.devices import instance_label
-from exporter.metrics.family import LEAF, Labels, gauge, labelled
-from exporter.metrics.gpus import indices
+from exporter.metrics.family import gauge
+from exporter.metrics.labels import LEAF, NodeLabels
 from exporter.model import DeviceKey, Snapshot
 
 LIMIT = gauge(
@@ -33,18 +32,7 @@ FAMILIES = (LIMIT, USED)
 
 def collect(snapshot: Snapshot) -> Iterator[Metric]:
     """Yield the families of claims."""
-    index = indices(snapshot)
-
-    def labels_of(namespace: str, claim: str, device: DeviceKey) -> Labels:
-        return labelled(
-            snapshot.node,
-            namespace=namespace,
-            claim=claim,
-            gpu=index.get(device.uuid, ""),
-            uuid=device.uuid,
-            gpu_instance=instance_label(device),
-        )
-
+    labels_of = NodeLabels(snapshot).device
     limits: dict[tuple[str, DeviceKey], int] = {}
     for limit in snapshot.limits:
         if limit.scope == "claim" and limit.memory is not None:
@@ -52,11 +40,14 @@ def collect(snapshot: Snapshot) -> Iterator[Metric]:
             known = limits.get((limit.claim, limit.device), limit.memory)
             limits[limit.claim, limit.device] = min(known, limit.memory)
     yield LIMIT.of(
-        (labels_of(*_parts(claim), device), amount) for (claim, device), amount in sorted(limits.items(), key=str)
+        (labels_of(device, **_named(claim)), amount) for (claim, device), amount in sorted(limits.items(), key=str)
     )
-    yield USED.of((labels_of(one.namespace, one.claim, one.device), one.memory_used) for one in snapshot.claim_usages)
+    yield USED.of(
+        (labels_of(used.device, namespace=used.namespace, claim=used.claim), used.memory_used)
+        for used in snapshot.claim_usages
+    )
 
 
-def _parts(claim: str) -> tuple[str, str]:
+def _named(claim: str) -> dict[str, str]:
     namespace, _, name = claim.partition("/")
-    return namespace, name
+    return {"namespace": namespace, "claim": name}

@@ -4,36 +4,20 @@ A metric family as it is promised: name, type, labels, help.
 What comes in: rows of (labels, value). What goes out: prometheus_client's `Metric`, built anew for each page, so that
 a container that left is gone from the page.
 
-The law: **a row whose value is None has no sample**; zero is written only when zero was measured.
+The rule: **a row whose value is None has no sample**; zero is written only when zero was measured.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate
+from operator import attrgetter
 
 from prometheus_client.core import Metric, Sample
 
+from exporter.metrics.labels import CONTAINER, GPU, LEAF, Labels
+
 NAMESPACE = "gpusteward_"
-
-GPU = ("gpu", "uuid")
-LEAF = (*GPU, "gpu_instance")
-WORKLOAD = ("namespace", "pod", "container")
-CONTAINER = (*WORKLOAD, *LEAF)
-
-COMMON = ("node", *WORKLOAD)
-"""
-On every sample; `namespace`, `pod` and `container` are empty where there is none. A missing label would be filled by
-Prometheus, also with honorLabels, with those of the daemon's own pod; one that is present and empty is left alone
-(https://github.com/prometheus/prometheus/pull/3845).
-"""
-
-LONGEST = 512
-"""Characters of a label value. A pod's annotation may hold 256 KiB, and would swell everybody's page."""
-
-
-Labels = dict[str, str]
-"""Shared by the samples of one subject, over all families; nobody changes one after it was made."""
 
 Row = tuple[Labels, float | None]
 
@@ -108,24 +92,18 @@ def info(name: str, labels: tuple[str, ...], text: str) -> Family:
     return Family(NAMESPACE + name, Kind.INFO, labels, text)
 
 
-def labelled(node: str, **own: str) -> Labels:
-    """Make the labels of a sample: `COMMON`, then its own."""
-    return {
-        "node": written(node),
-        "namespace": "",
-        "pod": "",
-        "container": "",
-        **{name: written(value) for name, value in own.items()},
-    }
+LABELS = {"gpu": GPU, "device": LEAF, "container": CONTAINER}
+"""Labels of a figure, by what it is of: the first word of its name."""
+
+Figure = tuple[Family, Callable[[object], float | None]]
+"""A family, and how its value is read of the JSON document's GPU, device or container."""
 
 
-def written(value: str) -> str:
+def figure(name: str, text: str) -> Figure:
     """
-    Make a label value that every scraper can read; the format's own escaping (quote, newline, backslash) comes later.
+    Promise a figure that the JSON document has, too: `device_memory_used_bytes` is `memory_used_bytes` of a device.
 
-    A lone surrogate (a byte that was not UTF-8) and a NUL are written out as an escape: either would cost the whole
-    page, not only its sample.
+    It is a gauge, or a counter where the name ends in `_total`.
     """
-    if value.isprintable() and len(value) <= LONGEST:
-        return value
-    return value[:LONGEST].encode(errors="backslashreplace").decode().replace("\0", "\\x00")
+    subject, _, field = name.removesuffix("_total").partition("_")
+    return (counter if name.endswith("_total") else gauge)(name, LABELS[subject], text), attrgetter(field)

@@ -9,56 +9,33 @@ from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client.core import Metric
 
-from exporter.metrics.family import GPU, Family, Labels, counter, gauge, info, labelled
-from exporter.model import Gpu, GpuUuid, Snapshot
+from exporter.api.document import describe_gpu
+from exporter.metrics.family import Family, Figure, counter, figure, gauge, info
+from exporter.metrics.labels import GPU, NodeLabels, known_gpus
+from exporter.model import Gpu, Snapshot
 
 INFO = info(
     "gpu_info",
     (*GPU, "vendor", "model", "pci_bus_id", "driver_version", "mig"),
     "The physical GPU as its driver describes it; mig is true or false. Always 1, to be joined on uuid.",
 )
-UP = gauge(
-    "gpu_up",
-    GPU,
-    "1 if the GPU answered in the last round, 0 if the driver counts it but it did not answer.",
-)
+UP = gauge("gpu_up", GPU, "1 if the GPU answered in the last round, 0 if the driver counts it but it did not answer.")
 
-Figure = tuple[Family, Callable[[Gpu], float | None]]
-Figures = tuple[Family, Callable[[Gpu], Mapping[str, float]]]
 
 FIGURES: tuple[Figure, ...] = (
-    (
-        gauge(
-            "gpu_memory_total_bytes",
-            GPU,
-            "Memory of the whole GPU in bytes, with MIG on too (of NVIDIA: NVML memory info).",
-        ),
-        lambda gpu: None if gpu.memory is None else gpu.memory.total,
+    figure(
+        "gpu_memory_total_bytes", "Memory of the whole GPU in bytes, with MIG on too (of NVIDIA: NVML memory info)."
     ),
-    (
-        gauge("gpu_power_watts", GPU, "Power drawn by the GPU in watts (of NVIDIA: NVML power usage)."),
-        lambda gpu: gpu.health.power_watts,
+    figure("gpu_power_watts", "Power drawn by the GPU in watts (of NVIDIA: NVML power usage)."),
+    figure(
+        "gpu_energy_joules_total",
+        "Energy used by the GPU in joules, as its driver counts it (of NVIDIA: since the driver was loaded, NVML "
+        "total energy consumption).",
     ),
-    (
-        counter(
-            "gpu_energy_joules_total",
-            GPU,
-            "Energy used by the GPU in joules, as its driver counts it (of NVIDIA: since the driver was loaded, NVML "
-            "total energy consumption).",
-        ),
-        lambda gpu: gpu.health.energy_joules,
-    ),
-    (
-        gauge(
-            "gpu_temperature_celsius",
-            GPU,
-            "Temperature of the GPU die in degrees Celsius (of NVIDIA: NVML temperature).",
-        ),
-        lambda gpu: gpu.health.temperature_celsius,
-    ),
+    figure("gpu_temperature_celsius", "Temperature of the GPU die in degrees Celsius (of NVIDIA: NVML temperature)."),
 )
 
-FIGURES_BY: tuple[Figures, ...] = (
+PARTS: tuple[tuple[Family, Callable[[Gpu], Mapping[str, float]]], ...] = (
     (
         gauge(
             "gpu_clock_hertz",
@@ -85,6 +62,7 @@ FIGURES_BY: tuple[Figures, ...] = (
         lambda gpu: gpu.health.ecc_errors,
     ),
 )
+"""Families whose last label tells the clocks, reasons or severities of one GPU apart."""
 
 XIDS = counter(
     "gpu_xid_errors_total",
@@ -100,56 +78,39 @@ LAST_XID = gauge(
     "before the first.",
 )
 
-FAMILIES = (INFO, UP, *(family for family, _ in FIGURES), *(family for family, _ in FIGURES_BY), XIDS, LAST_XID)
+FAMILIES = (INFO, UP, *(family for family, _ in (*FIGURES, *PARTS)), XIDS, LAST_XID)
 
 
 def collect(snapshot: Snapshot) -> Iterator[Metric]:
     """Yield the families of physical GPUs."""
-    rows = [(labels_of(snapshot.node, gpu.uuid, gpu.index), gpu) for gpu in snapshot.gpus]
+    labels_of = NodeLabels(snapshot).gpu
+    known = known_gpus(snapshot)
+    rows = [(labels_of(gpu.uuid), gpu) for gpu in snapshot.gpus]
     answered = {gpu.uuid for gpu in snapshot.gpus}
-    lost = [
-        labels_of(snapshot.node, uuid, index) for uuid, index in snapshot.gpus_present.items() if uuid not in answered
-    ]
-    yield INFO.of(
-        (
-            labels
-            | labelled(
-                snapshot.node,
-                vendor=gpu.vendor,
-                model=gpu.model,
-                pci_bus_id=gpu.pci_bus_id,
-                driver_version=gpu.driver_version,
-                mig=str(gpu.mig).lower(),
-            ),
-            1,
-        )
-        for labels, gpu in rows
-    )
-    yield UP.of([*((labels, 1) for labels, _ in rows), *((labels, 0) for labels in lost)])
+    silent = [labels_of(uuid) for uuid in snapshot.gpus_present if uuid not in answered]
+    yield INFO.of((labels_of(gpu.uuid, **_description(gpu)), 1) for gpu in snapshot.gpus)
+    yield UP.of([*((labels, 1) for labels, _ in rows), *((labels, 0) for labels in silent)])
+    described = [(labels, describe_gpu(gpu)) for labels, gpu in rows]
     for family, read in FIGURES:
-        yield family.of((labels, read(gpu)) for labels, gpu in rows)
-    for family, read_all in FIGURES_BY:
+        yield family.of((labels, read(gpu)) for labels, gpu in described)
+    for family, read_all in PARTS:
         label = family.labels[-1]
         yield family.of((labels | {label: key}, value) for labels, gpu in rows for key, value in read_all(gpu).items())
     # Also of GPUs that do not answer: what befell them is what one wants to know then.
     xids = [
-        (labels_of(snapshot.node, uuid, index) | {"xid": str(code)}, errors)
-        for uuid, index in sorted(_known(snapshot).items(), key=lambda item: item[1])
+        (labels_of(uuid, xid=str(code)), errors)
+        for uuid in sorted(known, key=known.__getitem__)
         for code, errors in snapshot.xid_errors.get(uuid, {}).items()
     ]
     yield XIDS.of((labels, errors.count) for labels, errors in xids)
     yield LAST_XID.of((labels, errors.last_at) for labels, errors in xids)
 
 
-def labels_of(node: str, uuid: GpuUuid, index: int) -> Labels:
-    """Make the labels of a physical GPU."""
-    return labelled(node, gpu=str(index), uuid=uuid)
-
-
-def indices(snapshot: Snapshot) -> Mapping[GpuUuid, str]:
-    """Name the index of each GPU that is known, as the label `gpu` carries it."""
-    return {uuid: str(index) for uuid, index in _known(snapshot).items()}
-
-
-def _known(snapshot: Snapshot) -> Mapping[GpuUuid, int]:
-    return {**snapshot.gpus_present, **{gpu.uuid: gpu.index for gpu in snapshot.gpus}}
+def _description(gpu: Gpu) -> dict[str, str]:
+    return {
+        "vendor": gpu.vendor,
+        "model": gpu.model,
+        "pci_bus_id": gpu.pci_bus_id,
+        "driver_version": gpu.driver_version,
+        "mig": str(gpu.mig).lower(),
+    }

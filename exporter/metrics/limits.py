@@ -4,21 +4,18 @@ Limits: what containers and pods declared, on each leaf device where they are.
 What comes in: the snapshot. What goes out: bytes where the declaration is per container or per pod, and which
 declaration it was.
 
-The law: scope is kept. A pod's limit is never written on its containers, and a process's (MPS) is no limit of the
+The rule: scope is kept. A pod's limit is never written on its containers, and a process's (MPS) is no limit of the
 container. What two generations of one name declared is summed, as what they use is; unknown of one, unknown of both.
 A limit that one of them bypasses is bypassed.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 from prometheus_client.core import Metric
 
-from exporter.metrics.containers import together
-from exporter.metrics.devices import instance_label
-from exporter.metrics.family import CONTAINER, LEAF, Labels, gauge, info, labelled
-from exporter.metrics.gpus import indices
-from exporter.model import DeviceKey, Limit, PodUid, Scope, Snapshot
+from exporter.metrics.family import gauge, info
+from exporter.metrics.labels import CONTAINER, LEAF, Name, NodeLabels, by_name, together
+from exporter.model import Limit, PodUid, Scope, Snapshot
 
 CONTAINER_LIMIT = gauge(
     "container_memory_limit_bytes",
@@ -60,55 +57,45 @@ BYPASSED = gauge(
 
 FAMILIES = (CONTAINER_LIMIT, POD_LIMIT, INFO, COMPUTE, DECLARED, BYPASSED)
 
-Named = tuple[str, str, str, DeviceKey]
-
 
 def collect(snapshot: Snapshot) -> Iterator[Metric]:
     """Yield the families of limits."""
-    index = indices(snapshot)
+    labels = NodeLabels(snapshot)
 
-    def device_labels(device: DeviceKey) -> dict[str, str]:
-        return {
-            "gpu": index.get(device.uuid, ""),
-            "uuid": device.uuid,
-            "gpu_instance": instance_label(device),
-        }
-
-    def labels_of(named: Named, **more: str) -> Labels:
-        namespace, pod, container, device = named
-        own = {"namespace": namespace, "pod": pod, "container": container, **device_labels(device)}
-        return labelled(snapshot.node, **own, **more)
+    def declared(wanted: Callable[[Limit], bool]) -> dict[Name, list[Limit]]:
+        return by_name(
+            snapshot,
+            ((limit.pod_uid, limit.container, limit.device, limit) for limit in snapshot.limits if wanted(limit)),
+        )
 
     for family, wanted in ((CONTAINER_LIMIT, _of_container), (POD_LIMIT, _of_pod)):
         yield family.of(
-            (labels_of(named), together(limit.memory for limit in limits))
-            for named, limits in _by_name(snapshot, wanted).items()
+            (labels.container(*name), together(limit.memory for limit in limits))
+            for name, limits in declared(wanted).items()
         )
-    told = {
-        (named, limit.system, limit.source, limit.scope, limit.enforced_by)
-        for named, limits in _by_name(snapshot, _has_something).items()
+    winners = {
+        (name, limit.system, limit.source, limit.scope, limit.enforced_by)
+        for name, limits in declared(_has_something).items()
         for limit in limits
     }
     yield INFO.of(
-        (labels_of(named, system=system, source=source, scope=scope, enforced_by=enforced_by), 1)
-        for named, system, source, scope, enforced_by in sorted(told, key=str)
+        (labels.container(*name, system=system, source=source, scope=scope, enforced_by=enforced_by), 1)
+        for name, system, source, scope, enforced_by in sorted(winners, key=str)
     )
     yield COMPUTE.of(
-        (labels_of(named), _compute(limits))
-        for named, limits in _by_name(snapshot, lambda limit: bool(limit.container)).items()
+        (labels.container(*name), _compute(limits))
+        for name, limits in declared(lambda limit: bool(limit.container)).items()
     )
-    yield DECLARED.of(
-        (labelled(snapshot.node, **device_labels(device)), amount)
-        for device, amount in snapshot.memory_declared.items()
-    )
+    yield DECLARED.of((labels.device(device), amount) for device, amount in snapshot.memory_declared.items())
     yield BYPASSED.of(
-        (labels_of(named), _bypassed(limits)) for named, limits in _by_name(snapshot, _may_be_bypassed).items()
+        (labels.container(*name), _bypassed(limits))
+        for name, limits in declared(lambda limit: not limit.claim and limit.scope is not Scope.PROCESS).items()
     )
 
 
 def _bypassed(limits: list[Limit]) -> int | None:
-    found = {limit.bypassed for limit in limits}
-    return 1 if True in found else None if None in found else 0
+    states = {limit.bypassed for limit in limits}
+    return 1 if True in states else None if None in states else 0
 
 
 def _may_be_bypassed(limit: Limit) -> bool:
@@ -129,16 +116,8 @@ def _compute(limits: list[Limit]) -> float | None:
     for limit in limits:
         if limit.compute is not None:
             shares[limit.pod_uid].append(limit.compute)
-    return together(min(found, default=None) for found in shares.values())
+    return together(min(shares_of_one, default=None) for shares_of_one in shares.values())
 
 
 def _has_something(limit: Limit) -> bool:
     return not limit.claim and (limit.memory is not None or limit.compute is not None)
-
-
-def _by_name(snapshot: Snapshot, wanted: Callable[[Limit], bool]) -> dict[Named, list[Limit]]:
-    found: dict[Named, list[Limit]] = defaultdict(list)
-    for limit in snapshot.limits:
-        if (pod := snapshot.pods.get(limit.pod_uid)) is not None and wanted(limit):
-            found[pod.namespace, pod.name, limit.container, limit.device].append(limit)
-    return found

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 from prometheus_client.core import Metric
 
-from exporter.metrics.family import info, labelled
+from exporter.metrics.family import info
+from exporter.metrics.labels import NodeLabels
 from exporter.model import Pod, Snapshot
 
 INFO = info(
@@ -24,22 +25,20 @@ FAMILIES = (INFO,)
 
 def collect(snapshot: Snapshot) -> Iterator[Metric]:
     """Yield the family of pods."""
-    yield INFO.of(
-        (
-            labelled(
-                snapshot.node,
-                namespace=pod.namespace,
-                pod=pod.name,
-                pod_uid=pod.uid,
-                workload_kind=pod.workload_kind,
-                workload=pod.workload,
-                queue=pod.queue,
-                priority_class=pod.priority_class,
-            ),
-            1,
-        )
-        for pod in _newest(snapshot)
-    )
+    labels = NodeLabels(snapshot)
+    yield INFO.of((labels.of(**_description(pod)), 1) for pod in _newest(snapshot))
+
+
+def _description(pod: Pod) -> dict[str, str]:
+    return {
+        "namespace": pod.namespace,
+        "pod": pod.name,
+        "pod_uid": pod.uid,
+        "workload_kind": pod.workload_kind,
+        "workload": pod.workload,
+        "queue": pod.queue,
+        "priority_class": pod.priority_class,
+    }
 
 
 def _newest(snapshot: Snapshot) -> list[Pod]:

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 from prometheus_client.core import Metric
 
-from exporter.metrics.family import counter, gauge, histogram, info, labelled
+from exporter.metrics.family import counter, gauge, histogram, info
+from exporter.metrics.labels import labelled
 from exporter.model import Attribution, Snapshot
 from exporter.rounds.latest import DURATION_BUCKETS, Reload, Tally
 

@@ -69,6 +69,11 @@ class DeclaredPod:
     scheduler: str = ""
     held: tuple[Held, ...] = ()
 
+    @property
+    def regular(self) -> tuple[DeclaredContainer, ...]:
+        """The containers that are not init containers."""
+        return tuple(container for container in self.containers if not container.init)
+
     def container(self, name: str) -> DeclaredContainer | None:
         """Find a container by its name."""
         return next((each for each in self.containers if each.name == name), None)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from exporter.limits.rows import fill, match
+from exporter.limits.patterns import fill, match
 from exporter.model import (
     Allocation,
     Claim,

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Self, TypeVar
 
-from exporter.limits.rows import Catalogue, Star, match
+from exporter.limits.patterns import match
+from exporter.limits.rows import Catalogue, Star
 from exporter.model import ClaimConfig, DeclaredContainer, DeclaredPod, Inventory, Mechanism, Pod
 
 POLICY = (

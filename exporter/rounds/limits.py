@@ -243,7 +243,7 @@ def _invalid(uid: PodUid, resolution: Resolution) -> frozenset[Invalid]:
             resolution.namespace,
             resolution.name,
             candidate.subject.container,
-            candidate.row.name,
+            candidate.row_name,
             candidate.key,
             candidate.text,
             candidate.excluded.removeprefix("invalid: "),

@@ -1,13 +1,25 @@
 """
-A daemon's snapshot, asked for.
+A daemon's snapshot, asked for and read.
 
-What comes in: where the daemon listens. What goes out: the document's bytes, and what was read of them, or `AskError`.
+What comes in: where the daemon listens, or bytes. What goes out: the bytes, and the document that they are, or
+`AskError`.
 """
 
-from exporter.api.client import OK, Daemon, asked, refused, stranger
-from exporter.top.document import Document, NotOursError, parse
+import msgspec
+
+from exporter.api.client import GARBLED, OK, Daemon, asked, refused, stranger
+from exporter.api.schema import VERSION, Document, Whole
 
 PATH = "/api/v1/snapshot"
+
+
+class NotOursError(ValueError):
+    """These bytes are no snapshot that can be read here; the message goes on from "answers"."""
+
+
+class _AnyVersion(msgspec.Struct, frozen=True):
+    version: Whole
+    node: str
 
 
 async def snapshot(daemon: Daemon) -> tuple[bytes, Document]:
@@ -19,3 +31,14 @@ async def snapshot(daemon: Daemon) -> tuple[bytes, Document]:
         return body, parse(body)
     except NotOursError as error:
         raise stranger(daemon, f"answers {error}") from error
+
+
+def parse(body: bytes) -> Document:
+    """Read a document. Raises NotOursError."""
+    try:
+        version = msgspec.json.decode(body, type=_AnyVersion).version
+        if version == VERSION:
+            return msgspec.json.decode(body, type=Document)
+    except GARBLED as error:
+        raise NotOursError("something else than a snapshot") from error
+    raise NotOursError(f"version {version} of the document, and this program reads {VERSION}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from time import monotonic
 
 from exporter.api.client import AskError
-from exporter.top.document import Document
+from exporter.api.schema import Document
 from exporter.top.table import Table, table, waiting
 
 PAUSE = 5.0

@@ -3,33 +3,36 @@ The rows of the table: one for each GPU, MIG instance, and holder of memory.
 
 What comes in: a document, and what time it is. What goes out: cells of text.
 
-The law: nothing is added up and nothing is guessed: a cell is a figure of the document or a ratio of two, and unknown
-is unknown. Whatever holds memory has a row, whoever it is: containers, pods that were handed a device and show nothing,
-host processes, ghosts, and what nobody explains.
+The rule: nothing is added up and nothing is guessed. A cell is a figure of the document or a ratio of two, and unknown
+is unknown. All memory has a row: of containers, of pods that were handed a device and show nothing, of host processes,
+of ghosts, and what is unattributed.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
 
-from exporter.top.document import Container, Device, Document, Gpu, Limit, Owned, Standing
+from exporter.api.schema import Allocation, Container, Device, DeviceId, Document, Gpu, Limit, OnDevice, Owned, Standing
 from exporter.top.figures import UNKNOWN, clean, percent, share, size, span
+from exporter.top.names import called, holder, short, twins
 
 NEAR = 0.9
 """Of the limit."""
-UNTOLD = Device(uuid="")
-"""A leaf device of which the document has nothing but that somebody holds it."""
+UNDESCRIBED = Device(uuid="")
+"""A device that the document only names as the one that a container uses."""
 URGENT = ("unjudged", "exempt", "ok", "over", "grace", "held", "due", "acting")
-"""States of the policy; of several standings of a container the most urgent one is shown."""
-
+"""States of the policy; of several states of a container the most urgent one is shown."""
 
 STEP = 2
-"""Columns by which what belongs to another is moved in."""
-Leaf = tuple[str, int | None]
+"""Columns by which the rows of a GPU or MIG instance are moved in."""
+
+Placed = TypeVar("Placed", bound=OnDevice)
 
 
 class Tone(StrEnum):
-    """How a text is meant; what that looks like is the business of who draws."""
+    """How a text is meant; `drawing` decides what that looks like."""
 
     PLAIN = "plain"
     SOFT = "soft"
@@ -59,46 +62,44 @@ class Row:
 
 def rows(document: Document, now: float) -> Iterator[Row]:
     """Say who holds what. `now` is in Unix seconds."""
-    world = _World(document, now)
+    node = _Node(document, now)
     gpus = {gpu.uuid: gpu for gpu in document.gpus}
     for named in (*document.devices, *document.containers, *document.allocations):
-        gpus.setdefault(named.uuid, Gpu(named.uuid))  # on a GPU that is not told of it is still held
+        gpus.setdefault(named.uuid, Gpu(named.uuid))  # a GPU that is not described may still be held
     for gpu in sorted(gpus.values(), key=lambda gpu: (gpu.index is None, gpu.index, gpu.uuid)):
-        yield from world.gpu(gpu)
+        yield from node.gpu(gpu)
 
 
-class _World:
-    """The document by leaf device."""
+def _by_device(placed: Iterable[Placed]) -> Mapping[DeviceId, list[Placed]]:
+    grouped: dict[DeviceId, list[Placed]] = defaultdict(list)
+    for each in placed:
+        grouped[each.device].append(each)
+    return grouped
+
+
+class _Node:
+    """The document by device."""
 
     def __init__(self, document: Document, now: float) -> None:
         self.now = now
         self.twins = twins(document.gpus)
         self.certain = document.complete and document.pid_domain_proven
-        self.devices = {device.leaf: device for device in document.devices}
-        self.containers: dict[Leaf, list[Container]] = {}
-        for container in document.containers:
-            self.containers.setdefault(container.leaf, []).append(container)
-        users = {(one.leaf, one.namespace, one.pod, one.container) for one in document.containers}
-        self.idle: dict[Leaf, list[Owned]] = {}
-        for handed in document.allocations:
-            if (handed.leaf, handed.namespace, handed.pod, handed.container) not in users:
-                self.idle.setdefault(handed.leaf, []).append(handed)
-        self.leaves: dict[str, list[Leaf]] = {}
-        for leaf in {**self.devices, **self.containers, **self.idle}:
-            self.leaves.setdefault(leaf[0], []).append(leaf)
-        self.limits: dict[Leaf, list[Limit]] = {}
-        for limit in document.limits:
-            self.limits.setdefault(limit.leaf, []).append(limit)
-        self.standings: dict[Leaf, list[Standing]] = {}
-        for standing in document.policy.standings if document.policy else ():
-            self.standings.setdefault(standing.leaf, []).append(standing)
+        self.described = {device.device: device for device in document.devices}
+        self.containers = _by_device(document.containers)
+        self.limits = _by_device(document.limits)
+        self.standings = _by_device(document.policy.standings if document.policy else ())
+        users = {_placed(container) for container in document.containers}
+        self.idle = _by_device(handed for handed in document.allocations if _placed(handed) not in users)
+        self.devices: dict[str, list[DeviceId]] = defaultdict(list)
+        for device in {**self.described, **self.containers, **self.idle}:
+            self.devices[device[0]].append(device)
 
     def gpu(self, gpu: Gpu) -> Iterator[Row]:
-        leaves = self.leaves.get(gpu.uuid, [])
-        whole = self.devices.get((gpu.uuid, None), UNTOLD)
-        parted = bool(gpu.mig) or any(instance is not None for _, instance in leaves)
+        devices = self.devices[gpu.uuid]
+        whole = self.described.get((gpu.uuid, None), UNDESCRIBED)
+        parted = bool(gpu.mig) or any(instance is not None for _, instance in devices)
         yield Row(
-            name=f"{called(gpu, self.twins)}  {clean(gpu.model or 'model unknown')}  {_short(gpu.uuid)}",
+            name=f"{called(gpu, self.twins)}  {clean(gpu.model or 'model unknown')}  {short(gpu.uuid)}",
             used="" if parted else size(whole.memory_used_bytes),
             limit=size(gpu.memory_total_bytes),
             share="" if parted else share(whole.memory_used_bytes, gpu.memory_total_bytes),
@@ -107,18 +108,18 @@ class _World:
             tone=Tone.BAD if not gpu.up else Tone.WARN if gpu.xid_errors or _lost(gpu) else Tone.PLAIN,
             named=Tone.STRONG if gpu.up else Tone.BAD,
         )
-        for leaf in sorted(leaves, key=lambda leaf: (leaf[1] is not None, leaf[1] or 0)):
-            device = self.devices.get(leaf, UNTOLD)
-            if leaf[1] is not None:
-                yield _instance(leaf[1], device)
-            yield from self.holders(leaf, device, STEP if leaf[1] is None else 2 * STEP)
+        for device in sorted(devices, key=lambda device: (device[1] is not None, device[1] or 0)):
+            described, instance = self.described.get(device, UNDESCRIBED), device[1]
+            if instance is not None:
+                yield _instance(instance, described)
+            yield from self.holders(device, described, STEP if instance is None else 2 * STEP)
 
-    def holders(self, leaf: Leaf, device: Device, inset: int) -> Iterator[Row]:
-        for container in sorted(self.containers.get(leaf, ()), key=_by_use):
+    def holders(self, key: DeviceId, device: Device, inset: int) -> Iterator[Row]:
+        for container in sorted(self.containers.get(key, ()), key=_by_use):
             yield self.container(container, device, inset)
-        for handed in sorted(self.idle.get(leaf, ()), key=_name):
+        for handed in sorted(self.idle.get(key, ()), key=holder):
             state = "no process" if self.certain else "allocated"
-            yield Row(_name(handed), inset, UNKNOWN, notes=(state,), tone=Tone.SOFT)
+            yield Row(holder(handed), inset, UNKNOWN, notes=(state,), tone=Tone.SOFT)
         if device.memory_used_bytes is None:
             return
         for what, amount in (("host processes", device.memory_host_bytes), ("ghosts", device.memory_ghost_bytes)):
@@ -128,24 +129,24 @@ class _World:
             rest = size(device.memory_unattributed_bytes)
             yield Row("[unattributed]", inset, rest, tone=Tone.SOFT, named=Tone.SOFT)
 
-    def container(self, one: Container, device: Device, inset: int) -> Row:
-        declared = [limit for limit in self.limits.get(one.leaf, ()) if _about(limit, one)]
+    def container(self, container: Container, device: Device, inset: int) -> Row:
+        declared = [limit for limit in self.limits.get(container.device, ()) if _about(limit, container)]
         standing = max(
-            (each for each in self.standings.get(one.leaf, ()) if _judges(each, one)),
+            (each for each in self.standings.get(container.device, ()) if _judges(each, container)),
             key=lambda each: URGENT.index(each.state) if each.state in URGENT else len(URGENT),
             default=None,
         )
-        used, limit = one.memory_used_bytes, one.memory_limit_bytes
+        used, limit = container.memory_used_bytes, container.memory_limit_bytes
         near = _near(used, limit, device.memory_total_bytes)
         tone = TONES.get(standing.state if standing else near, Tone.WARN if near else Tone.PLAIN)
         return Row(
-            name=_name(one),
+            name=holder(container),
             inset=inset,
             used=size(used),
             limit="" if limit is None else size(limit),
             share="" if limit is None else share(used, limit),
-            sm=percent(one.sm_utilization_ratio),
-            notes=(*self.state(standing, near), *_declared(declared, one)),
+            sm=percent(container.sm_utilization_ratio),
+            notes=(*self.state(standing, near), *_declared(declared, container)),
             tone=tone,
         )
 
@@ -169,7 +170,7 @@ def _health(gpu: Gpu, device: Device, now: float) -> Iterator[str]:
         yield "did not answer"
         return
     if gpu.xid_errors:
-        last = max(gpu.xid_errors, key=lambda one: one.last_at)
+        last = max(gpu.xid_errors, key=lambda xid: xid.last_at)
         yield f"XID {last.xid} {span(now - last.last_at)} ago"
     yield from (f"{count} ECC {clean(kind)}" for kind, count in _lost(gpu))
     yield f"{UNKNOWN if gpu.temperature_celsius is None else format(gpu.temperature_celsius, '.0f')}C"
@@ -243,35 +244,10 @@ def _near(used: int | None, limit: int | None, total: int | None) -> str:
     return "near" if used >= NEAR * limit and (total is None or limit < total) and used else ""
 
 
+def _placed(container: Container | Allocation) -> tuple[DeviceId, str | None, str | None, str]:
+    return container.device, container.namespace, container.pod, container.container
+
+
 def _by_use(container: Container) -> tuple[bool, int, str]:
     used = container.memory_used_bytes
-    return used is None, -(used or 0), _name(container)
-
-
-def _name(owner: Owned) -> str:
-    pod = f"{owner.namespace}/{owner.pod}" if owner.pod is not None else f"unknown pod {owner.pod_uid or UNKNOWN}"
-    return clean(f"{pod}/{owner.container}" if owner.container else pod)
-
-
-def twins(gpus: Iterable[Gpu]) -> frozenset[int]:
-    """Tell the indices that several GPUs have: each vendor's driver counts from 0."""
-    owners: dict[int, set[str]] = {}
-    for gpu in gpus:
-        if gpu.index is not None:
-            owners.setdefault(gpu.index, set()).add(gpu.uuid)
-    return frozenset(index for index, uuids in owners.items() if len(uuids) > 1)
-
-
-def called(gpu: Gpu, doubled: Collection[int]) -> str:
-    """Name a GPU by its index; of those with one number (`twins`) the vendor tells which."""
-    if gpu.index is None:
-        return f"GPU {UNKNOWN}"
-    more = f" {clean(gpu.vendor) if gpu.vendor else _short(gpu.uuid)}" if gpu.index in doubled else ""
-    return f"GPU {gpu.index}{more}"
-
-
-def _short(uuid: str) -> str:
-    """Name a GPU by the first group of its UUID, as people do; what is no UUID (a PCI address) stays whole."""
-    groups = uuid.split("-")
-    first = next((group for group in groups if len(group) == 8 and group.isalnum()), "")  # noqa: PLR2004
-    return clean(first if len(groups) > 2 and first else uuid)  # noqa: PLR2004
+    return used is None, -(used or 0), holder(container)

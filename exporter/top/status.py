@@ -8,9 +8,10 @@ The law: what makes the table less than the truth of now is said before the tabl
 
 from collections.abc import Iterator, Mapping
 
-from exporter.top.document import Document
+from exporter.api.schema import Document
 from exporter.top.figures import clean, span
-from exporter.top.rows import Tone, called, twins
+from exporter.top.names import called, twins
+from exporter.top.rows import Tone
 
 Said = tuple[str, Tone]
 
@@ -40,8 +41,11 @@ def warnings(document: Document, age: float, trouble: str, *, stale: bool) -> It
             "host: the driver's process numbers are not proven to be this node's: nothing is attributed to containers.",
             Tone.BAD,
         )
-    for one in document.policy.breakers if document.policy else ():
-        yield f"breaker {clean(one.breaker)}: {clean(one.detail)}. Nothing is acted on while it is open.", Tone.BAD
+    for breaker in document.policy.breakers if document.policy else ():
+        yield (
+            f"breaker {clean(breaker.breaker)}: {clean(breaker.detail)}. Nothing is acted on while it is open.",
+            Tone.BAD,
+        )
     doubled = twins(document.gpus)
     names = {gpu.uuid: called(gpu, doubled) for gpu in reversed(document.gpus)}  # named twice, the first one counts
     for fault in sorted(document.faults, key=lambda fault: not fault.incomplete):

@@ -8,14 +8,10 @@ The law: what is stale looks stale, all of it.
 
 from dataclasses import dataclass, replace
 
-from exporter.top.document import Document
+from exporter.api.schema import STALE_AFTER, Document
 from exporter.top.figures import clean
 from exporter.top.rows import Row, Tone, rows
 from exporter.top.status import Said, status, warnings
-
-STALE_AFTER = 3
-"""Intervals, as everywhere: then a round says nothing about now."""
-
 
 WAITING = "waiting for the daemon"
 NO_GPU = "No GPU is known here."

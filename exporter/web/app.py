@@ -9,24 +9,26 @@ answers; `/readyz` asks whether there is something to scrape (`readiness`). Both
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+import msgspec
 from aiohttp import web
 
+from exporter.api import schema
 from exporter.api.document import Json, encoded, head, render
 from exporter.api.explanation import PodNotHereError, explanation
 from exporter.base.clock import Clock
 from exporter.limits import Resolution
 from exporter.metrics.exposition import Exposition
-from exporter.model import PodUid
+from exporter.model import PodUid, Snapshot
 from exporter.rounds.judge import Judge
 from exporter.rounds.latest import Latest
 from exporter.rounds.readiness import waits_for
-from exporter.web.basic_auth import BasicAuth
-from exporter.web.config import Security
+from exporter.web.gate import Gate
 from exporter.web.page import node_page
+from exporter.web.responses import json_response, refusal
 
-PROBES = frozenset({"/healthz", "/readyz"})
+NO_ROUND = "no round has ended yet"
 STUCK_AFTER = 30.0
 """Seconds without a beat, at least, before a restart is asked for; kubelets ask every ten."""
 
@@ -106,44 +108,34 @@ class Answers:
             return web.Response(text="ok\n")
         snapshot = self.latest.snapshot
         if snapshot is None:
-            return web.Response(status=503, text="no round has ended yet\n")
+            return web.Response(status=503, text=f"{NO_ROUND}\n")
         return web.Response(status=503, text=f"not ready yet: {', '.join(waits_for(snapshot))}\n")
 
     async def snapshot(self, _request: web.Request) -> web.Response:
         """Serve the latest snapshot as JSON."""
-        latest = self.latest.snapshot
-        if latest is None:
-            return refusal(503, "no round has ended yet")
-        age = max(0.0, self.clock.monotonic() - latest.monotonic)
+        if (latest := self.latest.snapshot) is None:
+            return refusal(503, NO_ROUND)
         policy = self.judge.summary() if self.judge else None
-        body = render(latest, self.latest.tally, age=age, interval=self.interval(), program=self.program, policy=policy)
-        return web.Response(body=body, content_type="application/json", charset="utf-8")
+        return json_response(render(latest, self.latest.tally, self._head(latest), policy))
 
     async def explain(self, request: web.Request) -> web.Response:
         """Serve where the limits of one pod come from, and what it uses now, as JSON."""
         namespace, pod = request.query.get("namespace", ""), request.query.get("pod", "")
         if not namespace or not pod:
             return refusal(400, "name a pod: /api/v1/explain?namespace=NAMESPACE&pod=POD")
-        latest = self.latest.snapshot
-        if latest is None:
-            return refusal(503, "no round has ended yet")
+        if (latest := self.latest.snapshot) is None:
+            return refusal(503, NO_ROUND)
+        policy = self.judge.standings if self.judge else None
         try:
             described = explanation(
-                latest,
-                namespace,
-                pod,
-                resolution=self.resolution,
-                policy=self.judge.standings if self.judge else None,
-                age=max(0.0, self.clock.monotonic() - latest.monotonic),
-                interval=self.interval(),
-                program=self.program,
+                latest, namespace, pod, begin=self._head(latest), resolution=self.resolution, policy=policy
             )
         except PodNotHereError as error:
             return refusal(404, str(error), near=error.near)
-        return web.Response(body=encoded(described), content_type="application/json", charset="utf-8")
+        return json_response(encoded(described))
 
     async def decisions(self, _request: web.Request) -> web.Response:
-        """Serve what was done and refused of late, as JSON."""
+        """Serve the latest actions and refusals as JSON."""
         return self._judged(self.judge.decisions() if self.judge else None)
 
     async def preview(self, _request: web.Request) -> web.Response:
@@ -153,57 +145,18 @@ class Answers:
     def _judged(self, described: Json | None) -> web.Response:
         latest = self.latest.snapshot
         if latest is None or described is None:
-            return refusal(503, "no round has ended yet")
+            return refusal(503, NO_ROUND)
+        return json_response(encoded({**msgspec.structs.asdict(self._head(latest)), **described}))
+
+    def _head(self, latest: Snapshot) -> schema.Head:
         age = max(0.0, self.clock.monotonic() - latest.monotonic)
-        begin = head(latest, age=age, interval=self.interval(), program=self.program)
-        body = encoded({**begin, **described})
-        return web.Response(body=body, content_type="application/json", charset="utf-8")
+        return head(latest, age=age, interval=self.interval(), program=self.program)
 
     async def page(self, _request: web.Request) -> web.Response:
         """Serve the node page."""
         page = node_page()
         headers = {"Content-Security-Policy": page.policy}
         return web.Response(body=page.body, content_type="text/html", charset="utf-8", headers=headers)
-
-
-@dataclass(slots=True)
-class Gate:
-    """The protection in force; exchanged whole when its files change."""
-
-    security: Security = field(default_factory=Security)
-    auth: BasicAuth = field(default_factory=lambda: BasicAuth({}))
-
-    def exchange(self, security: Security) -> None:
-        """Put another protection in force. Logins are remembered only while the users stay the same."""
-        if security.users != self.security.users:
-            self.auth = BasicAuth(security.users)
-        self.security = security
-
-    async def refuses(self, request: web.Request) -> web.Response | None:
-        """Say why a request is not answered; None lets it pass."""
-        if request.path in PROBES:
-            return None
-        # Certificates first: they cost nothing, and who has none shall not keep the hashing of passwords busy.
-        if self.security.certificates and not request.get_extra_info("peercert"):
-            return refusal(401, "client certificate needed")
-        if self.security.allowed_sans and not self.security.allowed_sans & _client_names(request):
-            return refusal(403, "the client certificate carries none of the names that are let in")
-        if self.security.users and await self.auth.user(request.headers.get("Authorization")) is None:
-            return refusal(
-                401, "name and password needed", {"WWW-Authenticate": 'Basic realm="gpusteward", charset="UTF-8"'}
-            )
-        return None
-
-
-def _client_names(request: web.Request) -> frozenset[str]:
-    certificate = request.get_extra_info("peercert") or {}
-    return frozenset(name for _, name in certificate.get("subjectAltName", ()))
-
-
-def refusal(status: int, message: str, headers: dict[str, str] | None = None, **more: object) -> web.Response:
-    """Make an error of the API: `{"error": "one sentence"}`, perhaps with more keys."""
-    body = encoded({"error": message, **more})
-    return web.Response(status=status, body=body, content_type="application/json", charset="utf-8", headers=headers)
 
 
 def application(answers: Answers, gate: Gate) -> web.Application:

@@ -19,9 +19,10 @@ from aiohttp.http import HttpProcessingError
 from exporter.config import ConfigError
 from exporter.config.reload import POLL, settled
 from exporter.config.values import ListenAddress
-from exporter.web.app import Answers, Gate, application
+from exporter.web.app import Answers, application
 from exporter.web.config import contents, load_security
 from exporter.web.connections import IDLE, Entrance
+from exporter.web.gate import Gate
 
 BACKLOG = 128
 SHUTDOWN = 0.2

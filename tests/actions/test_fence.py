@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from default_rules import default_rules
 from driver.node import FakeNode, GiB, MiB, Workload
 from enforcer.actions.fence.actuator import Fencing
 from enforcer.actions.fence.cgroup_paths import Leaves
@@ -24,7 +25,6 @@ from enforcer.journal.records import Fenced, Planned
 from enforcer.journal.writer import JournalWriter
 from enforcer.policy.history import Action
 from enforcer.policy.limit_holders import CaseKey
-from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Rung
 from exporter.model import ContainerId, DeviceKey, GpuUuid, PodUid
 from sources.limits import MAIN, POD, SIDE, Ground, ground, limits, scope
@@ -64,7 +64,7 @@ class Stage:
     def restart(self) -> None:
         """Be another daemon, with the journal of this one."""
         self.journal.close()
-        self.journal = journal_file.opened(self.folder / "journal", Rules())
+        self.journal = journal_file.opened(self.folder / "journal", default_rules())
         self.fencing = self.made()
 
     def lives(self, *commands: str, container: str = MAIN) -> Workload:
@@ -130,7 +130,7 @@ class Stage:
 def stage(ground: Ground, limits: NvmlLimits, tmp_path: Path) -> Iterator[Stage]:
     """Give a rung of its own. Whatever it did, the sidecar may take what it likes, and everybody lives."""
     tmp_path.chmod(0o700)
-    made = Stage(ground, limits, tmp_path, journal_file.opened(tmp_path / "journal", Rules()))
+    made = Stage(ground, limits, tmp_path, journal_file.opened(tmp_path / "journal", default_rules()))
     yield made
     assert not ground.refused(made.side, 2 * GiB), "the sidecar was fenced"
     for one in (made.main, made.side):

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from builders import limit
+from default_rules import default_rules
 from enforcer.actions.fence.driver import CgroupLimits
 from enforcer.actions.fence.fences import STEP, Fence, NoCgroup, fallen, height, leaf, lowered, mounted, ours
 from enforcer.policy.history import Standing
@@ -21,7 +22,7 @@ VICTIM = PodUid(POD), ContainerId(MAIN)
 KEY = CaseKey(PodUid(POD), "main", ContainerId(MAIN), "", "GPU-0")
 FENCE = Fence(KEY, scope(MAIN), 12 * GIB, None, 8 * GIB)
 DECLARED = limit(Pod(PodUid(POD), "team", "train-1"), DeviceKey(GpuUuid("GPU-0")), 8 * GIB, system="policy")
-FENCING = Rules(mode=Mode.ENFORCE, ladder=(Rung.NOTIFY, Rung.FENCE, Rung.EVICT))
+FENCING = default_rules(mode=Mode.ENFORCE, ladder=(Rung.NOTIFY, Rung.FENCE, Rung.EVICT))
 CRIO = f"{SLICE}/crio-{MAIN}.scope"
 HYBRID = f"12:memory:/kubepods/burstable/pod{POD}/{MAIN}\n1:name=systemd:/kubepods/burstable/pod{POD}/{MAIN}\n"
 """Version 1 as the kubelet's cgroupfs driver makes it (tests/containers/pods.py)."""

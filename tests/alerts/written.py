@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from exporter.metrics.family import WORKLOAD
+from exporter.metrics.labels import WORKLOAD
 from golden import mixed
 from golden.everything import golden_page
 from scraped import families

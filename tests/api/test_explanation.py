@@ -9,12 +9,12 @@ import aiohttp
 import pytest
 
 from builders import GIB, MIB, allocation, device, fault, gpu, leaf, limit, memory, pod, snapshot, subject, usage
-from exporter.api.document import Json
+from exporter.api.document import Json, encoded, head
 from exporter.api.explanation import PodNotHereError, explanation
-from exporter.limits import DeclaredContainer, DeclaredPod, LeafDevice, Resolution, resolve
+from exporter.limits import LeafDevice, Resolution, resolve
 from exporter.limits.explaining import as_data, as_text
 from exporter.limits.loading import builtin
-from exporter.model import Pod, PodUid, Snapshot
+from exporter.model import DeclaredContainer, DeclaredPod, Pod, PodUid, Snapshot
 from serving.node import busy, serving
 
 API_PAGE = Path(__file__).parents[2] / "docs" / "api.md"
@@ -32,15 +32,9 @@ def explained(
     facts: Snapshot, namespace: str = "notebooks", name: str = "anna", *, age: float = 1.0, **more: Any
 ) -> dict[str, Any]:
     known = {who.uid: declared(who) for who in facts.pods.values()}
-    return explanation(
-        facts,
-        namespace,
-        name,
-        age=age,
-        interval=5.0,
-        program="x",
-        **{"resolution": known.get, **more},
-    )
+    begin = head(facts, age=age, interval=5.0, program="x")
+    found = explanation(facts, namespace, name, begin=begin, **{"resolution": known.get, **more})
+    return dict(json.loads(encoded(found)))
 
 
 def test_it_is_what_a_file_would_say_and_what_is_used() -> None:

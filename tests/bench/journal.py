@@ -17,13 +17,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from default_rules import default_rules
 from enforcer.actions.interface import Answer, Heard
 from enforcer.journal import file as journal_file
 from enforcer.journal.file import Given, read_clocks
 from enforcer.journal.fold import replayed
 from enforcer.journal.records import Acked, Ended, Sent
 from enforcer.policy.history import Result
-from enforcer.policy.rules import Rules
 from journals import BOOT, action, intended, uuid
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(dir=sys.argv[1] if len(sys.argv) > 1 else ".") as folder:
         path = Path(folder) / "journal"
         given = Given(BOOT, read_clocks, 1 << 30)
-        journal = journal_file.opened(path, Rules(), given=given)
+        journal = journal_file.opened(path, default_rules(), given=given)
         took: dict[str, list[float]] = {"intent": [], "sent": [], "acked": [], "ended": []}
         cpu = time.process_time()
         for number in range(ACTIONS):

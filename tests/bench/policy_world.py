@@ -14,11 +14,12 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING
 
+from default_rules import default_protection, default_rules
 from enforcer.policy import breakers
 from enforcer.policy.decide import decide
 from enforcer.policy.history import History, Moment, Result, Verdict
 from enforcer.policy.outcomes import conclude
-from enforcer.policy.rules import Budget, Budgets, Ceiling, Protect, Rules
+from enforcer.policy.rules import Budget, Budgets, Ceiling, Rules
 from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung, Trigger
 from exporter.model import Container, ContainerKind, Device, DeviceKey, Fault, GpuInstance, Sharing, Snapshot
 from policy.invariants import Step, violations
@@ -106,7 +107,7 @@ def some_rules(random: Random) -> Rules:
     ladder = random.choice(LADDERS)
     interval = random.choice((5.0, 15.0, 15.0, 30.0))
     generous = random.random() < 0.5
-    return Rules(
+    return default_rules(
         mode=random.choice((Mode.ENFORCE, Mode.ENFORCE, Mode.ENFORCE, Mode.DRY_RUN)),
         trigger=random.choice((Trigger.CONTENDED, Trigger.CONTENDED, Trigger.LIMIT)),
         warn_after=interval * random.choice((1, 1, 2)),
@@ -123,7 +124,7 @@ def some_rules(random: Random) -> Rules:
             Budget(random.choice((1, 2)) if not generous else 9, 600.0),
             Budget(random.choice((1, 3)) if not generous else 9, 86400.0),
         ),
-        protect=Protect(labels={"keep": "yes"}),
+        protect=default_protection(labels={"keep": "yes"}),
     )
 
 

@@ -12,10 +12,10 @@ import sys
 import time
 from collections.abc import Iterator
 
-from exporter.limits import DeclaredContainer, DeclaredPod, LeafDevice, NodeFacts, resolve
+from exporter.limits import LeafDevice, resolve
 from exporter.limits.decoding import MOST
 from exporter.limits.loading import builtin
-from exporter.model import DeviceKey, GpuUuid, Mechanism
+from exporter.model import DeclaredContainer, DeclaredPod, DeviceKey, GpuUuid, Mechanism, NodeFacts
 
 SECONDS = 3.0
 """For each pod."""

@@ -21,11 +21,11 @@ from cluster.client import until
 from cluster.proxy import Hold
 from cluster.stories import PATIENT, Part, Stories, deaf, logs, slow
 from daemon.running import Daemon
+from default_rules import default_rules
 from enforcer.journal import file as journal_file
 from enforcer.journal.fold import changes
 from enforcer.policy.history import Excess, History, Strikes
 from enforcer.policy.limit_holders import CaseKey
-from enforcer.policy.rules import Rules
 from exporter.model import ContainerId, PodUid
 
 pytestmark = pytest.mark.cluster
@@ -222,7 +222,7 @@ def _journal_of_nearly_a_page(file: Path, namespace: str, app: str) -> Path:
     def life(name: str) -> tuple[int, int]:
         """Let a daemon start, note an excess, its strike and its end, and stop; bytes up to the strike, and of all."""
         before = file.stat().st_size if file.exists() else 0
-        journal = journal_file.opened(file, Rules())
+        journal = journal_file.opened(file, default_rules())
         struck = Strikes(1.0, journal_file.read_clocks()[0])
         told = History(strikes={(namespace, "Deployment", name): struck}, excesses={key: Excess(struck.count)})
         journal.append(*changes(History(), told))

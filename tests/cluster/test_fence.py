@@ -21,10 +21,10 @@ from cluster.test_enforce import journal as decisions
 from cluster.test_enforce import told as in_words
 from daemon.running import Daemon
 from daemon.running import until as becomes
+from default_rules import default_rules
 from driver.node import GiB, Workload
 from enforcer.actions.fence.fences import Fence
 from enforcer.journal import file as journal_file
-from enforcer.policy.rules import Rules
 from scraped import series
 from sources.limits import R615, out_of_memory
 
@@ -57,7 +57,7 @@ def refused(pod: Workload, size: int) -> bool:
 
 def fences(stage: Stage) -> list[Fence]:
     """The fences that the journal says may stand."""
-    return list(journal_file.fences(stage.folder / "first" / "journal", Rules()).values())
+    return list(journal_file.fences(stage.folder / "first" / "journal", default_rules()).values())
 
 
 def counted(daemon: Daemon, scene: Scene) -> tuple[float, float]:

@@ -22,9 +22,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from daemon.running import Daemon
+from default_rules import default_rules
 from enforcer.journal import file as journal_file
 from enforcer.journal.records import decode, encode
-from enforcer.policy.rules import Rules
 from exporter.config import Arguments, load
 
 FIXTURES = Path(__file__).parent / "fixtures" / "0.1"
@@ -227,7 +227,7 @@ def taken_over(data: bytes, boot: str, folder: Path) -> dict[str, Any]:
     path.chmod(0o600)
     given = journal_file.Given(boot, lambda: (NOW[boot], 1.7e9 + NOW[boot]), 1)
     with capture_logs() as logs:
-        journal_file.opened(path, Rules(), version="later", given=given).close()
+        journal_file.opened(path, default_rules(), version="later", given=given).close()
     state = json.loads(path.read_bytes().splitlines()[0])
     shutil.rmtree(path.parent)
     told = [[one["event"], one["what"], [*one["problems"]]] for one in logs if one["event"] == "journal.mended"]

@@ -11,8 +11,8 @@ from exporter.config import Arguments, Config, ConfigError, Policy, catalogue_of
 from exporter.config.loading import combine
 from exporter.config.schema import LIVE, settings
 from exporter.config.values import Duration, ListenAddress
-from exporter.limits import DeclaredPod, LeafDevice, resolve
-from exporter.model import DeviceKey, GpuUuid
+from exporter.limits import LeafDevice, resolve
+from exporter.model import DeclaredPod, DeviceKey, GpuUuid
 
 
 def of_file(text: str | bytes, *argv: str, **environ: str) -> Config:

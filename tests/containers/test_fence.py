@@ -19,6 +19,7 @@ from containers.fixtures import RunPod, wait_until
 from containers.observed import container as workload_of
 from containers.observed import import_workload
 from containers.pods import Bed, Container
+from default_rules import default_rules
 from driver.node import FakeNode, GiB, MiB, Workload, WorkloadError, gpus
 from enforcer.actions.fence.actuator import Fencing
 from enforcer.actions.fence.cgroup_paths import Leaves, mount_point
@@ -30,7 +31,6 @@ from enforcer.journal.records import Planned
 from enforcer.journal.writer import JournalWriter
 from enforcer.policy.history import Action
 from enforcer.policy.limit_holders import CaseKey
-from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Rung
 from exporter.model import ContainerId, DeviceKey, GpuUuid, PodUid
 from sources.limits import R615, limits, out_of_memory
@@ -121,7 +121,7 @@ def stage(bed: Bed, run_pod: RunPod, fake_node: FakeNode, limits: NvmlLimits, tm
     tmp_path.chmod(0o755)
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
-    journal = journal_file.opened(state / "journal", Rules())
+    journal = journal_file.opened(state / "journal", default_rules())
     made = Stage(bed, run_pod, fake_node, limits, journal)
     yield made
     assert made.side.takes(2 * GiB) and made.neighbour.takes(2 * GiB), "an innocent was fenced"

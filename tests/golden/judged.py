@@ -6,10 +6,10 @@ from dataclasses import replace
 from prometheus_client.core import Metric
 
 from builders import GIB, leaf, limit, pod
+from default_rules import default_rules
 from enforcer.messages.tally import Tally
 from enforcer.policy.history import History, Moment, Opened, Standing, Verdict
 from enforcer.policy.limit_holders import key_of
-from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung, Scope, State
 from enforcer.runtime.metrics import collect
 from exporter.model import ContainerId, PodUid, Snapshot
@@ -53,4 +53,4 @@ TALLY = Tally(
 
 def families(snapshot: Snapshot) -> Iterator[Metric]:
     """Yield the policy's families."""
-    return collect(snapshot, VERDICT, HISTORY, TALLY, Rules(mode=Mode.ENFORCE))
+    return collect(snapshot, VERDICT, HISTORY, TALLY, default_rules(mode=Mode.ENFORCE))

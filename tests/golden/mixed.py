@@ -12,10 +12,10 @@ from dataclasses import replace
 from prometheus_client.core import Metric
 
 from builders import GIB, allocation, device, gpu, limit, memory, pod, snapshot, subject, usage
+from default_rules import default_rules
 from enforcer.messages.tally import Tally as Acts
 from enforcer.policy.history import History, Moment, Standing, Verdict
 from enforcer.policy.limit_holders import key_of
-from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Mode, Scope, State
 from enforcer.runtime.metrics import collect
 from exporter.metrics.exposition import Exposition
@@ -142,4 +142,4 @@ def _judged(snapshot: Snapshot) -> Iterator[Metric]:
     )
     verdict = Verdict(Moment(5_000.0, 5_000.0), Mode.WARN, standings, remaining=dict.fromkeys(Scope, 2))
     history = History(over_seconds={("team-h", "both-0", "main", leaf): 60.0 for leaf in LEAVES.values()})
-    return collect(snapshot, verdict, history, Acts(), Rules(mode=Mode.WARN))
+    return collect(snapshot, verdict, history, Acts(), default_rules(mode=Mode.WARN))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from enforcer.policy.vocabulary import State
-from exporter.metrics.family import WORKLOAD
+from exporter.metrics.labels import WORKLOAD
 from golden.everything import golden_page
 from grafana import expressions as written
 from grafana.catalogue import BOARDS

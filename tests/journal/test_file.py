@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from default_rules import default_budgets, default_rules
 from enforcer.actions.interface import Answer, Heard
 from enforcer.journal import file as journal_file
 from enforcer.journal.file import Given, JournalError, JournalFile
@@ -23,11 +24,11 @@ from enforcer.journal.fold import UNKNOWN, changes, replayed
 from enforcer.journal.records import Acked, Ended, Sent, decode
 from enforcer.journal.writer import JournalWriter
 from enforcer.policy.history import History, Opened, Result, Strikes
-from enforcer.policy.rules import Budget, Budgets, Rules
+from enforcer.policy.rules import Budget
 from enforcer.policy.vocabulary import Breaker, Mode
 from journals import BOOT, LATER, Hands, action, intended, uuid
 
-RULES = Rules(mode=Mode.ENFORCE, budgets=Budgets(node=Budget(3, 600.0)))
+RULES = default_rules(mode=Mode.ENFORCE, budgets=default_budgets(node=Budget(3, 600.0)))
 ROOT = Path(__file__).resolve().parents[2]
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "tests"), str(ROOT)))}
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from default_rules import default_rules
 from enforcer.actions.interface import Answer, Heard
 from enforcer.journal.fold import UNKNOWN, Kept, after, changes, pruned, replayed, void
 from enforcer.journal.records import (
@@ -30,7 +31,6 @@ from enforcer.journal.records import (
     encode,
 )
 from enforcer.policy.history import History, Opened, Result, Spent, Strikes
-from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import MANUAL, Breaker, Mode, Rung
 from journals import BOOT, FENCE, LATER, STORY, Writing, action, intent, uuid
 
@@ -376,12 +376,13 @@ def test_the_digest_is_of_the_rules_alone() -> None:
     import sys
 
     code = (
-        "from enforcer.policy.rules import Rules; from enforcer.journal.records import digest; print(digest(Rules()))"
+        "from enforcer.journal.records import digest; from enforcer.runtime.policy_config import rules_of; "
+        "from exporter.config import Arguments, load; print(digest(rules_of(load(Arguments()))))"
     )
     root = str(Path(__file__).resolve().parents[2])
     told = run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
-    assert told == digest(Rules())
-    assert digest(Rules(mode=Mode.ENFORCE)) != told
+    assert told == digest(default_rules())
+    assert digest(default_rules(mode=Mode.ENFORCE)) != told
     assert len(told) == 16
 
 

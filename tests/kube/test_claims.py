@@ -7,17 +7,17 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 
 from exporter.base.clock import SystemClock
-from exporter.kube.allocations import ClaimedUuids
 from exporter.kube.claims import SELDOM, VERSIONS, Claims
 from exporter.kube.client import Client, from_kubeconfig
 from exporter.kube.errors import KubeError
 from exporter.kube.kept import FRESH
 from exporter.model import DeclaredPod
-from exporter.objects.manifest import claim_of
+from exporter.objects.claim import ClaimedUuids, ClaimObject, declared_claim
 from sources.kube_api import Server, kubeconfig, refusal, serving
 
 Object = dict[str, Any]
@@ -96,7 +96,7 @@ async def test_a_claim_is_read_by_its_name_in_the_version_that_the_cluster_has(t
         await claims.look(api.known)
         assert claims.asked(api.pods[0])
         (found,) = claims.found(api.uuids)
-        (wanted,) = claim_of(api.claims["shared"]).devices
+        (wanted,) = declared_claim(msgspec.convert(api.claims["shared"], ClaimObject)).devices
         assert (found.namespace, found.name, found.consumers) == ("ns", "shared", 1)
         assert (found.devices[0].consumed, found.devices[0].share_id) == (wanted.consumed, wanted.share_id)
         assert found.devices[0].uuid == "GPU-1" and api.looked_at_devices == 1
@@ -186,4 +186,4 @@ def test_who_only_looks_on_is_given_nothing() -> None:
     """A device with admin access (a monitoring agent's claim) is no share of its memory."""
     found = claim()
     found["status"]["allocation"]["devices"]["results"][0]["adminAccess"] = True
-    assert claim_of(found).devices == ()
+    assert declared_claim(msgspec.convert(found, ClaimObject)).devices == ()

@@ -16,7 +16,8 @@ from exporter.model import (
     PodUid,
     Sharing,
 )
-from exporter.objects.api_objects import Metadata, PodObject
+from exporter.objects.metadata import Metadata
+from exporter.objects.pod import PodObject
 
 GPU = Gpu(GpuUuid("GPU-00000000-0000-4000-8000-000000000001"), 0, "H100")
 A, B, C, D = (ContainerId(letter * 64) for letter in "abcd")

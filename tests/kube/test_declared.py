@@ -8,9 +8,9 @@ import pytest
 
 from exporter.kube.pods import Pods, apply, parse_event, parse_list
 from exporter.model import ClaimUse, DeclaredPod, NodeFacts, PodUid
-from exporter.objects.api_objects import NodeObject, PodObject
-from exporter.objects.declared import declared_pod, node_facts
-from exporter.objects.manifest import pod_of
+from exporter.objects.manifest import read
+from exporter.objects.node import NodeObject, node_facts
+from exporter.objects.pod import PodObject, declared_pod
 from sources.kube_api import event, listing, pod
 
 UID = PodUid("2c48913c-b29f-11e7-9350-020968147796")
@@ -86,7 +86,7 @@ def test_nobodys_secrets_are_kept() -> None:
 
 def test_the_daemon_and_explain_read_the_same() -> None:
     """What the daemon takes from the API server is what `explain -f` takes from `kubectl get`."""
-    assert declared(object_of()) == pod_of(object_of())
+    assert read(json.dumps(object_of())).pods == (declared(object_of()),)
 
 
 def test_a_node_is_taken_as_it_is_written() -> None:

@@ -6,8 +6,8 @@ from exporter.kube.allocations import AllocationsView, Holding, allocations, sha
 from exporter.kube.device_ids import DeviceIndex, resolve, resolve_claimed
 from exporter.limits.decoders.claims import where_of
 from exporter.limits.decoding import DeclarationError, locate
-from exporter.limits.facts import ClaimedDevice, leaf_devices
-from exporter.model import DeviceKey, Gpu, GpuInstance, GpuUuid, Sharing
+from exporter.limits.devices import leaf_devices
+from exporter.model import ClaimedDevice, DeviceKey, Gpu, GpuInstance, GpuUuid, Sharing
 from exporter.model.vendors import device_id
 
 WHOLE, DIVIDED, ARC = GpuUuid("0000:19:00.0"), GpuUuid("0000:0a:00.0"), GpuUuid("0000:03:00.0")

@@ -310,6 +310,7 @@ def test_what_limits_are_read_from_is_kept_and_secrets_are_not() -> None:
     assert (thing.metadata.annotations, thing.metadata.labels) == ({"a": "1"}, {"b": "2"})
     assert thing.spec.containers is not None
     main = thing.spec.containers[0]
+    assert main.resources is not None
     assert main.resources.limits == {"nvidia.com/gpu": "1", "aliyun.com/gpu-mem": 3}
     assert [(var.name, var.value) for var in main.env or ()] == [("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "0=2G")]
     assert b"hush" not in msgspec.json.encode(thing)

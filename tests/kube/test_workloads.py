@@ -11,7 +11,7 @@ from aiohttp import web
 from exporter.base.clock import SystemClock
 from exporter.kube.client import METADATA_ONLY, Client, from_kubeconfig
 from exporter.kube.workloads import HIGHEST, REFUSED_FOR, Link, Workload, Workloads, top
-from exporter.objects.api_objects import OwnerReference
+from exporter.objects.metadata import OwnerReference
 from sources.kube_api import Server, kubeconfig, refusal, serving
 
 Object = dict[str, Any]

@@ -5,18 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from exporter.limits import (
-    DeclaredContainer,
-    DeclaredPod,
-    LeafDevice,
-    Options,
-    Resolution,
-    Seen,
-    resolve,
-)
+from exporter.limits import LeafDevice, Options, Resolution, Seen, resolve
 from exporter.limits.loading import builtin
-from exporter.model import DeviceKey, GpuUuid
-from exporter.objects.manifest import Manifest, devices_of, read
+from exporter.limits.node_devices import devices_of
+from exporter.model import DeclaredContainer, DeclaredPod, DeviceKey, GpuUuid
+from exporter.objects.manifest import Manifest, read
 
 FIXTURES = Path(__file__).parent / "fixtures"
 

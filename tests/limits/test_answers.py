@@ -3,25 +3,21 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from exporter.limits import (
+from exporter.limits import LeafDevice, Options, Resolution, bypassed, declared, resolve
+from exporter.limits.loading import builtin
+from exporter.model import (
     Claim,
     ClaimConfig,
     ClaimedDevice,
     ClaimUse,
     DeclaredContainer,
     DeclaredPod,
+    DeviceKey,
     Held,
-    LeafDevice,
     NodeFacts,
-    Options,
-    Resolution,
     Scope,
-    bypassed,
-    declared,
-    resolve,
+    Sharing,
 )
-from exporter.limits.loading import builtin
-from exporter.model import DeviceKey, Sharing
 
 MIB, GIB = 2**20, 2**30
 

@@ -5,10 +5,11 @@ from fractions import Fraction
 
 import pytest
 
-from exporter.limits import DeclaredPod, LeafDevice, NodeFacts, resolve
+from exporter.limits import LeafDevice, resolve
 from exporter.limits.calibration import Fit, calibrate
 from exporter.limits.loading import builtin
 from exporter.limits.rows import Row
+from exporter.model import DeclaredPod, NodeFacts
 
 MIB, GIB = 2**20, 2**30
 

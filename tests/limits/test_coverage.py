@@ -1,18 +1,21 @@
 """The catalogue is whole: nothing is in it that no pod of a fixture uses, written as its system writes it."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from exporter.limits import DeclaredPod, LeafDevice, Options, Resolution, resolve
-from exporter.limits.decoders import Invalid, decode
+from exporter.limits import LeafDevice, Options, Resolution, resolve
+from exporter.limits.decoders import decode
+from exporter.limits.decoding import DeclarationError, Scene
 from exporter.limits.loading import builtin
+from exporter.limits.node_devices import devices_of
 from exporter.limits.row_texts import readings
 from exporter.limits.rows import Row, What
-from exporter.model import Sharing
-from exporter.objects.manifest import Manifest, devices_of, read
+from exporter.model import DeclaredPod, Sharing
+from exporter.objects.manifest import Manifest, read
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
@@ -50,25 +53,28 @@ def test_every_system_has_a_pod(cases: list[Case]) -> None:
 
 def test_every_row_has_a_pod(cases: list[Case]) -> None:
     """Every amount is resolved for some pod, or reported as not declared; every count and device is read."""
-    used: set[Row] = set()
+    used: set[tuple[str, Row]] = set()
     for found, pod, answers in cases:
         limits = [limit for answer in answers for limit in (*answer.limits, *answer.elsewhere)]
         candidates = [candidate for limit in limits for candidate in limit.candidates]
-        used |= {c.row for c in candidates if c.row and (c.grant or c.bytes is not None or c.ratio is not None)}
+        amounts = [c for c in candidates if c.grant or c.bytes is not None or c.ratio is not None]
+        used |= {(c.system, c.row) for c in amounts if c.row}
         told = {candidate.system for candidate in candidates}
-        beside = [row for system in builtin() if system.name in told for row in system.rows if row.what in BESIDE]
-        used |= {row for row in beside if any(_read(row, pod, found))}
-    assert [row.name for system in builtin() for row in system.rows if row not in used] == []
+        for system in (system for system in builtin() if system.name in told):
+            scene = Scene(system, pod, claims=found.claims)
+            used |= {(system.name, row) for row in system.rows if row.what in BESIDE and any(_read(row, scene))}
+    unused = [(system.name, row.key) for system in builtin() for row in system.rows if (system.name, row) not in used]
+    assert unused == []
 
 
 BESIDE = {What.COUNT, What.DEVICE}
 """What stands beside the amounts."""
 
 
-def _read(row: Row, pod: DeclaredPod, found: Manifest) -> Iterator[bool]:
-    for text, asked in readings(row, pod, claims=found.claims):
-        decoded = decode(text, asked)
-        yield not isinstance(decoded, Invalid) and bool(decoded)
+def _read(row: Row, scene: Scene) -> Iterator[bool]:
+    for text, asked in readings(scene, row):
+        with suppress(DeclarationError):
+            yield bool(decode(text, asked))
 
 
 def test_bytes_or_a_reason(cases: list[Case]) -> None:

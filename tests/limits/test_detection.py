@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.limits import DeclaredPod, Held, LeafDevice, NodeFacts, Options, resolve
+from exporter.limits import LeafDevice, Options, resolve
 from exporter.limits.detection import detect
 from exporter.limits.loading import builtin
-from exporter.model import DeviceKey, Sharing
+from exporter.model import DeclaredPod, DeviceKey, Held, NodeFacts, Sharing
 
 GIB = 2**30
 ALWAYS = {"gpusteward", "undeclared"}

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from exporter.limits import DeclaredPod, LeafDevice, Seen, resolve
+from exporter.limits import LeafDevice, Seen, resolve
 from exporter.limits.answers import Subject
 from exporter.limits.explaining import as_data, as_text
 from exporter.limits.loading import builtin
 from exporter.limits.rows import Trust
-from exporter.model import Scope
+from exporter.model import DeclaredPod, Scope
 
 GIB = 2**30
 PATTERN, KEY = "nvidia.com/container.*.gpu-memory.limit", "nvidia.com/container.main.gpu-memory.limit"

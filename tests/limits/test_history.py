@@ -5,9 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from exporter.limits import DeclaredPod, LeafDevice, ResolvedLimit, Seen, resolve
+from exporter.limits import LeafDevice, ResolvedLimit, Seen, resolve
 from exporter.limits.first_seen import as_data, from_data
 from exporter.limits.loading import builtin
+from exporter.model import DeclaredPod
 
 GIB = 2**30
 ANNOTATION = "nvidia.com/container.main.gpu-memory.limit"

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.limits import DeclaredContainer, DeclaredPod, LeafDevice, NodeFacts, Resolution, ResolvedLimit, resolve
+from exporter.limits import LeafDevice, Resolution, ResolvedLimit, resolve
 from exporter.limits.decoding import LONGEST, MOST
 from exporter.limits.loading import builtin
+from exporter.model import DeclaredContainer, DeclaredPod, NodeFacts
 
 MIB, GIB = 2**20, 2**30
 GPU0 = "GPU-00000000-1111-2222-3333-444444444444"

@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from exporter.limits import DeclaredPod, resolve
+from exporter.limits import resolve
 from exporter.limits.decoders import DECODERS
 from exporter.limits.loading import CatalogueError, builtin, check, extend, parse, with_own
-from exporter.limits.rows import fill, match, matching
+from exporter.limits.patterns import fill, match, matching
+from exporter.model import DeclaredPod
 
 GIB = 2**30
 NEW = b"""
@@ -98,7 +99,7 @@ def test_mistakes_are_named(text: bytes, told: str) -> None:
 
 def test_check_finds_nothing_in_ours() -> None:
     """The package's own catalogue passes the checks that an operator's has to."""
-    check(extend(builtin(), (), "nothing"))
+    check(extend(builtin(), [], "nothing"))
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ import pytest
 from exporter.limits import resolve
 from exporter.limits.explaining import as_data, as_text
 from exporter.limits.loading import builtin
+from exporter.limits.node_devices import devices_of
 from exporter.limits.offline import explain
-from exporter.objects.manifest import Manifest, ManifestError, devices_of, read
+from exporter.objects.manifest import Manifest, ManifestError, read
 
 GIB = 2**30
 POD = {

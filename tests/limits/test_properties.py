@@ -4,17 +4,20 @@ import string
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from exporter.limits import DeclaredContainer, DeclaredPod, LeafDevice, NodeFacts, Options, Resolution, Scope, resolve
-from exporter.limits.decoders import DECODERS, Invalid, decode
-from exporter.limits.decoding import Asked
+from exporter.limits import LeafDevice, Options, Resolution, resolve
+from exporter.limits.decoders import DECODERS, decode
+from exporter.limits.decoding import Amount, Asked, DeclarationError, Scene
 from exporter.limits.explaining import as_data, as_text
 from exporter.limits.loading import builtin
-from exporter.limits.rows import Row, What, match
-from exporter.model import DeviceKey, GpuUuid, Mechanism
-from exporter.objects.manifest import devices_of, read
+from exporter.limits.node_devices import devices_of
+from exporter.limits.patterns import match
+from exporter.limits.rows import Row, What
+from exporter.model import DeclaredContainer, DeclaredPod, DeviceKey, GpuUuid, Mechanism, NodeFacts, Scope
+from exporter.objects.manifest import read
 
 FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("*.yaml"))
 CATALOGUE = builtin()
@@ -77,13 +80,18 @@ def test_total(
 @given(text=st.text(max_size=200) | amounts, name=st.sampled_from(sorted(DECODERS)), what=st.sampled_from(What))
 def test_decoders_are_total(text: str, name: str, what: What) -> None:
     """A decoder answers or refuses with a reason; it never raises, and never makes a negative amount."""
-    row = Row("s", Mechanism.ANNOTATION, "k", what, decoder=name)
+    row = Row(mechanism=Mechanism.ANNOTATION, key="k", what=what, decoder=name)
     pod = pod_with({"huawei.com/Ascend910B3": "1", "gpu.intel.com/i915": "1"}, {}, {})
-    found = decode(text, Asked(row, "k", pod, container=pod.containers[0], devices=DEVICES))
-    if isinstance(found, Invalid):
-        assert found.reason
-    else:
-        assert all(amount.value is None or amount.value >= 0 for amount in found)
+    scene = Scene(CATALOGUE[0], pod, devices=DEVICES)
+    asked = Asked(scene, row, "k", container=pod.containers[0])
+    amounts: tuple[Amount, ...] = ()
+    reason = "an answer"
+    try:
+        amounts = decode(text, asked)
+    except DeclarationError as error:
+        reason = str(error)
+    assert reason
+    assert all(amount.value is None or amount.value >= 0 for amount in amounts)
 
 
 @some
@@ -92,7 +100,7 @@ def test_order_does_not_matter(resources: dict[str, str], annotations: dict[str,
     """Neither the order of rows, nor that of keys, nor that of devices changes the limits."""
     pod = pod_with(resources, annotations, {})
     shuffled = tuple(
-        replace(system, rows=tuple(data.draw(st.permutations(system.rows))))
+        msgspec.structs.replace(system, rows=tuple(data.draw(st.permutations(system.rows))))
         for system in data.draw(st.permutations(CATALOGUE))
     )
     turned = pod_with(dict(reversed(resources.items())), dict(reversed(annotations.items())), {})

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from default_rules import default_rules
 from enforcer.messages.events import EventReason, EventType, Notice
 from enforcer.messages.notices import PASSING, Line, lines, notices
 from enforcer.policy.history import Verdict
@@ -129,7 +130,7 @@ def test_nobody_is_threatened_with_what_would_not_follow(world: Mapping[str, obj
 
 def test_a_ladder_that_ends_with_the_notice_ends_there() -> None:
     """Then the notice is all, and being held is no news that threatens with one more notice."""
-    told = Told(replace(UNHURRIED, ladder=(Rules().ladder[0],)))
+    told = Told(replace(UNHURRIED, ladder=(default_rules().ladder[0],)))
     told.rounds(60, GREEDY, MEEK)
     assert told.notes == ["Nothing else is done about it: the ladder has no further rung."] * 2
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from builders import GIB, TAKEN_AT, device, gpu, leaf, memory, pod, snapshot, usage
 from exporter.metrics.exposition import Exposition
-from exporter.metrics.family import LONGEST, written
+from exporter.metrics.labels import LONGEST, written
 from exporter.model import Snapshot
 from exporter.rounds.latest import Latest
 from scraped import families, series

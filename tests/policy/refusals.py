@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from default_rules import default_protection
 from enforcer.policy.history import History, Opened
-from enforcer.policy.rules import ALLOW_EXEMPTION, EXEMPT, Budget, Ceiling, Protect, Rules
+from enforcer.policy.rules import ALLOW_EXEMPTION, EXEMPT, Budget, Ceiling, Rules
 from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung, State
 from exporter.model import ContainerKind, Fault, PodUid, Sharing
 from policy.scenes import BEGIN, CONSENTING, GIB, GREEDY, MEEK, UNHURRIED, Actor, Play
@@ -57,7 +58,7 @@ def below(reason: Reason, mode: Mode = Mode.DRY_RUN) -> Scene:
 
 
 NONE = Budget(0, 600.0)
-LABELLED = replace(UNHURRIED, protect=Protect(labels={"tier": "gold"}))
+LABELLED = replace(UNHURRIED, protect=default_protection(labels={"tier": "gold"}))
 
 SCENES: dict[Reason, tuple[State, Scene]] = {
     Reason.READING_UNKNOWN: (State.UNJUDGED, Scene(replace(GREEDY, used=None))),

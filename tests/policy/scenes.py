@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import sha256
 
+from default_rules import default_rules
 from enforcer.policy.decide import decide
 from enforcer.policy.history import Action, History, Moment, Result, Verdict
 from enforcer.policy.outcomes import conclude
@@ -49,7 +50,7 @@ BEGIN = 10_000.0
 """Monotonic seconds at which plays begin, after any hold-off."""
 WALL = 1_700_000_000.0
 CONSENTING = {"gpusteward.io/mode": "enforce"}
-UNHURRIED = Rules(
+UNHURRIED = default_rules(
     mode=Mode.ENFORCE,
     hold_off=0.0,
     budgets=Budgets(Budget(100, 600.0), Budget(100, 600.0), Budget(100, 86400.0)),

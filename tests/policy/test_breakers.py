@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from default_rules import default_rules
 from enforcer.policy import breakers
 from enforcer.policy.decide import decide
 from enforcer.policy.history import History, Moment, Opened, Result
-from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Breaker, Mode, Reason, State
 from exporter.model import Fault
 from faults.marking import showing
@@ -258,7 +258,9 @@ def test_an_error_of_ours_is_no_action_and_told() -> None:
 @pytest.mark.fault(61)
 def test_breakers_outlive_the_daemon() -> None:
     """INV-8, row 61: a history that begins with an open breaker keeps it open."""
-    play = Play(Rules(mode=Mode.ENFORCE, hold_off=0.0), History(breakers={Breaker.BLAST_RADIUS: Opened(0.0, None, "")}))
+    play = Play(
+        default_rules(mode=Mode.ENFORCE, hold_off=0.0), History(breakers={Breaker.BLAST_RADIUS: Opened(0.0, None, "")})
+    )
     play.steps(200, GREEDY, MEEK)
     assert (play.actions, play.reason(GREEDY)) == ([], Reason.BREAKER)
 

@@ -9,9 +9,10 @@ from dataclasses import replace
 
 import pytest
 
+from default_rules import default_budgets, default_rules
 from enforcer.policy.budgets import exhausted, pruned, remaining, standing, struck, unforgiven
 from enforcer.policy.history import History, Result, Spent, Strikes, Verdict
-from enforcer.policy.rules import Budget, Budgets, Rules
+from enforcer.policy.rules import Budget, Budgets
 from enforcer.policy.vocabulary import Mode, Reason, Scope, State
 from policy.scenes import BEGIN, GIB, MEEK, UNHURRIED, Actor, Play
 
@@ -217,7 +218,7 @@ def test_who_exceeds_on_two_devices_at_once_did_it_once() -> None:
 
 def test_strikes_that_lie_in_the_future_are_not_more_than_they_were() -> None:
     """Another boot's strikes: neither forgiven nor grown."""
-    rules, workload = Rules(), ("team", "Job", "a")
+    rules, workload = default_rules(), ("team", "Job", "a")
     assert standing({workload: Strikes(2.0, BEGIN + 1e6)}, workload, rules, BEGIN) == 2.0
     assert standing({workload: Strikes(2.0, BEGIN)}, workload, rules, BEGIN + 1800) == 1.5
     assert standing({workload: Strikes(2.0, BEGIN)}, workload, rules, BEGIN + 1e6) == 0.0
@@ -229,7 +230,7 @@ def test_tokens_are_kept_for_a_day_at_least(age: float, *, kept: bool) -> None:
     spent = (Spent(BEGIN - age, ("team", "Deployment", "job"), dry=False),)
     rules = replace(SHORT, budgets=Budgets(*[Budget(1, 1.0)] * 3))
     assert pruned(spent, rules, BEGIN) == (spent if kept else ())
-    longer = replace(SHORT, budgets=Budgets(node=Budget(1, 2 * 86400.0)))
+    longer = replace(SHORT, budgets=default_budgets(node=Budget(1, 2 * 86400.0)))
     assert pruned(spent, longer, BEGIN) == spent
 
 
@@ -246,14 +247,14 @@ def test_what_is_left_is_told_of_real_and_rehearsed_actions_apart() -> None:
 def test_what_is_told_within_warn_after_is_one_episode(later: float, count: float) -> None:
     """Fifteen seconds after an episode the next one counts, not a moment before."""
     job = ("team", "Deployment", "job")
-    assert struck({job: Strikes(1.0, BEGIN)}, job, Rules(), BEGIN + later).count == pytest.approx(count)
+    assert struck({job: Strikes(1.0, BEGIN)}, job, default_rules(), BEGIN + later).count == pytest.approx(count)
 
 
 def test_a_workload_to_which_all_was_forgiven_is_forgotten() -> None:
     """A half-life after its only strike nothing is known of it; a second earlier something is."""
     strikes = {("team", "Deployment", "job"): Strikes(1.0, BEGIN)}
-    assert unforgiven(strikes, Rules(), BEGIN + 3599.0) == strikes
-    assert unforgiven(strikes, Rules(), BEGIN + 3600.0) == {}
+    assert unforgiven(strikes, default_rules(), BEGIN + 3599.0) == strikes
+    assert unforgiven(strikes, default_rules(), BEGIN + 3600.0) == {}
 
 
 @pytest.mark.parametrize(("age", "reason"), [(599.9, Reason.BUDGET_NODE), (600.0, None)])

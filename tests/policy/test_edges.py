@@ -9,11 +9,12 @@ from dataclasses import replace
 
 import pytest
 
+from default_rules import default_budgets, default_rules
 from enforcer.policy.decide import decide
 from enforcer.policy.evidence import Evidence, Phase, Reading, Terms, gone_stale, weigh
 from enforcer.policy.history import Moment, Result
 from enforcer.policy.protection import grace
-from enforcer.policy.rules import ALLOW_EXEMPTION, Budget, Budgets, Ceiling, Rules
+from enforcer.policy.rules import ALLOW_EXEMPTION, Budget, Ceiling, Rules
 from enforcer.policy.vocabulary import Mode, Reason, Rung, State, Trigger
 from policy.scenes import CONSENTING, GIB, UNHURRIED, Actor, Play, snapshot
 
@@ -151,7 +152,7 @@ def test_only_a_number_of_ten_ascii_digits_is_a_deletion_cost(cost: str, *, firs
 
 def test_a_reading_that_is_limit_and_tolerance_is_not_over_now() -> None:
     """Who is due, and holds limit and tolerance to the byte in this round, is not acted on in it."""
-    play = Play(replace(ALONE, budgets=Budgets(node=Budget(0, 600.0))))
+    play = Play(replace(ALONE, budgets=default_budgets(node=Budget(0, 600.0))))
     play.until(State.HELD, GREEDY)
     play.history = replace(play.history, rules=ALONE)
     play.rules = ALONE
@@ -191,7 +192,7 @@ def test_the_end_of_an_excess_is_three_rounds_the_first_of_them_at_once() -> Non
 def test_a_grace_is_written_with_nine_digits_at_most(text: str, seconds: float) -> None:
     """A pod may write nine digits; longer ones are no number that anybody means."""
     pod = replace(GREEDY, facts={"annotations": {"gpusteward.io/grace-seconds": text}}).named()
-    assert grace(pod, None, Rules()) == seconds
+    assert grace(pod, None, default_rules()) == seconds
 
 
 def test_a_grace_that_begins_anew_has_no_unseen_past() -> None:
@@ -208,8 +209,8 @@ def test_a_longer_grace_wants_the_word_of_the_namespace() -> None:
     longer, shorter = (
         replace(GREEDY, facts={"annotations": {"gpusteward.io/grace-seconds": text}}).named() for text in ("600", "30")
     )
-    assert [grace(longer, labels, Rules()) for labels in (None, {}, word)] == [120.0, 120.0, 600.0]
-    assert [grace(shorter, labels, Rules()) for labels in (None, {}, word)] == [30.0, 30.0, 30.0]
+    assert [grace(longer, labels, default_rules()) for labels in (None, {}, word)] == [120.0, 120.0, 600.0]
+    assert [grace(shorter, labels, default_rules()) for labels in (None, {}, word)] == [30.0, 30.0, 30.0]
 
 
 def test_of_two_that_say_the_same_the_node_is_the_reason() -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from default_rules import default_rules
 from enforcer.policy.evidence import Evidence
 from enforcer.policy.protection import grace
 from enforcer.policy.rules import ALLOW_EXEMPTION, GRACE, LONGEST_GRACE, Ceiling, Rules
@@ -201,7 +202,7 @@ def test_the_grace_a_pod_asks_for(wish: str, granted: bool, seconds: float) -> N
 def test_the_longest_grace() -> None:
     """An hour, whatever a pod with its namespace's word asks for."""
     pod = replace(GREEDY, facts={"annotations": {GRACE: "99999"}}).named()
-    assert grace(pod, {ALLOW_EXEMPTION: "true"}, Rules()) == LONGEST_GRACE
+    assert grace(pod, {ALLOW_EXEMPTION: "true"}, default_rules()) == LONGEST_GRACE
 
 
 @pytest.mark.parametrize(

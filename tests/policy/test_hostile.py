@@ -11,11 +11,12 @@ from types import FrameType
 
 import pytest
 
+from default_rules import default_budgets, default_rules
 from enforcer.policy import budgets
 from enforcer.policy.decide import decide
 from enforcer.policy.evidence import Phase
 from enforcer.policy.history import Moment, Result, Strikes
-from enforcer.policy.rules import Budget, Budgets, Rules, RulesError, Tolerance
+from enforcer.policy.rules import Budget, Budgets, RulesError, Tolerance
 from enforcer.policy.vocabulary import Breaker, Mode, Rung, State, Trigger
 from exporter.model import DeviceAccount, Limit, Scope
 from policy.scenes import BEGIN, GIB, UNHURRIED, Actor, Play, snapshot
@@ -399,8 +400,8 @@ def test_a_namespace_that_says_less_is_not_rehearsed(mode: Mode) -> None:
         {"warn_after": float("nan")},
         {"grace": float("nan")},
         {"strike_half_life": float("nan")},
-        {"budgets": Budgets(node=Budget(3, float("nan")))},
-        {"budgets": Budgets(workload=Budget(3, float("inf")))},
+        {"budgets": default_budgets(node=Budget(3, float("nan")))},
+        {"budgets": default_budgets(workload=Budget(3, float("inf")))},
         {"tolerance": Tolerance(float("nan"), 0)},
     ],
     ids=str,
@@ -408,7 +409,7 @@ def test_a_namespace_that_says_less_is_not_rehearsed(mode: Mode) -> None:
 def test_rules_without_sense_do_not_exist(wrong: dict[str, object]) -> None:
     """A number that is none compares with nothing, and would so switch a guard off: it is refused where it is set."""
     with pytest.raises(RulesError):
-        replace(Rules(), **wrong)  # type: ignore[arg-type]
+        replace(default_rules(), **wrong)  # type: ignore[arg-type]
 
 
 # Time

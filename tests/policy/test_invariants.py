@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from bench.policy_world import FLAGS, NAMESPACE, SHOTS, World, play, some_rules, some_world
+from default_rules import default_budgets
 from enforcer.policy.history import Action, Opened, Result
 from enforcer.policy.rules import Budget, Budgets
 from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung, State
@@ -178,7 +179,7 @@ def _silent(step: Step) -> Step:
         (_rules(grace=600.0), "INV-1 the excess was not seen for a grace of"),
         (_rules(warn_after=3600.0), "INV-1 never seen over for warn_after"),
         (_rules(hold_off=3600.0), "INV-7 within the hold-off"),
-        (_rules(budgets=Budgets(node=Budget(0, 60.0))), "INV-8 the budget of the node was spent"),
+        (_rules(budgets=default_budgets(node=Budget(0, 60.0))), "INV-8 the budget of the node was spent"),
         (_open, "INV-8 an action with open breakers"),
         (_silent, "INV-13 a refusal that is not told"),
     ],
@@ -234,7 +235,7 @@ def test_a_restart_does_not_forget_the_last_action() -> None:
 
 def test_a_reload_refills_no_budget() -> None:
     """A window that is made shorter, and a round later longer again, finds the tokens that were spent before."""
-    once = replace(UNHURRIED, budgets=Budgets(workload=Budget(1, 86400.0)))
+    once = replace(UNHURRIED, budgets=default_budgets(workload=Budget(1, 86400.0)))
     short = replace(UNHURRIED, budgets=Budgets(*[Budget(9, 1.0)] * 3))
     world = acted()
     world.end(Result.FAILED)

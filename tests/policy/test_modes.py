@@ -9,7 +9,8 @@ from itertools import product
 
 import pytest
 
-from enforcer.policy.rules import CONSENT, Ceiling, Rules
+from default_rules import default_rules
+from enforcer.policy.rules import CONSENT, Ceiling
 from enforcer.policy.vocabulary import Mode, Reason, Rung, State
 from exporter.model import Fault
 from policy.refusals import ENOUGH
@@ -26,7 +27,7 @@ def done(play: Play) -> str:
 
 def test_the_default_observes() -> None:
     """Who configures nothing has a daemon that never acts."""
-    play = Play(Rules(hold_off=0.0))
+    play = Play(default_rules(hold_off=0.0))
     play.steps(ENOUGH, GREEDY, MEEK)
     assert (play.actions, play.reason(GREEDY)) == ([], Reason.MODE)
 

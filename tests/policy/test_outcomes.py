@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
+from default_rules import default_rules
 from enforcer.policy.history import Blocked, History, Result
 from enforcer.policy.outcomes import LONGEST_WAIT, conclude, rehearsed
-from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung, State
 from policy.scenes import GIB, GREEDY, MEEK, UNHURRIED, Actor, Play
 
@@ -92,7 +92,7 @@ def test_who_is_blocked_delays_others_for_a_budget_s_window_at_most() -> None:
     first = replace(GREEDY, pod="behind-1", used=40 * GIB)
     other = replace(GREEDY, pod="other-1", used=30 * GIB)
     calm = (replace(MEEK, limit=60 * GIB), Actor("calm-1", GIB))
-    play = Play(Rules(mode=Mode.ENFORCE, hold_off=0.0))
+    play = Play(default_rules(mode=Mode.ENFORCE, hold_off=0.0))
     begun = play.monotonic
     while "evict team/other-1" not in play.actions:
         play.conclude(Result.BLOCKED)

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from default_rules import default_rules
 from enforcer.policy.evidence import Phase
-from enforcer.policy.rules import COVERAGE, ROUNDS, Rules
+from enforcer.policy.rules import COVERAGE, ROUNDS
 from enforcer.policy.vocabulary import Breaker, Mode, Reason, State
 from policy.scenes import GIB, UNHURRIED, Actor, Play
 
@@ -40,7 +41,7 @@ def test_the_page_has_no_words_of_its_own() -> None:
 
 def test_the_numbers_of_the_page_are_those_of_the_rules() -> None:
     """The defaults that the page tells are the defaults."""
-    rules = Rules()
+    rules = default_rules()
     assert (rules.interval, rules.warn_after, rules.grace, ROUNDS, COVERAGE) == (5, 15, 120, 3, 0.9)
     assert (rules.tolerance.ratio, rules.tolerance.bytes, rules.hold_off, rules.spacing) == (0.02, 256 * 2**20, 300, 60)
     budgets = rules.budgets

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from default_rules import default_rules
 from enforcer.policy.preview import preview
-from enforcer.policy.rules import Ceiling, Rules
+from enforcer.policy.rules import Ceiling
 from enforcer.policy.vocabulary import Mode, Reason, State
 from policy.refusals import SCENES
 from policy.scenes import BEGIN, GIB, GREEDY, MEEK, UNHURRIED, Actor, Play, snapshot
@@ -31,7 +32,7 @@ DELAYS = {
 @pytest.mark.parametrize("mode", Mode, ids=str)
 def test_it_asks_what_enforcing_would_do_whatever_the_mode(mode: Mode) -> None:
     """In each mode, below each ceiling, in the first round: GREEDY would be evicted, MEEK is not mentioned."""
-    rules = Rules(mode=mode, ceilings=(Ceiling(Mode.OBSERVE, Reason.STOPPED),))
+    rules = default_rules(mode=mode, ceilings=(Ceiling(Mode.OBSERVE, Reason.STOPPED),))
     seen = preview(snapshot([GREEDY, MEEK], BEGIN), rules)
     assert [(one.pod, one.state, one.mode) for one in seen.would] == [("greedy-1", State.DUE, Mode.ENFORCE)]
     assert (seen.held, seen.over, seen.limited, seen.trips) == ((), 1, 2, False)
@@ -76,5 +77,5 @@ def test_a_gpu_that_was_not_read_in_this_round_was_read_before() -> None:
 
 def test_an_empty_node_has_an_empty_preview() -> None:
     """Nobody there: nothing to hit, and nothing breaks."""
-    seen = preview(snapshot([], BEGIN), Rules())
+    seen = preview(snapshot([], BEGIN), default_rules())
     assert (seen.would, seen.held, seen.over, seen.limited, seen.trips) == ((), (), 0, 0, False)

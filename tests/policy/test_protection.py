@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from default_rules import default_rules
 from enforcer.policy.limit_holders import cases
 from enforcer.policy.protection import Permission, permission
 from enforcer.policy.rules import ALLOW_EXEMPTION, CONSENT, EXEMPT, Protect, Rules
@@ -18,7 +19,7 @@ from policy.scenes import CONSENTING, GREEDY, MEEK, UNHURRIED, Actor, Play, snap
 
 HARD = [reason for reason, (state, _) in SCENES.items() if state is State.EXEMPT]
 SOFT = [Reason.THIRD_PARTY, Reason.DAEMON_SET, Reason.BARE_POD]
-LAX = Rules(
+LAX = default_rules(
     mode=Mode.ENFORCE,
     trigger=Trigger.LIMIT,
     grace=30.0,
@@ -27,7 +28,7 @@ LAX = Rules(
     mps=Rung.EVICT,
     hold_off=0.0,
     budgets=UNHURRIED.budgets,
-    protect=Protect((), 2_000_000_000, daemon_sets=False, bare_pods=False, third_party=False),
+    protect=Protect((), 2_000_000_000, {}, daemon_sets=False, bare_pods=False, third_party=False),
     trusted_vendors=frozenset({"nvidia", "amd"}),
 )
 """Rules of an operator who lifted all that can be lifted."""

@@ -12,8 +12,9 @@ from dataclasses import replace
 
 import pytest
 
+from default_rules import default_protection
 from enforcer.policy.history import History, Opened, Result
-from enforcer.policy.rules import EXEMPT, Protect
+from enforcer.policy.rules import EXEMPT
 from enforcer.policy.vocabulary import Breaker, Reason, Rung, State, Trigger
 from exporter.model import ContainerKind, Sharing
 from faults.marking import showing
@@ -159,16 +160,19 @@ def test_a_moment_holds_the_action_back(reason: Reason) -> None:
             Reason.THIRD_PARTY,
             Scene(
                 annotated(annotations={"karpenter.sh/do-not-disrupt": "true"}),
-                rules=replace(UNHURRIED, protect=Protect(third_party=False)),
+                rules=replace(UNHURRIED, protect=default_protection(third_party=False)),
             ),
         ),
         (
             Reason.DAEMON_SET,
-            Scene(annotated(controller_kind="DaemonSet"), rules=replace(UNHURRIED, protect=Protect(daemon_sets=False))),
+            Scene(
+                annotated(controller_kind="DaemonSet"),
+                rules=replace(UNHURRIED, protect=default_protection(daemon_sets=False)),
+            ),
         ),
         (
             Reason.BARE_POD,
-            Scene(annotated(controller_kind=""), rules=replace(UNHURRIED, protect=Protect(bare_pods=False))),
+            Scene(annotated(controller_kind=""), rules=replace(UNHURRIED, protect=default_protection(bare_pods=False))),
         ),
         (Reason.NOT_CONTENDED, Scene(others=(), rules=replace(UNHURRIED, trigger=Trigger.LIMIT))),
         (Reason.CLAIM_SHARED, Scene(replace(GREEDY, scope="claim", claim="team/own"))),

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from enforcer.policy.rules import MIB, Budget, Budgets, Ceiling, Rules, RulesError, Tolerance
+from builders import MIB
+from default_rules import DEFAULTS, default_budgets, default_rules
+from enforcer.policy.rules import Budget, Ceiling, RulesError, Tolerance
 from enforcer.policy.vocabulary import Mode, Reason, Rung, Trigger
 
 
@@ -28,16 +30,16 @@ from enforcer.policy.vocabulary import Mode, Reason, Rung, Trigger
         ("warn_after", {"interval": 20.0}),
         ("interval", {"interval": 0.0}),
         ("interval", {"interval": inf}),
-        ("tolerance", {"tolerance": Tolerance(-0.1)}),
-        ("tolerance", {"tolerance": Tolerance(1.1)}),
+        ("tolerance", {"tolerance": Tolerance(-0.1, 0)}),
+        ("tolerance", {"tolerance": Tolerance(1.1, 0)}),
         ("tolerance", {"tolerance": Tolerance(0.0, -1)}),
         ("when_blocked", {"ladder": (Rung.EVICT, Rung.KILL)}),
         ("when_blocked", {"ladder": (Rung.NOTIFY, Rung.EVICT), "kill_when_blocked": True}),
         ("mps", {"mps": Rung.KILL}),
         ("mps", {"mps": Rung.FENCE}),
-        ("budgets.node", {"budgets": Budgets(node=Budget(-1, 600.0))}),
-        ("budgets.namespace", {"budgets": Budgets(namespace=Budget(1, 0.0))}),
-        ("budgets.workload", {"budgets": Budgets(workload=Budget(1, inf))}),
+        ("budgets.node", {"budgets": default_budgets(node=Budget(-1, 600.0))}),
+        ("budgets.namespace", {"budgets": default_budgets(namespace=Budget(1, 0.0))}),
+        ("budgets.workload", {"budgets": default_budgets(workload=Budget(1, inf))}),
         ("spacing", {"spacing": 4.9}),
         ("spacing", {"spacing": inf}),
         ("hold_off", {"hold_off": -1.0}),
@@ -50,7 +52,7 @@ from enforcer.policy.vocabulary import Mode, Reason, Rung, Trigger
 def test_what_cannot_be_meant(key: str, change: dict[str, Any]) -> None:
     """The error names the key, and what would make sense."""
     with pytest.raises(RulesError, match=rf"^policy\.{key}: expected ") as raised:
-        Rules(**change)
+        default_rules(**change)
     assert (raised.value.key, bool(raised.value.expected)) == (key, True)
 
 
@@ -62,7 +64,7 @@ def test_what_cannot_be_meant(key: str, change: dict[str, Any]) -> None:
         {"warn_after": 5.0},
         {"spacing": 5.0},
         {"hold_off": 0.0},
-        {"budgets": Budgets(node=Budget(0, 1.0))},
+        {"budgets": default_budgets(node=Budget(0, 1.0))},
         {"tolerance": Tolerance(0.0, 0)},
         {"ladder": tuple(Rung), "kill_when_blocked": True},
         {"ladder": (Rung.KILL,)},
@@ -71,12 +73,12 @@ def test_what_cannot_be_meant(key: str, change: dict[str, Any]) -> None:
 )
 def test_bounds_are_allowed(change: dict[str, Any]) -> None:
     """The last value that makes sense does."""
-    assert replace(Rules(), **change) == Rules(**change)
+    assert replace(default_rules(), **change) == default_rules(**change)
 
 
 def test_the_defaults_are_those_that_are_promised() -> None:
     """The documented defaults: no action unless written, and the numbers of the configuration's reference."""
-    rules = Rules()
+    rules = default_rules()
     assert (rules.mode, rules.trigger, rules.mps) == (Mode.OBSERVE, Trigger.CONTENDED, Rung.NOTIFY)
     assert (rules.warn_after, rules.grace, rules.spacing, rules.hold_off) == (15.0, 120.0, 60.0, 300.0)
     assert rules.ladder == (Rung.NOTIFY, Rung.EVICT)
@@ -89,12 +91,12 @@ def test_the_defaults_are_those_that_are_promised() -> None:
 @pytest.mark.parametrize(("limit", "above"), [(0, 256), (1024, 1024 + 256), (12800, 12800 + 256), (102400, 104448)])
 def test_the_tolerance_in_mebibytes(limit: int, above: int) -> None:
     """256 MiB up to 12.5 GiB, 2 % beyond."""
-    assert Tolerance().above(limit * MIB) == above * MIB
+    assert DEFAULTS.tolerance.above(limit * MIB) == above * MIB
 
 
 def test_the_ceiling_is_the_most_restrictive_and_says_why() -> None:
     """Of several the lowest; at the same height the operator's own mode is the reason."""
     stopped, held = Ceiling(Mode.OBSERVE, Reason.STOPPED), Ceiling(Mode.WARN, Reason.BREAKER)
-    assert Rules(mode=Mode.ENFORCE, ceilings=(held, stopped)).ceiling == stopped
-    assert Rules(mode=Mode.OBSERVE, ceilings=(held, stopped)).ceiling == Ceiling(Mode.OBSERVE, Reason.MODE)
-    assert Rules(mode=Mode.ENFORCE).ceiling == Ceiling(Mode.ENFORCE, Reason.MODE)
+    assert default_rules(mode=Mode.ENFORCE, ceilings=(held, stopped)).ceiling == stopped
+    assert default_rules(mode=Mode.OBSERVE, ceilings=(held, stopped)).ceiling == Ceiling(Mode.OBSERVE, Reason.MODE)
+    assert default_rules(mode=Mode.ENFORCE).ceiling == Ceiling(Mode.ENFORCE, Reason.MODE)

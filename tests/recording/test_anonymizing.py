@@ -13,6 +13,7 @@ from builders import gpu, memory
 from exporter.accounts.attribution import Names
 from exporter.limits import Resolution, leaf_devices, resolve
 from exporter.limits.loading import builtin
+from exporter.limits.node_devices import devices_of
 from exporter.model import (
     CgroupMemory,
     Claim,
@@ -36,7 +37,7 @@ from exporter.model import (
     Snapshot,
     Subject,
 )
-from exporter.objects.manifest import devices_of, read
+from exporter.objects.manifest import read
 from exporter.recording import FORMAT, Header, HostRead, RecordedRound, Writing
 from exporter.recording.anonymizing import SYSTEM, Pseudonyms
 from exporter.recording.keeping import Keeping

@@ -9,7 +9,7 @@ import pytest
 
 from builders import GIB, allocation, gpu, leaf, memory, pod, subject, usage
 from exporter.limits import Options
-from exporter.limits.loading import SystemEntry, builtin, with_own
+from exporter.limits.loading import builtin, with_own
 from exporter.model import (
     DeclaredContainer,
     DeclaredPod,
@@ -222,12 +222,14 @@ def test_hostile_text_costs_its_own_pod_alone() -> None:
 def test_a_bug_that_one_pod_finds_is_not_everybodys() -> None:
     """Where the resolver fails on one pod, that one has no limit, keeps what was first seen, and the round goes on."""
     ours = next(system for system in builtin() if system.name == "gpusteward")
-    broken = replace(
+    broken = msgspec.structs.replace(
         next(row for row in ours.rows if row.key == "nvidia.com/container.*.gpu-memory.limit"),
         key="broken.*",
         decoder="there is none",
     )
-    catalogue = tuple(replace(each, rows=(*each.rows, broken)) if each is ours else each for each in builtin())
+    catalogue = tuple(
+        msgspec.structs.replace(each, rows=(*each.rows, broken)) if each is ours else each for each in builtin()
+    )
     good, bad, keeps = pod("good"), pod("bad"), Limiting(catalogue)
     held, use = {"good": leaf(0), "bad": leaf(1)}, [usage(good, leaf(0)), usage(bad, leaf(1))]
     both = {(good.uid, leaf(0)): 8 * GIB, (bad.uid, leaf(1)): 8 * GIB}
@@ -314,7 +316,7 @@ def test_the_use_of_a_pod_is_that_of_all_its_containers() -> None:
     """A limit of the whole pod that somebody enforces is bypassed by what its containers hold together."""
     row = {"mechanism": "annotation", "key": "acme.example/gpu-mib", "what": "memory", "unit": "1Mi", "scope": "pod"}
     acme = {"system": "acme", "title": "Acme", "enforced_by": "kernel", "detect": {"always": True}, "rows": [row]}
-    catalogue = with_own(msgspec.convert([acme], list[SystemEntry]), "test")
+    catalogue = with_own([acme], "test")
     a = pod("a")
     facts = inventory((a, hooked(a, {"nvidia.com/gpu": "1"}, {"acme.example/gpu-mib": "8192"})), held={"a": leaf(0)})
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from default_rules import default_rules
 from enforcer.messages.tally import Tally
 from enforcer.policy.rules import Ceiling, Rules
 from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung
@@ -114,7 +115,7 @@ def test_limits_of_pods_and_claims_have_series_of_their_own() -> None:
 
 def test_mode_breakers_and_budgets() -> None:
     """One mode, each breaker as 0 or 1, and what is left to spend; the mode's own budgets in a rehearsal."""
-    node = Node(replace(DRY, budgets=Rules().budgets))
+    node = Node(replace(DRY, budgets=default_rules().budgets))
     page = node.rounds(40, GREEDY, MEEK)
     assert series(page, "enforcement_mode", "mode") == {("dry-run",): 1}
     assert series(page, "breaker_open", "breaker") == {(str(one),): 0 for one in Breaker}

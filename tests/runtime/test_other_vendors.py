@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from default_rules import default_rules
 from driver.node import FakeComputeInstance, FakeGpuInstance, FakeNode, FakeProcess, gpus
 from enforcer.policy.decide import decide
 from enforcer.policy.history import History, Moment, Standing
@@ -71,7 +72,7 @@ class Stage(Judging):
         self.node.descriptor(pid, 5, f"{text}\ndrm-shared-vram0:\t{shared}")
 
 
-RULES = Rules(mode=Mode.DRY_RUN, trigger=Trigger.LIMIT, hold_off=0.0)
+RULES = default_rules(mode=Mode.DRY_RUN, trigger=Trigger.LIMIT, hold_off=0.0)
 TRUSTED = replace(RULES, trusted_vendors=frozenset({"nvidia", "intel"}))
 
 

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 import yaml
 
+from default_rules import default_rules
 from enforcer.policy.rules import Budget, Budgets, Protect, Rules, Tolerance
 from enforcer.policy.vocabulary import Mode, Rung, Trigger
 from enforcer.runtime.policy_config import impossible, meaningless, rules_of
@@ -58,11 +59,6 @@ def written(folder: Path, policy: str, more: str = "") -> Config:
     return load(Arguments(file), meaningless)
 
 
-def test_the_defaults_are_those_of_the_rules() -> None:
-    """Config and rules each say the defaults; they say the same."""
-    assert rules_of(load(Arguments())) == Rules()
-
-
 def test_each_key_is_tried_here() -> None:
     """A key of the section without an example below would be one that nobody knows to have an effect."""
     assert OTHERWISE.keys() | NOT_RULES == set(Policy.__struct_fields__)
@@ -71,13 +67,13 @@ def test_each_key_is_tried_here() -> None:
 @pytest.mark.parametrize(("text", "changed"), OTHERWISE.values(), ids=OTHERWISE)
 def test_each_key_reaches_the_rules(tmp_path: Path, text: str, changed: dict[str, Any]) -> None:
     """What is written is what is meant, in the rules' units; nothing else changes with it."""
-    assert rules_of(written(tmp_path, text)) == replace(Rules(), **changed)
+    assert rules_of(written(tmp_path, text)) == replace(default_rules(), **changed)
 
 
 def test_the_rules_keep_the_beat_of_the_sampler(tmp_path: Path) -> None:
     """`sampling.interval` is what "one interval apart" and "a gap" are told in."""
     config = written(tmp_path, "{warn_after: 500ms, spacing: 1s}", "sampling: {interval: 200ms}")
-    assert rules_of(config) == replace(Rules(), warn_after=0.5, spacing=1.0, interval=0.2)
+    assert rules_of(config) == replace(default_rules(), warn_after=0.5, spacing=1.0, interval=0.2)
 
 
 def test_the_own_pod_is_protected() -> None:

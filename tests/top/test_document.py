@@ -14,8 +14,9 @@ import pytest
 from enforcer.messages import document as policy_document
 from enforcer.policy.history import Opened
 from enforcer.policy.vocabulary import Breaker
-from exporter.top import document as read
-from exporter.top.document import Document, NotOursError, parse
+from exporter.api import schema as read
+from exporter.api.schema import Document
+from exporter.top.fetch import NotOursError, parse
 from exporter.top.table import table
 from golden.everything import everything
 from policy.scenes import BEGIN, GREEDY, MEEK, UNHURRIED, WALL, Play

@@ -10,8 +10,8 @@ import pytest
 
 from builders import GIB, TAKEN_AT, allocation, device, gpu, gpu_uuid, leaf, limit, memory, pod, snapshot, usage
 from enforcer.policy.vocabulary import State
-from exporter.top import document as read
-from exporter.top.document import parse
+from exporter.api import schema as read
+from exporter.top.fetch import parse
 from exporter.top.figures import UNKNOWN
 from exporter.top.rows import URGENT, Row, Tone
 from exporter.top.table import Table, table
@@ -259,7 +259,7 @@ def test_a_table_of_twice_as_many_gpus_is_twice_the_work() -> None:
             raw,
             gpus=[read.Gpu(uuid, 0) for uuid in uuids],
             devices=[read.Device(uuid=uuid, gpu_instance=1) for uuid in uuids],
-            faults=[read.Fault("devices", "lost", uuid) for uuid in uuids],
+            faults=[read.Fault(source="devices", message="lost", subject=uuid) for uuid in uuids],
         )
         run, before = 0, sys.gettrace()
 

@@ -6,7 +6,7 @@ import msgspec
 
 from builders import device, gpu, snapshot
 from exporter.model import Utilization
-from exporter.top.document import parse
+from exporter.top.fetch import parse
 from exporter.top.rows import Tone
 from exporter.top.table import Table, table
 from serving.node import busy

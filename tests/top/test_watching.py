@@ -10,9 +10,10 @@ import pytest
 
 from builders import device, gpu, snapshot
 from exporter.api.client import AskError
-from exporter.api.document import render
+from exporter.api.document import head, render
+from exporter.api.schema import Document
 from exporter.rounds.latest import Tally
-from exporter.top.document import Document, parse
+from exporter.top.fetch import parse
 from exporter.top.follow import LONGEST_PAUSE, PAUSE, SHORTEST_PAUSE, Seen, pause, watch
 from exporter.top.table import waiting
 
@@ -25,7 +26,7 @@ class EnoughError(Exception):
 
 def document(number: int) -> Document:
     facts = snapshot(device(gpu(), attributed=0), round=number)
-    return parse(render(facts, Tally(), age=1.0, interval=5.0, program="gpusteward"))
+    return parse(render(facts, Tally(), head(facts, age=1.0, interval=5.0, program="gpusteward")))
 
 
 def scripted(*answers: Answer) -> Callable[[], Awaitable[tuple[bytes, Document]]]:

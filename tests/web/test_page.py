@@ -4,6 +4,7 @@ import asyncio
 import base64
 import hashlib
 import html
+import json
 import os
 import re
 import shutil
@@ -19,7 +20,7 @@ from aiohttp.test_utils import TestServer
 from builders import GIB, device, gpu, leaf, limit, memory, pod, snapshot
 from daemon.films import OVER, film
 from daemon.running import COMMAND, Daemon
-from exporter.api.document import document
+from exporter.api.document import head, render
 from exporter.model import GpuUuid, Snapshot
 from exporter.rounds.latest import Tally
 from exporter.web.page import node_page
@@ -191,7 +192,7 @@ async def test_an_idle_node_says_so(tmp_path: Path) -> None:
 @pytest.mark.browser
 async def test_a_limit_is_shown_where_one_is_known(tmp_path: Path) -> None:
     """The column is there as soon as one container has a limit; who is above it is told in words."""
-    facts = document(busy(), Tally(), age=0.0, interval=5.0, program="x")
+    facts = described(interval=5.0)
     facts["containers"][0]["memory_limit_bytes"] = 20 * GIB
     facts["containers"][1]["memory_limit_bytes"] = 20 * GIB
 
@@ -236,9 +237,15 @@ async def drawn_from(folder: Path, facts: dict[str, Any]) -> tuple[str, str]:
         return await browsed(folder, str(server.make_url("")).rstrip("/"))
 
 
+def described(interval: float) -> dict[str, Any]:
+    """Describe the busy node."""
+    facts = busy()
+    return dict(json.loads(render(facts, Tally(), head(facts, age=0.0, interval=interval, program="x"))))
+
+
 def judged(**policy: Any) -> dict[str, Any]:
     """Describe the busy node, with what a policy says of it."""
-    facts = document(busy(), Tally(), age=0.0, interval=1.0, program="x")
+    facts = described(interval=1.0)
     nothing = {"mode": "dry-run", "breakers": [], "budget_remaining": {}, "standings": [], "recent": []}
     return {**facts, "policy": {**nothing, **policy}}
 

@@ -22,7 +22,7 @@ from enforcer.policy.vocabulary import Rung
 from exporter.kube.client import segment
 from exporter.kube.errors import KubeError, UnsentError, decoded
 from exporter.kube.rights import Right
-from exporter.objects.api_objects import PodObject, PodStatus
+from exporter.objects.pod import PodObject, PodStatus
 
 DEADLINE = 40.0
 """Seconds for the `Writer` that this is given: the server itself repeats for 10 s each where budget or pod conflict."""

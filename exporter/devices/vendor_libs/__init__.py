@@ -29,29 +29,28 @@ from typing import Any
 from exporter.devices import DeviceError, DeviceSource
 from exporter.devices.open_nodes import OpenNodes
 from exporter.devices.session import Beat, Devices, LibrarySource
-from exporter.devices.vendor_libs.cndev import Cndev
-from exporter.devices.vendor_libs.dcmi import Dcmi
+from exporter.devices.vendor_libs import cndev, dcmi, mtml, rsmi
 from exporter.devices.vendor_libs.devices import VendorDevices
 from exporter.devices.vendor_libs.enflame import Enflame
 from exporter.devices.vendor_libs.metax import Metax
-from exporter.devices.vendor_libs.mtml import Mtml
 from exporter.devices.vendor_libs.nvml_like import NvmlLike
 from exporter.devices.vendor_libs.reader import Reader
-from exporter.devices.vendor_libs.rows import CNDEV, DCMI, MTML, ROWS, RSMI, Library
-from exporter.devices.vendor_libs.rsmi import Rsmi
+from exporter.devices.vendor_libs.rows import ROWS, Library
 
-LIBRARIES: Mapping[str, Library] = {library.name: library for library in (*ROWS, DCMI, CNDEV, MTML, RSMI)}
-NAMES = tuple(LIBRARIES)
-"""The sources that there can be."""
 _READERS: Mapping[str, Callable[[Any, Beat, OpenNodes], Reader[Any]]] = {
-    "dcmi": Dcmi,
-    "cndev": Cndev,
-    "mtml": Mtml,
-    "rsmi": Rsmi,
     "mxsml": Metax,  # NVML's shape, and another half
     "efml": Enflame,  # the same
+    dcmi.LIBRARY.name: dcmi.Dcmi,
+    cndev.LIBRARY.name: cndev.Cndev,
+    mtml.LIBRARY.name: mtml.Mtml,
+    rsmi.LIBRARY.name: rsmi.Rsmi,
 }
 """How a library is read, where its row is not all that differs from NVML."""
+LIBRARIES: Mapping[str, Library] = {
+    library.name: library for library in (*ROWS, dcmi.LIBRARY, cndev.LIBRARY, mtml.LIBRARY, rsmi.LIBRARY)
+}
+NAMES = tuple(LIBRARIES)
+"""The sources that there can be."""
 
 
 def devices(library: Library, proc: Path, dev: Path, clock: Callable[[], float], beat: Beat) -> Devices:

@@ -27,7 +27,17 @@ from exporter.devices.vendor_libs.layouts import (
 )
 from exporter.devices.vendor_libs.native import Meanings, known
 from exporter.devices.vendor_libs.reader import Identity, Reader
+from exporter.devices.vendor_libs.rows import Library
 from exporter.model import GpuUuid, Memory, ProcessUtilization, Utilization
+
+LIBRARY = Library(
+    name="cndev",
+    vendor="cambricon",
+    title="Cambricon MLU",
+    libraries=("libcndev.so", "/usr/local/neuware/lib64/libcndev.so"),
+    nodes=("cambricon_dev*",),
+    source="Cambricon/mlu-exporter pkg/cndev/include/cndev.h",
+)
 
 T = TypeVar("T")
 

@@ -38,6 +38,15 @@ from exporter.devices.vendor_libs.reader import Identity, Reader
 from exporter.devices.vendor_libs.rows import Library
 from exporter.model import GpuInstance, GpuUuid, Health, Memory, Utilization
 
+LIBRARY = Library(
+    name="dcmi",
+    vendor="huawei",
+    title="Ascend NPU",
+    libraries=("libdcmi.so", "/usr/local/Ascend/driver/lib64/driver/libdcmi.so", "/usr/local/dcmi/libdcmi.so"),
+    nodes=("davinci*",),
+    source="Ascend/mind-cluster component/ascend-common/devmanager/dcmi (header, codes, VDIE); reference 24.1.RC3",
+)
+
 MEANINGS: Meanings = {
     -8255: errors.UnsupportedError,
     -8013: errors.UnsupportedError,  # not in a container

@@ -22,6 +22,15 @@ from exporter.devices.vendor_libs.reader import Identity, Reader
 from exporter.devices.vendor_libs.rows import Library
 from exporter.model import GpuUuid, Health, Memory, Utilization
 
+LIBRARY = Library(
+    name="mtml",
+    vendor="mthreads",
+    title="Moore Threads GPU",
+    libraries=("libmtml.so", "libmtml.so.2", "/usr/lib/x86_64-linux-gnu/libmtml.so", "/usr/local/musa/lib/libmtml.so"),
+    nodes=("mtgpu*",),
+    source="MooreThreads/mthreads-ml-py mtml_2.2.0.h, pymtml.py",
+)
+
 MEANINGS: Meanings = {
     1: errors.LibraryGoneError,  # driver not loaded
     2: errors.LibraryGoneError,  # the driver fails

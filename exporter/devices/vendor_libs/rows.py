@@ -1,5 +1,5 @@
 """
-The vendors' libraries, a row each: a new vendor starts here.
+The libraries that keep NVML's shape, a row each. A library of another shape has its row beside its reader.
 
 What comes in: nothing. What goes out: names of libraries, device nodes and functions, and, of a library that keeps
 NVML's shape, how its structures are laid out.
@@ -171,38 +171,4 @@ ROWS = (
         source="gpustack/runtime pyhgml",
         functions={"Init_v2": "InitWithFlags"},
     ),
-)
-
-DCMI = Library(
-    name="dcmi",
-    vendor="huawei",
-    title="Ascend NPU",
-    libraries=("libdcmi.so", "/usr/local/Ascend/driver/lib64/driver/libdcmi.so", "/usr/local/dcmi/libdcmi.so"),
-    nodes=("davinci*",),
-    source="Ascend/mind-cluster component/ascend-common/devmanager/dcmi (header, codes, VDIE); reference 24.1.RC3",
-)
-CNDEV = Library(
-    name="cndev",
-    vendor="cambricon",
-    title="Cambricon MLU",
-    libraries=("libcndev.so", "/usr/local/neuware/lib64/libcndev.so"),
-    nodes=("cambricon_dev*",),
-    source="Cambricon/mlu-exporter pkg/cndev/include/cndev.h",
-)
-MTML = Library(
-    name="mtml",
-    vendor="mthreads",
-    title="Moore Threads GPU",
-    libraries=("libmtml.so", "libmtml.so.2", "/usr/lib/x86_64-linux-gnu/libmtml.so", "/usr/local/musa/lib/libmtml.so"),
-    nodes=("mtgpu*",),
-    source="MooreThreads/mthreads-ml-py mtml_2.2.0.h, pymtml.py",
-)
-RSMI = Library(
-    name="rsmi",
-    vendor="hygon",
-    title="Hygon DCU",
-    libraries=("librocm_smi64.so", "/opt/hyhal/lib/librocm_smi64.so", "/opt/dtk/lib/librocm_smi64.so"),
-    nodes=("mkfd", "kfd"),
-    source="HYGON-AI/hcu-dcgm; rocm_smi.h, of which it is a fork",
-    modules=("hycu", "hydcu"),  # without these the library is AMD's, of the same name
 )

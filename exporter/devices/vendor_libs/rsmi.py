@@ -22,6 +22,16 @@ from exporter.devices.vendor_libs.reader import Identity, Reader
 from exporter.devices.vendor_libs.rows import Library
 from exporter.model import GpuUuid, Health, Memory, Utilization
 
+LIBRARY = Library(
+    name="rsmi",
+    vendor="hygon",
+    title="Hygon DCU",
+    libraries=("librocm_smi64.so", "/opt/hyhal/lib/librocm_smi64.so", "/opt/dtk/lib/librocm_smi64.so"),
+    nodes=("mkfd", "kfd"),
+    source="HYGON-AI/hcu-dcgm; rocm_smi.h, of which it is a fork",
+    modules=("hycu", "hydcu"),  # without these the library is AMD's, of the same name
+)
+
 MEANINGS: Meanings = {
     1: errors.InvalidArgumentError,
     2: errors.UnsupportedError,

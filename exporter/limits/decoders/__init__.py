@@ -1,19 +1,15 @@
 """
 The decoders by name: for what a row of data cannot say. One small file per family of formats.
 
-What comes in: the name that a row gives, the text, its surroundings. What goes out: amounts, or an Invalid with its
-reason; never an exception.
+What comes in: the name that a row gives, the text, its surroundings. What goes out: amounts, or DeclarationError with
+the reason.
 """
-
-from dataclasses import dataclass
 
 from exporter.limits.decoders import (
     claims,
-    gpushare,
     granting,
     hami,
     kai,
-    koordinator,
     listed,
     naming,
     plain,
@@ -43,8 +39,8 @@ DECODERS: dict[str, Decoder] = {
     "hami": hami.allocated,
     "volcano": hami.requesting,
     "vgpu-manager": vgpu_manager.allocated,
-    "koordinator": koordinator.allocated,
-    "ack": gpushare.allocated,
+    "koordinator": listed.koordinator,
+    "ack": listed.ack,
     "metax": listed.metax,
     "ascend": listed.ascend,
     "cambricon": listed.cambricon,
@@ -59,18 +55,8 @@ DECODERS: dict[str, Decoder] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Invalid:
-    """A declaration that nobody can use, and why."""
-
-    reason: str
-
-
-def decode(text: str, asked: Asked) -> tuple[Amount, ...] | Invalid:
-    """Decode with the row's decoder."""
+def decode(text: str, asked: Asked) -> tuple[Amount, ...]:
+    """Decode with the row's decoder. Raises DeclarationError."""
     if len(text) > LONGEST:
-        return Invalid(f"{len(text)} characters long; no declaration has more than {LONGEST}")
-    try:
-        return tuple(DECODERS[asked.row.decoder](text, asked))
-    except DeclarationError as error:
-        return Invalid(str(error))
+        raise DeclarationError(f"{len(text)} characters long; no declaration has more than {LONGEST}")
+    return tuple(DECODERS[asked.row.decoder](text, asked))

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from exporter.limits.decoding import Amount, Asked, Where, json_number, json_object, locate, quantity, shown, whole
-from exporter.limits.facts import ClaimedDevice
+from exporter.model import ClaimedDevice
 from exporter.model.vendors import claimed_id
 
 _MIB = 2**20
@@ -34,38 +34,33 @@ def where_of(device: ClaimedDevice) -> Where:
 
 def device(_text: str, asked: Asked) -> Iterable[Amount]:
     """Hand out a claimed device: its whole memory, unless it is shared in some way."""
-    found = []
+    configured = any("sharing" in config.parameters for config in (asked.claim.configs if asked.claim else ()))
+    devices = asked.scene.devices
     for claimed in asked.claimed:
         where = where_of(claimed)
-        if ((claimed.share_id is not None or claimed.consumed) and claimed.consumed.keys() != _PARTITION) or _shared(
-            asked
-        ):
-            found.append(Amount(None, where=where, shared=True))
+        consumes = claimed.share_id is not None or bool(claimed.consumed)
+        if configured or (consumes and claimed.consumed.keys() != _PARTITION):
+            yield Amount(None, where=where, shared=True)
             continue
-        place = locate(where, asked.devices)
-        memory = next((each.memory for each in asked.devices if place.key and each.key == place.key), None)
-        found.append(Amount(None if memory is None else Fraction(memory), where=where))
-    return found
+        place = locate(where, devices)
+        memory = next((each.memory for each in devices if place.key and each.key == place.key), None)
+        yield Amount(None if memory is None else Fraction(memory), where=where)
 
 
 def pinned(text: str, asked: Asked) -> Iterable[Amount]:
     """Read `defaultPinnedDeviceMemoryLimit`: for each process, cut to whole MiB, where no device has its own."""
-    value = Fraction(int(quantity(text)) // _MIB * _MIB)
+    value = _whole_mib(quantity(text))
     return [Amount(value, where=where_of(claimed)) for claimed in asked.claimed]
 
 
 def pinned_per_device(text: str, asked: Asked) -> Iterable[Amount]:
     """Read `defaultPerDevicePinnedMemoryLimit`: UUID, or index within the claim, to quantity."""
-    found = []
     for name, value in json_object(text).items():
-        amount = Fraction(int(json_number(value, f"the limit of {shown(name)}")) // _MIB * _MIB)
-        if name.isascii() and name.isdigit():
-            index = whole(name, "index")
-            if index < len(asked.claimed):
-                found.append(Amount(amount, where=where_of(asked.claimed[index])))
-        else:
-            found.append(Amount(amount, where=Where(uuid=name)))
-    return found
+        amount = _whole_mib(json_number(value, f"the limit of {shown(name)}"))
+        if not (name.isascii() and name.isdigit()):
+            yield Amount(amount, where=Where(uuid=name))
+        elif (index := whole(name, "index")) < len(asked.claimed):
+            yield Amount(amount, where=where_of(asked.claimed[index]))
 
 
 def threads(text: str, asked: Asked) -> Iterable[Amount]:
@@ -73,6 +68,5 @@ def threads(text: str, asked: Asked) -> Iterable[Amount]:
     return [Amount(quantity(text), where=where_of(claimed)) for claimed in asked.claimed]
 
 
-def _shared(asked: Asked) -> bool:
-    configs = asked.claim.configs if asked.claim else ()
-    return any("sharing" in config.parameters for config in configs)
+def _whole_mib(amount: Fraction) -> Fraction:
+    return Fraction(amount // _MIB * _MIB)

@@ -1,8 +1,8 @@
 """
 Counts that hand out devices: a whole one, a MIG instance, a replica, an equal share.
 
-What comes in: `nvidia.com/gpu: 1` and its kin. What goes out: the memory of what was handed out, where somebody keeps
-it apart; an amount without value, where nobody does.
+What comes in: `nvidia.com/gpu: 1` and its kin. What goes out: the memory of what was handed out, where it is kept
+apart; an amount without value, where it is not.
 
 The law: a replica (time-slicing) declares no memory. Only MPS gives it a share, and only an operator's choice
 (`fair_share`) makes one up.
@@ -16,12 +16,12 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from exporter.limits.decoding import Amount, Asked, quantity
-from exporter.limits.facts import LeafDevice, Place, device_name
-from exporter.limits.rows import What
+from exporter.limits.devices import LeafDevice, Place, device_name
+from exporter.limits.node_devices import node_number
 from exporter.model import DeviceKey
 
 _MIB = 2**20
-_REPLICAS = ("nvidia.com/gpu.replicas",)
+_REPLICAS = "nvidia.com/gpu.replicas"
 _GKE_CLIENTS = "cloud.google.com/gke-max-shared-clients-per-gpu"
 
 
@@ -42,18 +42,9 @@ def whole_device(text: str, asked: Asked) -> Iterable[Amount]:
 
 def instance(text: str, asked: Asked) -> Iterable[Amount]:
     """Hand out MIG instances: their memory is asked of the driver (or the node's labels), never of their name."""
-    if asked.key.endswith(".shared") or _label(asked, f"{asked.key}.replicas") > 1:
+    if asked.key.endswith(".shared") or node_number(asked.scene.node, f"{asked.key}.replicas") > 1:
         return [Amount(None, place=place, shared=True) for place, _, _ in _handed_out(text, asked)]
-    found = []
-    for place, device, _ in _handed_out(text, asked):
-        if device is not None and device.replicas > 1:
-            found.append(Amount(None, place=place, shared=True, note="the instance is handed out several times"))
-        elif place is not None:
-            found.append(Amount(_memory(device), place=place))
-        else:
-            labelled = _label(asked, f"{asked.key}.memory")
-            found.append(Amount(Fraction(labelled * _MIB) if labelled else None))
-    return found
+    return [_instance(asked, place, device) for place, device, _ in _handed_out(text, asked)]
 
 
 def mps_share(text: str, asked: Asked) -> Iterable[Amount]:
@@ -70,7 +61,7 @@ def mps_share(text: str, asked: Asked) -> Iterable[Amount]:
 
 def gke_share(text: str, asked: Asked) -> Iterable[Amount]:
     """Give each process of GKE's MPS its share: here it grows with the number of replicas held."""
-    clients = _label(asked, _GKE_CLIENTS)
+    clients = node_number(asked.scene.node, _GKE_CLIENTS)
     held = int(quantity(text))
     return [
         Amount(_share(asked, device, clients or _replicas(asked, device), held), place=place)
@@ -80,14 +71,12 @@ def gke_share(text: str, asked: Asked) -> Iterable[Amount]:
 
 def fair_share(text: str, asked: Asked) -> Iterable[Amount]:
     """Give a container its replicas' part of the device: our own policy, for systems that declare nothing."""
-    if not asked.options.fair_share:
-        return []
-    found = []
+    if not asked.scene.options.fair_share:
+        return
     for place, device, held in _handed_out(text, asked):
         replicas = _replicas(asked, device)
         if replicas > 1 and (place is not None or held == 1):
-            found.append(Amount(_share(asked, device, replicas, held), place=place))
-    return found
+            yield Amount(_share(asked, device, replicas, held), place=place)
 
 
 def visible(text: str, _asked: Asked) -> Iterable[Amount]:
@@ -112,16 +101,25 @@ def _handed_out(text: str, asked: Asked) -> list[tuple[Place | None, LeafDevice 
     count = quantity(text)
     if count == 0 or count.denominator != 1:
         return []  # fractions (Huawei CCE) are another row's business
-    by_key = {device.key: device for device in asked.devices if device.key is not None}
+    by_key = {device.key: device for device in asked.scene.devices if device.key is not None}
     held: dict[DeviceKey, int] = defaultdict(int)
-    for each in asked.pod.held:
+    for each in asked.scene.pod.held:
         matches = asked.container is not None and each.container == asked.container.name and each.resource == asked.key
         if asked.row.kubelet and matches:
             held[each.device] += each.replicas
     if held:
         return [(Place(device_name(key), key), by_key.get(key), replicas) for key, replicas in sorted(held.items())]
-    alike = {(device.memory, device.replicas) for device in asked.devices}
-    return [(None, asked.devices[0] if len(alike) == 1 else None, int(count))]
+    alike = {(device.memory, device.replicas) for device in asked.scene.devices}
+    return [(None, asked.scene.devices[0] if len(alike) == 1 else None, int(count))]
+
+
+def _instance(asked: Asked, place: Place | None, device: LeafDevice | None) -> Amount:
+    if device is not None and device.replicas > 1:
+        return Amount(None, place=place, shared=True, note="the instance is handed out several times")
+    if place is not None:
+        return Amount(_memory(device), place=place)
+    labelled = node_number(asked.scene.node, f"{asked.key}.memory")
+    return Amount(Fraction(labelled * _MIB) if labelled else None)
 
 
 def _memory(device: LeafDevice | None) -> Fraction | None:
@@ -131,19 +129,14 @@ def _memory(device: LeafDevice | None) -> Fraction | None:
 def _replicas(asked: Asked, device: LeafDevice | None) -> int:
     if device is not None and device.replicas > 1:
         return device.replicas
-    return next((found for found in (_label(asked, label) for label in _REPLICAS) if found), 0)
+    return node_number(asked.scene.node, _REPLICAS)
 
 
 def _share(asked: Asked, device: LeafDevice | None, replicas: int, held: int) -> Fraction | None:
     if replicas < 1:
         return None
     held = min(held, replicas)
-    if asked.row.what is What.COMPUTE:
+    if asked.compute:
         return Fraction(100 * held // replicas)
     memory = _memory(device)
     return None if memory is None else Fraction(int(memory) * held // replicas // _MIB * _MIB)
-
-
-def _label(asked: Asked, key: str) -> int:
-    text = asked.node.labels.get(key, "") if asked.node else ""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0  # noqa: PLR2004

@@ -12,58 +12,39 @@ Source: Project-HAMi/HAMi pkg/device/devices.go (Encode/DecodePodDevices), volca
 pkg/scheduler/api/devices/nvidia/vgpu/utils.go.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
-from exporter.limits.decoding import MOST, Amount, Asked, DeclarationError, Where, number, shown
-from exporter.limits.facts import DeclaredContainer, DeclaredPod
-from exporter.limits.rows import What
+from exporter.limits.decoders.containers import all_or_regular, asking, one_each
+from exporter.limits.decoding import Amount, Asked, DeclarationError, Where, bounded, number, shown
 
 _FIELDS = 4
 
 
 def allocated(text: str, asked: Asked) -> Iterable[Amount]:
     """Read HAMi's form: a segment for every container."""
-    segments = text.split(";")
-    if text.endswith(";"):
-        segments.pop()
-    containers = asked.pod.containers
-    regular = tuple(container for container in containers if not container.init)
-    for candidates in (containers, regular):
-        if len(segments) == len(candidates):
-            return tuple(_amounts(segments, candidates, asked))
-    raise DeclarationError(
-        f"{len(segments)} segments do not match {len(regular)} containers (or {len(containers)} with init containers)"
-    )
+    pod, segments = asked.scene.pod, _segments(text)
+    whose = f"containers (or {len(pod.containers)} with init containers)"
+    return _amounts(one_each(segments, all_or_regular(pod, segments), "segments", whose), asked)
 
 
 def requesting(text: str, asked: Asked) -> Iterable[Amount]:
     """Read Volcano's form: a segment for each container that asks for a vGPU, in their order."""
-    segments = text.split(";")
-    if text.endswith(";"):
-        segments.pop()
-    asking = _asking(asked.pod)
-    if len(segments) != len(asking):
-        raise DeclarationError(f"{len(segments)} segments do not match {len(asking)} containers that ask for vGPUs")
-    return tuple(_amounts(segments, asking, asked))
+    containers = asking(asked.scene.pod, "volcano.sh/vgpu-")
+    return _amounts(one_each(_segments(text), containers, "segments", "containers that ask for vGPUs"), asked)
 
 
-def _asking(pod: DeclaredPod) -> tuple[DeclaredContainer, ...]:
-    return tuple(
-        container
-        for container in pod.containers
-        if any(key.startswith("volcano.sh/vgpu-") for key in container.resources())
-    )
+def _segments(text: str) -> list[str]:
+    return text.removesuffix(";").split(";")
 
 
-def _amounts(segments: Sequence[str], containers: Sequence[DeclaredContainer], asked: Asked) -> Iterator[Amount]:
-    if sum(segment.count(":") + 1 for segment in segments) > MOST + len(segments):
-        raise DeclarationError(f"more than {MOST} devices")
-    field = 3 if asked.row.what is What.COMPUTE else 2
-    for segment, container in zip(segments, containers, strict=True):
+def _amounts(parts: Iterable[tuple[str, str]], asked: Asked) -> Iterator[Amount]:
+    parts = list(parts)
+    bounded(sum(segment.count(":") for segment, _ in parts))
+    for segment, container in parts:
         for device in filter(None, segment.split(":")):
             fields = device.split(",")
             if len(fields) < _FIELDS:
                 raise DeclarationError(f"{shown(device)!r} is not UUID,type,memory,cores")
             # HAMi's dynamic MIG writes the instance as GPU-...[template-position]: the hardware keeps it.
             uuid = fields[0].partition("[")[0]
-            yield Amount(number(fields[field]), container=container.name, where=Where(uuid=uuid))
+            yield Amount(number(fields[3 if asked.compute else 2]), container=container, where=Where(uuid=uuid))

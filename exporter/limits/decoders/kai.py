@@ -12,7 +12,9 @@ from collections.abc import Iterable
 from fractions import Fraction
 from math import ceil
 
+from exporter.limits.decoders.containers import known
 from exporter.limits.decoding import Amount, Asked, DeclarationError, number, shown
+from exporter.model import DeclaredPod
 
 _CONTAINER = "gpu-fraction-container-name"
 _MIB = 2**20
@@ -22,11 +24,11 @@ _HUNDREDTHS = 100
 def memory(text: str, asked: Asked) -> Iterable[Amount]:
     """Read MiB as KAI grants them: rounded up to whole hundredths of the device (4096 of a T4 are 27 %)."""
     value = number(text)
-    memories = {device.memory for device in asked.devices}
+    memories = {device.memory for device in asked.scene.devices}
     total = memories.pop() if len(memories) == 1 else None
     if total and value * _MIB <= total:
         value = Fraction(ceil(value * _MIB / total * _HUNDREDTHS), _HUNDREDTHS) * total / _MIB
-    return [Amount(value, container=_container(asked))]
+    return [Amount(value, container=_container(asked.scene.pod))]
 
 
 def fraction(text: str, asked: Asked) -> Iterable[Amount]:
@@ -34,16 +36,12 @@ def fraction(text: str, asked: Asked) -> Iterable[Amount]:
     value = number(text)
     if value >= 1:
         raise DeclarationError(f"{shown(text)!r} is not below 1")
-    return [Amount(value, container=_container(asked))]
+    return [Amount(value, container=_container(asked.scene.pod))]
 
 
-def _container(asked: Asked) -> str:
-    wanted = asked.pod.annotations.get(_CONTAINER)
-    if wanted is not None:
-        if asked.pod.container(wanted) is None:
-            raise DeclarationError(f"names the container {shown(wanted)!r}, which the pod does not have")
-        return wanted
-    first = next((container.name for container in asked.pod.containers if not container.init), None)
-    if first is None:
+def _container(pod: DeclaredPod) -> str:
+    if (wanted := pod.annotations.get(_CONTAINER)) is not None:
+        return known(pod, wanted)
+    if not pod.regular:
         raise DeclarationError("the pod has no container")
-    return first
+    return pod.regular[0].name

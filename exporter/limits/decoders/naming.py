@@ -11,7 +11,8 @@ alibaba/open-simulator pkg/type/open-gpu-share/utils (DevIdSep).
 
 from collections.abc import Iterable
 
-from exporter.limits.decoding import MOST, Amount, Asked, DeclarationError, Where, shown, whole
+from exporter.limits.decoders.containers import asking, one_each
+from exporter.limits.decoding import Amount, Asked, DeclarationError, Where, bounded, shown, whole
 
 
 def indices(text: str, _asked: Asked) -> Iterable[Amount]:
@@ -31,26 +32,16 @@ def uuids(text: str, _asked: Asked) -> Iterable[Amount]:
 
 def cards(text: str, asked: Asked) -> Iterable[Amount]:
     """Read Intel's card names: commas between cards, `|` between the containers that ask for GPUs."""
-    asking = [
-        container.name
-        for container in asked.pod.containers
-        if any(key.startswith("gpu.intel.com/") for key in container.resources())
-    ]
-    parts = text.split("|")
-    if len(parts) != len(asking):
-        raise DeclarationError(f"{len(parts)} segments do not match {len(asking)} containers that ask for GPUs")
-    found = []
-    for part, container in zip(parts, asking, strict=True):
+    containers = asking(asked.scene.pod, "gpu.intel.com/")
+    for part, container in one_each(text.split("|"), containers, "segments", "containers that ask for GPUs"):
         for card in _items(part):
             if not card.startswith("card"):
                 raise DeclarationError(f"{shown(card)!r} is not a card")
             where = Where(index=whole(card.removeprefix("card"), "card"))
-            found.append(Amount(None, container=container, where=where))
-    return found
+            yield Amount(None, container=container, where=where)
 
 
 def _items(text: str) -> list[str]:
-    found = [item.strip() for item in text.split(",") if item.strip()]
-    if len(found) > MOST:
-        raise DeclarationError(f"more than {MOST} devices")
-    return found
+    items = [item.strip() for item in text.split(",") if item.strip()]
+    bounded(len(items))
+    return items

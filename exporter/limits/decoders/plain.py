@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterable
 from fractions import Fraction
 
-from exporter.limits.decoding import MOST, Amount, Asked, DeclarationError, number, quantity, shown
+from exporter.limits.decoders.containers import one_each
+from exporter.limits.decoding import Amount, Asked, DeclarationError, bounded, number, quantity, shown
 
 _MIB, _GIB = 2**20, 2**30
 _WHOLE = 100
@@ -30,11 +31,8 @@ def below_whole(text: str, asked: Asked) -> Iterable[Amount]:
     """Read gpu-manager's memory: with cores for a whole device (100 and more) its limiter is off."""
     cores = asked.container.resources().get("tencent.com/vcuda-core", "0") if asked.container else "0"
     if quantity(cores) >= _WHOLE:
-        return [
-            Amount(
-                None, shared=True, note="with vcuda-core of 100 and more the devices are whole, and memory has no limit"
-            )
-        ]
+        note = "with vcuda-core of 100 and more the devices are whole, and memory has no limit"
+        return [Amount(None, shared=True, note=note)]
     return [Amount(quantity(text))]
 
 
@@ -64,11 +62,8 @@ def kunlun_memory(text: str, _asked: Asked) -> Iterable[Amount]:
 
 def per_container(text: str, asked: Asked) -> Iterable[Amount]:
     """Read VKE's list of counts, one a container: "1,2"."""
-    regular = [container for container in asked.pod.containers if not container.init]
-    counts = text.split(",")
-    if len(counts) != len(regular):
-        raise DeclarationError(f"{len(counts)} counts do not match {len(regular)} containers")
-    return [Amount(number(count), container=each.name) for count, each in zip(counts, regular, strict=True)]
+    counts = one_each(text.split(","), asked.scene.pod.regular, "counts")
+    return [Amount(number(count), container=container) for count, container in counts]
 
 
 def mps_limits(text: str, _asked: Asked) -> Iterable[Amount]:
@@ -79,8 +74,7 @@ def mps_limits(text: str, _asked: Asked) -> Iterable[Amount]:
     holds anywhere.
     """
     parts = text.split(",")
-    if len(parts) > MOST:
-        raise DeclarationError(f"more than {MOST} devices")
+    bounded(len(parts))
     sizes = []
     for part in parts:
         match = _MPS_LIMIT.fullmatch(part.strip())

@@ -1,49 +1,22 @@
 """
-What the resolver is told: a pod as declared, the node, its claims, its devices. Frozen, and nothing more than is read.
+The devices that declarations are about, and how they are called.
 
-What comes in: nothing; this module knows only the model, which has what Kubernetes says. What goes out: the words in
-which the rest of `limits` speaks.
+What comes in: the driver's GPUs and the kubelet's count of their replicas. What goes out: the node's devices as the
+resolver takes them, and their names.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from exporter.model import (
-    Claim,
-    ClaimConfig,
-    ClaimedDevice,
-    ClaimUse,
-    DeclaredContainer,
-    DeclaredPod,
-    DeviceKey,
-    Gpu,
-    Held,
-    NodeFacts,
-    Sharing,
-)
-
-__all__ = [
-    "Claim",
-    "ClaimConfig",
-    "ClaimUse",
-    "ClaimedDevice",
-    "DeclaredContainer",
-    "DeclaredPod",
-    "Held",
-    "LeafDevice",
-    "NodeFacts",
-    "Place",
-    "device_name",
-    "leaf_devices",
-]
+from exporter.model import DeviceKey, Gpu, Sharing
 
 
 @dataclass(frozen=True, slots=True)
 class LeafDevice:
     """
-    A leaf device that declarations can be about.
+    A device that declarations can be about: a GPU without MIG, or a MIG instance.
 
-    `key` is None offline, where a node's labels tell how many devices there are and how large, but not which.
+    `key` is None offline, where a node's labels say how many devices there are and how large, but not which.
     `replicas` is above 1 where the kubelet hands it out several times; `mig_uuids` is all that it is called besides.
     """
 
@@ -64,27 +37,27 @@ class LeafDevice:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A device as a declaration names it; `key` where that is a leaf device which is known to be there."""
+    """A device as a declaration names it; `key` where that is a device which is known to be there."""
 
     name: str
     key: DeviceKey | None = None
 
 
 def device_name(key: DeviceKey) -> str:
-    """Name a leaf device in one word: the UUID, for a GPU instance followed by /gi and its id (as GKE does)."""
+    """Name a device in one word: the UUID, for a GPU instance followed by /gi and its id (as GKE does)."""
     return key.uuid if key.gpu_instance is None else f"{key.uuid}/gi{key.gpu_instance}"
 
 
 def leaf_devices(
     gpus: Iterable[Gpu], sharing: Mapping[DeviceKey, tuple[Sharing, int]] | None = None
 ) -> tuple[LeafDevice, ...]:
-    """Make the resolver's devices of the driver's GPUs and what the kubelet tells of their replicas."""
-    found = []
+    """Make the resolver's devices of the driver's GPUs and the kubelet's count of their replicas."""
+    devices = []
     for gpu in sorted(gpus, key=lambda gpu: gpu.index):
         uuids = {gi.id: gi.mig_uuids for gi in gpu.instances}
         for key, memory, _ in gpu.leaves():
             kind, replicas = (sharing or {}).get(key, (Sharing.NONE, 1))
-            found.append(
+            devices.append(
                 LeafDevice(
                     key,
                     gpu.index,
@@ -96,4 +69,4 @@ def leaf_devices(
                     replicas,
                 )
             )
-    return tuple(found)
+    return tuple(devices)

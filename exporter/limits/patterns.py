@@ -1,0 +1,49 @@
+"""
+Keys of rows with `*`, which stands for any text.
+
+What comes in: a row's key and the keys of a pod or node. What goes out: the keys that match, and what the stars stand
+for.
+"""
+
+from collections.abc import Collection
+
+
+def match(pattern: str, text: str) -> tuple[str, ...] | None:
+    """
+    Match a key with any number of `*`, each for at least one character; return what the stars stand for.
+
+    None when it does not match. Earlier stars stand for as little as possible, the last one for all the rest: time
+    grows with the length of the text only, whatever the text says.
+    """
+    first, *rest = pattern.split("*")
+    if not text.startswith(first):
+        return None
+    if not rest:
+        return () if text == pattern else None
+    stars, at = [], len(first)
+    for piece in rest[:-1]:
+        start = text.find(piece, at + 1)
+        if start < 0:
+            return None
+        stars.append(text[at:start])
+        at = start + len(piece)
+    end = len(text) - len(rest[-1])
+    if not text.endswith(rest[-1]) or end <= at:
+        return None
+    return (*stars, text[at:end])
+
+
+def matching(pattern: str, texts: Collection[str]) -> list[tuple[str, tuple[str, ...]]]:
+    """List, in order, the keys that match and what their stars stand for; an exact key is looked up, not searched."""
+    if "*" not in pattern:
+        return [(pattern, ())] if pattern in texts else []
+    first = pattern.partition("*")[0]
+    matches = ((key, match(pattern, key)) for key in sorted(key for key in texts if key.startswith(first)))
+    return [(key, stars) for key, stars in matches if stars is not None]
+
+
+def fill(pattern: str, stars: tuple[str, ...]) -> str:
+    """Put what the stars stand for back into another key: `baidu.com/*_cgpu_memory` finds its `baidu.com/*_cgpu`."""
+    for star in stars:
+        pattern = pattern.replace("*", star, 1)
+    return pattern
