@@ -46,8 +46,10 @@ class DryRuns:
         """Look into `proc`, a mounted /proc, with `ask` and `fresh`; `trusted` as in `exporter.host.procfs.ProcFs`."""
         self._decider = decider
         self._kill = Kill(proc, trusted=trusted)
-        stand_ins = (DryRun(Rung.FENCE, unfit), DryRun(Rung.EVICT), DryRun(Rung.KILL, self._kill.preflight))
-        hands = Hands({one.rung: one for one in stand_ins}, ask, fresh)
+        stand_ins = {rung: DryRun(rung) for rung in Rung}
+        stand_ins[Rung.FENCE] = DryRun(Rung.FENCE, unfit)
+        stand_ins[Rung.KILL] = DryRun(Rung.KILL, self._kill.preflight)
+        hands = Hands(stand_ins, ask, fresh)
         self._executor = Executor(decider, Unwritten(), hands, clock=clock)
         decider.rehearse = self._executor.begin
 
