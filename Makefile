@@ -12,7 +12,7 @@ TYPES := .pytest_cache/types.txt
 WORKERS = $(shell expr $$(nproc) + 1)
 FAST := not daemon and not containers and not cluster and not charts and not boards and not prometheus and not browser
 
-.PHONY: help demo lint style check test cluster image bench gpu wheels golden docs manifests guards lock clean
+.PHONY: help demo lint style check test cluster image bench gpu wheels golden manifests guards lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1\t\2/' | expand -t 12
@@ -70,8 +70,9 @@ wheels:  ## fetch what `make gpu` needs into .wheels: with PIP_NO_INDEX=1 PIP_FI
 	  --python-version $(WHEELS) $(foreach tag,_2_28 _2_27 _2_26 _2_24 _2_17 2014 1,--platform manylinux$(tag)_x86_64) \
 	  -d .wheels -r requirements.lock
 
-golden: $(VENV)/.dev  ## write the golden metrics page, docs/metrics.md, docs/faults.md and the Grafana boards anew
+golden: $(VENV)/.dev  ## write the golden metrics page, docs/{metrics,systems,faults}.md and the Grafana boards anew
 	PYTHONPATH=tests $(BIN)/python -m golden
+	$(BIN)/python -m tools.limits_reference > docs/systems.md
 	$(BIN)/python -m grafana
 	PYTHONPATH=tests $(BIN)/python -m faults
 

@@ -20,7 +20,10 @@ EXAMPLES = 25
 @pytest.hookimpl(tryfirst=True)  # before Hypothesis looks for the profile
 def pytest_configure() -> None:
     """Leave out what costs time in thousands of tests and tells nobody anything."""
-    settings.register_profile("check", settings.default, max_examples=EXAMPLES)
+    # No deadline for an example: on a busy machine 200 ms say nothing about the code.
+    settings.register_profile("test", settings.default, deadline=None)
+    settings.register_profile("check", settings.default, deadline=None, max_examples=EXAMPLES)
+    settings.load_profile("test")
     # 370,000 objects live as long as the tests: Python's 700 lets it look through them for 6 s of a CPU.
     gc.set_threshold(50_000)
     # structlog's own choice renders each traceback with all variables, by rich: 40 ms each.

@@ -144,7 +144,7 @@ class Rules:
     def __post_init__(self) -> None:
         """Refuse what cannot be meant. Raises RulesError."""
         if not self.ladder or list(self.ladder) != sorted(set(self.ladder), key=tuple(Rung).index):
-            raise RulesError("ladder", "rungs from notify, fence, evict, kill, each once, the gentlest first")
+            raise RulesError("ladder", f"rungs from {', '.join(Rung)}, each once, the gentlest first")
         if not SHORTEST_GRACE <= self.grace <= LONGEST_GRACE:
             raise RulesError("grace", f"a duration from {SHORTEST_GRACE:.0f}s to {LONGEST_GRACE:.0f}s")
         if not 0 < self.interval < inf:

@@ -46,7 +46,7 @@ class DryRuns:
         """Look into `proc`, a mounted /proc, with `ask` and `fresh`; `trusted` as in `exporter.host.procfs.ProcFs`."""
         self._decider = decider
         self._kill = Kill(proc, trusted=trusted)
-        stand_ins = {rung: DryRun(rung) for rung in Rung}
+        stand_ins = {rung: DryRun(rung) for rung in Rung if rung is not Rung.NOTIFY}
         stand_ins[Rung.FENCE] = DryRun(Rung.FENCE, unfit)
         stand_ins[Rung.KILL] = DryRun(Rung.KILL, self._kill.preflight)
         hands = Hands(stand_ins, ask, fresh)
