@@ -13,7 +13,7 @@ from pathlib import Path
 
 from enforcer.actions.dry_run import DryRun
 from enforcer.actions.fence.actuator import unfit
-from enforcer.actions.interface import Answer
+from enforcer.actions.interface import Actuator, Answer
 from enforcer.actions.kill.actuator import Kill
 from enforcer.actions.victim import accused
 from enforcer.policy.history import Action, Result
@@ -46,7 +46,7 @@ class DryRuns:
         """Look into `proc`, a mounted /proc, with `ask` and `fresh`; `trusted` as in `exporter.host.procfs.ProcFs`."""
         self._decider = decider
         self._kill = Kill(proc, trusted=trusted)
-        stand_ins = {rung: DryRun(rung) for rung in Rung if rung is not Rung.NOTIFY}
+        stand_ins: dict[Rung, Actuator] = {rung: DryRun(rung) for rung in Rung if rung is not Rung.NOTIFY}
         stand_ins[Rung.FENCE] = DryRun(Rung.FENCE, unfit)
         stand_ins[Rung.KILL] = DryRun(Rung.KILL, self._kill.preflight)
         hands = Hands(stand_ins, ask, fresh)

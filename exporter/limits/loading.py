@@ -102,15 +102,17 @@ def check(catalogue: Catalogue) -> None:
 
 
 def _without_nulls(entry: Any) -> Any:
-    """Leave out keys without a value: `vendor:` alone says nothing."""
-    return {key: value for key, value in entry.items() if value is not None} if isinstance(entry, dict) else entry
+    """Leave out keys without a value: `vendor:` alone says nothing. A system without a name or rows is a mistake."""
+    if not isinstance(entry, dict):
+        return entry
+    return {key: value for key, value in entry.items() if value is not None or key in {"system", "rows"}}
 
 
 def _units(_kind: type, written: Any) -> Units:
-    units = Units(parse_quantity(str(text)) for text in (written if isinstance(written, list) else [written]))
-    if not units:
-        raise ValueError("expected a quantity, or a list of them")
-    return units
+    texts = written if isinstance(written, list) else [str(written) if type(written) in (int, float) else written]
+    if not texts or not all(isinstance(text, str) for text in texts):
+        raise ValueError("expected a quantity such as 1Mi, or a list of them")
+    return Units(map(parse_quantity, texts))
 
 
 def _merged(before: System, addition: System, written: Mapping[str, Any]) -> System:
@@ -126,4 +128,4 @@ def _check_row(row: Row, path: str) -> None:
         raise CatalogueError(f"{path}.trust: {row.written_by!r} is none of {', '.join(t.name.lower() for t in Trust)}")
     for unit in row.units:
         if unit <= 0 or (row.what in _RATIOS and unit > 1):
-            raise CatalogueError(f"{path}.unit: {float(unit):g} is no unit of {row.what}")
+            raise CatalogueError(f"{path}.unit: {unit if unit == int(unit) else float(unit)} is no unit of {row.what}")

@@ -103,6 +103,7 @@ def _form(pattern: str, name: str | None = None, *, flags: re.RegexFlag = re.ASC
     return Form(re.compile(pattern, flags), name)
 
 
+_NEVER = re.compile(r"(?!)")
 _BY_ANNOTATION = re.compile(r"[^/]*/(?:.+-vgpu|vxpu|sgpu|vgpu|vmlu|shared-gcu|drs-gcu)")
 
 
@@ -183,6 +184,7 @@ AMD = Vendor(
     ("kfd", "drm"),
     drivers=("amdgpu",),
     domains=("amd.com",),
+    chosen_elsewhere=_NEVER,
     ids=(
         _form(r"(?P<name>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|amdgpu_xcp_\d+)", flags=re.ASCII | re.IGNORECASE),
     ),
@@ -198,6 +200,7 @@ INTEL = Vendor(
     ("drm",),
     drivers=("xe", "i915"),
     domains=("gpu.intel.com",),
+    chosen_elsewhere=_NEVER,
     ids=(_form(r"card(?P<minor>\d+)-(?P<replica>\d+)"),),
     claim_driver="gpu.intel.com",
     claimed=_form(r"([0-9a-f]{4})-([0-9a-f]{2})-([0-9a-f]{2})-([0-7])-0x[0-9a-f]{4}", r"\1:\2:\3.\4"),

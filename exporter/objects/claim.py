@@ -144,15 +144,13 @@ def declared_claim(claim: ClaimObject) -> Claim:
 
 
 def slice_uuids(spec: SliceSpec) -> ClaimedUuids:
-    """Name the UUID of each device that has one in its attribute `uuid`, with or without a domain before it."""
+    """Name the UUID of each device that has one in its attribute `uuid`; else in one of this name with a domain."""
     uuids = {}
     for device in spec.devices or ():
-        attributes = device.attributes
-        if attributes is None and device.basic is not None:
-            attributes = device.basic.attributes
-        for name, attribute in (attributes or {}).items():
-            if name.rpartition("/")[2] == "uuid" and attribute.string:
-                uuids[spec.driver, spec.pool.name, device.name] = attribute.string
+        attributes = device.attributes or (device.basic and device.basic.attributes) or {}
+        for name in sorted(attributes, key=len, reverse=True):  # the plain name comes last, and counts
+            if name.rpartition("/")[2] == "uuid" and (uuid := attributes[name].string):
+                uuids[spec.driver, spec.pool.name, device.name] = uuid
     return uuids
 
 

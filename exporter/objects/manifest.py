@@ -8,7 +8,7 @@ The law: a file is parsed by the same structs as the API server's answers, so `e
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,12 @@ from exporter.objects.node import NodeObject, node_facts
 from exporter.objects.pod import PodObject, declared_pod
 
 LONGEST = 16 << 20
+METADATA = {"name", "namespace", "uid", "labels", "annotations"}
+POD = {
+    "spec": {"schedulerName", "containers", "initContainers", "resourceClaims"},
+    "status": {"resourceClaimStatuses", "extendedResourceClaimStatus"},
+}
+"""What limits are read from. A mistake elsewhere in a file that a person wrote is none of our business."""
 _NEITHER = "neither YAML nor JSON as kubectl prints it"
 
 
@@ -55,16 +61,17 @@ def collect(objects: Iterable[Mapping[str, Any]], source: str = "manifest") -> M
     others: dict[str, None] = {}
     uuids: dict[tuple[str, str, str], str] = {}
     for data in objects:
+        needed = _only(data, {"metadata": METADATA, **(POD if data.get("kind") == "Pod" else {})})
         try:
             match data.get("kind"):
                 case "Pod":
-                    pods.append(declared_pod(msgspec.convert(data, PodObject)))
+                    pods.append(declared_pod(msgspec.convert(needed, PodObject)))
                 case "Node":
-                    nodes.append(node_facts(msgspec.convert(data, NodeObject)))
+                    nodes.append(node_facts(msgspec.convert(needed, NodeObject)))
                 case "ResourceClaim":
-                    claims.append(declared_claim(msgspec.convert(data, ClaimObject)))
+                    claims.append(declared_claim(msgspec.convert(needed, ClaimObject)))
                 case "ResourceSlice":
-                    uuids |= slice_uuids(msgspec.convert(data, SliceObject).spec)
+                    uuids |= slice_uuids(msgspec.convert(needed, SliceObject).spec)
                 case other:
                     others[show(other) if isinstance(other, str) else "an object without a kind"] = None
         except msgspec.ValidationError as error:
@@ -72,6 +79,16 @@ def collect(objects: Iterable[Mapping[str, Any]], source: str = "manifest") -> M
             name = metadata.get("name", "") if isinstance(metadata, dict) else ""
             raise ManifestError(f"{source}: {data.get('kind')} {name}: {error}") from error
     return Manifest(tuple(pods), tuple(with_uuids(claim, uuids) for claim in claims), tuple(nodes), tuple(others))
+
+
+def _only(data: Mapping[str, Any], wanted: Mapping[str, Collection[str]]) -> dict[str, Any]:
+    """Keep of some parts of an object the wanted keys; what is no mapping is left for the parser to refuse."""
+    return {
+        part: {key: value for key, value in content.items() if key in wanted[part]}
+        if part in wanted and isinstance(content, dict)
+        else content
+        for part, content in data.items()
+    }
 
 
 def _documents(text: str, source: str) -> list[Any]:

@@ -65,6 +65,20 @@ def test_own_rows(pod: Callable[..., DeclaredPod]) -> None:
             b"- {system: own, title: x, rows: [{mechanism: resource, key: a, what: compute, unit: '5'}]}",
             "no unit of compute",
         ),
+        (
+            b"- {system: own, title: x, rows: [{mechanism: resource, key: a, what: compute, unit: 1Mi}]}",
+            "1048576 is no unit of compute",
+        ),
+        (
+            b"- {system: own, title: x, rows: [{mechanism: resource, key: a, what: memory, unit: [1]}]}",
+            "a list of them - at `$[0].rows[0].unit`",
+        ),
+        (
+            b"- {system: own, title: x, rows: [{mechanism: resource, key: a, what: memory, unit: true}]}",
+            "expected a quantity such as 1Mi",
+        ),
+        (b"- {system: own, title: x, rows: }", "$[0].rows"),
+        (b"- {system: , title: x}", "$[0].system"),
         (b"- {system: own, title: x, rows: [{mechanism: oracle, key: a, what: memory}]}", "$[0].rows[0].mechanism"),
         (b"- {system: own, title: x, rows: [{mechanism: resource, key: a, what: memory, decoder: eval}]}", "decoder"),
         (b"- {system: own, title: x, rows: [{mechanism: resource, key: a, what: memory, trust: root}]}", "trust"),

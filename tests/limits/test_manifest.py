@@ -136,3 +136,38 @@ def test_explain_a_file_with_and_without_its_node() -> None:
     for text, other in (("{kind: Node}", None), (pod, pod)):
         with pytest.raises(ManifestError):
             explain(text, other, builtin())
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "value"),
+    [
+        ("metadata", "creationTimestamp", "yesterday"),
+        ("metadata", "resourceVersion", None),
+        ("metadata", "ownerReferences", [{}]),
+        ("spec", "priority", "high"),
+        ("spec", "nodeName", 5),
+        ("spec", "terminationGracePeriodSeconds", "30"),
+        ("status", "phase", None),
+        ("status", "containerStatuses", [{"name": "main", "containerID": None}]),
+    ],
+)
+def test_a_mistake_where_no_limit_is_read_is_none_of_ours(part: str, key: str, value: object) -> None:
+    """People write manifests by hand: what the daemon alone needs of a pod is not looked at in a file."""
+    pod = {**POD, part: {**POD.get(part, {}), key: value}}  # type: ignore[dict-item]
+    assert read(json.dumps(pod)) == read(json.dumps(POD))
+
+
+def test_the_plain_uuid_of_a_slice_counts_before_one_with_a_domain() -> None:
+    """A driver may publish both; and empty attributes leave those of the older version in force."""
+    claim = {
+        "kind": "ResourceClaim",
+        "metadata": {"name": "c"},
+        "status": {"allocation": {"devices": {"results": [{"driver": "d", "pool": "p", "device": "gpu-0"}]}}},
+    }
+    both = {"uuid": {"string": "GPU-1"}, "example.com/uuid": {"string": "GPU-2"}}
+    for device in ({"attributes": both}, {"attributes": {}, "basic": {"attributes": both}}):
+        spec = {"driver": "d", "pool": {"name": "p"}, "devices": [{"name": "gpu-0", **device}]}
+        (read_claim,) = read(
+            json.dumps({"kind": "List", "items": [claim, {"kind": "ResourceSlice", "spec": spec}]})
+        ).claims
+        assert [each.uuid for each in read_claim.devices] == ["GPU-1"]
