@@ -133,7 +133,7 @@ async def _render(latest: Latest, exposition: Exposition, answers: Answers) -> N
 
 async def _remember(latest: Latest, limiting: Limiting, file: Path) -> None:
     """Write what was first seen whenever there is more or less of it; a disk that is full is told, and tried again."""
-    seen, written, told = 0, limiting.first_seen, ""
+    seen, written, reported = 0, limiting.first_seen, ""
     while True:
         seen = (await latest.newer_than(seen)).round
         if (wanted := limiting.first_seen) == written:
@@ -141,11 +141,11 @@ async def _remember(latest: Latest, limiting: Limiting, file: Path) -> None:
         try:
             await asyncio.to_thread(first_seen_file.save, file, wanted)
         except OSError as error:
-            if str(error) != told:
+            if str(error) != reported:
                 log.warning("first_seen.not_written", file=str(file), reason=str(error))
-            told = str(error)
+            reported = str(error)
             continue
-        written, told = wanted, ""
+        written, reported = wanted, ""
 
 
 async def _reload(

@@ -152,9 +152,9 @@ def _detected(system: System) -> str:
         "scheduler": signs.schedulers,
         "DRA driver": signs.drivers,
     }
-    found = [f"{kind} `{name}`" for kind, each in names.items() for name in each]
-    found += [f"devices that the kubelet hands out as {kind}" for kind in signs.sharing]
-    return "nothing: always on" if signs.always else ", ".join(found)
+    ways = [f"{kind} `{name}`" for kind, written in names.items() for name in written]
+    ways += [f"devices that the kubelet hands out as {kind}" for kind in signs.sharing]
+    return "nothing: always on" if signs.always else ", ".join(ways)
 
 
 if __name__ == "__main__":

@@ -202,8 +202,8 @@ def _usages(
             yield Usage(subject, device, None, before, processes=keys, listed=False), False
             continue
         used = cgroup.used if cgroup else total(member.process.memory for member in members)
-        told = kernel.peak if kernel else None
-        peak = max((one for one in (before, used, told) if one is not None), default=None)
+        kernel_peak = kernel.peak if kernel else None
+        peak = max((size for size in (before, used, kernel_peak) if size is not None), default=None)
         # The statistics name processes on all drivers, the lists name threads on some: ask by both numbers.
         pids = {key.pid for key in keys} | {member.process.pid for member in members}
         busy = None if by_pid is None or not known else [by_pid[pid] for pid in sorted(pids) if pid in by_pid]
@@ -234,8 +234,8 @@ def _of_cgroup(subject: Subject, cgroup: CgroupMemory, peaks: Peaks) -> Usage:
 
 def _at_least(members: Iterable[Placed]) -> int:
     """Sum up what is surely the container's own, as far as it is told."""
-    told = (m.process.memory if m.process.memory_sure is None else m.process.memory_sure for m in members)
-    return sum(size for size in told if size is not None)
+    sizes = (m.process.memory if m.process.memory_sure is None else m.process.memory_sure for m in members)
+    return sum(size for size in sizes if size is not None)
 
 
 def _charged_elsewhere(gpu: Gpu, containers: int) -> Fault:

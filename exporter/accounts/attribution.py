@@ -80,7 +80,7 @@ class Attributed:
     def knows(self, subject: Subject) -> bool:
         """Say whether each of a container's processes was looked at."""
         return subject not in self.unseen and all(
-            one.container or one.pod_uid != subject.pod_uid for one in self.unseen
+            other.container or other.pod_uid != subject.pod_uid for other in self.unseen
         )
 
 
@@ -171,9 +171,9 @@ def attribute(
     for process in sample.processes:
         entry = (process.device, process.pid)
         sighting = before.get(entry) or _sight(process.pid, host)
-        found = host.processes.get(process.pid)
+        current = host.processes.get(process.pid)
         if sighting is not None:
-            closed = sighting.gap and found is not None and found.key == sighting.key
+            closed = sighting.gap and current is not None and current.key == sighting.key
             sightings[entry] = replace(sighting, gap=False) if closed else sighting
         placed.append(_place(process, sighting, host, names, living))
     unseen = {names.subject(owner) for owner in sample.unseen}
@@ -196,13 +196,13 @@ def _beyond_doubt(sample: GpuSample, before: Sightings) -> Sightings:
 
 def _counted(cgroups: Iterable[CgroupMemory], names: Names) -> dict[tuple[Subject, DeviceKey], CgroupMemory]:
     """Name the containers of cgroups. Of several of one container it is the outer, which holds most."""
-    found: dict[tuple[Subject, DeviceKey], CgroupMemory] = {}
+    largest: dict[tuple[Subject, DeviceKey], CgroupMemory] = {}
     for cgroup in cgroups:
         subject = names.subject(cgroup.owner)
         if isinstance(subject, Subject) and subject.container:
-            known = found.get((subject, cgroup.device))
-            found[subject, cgroup.device] = cgroup if known is None or cgroup.used > known.used else known
-    return found
+            known = largest.get((subject, cgroup.device))
+            largest[subject, cgroup.device] = cgroup if known is None or cgroup.used > known.used else known
+    return largest
 
 
 def believed(
@@ -218,9 +218,9 @@ def believed(
     if sample.pids_proven or not sample.processes:
         return sample
     owners = [
-        (process.device, found.owner)
+        (process.device, current.owner)
         for process in sample.processes
-        if (found := host.processes.get(process.pid)) is not None and found.alive and found.owner is not None
+        if (current := host.processes.get(process.pid)) is not None and current.alive and current.owner is not None
     ]
     seen = host.unreadable.isdisjoint(process.pid for process in sample.processes)
     if seen and owners and all(names.subject(owner) in handed_out.get(device, ()) for device, owner in owners):
@@ -240,12 +240,12 @@ def needs_living(samples: Iterable[GpuSample], host: HostSample, before: Sightin
         return False
     for sample in samples:
         for process in sample.processes or ():
-            found = host.processes.get(process.pid)
+            current = host.processes.get(process.pid)
             sighting = before.get((process.device, process.pid))
-            owner = sighting.owner if sighting else found.owner if found else None
+            owner = sighting.owner if sighting else current.owner if current else None
             if owner is None or not owner.pairs or process.pid in host.unreadable:
                 continue
-            if found is None or not found.alive or (sighting is not None and sighting.key != found.key):
+            if current is None or not current.alive or (sighting is not None and sighting.key != current.key):
                 return True
     return False
 
@@ -254,34 +254,34 @@ def _sight(pid: int, host: HostSample) -> Sighting | None:
     """First sight of an entry. What could not be read is not sighted, so that the next round may still see it."""
     if pid in host.unreadable:
         return None
-    found = host.processes.get(pid)
-    if found is None:
+    current = host.processes.get(pid)
+    if current is None:
         return Sighting(None, None)
-    if found.alive and found.owner is None:
+    if current.alive and current.owner is None:
         return None
-    return Sighting(found.key if found.alive else None, found.owner)
+    return Sighting(current.key if current.alive else None, current.owner)
 
 
 def _place(
     process: GpuProcess, sighting: Sighting | None, host: HostSample, names: Names, living: Collection[Subject]
 ) -> Placed:
-    found = host.processes.get(process.pid)
+    current = host.processes.get(process.pid)
     if sighting is None:
         return Placed(process, Attribution.UNREADABLE)
     if process.pid in host.unreadable:
         # It was sighted before, and is hidden now: whether it is still the same process cannot be said.
         return Placed(process, Attribution.UNREADABLE)
-    same = found is not None and found.alive and found.key == sighting.key
+    same = current is not None and current.alive and current.key == sighting.key
     # A process keeps its container, apart from runtimes that move it right after its start: the fresh path counts.
-    owner = (found.owner if found is not None and same else None) or sighting.owner
+    owner = (current.owner if current is not None and same else None) or sighting.owner
     if owner is None:
         return Placed(process, Attribution.GHOST)
     named = names.subject(owner)
-    if same and found is not None:
+    if same and current is not None:
         if isinstance(named, Attribution):
-            return Placed(process, named, key=found.key)
-        return Placed(process, Attribution.CONTAINER, named, found.key)
-    if sighting.gap and found is not None:
+            return Placed(process, named, key=current.key)
+        return Placed(process, Attribution.CONTAINER, named, current.key)
+    if sighting.gap and current is not None:
         return Placed(process, Attribution.AMBIGUOUS)
     if isinstance(named, Subject) and named in living:
         return Placed(process, Attribution.INHERITED, named)

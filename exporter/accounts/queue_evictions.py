@@ -20,7 +20,7 @@ KEPT = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Reading:
     """What the driver told of a process: seconds, and when it did so last (monotonic)."""
 
     seconds: float
@@ -33,18 +33,18 @@ class Evictions:
     What is known of one GPU, in seconds.
 
     Attributes:
-        told: of each process, also of one that was listed a moment ago.
+        readings: of each process, also of one that was listed a moment ago.
         totals: by container; those alone of whose processes the driver tells it.
 
     """
 
-    told: Mapping[tuple[ProcessKey, DeviceKey], Told] = field(default_factory=dict)
+    readings: Mapping[tuple[ProcessKey, DeviceKey], Reading] = field(default_factory=dict)
     totals: Mapping[tuple[Subject, DeviceKey], float] = field(default_factory=dict)
 
     def without(self, gone: Collection[DeviceKey]) -> "Evictions":
         """Forget devices."""
         return Evictions(
-            {entry: told for entry, told in self.told.items() if entry[1] not in gone},
+            {entry: reading for entry, reading in self.readings.items() if entry[1] not in gone},
             {entry: total for entry, total in self.totals.items() if entry[1] not in gone},
         )
 
@@ -62,15 +62,15 @@ def advance(before: Evictions, attributed: Attributed, known: Collection[Contain
     """
     if attributed.placed is None:
         return before
-    told = {entry: last for entry, last in before.told.items() if now - last.at <= KEPT}
+    readings = {entry: last for entry, last in before.readings.items() if now - last.at <= KEPT}
     totals = {entry: total for entry, total in before.totals.items() if known is None or entry[0].container_id in known}
     for placed in attributed.placed:
         seconds, device = placed.process.evicted, placed.process.device
         if seconds is None or placed.key is None or placed.subject is None:
             continue
         entry, whose = (placed.key, device), (placed.subject, device)
-        last = before.told[entry].seconds if entry in before.told else seconds
-        told[entry] = Told(max(last, seconds), now)
+        last = before.readings[entry].seconds if entry in before.readings else seconds
+        readings[entry] = Reading(max(last, seconds), now)
         # The difference first: added to a large sum and taken away again, it may leave less than there was.
-        totals[whose] = totals.get(whose, before.totals.get(whose, 0.0)) + (told[entry].seconds - last)
-    return Evictions(told, totals)
+        totals[whose] = totals.get(whose, before.totals.get(whose, 0.0)) + (readings[entry].seconds - last)
+    return Evictions(readings, totals)

@@ -57,13 +57,13 @@ def holders(inventory: Inventory) -> Holders:
     """Name the containers to which each device was handed, used or not."""
     newest = newest_by_name(inventory)
     containers = {(container.pod_uid, container.name): container for container in inventory.containers}
-    found: dict[DeviceKey, set[Subject]] = defaultdict(set)
+    by_device: dict[DeviceKey, set[Subject]] = defaultdict(set)
     for allocation in inventory.allocations:
         meant = newest.get((allocation.namespace, allocation.pod))
         container = containers.get((meant.uid, allocation.container)) if meant else None
         if container is not None:
-            found[allocation.device].add(Subject(container.pod_uid, container.name, container.id))
-    return {device: frozenset(subjects) for device, subjects in found.items()}
+            by_device[allocation.device].add(Subject(container.pod_uid, container.name, container.id))
+    return {device: frozenset(subjects) for device, subjects in by_device.items()}
 
 
 def make_snapshot(

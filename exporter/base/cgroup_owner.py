@@ -42,8 +42,8 @@ def parse_owner(text: str) -> Owner:
     """
     # Not splitlines(): the kernel keeps "\n" out of names, and only that; "\r" or "\u2028" may well stand in one.
     paths = dict.fromkeys(line.partition(":")[2].partition(":")[2] for line in text.split("\n"))
-    found = [pairs for path in paths if (pairs := list(_pairs(path)))]
-    lines = [pairs for pairs in found if pairs[-1][0] is not None] or found
+    parsed = [pairs for path in paths if (pairs := list(_pairs(path)))]
+    lines = [pairs for pairs in parsed if pairs[-1][0] is not None] or parsed
     outer = _agreed([pair for pair in pairs if pair[0] is None] for pairs in lines)
     pods = _agreed([pair for pair in pairs if pair[0] is not None] for pairs in lines)
     if outer is None or pods is None:

@@ -152,14 +152,14 @@ class _Loader(_Base):
         if isinstance(node, yaml.ScalarNode) and node.tag != _TEXT and len(node.value) > _LONGEST_NUMBER:
             raise _refused("a long text without quotes", node) if node.style is None else _not_a(node)
         try:
-            found = super().construct_object(node, deep)
-            if isinstance(found, str):
-                found.encode()  # the escape "\ud800" is no character
+            value = super().construct_object(node, deep)
+            if isinstance(value, str):
+                value.encode()  # the escape "\ud800" is no character
         except yaml.YAMLError:
             raise
         except Exception as error:  # an IndexError for `!!int ''`, a KeyError for `!!bool x`, a ValueError for a date
             raise _not_a(node) from error
-        return found
+        return value
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002
         seen: set[str] = set()
@@ -177,8 +177,8 @@ class _Loader(_Base):
 
 def _not_a(node: yaml.Node) -> yaml.MarkedYAMLError:
     kind = node.tag.rpartition(":")[2]
-    found = f", got {show(node.value)}" if isinstance(node, yaml.ScalarNode) else ""
-    return _refused(f"expected a value of the kind {kind}{found}; quote it if it is text", node)
+    shown = f", got {show(node.value)}" if isinstance(node, yaml.ScalarNode) else ""
+    return _refused(f"expected a value of the kind {kind}{shown}; quote it if it is text", node)
 
 
 def _refused(problem: str, where: yaml.Node | yaml.Event) -> yaml.MarkedYAMLError:

@@ -41,28 +41,28 @@ class CgroupView:
     faults: tuple[Fault, ...] = ()
 
 
-def driver(found: DevicesSample | Failed | None) -> Line:
+def driver(devices: DevicesSample | Failed | None) -> Line:
     """Judge the driver's answer; None: devices are simulated."""
-    if found is None:
+    if devices is None:
         return Line("driver", Verdict.OK, "not asked: the devices are simulated, and so are their pods")
-    if isinstance(found, Failed):
-        return Line("driver", Verdict.FAIL, found.message)
-    faults = [*found.faults, *(fault for sample in found.samples for fault in sample.faults)]
-    description = [_describe(found)] if found.samples else []
+    if isinstance(devices, Failed):
+        return Line("driver", Verdict.FAIL, devices.message)
+    faults = [*devices.faults, *(fault for sample in devices.samples for fault in sample.faults)]
+    description = [_describe(devices)] if devices.samples else []
     if faults:
         return Line("driver", worst(faults), "; ".join([*map(advised, faults), *description]))
-    if not found.present:
+    if not devices.present:
         message = "no GPU: the node has none, or the container is shown none (NVIDIA_VISIBLE_DEVICES=all)"
         return Line("driver", Verdict.WARN, message)
     return Line("driver", Verdict.OK, description[0])
 
 
-def vendors(found: DevicesSample | Failed | None) -> tuple[Line, ...]:
+def vendors(devices: DevicesSample | Failed | None) -> tuple[Line, ...]:
     """Name the vendors whose figures were not compared with hardware, each with what is never known of it."""
-    if found is None or isinstance(found, Failed):
+    if devices is None or isinstance(devices, Failed):
         return ()
-    present = {sample.gpu.vendor for sample in found.samples}
-    partial = {sample.gpu.vendor for sample in found.samples if sample.partial}
+    present = {sample.gpu.vendor for sample in devices.samples}
+    partial = {sample.gpu.vendor for sample in devices.samples if sample.partial}
     lines = []
     for vendor in (VENDOR[name] for name in sorted(present - TRUSTED)):
         message = (
@@ -76,37 +76,37 @@ def vendors(found: DevicesSample | Failed | None) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def recording(found: str | Failed) -> Line:
+def recording(description: str | Failed) -> Line:
     """Judge the recording that is to be played."""
-    if isinstance(found, Failed):
-        return Line("driver", Verdict.FAIL, found.message)
-    return Line("driver", Verdict.OK, f"not asked: {found}")
+    if isinstance(description, Failed):
+        return Line("driver", Verdict.FAIL, description.message)
+    return Line("driver", Verdict.OK, f"not asked: {description}")
 
 
-def pid_domain(found: PidDomain | Failed) -> Line:
+def pid_domain(domain: PidDomain | Failed) -> Line:
     """Judge whether the numbers of the driver are those of `/proc`."""
-    if isinstance(found, Failed):
-        return Line("pid domain", Verdict.FAIL, found.message)
-    if found.fault is not None:
-        return Line("pid domain", Verdict.FAIL, found.fault.message)
-    if found.doubt is not None:
-        message = f"not proven, but believed, as node.trust_pid_namespace says: {found.doubt.message}"
+    if isinstance(domain, Failed):
+        return Line("pid domain", Verdict.FAIL, domain.message)
+    if domain.fault is not None:
+        return Line("pid domain", Verdict.FAIL, domain.fault.message)
+    if domain.doubt is not None:
+        message = f"not proven, but believed, as node.trust_pid_namespace says: {domain.doubt.message}"
         return Line("pid domain", Verdict.WARN, message)
-    return Line("pid domain", Verdict.OK, f"{found.root} numbers processes as the driver does")
+    return Line("pid domain", Verdict.OK, f"{domain.root} numbers processes as the driver does")
 
 
-def cgroups(found: CgroupView | Failed) -> Line:
+def cgroups(cgroup_view: CgroupView | Failed) -> Line:
     """Judge whether the owners of processes can be read."""
-    if isinstance(found, Failed):
-        return Line("cgroup view", Verdict.FAIL, found.message)
-    view = {True: "a private cgroup namespace", False: "the host's view", None: "an unknown view"}[found.private]
-    pairs = [pair for owner in found.owners for pair in owner.pairs]
+    if isinstance(cgroup_view, Failed):
+        return Line("cgroup view", Verdict.FAIL, cgroup_view.message)
+    view = {True: "a private cgroup namespace", False: "the host's view", None: "an unknown view"}[cgroup_view.private]
+    pairs = [pair for owner in cgroup_view.owners for pair in owner.pairs]
     pods = {pod for pod, _ in pairs if pod}
     containers = {container for _, container in pairs if container}
     owners = f"{count(len(pods), 'pod')}, {count(len(containers), 'container')}"
-    seen = f"{cgroup_version(found.text)}, {view}: owners in {owners}"
-    if found.faults:
-        return Line("cgroup view", Verdict.WARN, "; ".join([seen, *map(advised, found.faults)]))
+    seen = f"{cgroup_version(cgroup_view.text)}, {view}: owners in {owners}"
+    if cgroup_view.faults:
+        return Line("cgroup view", Verdict.WARN, "; ".join([seen, *map(advised, cgroup_view.faults)]))
     if not pairs:
         remedy = "if this node runs pods, their processes are hidden: set hostPID: true, or mount the host's /proc"
         return Line("cgroup view", Verdict.WARN, f"{seen}; {remedy}")
@@ -124,11 +124,11 @@ def cgroup_version(text: str) -> str:
     return "cgroup v2" if len(lines) == len(unified) else "cgroup v1 and v2"
 
 
-def _describe(found: DevicesSample) -> str:
+def _describe(devices: DevicesSample) -> str:
     by_vendor: dict[str, list[Gpu]] = {}
-    for sample in found.samples:
+    for sample in devices.samples:
         by_vendor.setdefault(sample.gpu.vendor, []).append(sample.gpu)
-    silent = len(found.present.keys() - {sample.gpu.uuid for sample in found.samples}) if len(by_vendor) == 1 else 0
+    silent = len(devices.present.keys() - {sample.gpu.uuid for sample in devices.samples}) if len(by_vendor) == 1 else 0
     return "; ".join(_gpus(VENDOR[name], gpus, len(gpus) + silent) for name, gpus in by_vendor.items())
 
 

@@ -81,8 +81,8 @@ async def preflight(
 async def _driver(config: Config) -> tuple[Line, ...]:
     if (recording := config.devices.recording) is not None:
         return (node.recording(await in_thread(lambda: _recorded(recording), f"reading {recording}")),)
-    found = None if config.devices == "simulated" else await _devices(config)
-    return (node.driver(found), *node.vendors(found))
+    devices = None if config.devices == "simulated" else await _devices(config)
+    return (node.driver(devices), *node.vendors(devices))
 
 
 def _recorded(file: Path) -> str:
@@ -142,8 +142,8 @@ async def _names(config: Config, in_a_pod: bool, more: Sequence[Right]) -> tuple
         case "kubernetes":
             return await _kubernetes(config, more)
         case "file" if file is not None:
-            found = await in_thread(lambda: FileInventory(file).inventory(), f"reading {file}")
-            return (cluster.names(config.names.source, found),)
+            inventory = await in_thread(lambda: FileInventory(file).inventory(), f"reading {file}")
+            return (cluster.names(config.names.source, inventory),)
         case _:
             return (cluster.names(config.names.source, None),)
 
@@ -170,10 +170,10 @@ async def _kubernetes(config: Config, more: Sequence[Right]) -> tuple[Line, ...]
 
 async def _web(config: Config) -> tuple[Line, ...]:
     address, file = config.web.listen_address, config.web.config_file
-    found = await in_thread(lambda: _address(address), f"opening {address}")
-    if isinstance(found, Address) and found.refused is not None:
-        found = Address(found.address, found.refused, await _served_by(address))
-    line = settings.web_address(found)
+    opened = await in_thread(lambda: _address(address), f"opening {address}")
+    if isinstance(opened, Address) and opened.refused is not None:
+        opened = Address(opened.address, opened.refused, await _served_by(address))
+    line = settings.web_address(opened)
     if file is None:
         return (line,)
     return line, settings.web_config(str(file), await in_thread(lambda: _security(file), f"reading {file}"))

@@ -28,19 +28,19 @@ def refused_config(why: str) -> Line:
     return Line(CONFIG, Verdict.FAIL, why)
 
 
-def web_address(found: Address | Failed) -> Line:
+def web_address(address: Address | Failed) -> Line:
     """Judge whether the daemon could listen."""
-    if isinstance(found, Failed):
-        return Line("web address", Verdict.FAIL, found.message)
-    if found.refused is None:
-        return Line("web address", Verdict.OK, f"{found.address} is free")
-    if found.served_by == "gpusteward":
-        return Line("web address", Verdict.OK, f"{found.address} is served by a gpusteward that runs already")
-    return Line("web address", Verdict.FAIL, found.refused)
+    if isinstance(address, Failed):
+        return Line("web address", Verdict.FAIL, address.message)
+    if address.refused is None:
+        return Line("web address", Verdict.OK, f"{address.address} is free")
+    if address.served_by == "gpusteward":
+        return Line("web address", Verdict.OK, f"{address.address} is served by a gpusteward that runs already")
+    return Line("web address", Verdict.FAIL, address.refused)
 
 
-def web_config(file: str, found: str | Failed) -> Line:
+def web_config(file: str, security: str | Failed) -> Line:
     """Judge the web config by what it protects with."""
-    if isinstance(found, Failed):
-        return Line(WEB_CONFIG, Verdict.FAIL, found.message)
-    return Line(WEB_CONFIG, Verdict.OK, f"{file} loads: {found}")
+    if isinstance(security, Failed):
+        return Line(WEB_CONFIG, Verdict.FAIL, security.message)
+    return Line(WEB_CONFIG, Verdict.OK, f"{file} loads: {security}")

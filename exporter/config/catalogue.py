@@ -18,14 +18,14 @@ def catalogue_of(limits: Limits, source: str = "configuration", systems: str = "
     `source` has the rows; `systems` says where the systems were chosen, when that was elsewhere.
     """
     try:
-        found = with_own(limits.rows, "limits.rows")
+        catalogue = with_own(limits.rows, "limits.rows")
     except CatalogueError as error:
         raise ConfigError(f"{source}: {error}") from error
-    if unknown := sorted((limits.systems.names or frozenset()) - {system.name for system in found}):
+    if unknown := sorted((limits.systems.names or frozenset()) - {system.name for system in catalogue}):
         raise ConfigError(
             f"{systems or f'{source}: limits.systems'}: no system is called {unknown[0]}; see docs/systems.md"
         )
-    return found
+    return catalogue
 
 
 def options_of(limits: Limits) -> Options:

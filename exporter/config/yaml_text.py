@@ -76,11 +76,11 @@ def check(
 
 
 def refuse(
-    source: str, path: str, expected: str, found: object, origins: Mapping[str, str] = types.MappingProxyType({})
+    source: str, path: str, expected: str, value: object, origins: Mapping[str, str] = types.MappingProxyType({})
 ) -> ConfigError:
     """Say that the value at the dotted `path` is not what was expected; `origins` as in `check`."""
     place = origins.get(path) or (f"{source}: {path}" if path else source)
-    return ConfigError(f"{place}: expected {expected}, got {show(found)}")
+    return ConfigError(f"{place}: expected {expected}, got {show(value)}")
 
 
 def hint(key: str, known: list[str]) -> str:
@@ -109,13 +109,13 @@ def _explain(
         return ConfigError(f"{source}: {f'{path}.' if path else ''}{key}: unknown key; {hint(key, _keys(section))}")
     path = _ITEM.sub("", path)  # of a list the whole is shown: its items are few, and only together they make sense
     path, free, _ = path.partition("[...]")  # msgspec does not say which key of a mapping, or which item of a list
-    found: Any = data
+    part: Any = data
     for key in filter(None, path.split(".")):
-        found = found[key]
-    if free and isinstance(found, dict):
-        path, found = next(((f"{path}.{key}", value) for key, value in found.items() if not isinstance(value, str)))
-        return refuse(source, path, "text", found, origins)
-    return refuse(source, path, _expected(_annotation(struct, path)), found, origins)
+        part = part[key]
+    if free and isinstance(part, dict):
+        path, part = next(((f"{path}.{key}", value) for key, value in part.items() if not isinstance(value, str)))
+        return refuse(source, path, "text", part, origins)
+    return refuse(source, path, _expected(_annotation(struct, path)), part, origins)
 
 
 def _annotation(struct: type[Any], path: str) -> Any:

@@ -44,13 +44,13 @@ def unproven(root: Path, own: Path, *, trusted: bool) -> Fault | None:
     for proc in dict.fromkeys((root, own)):
         namespace = proc / "self/ns/pid"
         try:
-            found = str(namespace.readlink())
+            target = str(namespace.readlink())
         except OSError as error:
-            found = f"not readable ({error.strerror})"
-        if found != INITIAL:
+            target = f"not readable ({error.strerror})"
+        if target != INITIAL:
             return _fault(
                 root,
-                f"{namespace} is {found}, not {INITIAL}, so no number of a process can be believed: "
+                f"{namespace} is {target}, not {INITIAL}, so no number of a process can be believed: "
                 "set hostPID: true; on a nested node that has it (kind, sysbox) set node.trust_pid_namespace",
             )
     return None

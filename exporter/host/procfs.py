@@ -68,9 +68,9 @@ class ProcFs:
             if pid == raw:
                 return _look(task, pid, parse, hidden)
             with _folder(self._root, pid) as leader:
-                found = _look(leader, pid, parse, hidden)
+                host_process = _look(leader, pid, parse, hidden)
                 os.stat(f"task/{raw}", dir_fd=leader)  # ENOENT unless this is still the process that the thread named
-                return found
+                return host_process
 
     def _living(self, parse: _Parse, hidden: _Hidden) -> frozenset[Owner]:
         living: set[Owner] = set()
@@ -80,14 +80,14 @@ class ProcFs:
                     owner = parse(_read(process, "cgroup"))
                     if owner.pairs and owner in living:
                         continue
-                    found = _look(process, pid, parse, hidden)
+                    host_process = _look(process, pid, parse, hidden)
             except _GONE:
                 continue
             except (OSError, ValueError) as error:
                 hidden[pid] = error
                 continue
-            if found.alive and found.owner is not None:
-                living.add(found.owner)
+            if host_process.alive and host_process.owner is not None:
+                living.add(host_process.owner)
         return frozenset(living)
 
 

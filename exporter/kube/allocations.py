@@ -217,32 +217,32 @@ def sharing(
     for device, ids in held.items():
         offered[device] |= ids
     by_mps = {gpu.uuid for gpu in gpus if gpu.vendor == NVIDIA.name} if _mps(labels) else set()
-    found: dict[DeviceKey, tuple[Sharing, int]] = {}
+    shared: dict[DeviceKey, tuple[Sharing, int]] = {}
     for device, parsed_ids in offered.items():
         # Whole and in replicas: the plugin was set up anew in between. What is whole is an old pod's.
         replicas = [parsed for parsed in parsed_ids if parsed.replica is not None]
         if device.gpu_instance is not None:
-            found[device] = (Sharing.MIG, len(replicas) or len(parsed_ids))
+            shared[device] = (Sharing.MIG, len(replicas) or len(parsed_ids))
         elif replicas == [parsed for parsed in parsed_ids if parsed.vendor == INTEL.name] and len(replicas) == 1:
-            found[device] = (Sharing.EXCLUSIVE, 1)  # Intel's plugin numbers the shares of each GPU, be it one
+            shared[device] = (Sharing.EXCLUSIVE, 1)  # Intel's plugin numbers the shares of each GPU, be it one
         elif replicas:
-            found[device] = (Sharing.MPS if device.uuid in by_mps else Sharing.TIME_SLICING, len(replicas))
+            shared[device] = (Sharing.MPS if device.uuid in by_mps else Sharing.TIME_SLICING, len(replicas))
         else:
-            found[device] = (Sharing.EXCLUSIVE, 1)
+            shared[device] = (Sharing.EXCLUSIVE, 1)
     for driver, pool, name in {*uuids, *(claimed for claim in view.claims for claimed in claim.devices)}:
         if key := resolve_claimed(driver, name, uuids.get((driver, pool, name)), index):
-            found[key] = (Sharing.DRA, 1)
-    return found
+            shared[key] = (Sharing.DRA, 1)
+    return shared
 
 
 def _ids(offers: Iterable[tuple[str, tuple[str, ...]]], index: DeviceIndex) -> defaultdict[DeviceKey, set[DeviceId]]:
-    found: defaultdict[DeviceKey, set[DeviceId]] = defaultdict(set)
+    by_device: defaultdict[DeviceKey, set[DeviceId]] = defaultdict(set)
     for resource, ids in offers:
         for text in ids:
             parsed = device_id(resource, text)
             if parsed is not None and (device := resolve(parsed, index)):
-                found[device].add(parsed)
-    return found
+                by_device[device].add(parsed)
+    return by_device
 
 
 def _mps(labels: Mapping[str, str]) -> bool:

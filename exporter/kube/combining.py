@@ -44,11 +44,11 @@ def combine(
 
 def _annotations(names: Inventory, key: str) -> dict[PodName, str]:
     """Give the annotation of each pod that has it; where two generations of a name disagree, of none of them."""
-    found: dict[PodName, set[str]] = {}
+    by_name: dict[PodName, set[str]] = {}
     for pod in names.pods.values():
         if not pod.terminating and key in pod.annotations:
-            found.setdefault((pod.namespace, pod.name), set()).add(pod.annotations[key])
-    return {name: next(iter(texts)) for name, texts in found.items() if len(texts) == 1}
+            by_name.setdefault((pod.namespace, pod.name), set()).add(pod.annotations[key])
+    return {name: next(iter(texts)) for name, texts in by_name.items() if len(texts) == 1}
 
 
 def finished_names(pods: Iterable[KnownPod]) -> frozenset[PodName]:
@@ -79,8 +79,8 @@ def fill_in(names: Inventory, remembered: Inventory) -> Inventory:
     older: list[Container] = []
     newer: list[Container] = []
     for ordered in generations.values():
-        last = max((place for place, one in enumerate(ordered) if one.id in known), default=-1)
-        older += (one for one in ordered[: last + 1] if one.id not in known)
+        last = max((place for place, container in enumerate(ordered) if container.id in known), default=-1)
+        older += (container for container in ordered[: last + 1] if container.id not in known)
         newer += ordered[last + 1 :]
     pods = {uid: pod for uid, pod in remembered.pods.items() if uid not in uids}
     return replace(

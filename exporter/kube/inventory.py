@@ -86,16 +86,16 @@ class KubeInventory:
             containers += known.containers
             if known.declared is not None:
                 declared[uid] = known.declared
-        found = Inventory(
+        names = Inventory(
             pods=pods,
             containers=tuple(containers),
             declared=declared,
             known=self._watch.known,
             live=self._watch.live,
         )
-        if not found.live:
-            found = fill_in(found, self._remembered)
-        return replace(found, faults=self._faults(found.known))
+        if not names.live:
+            names = fill_in(names, self._remembered)
+        return replace(names, faults=self._faults(names.known))
 
     async def run(self) -> None:
         """Keep the names up to date until cancelled."""
@@ -142,15 +142,15 @@ class KubeInventory:
         return replace(known.pod, workload_kind=workload.kind, workload=workload.name)
 
     def _faults(self, known: bool) -> tuple[Fault, ...]:  # noqa: FBT001
-        found = tuple(
+        faults = tuple(
             Fault("api", "pod_undecodable", f"pod {name} cannot be decoded: {why}", subject=name, incomplete=False)
             for name, why in self._watch.pods.broken.items()
         )
         if self._watch.live:
-            return found
+            return faults
         if self._watch.error is None:
-            return (*found, Fault("api", "api_pending", "the API server has not answered yet", incomplete=not known))
-        return (*found, _away(self._watch.error, known=known, settling=self._watch.settling))
+            return (*faults, Fault("api", "api_pending", "the API server has not answered yet", incomplete=not known))
+        return (*faults, _away(self._watch.error, known=known, settling=self._watch.settling))
 
 
 def _away(error: KubeError, *, known: bool, settling: bool) -> Fault:

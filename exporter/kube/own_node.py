@@ -88,5 +88,5 @@ class OwnNode:
                     raise
                 continue
             slices: SliceList = decoded(_SLICES, body)
-            return {device: uuid for each in slices.items for device, uuid in slice_uuids(each.spec).items()}
+            return {device: uuid for item in slices.items for device, uuid in slice_uuids(item.spec).items()}
         return {}

@@ -197,11 +197,11 @@ def _holdings(pod: api.PodResources) -> tuple[Holding, ...]:
 
 
 def _by_resource(devices: Collection[api.ContainerDevices]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, list[str]] = {}
+    by_resource: dict[str, list[str]] = {}
     for entry in devices:
-        found.setdefault(entry.resource_name, []).extend(entry.device_ids)
+        by_resource.setdefault(entry.resource_name, []).extend(entry.device_ids)
     # Sorted: the kubelet's order changes from answer to answer.
-    return {resource: tuple(sorted(ids)) for resource, ids in found.items()}
+    return {resource: tuple(sorted(ids)) for resource, ids in by_resource.items()}
 
 
 def _claims(pod: api.PodResources) -> tuple[HeldClaim, ...]:

@@ -202,44 +202,44 @@ def container_id(written: str) -> ContainerId | None:
     return ContainerId(bare) if _ID.fullmatch(bare) else None
 
 
-def know(found: PodObject, before: KnownPod | None = None) -> KnownPod:
+def know(pod: PodObject, before: KnownPod | None = None) -> KnownPod:
     """Take from a pod what is to be known of it; `before` is what was known, earlier generations among it."""
-    metadata, status = found.metadata, found.status
+    metadata, status = pod.metadata, pod.status
     uid = PodUid(metadata.uid)
     annotations = metadata.annotations or {}
     earlier: dict[str, list[ContainerId]] = {}
     for container in before.containers if before else ():
         if container.id is not None:
             earlier.setdefault(container.name, []).append(container.id)
-    kinds = _kinds(found.spec)
+    kinds = _kinds(pod.spec)
     containers: list[Container] = []
 
     def add(name: str, ids: Iterable[ContainerId | None]) -> None:
         kind = kinds.get(name, ContainerKind.REGULAR)
         containers.extend(Container(uid, name, id_, kind) for id_ in ids)
 
-    for one in _statuses(found):
-        add(one.name, _generations(one, earlier.pop(one.name, ())))
+    for container_status in _statuses(pod):
+        add(container_status.name, _generations(container_status, earlier.pop(container_status.name, ())))
     # An evicted pod's status may have no containers any more, while their processes still end.
     for name, ids in earlier.items():
         add(name, ids[-EARLIER:])
     mirrored = MIRROR in annotations  # anybody may write the hash alone on a pod of his own
     created = metadata.creation_timestamp
     finished = status.phase in ("Succeeded", "Failed")
-    grace = found.spec.termination_grace_period_seconds
+    grace = pod.spec.termination_grace_period_seconds
     return KnownPod(
-        found,
+        pod,
         Pod(
             uid,
             metadata.namespace,
             metadata.name,
             queue=_queue(metadata),
-            priority_class=found.spec.priority_class_name or "",
+            priority_class=pod.spec.priority_class_name or "",
             created_at=created.timestamp() if created else 0.0,
             terminating=metadata.deletion_timestamp is not None,
             config_hash=PodUid(annotations.get(CONFIG_HASH) or annotations[MIRROR]) if mirrored else None,
             phase=status.phase,
-            priority=found.spec.priority,
+            priority=pod.spec.priority,
             controller_kind=metadata.controller.kind if metadata.controller else "",
             grace_seconds=GRACE if grace is None else float(grace),
             labels=metadata.labels or {},
@@ -249,20 +249,20 @@ def know(found: PodObject, before: KnownPod | None = None) -> KnownPod:
         tuple(containers),
         metadata.controller,
         finished=finished,
-        declared=None if finished else declared_pod(found),
+        declared=None if finished else declared_pod(pod),
     )
 
 
 def _kinds(spec: PodSpec) -> dict[str, ContainerKind]:
     """Say of each container that is not a regular one what it is; names are unique over all lists of a pod."""
-    kinds = {one.name: ContainerKind.EPHEMERAL for one in spec.ephemeral_containers or ()}
-    for one in spec.init_containers or ():
-        kinds[one.name] = ContainerKind.SIDECAR if one.restart_policy == "Always" else ContainerKind.INIT
+    kinds = {container.name: ContainerKind.EPHEMERAL for container in spec.ephemeral_containers or ()}
+    for container in spec.init_containers or ():
+        kinds[container.name] = ContainerKind.SIDECAR if container.restart_policy == "Always" else ContainerKind.INIT
     return kinds
 
 
-def _statuses(found: PodObject) -> Iterable[ContainerStatus]:
-    status = found.status
+def _statuses(pod: PodObject) -> Iterable[ContainerStatus]:
+    status = pod.status
     yield from status.init_container_statuses or ()
     yield from status.container_statuses or ()
     yield from status.ephemeral_container_statuses or ()
@@ -272,8 +272,8 @@ def _generations(status: ContainerStatus, earlier: Iterable[ContainerId]) -> lis
     """List the ids of a container, the present one last; a dying process or a ghost may carry an earlier one."""
     present = container_id(status.container_id)
     ended = status.state.terminated, status.last_state.terminated
-    told = [container_id(end.container_id) for end in ended if end is not None]
-    before = [id_ for id_ in dict.fromkeys([*earlier, *told]) if id_ is not None and id_ != present]
+    ended_ids = [container_id(end.container_id) for end in ended if end is not None]
+    before = [id_ for id_ in dict.fromkeys([*earlier, *ended_ids]) if id_ is not None and id_ != present]
     return [*before[-EARLIER:], present]
 
 

@@ -48,10 +48,10 @@ def links_below(host_root: Path) -> Path:
 
 def parse(name: str, target: str, made_at: float = 0.0) -> LogLink | None:
     """Read one link; None when it is none of the kubelet's."""
-    found = _TARGET.fullmatch(target)
-    if found is None:
+    match = _TARGET.fullmatch(target)
+    if match is None:
         return None
-    namespace, pod, uid, container, restart = found.groups()
+    namespace, pod, uid, container, restart = match.groups()
     id_ = re.fullmatch(re.escape(f"{pod}_{namespace}_{container}-") + r"([0-9a-f]{64})\.log", name)
     return LogLink(namespace, pod, PodUid(uid), container, int(restart), ContainerId(id_[1]) if id_ else None, made_at)
 

@@ -43,15 +43,15 @@ class KubernetesSource:
         nearly all pods are agents that declare nothing. Without it those of all pods are.
         """
         self._client = Client(credentials, clock=clock)
-        lot = Random()  # noqa: S311  (it spreads requests, and keeps no secret)
-        self._names = KubeInventory(self._client, node, clock=clock, random=lot, log_links=log_links)
+        random = Random()  # noqa: S311  (it spreads requests, and keeps no secret)
+        self._names = KubeInventory(self._client, node, clock=clock, random=random, log_links=log_links)
         self._kubelet = PodResources(socket)
-        self._node = OwnNode(self._client, node, clock=clock, random=lot, has_claims=self._has_claims)
-        self._claims = Claims(self._client, self._declared, self._node.look_at_devices, clock=clock, random=lot)
+        self._node = OwnNode(self._client, node, clock=clock, random=random, has_claims=self._has_claims)
+        self._claims = Claims(self._client, self._declared, self._node.look_at_devices, clock=clock, random=random)
         self._limited = limited
         self._known: set[PodUid] = set()
         """Pods that had a limit in some round: one round that tells less must not make a consent unknown."""
-        self._namespaces = Namespaces(self._client, self._namespaces_here, clock=clock, random=lot)
+        self._namespaces = Namespaces(self._client, self._namespaces_here, clock=clock, random=random)
 
     def inventory(self, gpus: Sequence[Gpu]) -> Inventory:
         """Return what is known now of pods, containers, and what they were handed of `gpus`."""

@@ -93,7 +93,7 @@ def _registered_misfit(row: Row, node: NodeFacts | None, devices: Iterable[LeafD
 
 def _plausible(row: Row, node: NodeFacts, capacity: Fraction, unchecked: Fit) -> Calibration:
     """Choose by what a device can have at all: offline, where the devices' memory is not known."""
-    count = next((found for found in (_capacity(node, key) for key in _GPU_COUNTS) if found), Fraction(1))
+    count = next((number for number in (_capacity(node, key) for key in _GPU_COUNTS) if number), Fraction(1))
     possible = [unit for unit in row.units if _SMALLEST_DEVICE <= capacity / count * unit <= _LARGEST_DEVICE]
     if len(possible) == 1 and len(row.units) > 1:
         why = f"unit assumed: of {row.calibrate} only {_units(capacity, possible[0])} is possible"
@@ -111,8 +111,8 @@ def _capacity(node: NodeFacts | None, key: str) -> Fraction:
         return Fraction(0)
 
 
-def _close(found: Fraction, expected: int, tolerance: Fraction) -> bool:
-    return abs(found - expected) <= tolerance * expected
+def _close(amount: Fraction, expected: int, tolerance: Fraction) -> bool:
+    return abs(amount - expected) <= tolerance * expected
 
 
 def _units(capacity: Fraction, unit: Fraction) -> str:

@@ -143,7 +143,7 @@ def _checked(devices: Sequence[LeafDevice], sized: Candidate) -> Candidate:
 
 def _calibrated(scene: Scene, row: Row) -> Calibration:
     """Check the row's unit; a share is one of what the node advertises, so the unit of that has to fit the devices."""
-    sizes = (each for each in scene.system.rows if each.what is What.MEMORY and each.calibrate == row.calibrate)
+    sizes = (other for other in scene.system.rows if other.what is What.MEMORY and other.calibrate == row.calibrate)
     return calibrate(next(sizes, row) if row.calibrate else row, scene.node, scene.devices)
 
 
@@ -190,12 +190,12 @@ def _bypasses(term: Term) -> tuple[str, ...]:
     if claim is not None:
         containers = using(scene.pod, claim, term.asked.claimed)
     else:
-        containers = [each for each in scene.pod.containers if container in {"", each.name}]
+        containers = [declared for declared in scene.pod.containers if container in {"", declared.name}]
     off = {"", "0", "false"}
     return tuple(
         f"env {variable} switches {scene.system.name}'s enforcement off"
         for variable in scene.system.bypass_env
-        if any(each.env.get(variable, "").lower() not in off for each in containers)
+        if any(declared.env.get(variable, "").lower() not in off for declared in containers)
     )
 
 

@@ -45,15 +45,15 @@ def claim_usages(
     by_holder: dict[tuple[Holder, DeviceKey], list[Usage]] = defaultdict(list)
     for usage in usages:
         by_holder[(usage.subject.pod_uid, usage.subject.container), usage.device].append(usage)
-    found = []
+    sums = []
     for (namespace, name, device), containers in sorted(holders.items(), key=str):
         # A sandboxed pod's processes are the pod's: its containers cannot be told apart from outside.
         pods = {(uid, "") for uid, _ in containers}
         counted = [usage for holder in sorted(containers | pods) for usage in by_holder.get((holder, device), ())]
         clear = all(len(held[holder, device]) == 1 for holder in containers)
         amount = _sum(counted) if clear else None
-        found.append(ClaimUsage(namespace, name, device, amount, frozenset(usage.subject for usage in counted)))
-    return tuple(found)
+        sums.append(ClaimUsage(namespace, name, device, amount, frozenset(usage.subject for usage in counted)))
+    return tuple(sums)
 
 
 def _leaf(claimed: ClaimedDevice, devices: tuple[LeafDevice, ...]) -> DeviceKey | None:

@@ -51,8 +51,8 @@ def detect(
             present.append(Detected(system, because))
         elif pod is not None and (because := _written_sign(system, pod)):
             present.append(Detected(system, because, proven=False))
-    names = {each.system.name for each in present if each.proven}
-    return tuple(each for each in present if names.isdisjoint(each.system.yields_to))
+    names = {detected.system.name for detected in present if detected.proven}
+    return tuple(detected for detected in present if names.isdisjoint(detected.system.yields_to))
 
 
 def _proven_sign(
@@ -66,7 +66,7 @@ def _proven_sign(
     if signs.always:
         return "always"
     # GPUs of one node may be shared differently. Where the kubelet told what the pod holds, those alone matter.
-    held = {each.device for each in pod.held} if pod is not None else set()
+    held = {grant.device for grant in pod.held} if pod is not None else set()
     mine = [device for device in devices if device.vendor == system.vendor and (not held or device.key in held)]
     shared = {device.sharing.value for device in mine}
     if held and signs.sharing and shared == {Sharing.EXCLUSIVE.value}:

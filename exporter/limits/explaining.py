@@ -68,16 +68,16 @@ def _lines(resolution: Resolution) -> Iterator[str]:
 
 def _limit(limit: ResolvedLimit) -> Iterator[str]:
     place = limit.place.name if limit.place else "each device it holds"
-    each = ", each process" if limit.scope is Scope.PROCESS else ""
+    per_process = ", each process" if limit.scope is Scope.PROCESS else ""
     share = "" if limit.compute is None else f", {float(limit.compute):.4g} of the compute"
     memory = "no memory limit" if limit.bytes is None else size(limit.bytes)
-    yield f"  {_subject(limit)} on {place}: {memory}{each}{share}"
+    yield f"  {_subject(limit)} on {place}: {memory}{per_process}{share}"
     guard = "nobody else" if limit.enforced_by is EnforcedBy.NONE else limit.enforced_by
     yield f"    {limit.system}, by {limit.source}, scope {limit.scope}, enforced by {guard}"
     for candidate in limit.candidates:
         mark = "*" if candidate.taken else "-"
-        told = f"{candidate.name} = {candidate.text!r}: {_amount(candidate)} (trust {candidate.trust.name.lower()})"
-        yield f"    {mark} {told}: {candidate.why}"
+        declared = f"{candidate.name} = {candidate.text!r}: {_amount(candidate)} (trust {candidate.trust.name.lower()})"
+        yield f"    {mark} {declared}: {candidate.why}"
     for problem in limit.problems:
         yield f"    ! {problem}"
     if limit.bytes is not None:

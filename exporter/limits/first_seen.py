@@ -35,25 +35,25 @@ def hold(
     devices: Iterable[LeafDevice],
 ) -> tuple[list[Candidate], list[Seen]]:
     """Refuse raises among the candidates of one subject; return them, and what is seen for the first time."""
-    found, new = list(candidates), []
+    kept, new = list(candidates), []
     places: dict[str | None, Place | None] = {c.place.name if c.place else None: c.place for c in candidates}
     for other, _, name, _ in first:
         if other == subject and name not in places:
             places[name] = _place(name or "", devices)
     for (name, place), trust in ((item, trust) for item in places.items() for trust in _MUTABLE):
-        mine = [c for c in found if c.place == place and c.trust is trust and c.what is not What.COMPUTE and c.valid]
+        mine = [c for c in kept if c.place == place and c.trust is trust and c.what is not What.COMPUTE and c.valid]
         now = min(mine, key=lambda c: (c.bytes or 0, c.name), default=None)
         before = first.get((subject, scope, name, trust)) or _elsewhere(subject, scope, trust, first)
         if now is None:
             if before is not None and before.place == name and _missed(place, trust, candidates):
-                found.append(_remembered(before, place, "taken away", "it was taken away after it was first seen"))
+                kept.append(_remembered(before, place, "taken away", "it was taken away after it was first seen"))
         elif before is not None and (now.bytes or 0) > before.bytes:
             refused = f"raised to {now.bytes} bytes after {before.bytes} were first seen: refused"
-            found = [replace(c, excluded=refused) if c in mine else c for c in found]
-            found.append(_remembered(before, place, "raised", f"{now.name}: {refused}"))
+            kept = [replace(c, excluded=refused) if c in mine else c for c in kept]
+            kept.append(_remembered(before, place, "raised", f"{now.name}: {refused}"))
         elif (before is None or before.place != name) and now.bytes is not None:
             new.append(Seen(subject, scope, name, trust, now.system, now.bytes))
-    return found, new
+    return kept, new
 
 
 def _elsewhere(subject: Subject, scope: Scope, trust: Trust, first: Mapping[Key, Seen]) -> Seen | None:

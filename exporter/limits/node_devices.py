@@ -56,16 +56,16 @@ def registered(text: str) -> tuple[tuple[str, int], ...]:
 
 def _entries(text: str) -> Iterator[tuple[str, str]]:
     if not text.startswith("["):
-        rows = (each.split(",") for each in text.split(":") if each)
+        rows = (entry.split(",") for entry in text.split(":") if entry)
         yield from ((row[0], row[2]) for row in rows if len(row) >= _FIELDS)
         return
     try:
         listed = json.loads(text)
     except (ValueError, RecursionError):
         return
-    for each in listed:
-        if isinstance(each, dict):
-            yield str(each.get("id", "")), str(each.get("devmem", ""))
+    for entry in listed:
+        if isinstance(entry, dict):
+            yield str(entry.get("id", "")), str(entry.get("devmem", ""))
 
 
 def _number(text: str) -> int:

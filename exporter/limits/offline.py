@@ -43,7 +43,7 @@ def explain(
         resolve(pod, node, devices, catalogue, claims=manifest.claims, options=options) for pod in manifest.pods
     ]
     if as_json:
-        return json.dumps([entry for each in resolutions for entry in as_data(each)], indent=2) + "\n"
+        return json.dumps([entry for resolution in resolutions for entry in as_data(resolution)], indent=2) + "\n"
     return "\n".join([*map(as_text, resolutions), *(f"{line}\n" for line in _missing(manifest, node, devices))])
 
 

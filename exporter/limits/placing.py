@@ -28,14 +28,14 @@ def placed(
     What names no device is not put on one of another vendor (`foreign`): a pod may hold GPUs of two. Container and pod
     stay apart, and so do a process's limit and that of the container around it.
     """
-    found: dict[tuple[Subject, bool, DeviceKey], ResolvedLimit] = {}
+    limits: dict[tuple[Subject, bool, DeviceKey], ResolvedLimit] = {}
     for limit in resolution.limits if expected else ():
         if limit.device is not None:
-            found[limit.subject, limit.scope is Scope.PROCESS, limit.device] = limit
-    for container, device in sorted(seen, key=lambda one: (one[0], one[1].uuid, one[1].gpu_instance or -1)):
+            limits[limit.subject, limit.scope is Scope.PROCESS, limit.device] = limit
+    for container, device in sorted(seen, key=lambda pair: (pair[0], pair[1].uuid, pair[1].gpu_instance or -1)):
         for name, scope in ((container, None), (container, Scope.PROCESS), ("", None)):
             on = resolution.on(device, name, scope=scope)
             if on is not None and not (on.place is None and foreign(on, device)):
                 key = (on.subject, on.scope is Scope.PROCESS, device)
-                found.setdefault(key, replace(on, place=Place(device_name(device), device)))
-    return tuple(found.values())
+                limits.setdefault(key, replace(on, place=Place(device_name(device), device)))
+    return tuple(limits.values())

@@ -108,7 +108,7 @@ def _grouped(gathered: Iterable[Candidate], first: Mapping[Key, Seen]) -> dict[_
             groups[candidate.subject, scope].append(candidate)
     for remembered in first.values():
         groups.setdefault((remembered.subject, remembered.scope), [])
-    placed = {group: {each.system for each in members} for group, members in groups.items()}
+    placed = {group: {member.system for member in members} for group, members in groups.items()}
     for candidate in loose:
         homes = [group for group, systems in placed.items() if candidate.system in systems and group[0].container]
         for home in homes or [(Subject(), candidate.scope)]:

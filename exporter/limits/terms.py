@@ -116,7 +116,7 @@ def divisor(term: Term) -> tuple[Fraction, str]:
     """
     row, problem = term.asked.row, ""
     for key in row.divide_by if row.per is Per.TOTAL else ():
-        for count in (each for each in term.asked.scene.system.rows if each.what is What.COUNT and each.key == key):
+        for count in (other for other in term.asked.scene.system.rows if other.what is What.COUNT and other.key == key):
             try:
                 value = _count(count.at(fill(key, term.asked.stars)), term)
             except DeclarationError as error:

@@ -88,10 +88,10 @@ def _compare(winner: Candidate | None, memory: Sequence[Candidate]) -> tuple[lis
 def _report_only(winner: Candidate | None, doubts: Sequence[str]) -> tuple[str, ...]:
     if winner is None:
         return ()
-    found = [*winner.doubts, *doubts]
+    reasons = [*winner.doubts, *doubts]
     if winner.enforcement_proven and winner.enforced_by in KEPT:
-        found.append(f"the {winner.enforced_by} enforces it already")
-    return tuple(found)
+        reasons.append(f"the {winner.enforced_by} enforces it already")
+    return tuple(reasons)
 
 
 def _explained(candidate: Candidate, amount: Candidate | None, share: Candidate | None) -> Candidate:

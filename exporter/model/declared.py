@@ -76,7 +76,7 @@ class DeclaredPod:
 
     def container(self, name: str) -> DeclaredContainer | None:
         """Find a container by its name."""
-        return next((each for each in self.containers if each.name == name), None)
+        return next((container for container in self.containers if container.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,15 +129,15 @@ def declared_claim(claim: ClaimObject) -> Claim:
         claim.metadata.name,
         tuple(
             ClaimedDevice(
-                each.request, each.driver, each.pool, each.device, each.share_id, texts(each.consumed_capacity)
+                entry.request, entry.driver, entry.pool, entry.device, entry.share_id, texts(entry.consumed_capacity)
             )
-            for each in allocation.devices.results or ()
-            if not each.admin_access
+            for entry in allocation.devices.results or ()
+            if not entry.admin_access
         ),
         tuple(
-            ClaimConfig(each.opaque.driver, tuple(each.requests or ()), each.opaque.parameters or {})
-            for each in allocation.devices.config or ()
-            if each.opaque is not None
+            ClaimConfig(config.opaque.driver, tuple(config.requests or ()), config.opaque.parameters or {})
+            for config in allocation.devices.config or ()
+            if config.opaque is not None
         ),
         len(claim.status.reserved_for or ()),
     )
@@ -157,6 +157,6 @@ def slice_uuids(spec: SliceSpec) -> ClaimedUuids:
 def with_uuids(claim: Claim, uuids: ClaimedUuids) -> Claim:
     """Give a claim's devices the UUIDs of their slices."""
     devices = tuple(
-        replace(each, uuid=uuids.get((each.driver, each.pool, each.device), each.uuid)) for each in claim.devices
+        replace(entry, uuid=uuids.get((entry.driver, entry.pool, entry.device), entry.uuid)) for entry in claim.devices
     )
     return replace(claim, devices=devices)

@@ -138,8 +138,8 @@ def declared_pod(pod: PodObject) -> DeclaredPod:
         metadata.labels or {},
         metadata.annotations or {},
         (
-            *(_container(each, served.get(each.name, ()), init=True) for each in spec.init_containers or ()),
-            *(_container(each, served.get(each.name, ()), init=False) for each in spec.containers or ()),
+            *(_container(member, served.get(member.name, ()), init=True) for member in spec.init_containers or ()),
+            *(_container(member, served.get(member.name, ()), init=False) for member in spec.containers or ()),
         ),
         {own: name for own, name in claims.items() if name},
         spec.scheduler_name,

@@ -41,7 +41,7 @@ def load(path: Path) -> FirstSeen:
 
 def save(path: Path, first_seen: FirstSeen) -> None:
     """Write all that is to be remembered. Raises OSError."""
-    content = msgspec.json.encode({uid: [as_data(one) for one in seen] for uid, seen in first_seen.items()})
+    content = msgspec.json.encode({uid: [as_data(entry) for entry in seen] for uid, seen in first_seen.items()})
     draft = path.with_name(f".{path.name}.new")
     with draft.open("wb") as file:
         file.write(content)

@@ -168,8 +168,8 @@ class Limiting:
         used: dict[PodUid, list[Usage]] = defaultdict(list)
         for usage in usages:
             used[usage.subject.pod_uid].append(usage)
-        found: list[Limit] = []
-        found_at: list[Resolution] = []
+        facts: list[Limit] = []
+        resolutions: list[Resolution] = []
         for uid in inventory.declared:
             if (known := self._resolved.get(uid)) is None:
                 continue
@@ -177,9 +177,9 @@ class Limiting:
             expected = pod is not None and not pod.terminating
             seen = {(usage.subject.container, usage.device) for usage in used[uid]}
             limits = placed(known.resolution, seen, self._foreign, expected=expected)
-            found_at.append(replace(known.resolution, limits=limits))
-            found += (_fact(uid, limit, used[uid]) for limit in limits)
-        return Limits(tuple(found), declared(found_at))
+            resolutions.append(replace(known.resolution, limits=limits))
+            facts += (_fact(uid, limit, used[uid]) for limit in limits)
+        return Limits(tuple(facts), declared(resolutions))
 
     def _look(self, inventory: Inventory, gpus: Iterable[Gpu], present: Iterable[GpuUuid]) -> None:
         there = set(present)
@@ -229,9 +229,9 @@ def _with_held(inventory: Inventory) -> dict[PodUid, DeclaredPod]:
     """Add to each pod what the kubelet handed to it; of two pods of one name the newest is meant."""
     meant = newest_by_name(inventory)
     held: dict[PodUid, list[Held]] = defaultdict(list)
-    for one in inventory.allocations:
-        if (pod := meant.get((one.namespace, one.pod))) is not None:
-            held[pod.uid].append(Held(one.container, one.resource, one.device, one.replicas))
+    for handed in inventory.allocations:
+        if (pod := meant.get((handed.namespace, handed.pod))) is not None:
+            held[pod.uid].append(Held(handed.container, handed.resource, handed.device, handed.replicas))
     return {uid: replace(pod, held=tuple(held[uid])) if uid in held else pod for uid, pod in inventory.declared.items()}
 
 

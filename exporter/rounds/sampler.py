@@ -193,15 +193,15 @@ class Sampler:
 
 def crowded(snapshot: Snapshot | None) -> frozenset[DeviceKey]:
     """Name the devices to look at faster: shared by several containers or made to be shared, and nearly full."""
-    found = set()
+    keys = set()
     for device in snapshot.devices if snapshot else ():
         shared = device.sharing in {Sharing.TIME_SLICING, Sharing.MPS, Sharing.DRA} or device.replicas > 1
         memory = device.account.memory
         if device.sharing is Sharing.EXCLUSIVE or memory is None or memory.total == 0:
             continue
         if (shared or (device.containers or 0) > 1) and memory.used + memory.reserved >= NEARLY_FULL * memory.total:
-            found.add(device.key)
-    return frozenset(found)
+            keys.add(device.key)
+    return frozenset(keys)
 
 
 def _differ(known: Memory | None, seen: Memory | None) -> bool:

@@ -57,10 +57,10 @@ class Screen:
         self._live.__exit__(kind, error, traceback)
 
 
-def painted(found: Iterable[Line]) -> Text:
+def painted(lines: Iterable[Line]) -> Text:
     """Make rich's text of lines."""
     whole = Text(no_wrap=True, overflow="crop", end="")
-    for number, line in enumerate(found):
+    for number, line in enumerate(lines):
         whole.append("\n" if number else "")
         for part, tone in line:
             whole.append(part, STYLES[tone])

@@ -51,8 +51,8 @@ def span(seconds: float) -> str:
 
 def clean(text: str) -> str:
     """Take the power out of a foreign text."""
-    found = "".join(one if " " <= one <= "~" else ascii(one)[1:-1] for one in text[:LONGEST])
-    return found + (CUT if len(text) > LONGEST else "")
+    cleaned = "".join(char if " " <= char <= "~" else ascii(char)[1:-1] for char in text[:LONGEST])
+    return cleaned + (CUT if len(text) > LONGEST else "")
 
 
 def middle(text: str, width: int) -> str:
@@ -77,12 +77,12 @@ def path(text: str, width: int) -> str:
             break
         left, cut = left - len(part), cut - 1
     longest, left = divmod(left, cut)
-    found = []
+    shortened = []
     for part in parts:
         more = left > 0 and len(part) > longest
         left -= more
-        found.append(middle(part, longest + more))
-    return "/".join(found)
+        shortened.append(middle(part, longest + more))
+    return "/".join(shortened)
 
 
 def end(text: str, width: int) -> str:

@@ -32,40 +32,40 @@ def lines(table: Table, width: int | None = None) -> list[Line]:
     return [_status(table, width), *_warnings(table, width), *_body(table.rows, width)]
 
 
-def cropped(found: Sequence[Line], height: int, how: str) -> list[Line]:
+def cropped(drawn: Sequence[Line], height: int, how: str) -> list[Line]:
     """Keep what fits into so many lines; the last one says how many more there are, and `how` to see them."""
-    if len(found) <= height:
-        return list(found)
+    if len(drawn) <= height:
+        return list(drawn)
     kept = max(0, height - 1)
-    return [*found[:kept], ((f"{CUT} {len(found) - kept} more lines: {how}", Tone.SOFT),)]
+    return [*drawn[:kept], ((f"{CUT} {len(drawn) - kept} more lines: {how}", Tone.SOFT),)]
 
 
-def encodable(found: Sequence[Line], encoding: str | None) -> list[Line]:
+def encodable(drawn: Sequence[Line], encoding: str | None) -> list[Line]:
     """Write the dashes and dots of ours in ASCII where the terminal knows no others."""
     try:
         (UNKNOWN + CUT).encode(encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
-        return [tuple((ascii_only(part), tone) for part, tone in line) for line in found]
-    return list(found)
+        return [tuple((ascii_only(part), tone) for part, tone in line) for line in drawn]
+    return list(drawn)
 
 
-def text(found: Iterable[Line]) -> str:
+def text(drawn: Iterable[Line]) -> str:
     """Leave the tones away."""
-    return "".join(f"{''.join(part for part, _ in line).rstrip()}\n" for line in found)
+    return "".join(f"{''.join(part for part, _ in line).rstrip()}\n" for line in drawn)
 
 
 def _status(table: Table, width: int | None) -> Line:
-    found: list[tuple[str, Tone]] = []
+    parts: list[tuple[str, Tone]] = []
     left = width
     for word, tone in table.status:
-        part = (WIDE_GAP if found else "") + word
+        part = (WIDE_GAP if parts else "") + word
         if left is not None:
-            if found and len(part) > left:
+            if parts and len(part) > left:
                 break
             part = end(part, left)
             left -= len(part)
-        found.append((part, tone))
-    return tuple(found)
+        parts.append((part, tone))
+    return tuple(parts)
 
 
 def _warnings(table: Table, width: int | None) -> Iterable[Line]:

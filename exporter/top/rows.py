@@ -72,8 +72,8 @@ def rows(document: Document, now: float) -> Iterator[Row]:
 
 def _by_device(placed: Iterable[Placed]) -> Mapping[DeviceId, list[Placed]]:
     grouped: dict[DeviceId, list[Placed]] = defaultdict(list)
-    for each in placed:
-        grouped[each.device].append(each)
+    for entry in placed:
+        grouped[entry.device].append(entry)
     return grouped
 
 
@@ -132,8 +132,8 @@ class _Node:
     def container(self, container: Container, device: Device, inset: int) -> Row:
         declared = [limit for limit in self.limits.get(container.device, ()) if _about(limit, container)]
         standing = max(
-            (each for each in self.standings.get(container.device, ()) if _judges(each, container)),
-            key=lambda each: URGENT.index(each.state) if each.state in URGENT else len(URGENT),
+            (entry for entry in self.standings.get(container.device, ()) if _judges(entry, container)),
+            key=lambda entry: URGENT.index(entry.state) if entry.state in URGENT else len(URGENT),
             default=None,
         )
         used, limit = container.memory_used_bytes, container.memory_limit_bytes
@@ -229,10 +229,10 @@ def _judges(standing: Standing, container: Container) -> bool:
     return its_own or not standing.container
 
 
-def _same_pod(one: Owned, other: Owned) -> bool:
-    if one.pod_uid is not None and other.pod_uid is not None:
-        return one.pod_uid == other.pod_uid
-    return one.pod is not None and (one.namespace, one.pod) == (other.namespace, other.pod)
+def _same_pod(owned: Owned, other: Owned) -> bool:
+    if owned.pod_uid is not None and other.pod_uid is not None:
+        return owned.pod_uid == other.pod_uid
+    return owned.pod is not None and (owned.namespace, owned.pod) == (other.namespace, other.pod)
 
 
 def _near(used: int | None, limit: int | None, total: int | None) -> str:

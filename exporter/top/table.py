@@ -31,11 +31,11 @@ def table(document: Document, *, waited: float = 0.0, trouble: str = "") -> Tabl
     age = document.age_seconds + waited
     stale = age > STALE_AFTER * document.interval_seconds
     old = stale or bool(trouble)
-    found = tuple(rows(document, document.taken_at + age))
+    body = tuple(rows(document, document.taken_at + age))
     return Table(
         tuple(status(document, age, old=old)),
-        (*warnings(document, age, trouble, stale=stale), *(() if found else ((NO_GPU, Tone.SOFT),))),
-        tuple(replace(row, tone=Tone.SOFT, named=Tone.SOFT) for row in found) if old else found,
+        (*warnings(document, age, trouble, stale=stale), *(() if body else ((NO_GPU, Tone.SOFT),))),
+        tuple(replace(row, tone=Tone.SOFT, named=Tone.SOFT) for row in body) if old else body,
     )
 
 

@@ -139,8 +139,8 @@ def parse_web_config(content: bytes, source: str) -> WebFile:
 
 def _written(data: Mapping[str, Any], path: str) -> bool:
     section, _, key = path.partition(".")
-    found = data.get(section)
-    return section in data and (not key or (isinstance(found, dict) and key in found))
+    value = data.get(section)
+    return section in data and (not key or (isinstance(value, dict) and key in value))
 
 
 def _need_bcrypt(source: str) -> None:

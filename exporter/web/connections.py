@@ -80,17 +80,17 @@ class Entrance:
             self._ends[connection] = transport.abort
 
     async def _next(self) -> socket.socket:
-        loop, told = asyncio.get_running_loop(), False
+        loop, reported = asyncio.get_running_loop(), False
         while True:
             try:
                 connection, _ = await loop.sock_accept(self._listening)
             except ConnectionAbortedError:  # it came and went
                 continue
             except OSError as error:
-                if not told:
+                if not reported:
                     reason = (error.strerror or str(error)).lower()
                     log.error("web.nobody_let_in", reason=reason, remedy="raise the limit of open files (ulimit -n)")  # noqa: TRY400
-                told = True
+                reported = True
                 await asyncio.sleep(PAUSE)
             else:
                 return connection

@@ -117,10 +117,10 @@ class Server:
         path = self._config_file
         if path is None:
             return
-        async for found in settled(lambda: contents(path), self._poll):
-            if found == self._seen:
+        async for content in settled(lambda: contents(path), self._poll):
+            if content == self._seen:
                 continue
-            self._seen = found
+            self._seen = content
             try:
                 self._gate.exchange(await asyncio.to_thread(load_security, path))
             except ConfigError as error:

@@ -94,7 +94,7 @@ def test_a_process_that_a_round_misses_loses_nothing(missing: Attributed) -> Non
     back = attributed(told(1, 30.0))
     assert advance(found, back, KNOWN, NOW + KEPT).totals == {(A, DEVICE): 20.0}
     found = advance(found, attributed(), KNOWN, NOW + KEPT + 1.0)
-    assert found.told == {}, "nothing grows"
+    assert found.readings == {}, "nothing grows"
     assert advance(found, back, KNOWN, NOW + KEPT + 1.0).totals == {(A, DEVICE): 10.0}
 
 

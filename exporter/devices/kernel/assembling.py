@@ -262,7 +262,7 @@ def _together(ratios: Sequence[Mapping[str, float | None]], names: frozenset[str
     """Add up clients. One that never showed such an engine adds nothing where another did; alone it is unknown."""
     if not ratios:
         return 0.0  # all its clients are counted with the process that it was forked from
-    return known_sum(of_class(each, names) for each in ratios if any(name in names for name in each))
+    return known_sum(of_class(engines, names) for engines in ratios if any(name in names for name in engines))
 
 
 def _all(processes: Iterable[GpuProcess] | None) -> int | None:

@@ -85,7 +85,7 @@ def _limit(cgroups: Tree, folder: str, name: str) -> Mapping[str, int]:
     """Read a container's limits. crun puts its processes one folder deeper, and limits are set where they are."""
     folders = (folder, f"{folder}container/") if name.startswith(_CRUN) else (folder,)
     lowest: dict[str, int] = {}
-    for each in folders:
-        for pci, size in own(cgroups.text(f"{each}dmem.max")).items():
+    for path in folders:
+        for pci, size in own(cgroups.text(f"{path}dmem.max")).items():
             lowest[pci] = min(size, lowest.get(pci, size))
     return lowest

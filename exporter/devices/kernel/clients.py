@@ -99,7 +99,7 @@ def holdings(
         key = (device, client.id)
         # Read twice within a millisecond, a client may have grown: the larger reading counts.
         clients[key] = max(
-            clients.get(key, client), client, key=lambda each: -1 if each.memory is None else each.memory
+            clients.get(key, client), client, key=lambda reading: -1 if reading.memory is None else reading.memory
         )
         holders.setdefault(key, set()).add(descriptor.holder)
     disputed: set[ClientKey] = set()
@@ -111,8 +111,8 @@ def holdings(
             disputed.add(key)
     return {
         device: {
-            pid: Held(each.clients, frozenset(disputed & each.clients.keys()), each.blind, frozenset(each.problems))
-            for pid, each in sorted(processes.items())
+            pid: Held(entry.clients, frozenset(disputed & entry.clients.keys()), entry.blind, frozenset(entry.problems))
+            for pid, entry in sorted(processes.items())
         }
         for device, processes in seen.items()
     }

@@ -66,5 +66,5 @@ def held_by_device(
         for part in parts if len(parts) > 1 else ():
             yield from (Descriptor(descriptor.holder, (RENDER, minor), None) for minor in part.minors)
 
-    descriptors = (each for descriptor in (scan.descriptors if scan else ()) for each in by_part(descriptor))
+    descriptors = (part for descriptor in (scan.descriptors if scan else ()) for part in by_part(descriptor))
     return holdings(descriptors, device_of)

@@ -110,7 +110,7 @@ class KernelSource:
         self._present = sample.present
         if only is None:
             return sample
-        return replace(sample, samples=tuple(each for each in sample.samples if each.gpu.uuid in only))
+        return replace(sample, samples=tuple(device for device in sample.samples if device.gpu.uuid in only))
 
     async def memory(self, only: Collection[GpuUuid]) -> Mapping[DeviceKey, Memory]:
         """Read what the driver itself tells of the memory of GPUs that are not divided."""

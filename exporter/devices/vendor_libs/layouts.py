@@ -149,9 +149,9 @@ def memory(call: str, after: bytes, layout: MemoryLayout) -> Memory | None:
     return Memory(total, free, min(reserved, total - free))
 
 
-def agree(one: Memory, other: Memory) -> bool:
+def agree(reading: Memory, other: Memory) -> bool:
     """Say whether two readings are of the same memory: of one size, and as much of it free within 5 %."""
-    return one.total == other.total and abs(one.free - other.free) <= (EXCESS - 1) * one.total
+    return reading.total == other.total and abs(reading.free - other.free) <= (EXCESS - 1) * reading.total
 
 
 def mebibytes(value: int) -> int:

@@ -79,6 +79,6 @@ def entries(after: bytes, count: int, pci: str, total: int | None) -> tuple[List
     return tuple(processes)
 
 
-def _same(one: str, other: str) -> bool:
+def _same(address: str, other: str) -> bool:
     """Compare PCI addresses, of which some have eight digits of domain."""
-    return one.lower()[-_ADDRESS:] == other.lower()[-_ADDRESS:]
+    return address.lower()[-_ADDRESS:] == other.lower()[-_ADDRESS:]

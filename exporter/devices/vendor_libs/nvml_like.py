@@ -133,7 +133,7 @@ class NvmlLike(Reader[Handle]):
 
         processes = self._first(self._row.processes, read)
         if self._row.own_entry:  # the daemon's own context, which holds nothing
-            return tuple(each for each in processes if each.pid != os.getpid() or each.memory)
+            return tuple(process for process in processes if process.pid != os.getpid() or process.memory)
         return processes
 
     def utilization(self, handle: Handle) -> Utilization:

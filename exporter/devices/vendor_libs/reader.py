@@ -172,8 +172,8 @@ def read_device(reader: Reader[Any], device: NamedDevice, driver: str, now: floa
         # No library here tells which part of a divided device a process is on.
         processes=None
         if listed is None or instances
-        else merged(DeviceKey(identity.uuid), ((kind, each.pid, each.memory) for each in listed)),
+        else merged(DeviceKey(identity.uuid), ((kind, process.pid, process.memory) for process in listed)),
         utilization=None if by_process is None or instances else tuple(by_process),
         faults=faults.all(),
-        pids_proven=all(each.host for each in listed or ()),
+        pids_proven=all(process.host for process in listed or ()),
     )

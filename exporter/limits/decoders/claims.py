@@ -43,7 +43,7 @@ def device(_text: str, asked: Asked) -> Iterable[Amount]:
             yield Amount(None, where=where, shared=True)
             continue
         place = locate(where, devices)
-        memory = next((each.memory for each in devices if place.key and each.key == place.key), None)
+        memory = next((known.memory for known in devices if place.key and known.key == place.key), None)
         yield Amount(None if memory is None else Fraction(memory), where=where)
 
 

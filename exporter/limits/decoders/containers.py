@@ -31,7 +31,9 @@ def all_or_regular(pod: DeclaredPod, parts: Sequence[object]) -> Containers:
 
 def asking(pod: DeclaredPod, prefix: str) -> Containers:
     """List the containers that ask for resources with this prefix."""
-    return tuple(each for each in pod.containers if any(key.startswith(prefix) for key in each.resources()))
+    return tuple(
+        container for container in pod.containers if any(key.startswith(prefix) for key in container.resources())
+    )
 
 
 def known(pod: DeclaredPod, name: str) -> str:

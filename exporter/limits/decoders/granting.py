@@ -103,10 +103,12 @@ def _handed_out(text: str, asked: Asked) -> list[tuple[Place | None, LeafDevice 
         return []  # fractions (Huawei CCE) are another row's business
     by_key = {device.key: device for device in asked.scene.devices if device.key is not None}
     held: dict[DeviceKey, int] = defaultdict(int)
-    for each in asked.scene.pod.held:
-        matches = asked.container is not None and each.container == asked.container.name and each.resource == asked.key
+    for grant in asked.scene.pod.held:
+        matches = (
+            asked.container is not None and grant.container == asked.container.name and grant.resource == asked.key
+        )
         if asked.row.kubelet and matches:
-            held[each.device] += each.replicas
+            held[grant.device] += grant.replicas
     if held:
         return [(Place(device_name(key), key), by_key.get(key), replicas) for key, replicas in sorted(held.items())]
     alike = {(device.memory, device.replicas) for device in asked.scene.devices}

@@ -108,7 +108,7 @@ def _only_one(asked: Asked, prefix: str) -> str:
 
 
 def _objects(data: object) -> list[dict[str, Any]]:
-    if not isinstance(data, list) or len(data) > MOST or not all(isinstance(each, dict) for each in data):
+    if not isinstance(data, list) or len(data) > MOST or not all(isinstance(item, dict) for item in data):
         raise DeclarationError("not a list of objects")
     return data
 

@@ -17,7 +17,7 @@ from exporter.limits.decoding import Amount, Asked, DeclarationError, Where, bou
 
 def indices(text: str, _asked: Asked) -> Iterable[Amount]:
     """Read indices, separated by commas; -1 and nothing mean none (gpushare writes -1 before it assigned one)."""
-    return [Amount(None, where=Where(index=whole(each, "index"))) for each in _items(text) if each != "-1"]
+    return [Amount(None, where=Where(index=whole(index, "index"))) for index in _items(text) if index != "-1"]
 
 
 def dashed_indices(text: str, asked: Asked) -> Iterable[Amount]:
@@ -27,7 +27,7 @@ def dashed_indices(text: str, asked: Asked) -> Iterable[Amount]:
 
 def uuids(text: str, _asked: Asked) -> Iterable[Amount]:
     """Read UUIDs, separated by commas."""
-    return [Amount(None, where=Where(uuid=each)) for each in _items(text)]
+    return [Amount(None, where=Where(uuid=uuid)) for uuid in _items(text)]
 
 
 def cards(text: str, asked: Asked) -> Iterable[Amount]:
