@@ -1,15 +1,15 @@
 """
-The accounts of one GPU: what each container holds of each device, and what nobody explains.
+The accounts of one GPU: usage per container and device, ghost memory and unattributed memory.
 
 What comes in: one GPU's placed entries and the peaks so far. What goes out: one account per device, one usage per
 container and device, the new peaks.
 
 The law: **the accounts close.** attributed + ghost + host + unattributed = used, for each device, whenever all of
 it was measured. Device memory and process lists are read milliseconds apart, so a remainder below zero by up to
-`TOLERANCE` is taken as 0 and told; beyond that the account does not close, and says so.
+`TOLERANCE` is taken as 0 and reported. Beyond that the account does not close, and says so.
 What the kernel counts for a container's cgroup stands in place of what its processes hold: it has each buffer once.
-Where it has less than they surely hold, buffers were charged to somebody else: then it is only what is sure.
-Unknown is not zero: who may hold something that is in no list has no figure.
+Where it has less than they surely hold, buffers were charged to another cgroup: then it is only what is sure.
+Unknown is not zero: a container that may hold memory outside the lists has no figure.
 """
 
 from collections import defaultdict
@@ -82,7 +82,7 @@ def account(
     Args:
         attributed: the placed entries.
         peaks: the most that each container was seen with before.
-        allocated: device to who was handed it; a container without a process there holds 0, and that is known.
+        allocated: the containers to which the kubelet handed each device. One without a process there holds 0.
         evicted: how long each container's queues were off the device.
 
     """
@@ -120,12 +120,12 @@ def account(
 @dataclass(frozen=True, slots=True)
 class _OnDevice:
     """
-    What was told of one device.
+    The readings of one device.
 
     Attributes:
-        by_subject: who was handed the device, or holds some of it, with the processes that are known.
+        by_subject: the containers that were handed the device or hold some of it, with their known processes.
         counted: what the kernel counts by cgroup, where it is believed; `short` where it has less than they hold.
-        sees_all: no process is missing in the lists, or may be anybody's.
+        sees_all: the lists lack no process, and no unseen process may belong to any container.
 
     """
 
@@ -233,7 +233,7 @@ def _of_cgroup(subject: Subject, cgroup: CgroupMemory, peaks: Peaks) -> Usage:
 
 
 def _at_least(members: Iterable[Placed]) -> int:
-    """Sum up what is surely the container's own, as far as it is told."""
+    """Sum up what is surely the container's own, as far as it is known."""
     sizes = (m.process.memory if m.process.memory_sure is None else m.process.memory_sure for m in members)
     return sum(size for size in sizes if size is not None)
 
@@ -272,7 +272,7 @@ def total(parts: Iterable[_Number | None]) -> _Number | None:
 
 def new_peaks(before: Peaks, usages: Iterable[Usage], known: Collection[ContainerId] | None) -> Peaks:
     """
-    Carry the peaks on: of who is seen now, and of containers that still exist while they hold nothing.
+    Keep the peaks of the containers that are seen now, and of those that still exist and hold nothing.
 
     `known`: the containers that still exist; None while it is not known which do.
     """

@@ -1,5 +1,5 @@
 """
-Who holds what: the driver's entries, the kernel's owners and Kubernetes' names, put together.
+Attribution: the driver's entries, the kernel's owners and Kubernetes' names, put together.
 
 What comes in: one GPU's sample, the host's answer about its pids, the inventory, and what was sighted before. What goes
 out: each entry of the process lists with the place where it counts and the reason, and the new sightings.
@@ -7,7 +7,7 @@ out: each entry of the process lists with the place where it counts and the reas
 The law: **attribute by process, and never by guess.** A number that the driver prints is believed only while the
 process that first stood behind it still lives. Memory of a dead number counts in the container that was sighted with
 it, as long as that container has a living member (a forked child holds the descriptor: pytorch#5736, nvitop#152); what
-nothing explains is a ghost. A contradiction is nobody's.
+nothing explains is a ghost. A contradiction counts for no container.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -35,7 +35,7 @@ from exporter.model import (
 @dataclass(frozen=True, slots=True)
 class Sighting:
     """
-    Who stood behind an entry (device, raw pid) when it was first listed; `key` is None if nobody lived then.
+    The process and owner of an entry (device, raw pid) when it was first listed; `key` is None if it was dead then.
 
     `gap`: lists could not be read since, or not /proc. The entry may be another one of the same number.
     """
@@ -67,7 +67,7 @@ class Attributed:
     Attributes:
         counted: what the kernel counts of a container on a device by its cgroup, in place of its processes.
         unseen: containers of which some process could not be looked at, or pods where no more than that is known.
-        anybodys: some process that could not be looked at may be anybody's.
+        anybodys: some process that could not be looked at may belong to any container.
 
     """
 
@@ -158,7 +158,7 @@ def attribute(
 
     Returns:
         The placed entries, and the sightings to pass in the next time. Entries that are listed no more are forgotten:
-        a number that comes back is somebody new.
+        a number that comes back is a new process.
 
     """
     counted = _counted(sample.cgroups, names)
@@ -189,7 +189,7 @@ def attribute(
 def _beyond_doubt(sample: GpuSample, before: Sightings) -> Sightings:
     # Where the host's domain is not proven, /proc is in doubt, not the list: the driver numbers as ever. What left the
     # list is forgotten as ever, so that its number inherits nothing when it comes back. What is still listed would, if
-    # it were forgotten, be charged to whoever has its number by then: with the `gap` that is nobody.
+    # it were forgotten, be charged to the process that has its number by then: with the `gap` to none.
     listed = {(process.device, process.pid) for process in sample.processes or () if sample.pids_proven}
     return {entry: replace(seen, gap=True) for entry, seen in before.items() if entry in listed}
 
@@ -212,8 +212,8 @@ def believed(
     Prove the numbers of a driver that may print those of other PID namespaces, or say that they are unproven.
 
     They are the host's where each living process behind them belongs to a container which was handed this device. A
-    number of another namespace (1, 7, 30) is a process of the host here, or of somebody else. `handed_out`: device
-    to whom the kubelet handed it.
+    number of another namespace (1, 7, 30) is a process of the host here, or of another container. `handed_out`: the
+    containers to which the kubelet handed each device.
     """
     if sample.pids_proven or not sample.processes:
         return sample

@@ -21,7 +21,7 @@ KEPT = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the driver told of a process: seconds, and when it did so last (monotonic)."""
+    """What the driver reported for a process: seconds, and when it last did (monotonic)."""
 
     seconds: float
     at: float

@@ -1,11 +1,11 @@
 """
-To whom a process belongs, by its cgroup.
+The pod and container that a process belongs to, by its cgroup.
 
 What comes in: the text of `/proc/<pid>/cgroup`, of any cgroup version, as any reader sees it. What goes out: an
 `Owner`.
 
-The law: **outside in.** Who may write cgroups (docker or kind in a pod, or a liar) makes folders of any name, but only
-below its own: the outer ones were made by the kubelet and the runtime. So pairs are told in that order, a pattern
+The law: **outside in.** A process that may write cgroups (docker or kind in a pod, or a liar) makes folders of any
+name, but only below its own: the kubelet and the runtime made the outer ones. So pairs come in that order, a pattern
 matches a whole segment or nothing, and what stands below a container is that container's until a further pod begins.
 Never raises, whatever the text; takes time linear in its length.
 """

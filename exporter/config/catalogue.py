@@ -13,7 +13,7 @@ from exporter.limits.rows import Catalogue
 
 def catalogue_of(limits: Limits, source: str = "configuration", systems: str = "") -> Catalogue:
     """
-    Put the operator's rows on top of the package's. Raises ConfigError, also for systems that nobody knows.
+    Put the operator's rows on top of the package's. Raises ConfigError, also for unknown systems.
 
     `source` has the rows; `systems` says where the systems were chosen, when that was elsewhere.
     """

@@ -4,8 +4,8 @@ Whether the driver's process numbers are those of this `/proc`.
 What comes in: where `/proc` is mounted. What goes out: None where it is proven, else a `Fault` that says what to do.
 
 The law: proven, not assumed. The driver speaks in numbers of its caller's PID namespace (since 535.113; before, of the
-initial one) and leaves out who is not visible there; a mounted `/proc` speaks in those of the mount. They are the same
-for sure where both are the initial namespace. `NSpid:` proves nothing: it counts from the mount inwards.
+initial one) and leaves out processes that are not visible there; a mounted `/proc` speaks in those of the mount. They
+are the same for sure where both are the initial namespace. `NSpid:` proves nothing: it counts from the mount inwards.
 """
 
 from pathlib import Path

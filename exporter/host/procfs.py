@@ -1,10 +1,10 @@
 """
-Who the driver's numbers are, read from `/proc`.
+The processes behind the driver's numbers, read from `/proc`.
 
 What comes in: raw pids as the driver printed them. What goes out: a `HostSample`.
 
 The law: each answer is about one process, and fresh. A number is read through its opened folder, which the kernel ties
-to the process: once that is gone, the folder gives ENOENT or ESRCH, even if somebody else has the number by then. So
+to the process: once that is gone, the folder gives ENOENT or ESRCH, even if another process has the number by then. So
 state, start time and cgroup cannot come from two lives. Gone is an answer; hidden is not, it is `unreadable`.
 Nothing is remembered from round to round: a process costs some 25 microseconds, of which that would save four.
 """
@@ -40,9 +40,9 @@ class ProcFs:
 
     def sample(self, pids: Collection[int], *, want_living: bool = False) -> HostSample:
         """
-        Say of each raw pid who it is. `want_living` also reads the owners of all living processes of the node.
+        Identify the process of each raw pid. `want_living` also reads the owners of all living processes of the node.
 
-        Without proof of the PID domain nothing is read: each number would mean somebody else.
+        Without proof of the PID domain nothing is read: each number would mean another process.
         """
         doubt = unproven(self._root, self._own, trusted=self._trusted)
         if doubt is not None:

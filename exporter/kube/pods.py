@@ -4,7 +4,7 @@ The pods of this node, as a list and the changes since.
 What comes in: answers of the API server and the time. What goes out: the next state, which names pods and containers.
 
 The law: the UID decides, names only display. A pod that was deleted is remembered for a while, because its processes
-may outlive it (a forced deletion waits for nobody), and their cgroups still carry its UID. A pod that cannot be decoded
+may outlive it (a forced deletion does not wait), and their cgroups still carry its UID. A pod that cannot be decoded
 costs itself, never the others.
 
 Above 300 lines, because the states, the events between them and what a pod's object says are read together.

@@ -37,7 +37,7 @@ class KubernetesSource:
         limited: Callable[[], Iterable[PodUid]] | None = None,
     ) -> None:
         """
-        Make a source that asks nobody yet.
+        Make a source that sends no request yet.
 
         `limited` tells the pods that have limits now: only of these the namespaces are asked for, because on most nodes
         nearly all pods are agents that declare nothing. Without it those of all pods are.

@@ -5,7 +5,7 @@ What comes in: a row, the node's capacity, its devices. What goes out: the unit,
 
 The law: a wrong unit would evict innocent pods (one unit of `aliyun.com/gpu-mem` is a GiB or a MiB, by a flag of the
 plugin; half of a GPU is all of it where HAMi hands out twice its memory). So capacity x unit, or what a system
-registers, must be within 10 % of the devices' memory; what does not fit is told and never enforced.
+registers, must be within 10 % of the devices' memory; what does not fit is reported and never enforced.
 """
 
 from collections.abc import Iterable

@@ -1,11 +1,11 @@
 """
-What the containers that share a claim hold together of each of its devices.
+The usage of each device of a claim, summed over the containers that share the claim.
 
-What comes in: what the pods here declare, their claims, usages, leaf devices. What goes out: one `ClaimUsage` for each
-claim and leaf device.
+What comes in: what the pods here declare, their claims, usages, devices. What goes out: one `ClaimUsage` for each claim
+and device.
 
-The law: whose bytes they are is never guessed. A container that holds two claims of one device tells nobody by which of
-them it holds its memory, so that the use of both is unknown.
+The law: the owner of the bytes is never guessed. A container that holds two claims of one device does not say by which
+of them it holds its memory, so the usage of both is unknown.
 """
 
 from collections import defaultdict

@@ -5,8 +5,8 @@ What comes in: candidates of one subject, what was first seen. What goes out: th
 to be remembered.
 
 The law: extended resources cannot change while a pod lives, annotations and labels can. Their first value is kept for
-the pod's life; a raise is refused and told. To take a declaration away is a raise, too, and so is to move it to another
-device and make it larger.
+the pod's life; a raise is refused and reported. To take a declaration away is a raise, too, and so is to move it to
+another device and make it larger.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -67,7 +67,7 @@ def _missed(place: Place | None, trust: Trust, candidates: Sequence[Candidate]) 
     Tell whether what is gone from a place is missed there.
 
     Not where the same trust still says something of every device, nor where a device only got another name: an index
-    while nobody knew the devices, then its UUID.
+    while the devices were unknown, then its UUID.
     """
     left = [c for c in candidates if c.trust is trust and c.what is not What.COMPUTE and c.valid]
     known = place is None or place.key is not None

@@ -1,7 +1,7 @@
 """
-Where a pod's limits count: on the leaf devices where its containers are.
+Where a pod's limits count: on the devices where its containers are.
 
-What comes in: what was resolved, and who is seen where. What goes out: limits, each on one leaf device.
+What comes in: resolved limits, and the devices each container is seen on. What goes out: limits, each on one device.
 
 The law: a limit that names a device counts there; one that names none counts wherever its subject is, but on no device
 of another vendor. Pure.

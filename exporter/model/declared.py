@@ -3,7 +3,7 @@ What pods, their claims and their node declare about devices, as they wrote it.
 
 What comes in: nothing. What goes out: the facts that limits are read from.
 
-The law: text stays text here. Quantities, annotations and environments are as somebody wrote them, believed by nobody.
+The law: text stays text here. Quantities, annotations and environments are as they were written, and are not believed.
 """
 
 from collections.abc import Mapping
@@ -55,7 +55,7 @@ class DeclaredPod:
     Attributes:
         containers: init containers first, then the others, in the order of the spec.
         claims: the pod's own name of each claim to the name of the ResourceClaim that was made for it.
-        held: what the kubelet handed out; empty where nobody asked it.
+        held: what the kubelet handed out; empty where it was not asked.
 
     """
 

@@ -3,8 +3,8 @@ What was first seen of each pod's declarations, in a file: so that a restart of 
 
 What comes in: the file, and what is to be remembered. What goes out: what was remembered.
 
-The law: the file is whole or as before (written beside it, then renamed). One that cannot be read is as none, and told:
-then what is declared now counts as first seen.
+The law: the file is whole or as before (written beside it, then renamed). One that cannot be read counts as none and
+is reported: then what is declared now counts as first seen.
 """
 
 import os

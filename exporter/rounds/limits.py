@@ -1,9 +1,9 @@
 """
 The limits of this node's pods, round after round.
 
-What comes in: the inventory with what pods declare, the GPUs, who is on which leaf device. What goes out: limits by
-subject and leaf device, whether one that somebody else enforces is bypassed, the sum that is declared on each leaf
-device; and what is declared in vain.
+What comes in: the inventory with what pods declare, the GPUs, the containers on each device. What goes out: limits by
+limit holder and device, whether one that another system enforces is bypassed, the sum that is declared on each device;
+and what is declared in vain.
 
 The law: a pod is resolved anew only when something that its limits are read from has changed; what was first seen of it
 is carried as long as it is known here, and handed out to be kept over restarts. One pod on which the resolver fails
@@ -164,7 +164,7 @@ class Limiting:
             yield
 
     def limits(self, inventory: Inventory, usages: Iterable[Usage]) -> Limits:
-        """Say what is declared for whoever is on a leaf device, and for whom a device is named that nobody uses yet."""
+        """Return the limits of the containers on each device, and those that name a device which is not used yet."""
         used: dict[PodUid, list[Usage]] = defaultdict(list)
         for usage in usages:
             used[usage.subject.pod_uid].append(usage)

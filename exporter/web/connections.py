@@ -1,12 +1,12 @@
 """
-Who is let in, and who has to go.
+Which connections are let in, and which have to go.
 
 What comes in: a listening socket, and the TLS settings in force. What goes out: connections, each with a handler.
 
 The law: strangers never hold the open files that the rounds need, and never keep a probe out. So there are `MOST`
 connections and no more, silent ones and unfinished handshakes counted; a new one is always let in, and the oldest goes.
 
-asyncio's own accepting knows no bound, and tells a lack of open files with a hundred tracebacks (Python 3.11).
+asyncio's own accepting knows no bound, and reports a lack of open files with a hundred tracebacks (Python 3.11).
 """
 
 import asyncio

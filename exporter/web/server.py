@@ -27,8 +27,8 @@ from exporter.web.gate import Gate
 BACKLOG = 128
 SHUTDOWN = 0.2
 """
-Seconds that answers in flight are given when the daemon ends. They come from memory, within milliseconds, to whoever
-takes them; the daemon has a second for its end, and the driver needs some of it.
+Seconds that answers in flight are given when the daemon ends. They come from memory, within milliseconds, to clients
+that take them; the daemon has a second for its end, and the driver needs some of it.
 """
 
 log = structlog.get_logger()
@@ -106,9 +106,9 @@ class Server:
 
     async def watch(self) -> None:
         """
-        Apply changes of the web config and its certificates, for ever. What is wrong stays out, and is told.
+        Apply changes of the web config and its certificates, for ever. Wrong settings stay out, and are reported.
 
-        Raises what ended the letting in of connections: a server that nobody reaches must not look alive.
+        Raises what ended the letting in of connections: a server that lets no connection in must not look alive.
         """
         assert self._letting_in is not None, "not entered yet"  # noqa: S101
         await asyncio.gather(asyncio.shield(self._letting_in), self._watch_config())

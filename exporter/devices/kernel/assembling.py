@@ -6,9 +6,9 @@ goes out: a `GpuSample` for each GPU, and what to keep.
 
 The rule: ROCm's memory and its process's DRM client are mostly the same buffers, so the larger of both counts, never
 their sum. A GPU that is divided has its partitions for devices; load and power are then the whole GPU's, and
-unknown of a partition. Where the kernel does not tell what is used of a device, it is the sum of its processes, if each
-of them is known. Who was not looked at may hold any GPU; who does not use ROCm may hold any where nobody looks at
-descriptors.
+unknown of a partition. Where the kernel does not report the used memory of a device, it is the sum of its processes, if
+each of them is known. A process that was not looked at may hold any GPU; so may one without ROCm where descriptors are
+not read.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

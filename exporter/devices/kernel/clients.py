@@ -1,12 +1,12 @@
 """
-Who holds which DRM client, each client counted once.
+The processes that hold each DRM client, each client counted once.
 
 What comes in: the descriptors of a node's processes. What goes out: one `Held` for each process and device.
 
 The rule: one open file is seen through several descriptors and, after a fork, through several processes; its bytes
-count once, with the process that started first. Where its holders are in different containers nobody can say whose it
-is: then none of it is surely anybody's. Identity is (device, client id); ids alone are counted for each device on some
-kernels.
+count once, with the process that started first. Where its holders are in different containers, its owner
+is unknown: then no container surely holds it. Identity is (device, client id); ids alone are counted for each device on
+some kernels.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,5 +1,5 @@
 """
-The devices of AMD's and Intel's GPUs, and who holds what of them by DRM.
+The devices of AMD's and Intel's GPUs, and what each process holds of them by DRM.
 
 What comes in: cards, ROCm's nodes, descriptors. What goes out: devices, and holdings by device and process.
 

@@ -60,7 +60,7 @@ class KernelSource:
     AMD's and Intel's GPUs of this node; one caller at a time.
 
     `name`: `kfd` is AMD alone, by ROCm's files, which takes no privilege; `drm` is AMD and Intel, by what processes
-    have open besides, which takes CAP_SYS_PTRACE. `integrated`: GPUs that use the host's memory are told, too.
+    have open besides, which takes CAP_SYS_PTRACE. `integrated`: GPUs that use the host's memory are listed, too.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class KernelSource:
         return frozenset(card.vendor for card in cards)
 
     async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:
-        """Read everything. With `only` the whole is read too, since a process may hold several GPUs, and those told."""
+        """Read everything. With `only` the whole is read too (a process may hold several GPUs); those are returned."""
         before, reader = self._engines, self._reader
         for free in [reading for reading in self._left if reading.asking.pod is None]:
             self._left.remove(free)
