@@ -2,13 +2,9 @@
 
 import pytest
 
-from enforcer.policy.vocabulary import _KINDS, Kind, Reason
+from enforcer.policy.vocabulary import REASONS_OF, Reason
 
 
 @pytest.mark.parametrize("reason", Reason)
-def test_each_reason_has_a_kind(reason: Reason) -> None:
-    assert reason.kind in Kind
-
-
-def test_no_reason_has_two_kinds() -> None:
-    assert len(_KINDS) == len(Reason)
+def test_each_reason_has_one_kind(reason: Reason) -> None:
+    assert [kind for kind, reasons in REASONS_OF.items() if reason in reasons] == [reason.kind]
