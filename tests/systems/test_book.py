@@ -18,8 +18,16 @@ from systems.player import Played, play
 INTERVAL = 5.0
 SLACK = 2 * INTERVAL
 """Seconds by which an action may come earlier or later than the book says: two rounds."""
-UNWRITTEN = frozenset(system.name for system in builtin()) - {system.system for system in book()}
-"""Systems whose file is being written."""
+UNWRITTEN = frozenset(
+    """
+    ack alauda-mps amd amd-dra ascend-dra ascend-hami ascend-mindcluster ascend-soft baidu-cgpu cambricon
+    cce-fraction cce-xgpu counted elastic-gpu enflame gke-mps gke-timesharing gpu-fractioning gpu-manager gpushare
+    gpusteward hami-amd hami-dra hygon iluvatar intel-dra intel-gas koordinator kubeshare kunlun metax mthreads nos
+    nvidia-dra nvidia-gpu nvidia-mig nvidia-mig-single nvidia-mps nvidia-vgpu open-simulator qgpu tensor-fusion
+    undeclared vgpu-manager vgpu-manager-dra vke-mgpu volcano-gpushare volcano-vgpu
+    """.split()
+)
+"""Systems whose file is being written; a new system is not among them."""
 
 
 class Case(NamedTuple):
@@ -176,12 +184,7 @@ def test_each_file_names_its_sources_and_marks_only_what_is_being_built(system: 
 
 
 def test_each_system_of_the_catalogue_has_a_scenario() -> None:
-    assert {known.name for known in builtin()} - UNWRITTEN == {system.system for system in book()}
-
-
-@pytest.mark.parametrize("system", sorted(UNWRITTEN))
-def test_a_system_without_a_scenario(system: str) -> None:
-    pytest.skip("its file is being written")
+    assert {known.name for known in builtin()} - UNWRITTEN <= {system.system for system in book()}
 
 
 def _has(kind: type[Any], name: str) -> bool:
