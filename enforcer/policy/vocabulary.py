@@ -86,6 +86,19 @@ class Scope(StrEnum):
     WORKLOAD = "workload"
 
 
+class Kind(StrEnum):
+    """Whose doing it is that a limit holder is not acted on, and so what has to happen before it is."""
+
+    CHOSEN = "chosen"
+    """An operator or a namespace's administrator wrote it, or by its declaration the limit is not for enforcing."""
+    WAITING = "waiting"
+    """It ends by itself within a bound."""
+    UNKNOWN = "unknown"
+    """The daemon does not see something, or lacks something, that acting needs."""
+    EVADED = "evaded"
+    """The pod's own author prevents it."""
+
+
 class Reason(StrEnum):
     """
     Why nothing is done, or nothing can be said: one word for each refusal, and half a sentence that goes on from "but".
@@ -155,3 +168,71 @@ class Reason(StrEnum):
     BUDGET_NAMESPACE = "budget_namespace", "the budget of its namespace is used up"
     BUDGET_WORKLOAD = "budget_workload", "the budget of its workload is used up: it comes back, and does it again"
     QUEUED = "queued", "another one comes first"
+
+    @property
+    def kind(self) -> Kind:
+        """Whose doing it is."""
+        return _KIND_OF[self]
+
+
+REASONS_OF = {
+    Kind.CHOSEN: (
+        Reason.PROCESS_SCOPE,
+        Reason.PRIORITY,
+        Reason.STATIC_POD,
+        Reason.NAMESPACE,
+        Reason.OWN_POD,
+        Reason.LABEL,
+        Reason.EXEMPT,
+        Reason.DAEMON_SET,
+        Reason.BARE_POD,
+        Reason.REPORT_ONLY,
+        Reason.MIG,
+        Reason.EXCLUSIVE,
+        Reason.MPS,
+        Reason.UNVERIFIED_BACKEND,
+        Reason.MODE,
+        Reason.STOPPED,
+        Reason.NO_CONSENT,
+        Reason.NO_RUNG,
+        Reason.NOT_CONTENDED,
+        Reason.STRIKES,
+    ),
+    Kind.WAITING: (
+        Reason.TERMINATING,
+        Reason.NOT_RUNNING,
+        Reason.OTHER_GENERATION,
+        Reason.NOT_OVER_NOW,
+        Reason.HOLD_OFF,
+        Reason.IN_FLIGHT,
+        Reason.SPACING,
+        Reason.BUDGET_NODE,
+        Reason.BUDGET_NAMESPACE,
+        Reason.BUDGET_WORKLOAD,
+        Reason.QUEUED,
+    ),
+    Kind.UNKNOWN: (
+        Reason.READING_UNKNOWN,
+        Reason.READING_GAP,
+        Reason.PID_DOMAIN,
+        Reason.ALLOCATIONS_STALE,
+        Reason.LIMIT_INVALID,
+        Reason.POD_UNKNOWN,
+        Reason.NOT_OWNER,
+        Reason.NOT_ARMED,
+        Reason.JOURNAL,
+        Reason.ADMISSION,
+        Reason.NAMESPACE_UNKNOWN,
+        Reason.NAMES_STALE,
+        Reason.OWNER_UNKNOWN,
+        Reason.BREAKER,
+    ),
+    Kind.EVADED: (
+        Reason.CONTAINER_KIND,
+        Reason.THIRD_PARTY,
+        Reason.CLAIM_SHARED,
+        Reason.BLOCKED,
+    ),
+}
+"""Each reason is of one kind; one that is missing here, or here twice, fails a test."""
+_KIND_OF = {reason: kind for kind, reasons in REASONS_OF.items() for reason in reasons}

@@ -1,0 +1,185 @@
+"""
+Plays a scene: the program's own parsers, accounts, limits and policy, round after round.
+
+What comes in: a scene. What goes out: how each device is shared, each limit, and what the policy did about each pod.
+
+The rule: only time and the node's borders are made up (`systems.world`). The policy runs with the defaults of the
+config and `mode: enforce`; each namespace consents unless the scene says otherwise. The daemon has watched an idle node
+for longer than its hold-off when the processes of the scene begin: that moment is second 0.
+"""
+
+import asyncio
+import json
+import tempfile
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from enforcer.policy.decide import decide
+from enforcer.policy.history import History, Moment, Result, Standing, Verdict
+from enforcer.policy.outcomes import conclude
+from enforcer.policy.rules import Rules
+from enforcer.policy.vocabulary import State
+from enforcer.runtime.policy_config import rules_of
+from exporter.config import Arguments, Config
+from exporter.config.loading import combine
+from exporter.daemon import limiting_of
+from exporter.model import Device, Limit, Snapshot
+from exporter.rounds.sampler import Beat, Sampler
+from systems.book import SceneRow
+from systems.world import NODE, World, inventory_of
+
+LONGEST = 900.0
+"""Seconds of a scene after which the last verdict counts."""
+QUIET = 6
+"""Rounds in which nothing changes and nothing is pending, after which nothing will."""
+PENDING = frozenset({State.OVER, State.GRACE, State.DUE, State.ACTING})
+
+Key = tuple[str, str]
+"""Pod and container; the container is empty where the limit is the whole pod's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acted:
+    """An action that began so many seconds after the processes of the scene."""
+
+    action: str
+    after: float
+
+
+@dataclass(slots=True)
+class Played:
+    """
+    What came of a scene.
+
+    Attributes:
+        snapshot: the last one before any action.
+        states: of each limit holder, at the end; of several devices the one that is worst.
+        acted: the first action on each limit holder.
+        seconds: how long the scene was.
+
+    """
+
+    snapshot: Snapshot
+    states: dict[Key, Standing] = field(default_factory=dict)
+    acted: dict[Key, Acted] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def devices(self) -> dict[tuple[int, int | None], Device]:
+        """The devices, by the index of their GPU and their MIG instance."""
+        return {(device.gpu.index, device.key.gpu_instance): device for device in self.snapshot.devices}
+
+    @property
+    def limits(self) -> dict[tuple[str, str, int, int | None, str], Limit]:
+        """The limits by pod, container, GPU, MIG instance and claim."""
+        index = {gpu.uuid: gpu.index for gpu in self.snapshot.gpus}
+        return {
+            (
+                self.snapshot.pods[limit.pod_uid].name,
+                limit.container,
+                index[limit.device.uuid],
+                limit.device.gpu_instance,
+                limit.claim,
+            ): limit
+            for limit in self.snapshot.limits
+        }
+
+
+@cache
+def rules_and_config(text: str) -> tuple[Rules, Config]:
+    """Read a config in which the policy's mode is `enforce`, and all else is the default or `text`."""
+    config = combine(Arguments(), text.encode(), NODE)
+    return rules_of(config), config
+
+
+def play(scene: SceneRow) -> Played:
+    """Play a scene to its end."""
+    with tempfile.TemporaryDirectory() as folder:
+        return asyncio.run(_play(scene, Path(folder)))
+
+
+async def _play(scene: SceneRow, folder: Path) -> Played:
+    rules, config = rules_and_config(_config(scene))
+    world = World(scene, folder / "proc")
+    with inventory_of(world, folder) as inventory:
+        running = asyncio.ensure_future(inventory.run())
+        try:
+            sampler = Sampler(
+                node=NODE,
+                devices=world,
+                host=world.host,
+                inventory=inventory,
+                beat=Beat(),
+                clock=world.clock,
+                limiting=limiting_of(config),
+            )
+            await _settle(world, sampler)
+            return await _rounds(world, sampler, rules)
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+
+async def _settle(world: World, sampler: Sampler) -> None:
+    """Let the sources read the node before the first process begins."""
+    for _ in range(5):
+        await world.clock.step(1.0)
+    snapshot = await sampler.round()
+    if faults := [fault for fault in snapshot.faults if fault.incomplete]:
+        raise ValueError(f"the node of the scene cannot be read: {faults[0]}")
+
+
+async def _rounds(world: World, sampler: Sampler, rules: Rules) -> Played:
+    history, _ = decide(await sampler.round(), rules, History(), _moment(world))
+    await world.clock.step(rules.hold_off + rules.interval)
+    await world.clock.step(1.0)  # the labels of namespaces had grown old, and are read anew
+    world.seconds = 0.0
+    changes_end = max((row.last_change for row in world.scene.processes), default=0.0)
+    quiet, before, played = 0, None, Played(await sampler.round())
+    while True:
+        snapshot = await sampler.round()
+        history, verdict = decide(snapshot, rules, history, _moment(world))
+        if not played.acted:
+            played.snapshot = snapshot
+        played.states = _worst(verdict)
+        played.seconds = world.seconds
+        if (action := verdict.action) is not None:
+            played.acted.setdefault((action.pod, action.container), Acted(action.rung.value, world.seconds))
+            history = conclude(history, Result.VERIFIED, _moment(world))
+            world.ended.add(action.pod)
+        now = {key: (standing.state, standing.reason) for key, standing in played.states.items()}
+        quiet = quiet + 1 if now == before and not _pending(played.states) else 0
+        before = now
+        if (quiet >= QUIET and world.seconds >= changes_end + QUIET * rules.interval) or world.seconds >= LONGEST:
+            return played
+        world.seconds += rules.interval
+        await world.clock.step(rules.interval)
+
+
+def _pending(states: dict[Key, Standing]) -> bool:
+    return any(
+        standing.state in PENDING or (standing.reason is not None and standing.reason.kind == "waiting")
+        for standing in states.values()
+    )
+
+
+def _worst(verdict: Verdict) -> dict[Key, Standing]:
+    """Keep of each limit holder the device on which it stands worst: held before all, then what is not judged."""
+    order = (State.OK, State.EXEMPT, State.UNJUDGED, State.OVER, State.GRACE, State.DUE, State.ACTING, State.HELD)
+    worst: dict[Key, Standing] = {}
+    for standing in verdict.standings:
+        key = (standing.pod, standing.key.container)
+        if key not in worst or order.index(standing.state) > order.index(worst[key].state):
+            worst[key] = standing
+    return worst
+
+
+def _config(scene: SceneRow) -> str:
+    config: dict[str, Any] = {**scene.config, "policy": {**scene.config.get("policy", {}), "mode": "enforce"}}
+    return json.dumps(config)
+
+
+def _moment(world: World) -> Moment:
+    return Moment(world.clock.now, world.clock.now)

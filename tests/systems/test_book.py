@@ -1,0 +1,191 @@
+"""Each sharing system's pods, played through parsers, accounts, limits and policy, end as the book says."""
+
+from collections.abc import Iterator
+from dataclasses import fields
+from functools import cache
+from typing import Any, NamedTuple
+
+import pytest
+
+from enforcer.policy.history import Standing
+from enforcer.policy.vocabulary import Reason, State
+from exporter.base.quantities import parse_bytes, parse_duration
+from exporter.limits.loading import builtin
+from exporter.model import Device, Limit
+from systems.book import NEEDS, Expected, LimitRow, Role, SceneRow, SharingRow, System, VerdictRow, book
+from systems.player import Played, play
+
+INTERVAL = 5.0
+SLACK = 2 * INTERVAL
+"""Seconds by which an action may come earlier or later than the book says: two rounds."""
+UNWRITTEN = frozenset(
+    """
+    ack alauda-mps amd amd-dra ascend-dra ascend-hami ascend-mindcluster ascend-soft baidu-cgpu cambricon
+    cce-fraction cce-xgpu counted elastic-gpu enflame gke-mps gke-timesharing gpu-fractioning gpu-manager gpushare
+    gpusteward hami-amd hami-dra hygon iluvatar intel-dra intel-gas koordinator kubeshare kunlun metax mthreads nos
+    nvidia-dra nvidia-gpu nvidia-mig nvidia-mig-single nvidia-mps nvidia-vgpu open-simulator qgpu tensor-fusion
+    undeclared vgpu-manager vgpu-manager-dra vke-mgpu volcano-gpushare volcano-vgpu
+    """.split()
+)
+"""Systems whose file is being written; a new system is not among them."""
+
+
+class Case(NamedTuple):
+    """One expectation of one scene."""
+
+    system: System
+    scene: SceneRow
+    row: Expected
+
+
+def _named(system: System, scene: SceneRow) -> str:
+    return f"{system.system}.{scene.mode}" if scene.mode else system.system
+
+
+def _cases(kind: str) -> Iterator[Any]:
+    for system in book():
+        for scene in system.scenes:
+            rows: list[Any] = getattr(scene.expect, kind)
+            for row in rows:
+                place = f"gpu{row.gpu}" if isinstance(row, SharingRow) else row.pod
+                if isinstance(row, LimitRow | VerdictRow) and row.container:
+                    place += f"/{row.container}"
+                marks = [_waiting_for(row.needs)] if row.needs else []
+                yield pytest.param(Case(system, scene, row), id=f"{_named(system, scene)}-{place}", marks=marks)
+
+
+def _waiting_for(need: str) -> pytest.MarkDecorator:
+    return pytest.mark.xfail(reason=f"needs {need}", raises=AssertionError, strict=True)
+
+
+_SCENES = [pytest.param(scene, system, id=_named(system, scene)) for system in book() for scene in system.scenes]
+
+
+@cache
+def _played(system: str, mode: str) -> Played:
+    return play(next(scene for each in book() if each.system == system for scene in each.scenes if scene.mode == mode))
+
+
+def _of(case: Case) -> Played:
+    return _played(case.system.system, case.scene.mode)
+
+
+@pytest.mark.parametrize("case", list(_cases("sharing")))
+def test_each_device_is_shared_as_the_book_says(case: Case) -> None:
+    row = case.row
+    assert isinstance(row, SharingRow)
+    device = _of(case).devices[row.gpu, row.mig]
+    wanted = {"sharing": str(row.sharing), "replicas": row.replicas}
+    if row.pods is not None and _has(Device, "pods"):
+        wanted["pods"] = row.pods
+    assert {name: getattr(device, name) for name in wanted} == wanted
+
+
+@pytest.mark.parametrize("case", list(_cases("limits")))
+def test_each_limit_is_what_the_system_declares(case: Case) -> None:
+    row = case.row
+    assert isinstance(row, LimitRow)
+    limits = _of(case).limits
+    key = (row.pod, row.container, row.gpu, row.mig, row.claim)
+    assert key in limits, f"no such limit; there are {sorted(map(str, limits))}"
+    assert _shown(limits[key], row) == _wanted(case.system, row)
+
+
+def _wanted(system: System, row: LimitRow) -> dict[str, object]:
+    return {
+        "bytes": None if row.bytes is None else parse_bytes(row.bytes),
+        "system": row.system or system.system,
+        "source": row.source,
+        "scope": row.scope,
+        "enforced_by": row.enforced_by,
+        "context": row.context,
+        "report_only": row.report_only,
+        "problem": row.problem,
+    }
+
+
+def _shown(limit: Limit, row: LimitRow) -> dict[str, object]:
+    return {
+        "bytes": limit.memory,
+        "system": limit.system,
+        "source": limit.source if row.source else None,
+        "scope": limit.scope,
+        "enforced_by": limit.enforced_by,
+        "context": str(getattr(limit, "context", row.context)) if row.context else "",
+        "report_only": bool(limit.report_only),
+        "problem": bool(limit.problems),
+    }
+
+
+@pytest.mark.parametrize("case", list(_cases("verdicts")))
+def test_the_policy_does_about_each_pod_what_the_book_says(case: Case) -> None:
+    row = case.row
+    assert isinstance(row, VerdictRow)
+    played = _of(case)
+    states = _states(played, row)
+    acted = [done for (pod, _), done in played.acted.items() if pod == row.pod]
+    if row.acts is not None:
+        assert acted, f"no action within {played.seconds:g} s: {_words(states)}"
+        assert acted[0].action == row.acts.action
+        assert abs(acted[0].after - parse_duration(row.acts.after)) <= SLACK, f"acted after {acted[0].after:g} s"
+        return
+    assert not acted, f"unexpected: {acted}"
+    if row.no_limit:
+        assert not states, f"there is a limit: {_words(states)}"
+    elif row.within:
+        assert states, "no limit of the pod is judged"
+        assert all(standing.state is State.OK for standing in states), _words(states)
+    else:
+        assert row.held is not None
+        assert row.held.reason in {standing.reason for standing in states}, _words(states)
+        assert Reason(row.held.reason).kind == row.held.kind
+
+
+def _states(played: Played, row: VerdictRow) -> list[Standing]:
+    return [
+        standing
+        for (pod, container), standing in played.states.items()
+        if pod == row.pod and row.container in {"", container}
+    ]
+
+
+def _words(states: list[Standing]) -> str:
+    return "; ".join(f"{each.container or 'pod'} is {each.state} {each.reason or ''} {each.detail}" for each in states)
+
+
+@pytest.mark.parametrize(("scene", "system"), _SCENES)
+def test_the_book_names_each_device_and_each_limit_of_a_scene(scene: SceneRow, system: System) -> None:
+    """A limit that nobody expected is a surprise for the pod's owner, and a device that is left out proves nothing."""
+    played = _played(system.system, scene.mode)
+    assert {(row.gpu, row.mig) for row in scene.expect.sharing} == played.devices.keys()
+    limits = {(row.pod, row.container, row.gpu, row.mig, row.claim) for row in scene.expect.limits if not row.needs}
+    waiting = {(row.pod, row.container, row.gpu, row.mig, row.claim) for row in scene.expect.limits if row.needs}
+    assert played.limits.keys() - waiting == limits - waiting
+
+
+@pytest.mark.parametrize(("scene", "system"), _SCENES)
+def test_each_scene_has_a_pod_above_one_below_and_one_as_users_configure_it(scene: SceneRow, system: System) -> None:
+    """A role may be left out with a reason, for example where the hardware lets nothing be above."""
+    roles = {row.role for row in scene.expect.verdicts}
+    for role in (Role.ABOVE, Role.BELOW, Role.FRAMEWORK):
+        assert (role in roles) != (role in scene.without), f"{role}: one verdict, or a reason in `without`"
+    names = {pod["metadata"]["name"] for pod in scene.pods}
+    assert {row.pod for row in scene.expect.verdicts} <= names
+    assert {row.pod for row in scene.processes if row.pod} <= names
+
+
+@pytest.mark.parametrize("system", book(), ids=lambda system: system.system)
+def test_each_file_names_its_sources_and_marks_only_what_is_being_built(system: System) -> None:
+    assert system.sources
+    assert system.system in {known.name for known in builtin()}
+    for scene in system.scenes:
+        for row in (*scene.expect.sharing, *scene.expect.limits, *scene.expect.verdicts):
+            assert row.needs in {"", *NEEDS}
+
+
+def test_each_system_of_the_catalogue_has_a_scenario() -> None:
+    assert {known.name for known in builtin()} - UNWRITTEN <= {system.system for system in book()}
+
+
+def _has(kind: type[Any], name: str) -> bool:
+    return name in {each.name for each in fields(kind)}
