@@ -1,9 +1,9 @@
 """
-The policy in plain data: for `/api/v1/decisions`, `/api/v1/preview`, the node page, `explain` and `replay`.
+The policy in plain data, for `/api/v1/decisions`, `/api/v1/preview`, the node page, `explain` and `replay`.
 
-What comes in: standings, decisions, previews. What goes out: dicts; docs/api.md describes the fields.
+What comes in: states of limit holders, decisions, previews. What goes out: dicts; docs/api.md describes the fields.
 
-The law: unknown is null, and times are Unix seconds, made of monotonic ones with the moment at which both were read.
+The rule: unknown is null. Times are Unix seconds, computed from monotonic seconds by the `offset` between both.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ Json = dict[str, Any]
 
 
 def standing(holder: Standing, offset: float) -> Json:
-    """Describe where a subject stands; `offset` is Unix time minus monotonic time."""
+    """Describe the state of a limit holder; `offset` is Unix time minus monotonic time."""
     return {
         **_holder(holder),
         "claim": holder.claim,
@@ -49,7 +49,7 @@ def decision(decided: Decision, offset: float) -> Json:
 
 
 def summary(verdict: Verdict, recent: Iterable[Decision], offset: float) -> Json:
-    """Describe the node's policy: mode, breakers, budgets, where everybody stands, what was decided of late."""
+    """Describe the node's policy: mode, breakers, budgets, the state of each limit holder, the recent decisions."""
     return {
         "mode": verdict.mode,
         "breakers": [

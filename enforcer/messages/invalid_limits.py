@@ -25,7 +25,7 @@ Told: TypeAlias = Mapping[tuple[PodUid, str], tuple[str, ...]]
 
 
 def invalid_limits(
-    snapshot: Snapshot, told: Told, standings: Iterable[Standing] = ()
+    snapshot: Snapshot, before: Told, standings: Iterable[Standing] = ()
 ) -> tuple[Told, tuple[Notice, ...]]:
     """
     Tell of limits that cannot be used, or not as they were meant: once for each change of their problems.
@@ -39,12 +39,12 @@ def invalid_limits(
         if limit.pod_uid in snapshot.pods and limit.pod_uid not in quiet:
             limits_of[limit.pod_uid, limit.container].append(limit)
     kinds = {(container.pod_uid, container.name): container.kind for container in snapshot.containers}
-    now = {} if snapshot.names_live else dict(told)
+    now = {} if snapshot.names_live else dict(before)
     notices = []
     for (uid, container), limits in limits_of.items():
         problems = tuple(dict.fromkeys(problem for limit in limits for problem in limit.problems))
         if problems:
-            if told.get((uid, container)) != problems:
+            if before.get((uid, container)) != problems:
                 pod, kind = snapshot.pods[uid], kinds.get((uid, container), ContainerKind.REGULAR)
                 regarding = Regarding(pod.namespace, pod.name, uid, container, kind)
                 topic = sha256("\n".join(problems).encode("utf-8", "backslashreplace")).hexdigest()[:16]

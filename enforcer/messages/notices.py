@@ -1,10 +1,10 @@
 """
-What is told of a verdict: to users on their pods, and to operators in the log.
+What a verdict makes known: to users on their pods, and to operators in the log.
 
 What comes in: a verdict, and the snapshot that it was made of. What goes out: notices and log lines, as data.
 
-The law: each change of a standing is told once, to whom it concerns. Users are told from mode `warn` on, and only what
-they can do something about: that they are over, and why that is held. Nobody is threatened with what would not follow.
+The rule: each change of a state is reported once. From mode `warn` on, users learn what they can change: that a
+container is over its limit, and why the action is held. No notice announces an action that would not follow.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ PASSING = frozenset(
         Reason.OWNER_UNKNOWN,
     }
 )
-"""Reasons that are gone within minutes: the log has them, a user can do nothing about them."""
+"""Reasons that pass within minutes. The log has them; a user cannot change them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
 """
-What Events say: one short paragraph for the user whose container it is about.
+The note of an Event: one short paragraph for the user of the container.
 
 What comes in: the facts, as arguments. What goes out: text, the same for the same facts.
 
-The law: each says who, which device, used and limit, where the limit was declared, and what happens next. Nothing is
-promised that is not the next step, and nothing is said of other people's pods.
+The rule: each note names the container, the device, its usage and limit, the declaration of the limit, and the next
+step. A note announces no later step, and mentions no pod of another user.
 """
 
 from math import ceil
