@@ -11,18 +11,7 @@ from typing import Self
 
 from exporter.model.ladder import DESTRUCTIVE, ON_A_CONTAINER, Rung
 
-__all__ = [
-    "DESTRUCTIVE",
-    "MANUAL",
-    "ON_A_CONTAINER",
-    "Breaker",
-    "Mode",
-    "Reason",
-    "Rung",
-    "Scope",
-    "State",
-    "Trigger",
-]
+__all__ = ["DESTRUCTIVE", "MANUAL", "ON_A_CONTAINER", "Breaker", "Mode", "Reason", "Rung", "Scope", "State", "Trigger"]
 
 
 class Mode(StrEnum):
