@@ -22,9 +22,9 @@ ACCUSED = (State.GRACE, State.DUE, State.HELD, State.ACTING)
 
 def accused(standings: Iterable[Standing]) -> Iterator[Victim]:
     """Name the containers that may be signalled soon."""
-    for one in standings:
-        if one.state in ACCUSED and one.key.container_id:
-            yield one.key.pod_uid, one.key.container_id
+    for standing in standings:
+        if standing.state in ACCUSED and standing.key.container_id:
+            yield standing.key.pod_uid, standing.key.container_id
 
 
 def container_of(owner: Owner | None) -> Victim | None:

@@ -46,4 +46,4 @@ def take(journal: Path) -> Iterator[tuple[Breaker, str]]:
             with os.fdopen(descriptor, "rb") as file:
                 by = file.read(4 * LONGEST).decode("utf-8", "replace")
             path.unlink()
-            yield breaker, "".join(one for one in by if one.isprintable())[:LONGEST]
+            yield breaker, "".join(letter for letter in by if letter.isprintable())[:LONGEST]

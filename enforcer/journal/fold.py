@@ -61,9 +61,11 @@ class Kept:
 
     def state(self, detail: str = "") -> State:
         """Tell it as one record, of which `after` makes it again."""
-        struck = tuple(Struck(workload, one) for workload, one in self.strikes.items())
-        fences, excesses = tuple(self.fences.values()), tuple(Exceeds(*one) for one in self.excesses.items())
-        return State(self.spent, dict(self.breakers), struck, dict(self.open), detail, fences, excesses)
+        struck = tuple(Struck(workload, strikes) for workload, strikes in self.strikes.items())
+        excesses = tuple(Exceeds(key, strikes) for key, strikes in self.excesses.items())
+        return State(
+            self.spent, dict(self.breakers), struck, dict(self.open), detail, tuple(self.fences.values()), excesses
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +88,9 @@ class Reading:
     damaged: bool = False
 
 
-def void(one: Open) -> bool:
+def void(unfinished: Open) -> bool:
     """Tell whether the victim cannot be there any more: after a reboot no process and no container of before is."""
-    return one.rebooted and one.action.rung in (Rung.KILL, Rung.FENCE)
+    return unfinished.rebooted and unfinished.action.rung in (Rung.KILL, Rung.FENCE)
 
 
 def after(kept: Kept, record: Record, boot: float) -> Kept:
@@ -107,36 +109,36 @@ def after(kept: Kept, record: Record, boot: float) -> Kept:
             if known is not None and result.harmless:
                 token = Spent(known.at, known.action.workload, known.action.dry)
                 spent = spent if token not in spent else [*_one_less(spent, token)]
-            still = {one: other for one, other in kept.open.items() if one != decision}
+            still = {other: opened for other, opened in kept.open.items() if other != decision}
             return replace(kept, open=still, spent=tuple(spent))
         case BreakerOpened(breaker, opened):
             return replace(kept, breakers={**kept.breakers, breaker: opened})
         case BreakerClosed(breaker):
-            return replace(kept, breakers={one: known for one, known in kept.breakers.items() if one is not breaker})
+            return replace(kept, breakers={name: known for name, known in kept.breakers.items() if name is not breaker})
         case Struck(workload, strikes):
             return replace(kept, strikes={**kept.strikes, workload: strikes})
         case Exceeds(key, strikes):
             return replace(kept, excesses={**kept.excesses, key: strikes})
         case Within(key):
-            return replace(kept, excesses={one: told for one, told in kept.excesses.items() if one != key})
+            return replace(kept, excesses={other: strikes for other, strikes in kept.excesses.items() if other != key})
         case Fenced(fence):
             return replace(kept, fences={**kept.fences, fence.key: fence})
         case Unfenced(key):
-            return replace(kept, fences={one: fence for one, fence in kept.fences.items() if one != key})
+            return replace(kept, fences={other: fence for other, fence in kept.fences.items() if other != key})
         case State():
-            strikes_of = {one.workload: one.strikes for one in record.strikes}
-            fences = {one.key: one for one in record.fences}
-            excesses = {one.key: one.strikes for one in record.excesses}
+            strikes_of = {struck.workload: struck.strikes for struck in record.strikes}
+            fences = {fence.key: fence for fence in record.fences}
+            excesses = {excess.key: excess.strikes for excess in record.excesses}
             return Kept(record.spent, record.breakers, strikes_of, record.open, kept.problems, fences, excesses)
     return kept
 
 
 def _one_less(spent: Iterable[Spent], token: Spent) -> Iterable[Spent]:
-    found = False
-    for one in spent:
-        if found or one != token:
-            yield one
-        found = found or one == token
+    removed = False
+    for spent_token in spent:
+        if removed or spent_token != token:
+            yield spent_token
+        removed = removed or spent_token == token
 
 
 def replayed(data: bytes, boot: float, boot_id: str, *, most: int) -> Reading:
@@ -169,7 +171,7 @@ def replayed(data: bytes, boot: float, boot_id: str, *, most: int) -> Reading:
         kept = after(kept, record, stamp.boottime)
     if seq and of != boot_id:
         kept = _rebooted(kept, last)
-    kept = replace(kept, spent=tuple(replace(one, at=min(one.at, boot)) for one in kept.spent))
+    kept = replace(kept, spent=tuple(replace(token, at=min(token.at, boot)) for token in kept.spent))
     if wrong:
         return Reading(forfeited(kept, wrong, boot, most), seq, 0, damaged=True)
     if tail and not unended:
@@ -193,8 +195,8 @@ def pruned(kept: Kept, boot: float, keep: float) -> Kept:
     """Forget tokens and strikes that are older than `keep` seconds: longer than any budget's window."""
     return replace(
         kept,
-        spent=tuple(one for one in kept.spent if boot - one.at < keep),
-        strikes={workload: one for workload, one in kept.strikes.items() if boot - one.at < keep},
+        spent=tuple(token for token in kept.spent if boot - token.at < keep),
+        strikes={workload: strikes for workload, strikes in kept.strikes.items() if boot - strikes.at < keep},
     )
 
 
@@ -232,9 +234,9 @@ def _rebooted(kept: Kept, last: float) -> Kept:
     are gone with their cgroups.
     """
     return Kept(
-        tuple(replace(one, at=one.at - last) for one in kept.spent),
-        {name: replace(one, at=one.at - last) for name, one in kept.breakers.items()},
+        tuple(replace(token, at=token.at - last) for token in kept.spent),
+        {name: replace(opened, at=opened.at - last) for name, opened in kept.breakers.items()},
         {},
-        {decision: replace(one, at=one.at - last, rebooted=True) for decision, one in kept.open.items()},
+        {decision: replace(opened, at=opened.at - last, rebooted=True) for decision, opened in kept.open.items()},
         kept.problems,
     )

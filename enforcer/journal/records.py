@@ -249,9 +249,9 @@ def decode(line: bytes) -> tuple[Stamp, Record] | None:
 
 def kind(line: bytes) -> str:
     """Tell which kind of record a torn line began; empty when it ends before that."""
-    _, found, rest = line.partition(b'"record":"')
+    _, opened, rest = line.partition(b'"record":"')
     name, ended, _ = rest.partition(b'"')
-    return name.decode("ascii", "replace") if found and ended else ""
+    return name.decode("ascii", "replace") if opened and ended else ""
 
 
 def digest(rules: object) -> str:
@@ -264,4 +264,4 @@ def _short(data: Any) -> Any:
         return data.encode(errors="replace").decode()[:LONGEST_TEXT]
     if isinstance(data, Mapping):
         return {_short(key): _short(value) for key, value in data.items()}
-    return [_short(one) for one in data] if isinstance(data, list | tuple) else data
+    return [_short(item) for item in data] if isinstance(data, list | tuple) else data

@@ -16,10 +16,10 @@ from pathlib import Path
 
 def folder(path: Path) -> None:
     """Make the folder, for this user alone, where it is missing, so that it outlives a power cut. Raises OSError."""
-    missing = [one for one in (path, *path.parents) if not one.exists()]
+    missing = [directory for directory in (path, *path.parents) if not directory.exists()]
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for one in reversed(missing):
-        sync_folder(one.parent)
+    for directory in reversed(missing):
+        sync_folder(directory.parent)
     _trust(path.stat(), path, stat.S_ISDIR)
 
 

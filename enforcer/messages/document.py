@@ -1,9 +1,9 @@
 """
-The policy in plain data: for `/api/v1/decisions`, `/api/v1/preview`, the node page, `explain` and `replay`.
+The policy in plain data, for `/api/v1/decisions`, `/api/v1/preview`, the node page, `explain` and `replay`.
 
-What comes in: standings, decisions, previews. What goes out: dicts; docs/api.md describes the fields.
+What comes in: states of limit holders, decisions, previews. What goes out: dicts; docs/api.md describes the fields.
 
-The law: unknown is null, and times are Unix seconds, made of monotonic ones with the moment at which both were read.
+The rule: unknown is null. Times are Unix seconds, computed from monotonic seconds by the `offset` between both.
 """
 
 from collections.abc import Iterable
@@ -18,95 +18,98 @@ from exporter.limits.devices import device_name
 Json = dict[str, Any]
 
 
-def standing(one: Standing, offset: float) -> Json:
-    """Describe where a subject stands; `offset` is Unix time minus monotonic time."""
+def standing(holder: Standing, offset: float) -> Json:
+    """Describe the state of a limit holder; `offset` is Unix time minus monotonic time."""
     return {
-        **_holder(one),
-        "claim": one.claim,
-        **_device(one),
-        "state": one.state,
-        "reason": one.reason,
-        "why": None if one.reason is None else one.reason.words,
-        "detail": one.detail,
-        "mode": one.mode,
-        "next": None if one.spared else one.rung,
-        **_amounts(one),
-        "over": one.over,
-        "over_since": None if one.since is None else one.since + offset,
-        "due_at": None if one.due_at is None else one.due_at + offset,
-        "text": _line(one),
+        **_holder(holder),
+        "claim": holder.claim,
+        **_device(holder),
+        "state": holder.state,
+        "reason": holder.reason,
+        "why": None if holder.reason is None else holder.reason.words,
+        "detail": holder.detail,
+        "mode": holder.mode,
+        "next": None if holder.spared else holder.rung,
+        **_amounts(holder),
+        "over": holder.over,
+        "over_since": None if holder.since is None else holder.since + offset,
+        "due_at": None if holder.due_at is None else holder.due_at + offset,
+        "text": _line(holder),
     }
 
 
-def decision(one: Decision, offset: float) -> Json:
+def decision(decided: Decision, offset: float) -> Json:
     """Describe an action or a refusal."""
-    if one.action is not None:
-        kind = "dry_run" if one.action.dry else "action"
-        ended = {"result": one.result, "detail": one.detail}
-        return {"at": one.at, "kind": kind, **_action(one.action, offset), **ended}
-    assert one.refusal is not None  # noqa: S101  (a decision is one or the other)
-    return {"at": one.at, "kind": "refusal", **standing(one.refusal, offset)}
+    if decided.action is not None:
+        kind = "dry_run" if decided.action.dry else "action"
+        ended = {"result": decided.result, "detail": decided.detail}
+        return {"at": decided.at, "kind": kind, **_action(decided.action, offset), **ended}
+    assert decided.refusal is not None  # noqa: S101  (a decision is one or the other)
+    return {"at": decided.at, "kind": "refusal", **standing(decided.refusal, offset)}
 
 
 def summary(verdict: Verdict, recent: Iterable[Decision], offset: float) -> Json:
-    """Describe the node's policy: mode, breakers, budgets, where everybody stands, what was decided of late."""
+    """Describe the node's policy: mode, breakers, budgets, the state of each limit holder, the recent decisions."""
     return {
         "mode": verdict.mode,
         "breakers": [
-            {"breaker": name, "detail": one.detail, "by_itself": name not in MANUAL}
-            for name, one in verdict.breakers.items()
+            {"breaker": name, "detail": opened.detail, "by_itself": name not in MANUAL}
+            for name, opened in verdict.breakers.items()
         ],
         "budget_remaining": verdict.remaining,
-        "standings": [standing(one, offset) for one in verdict.standings],
-        "recent": [decision(one, offset) for one in recent],
+        "standings": [standing(holder, offset) for holder in verdict.standings],
+        "recent": [decision(decided, offset) for decided in recent],
     }
 
 
-def preview(one: Preview, offset: float) -> Json:
+def preview(forecast: Preview, offset: float) -> Json:
     """Describe what enforcing would hit now."""
     return {
-        "would_act_on": [standing(each, offset) for each in one.would],
-        "held": [standing(each, offset) for each in one.held],
-        "pods_over": one.over,
-        "pods_with_limits": one.limited,
-        "blast_radius_breaker_would_open": one.trips,
+        "would_act_on": [standing(each, offset) for each in forecast.would],
+        "held": [standing(each, offset) for each in forecast.held],
+        "pods_over": forecast.over,
+        "pods_with_limits": forecast.limited,
+        "blast_radius_breaker_would_open": forecast.trips,
     }
 
 
-def _line(one: Standing) -> str:
+def _line(holder: Standing) -> str:
     """Say it in one line."""
-    who = f"container {one.container}" if one.container else f"claim {one.claim}" if one.claim else "the pod"
-    about = f"{who} on {device_name(one.device)}: {one.state}"
-    if one.reason is not None:
-        about += f", {one.reason.words} ({one.reason})"
-    return f"{about} [mode {one.mode}]"
+    if holder.container:
+        who = f"container {holder.container}"
+    else:
+        who = f"claim {holder.claim}" if holder.claim else "the pod"
+    about = f"{who} on {device_name(holder.device)}: {holder.state}"
+    if holder.reason is not None:
+        about += f", {holder.reason.words} ({holder.reason})"
+    return f"{about} [mode {holder.mode}]"
 
 
-def _action(one: Action, offset: float) -> Json:
+def _action(action: Action, offset: float) -> Json:
     return {
-        "action": one.rung,
-        **_holder(one),
-        **_device(one),
-        "workload_kind": one.workload[1],
-        "workload": one.workload[2],
-        **_amounts(one),
-        "over_since": one.since + offset,
+        "action": action.rung,
+        **_holder(action),
+        **_device(action),
+        "workload_kind": action.workload[1],
+        "workload": action.workload[2],
+        **_amounts(action),
+        "over_since": action.since + offset,
     }
 
 
-def _holder(one: Holding) -> Json:
+def _holder(holding: Holding) -> Json:
     return {
-        "namespace": one.namespace or None,
-        "pod": one.pod or None,
-        "pod_uid": one.key.pod_uid or None,
-        "container": one.container,
-        "container_id": one.key.container_id or None,
+        "namespace": holding.namespace or None,
+        "pod": holding.pod or None,
+        "pod_uid": holding.key.pod_uid or None,
+        "container": holding.container,
+        "container_id": holding.key.container_id or None,
     }
 
 
-def _device(one: Holding) -> Json:
-    return {"uuid": one.device.uuid, "gpu_instance": one.device.gpu_instance}
+def _device(holding: Holding) -> Json:
+    return {"uuid": holding.device.uuid, "gpu_instance": holding.device.gpu_instance}
 
 
-def _amounts(one: Holding) -> Json:
-    return {"used_bytes": one.used, "limit_bytes": one.limit.memory, "declared": one.limit.declared}
+def _amounts(holding: Holding) -> Json:
+    return {"used_bytes": holding.used, "limit_bytes": holding.limit.memory, "declared": holding.limit.declared}

@@ -15,8 +15,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import sha256
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
+from enforcer.messages.action_texts import EventReason
 from exporter.model import ContainerKind, PodUid
 
 REMINDER = 300.0
@@ -34,26 +35,6 @@ LONGEST_NOTE = 1024
 LONGEST_ACTION = 128
 LONGEST_NAME = 253
 DIGEST = 16
-
-
-class EventReason(StrEnum):
-    """What users, scripts and alerts look for: a promise; and what was done, where the notice does not say."""
-
-    _value_: str
-    action: str
-
-    def __new__(cls, reason: str, action: str = "") -> Self:
-        """Make a member that is its `reason`."""
-        member = str.__new__(cls, reason)
-        member._value_, member.action = reason, action
-        return member
-
-    EXCEEDED = "GPUMemoryLimitExceeded", "Notify"
-    FENCED = "GPUMemoryLimitFenced", "Fence"
-    EVICTED = "GPUMemoryLimitEvicted", "Evict"
-    KILLED = "GPUMemoryLimitKilled", "Kill"
-    HELD = "GPUMemoryLimitHeld", "Hold"
-    INVALID = "GPUMemoryLimitInvalid", "ReadLimit"
 
 
 class EventType(StrEnum):

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import TypeAlias
 
-from enforcer.messages.events import EventReason, Notice, Regarding
+from enforcer.messages.action_texts import EventReason
+from enforcer.messages.events import Notice, Regarding
 from enforcer.messages.sentences import who
 from enforcer.policy.history import Standing
 from enforcer.policy.vocabulary import Mode
@@ -24,7 +25,7 @@ Told: TypeAlias = Mapping[tuple[PodUid, str], tuple[str, ...]]
 
 
 def invalid_limits(
-    snapshot: Snapshot, told: Told, standings: Iterable[Standing] = ()
+    snapshot: Snapshot, before: Told, standings: Iterable[Standing] = ()
 ) -> tuple[Told, tuple[Notice, ...]]:
     """
     Tell of limits that cannot be used, or not as they were meant: once for each change of their problems.
@@ -32,18 +33,18 @@ def invalid_limits(
     A container whose limits are not known in this round, because names are not live, is as it was. A namespace whose
     own mode is below `warn` is told nothing.
     """
-    quiet = {one.key.pod_uid for one in standings if one.mode.rank < Mode.WARN.rank}
-    found: dict[tuple[PodUid, str], list[Limit]] = defaultdict(list)
+    quiet = {standing.key.pod_uid for standing in standings if standing.mode.rank < Mode.WARN.rank}
+    limits_of: dict[tuple[PodUid, str], list[Limit]] = defaultdict(list)
     for limit in snapshot.limits:
         if limit.pod_uid in snapshot.pods and limit.pod_uid not in quiet:
-            found[limit.pod_uid, limit.container].append(limit)
-    kinds = {(one.pod_uid, one.name): one.kind for one in snapshot.containers}
-    now = {} if snapshot.names_live else dict(told)
+            limits_of[limit.pod_uid, limit.container].append(limit)
+    kinds = {(container.pod_uid, container.name): container.kind for container in snapshot.containers}
+    now = {} if snapshot.names_live else dict(before)
     notices = []
-    for (uid, container), limits in found.items():
+    for (uid, container), limits in limits_of.items():
         problems = tuple(dict.fromkeys(problem for limit in limits for problem in limit.problems))
         if problems:
-            if told.get((uid, container)) != problems:
+            if before.get((uid, container)) != problems:
                 pod, kind = snapshot.pods[uid], kinds.get((uid, container), ContainerKind.REGULAR)
                 regarding = Regarding(pod.namespace, pod.name, uid, container, kind)
                 topic = sha256("\n".join(problems).encode("utf-8", "backslashreplace")).hexdigest()[:16]

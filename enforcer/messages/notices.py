@@ -1,19 +1,20 @@
 """
-What is told of a verdict: to users on their pods, and to operators in the log.
+What a verdict makes known: to users on their pods, and to operators in the log.
 
 What comes in: a verdict, and the snapshot that it was made of. What goes out: notices and log lines, as data.
 
-The law: each change of a standing is told once, to whom it concerns. Users are told from mode `warn` on, and only what
-they can do something about: that they are over, and why that is held. Nobody is threatened with what would not follow.
+The rule: each change of a state is reported once. From mode `warn` on, users learn what they can change: that a
+container is over its limit, and why the action is held. No notice announces an action that would not follow.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from enforcer.messages.events import EventReason, EventType, Notice, Regarding
-from enforcer.messages.sentences import because, duration, evicted, exceeded, fenced, held, killed, reported
+from enforcer.messages.action_texts import TEXTS, EventReason
+from enforcer.messages.events import EventType, Notice, Regarding
+from enforcer.messages.sentences import acted, because, duration, exceeded, held, reported
 from enforcer.policy.history import Action, Holding, Moment, Result, Standing, Verdict
-from enforcer.policy.vocabulary import Mode, Reason, Rung, State
+from enforcer.policy.vocabulary import Mode, Reason, State
 from exporter.limits.devices import device_name
 from exporter.model import ContainerKind, Snapshot
 
@@ -28,7 +29,7 @@ PASSING = frozenset(
         Reason.OWNER_UNKNOWN,
     }
 )
-"""Reasons that are gone within minutes: the log has them, a user can do nothing about them."""
+"""Reasons that pass within minutes. The log has them; a user cannot change them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Line:
 
 def notices(verdict: Verdict, snapshot: Snapshot) -> Iterator[Notice]:
     """Tell users what changed for them."""
-    kinds = {(one.pod_uid, one.name): one.kind for one in snapshot.containers}
+    kinds = {(container.pod_uid, container.name): container.kind for container in snapshot.containers}
     for change in verdict.changes:
         now = change.after
         if now.mode.rank < Mode.WARN.rank or now.used is None or now.limit.memory is None or not now.pod:
@@ -65,18 +66,20 @@ def notices(verdict: Verdict, snapshot: Snapshot) -> Iterator[Notice]:
 
 
 def beginning(action: Action, grace: float, now: Moment, at: float) -> Notice | None:
-    """Tell a user that the pod is evicted, while there still is a pod to tell it on."""
-    if action.rung is not Rung.EVICT:
+    """Tell a user that the pod goes, while there still is a pod to tell it on."""
+    event = TEXTS[action.rung].before
+    if event is None:
         return None
-    return _of_action(action, EventReason.EVICTED, evicted(action, now.monotonic - action.since, grace), at)
+    text = acted(event.note, action, over=now.monotonic - action.since, grace=grace)
+    return _of_action(action, event.reason, text, at)
 
 
 def ending(action: Action, result: Result, detail: str, now: Moment, at: float) -> Notice | None:
     """Tell a user how an action on the pod ended, where there is something to tell."""
-    if result is Result.VERIFIED and action.rung is Rung.FENCE:
-        return _of_action(action, EventReason.FENCED, fenced(action, None), at)
-    if result is Result.VERIFIED and action.rung is Rung.KILL:
-        return _of_action(action, EventReason.KILLED, killed(action, now.monotonic - action.since), at)
+    event = TEXTS[action.rung].after
+    if result is Result.VERIFIED and event is not None:
+        text = acted(event.note, action, over=now.monotonic - action.since)
+        return _of_action(action, event.reason, text, at)
     if result is Result.BLOCKED:
         text = held(action, action.rung, because(Reason.BLOCKED, detail))
         return _of_action(action, EventReason.HELD, text, at, " blocked")
@@ -137,10 +140,10 @@ def _of(action: Action, verdict: Verdict) -> dict[str, object]:
     }
 
 
-def _amounts(one: Holding) -> dict[str, object]:
+def _amounts(holding: Holding) -> dict[str, object]:
     return {
-        "container": one.container,
-        "device": device_name(one.device),
-        "used": one.used,
-        "limit": one.limit.memory,
+        "container": holding.container,
+        "device": device_name(holding.device),
+        "used": holding.used,
+        "limit": holding.limit.memory,
     }

@@ -65,16 +65,16 @@ class Tally:
 
     def after(self, verdict: Verdict, at: float) -> "Tally":
         """Count a verdict of Unix time `at`."""
-        told = [
+        warned = [
             change.after
             for change in verdict.changes
             if change.after.state is State.GRACE and change.after.mode.rank >= Mode.WARN.rank
         ]
-        if verdict.action is None and not verdict.refusals and not told:
+        if verdict.action is None and not verdict.refusals and not warned:
             return self
         begun, rehearsed, refused = dict(self.begun), dict(self.rehearsed), dict(self.refused)
-        for one in told:
-            _count(begun, Rung.NOTIFY, one.namespace)
+        for standing in warned:
+            _count(begun, Rung.NOTIFY, standing.namespace)
         recent = [Decision(at, None, refusal) for refusal in verdict.refusals]
         for refusal in verdict.refusals:
             if refusal.reason is not None:
@@ -88,23 +88,25 @@ class Tally:
     def ended(self, action: Action, result: Result, detail: str, at: float, seconds: float) -> "Tally":
         """Count an action's end; `seconds` passed since the first reading over the limit. A rehearsal's is told."""
         recent = (
-            replace(one, result=result, detail=detail) if one.action == action and one.result is None else one
-            for one in self.recent
+            replace(decision, result=result, detail=detail)
+            if decision.action == action and decision.result is None
+            else decision
+            for decision in self.recent
         )
-        told = replace(self, recent=tuple(recent))
+        tally = replace(self, recent=tuple(recent))
         if action.dry:
-            return told
+            return tally
         if result in FAILURES:
             failed = dict(self.failed)
             _count(failed, action.rung, action.namespace)
-            return replace(told, failed=failed)
+            return replace(tally, failed=failed)
         if result is not Result.VERIFIED:
-            return told
+            return tally
         counts = list(self.durations.get(action.rung, (0,) * (len(BUCKETS) + 1)))
         counts[sum(seconds > bound for bound in BUCKETS)] += 1
         recently = {key: then for key, then in self.last.items() if at - then < KEPT}
         return replace(
-            told,
+            tally,
             durations={**self.durations, action.rung: tuple(counts)},
             seconds={**self.seconds, action.rung: self.seconds.get(action.rung, 0.0) + seconds},
             last={**recently, (action.namespace, action.pod, action.container, action.rung): at},

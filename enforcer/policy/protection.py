@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 
 from enforcer.policy.limit_holders import Case
 from enforcer.policy.rules import ALLOW_EXEMPTION, CONSENT, EXEMPT, GRACE, LONGEST_GRACE, SHORTEST_GRACE, Rules
-from enforcer.policy.vocabulary import DESTRUCTIVE, Mode, Reason, Rung
+from enforcer.policy.vocabulary import DESTRUCTIVE, ON_A_CONTAINER, Mode, Reason, Rung
 from exporter.model import ContainerKind, Pod, Scope, Sharing
 
 Labels = Mapping[str, str]
@@ -125,13 +125,9 @@ def _mode(namespace: Labels | None, rules: Rules) -> tuple[Mode, Reason | None, 
 def _rung(rules: Rules, *, fenced: bool, blocked: bool, container: bool) -> Rung | None:
     """Find the next rung. Where the limit is not of one `container`, there is none to fence or to kill."""
     on = blocked and rules.kill_when_blocked and container
-    done = {
-        Rung.NOTIFY: True,
-        Rung.FENCE: fenced or not container,
-        Rung.EVICT: on,
-        Rung.KILL: not container,
-    }
-    return next((rung for rung in rules.ladder if not done[rung]), None)
+    done = {Rung.NOTIFY: True, Rung.FENCE: fenced, Rung.EVICT: on}
+    possible = (rung for rung in rules.ladder if container or rung not in ON_A_CONTAINER)
+    return next((rung for rung in possible if not done.get(rung)), None)
 
 
 def _only_reported(case: Case, rules: Rules, rung: Rung | None) -> Reason | None:

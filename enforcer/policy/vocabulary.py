@@ -9,6 +9,10 @@ The law: each word is said once. Metrics, log lines, Events, the journal and the
 from enum import StrEnum
 from typing import Self
 
+from exporter.model.ladder import DESTRUCTIVE, ON_A_CONTAINER, Rung
+
+__all__ = ["DESTRUCTIVE", "MANUAL", "ON_A_CONTAINER", "Breaker", "Mode", "Reason", "Rung", "Scope", "State", "Trigger"]
+
 
 class Mode(StrEnum):
     """How far the daemon may go, the most restrictive first."""
@@ -26,19 +30,6 @@ class Mode(StrEnum):
 
 
 _MODES = tuple(Mode)
-
-
-class Rung(StrEnum):
-    """What can be done, the gentlest first."""
-
-    NOTIFY = "notify"
-    FENCE = "fence"
-    EVICT = "evict"
-    KILL = "kill"
-
-
-DESTRUCTIVE = frozenset({Rung.EVICT, Rung.KILL})
-"""Rungs after which a workload's work since its last checkpoint is gone: these want the namespace's consent."""
 
 
 class Trigger(StrEnum):

@@ -203,7 +203,7 @@ class Decider:
 
     def decisions(self) -> dict[str, Any]:
         """Describe the recent actions and refusals, the newest first."""
-        return {"recent": [document.decision(one, self._offset) for one in self._tally.recent]}
+        return {"recent": [document.decision(decision, self._offset) for decision in self._tally.recent]}
 
     def preview(self) -> dict[str, Any] | None:
         """Describe what enforcing would hit now; None before the first round."""
@@ -212,7 +212,7 @@ class Decider:
 
     def standings(self, pod: PodUid) -> list[dict[str, Any]]:
         """Describe the states of a pod's limit holders."""
-        return [document.standing(one, self._offset) for one in self.judged() if one.key.pod_uid == pod]
+        return [document.standing(standing, self._offset) for standing in self.judged() if standing.key.pod_uid == pod]
 
     def _invalid(self, verdict: Verdict, snapshot: Snapshot) -> Iterable[Notice]:
         if verdict.mode.rank < Mode.WARN.rank:
@@ -223,8 +223,8 @@ class Decider:
     def _noted(self, past: History) -> None:
         """Have noted what outlives the daemon, if it changed."""
         now = self._history
-        told = past.excesses.keys() != now.excesses.keys()
-        if told or past.breakers != now.breakers or past.strikes != now.strikes:
+        excesses_changed = past.excesses.keys() != now.excesses.keys()
+        if excesses_changed or past.breakers != now.breakers or past.strikes != now.strikes:
             self._note(past, now, "")
 
     @property

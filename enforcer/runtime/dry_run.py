@@ -62,7 +62,7 @@ class DryRuns:
         try:
             async for _ in latest.rounds():
                 wanted = Rung.KILL in self._decider.rules.ladder
-                dry = (one for one in self._decider.judged() if wanted and one.mode is Mode.DRY_RUN)
+                dry = (standing for standing in self._decider.judged() if wanted and standing.mode is Mode.DRY_RUN)
                 await self._kill.hold(accused(dry), read_moment())
         finally:
             self._kill.close()

@@ -93,7 +93,7 @@ async def look_after(fencing: Fencing, decider: Decider) -> None:
     rules, snapshot = decider.in_force(), decider.heard
     if snapshot is None:
         return
-    standings = {one.key: one for one in decider.judged()}
+    standings = {standing.key: standing for standing in decider.judged()}
     gone = await fencing.keep(
         lambda fence: fallen(fence, standings, snapshot, rules),
         lambda key: standings[key].used if key in standings else None,

@@ -49,8 +49,8 @@ class LivePods:
                 raise KubeError(UNREACHABLE, "Timeout", message)
             pod, labels = await asyncio.gather(*asked)
         finally:
-            for one in asked:
-                one.cancel()
+            for request in asked:
+                request.cancel()
         described: Described = decoded(_NAMESPACE, labels)
         if pod is None:
             return Live(None, (), "", described.metadata.labels or {})
@@ -58,10 +58,10 @@ class LivePods:
         return Live(known.pod, known.containers, known.object.spec.node_name or "", described.metadata.labels or {})
 
     async def _listed(self, namespace: str, pod: str) -> bytes | None:
-        found: ObjectList = decoded(
+        pods: ObjectList = decoded(
             _LIST, await self.client.get(f"{namespace}/pods", {"fieldSelector": f"metadata.name={pod}"})
         )
-        return bytes(found.items[0]) if found.items else None
+        return bytes(pods.items[0]) if pods.items else None
 
     async def _pod(self, namespace: str, pod: str) -> bytes | None:
         try:

@@ -81,10 +81,11 @@ def collect(snapshot: Snapshot, verdict: Verdict, history: History, tally: Tally
     yield OVER_SECONDS.of(
         (subject(*series), seconds) for series, seconds in sorted(history.over_seconds.items(), key=str)
     )
-    named = [one for one in verdict.standings if one.pod]
-    states = {(one.namespace, one.pod, one.container, one.device): one for one in sorted(named, key=_urgency)}
-    yield STATE.of((subject(*key, state=one.state), 1) for key, one in states.items())
-    namespaces = sorted({one.namespace for one in named})
+    named = [standing for standing in verdict.standings if standing.pod]
+    by_urgency = sorted(named, key=_urgency)
+    states = {(holder.namespace, holder.pod, holder.container, holder.device): holder.state for holder in by_urgency}
+    yield STATE.of((subject(*key, state=state), 1) for key, state in states.items())
+    namespaces = sorted({standing.namespace for standing in named})
     for family, counted in ((ACTIONS, tally.begun), (FAILURES, tally.failed), (DRY_RUN, tally.rehearsed)):
         yield family.of(_counted(node, counted, rules.ladder, namespaces))
     yield LAST.of(
@@ -103,7 +104,11 @@ def collect(snapshot: Snapshot, verdict: Verdict, history: History, tally: Tally
         (labelled(node, reason=reason, namespace=namespace), count)
         for (reason, namespace), count in sorted(tally.refused.items())
     )
-    held = Counter((one.reason, one.namespace) for one in verdict.standings if one.state is State.HELD and one.reason)
+    held = Counter(
+        (standing.reason, standing.namespace)
+        for standing in verdict.standings
+        if standing.state is State.HELD and standing.reason
+    )
     yield HELD.of(
         (labelled(node, reason=str(reason), namespace=namespace), count)
         for (reason, namespace), count in sorted(held.items(), key=str)
@@ -119,9 +124,9 @@ _ORDER = (
 )  # fmt: skip
 
 
-def _urgency(one: Standing) -> int:
+def _urgency(standing: Standing) -> int:
     """Of two generations of one name, the more urgent state is told."""
-    return _ORDER.index(one.state)
+    return _ORDER.index(standing.state)
 
 
 def _counted(

@@ -37,10 +37,10 @@ class Missing:
         self._told[reason] = why
         # Rehearsals that somebody wished at most; where another daemon acts, nothing.
         mode = Mode.OBSERVE if reason is Reason.NOT_OWNER else Mode.DRY_RUN
-        others = (one for one in self._decider.ceilings if one.reason is not reason)
+        others = (ceiling for ceiling in self._decider.ceilings if ceiling.reason is not reason)
         all_ = (Ceiling(mode, reason, why), *others)
         # Of several the first is told: what is missing says more than that something is.
-        self._decider.ceilings = tuple(sorted(all_, key=lambda one: one.reason is Reason.NOT_ARMED))
+        self._decider.ceilings = tuple(sorted(all_, key=lambda ceiling: ceiling.reason is Reason.NOT_ARMED))
 
     def take_rung(self, rung: Rung, why: str) -> None:
         """Take that an action of the ladder is not possible here, or ("") that it is."""
@@ -50,4 +50,4 @@ class Missing:
     def end(self, reason: Reason) -> None:
         """Take that it is there."""
         self._told.pop(reason, None)
-        self._decider.ceilings = tuple(one for one in self._decider.ceilings if one.reason is not reason)
+        self._decider.ceilings = tuple(ceiling for ceiling in self._decider.ceilings if ceiling.reason is not reason)

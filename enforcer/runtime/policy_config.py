@@ -25,7 +25,7 @@ def rules_of(config: Config, *, own_pod: str = "", own_namespace: str = "") -> R
         tolerance=Tolerance(policy.tolerance.ratio, int(policy.tolerance.bytes)),
         warn_after=float(policy.warn_after),
         grace=float(policy.grace),
-        ladder=tuple(map(Rung, policy.ladder)),
+        ladder=tuple(policy.ladder),
         kill_when_blocked=policy.when_blocked == "kill",
         mps=Rung(policy.mps),
         consent=(key, value),

@@ -14,12 +14,12 @@ import msgspec
 from msgspec import Meta, field
 
 from exporter.config.values import Bytes, Duration, Rate
+from exporter.model.ladder import Rung
 from exporter.model.vendors import TRUSTED, VENDORS
 
 _Duration = Annotated[Duration, Meta(description='a duration such as "2m"')]
 _Rate = Annotated[Rate, Meta(description='a number of actions and a duration such as "3/10m"')]
 Mode = Literal["off", "observe", "warn", "dry-run", "enforce"]
-Rung = Literal["notify", "fence", "evict", "kill"]
 Vendor = Annotated[str, Meta(pattern=f"^({'|'.join(vendor.name for vendor in VENDORS if vendor.memory_by_process)})$")]
 """Whose memory is known by process, and so whose use can be above a limit."""
 
@@ -72,8 +72,8 @@ class Policy(Part, frozen=True):
     tolerance: Tolerance = field(default_factory=Tolerance)
     warn_after: _Duration = Duration(15)
     grace: _Duration = Duration(120)
-    ladder: Annotated[list[Rung], Meta(description="a list of notify, fence, evict, kill")] = field(
-        default_factory=lambda: ["notify", "evict"]
+    ladder: Annotated[list[Rung], Meta(description=f"a list of {', '.join(Rung)}")] = field(
+        default_factory=lambda: [Rung.NOTIFY, Rung.EVICT]
     )
     when_blocked: Literal["hold", "kill"] = "hold"
     mps: Literal["notify", "evict"] = "notify"

@@ -15,7 +15,8 @@ from structlog.testing import capture_logs
 
 from enforcer.actions.kube_writer import Writer
 from enforcer.actions.notify.actuator import FIRST_HOLD, HOLD, MOST_PENDING, RIGHTS, Notifier
-from enforcer.messages.events import BURST, KEPT, REMINDER, EventReason, Notice, Regarding
+from enforcer.messages.action_texts import EventReason
+from enforcer.messages.events import BURST, KEPT, REMINDER, Notice, Regarding
 from exporter.kube.client import from_kubeconfig
 from exporter.model import ContainerKind, PodUid
 from sources.kube_api import kubeconfig, refusal, serving, status, until

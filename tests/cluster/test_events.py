@@ -22,7 +22,8 @@ from cluster.manifests import pod, pod_spec
 from containers.cgroupfs import new_token
 from enforcer.actions.kube_writer import Writer
 from enforcer.actions.notify.actuator import FIRST_HOLD, HOLD, Notifier
-from enforcer.messages.events import REMINDER, EventReason, Notice, Regarding
+from enforcer.messages.action_texts import EventReason
+from enforcer.messages.events import REMINDER, Notice, Regarding
 from exporter.base.clock import SystemClock
 from exporter.kube.client import in_cluster
 from exporter.kube.watching import Patience

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from enforcer.messages.action_texts import EventReason
 from enforcer.messages.events import (
     BURST,
     MOST_SERIES,
@@ -16,7 +17,6 @@ from enforcer.messages.events import (
     REMINDER,
     RENEWAL,
     Event,
-    EventReason,
     EventType,
     Notice,
     Regarding,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import builders
 from builders import GIB, TAKEN_AT, leaf, pod, snapshot
-from enforcer.messages.events import EventReason
+from enforcer.messages.action_texts import EventReason
 from enforcer.messages.invalid_limits import Told, invalid_limits
 from exporter.model import Container, ContainerKind, Limit, Snapshot
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from default_rules import default_rules
-from enforcer.messages.events import EventReason, EventType, Notice
+from enforcer.messages.action_texts import EventReason
+from enforcer.messages.events import EventType, Notice
 from enforcer.messages.notices import PASSING, Line, lines, notices
 from enforcer.policy.history import Verdict
 from enforcer.policy.rules import Rules

@@ -3,7 +3,8 @@
 import pytest
 
 from builders import limit, pod
-from enforcer.messages.sentences import duration, evicted, exceeded, fenced, held, killed, reported
+from enforcer.messages.action_texts import TEXTS
+from enforcer.messages.sentences import acted, duration, exceeded, held, reported
 from enforcer.policy.history import Holding
 from enforcer.policy.limit_holders import key_of
 from enforcer.policy.vocabulary import Mode, Rung
@@ -29,11 +30,17 @@ def test_the_user_is_told_what_comes_next() -> None:
 
 def test_every_action_says_who_what_and_where_it_was_declared() -> None:
     """Fenced, evicted, killed and held tell the same facts, and then what was done, or why not."""
+    before, after = TEXTS[Rung.EVICT].before, [TEXTS[rung].after for rung in (Rung.FENCE, Rung.KILL)]
+    assert before is not None
+    fenced, killed = (acted(event.note, EXCESS, over=125.0) for event in after if event is not None)
     said = {
-        fenced(EXCESS, Rung.EVICT, 90.0): "If it stays above the limit, the pod will be evicted in 90 s.",
-        fenced(EXCESS, None): "What it holds stays with it.",
-        evicted(EXCESS, 125.0, 30.0): "It has 30 s to end; its controller may start another one.",
-        killed(EXCESS, 125.0): "Whether it is started again is for the pod's restart policy to say.",
+        fenced: "From now on the driver refuses it more memory of this device. What it holds stays with it.",
+        acted(before.note, EXCESS, over=125.0, grace=30.0): (
+            ", for 3 min: the pod is evicted. It has 30 s to end; its controller may start another one."
+        ),
+        killed: (
+            ", for 3 min: the container was killed. Whether it is started again is for the pod's restart policy to say."
+        ),
         held(EXCESS, Rung.EVICT, "a PodDisruptionBudget forbids it"): (
             "Now the pod would be evicted, but a PodDisruptionBudget forbids it. It is looked at again in every round."
         ),

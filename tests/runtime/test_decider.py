@@ -9,7 +9,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from enforcer.journal.resume import larger
-from enforcer.messages.events import EventReason, Notice
+from enforcer.messages.action_texts import EventReason
+from enforcer.messages.events import Notice
 from enforcer.messages.tally import MOST_RECENT
 from enforcer.policy.history import Action, Excess, History, Moment, Strikes
 from enforcer.policy.limit_holders import CaseKey, cases

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from enforcer.actions.interface import Answer, Heard
-from enforcer.messages.events import EventReason
+from enforcer.messages.action_texts import EventReason
 from enforcer.policy.history import Action, Result
 from enforcer.policy.rules import Budget, Budgets
 from enforcer.policy.vocabulary import Breaker, Rung

@@ -15,7 +15,8 @@ import pytest
 from enforcer.actions.interface import Answer, Heard
 from enforcer.actions.kube_writer import Writer
 from enforcer.actions.notify.actuator import Notifier
-from enforcer.messages.events import EventReason, Notice
+from enforcer.messages.action_texts import EventReason
+from enforcer.messages.events import Notice
 from enforcer.policy.history import Result
 from enforcer.policy.rules import Budget, Budgets
 from enforcer.policy.vocabulary import Reason, Scope, State

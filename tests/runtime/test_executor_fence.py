@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from enforcer.actions.interface import Answer, Heard
-from enforcer.messages.events import EventReason
+from enforcer.messages.action_texts import EventReason
 from enforcer.policy.history import Action, Result
 from enforcer.policy.vocabulary import Breaker, Rung
 from policy.scenes import GIB, UNHURRIED, Actor

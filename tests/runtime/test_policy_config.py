@@ -4,7 +4,7 @@ import json
 import re
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,7 +16,6 @@ from enforcer.policy.vocabulary import Mode, Rung, Trigger
 from enforcer.runtime.policy_config import impossible, meaningless, rules_of
 from exporter.config import Arguments, Config, ConfigError, load
 from exporter.config.policy import Policy
-from exporter.config.policy import Rung as ConfigRung
 
 SCHEMA = Path(__file__).parents[2] / "deploy" / "charts" / "gpusteward" / "values.schema.json"
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
@@ -180,9 +179,8 @@ def test_impossible_is_at_least_meaningless(tmp_path: Path) -> None:
     assert {field.name for field in fields(Rules)} >= {"mode", "ceilings"}
 
 
-def test_config_and_chart_know_each_action() -> None:
-    """The exporter's config and the chart's schema cannot import the policy's words: they list the same ones."""
+def test_the_chart_knows_each_action() -> None:
+    """The chart's schema cannot import the policy's words: it lists the same ones."""
     actions = tuple(map(str, Rung))
-    assert get_args(ConfigRung) == actions
     ladders = re.findall(r'"ladder": \{.*?"enum": (\[[^\]]*\])', SCHEMA.read_text(encoding="utf-8"), re.DOTALL)
     assert [tuple(json.loads(words)) for words in ladders] == [actions]

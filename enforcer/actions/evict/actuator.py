@@ -117,10 +117,11 @@ def _kind(answer: bytes) -> str:
 def _all_terminated(pod: PodObject) -> bool:
     """Tell whether every container has ended; one of which the kubelet has not told anything may be just starting."""
     status: PodStatus = pod.status
-    told = [
+    statuses = [
         *(status.init_container_statuses or ()),
         *(status.container_statuses or ()),
         *(status.ephemeral_container_statuses or ()),
     ]
-    declared = {one.name for one in pod.spec.containers or ()}
-    return bool(declared) and declared <= {one.name for one in told} and all(one.state.terminated for one in told)
+    declared = {container.name for container in pod.spec.containers or ()}
+    ended = all(container.state.terminated for container in statuses)
+    return bool(declared) and declared <= {container.name for container in statuses} and ended

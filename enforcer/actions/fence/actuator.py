@@ -82,15 +82,15 @@ class Fencing:
                 return Answer(Heard.GONE if cgroup is NoCgroup.NOT_FOUND else Heard.FAILED, cgroup.value)
             known = self._register.fences.get(action.key)
             try:
-                told = await self._limits.read(action.device.uuid, self._leaves.path(cgroup))
+                limits = await self._limits.read(action.device.uuid, self._leaves.path(cgroup))
             except LimitsError as error:
                 return Answer(Heard.FAILED, str(error))
-            if known is not None and known.cgroup == cgroup and ours(known, told):
-                return Answer(Heard.ACCEPTED, f"it is fenced at {_size(told.hard)} already")
-            if not told.unset:
-                kept = f"hard {_size(told.hard)}, soft {size(told.soft)}"
+            if known is not None and known.cgroup == cgroup and ours(known, limits):
+                return Answer(Heard.ACCEPTED, f"it is fenced at {_size(limits.hard)} already")
+            if not limits.unset:
+                kept = f"hard {_size(limits.hard)}, soft {size(limits.soft)}"
                 return Answer(Heard.TAKEN, f"somebody else has set a limit of its cgroup ({kept}), which is left alone")
-            limit, used = action.limit.memory or 0, max(action.used, told.used or 0)
+            limit, used = action.limit.memory or 0, max(action.used, limits.used or 0)
             return await self._put(Fence(action.key, cgroup, height(limit, used), None, limit))
 
     async def insist(self, _action: Action, _decision: str) -> Answer | None:
@@ -103,10 +103,10 @@ class Fencing:
         if fence is None:
             return False
         try:
-            told = await self._read(fence)
+            limits = await self._read(fence)
         except LimitsError:
             return None
-        return ours(fence, told) and told.hard == fence.hard
+        return ours(fence, limits) and limits.hard == fence.hard
 
     async def keep(
         self, fallen: Callable[[Fence], str | None], seen: Callable[[CaseKey], int | None]
@@ -132,14 +132,14 @@ class Fencing:
         if not await asyncio.to_thread(self._leaves.there, fence.cgroup):
             return "its cgroup is gone"
         try:
-            told = await self._read(fence)
-            if not ours(fence, told):
-                return "somebody else took it away" if told.unset else f"somebody else has set {_size(told.hard)}"
+            limits = await self._read(fence)
+            if not ours(fence, limits):
+                return "somebody else took it away" if limits.unset else f"somebody else has set {_size(limits.hard)}"
             if fallen is not None:
                 await self._limits.limit(GpuUuid(fence.key.uuid), self._leaves.path(fence.cgroup), None)
                 return fallen if (await self._read(fence)).unset else None
-            if (hard := lowered(fence, told.used, seen)) is not None:
-                await self._set(replace(fence, hard=hard, before=told.hard))
+            if (hard := lowered(fence, limits.used, seen)) is not None:
+                await self._set(replace(fence, hard=hard, before=limits.hard))
         except (LimitsError, OSError) as error:
             if self._told.get(fence.key) != str(error):
                 log.warning(
@@ -151,7 +151,7 @@ class Fencing:
     async def _put(self, fence: Fence) -> Answer:
         """Set a new one. What certainly does not stand is not noted any more."""
         try:
-            fence, told = await self._set(fence)
+            fence, limits = await self._set(fence)
         except LimitsHungError as error:
             return Answer(Heard.AMBIGUOUS, str(error))
         except LimitsError as error:
@@ -159,11 +159,11 @@ class Fencing:
             return Answer(Heard.REFUSED if isinstance(error, LimitsDeniedError) else Heard.FAILED, str(error))
         except OSError as error:
             return Answer(Heard.FAILED, f"the journal cannot be written: {error}")
-        if told is None:
+        if limits is None:
             return Answer(Heard.AMBIGUOUS, "it was set, and could not be read back")
-        if told.hard == fence.hard and told.soft == 0:
+        if limits.hard == fence.hard and limits.soft == 0:
             return Answer(Heard.ACCEPTED, f"fenced at {_size(fence.hard)}")
-        why = f"set was {_size(fence.hard)}, and the driver tells {_size(told.hard)}"
+        why = f"set was {_size(fence.hard)}, and the driver tells {_size(limits.hard)}"
         await self._undo(fence, why)
         return Answer(Heard.FAILED, why)
 
@@ -175,19 +175,19 @@ class Fencing:
         """
         await self._register.fence(fence)
         await self._limits.limit(GpuUuid(fence.key.uuid), self._leaves.path(fence.cgroup), fence.hard)
-        told: CgroupLimits | None = None
+        limits: CgroupLimits | None = None
         for _ in range(TRIES):
             try:
-                told = await self._read(fence)
-                if told.hard != fence.hard or (told.used or 0) <= fence.hard:
+                limits = await self._read(fence)
+                if limits.hard != fence.hard or (limits.used or 0) <= fence.hard:
                     break
-                higher = replace(fence, hard=height(fence.limit, told.used or 0), before=fence.hard)
+                higher = replace(fence, hard=height(fence.limit, limits.used or 0), before=fence.hard)
                 await self._register.fence(higher)
                 fence = higher
                 await self._limits.limit(GpuUuid(fence.key.uuid), self._leaves.path(fence.cgroup), fence.hard)
             except (LimitsError, OSError):
                 return fence, None
-        return fence, told
+        return fence, limits
 
     async def _undo(self, fence: Fence, why: str) -> None:
         """Take away what was set a moment ago and is not what it should be: nobody would know it for ours later."""

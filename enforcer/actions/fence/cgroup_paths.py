@@ -18,10 +18,10 @@ from exporter.base.cgroup_owner import parse_owner
 def mount_point(mountinfo: Path = Path("/proc/self/mountinfo")) -> Path | None:
     """Find where this process has the unified hierarchy mounted; None: nowhere."""
     try:
-        found = mounted(mountinfo.read_text(errors="surrogateescape"))
+        hierarchy = mounted(mountinfo.read_text(errors="surrogateescape"))
     except OSError:
         return None
-    return Path(found) if found else None
+    return Path(hierarchy) if hierarchy else None
 
 
 class Leaves:

@@ -88,13 +88,15 @@ def leaf(texts: Iterable[str], victim: Victim) -> str | NoCgroup:
 
 def mounted(mountinfo: str) -> str | None:
     """Find where the whole unified hierarchy is mounted, in the text of `/proc/self/mountinfo`; None: nowhere."""
-    found = []
+    mount_points = []
     for line in mountinfo.split("\n"):
         mount, _, kind = line.partition(" - ")
         fields = mount.split(" ")
         if kind.startswith("cgroup2 ") and len(fields) > 4 and fields[3] == "/":  # noqa: PLR2004
-            found.append(fields[4])
-    return next((one for one in found if one == "/sys/fs/cgroup"), found[0] if found else None)
+            mount_points.append(fields[4])
+    if "/sys/fs/cgroup" in mount_points:
+        return "/sys/fs/cgroup"
+    return mount_points[0] if mount_points else None
 
 
 def height(limit: int, used: int) -> int:
@@ -102,20 +104,23 @@ def height(limit: int, used: int) -> int:
     return -(-max(limit, used) // PAGE) * PAGE
 
 
-def lowered(fence: Fence, told: int | None, seen: int | None) -> int | None:
+def lowered(fence: Fence, charged: int | None, seen: int | None) -> int | None:
     """
     Return the bytes to which a fence can come down, now that so much is held; None: it stays.
 
-    `told` by the driver of the cgroup, `seen` in the process lists: the larger counts, and without one of them neither.
+    The driver says `charged` of the cgroup, the process lists say `seen`: the larger counts, and without one of them
+    neither.
     """
-    wanted = fence.hard if told is None or seen is None else height(fence.limit, max(told, seen))
+    wanted = fence.hard if charged is None or seen is None else height(fence.limit, max(charged, seen))
     lowest = height(fence.limit, 0)
     return wanted if wanted < fence.hard and (wanted == lowest or fence.hard - wanted >= STEP) else None
 
 
-def ours(fence: Fence | None, told: CgroupLimits) -> bool:
+def ours(fence: Fence | None, limits: CgroupLimits) -> bool:
     """Tell whether what the driver keeps is our fence: who has set another value since is the owner of it."""
-    return fence is not None and told.soft == 0 and told.hard is not None and told.hard in (fence.hard, fence.before)
+    if fence is None or limits.soft != 0 or limits.hard is None:
+        return False
+    return limits.hard in (fence.hard, fence.before)
 
 
 def fallen(fence: Fence, standings: Mapping[CaseKey, Standing], snapshot: Snapshot, rules: Rules) -> str | None:
@@ -142,8 +147,8 @@ def fallen(fence: Fence, standings: Mapping[CaseKey, Standing], snapshot: Snapsh
 
 def _declared(key: CaseKey, snapshot: Snapshot) -> bool:
     return any(
-        (one.pod_uid, one.container, one.device.uuid) == (key.pod_uid, key.container, key.uuid)
-        for one in snapshot.limits
+        (limit.pod_uid, limit.container, limit.device.uuid) == (key.pod_uid, key.container, key.uuid)
+        for limit in snapshot.limits
     )
 
 

@@ -72,13 +72,13 @@ class Kill:
             return
         members = await asyncio.to_thread(self._inits.members, new)
         for victim in new:
-            found = self._inits.hold(victim, members[victim], now)
-            if isinstance(found, Hold):
-                self._held[victim] = found
+            held = self._inits.hold(victim, members[victim], now)
+            if isinstance(held, Hold):
+                self._held[victim] = held
                 self._obstacles.pop(victim, None)
-            elif self._obstacles.get(victim) is not found:
-                log.warning("kill.not_held", pod_uid=victim[0], container_id=victim[1], reason=found.value)
-                self._obstacles[victim] = found
+            elif self._obstacles.get(victim) is not held:
+                log.warning("kill.not_held", pod_uid=victim[0], container_id=victim[1], reason=held.value)
+                self._obstacles[victim] = held
 
     def preflight(self, action: Action) -> Answer | None:
         """Say why a signal would not be sent, or not arrive; None: nothing speaks against it. Sends none."""

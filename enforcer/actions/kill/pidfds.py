@@ -93,7 +93,7 @@ class Inits:
 
         Only hints: a number may change hands between two files. Takes some 25 microseconds a process of the node.
         """
-        found: dict[Victim, list[Member] | None] = {victim: [] for victim in victims}
+        members_of: dict[Victim, list[Member] | None] = {victim: [] for victim in victims}
         whose = cache(_whose)  # the processes of a container share one text
         try:
             processes = [(pid, text) for pid, text in cgroups(self._root) if text is not None]
@@ -101,15 +101,15 @@ class Inits:
             return dict.fromkeys(victims)
         for pid, text in processes:
             victim = whose(text)
-            if victim is None or (members := found.get(victim)) is None:
+            if victim is None or (members := members_of.get(victim)) is None:
                 continue
             try:
                 members.append(Member(pid, levels_of(read(f"{self._root}/{pid}/status"))))
             except VANISHED:
                 continue
             except (OSError, ValueError):
-                found[victim] = None
-        return found
+                members_of[victim] = None
+        return members_of
 
     def hold(self, victim: Victim, members: Collection[Member] | None, now: Moment) -> Hold | Obstacle:
         """Hold the init among `members`, if it still is that."""
@@ -131,14 +131,14 @@ class Inits:
 
     def look(self, hold: Hold) -> Answer | None:
         """Say why not to signal; None: it lives, is who it was, is where it was, and we may."""
-        found = self._proc.sample([hold.key.pid]).processes.get(hold.key.pid)
+        process = self._proc.sample([hold.key.pid]).processes.get(hold.key.pid)
         if hold.exited():  # what was read may be of another process
             return GONE
-        if found is None:
+        if process is None:
             return Answer(Heard.FAILED, "its init could not be read")
-        if found.owner is None:
+        if process.owner is None:
             return Answer(Heard.GONE, "its init is exiting")
-        if found.key != hold.key or container_of(found.owner) != hold.victim:
+        if process.key != hold.key or container_of(process.owner) != hold.victim:
             return Answer(Heard.CHANGED, "its init is no longer in its container")
         allowed = hold.send(0)
         return None if allowed.heard is Heard.ACCEPTED else allowed
@@ -159,19 +159,19 @@ class Inits:
     def _verified(self, fd: int, pid: int, victim: Victim, now: Moment) -> Hold | Obstacle:
         try:
             # The pidfd itself says which number of this /proc it has, whatever namespace that was mounted in.
-            told = pid_of(read(f"{self._root}/self/fdinfo/{fd}"))
-            found = self._proc.sample([pid]).processes.get(pid)
+            own_pid = pid_of(read(f"{self._root}/self/fdinfo/{fd}"))
+            process = self._proc.sample([pid]).processes.get(pid)
             levels = levels_of(read(f"{self._root}/{pid}/status"))
         except VANISHED:
             return Obstacle.NOT_FOUND
         except (OSError, ValueError):
             return Obstacle.UNREADABLE
-        if found is None or _exited(fd):
+        if process is None or _exited(fd):
             return Obstacle.NOT_FOUND
-        if told != pid or not Member(pid, levels).first or container_of(found.owner) != victim:
+        if own_pid != pid or not Member(pid, levels).first or container_of(process.owner) != victim:
             return Obstacle.NOT_SURE
-        started = started_at(found.key.start_ticks, os.sysconf("SC_CLK_TCK"), now.boot, now.monotonic)
-        return Hold(fd, victim, found.key, started)
+        started = started_at(process.key.start_ticks, os.sysconf("SC_CLK_TCK"), now.boot, now.monotonic)
+        return Hold(fd, victim, process.key, started)
 
 
 def unavailable(root: Path, *, trusted: bool = False, own: Path = Path("/proc")) -> str | None:

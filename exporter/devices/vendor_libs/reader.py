@@ -9,6 +9,7 @@ fault, and is said once (`exporter.check.vendors`, docs/devices.md).
 """
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -48,12 +49,12 @@ class Identity:
     minor: int | None = None
 
 
-class Reader(Generic[H]):
+class Reader(ABC, Generic[H]):
     """
     One library; `nodes` finds the processes that have the vendor's device nodes open.
 
-    All methods run on its thread, and raise LibraryError. A reader overrides what its library can tell; what stays here
-    is what it never tells.
+    All methods run on its thread, and raise LibraryError. A reader implements the abstract methods. The other answers
+    stand for a library that never gives them; a reader overrides those that its library can give.
     """
 
     meanings: Meanings
@@ -81,29 +82,29 @@ class Reader(Generic[H]):
         """Give the version of the driver."""
         return ""
 
+    @abstractmethod
     def indices(self) -> Sequence[int]:
         """List the devices that there are; a round begins."""
-        raise NotImplementedError
 
+    @abstractmethod
     def open(self, index: int) -> H:
         """Open a device."""
-        raise NotImplementedError
 
+    @abstractmethod
     def identify(self, handle: H, index: int) -> Identity:
         """Say what the device is."""
-        raise NotImplementedError
 
+    @abstractmethod
     def memory(self, handle: H) -> Memory | None:
         """Read its memory; None where the library has no value."""
-        raise NotImplementedError
 
+    @abstractmethod
     def processes(self, handle: H, total: int | None) -> Sequence[Listed] | None:
         """List the processes that hold some of `total` bytes; None where the library never lists them."""
-        raise NotImplementedError
 
+    @abstractmethod
     def utilization(self, handle: H) -> Utilization:
         """Read how busy it is."""
-        raise NotImplementedError
 
     def process_utilization(self, handle: H) -> Sequence[ProcessUtilization] | None:  # noqa: ARG002
         """Read how busy each process keeps it; None where the library never tells."""

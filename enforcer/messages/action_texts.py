@@ -1,0 +1,98 @@
+"""
+What users read about each action: the words of sentences, and its own Event.
+
+What comes in: nothing. What goes out: the reasons of all Events, and a row of texts for each action.
+
+The rule: the texts of an action stand here, and nowhere else. `sentences` and `notices` know no action by its name.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+from enforcer.policy.vocabulary import Rung
+
+
+class EventReason(StrEnum):
+    """What users, scripts and alerts look for: a promise; and what was done, where the notice does not say."""
+
+    _value_: str
+    action: str
+
+    def __new__(cls, reason: str, action: str = "") -> Self:
+        """Make a member that is its `reason`."""
+        member = str.__new__(cls, reason)
+        member._value_, member.action = reason, action
+        return member
+
+    EXCEEDED = "GPUMemoryLimitExceeded", "Notify"
+    FENCED = "GPUMemoryLimitFenced", "Fence"
+    EVICTED = "GPUMemoryLimitEvicted", "Evict"
+    KILLED = "GPUMemoryLimitKilled", "Kill"
+    HELD = "GPUMemoryLimitHeld", "Hold"
+    INVALID = "GPUMemoryLimitInvalid", "ReadLimit"
+
+
+@dataclass(frozen=True, slots=True)
+class EventText:
+    """
+    The Event of an action.
+
+    Attributes:
+        note: `{excess}` stands for container, usage and limit, and `{over}` for the time above the limit. Before an
+            action, `{grace}` stands for the time that the pod has to end.
+
+    """
+
+    reason: EventReason
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class ActionTexts:
+    """
+    The texts of one action.
+
+    Attributes:
+        next: what the action will do, as half a sentence. Where the action will not follow, "would" replaces "will".
+        before: the Event that is written before the action, because the pod goes with the action.
+        after: the Event that is written once the effect was seen.
+
+    """
+
+    next: str
+    before: EventText | None = None
+    after: EventText | None = None
+
+    @property
+    def would(self) -> str:
+        """What the action would do, as half a sentence."""
+        return self.next.replace(" will ", " would ")
+
+
+TEXTS: Mapping[Rung, ActionTexts] = {
+    Rung.NOTIFY: ActionTexts("its user will be told"),
+    Rung.FENCE: ActionTexts(
+        "the driver will refuse it more memory",
+        after=EventText(
+            EventReason.FENCED,
+            "{excess}. From now on the driver refuses it more memory of this device. What it holds stays with it.",
+        ),
+    ),
+    Rung.EVICT: ActionTexts(
+        "the pod will be evicted",
+        before=EventText(
+            EventReason.EVICTED,
+            "{excess}, for {over}: the pod is evicted. It has {grace} to end; its controller may start another one.",
+        ),
+    ),
+    Rung.KILL: ActionTexts(
+        "the container will be killed",
+        after=EventText(
+            EventReason.KILLED,
+            "{excess}, for {over}: the container was killed. "
+            "Whether it is started again is for the pod's restart policy to say.",
+        ),
+    ),
+}
