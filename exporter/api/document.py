@@ -91,14 +91,16 @@ def describe_containers(snapshot: Snapshot, usages: Iterable[Usage]) -> Iterator
         if limit.container and limit.scope is not Scope.PROCESS
     }
     for usage in usages:
-        holder = usage.subject
+        holder, device = usage.subject, usage.device
+        pod = snapshot.pods.get(holder.pod_uid)
         yield schema.Container(
-            **_names(holder.pod_uid, snapshot),
+            namespace=pod.namespace if pod else None,
+            pod=pod.name if pod else None,
             pod_uid=holder.pod_uid,
             container=holder.container,
             container_id=holder.container_id,
-            uuid=usage.device.uuid,
-            gpu_instance=usage.device.gpu_instance,
+            uuid=device.uuid,
+            gpu_instance=device.gpu_instance,
             memory_used_bytes=usage.memory_used,
             memory_sure_bytes=usage.memory_used if usage.memory_sure is None else usage.memory_sure,
             memory_peak_bytes=usage.memory_peak,
@@ -109,7 +111,7 @@ def describe_containers(snapshot: Snapshot, usages: Iterable[Usage]) -> Iterator
             decoder_utilization_ratio=usage.decoder,
             processes=len(usage.processes) if usage.listed else None,
             pids=sorted(process.pid for process in usage.processes),
-            memory_limit_bytes=own.get((holder.pod_uid, holder.container, usage.device)),
+            memory_limit_bytes=own.get((holder.pod_uid, holder.container, device)),
         )
 
 
@@ -131,7 +133,9 @@ def copied(struct: type[Struct], *sources: object, **own: Any) -> Struct:
             for name in struct.__struct_fields__
             if name not in own
         ]
-    return struct(**own, **{name: getattr(sources[number], name) for name, number in places})
+    for name, number in places:
+        own[name] = getattr(sources[number], name)
+    return struct(**own)
 
 
 def _gpus(snapshot: Snapshot) -> Iterator[schema.Gpu]:
@@ -188,20 +192,25 @@ def describe_device(device: Device, snapshot: Snapshot) -> schema.Device:
 
 
 def _limit(limit: Limit, snapshot: Snapshot) -> schema.Limit:
-    return copied(
-        schema.Limit,
-        limit,
-        limit.device,
-        **_names(limit.pod_uid, snapshot),
+    pod = snapshot.pods.get(limit.pod_uid)
+    return schema.Limit(
+        namespace=pod.namespace if pod else None,
+        pod=pod.name if pod else None,
+        pod_uid=limit.pod_uid,
+        container=limit.container,
+        claim=limit.claim,
+        uuid=limit.device.uuid,
+        gpu_instance=limit.device.gpu_instance,
+        scope=limit.scope,
         memory_bytes=limit.memory,
         compute_ratio=limit.compute,
+        system=limit.system,
         declared_in=limit.source,
+        enforced_by=limit.enforced_by,
+        bypassed=limit.bypassed,
+        problems=list(limit.problems),
+        report_only=list(limit.report_only),
     )
-
-
-def _names(uid: PodUid, snapshot: Snapshot) -> dict[str, str | None]:
-    pod = snapshot.pods.get(uid)
-    return {"namespace": pod.namespace if pod else None, "pod": pod.name if pod else None}
 
 
 def _escaped(part: Any) -> Any:

@@ -117,7 +117,7 @@ class Device(OnDevice, msgspec.Struct, frozen=True, kw_only=True):
     memory_declared_bytes: Whole | None = None
 
 
-class Owned(OnDevice, msgspec.Struct, frozen=True, kw_only=True):
+class Owned(OnDevice, msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a container, a pod (no container) or a claim has to do with a device."""
 
     namespace: str | None = None
