@@ -11,10 +11,11 @@ and UUIDs of GPUs stay, and so do the namespaces that are the same in every clus
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass, replace
+from functools import cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
@@ -97,8 +98,11 @@ class Pseudonyms:
         """Replace a UID, a container id or a hash; digits by digits, so that it looks like what it is."""
         if not _HEX.fullmatch(text):
             return text and f"id-{self._digest('id', text)[:12]}"
-        digits = iter(self._digest("id", text))
-        return "".join(character if character == "-" else next(digits) for character in text)
+        digits, groups = self._digest("id", text), []
+        for group in text.split("-"):
+            groups.append(digits[: len(group)])
+            digits = digits[len(group) :]
+        return "-".join(groups)
 
     def owner(self, owner: Owner) -> Owner:
         """Replace the ids in an owner."""
@@ -151,21 +155,20 @@ class Pseudonyms:
 
     def _renamed(self, facts: _Facts) -> _Facts:
         """Replace the names in facts, and in the facts that they hold, where `NAMES` and `KEYS` say."""
-        kinds, key_kinds = NAMES.get(type(facts), {}), KEYS.get(type(facts), {})
+        fields = _fields_with_names(type(facts))
+        names = {name: self._value(getattr(facts, name), kind, key_kind) for name, kind, key_kind in fields}
+        return replace(facts, **names) if names else facts
 
-        def renamed(value: Any, kind: str, key_kind: str = "") -> Any:
-            if isinstance(value, Mapping):
-                return {self.name(key_kind, key): renamed(inner, kind) for key, inner in value.items()}
-            if isinstance(value, tuple | frozenset):
-                return type(value)(renamed(inner, kind) for inner in value)
-            facts_within = is_dataclass(value) and not isinstance(value, type)
-            return self._renamed(value) if facts_within else self.name(kind, value)
-
-        names = {
-            field.name: renamed(getattr(facts, field.name), kinds.get(field.name, ""), key_kinds.get(field.name, ""))
-            for field in fields(facts)
-        }
-        return replace(facts, **names)
+    def _value(self, value: Any, kind: str, key_kind: str = "") -> Any:
+        if not value:
+            return value
+        if isinstance(value, str):
+            return self.name(kind, value)
+        if isinstance(value, Mapping):
+            return {self.name(key_kind, key): self._value(inner, kind) for key, inner in value.items()}
+        if isinstance(value, tuple | frozenset):
+            return type(value)(self._value(inner, kind) for inner in value)
+        return self._renamed(value) if is_dataclass(type(value)) else value
 
     def _path(self, kind: str, text: str) -> str:
         """Replace `namespace/name`."""
@@ -199,3 +202,21 @@ class Pseudonyms:
 
     def _digest(self, kind: str, text: str) -> str:
         return blake2b(f"{kind}\0{text}".encode("utf-8", "surrogatepass"), key=self._salt).hexdigest()
+
+
+@cache
+def _fields_with_names(facts: type) -> Sequence[tuple[str, str, str]]:
+    """List the fields in which a name may be, each with its kinds of text and of keys. Looking each time costs 2x."""
+    kinds, key_kinds = NAMES.get(facts, {}), KEYS.get(facts, {})
+    return [
+        (name, kinds.get(name, ""), key_kinds.get(name, ""))
+        for name, hint in get_type_hints(facts).items()
+        if name in kinds or name in key_kinds or any(map(_fields_with_names, filter(is_dataclass, _types(hint))))
+    ]
+
+
+def _types(hint: Any) -> Iterator[Any]:
+    """Yield the types that a type is made of: of `Mapping[PodUid, Pod]` all three."""
+    yield hint
+    for inner in get_args(hint):
+        yield from _types(inner)
