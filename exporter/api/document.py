@@ -15,7 +15,7 @@ import msgspec
 
 from exporter.api import schema
 from exporter.devices.xids import XIDS
-from exporter.model import Device, Gpu, GpuUuid, Limit, Pod, PodUid, Scope, Snapshot, Usage, XidErrors
+from exporter.model import Device, Gpu, GpuUuid, Limit, Pod, Scope, Snapshot, Usage, XidErrors
 from exporter.rounds.latest import Tally
 
 Json = dict[str, Any]

@@ -211,12 +211,13 @@ def _fields_with_names(facts: type) -> Sequence[tuple[str, str, str]]:
     return [
         (name, kinds.get(name, ""), key_kinds.get(name, ""))
         for name, hint in get_type_hints(facts).items()
-        if name in kinds or name in key_kinds or any(map(_fields_with_names, filter(is_dataclass, _types(hint))))
+        if name in kinds or name in key_kinds or any(map(_fields_with_names, _facts_within(hint)))
     ]
 
 
-def _types(hint: Any) -> Iterator[Any]:
-    """Yield the types that a type is made of: of `Mapping[PodUid, Pod]` all three."""
-    yield hint
+def _facts_within(hint: Any) -> Iterator[type]:
+    """Yield the types of facts that a type is made of: of `Mapping[PodUid, Pod]` the second."""
+    if isinstance(hint, type) and is_dataclass(hint):
+        yield hint
     for inner in get_args(hint):
-        yield from _types(inner)
+        yield from _facts_within(inner)
