@@ -63,6 +63,28 @@ async def test_a_failed_round_is_seen_though_it_brings_no_snapshot() -> None:
     assert series(exposing.page(now=5001, interval=5).body, "round_failures_total") == {(): 1}
 
 
+@pytest.mark.parametrize("accept", ["", OPENMETRICS])
+async def test_a_page_that_was_rendered_in_slices_is_the_page_that_prometheus_client_renders_at_once(
+    monkeypatch: pytest.MonkeyPatch, accept: str
+) -> None:
+    """However many samples a slice has, the page is the same: each family once, its head first, no sample lost."""
+    pods = [pod(uid=f"p{number}", name=f"p{number}") for number in range(30)]
+    many = snapshot(
+        device(gpu(memory=memory(used=30 * GIB)), attributed=30 * GIB),
+        usages=[usage(who, leaf()) for who in pods],
+        pods=pods,
+        sources_up={"devices": True},
+    )
+    bodies = []
+    for size in (10_000, 7, 1):
+        monkeypatch.setattr("exporter.metrics.exposition.SLICE", size)
+        latest = Latest()
+        await publish(latest, many)
+        bodies.append(exposition(latest).page(now=5000, interval=5, accept=accept).body)
+    assert bodies[0].count(b"gpusteward_container_memory_used_bytes{") == len(pods)
+    assert bodies[1] == bodies[0] and bodies[2] == bodies[0]
+
+
 async def test_an_old_snapshot_is_withdrawn() -> None:
     """
     After three intervals the series of the snapshot are gone, also from the page that was cached before.
