@@ -1,7 +1,8 @@
 """
 The page of all systems, written from the catalogue: `python -m tools.limits_reference`.
 
-What comes in: the catalogue. What goes out: the text of docs/systems.md, which a test compares with this.
+What comes in: the catalogue, and what the scenario book expects. What goes out: the text of docs/systems.md, which a
+test compares with this.
 """
 
 import sys
@@ -12,11 +13,13 @@ from exporter.limits.rows import Catalogue, Confidence, Per, Row, System, What
 from exporter.limits.winner import KEPT
 from exporter.model import EnforcedBy, Mechanism, Scope
 from exporter.model.vendors import TRUSTED, VENDORS
+from tools.scenario_results import NOT_YET, Results, results, under_enforce
 
 HEAD = """\
 # Systems
 
-<!-- Written by `python -m tools.limits_reference`; change exporter/limits/catalogue/ instead. -->
+<!-- Written by `python -m tools.limits_reference`; change exporter/limits/catalogue/ instead;
+the column for `mode: enforce` is from tests/systems/. -->
 
 How a pod can declare its share of a GPU, system by system: what gpusteward reads, who enforces it elsewhere, and what
 gpusteward does. `*` in a key stands for any text. The operator can add rows of the same form in the config.
@@ -26,6 +29,19 @@ environment. A lower source may only lower a limit. What is written in annotatio
 the life of the pod; a raise is refused. Zero declares nothing; more than the device is invalid. A unit marked with
 *checked* must fit the node: its capacity times the unit (with HAMi what it registers on the node) is within 10 % of its
 devices' memory, or the declaration is reported and not enforced. Compute shares are exported and never enforced.
+"""
+
+ENFORCED = f"""
+The column *under `mode: enforce`* says what happens to a pod that stays above its limit, with the defaults of the
+config and the permission of the pod's namespace. {NOT_YET}: not in this version, which holds the pod and shows the reason.
+"""
+NOTHING = """
+## Where nothing is enforced
+
+The systems, and modes of systems, in which a pod above its limit is only reported.
+
+| system | mode | why | whose doing |
+|---|---|---|---|
 """
 
 _WORDS = {
@@ -46,16 +62,26 @@ _KINDS = {
 }
 
 
-def page(catalogue: Catalogue) -> str:
-    """Write the page."""
-    parts = [HEAD, "\n| system | name | enforced elsewhere by | gpusteward |\n|---|---|---|---|\n"]
+def page(catalogue: Catalogue, outcomes: Results) -> str:
+    """Write the page. `outcomes` are those of the scenario book."""
+    parts = [HEAD, ENFORCED, "\n| system | name | enforced elsewhere by | gpusteward | under `mode: enforce` |\n"]
+    parts += ["|---|---|---|---|---|\n"]
     parts += [
-        f"| {system.title} | [`{system.name}`](#{system.name}) | {_WORDS[system.enforced_by]} | {does(system)} |\n"
+        f"| {system.title} | [`{system.name}`](#{system.name}) | {_WORDS[system.enforced_by]} | {does(system)} "
+        f"| {under_enforce(outcomes[system.name]) if system.name in outcomes else ''} |\n"
         for system in catalogue
     ]
+    parts += [NOTHING, *_nothing(catalogue, outcomes)]
     for system in catalogue:
         parts += _section(system)
     return "".join(parts)
+
+
+def _nothing(catalogue: Catalogue, outcomes: Results) -> Iterable[str]:
+    for system in catalogue:
+        for outcome in outcomes.get(system.name, ()):
+            if not outcome.action:
+                yield f"| [`{system.name}`](#{system.name}) | {outcome.mode} | {outcome.reason} | {outcome.kind} |\n"
 
 
 def does(system: System) -> str:
@@ -158,4 +184,4 @@ def _detected(system: System) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(page(builtin()))
+    sys.stdout.write(page(builtin(), results()))

@@ -4,19 +4,42 @@ from pathlib import Path
 
 from exporter.limits.loading import builtin
 from tools.limits_reference import page
+from tools.scenario_results import NOT_YET, results
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_the_page_is_written_from_the_catalogue() -> None:
     """After a change: `python -m tools.limits_reference > docs/systems.md`."""
-    assert (ROOT / "docs" / "systems.md").read_text() == page(builtin())
+    assert (ROOT / "docs" / "systems.md").read_text() == page(builtin(), results())
 
 
 def test_every_key_is_on_the_page() -> None:
     """An operator finds each key that is read."""
-    text = page(builtin())
+    text = page(builtin(), results())
     for system in builtin():
         assert f"## {system.name}\n" in text
         for row in system.rows:
             assert f"`{row.key}`" in text
+
+
+def test_the_page_says_what_enforcing_does_with_each_system_of_the_book() -> None:
+    """An operator reads before switching enforcement on whether it acts at all, and if not, why."""
+    summary, _, nothing = page(builtin(), results()).partition("## Where nothing is enforced")
+    for name, outcomes in results().items():
+        line = next(line for line in summary.splitlines() if f"(#{name})" in line)
+        for outcome in outcomes:
+            assert outcome.words in line
+            assert (f"(#{name}) | {outcome.mode} | {outcome.reason} |" in nothing) == (not outcome.action)
+
+
+def test_a_result_that_no_version_has_yet_is_marked(tmp_path: Path) -> None:
+    """The page promises nothing that this version does not do."""
+    expected = "{role: above, pod: a, acts: {action: evict, after: 135s}"
+    (tmp_path / "now.yaml").write_text(f"{{system: now, scenes: [{{expect: {{verdicts: [{expected}}}]}}}}]}}")
+    (tmp_path / "later.yaml").write_text(
+        f"{{system: later, scenes: [{{expect: {{verdicts: [{expected}, needs: policy-2}}]}}}}]}}"
+    )
+    written = results(tmp_path)
+    assert written["now"][0].words == "`evict` after 2 min 15 s"
+    assert written["later"][0].words == f"`evict` after 2 min 15 s {NOT_YET}"
