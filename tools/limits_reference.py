@@ -33,7 +33,7 @@ devices' memory, or the declaration is reported and not enforced. Compute shares
 
 ENFORCED = f"""
 The column *under `mode: enforce`* says what happens to a pod that stays above its limit, with the defaults of the
-config and the permission of the pod's namespace. {NOT_YET}: not in this version, which holds the pod and shows the reason.
+config and the permission of the pod's namespace. {NOT_YET}: not in this version, which holds the pod and shows why.
 """
 NOTHING = """
 ## Where nothing is enforced

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from enforcer.policy.history import Standing
-from enforcer.policy.vocabulary import Reason, State
+from enforcer.policy.vocabulary import Kind, Reason, State
 from exporter.base.quantities import parse_bytes, parse_duration
 from exporter.limits.loading import builtin
 from exporter.model import Device, Limit
@@ -172,6 +172,14 @@ def test_each_scene_has_a_pod_above_one_below_and_one_as_users_configure_it(scen
     names = {pod["metadata"]["name"] for pod in scene.pods}
     assert {row.pod for row in scene.expect.verdicts} <= names
     assert {row.pod for row in scene.processes if row.pod} <= names
+
+
+@pytest.mark.parametrize(("scene", "system"), _SCENES)
+def test_no_pod_above_its_limit_is_held_for_a_reason_that_nobody_chose(scene: SceneRow, system: System) -> None:
+    """A pod that stays above its limit is acted on, or an operator or its own declaration wants that it is not."""
+    for row in scene.expect.verdicts:
+        if row.role is Role.ABOVE:
+            assert row.acts or (row.held and row.held.kind is Kind.CHOSEN), row.pod
 
 
 @pytest.mark.parametrize("system", book(), ids=lambda system: system.system)
