@@ -8,7 +8,7 @@ import pytest
 from default_rules import default_rules
 from enforcer.policy.evidence import Phase
 from enforcer.policy.rules import COVERAGE, ROUNDS
-from enforcer.policy.vocabulary import Breaker, Mode, Reason, State
+from enforcer.policy.vocabulary import REASONS_OF, Breaker, Kind, Mode, Reason, State
 from policy.scenes import GIB, UNHURRIED, Actor, Play
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "policy.md").read_text(encoding="utf-8")
@@ -27,6 +27,14 @@ def test_each_reason_has_its_meaning_and_its_remedy(reason: Reason) -> None:
     meaning, remedy = rows("Reasons")[reason]
     assert meaning
     assert remedy
+
+
+def test_each_reason_is_listed_under_its_kind() -> None:
+    """An operator sees whose doing it is that a pod above its limit is held."""
+    table = rows("Kinds of reasons")
+    assert set(table) == set(Kind)
+    listed = {kind: re.findall(r"`([a-z_]+)`", cells[1]) for kind, cells in table.items()}
+    assert listed == {kind: list(reasons) for kind, reasons in REASONS_OF.items()}
 
 
 def test_the_page_has_no_words_of_its_own() -> None:
