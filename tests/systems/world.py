@@ -23,7 +23,7 @@ from exporter.kube.client import in_cluster
 from exporter.kube.errors import KubeError
 from exporter.kube.proto import pod_resources_pb2 as api
 from exporter.kube.source import KubernetesSource
-from exporter.model import DeviceKey, Gpu, GpuInstance, GpuProcess, GpuSample, GpuUuid, Memory
+from exporter.model import DeviceKey, Gpu, GpuInstance, GpuProcess, GpuSample, GpuUuid, Memory, ProcessKind
 from systems.book import GpuRow, ProcessRow, SceneRow, expanded, gpu_uuid, mig_uuid
 
 NODE = "gpu-node-1"
@@ -153,7 +153,7 @@ class World:
     def _listed(self, gpu: Gpu) -> Iterator[GpuProcess]:
         for pid, row in self._processes:
             if row.gpu == gpu.index and (held := self._memory(row)):
-                yield GpuProcess(DeviceKey(gpu.uuid, row.mig), pid, frozenset({row.kind}), held)
+                yield GpuProcess(DeviceKey(gpu.uuid, row.mig), pid, _lists(row.kind), held)
 
     def _memory(self, row: ProcessRow) -> int:
         return 0 if row.pod in self.ended else row.held(self.seconds)
@@ -301,6 +301,11 @@ def _filled(total: str, used: int, reserved: int = RESERVED) -> Memory:
     if used + reserved > size:
         raise ValueError(f"the processes hold {used} bytes of a device of {total}")
     return Memory(size, size - used - reserved, reserved)
+
+
+def _lists(kind: ProcessKind) -> frozenset[ProcessKind]:
+    """Name the driver's lists in which a process is: an MPS client is in the compute list, too (`M+C`)."""
+    return frozenset({kind, ProcessKind.COMPUTE} if kind is ProcessKind.MPS else {kind})
 
 
 def _write_process(proc: Path, pid: int | str, cgroup: str) -> None:
