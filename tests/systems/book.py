@@ -128,7 +128,7 @@ class SharingRow(Expected, frozen=True, kw_only=True):
 
 
 class LimitRow(Expected, frozen=True, kw_only=True):
-    """One limit on one device. Without `container` it is the whole pod's, or its claim's."""
+    """One limit on one device. Without `container` it is the whole pod's, or its claim's; `absent`: it must not be."""
 
     pod: str
     bytes: str | None
@@ -143,6 +143,7 @@ class LimitRow(Expected, frozen=True, kw_only=True):
     claim: str = ""
     report_only: bool = False
     problem: bool = False
+    absent: bool = False
 
 
 class Acts(Part, frozen=True, kw_only=True):

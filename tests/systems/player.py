@@ -146,7 +146,7 @@ async def _rounds(world: World, sampler: Sampler, rules: Rules) -> Played:
         played.states = _worst(verdict)
         played.seconds = world.seconds
         if (action := verdict.action) is not None:
-            played.acted.setdefault((action.pod, action.container), Acted(action.rung.value, world.seconds))
+            played.acted.setdefault((action.pod, action.container), Acted(str(action.rung), world.seconds))
             history = conclude(history, Result.VERIFIED, _moment(world))
             world.ended.add(action.pod)
         now = {key: (standing.state, standing.reason) for key, standing in played.states.items()}
