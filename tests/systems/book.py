@@ -73,6 +73,8 @@ class GpuRow(Part, frozen=True, kw_only=True):
     pci: str = ""
     names: list[str] = []
     mig: list[Instance] = []
+    listed: bool = True
+    """Whether the driver lists its processes; Ascend's does not say on which vNPU of an NPU a process is."""
 
 
 class AllocationRow(Part, frozen=True, kw_only=True):
@@ -89,9 +91,10 @@ class AllocationRow(Part, frozen=True, kw_only=True):
 
 
 class ProcessRow(Part, frozen=True, kw_only=True):
-    """A process in the driver's list. Without `pod` it is a process of the host."""
+    """A process in the driver's list. Without `pod` it is a process of the host; `hidden`: without its memory."""
 
     memory: str | dict[str, str]
+    hidden: bool = False
     pod: str = ""
     container: str = ""
     gpu: int = 0

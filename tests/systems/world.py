@@ -108,8 +108,8 @@ class World:
         """Answer as a `DeviceSource`."""
         gpus = [self._gpu(index, row) for index, row in enumerate(self.scene.gpus)]
         samples = tuple(
-            GpuSample(gpu, self.clock.time(), tuple(self._listed(gpu)))
-            for gpu in gpus
+            GpuSample(gpu, self.clock.time(), tuple(self._listed(gpu)) if row.listed else None)
+            for gpu, row in zip(gpus, self.scene.gpus, strict=True)
             if only is None or gpu.uuid in only
         )
         return DevicesSample({gpu.uuid: gpu.index for gpu in gpus}, samples)
@@ -153,7 +153,8 @@ class World:
     def _listed(self, gpu: Gpu) -> Iterator[GpuProcess]:
         for pid, row in self._processes:
             if row.gpu == gpu.index and (held := self._memory(row)):
-                yield GpuProcess(DeviceKey(gpu.uuid, row.mig), pid, _lists(row.kind), held)
+                memory = None if row.hidden else held
+                yield GpuProcess(DeviceKey(gpu.uuid, row.mig), pid, _lists(row.kind), memory)
 
     def _memory(self, row: ProcessRow) -> int:
         return 0 if row.pod in self.ended else row.held(self.seconds)
