@@ -8,12 +8,13 @@ test compares with this.
 import sys
 from collections.abc import Iterable
 
+from enforcer.policy.vocabulary import Reason
 from exporter.limits.loading import builtin
 from exporter.limits.rows import Catalogue, Confidence, Per, Row, System, What
 from exporter.limits.winner import KEPT
 from exporter.model import EnforcedBy, Mechanism, Scope
 from exporter.model.vendors import TRUSTED, VENDORS
-from tools.scenario_results import NOT_YET, Results, results, under_enforce
+from tools.scenario_results import NOT_YET, Outcome, Results, named_modes, results, under_enforce
 
 HEAD = """\
 # Systems
@@ -38,11 +39,14 @@ config and the permission of the pod's namespace. {NOT_YET}: not in this version
 NOTHING = """
 ## Where nothing is enforced
 
-The systems, and modes of systems, in which a pod above its limit is only reported.
+The systems, and modes of systems, in which `mode: enforce` does nothing about a pod above its limit. Reasons in
+code marks, and their kinds, are those of [policy.md](policy.md#kinds-of-reasons). Without a kind no pod can be above its
+limit there, or none can be seen to be.
 
-| system | mode | why | whose doing |
+| system | modes | why | kind |
 |---|---|---|---|
 """
+NOTHING_LINK = "[nothing](#where-nothing-is-enforced)"
 
 _WORDS = {
     EnforcedBy.NONE: "nobody",
@@ -68,7 +72,7 @@ def page(catalogue: Catalogue, outcomes: Results) -> str:
     parts += ["|---|---|---|---|---|\n"]
     parts += [
         f"| {system.title} | [`{system.name}`](#{system.name}) | {_WORDS[system.enforced_by]} | {does(system)} "
-        f"| {under_enforce(outcomes[system.name]) if system.name in outcomes else ''} |\n"
+        f"| {under_enforce(outcomes[system.name], NOTHING_LINK) if system.name in outcomes else ''} |\n"
         for system in catalogue
     ]
     parts += [NOTHING, *_nothing(catalogue, outcomes)]
@@ -79,9 +83,20 @@ def page(catalogue: Catalogue, outcomes: Results) -> str:
 
 def _nothing(catalogue: Catalogue, outcomes: Results) -> Iterable[str]:
     for system in catalogue:
+        modes: dict[tuple[str, str], list[str]] = {}
         for outcome in outcomes.get(system.name, ()):
             if not outcome.action:
-                yield f"| [`{system.name}`](#{system.name}) | {outcome.mode} | {outcome.reason} | {outcome.kind} |\n"
+                modes.setdefault((_why(outcome), outcome.kind), []).append(outcome.mode)
+        for (why, kind), named in modes.items():
+            which = ", ".join(named_modes(named)) if len(outcomes[system.name]) > 1 else ""
+            yield f"| [`{system.name}`](#{system.name}) | {which} | {why} | {kind} |\n"
+
+
+def _why(outcome: Outcome) -> str:
+    """Say why nothing is done; of a limit that is only reported, who else keeps it."""
+    if not outcome.reason.startswith(f"`{Reason.REPORT_ONLY}`") or outcome.enforced_by in {"", EnforcedBy.NONE}:
+        return outcome.reason
+    return f"{outcome.reason}, as {_WORDS[EnforcedBy(outcome.enforced_by)]} enforces it"
 
 
 def does(system: System) -> str:

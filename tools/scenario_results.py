@@ -8,12 +8,12 @@ The rule: the tests play the same files, so the page cannot say what no test che
 are read here; `tests/systems/book.py` checks the rest of a file.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from enforcer.policy.vocabulary import Kind, Reason
+from enforcer.policy.vocabulary import Reason
 from exporter.base.quantities import parse_duration
 from exporter.base.text_files import plain
 
@@ -22,13 +22,6 @@ NOT_YET = "†"
 """Marks a result that the next version of the policy brings."""
 MINUTE = 60
 
-_KINDS = {
-    Kind.CHOSEN: "chosen by an operator, or by the declaration itself",
-    Kind.WAITING: "ends by itself",
-    Kind.UNKNOWN: "unknown to the daemon",
-    Kind.EVADED: "evaded by the pod",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -36,9 +29,11 @@ class Outcome:
     What happens to a pod above its limit in one mode of a system.
 
     Attributes:
-        mode: empty where the system has one.
+        mode: empty where the system has one, and for its usual one.
         action: what is done, and after how long; empty where nothing is.
-        reason: why nothing is done, and `kind` whose doing that is; empty where something is done.
+        reason: why nothing is done; empty where something is.
+        kind: whose doing that is; empty where no pod can be above a limit.
+        enforced_by: who else keeps the pod's limit.
 
     """
 
@@ -46,11 +41,7 @@ class Outcome:
     action: str = ""
     reason: str = ""
     kind: str = ""
-
-    @property
-    def words(self) -> str:
-        """The outcome in a table's cell."""
-        return self.action or f"nothing: {self.reason}"
+    enforced_by: str = ""
 
 
 Results = Mapping[str, tuple[Outcome, ...]]
@@ -63,32 +54,44 @@ def results(folder: Path = BOOK) -> Results:
     return {file["system"]: tuple(_outcomes(file["scenes"])) for file in files}
 
 
-def under_enforce(outcomes: tuple[Outcome, ...]) -> str:
-    """Say in a table's cell what `mode: enforce` does; a mode is named where the modes differ."""
-    if len({outcome.words for outcome in outcomes}) == 1:
-        return outcomes[0].words
-    return "; ".join(f"{outcome.mode}: {outcome.words}" if outcome.mode else outcome.words for outcome in outcomes)
+def under_enforce(outcomes: Iterable[Outcome], nothing: str) -> str:
+    """
+    Say in a table's cell what `mode: enforce` does; modes are named where they differ.
+
+    `nothing` stands for all reasons to do nothing: these have a table of their own.
+    """
+    modes: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        modes.setdefault(outcome.action or nothing, []).append(outcome.mode)
+    if len(modes) == 1:
+        return next(iter(modes))
+    return "; ".join(f"{words} ({', '.join(named_modes(named))})" for words, named in modes.items())
+
+
+def named_modes(modes: Iterable[str]) -> list[str]:
+    """Name modes in a system that has several; the one without a name is the usual one."""
+    return [mode or "usual" for mode in modes]
 
 
 def _outcomes(scenes: list[dict[str, Any]]) -> Iterator[Outcome]:
     for scene in scenes:
-        mode = scene.get("mode", "")
-        above = [row for row in scene["expect"]["verdicts"] if row["role"] == "above"]
-        if not above:
-            yield Outcome(mode, reason=scene["without"]["above"], kind=_KINDS[Kind.CHOSEN])
+        mode, expect = scene.get("mode", ""), scene["expect"]
+        above = next((row for row in expect["verdicts"] if row["role"] == "above"), None)
+        if above is None:
+            yield Outcome(mode, reason=scene["without"]["above"])
             continue
-        yield _outcome(mode, above[0])
+        limits = [row for row in expect.get("limits", ()) if row["pod"] == above["pod"]]
+        yield _outcome(mode, above, limits[0]["enforced_by"] if limits else "")
 
 
-def _outcome(mode: str, row: dict[str, Any]) -> Outcome:
+def _outcome(mode: str, row: dict[str, Any], enforced_by: str) -> Outcome:
     later = f" {NOT_YET}" if row.get("needs") else ""
     if acts := row.get("acts"):
         return Outcome(mode, f"`{acts['action']}` after {_duration(parse_duration(acts['after']))}{later}")
-    if held := row.get("held"):
-        words = {reason.value: reason.words for reason in Reason}.get(held["reason"], "")
-        reason = f"`{held['reason']}`" + (f", {words}" if words else "")
-        return Outcome(mode, reason=reason + later, kind=_KINDS[Kind(held["kind"])])
-    return Outcome(mode, reason=f"there is no limit{later}", kind=_KINDS[Kind.CHOSEN])
+    held = row["held"]
+    words = {reason.value: reason.words for reason in Reason}.get(held["reason"], "")
+    reason = f"`{held['reason']}`" + (f": {words}" if words else "")
+    return Outcome(mode, reason=reason + later, kind=held["kind"], enforced_by=enforced_by)
 
 
 def _duration(seconds: float) -> str:

@@ -1,10 +1,11 @@
 """docs/systems.md is the catalogue, and nothing else."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from exporter.limits.loading import builtin
 from tools.limits_reference import page
-from tools.scenario_results import NOT_YET, results
+from tools.scenario_results import NOT_YET, Outcome, results, under_enforce
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,12 +26,21 @@ def test_every_key_is_on_the_page() -> None:
 
 def test_the_page_says_what_enforcing_does_with_each_system_of_the_book() -> None:
     """An operator reads before switching enforcement on whether it acts at all, and if not, why."""
-    summary, _, nothing = page(builtin(), results()).partition("## Where nothing is enforced")
+    summary, _, nothing = page(builtin(), results()).partition("\n## Where nothing is enforced\n")
+    nothing = nothing.partition("\n## ")[0]
     for name, outcomes in results().items():
         line = next(line for line in summary.splitlines() if f"(#{name})" in line)
+        reasons = [line for line in nothing.splitlines() if f"(#{name})" in line]
+        assert bool(reasons) == ("[nothing]" in line) == any(not outcome.action for outcome in outcomes)
         for outcome in outcomes:
-            assert outcome.words in line
-            assert (f"(#{name}) | {outcome.mode} | {outcome.reason} |" in nothing) == (not outcome.action)
+            assert outcome.action in line
+            assert outcome.action or any(outcome.reason in reason and outcome.mode in reason for reason in reasons)
+
+
+def test_modes_are_named_where_they_end_differently() -> None:
+    acts, holds = Outcome("hook", "`evict` after 2 min"), Outcome("mps", reason="`mps`")
+    assert under_enforce([acts, replace(acts, mode="other")], "nothing") == "`evict` after 2 min"
+    assert under_enforce([replace(acts, mode=""), holds], "nothing") == "`evict` after 2 min (usual); nothing (mps)"
 
 
 def test_a_result_that_no_version_has_yet_is_marked(tmp_path: Path) -> None:
@@ -41,5 +51,5 @@ def test_a_result_that_no_version_has_yet_is_marked(tmp_path: Path) -> None:
         f"{{system: later, scenes: [{{expect: {{verdicts: [{expected}, needs: policy-2}}]}}}}]}}"
     )
     written = results(tmp_path)
-    assert written["now"][0].words == "`evict` after 2 min 15 s"
-    assert written["later"][0].words == f"`evict` after 2 min 15 s {NOT_YET}"
+    assert written["now"][0].action == "`evict` after 2 min 15 s"
+    assert written["later"][0].action == f"`evict` after 2 min 15 s {NOT_YET}"

@@ -18,7 +18,7 @@ import msgspec
 
 from enforcer.policy.vocabulary import Kind
 from exporter.base.quantities import parse_bytes, parse_duration
-from exporter.base.text_files import plain
+from exporter.base.text_files import MalformedError, plain
 from exporter.model import EnforcedBy, Mechanism, ProcessKind, Scope
 
 FOLDER = Path(__file__).parent
@@ -226,6 +226,8 @@ def read(file: Path) -> System:
     text = _MIG.sub(lambda m: mig_uuid(int(m[1]), int(m[2])), _GPU.sub(lambda m: gpu_uuid(int(m[1])), file.read_text()))
     try:
         system: System = msgspec.convert(plain(text.encode()), System)
+    except MalformedError as error:
+        raise ValueError(error.at(file.name)) from error
     except Exception as error:
         raise ValueError(f"{file.name}: {error}") from error
     if system.system != file.stem:

@@ -42,12 +42,16 @@ def _named(system: System, scene: SceneRow) -> str:
     return f"{system.system}.{scene.mode}" if scene.mode else system.system
 
 
+def _device(row: SharingRow) -> str:
+    return f"gpu{row.gpu}" if row.mig is None else f"gpu{row.gpu}.mig{row.mig}"
+
+
 def _cases(kind: str) -> Iterator[Any]:
     for system in book():
         for scene in system.scenes:
             rows: list[Any] = getattr(scene.expect, kind)
             for row in rows:
-                place = f"gpu{row.gpu}" if isinstance(row, SharingRow) else row.pod
+                place = _device(row) if isinstance(row, SharingRow) else row.pod
                 if isinstance(row, LimitRow | VerdictRow) and row.container:
                     place += f"/{row.container}"
                 marks = [_waiting_for(row.needs)] if row.needs else []
