@@ -40,8 +40,8 @@ NOTHING = """
 ## Where nothing is enforced
 
 The systems, and modes of systems, in which `mode: enforce` does nothing about a pod above its limit. Reasons in
-code marks, and their kinds, are those of [policy.md](policy.md#kinds-of-reasons). Without a kind no pod can be above its
-limit there, or none can be seen to be.
+code marks, and their kinds, are those of [policy.md](policy.md#kinds-of-reasons). Without a kind no pod can be above
+its limit there, or none can be seen to be.
 
 | system | modes | why | kind |
 |---|---|---|---|
