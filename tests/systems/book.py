@@ -31,6 +31,10 @@ _MIG = re.compile(r"\$\{mig(\d+)\.(\d+)\}")
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 
 
+_bytes = cache(parse_bytes)
+"""A process is asked for its memory in each round, three times."""
+
+
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A part of a file: frozen, and closed for unknown keys."""
 
@@ -104,9 +108,9 @@ class ProcessRow(Part, frozen=True, kw_only=True):
     def held(self, seconds: float) -> int:
         """Return the bytes that it holds so many seconds after the start; 0 before it began."""
         if isinstance(self.memory, str):
-            return parse_bytes(self.memory) if seconds >= 0 else 0
+            return _bytes(self.memory) if seconds >= 0 else 0
         begun = [(parse_duration(at), size) for at, size in self.memory.items() if parse_duration(at) <= seconds]
-        return parse_bytes(max(begun)[1]) if begun else 0
+        return _bytes(max(begun)[1]) if begun else 0
 
     @property
     def last_change(self) -> float:

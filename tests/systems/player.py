@@ -32,7 +32,7 @@ from systems.world import NODE, World, inventory_of
 
 LONGEST = 900.0
 """Seconds of a scene after which the last verdict counts."""
-QUIET = 6
+QUIET = 4
 """Rounds in which nothing changes and nothing is pending, after which nothing will."""
 PENDING = frozenset({State.OVER, State.GRACE, State.DUE, State.ACTING})
 
