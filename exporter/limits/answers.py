@@ -44,6 +44,7 @@ class Candidate:
         taken: it decided the limit, or (compute) the share.
         why: in words, why it was taken or not.
         doubts: why it must not be enforced, though it counts.
+        factor: the whole number by which the installation multiplies what is written; None while it is open.
         key: the key that was found, where the row's is a pattern; empty for what is remembered.
 
     """
@@ -67,6 +68,7 @@ class Candidate:
     problems: tuple[str, ...] = ()
     taken: bool = False
     why: str = ""
+    factor: int | None = 1
     key: str = ""
 
     @property

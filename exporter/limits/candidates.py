@@ -126,7 +126,19 @@ def _of_memory(base: Candidate, value: Fraction, term: Term, unit: Calibration) 
     if unit.fit is Fit.ASSUMED:
         doubt = unit.why or "installations differ in the unit"
         sized = replace(sized, doubts=(*sized.doubts, doubt), problems=(*sized.problems, doubt))
+    if term.asked.row.scaled and unit.fit is not Fit.FITS and _may_be_larger(term.asked.scene.devices, sized):
+        sized = replace(sized, factor=None)
     return _checked(term.asked.scene.devices, sized)
+
+
+def _may_be_larger(devices: Sequence[LeafDevice], sized: Candidate) -> bool:
+    """
+    Say whether twice the amount would be a part of the device, too: then the installation may count in larger units.
+
+    Twice the half of a device is no part of it: who wants the whole device writes no amount.
+    """
+    largest = max((device.memory or 0 for device in _meant(devices, sized.place)), default=0)
+    return not largest or 2 * (sized.bytes or 0) < largest
 
 
 def _checked(devices: Sequence[LeafDevice], sized: Candidate) -> Candidate:

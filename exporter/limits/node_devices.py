@@ -18,6 +18,7 @@ from exporter.model import DeviceKey, GpuUuid, NodeFacts, Sharing
 _MIB = 2**20
 _FIELDS = 3
 _MOST = 64
+_LARGEST_FACTOR = 1024
 _REGISTER = "hami.io/node-nvidia-register"
 _STRATEGY = "nvidia.com/gpu.sharing-strategy"
 
@@ -52,6 +53,21 @@ def registered(text: str) -> tuple[tuple[str, int], ...]:
     """List (UUID, bytes) of the devices that a text registers; bytes are what the system hands out, scaled or not."""
     entries = ((uuid, _number(memory) * _MIB) for uuid, memory in _entries(text))
     return tuple((uuid, memory) for uuid, memory in entries if uuid and memory)[:_MOST]
+
+
+def memory_factor(text: str) -> int:
+    """
+    Read the factor that a system says on its node; 0 where it says none.
+
+    vgpu-manager's `nvidia.com/node-config-info` is `{"deviceSplit": 10, "memoryFactor": 1, ...}`.
+    Source: coldzerofear/vgpu-manager 3d7f66d pkg/device/types.go, pkg/util/consts.go.
+    """
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        return 0
+    factor = said.get("memoryFactor") if isinstance(said, dict) else None
+    return factor if type(factor) is int and 0 < factor <= _LARGEST_FACTOR else 0
 
 
 def _entries(text: str) -> Iterator[tuple[str, str]]:
