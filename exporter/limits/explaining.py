@@ -32,7 +32,7 @@ def as_data(resolution: Resolution) -> list[dict[str, Any]]:
             "scope": limit.scope.value,
             "enforced_by": limit.enforced_by.value,
             "candidates": [_candidate(candidate) for candidate in limit.candidates],
-            "problems": list(limit.problems),
+            "problems": [*limit.problems, *limit.remarks],
         }
         for limit in resolution.limits
     ]
@@ -78,7 +78,7 @@ def _limit(limit: ResolvedLimit) -> Iterator[str]:
         mark = "*" if candidate.taken else "-"
         declared = f"{candidate.name} = {candidate.text!r}: {_amount(candidate)} (trust {candidate.trust.name.lower()})"
         yield f"    {mark} {declared}: {candidate.why}"
-    for problem in limit.problems:
+    for problem in (*limit.problems, *limit.remarks):
         yield f"    ! {problem}"
     if limit.bytes is not None:
         for reason in limit.report_only:

@@ -104,7 +104,7 @@ class Row(Part, frozen=True, kw_only=True):
         loses_to: keys of the same system; where the pod has one of them, this row does not count.
         without: keys with `*`; where the container asks for one of them, or the pod has it as an annotation, the row is
             not read. A whole card is not whole beside an amount of its memory.
-        above_one: what to tell where more than 1 is asked for and the kubelet has not handed out more than 1.
+        above_one: what to tell where a container asks for more than 1, and the kubelet has not handed out more than 1.
         calibrate: key of the node's capacity that must fit the devices; empty where nothing can be checked.
         register: node annotation in which the system lists its devices' memory; where it is there, it must fit them.
         plain: only plain numbers, no quantity suffixes: the system itself refuses those.

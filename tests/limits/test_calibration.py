@@ -128,9 +128,7 @@ def test_a_factor_that_the_scheduler_shows(system: str, written: tuple[int, int,
     assert not [problem for problem in limit.problems if "contradiction" in problem]
     assert not [why for why in limit.report_only if "unit" in why]
     if factor > 1:
-        assert [c.why for c in limit.candidates if c.key == key] == [
-            f"taken, times the installation's factor {factor}"
-        ]
+        assert [c.why for c in limit.candidates if c.key == key] == [f"taken, times the installation's factor {factor}"]
 
 
 @pytest.mark.parametrize("system", list(SCALED))
@@ -176,7 +174,13 @@ def test_a_factor_that_the_node_says(pod: Pod) -> None:
     """vgpu-manager writes its factor on the node: the resource alone is enough."""
     said = '{"deviceSplit":10,"coresScaling":1,"memoryFactor":%s,"memoryScaling":1}'
     asked = pod({"nvidia.com/vgpu-number": "1", "nvidia.com/vgpu-memory": "3"})
-    for text, expected in ((said % 1024, 3 * GIB), (said % 0, None), (said % '"8"', None), ("[", None), ("[" * 9999, None)):
+    for text, expected in (
+        (said % 1024, 3 * GIB),
+        (said % 0, None),
+        (said % '"8"', None),
+        ("[", None),
+        ("[" * 9999, None),
+    ):
         node = NodeFacts(annotations={"nvidia.com/node-config-info": text})
         (limit,) = resolve(asked, node, (), builtin()).limits
         assert (limit.bytes, limit.enforceable) == (expected, expected is not None)
