@@ -30,7 +30,8 @@ QUEUES = (
     "yunikorn.apache.org/queue",
     "scheduler.tensorstack.dev/queue",
 )
-"""Where schedulers write the queue of a pod: as a label, else as an annotation. The first that is there counts.
+"""
+Where schedulers write the queue of a pod: as a label, else as an annotation. The first that is there counts.
 
 The last is T9k Scheduler's: t9k/user-manuals e76e8e6 src/modules/computing-resources/scheduler/queue.md.
 """

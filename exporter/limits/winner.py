@@ -5,7 +5,8 @@ What comes in: all candidates about one subject on one device. What goes out: a 
 was taken or not.
 
 The law: **a lower source may only lower.** So whatever the order, the smallest valid amount counts; among equal ones
-the most trusted is named. Where two contradict each other, the answer says so.
+the most trusted is named. Where two contradict each other, the answer says so. Only the unit may come from a lower
+source: an open factor of the installation is the scheduler's to say (`factors`).
 """
 
 from collections.abc import Iterable, Sequence
