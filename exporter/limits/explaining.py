@@ -38,9 +38,10 @@ def as_data(resolution: Resolution) -> list[dict[str, Any]]:
     ]
 
 
-def as_text(resolution: Resolution) -> str:
-    """Write it for people."""
-    return "".join(f"{printable(line)}\n" for line in _lines(resolution))
+def as_text(resolution: Resolution, made_by: str = "") -> str:
+    """Write it for people; `made_by` names the object that makes such pods, for a pod which is not there itself."""
+    title = f"pod {resolution.namespace}/{resolution.name}{f' of {made_by}' if made_by else ''}"
+    return "".join(f"{printable(line)}\n" for line in (title, *_lines(resolution)))
 
 
 def _candidate(candidate: Candidate) -> dict[str, Any]:
@@ -57,7 +58,6 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
 
 
 def _lines(resolution: Resolution) -> Iterator[str]:
-    yield f"pod {resolution.namespace}/{resolution.name}"
     if not resolution.limits:
         yield "  declares nothing about devices"
     for limit in resolution.limits:
