@@ -59,7 +59,7 @@ def test_a_running_pod_is_explained(daemon: Daemon) -> None:
 
 
 def test_scripts_get_the_document(daemon: Daemon) -> None:
-    """The list of limits is that of a file, each with its promised keys but `object`; what is used is the snapshot's."""
+    """The list of limits is that of a file, without `object`; what is used is the snapshot's."""
     ended = explain(POD, "--json", GPUSTEWARD_URL=daemon.url)
     assert (ended.returncode, ended.stderr) == (0, "")
     found = json.loads(ended.stdout)
