@@ -30,6 +30,11 @@ environment. A lower source may only lower a limit. What is written in annotatio
 the life of the pod; a raise is refused. Zero declares nothing; more than the device is invalid. A unit marked with
 *checked* must fit the node: its capacity times the unit (with HAMi what it registers on the node) is within 10 % of its
 devices' memory, or the declaration is reported and not enforced. Compute shares are exported and never enforced.
+
+*Times a factor*: an installation may count in larger units (HAMi's `memoryFactor: 1024` makes `gpumem: "3"` 3 GiB), and
+the pod does not show it. Where the scheduler's annotation is a whole multiple of the resource, the annotation is right.
+Without it, half a device or more counts as written, a smaller amount is reported and not enforced, and an amount below
+256 MiB is no limit. Where the factor is known, say it: a row of `limits.rows` with its `unit` replaces the catalogue's.
 """
 
 ENFORCED = f"""
@@ -190,6 +195,7 @@ def _detected(system: System) -> str:
         "node annotation": signs.node_annotations,
         "pod label": signs.pod_labels,
         "pod annotation": signs.pod_annotations,
+        "environment": signs.env,
         "scheduler": signs.schedulers,
         "DRA driver": signs.drivers,
     }

@@ -1,18 +1,20 @@
 """
 `gpusteward explain`: which memory limits a pod declares, and why each candidate was taken or not.
 
-What comes in: NAMESPACE/POD, which a running daemon explains; or (`-f`) files as `kubectl get -o yaml` or `-o json`
-prints them, for which nobody is asked. What goes out: text or JSON on standard output, or one line on standard error;
-and the exit code: 0, 1 when the daemon does not explain, 2 when a file or the usage is not what was expected.
+What comes in: NAMESPACE/POD, which a running daemon explains; or (`-f`) a file of pods and objects that make pods, as
+`kubectl get -o yaml` or `-o json` prints them, read without a daemon. What goes out: text or JSON on standard output, a
+line on standard error for each object that cannot be explained; and the exit code: 0, 1 when the daemon does not
+explain, 2 when the usage, a file, or an object in it is not what was expected.
 
-The law: a file can be anything, and so can what answers at a URL. Each is read once, to a bound; nobody is waited for
-but standard input, and a daemon for a few seconds.
+The rule: a file can be anything, and so can what answers at a URL. Each is read once, to a bound. The command waits for
+standard input, for a daemon for a few seconds, and for nothing else.
 """
 
 import argparse
 import asyncio
 import json
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +31,8 @@ ABSENT = 404
 _STDIN = "-"
 _LONGEST = 16 << 20
 """Bytes of a file: the pods and claims of a large node as JSON are a tenth of it."""
+_MOST_PROBLEMS = 20
+"""Lines on standard error. A file may hold a hundred thousand objects that cannot be explained."""
 
 
 def add(commands: Commands) -> None:
@@ -37,8 +41,9 @@ def add(commands: Commands) -> None:
         "explain",
         help="say which limits a pod declares, and why",
         description="Say which limits a pod declares, and of each candidate why it was taken or not. A pod by its name "
-        "is explained by the daemon of its node, with what it uses now; pods of a file (-f) as kubectl prints them, "
-        "without a daemon or cluster. Exit code 0, 1 when the daemon does not explain, 2 on wrong usage or files.",
+        "is explained by the daemon of its node, with what it uses now; pods and pod templates of a file (-f) are "
+        "explained without a daemon or cluster. Exit code 0, 1 when the daemon does not explain, 2 on wrong usage or "
+        "files, or when an object of the file cannot be explained.",
         epilog="examples: gpusteward explain team-a/llm-0; "
         "kubectl get pods -n team-a -o yaml | gpusteward explain -f - --node node.yaml",
         allow_abbrev=False,
@@ -49,15 +54,15 @@ def add(commands: Commands) -> None:
         "-f",
         dest="pods",
         metavar="FILE",
-        help="Pods, and the ResourceClaims and ResourceSlices that they use, as kubectl get -o yaml or -o json prints "
-        "them; - for standard input",
+        help="Pods and objects with pod templates (Deployment, CronJob, PyTorchJob, ...), and the ResourceClaims and "
+        "ResourceSlices that they use, as kubectl get -o yaml or -o json prints them; - for standard input",
     )
     add_url(parser)
     parser.add_argument(
         "--node",
         metavar="FILE",
-        help="the Node that the pods run on, to check units against its devices; - for standard input. "
-        "It may also stand in the first file",
+        help="the Node that the pods run on, for the sizes of its devices: to check units, and to give shares, MIG "
+        "instances and fair shares an amount; - for standard input. It may also stand in the first file",
     )
     parser.add_argument(
         "--config",
@@ -68,30 +73,43 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--json",
         action="store_true",
-        help="print a list of {namespace, pod, container, device, limit_bytes, system, source, scope, enforced_by, "
-        "candidates, problems}; of a daemon its document, in which this list is `limits`",
+        help="print a list of {object, namespace, pod, container, device, limit_bytes, system, source, scope, "
+        "enforced_by, candidates, problems}; of a daemon its document, in which this list is `limits` without `object`",
     )
     parser.set_defaults(run=run)
 
 
 def run(namespace: argparse.Namespace) -> int:
     """Explain, print, and return the exit code."""
+    problems: tuple[str, ...] = ()
     try:
-        text = _of_daemon(namespace) if namespace.pod is not None else _of_files(namespace)
+        if namespace.pod is not None:
+            text = _of_daemon(namespace)
+        else:
+            text, problems = _of_files(namespace)
     except _RefusedError as error:
-        return wrong(PROGRAM, str(error), error.code)
+        return _refuse(error.problems, error.code)
     try:
         put(text)
     except OSError as error:
         return unwritten(PROGRAM, error)
-    return 0
+    return _refuse(problems) if problems else 0
+
+
+def _refuse(problems: Sequence[str], code: int = 2) -> int:
+    for problem in problems[:_MOST_PROBLEMS]:
+        wrong(PROGRAM, problem)
+    if (more := len(problems) - _MOST_PROBLEMS) > 0:
+        wrong(PROGRAM, f"and {more} more")
+    return code
 
 
 class _RefusedError(Exception):
-    """Nothing is explained; the message says why."""
+    """Nothing is explained; each problem is a line that says why."""
 
-    def __init__(self, why: object, code: int = 2) -> None:
-        super().__init__(str(why))
+    def __init__(self, *problems: object, code: int = 2) -> None:
+        super().__init__(*problems)
+        self.problems = tuple(map(str, problems))
         self.code = code
 
 
@@ -109,7 +127,7 @@ def _of_daemon(namespace: argparse.Namespace) -> str:
     except UrlError as error:
         raise _RefusedError(error) from error
     except AskError as error:
-        raise _RefusedError(error, 1) from error
+        raise _RefusedError(error, code=1) from error
     if namespace.json:
         return json.dumps(document, indent=2) + "\n"
     return "".join(f"{printable(line)}\n" for line in text.splitlines())
@@ -149,7 +167,8 @@ async def _explained(daemon: "Daemon", namespace: str, pod: str) -> tuple[str, d
     raise refused(daemon, status, body, "explains nothing")
 
 
-def _of_files(namespace: argparse.Namespace) -> str:
+def _of_files(namespace: argparse.Namespace) -> tuple[str, tuple[str, ...]]:
+    """Explain a file: the answer, and the problems of objects that are not in it."""
     from exporter.config import Arguments, ConfigError, catalogue_of, load, options_of  # noqa: PLC0415  (YAML)
     from exporter.limits.offline import explain  # noqa: PLC0415
     from exporter.objects.manifest import ManifestError  # noqa: PLC0415
@@ -161,7 +180,7 @@ def _of_files(namespace: argparse.Namespace) -> str:
         raise _RefusedError("-f and --node: only one of them can be standard input")
     try:
         limits = load(Arguments(namespace.config)).limits
-        return explain(
+        explained = explain(
             _text(pods),
             None if node is None else _text(node),
             catalogue_of(limits),
@@ -170,8 +189,11 @@ def _of_files(namespace: argparse.Namespace) -> str:
             source=_name(pods),
             node_source=_name(node or ""),
         )
-    except (ConfigError, ManifestError) as error:
+    except ManifestError as error:
+        raise _RefusedError(*error.problems) from error
+    except ConfigError as error:
         raise _RefusedError(error) from error
+    return explained.text, explained.problems
 
 
 def _text(name: str) -> str:

@@ -17,7 +17,7 @@ from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Reason
 from exporter.model import Snapshot
 
-NEVER = frozenset({Reason.LIMIT_INVALID, Reason.PROCESS_SCOPE})
+NEVER = frozenset({Reason.UNDECLARED, Reason.LIMIT_INVALID, Reason.PROCESS_SCOPE})
 """Where there is no limit of the subject, there is nothing to be over."""
 
 

@@ -203,6 +203,8 @@ def _of_limit(
 
 def _blind(snapshot: Snapshot, limit: Limit, device: Device | None, *, remembered: bool) -> Reason | None:
     """Say why nothing can be said of this device's use now, whoever asks."""
+    if limit.undeclared:
+        return Reason.UNDECLARED
     if limit.memory is None:
         return Reason.PROCESS_SCOPE if limit.scope is Scope.PROCESS else Reason.LIMIT_INVALID
     if limit.scope is Scope.PROCESS:

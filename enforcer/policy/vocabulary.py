@@ -111,6 +111,7 @@ class Reason(StrEnum):
     READING_GAP = "reading_gap", "nothing was read of it for longer than two rounds"
     PID_DOMAIN = "pid_domain", "it is not proven that the driver numbers processes as this node does"
     ALLOCATIONS_STALE = "allocations_stale", "the kubelet does not answer, and limits may depend on what it handed out"
+    UNDECLARED = "undeclared", "nothing declares how much memory it may hold"
     LIMIT_INVALID = "limit_invalid", "its limit cannot be used as it is declared"
     PROCESS_SCOPE = "process_scope", "its limit is each process's, and of the container nothing is declared"
 
@@ -168,6 +169,7 @@ class Reason(StrEnum):
 
 REASONS_OF = {
     Kind.CHOSEN: (
+        Reason.UNDECLARED,
         Reason.PROCESS_SCOPE,
         Reason.PRIORITY,
         Reason.STATIC_POD,

@@ -69,10 +69,35 @@ def check(
 
     `origins` names those dotted keys that came from elsewhere than `source`. Raises ConfigError.
     """
+    data = spoken(data, struct)
     try:
         return msgspec.convert(data, struct, dec_hook=values.decode)
     except msgspec.ValidationError as error:
         raise _explain(str(error), data, struct, source, origins or {}) from error
+
+
+_SWITCHES = {"on": True, "yes": True, "true": True, "off": False, "no": False, "false": False}
+"""YAML 1.1's words for true and false. With quotes they are text, without quotes `mode: off` is false."""
+
+
+def spoken(data: Any, annotation: Any) -> Any:
+    """
+    Read YAML's words for true and false as the key's type means them.
+
+    A switch takes `"on"` in quotes (a template, an environment, Helm's --set-string), and a key whose value is one of
+    several words takes `off` without quotes. All else stays as it is, and is checked later.
+    """
+    plain = _plain(annotation)
+    if plain is bool and isinstance(data, str):
+        return _SWITCHES.get(data.lower(), data)
+    if get_origin(plain) is Literal and isinstance(data, bool):
+        meant = [word for word in get_args(plain) if _SWITCHES.get(word) is data]
+        return meant[0] if meant else data
+    if isinstance(plain, type) and issubclass(plain, msgspec.Struct) and isinstance(data, Mapping):
+        types_of = get_type_hints(plain, include_extras=True)
+        names = {field.encode_name: types_of[field.name] for field in msgspec.structs.fields(plain)}
+        return {key: spoken(value, names[key]) if key in names else value for key, value in data.items()}
+    return data
 
 
 def refuse(

@@ -28,8 +28,13 @@ QUEUES = (
     "scheduling.volcano.sh/queue-name",
     "volcano.sh/queue-name",
     "yunikorn.apache.org/queue",
+    "scheduler.tensorstack.dev/queue",
 )
-"""Where schedulers write the queue of a pod: as a label, else as an annotation. The first that is there counts."""
+"""
+Where schedulers write the queue of a pod: as a label, else as an annotation. The first that is there counts.
+
+The last is T9k Scheduler's: t9k/user-manuals e76e8e6 src/modules/computing-resources/scheduler/queue.md.
+"""
 LINGERS = 300.0
 """Seconds for which a deleted pod keeps its names; ten times the usual grace of a termination."""
 EARLIER = 4

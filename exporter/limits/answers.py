@@ -17,6 +17,9 @@ from exporter.limits.devices import Place
 from exporter.limits.rows import Row, Trust, What
 from exporter.model import DeviceKey, EnforcedBy, Mechanism, Scope
 
+ZERO = "zero: nothing is declared"
+"""Why an amount of 0 does not count."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Subject:
@@ -44,6 +47,8 @@ class Candidate:
         taken: it decided the limit, or (compute) the share.
         why: in words, why it was taken or not.
         doubts: why it must not be enforced, though it counts.
+        remarks: what `explain` says besides; no Event and no reason hangs on it.
+        factor: the whole number by which the installation multiplies what is written; None while it is open.
         key: the key that was found, where the row's is a pattern; empty for what is remembered.
 
     """
@@ -65,8 +70,10 @@ class Candidate:
     enforcement_proven: bool = True
     doubts: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     taken: bool = False
     why: str = ""
+    factor: int | None = 1
     key: str = ""
 
     @property
@@ -124,6 +131,18 @@ class ResolvedLimit:
     candidates: tuple[Candidate, ...] = ()
     problems: tuple[str, ...] = ()
     report_only: tuple[str, ...] = ()
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """The remarks of all candidates, each once."""
+        return tuple(dict.fromkeys(remark for candidate in self.candidates for remark in candidate.remarks))
+
+    @property
+    def undeclared(self) -> bool:
+        """Whether nothing declares an amount of memory: a replica, a zero, a share of the compute alone."""
+        memory = (c for c in self.candidates if c.what is not What.COMPUTE)
+        said = self.bytes is not None or self.scope is Scope.PROCESS  # MPS bounds each process, whatever is declared
+        return not said and all(c.grant or c.excluded == ZERO for c in memory)
 
     @property
     def device(self) -> DeviceKey | None:

@@ -15,7 +15,7 @@ from fractions import Fraction
 
 from exporter.limits.decoding import DeclarationError, quantity
 from exporter.limits.devices import LeafDevice, device_name
-from exporter.limits.node_devices import registered
+from exporter.limits.node_devices import memory_factor, registered
 from exporter.limits.rows import Row
 from exporter.model import NodeFacts
 
@@ -51,6 +51,8 @@ def calibrate(row: Row, node: NodeFacts | None, devices: Iterable[LeafDevice]) -
     usual = row.units[0]
     if why := _registered_misfit(row, node, devices := tuple(devices)):
         return Calibration(usual, Fit.MISFIT, why)
+    if row.factor and node and (factor := memory_factor(node.annotations.get(row.factor, ""))):
+        return Calibration(usual * factor, Fit.FITS, f"{row.factor}: factor {factor}")
     choice = len(row.units) > 1 or (row.scaled and bool(row.calibrate))
     unchecked = Fit.ASSUMED if choice else Fit.GIVEN
     if not row.calibrate:

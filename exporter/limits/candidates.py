@@ -15,11 +15,11 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from exporter.limits.answers import Candidate
+from exporter.limits.answers import ZERO, Candidate
 from exporter.limits.calibration import Calibration, Fit, calibrate
 from exporter.limits.decoders import decode
 from exporter.limits.decoders.claims import where_of
-from exporter.limits.decoding import DeclarationError, Scene, locate, shown
+from exporter.limits.decoding import DeclarationError, Scene, locate, quantity, shown
 from exporter.limits.devices import LeafDevice, Place
 from exporter.limits.row_texts import readings, using
 from exporter.limits.rows import Confidence, Per, Row, What
@@ -73,6 +73,7 @@ def _placed(term: Term, places: Mapping[str, tuple[Place, ...]], unit: Calibrati
         enforcement_proven=proven,
         doubts=_doubts(term),
         problems=bypasses,
+        remarks=tuple(_remarks(term)),
     )
     try:
         place = _place(term)
@@ -93,7 +94,7 @@ def _valued(base: Candidate, term: Term, count: Fraction, unit: Calibration) -> 
         note = term.amount.note or "hands out a device, and declares no amount"
         return replace(base, grant=True, excluded=note)
     if term.value == 0:
-        return replace(base, excluded="zero: nothing is declared")
+        return replace(base, excluded=ZERO)
     value = term.value / count
     if row.what is What.MEMORY:
         return _of_memory(base, value, term, unit)
@@ -126,7 +127,19 @@ def _of_memory(base: Candidate, value: Fraction, term: Term, unit: Calibration) 
     if unit.fit is Fit.ASSUMED:
         doubt = unit.why or "installations differ in the unit"
         sized = replace(sized, doubts=(*sized.doubts, doubt), problems=(*sized.problems, doubt))
+    if term.asked.row.scaled and unit.fit is not Fit.FITS and _may_be_larger(term.asked.scene.devices, sized):
+        sized = replace(sized, factor=None)
     return _checked(term.asked.scene.devices, sized)
+
+
+def _may_be_larger(devices: Sequence[LeafDevice], sized: Candidate) -> bool:
+    """
+    Say whether twice the amount would be a part of the device, too: then the installation may count in larger units.
+
+    Twice the half of a device is no part of it: who wants the whole device writes no amount.
+    """
+    largest = max((device.memory or 0 for device in _meant(devices, sized.place)), default=0)
+    return not largest or 2 * (sized.bytes or 0) < largest
 
 
 def _checked(devices: Sequence[LeafDevice], sized: Candidate) -> Candidate:
@@ -197,6 +210,18 @@ def _bypasses(term: Term) -> tuple[str, ...]:
         for variable in scene.system.bypass_env
         if any(declared.env.get(variable, "").lower() not in off for declared in containers)
     )
+
+
+def _remarks(term: Term) -> Iterable[str]:
+    """Say that the plugin may refuse a pod that asks for several replicas, unless the kubelet has handed them out."""
+    asked, name = term.asked, term.subject.container
+    with suppress(DeclarationError):
+        if asked.row.above_one and quantity(term.text) > 1:
+            held = [
+                each.replicas for each in asked.scene.pod.held if (each.container, each.resource) == (name, asked.key)
+            ]
+            if sum(held) <= 1:
+                yield f"{asked.key}: {shown(term.text)}: {asked.row.above_one}"
 
 
 def _doubts(term: Term) -> tuple[str, ...]:

@@ -95,6 +95,9 @@ def _written_sign(system: System, pod: DeclaredPod) -> str:
         return f"pod label {key}"
     if key := _key(signs.pod_annotations, pod.annotations):
         return f"pod annotation {key}"
+    for container in pod.containers if signs.env else ():
+        if key := _key(signs.env, container.env):
+            return f"env {key}"
     if pod.scheduler and pod.scheduler in signs.schedulers:
         return f"the pod's scheduler is {pod.scheduler}"
     return ""

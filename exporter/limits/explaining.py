@@ -32,15 +32,16 @@ def as_data(resolution: Resolution) -> list[dict[str, Any]]:
             "scope": limit.scope.value,
             "enforced_by": limit.enforced_by.value,
             "candidates": [_candidate(candidate) for candidate in limit.candidates],
-            "problems": list(limit.problems),
+            "problems": [*limit.problems, *limit.remarks],
         }
         for limit in resolution.limits
     ]
 
 
-def as_text(resolution: Resolution) -> str:
-    """Write it for people."""
-    return "".join(f"{printable(line)}\n" for line in _lines(resolution))
+def as_text(resolution: Resolution, made_by: str = "") -> str:
+    """Write it for people; `made_by` names the object that makes such pods, for a pod which is not there itself."""
+    title = f"pod {resolution.namespace}/{resolution.name}{f' of {made_by}' if made_by else ''}"
+    return "".join(f"{printable(line)}\n" for line in (title, *_lines(resolution)))
 
 
 def _candidate(candidate: Candidate) -> dict[str, Any]:
@@ -57,7 +58,6 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
 
 
 def _lines(resolution: Resolution) -> Iterator[str]:
-    yield f"pod {resolution.namespace}/{resolution.name}"
     if not resolution.limits:
         yield "  declares nothing about devices"
     for limit in resolution.limits:
@@ -78,7 +78,7 @@ def _limit(limit: ResolvedLimit) -> Iterator[str]:
         mark = "*" if candidate.taken else "-"
         declared = f"{candidate.name} = {candidate.text!r}: {_amount(candidate)} (trust {candidate.trust.name.lower()})"
         yield f"    {mark} {declared}: {candidate.why}"
-    for problem in limit.problems:
+    for problem in (*limit.problems, *limit.remarks):
         yield f"    ! {problem}"
     if limit.bytes is not None:
         for reason in limit.report_only:

@@ -1,26 +1,36 @@
 """
 `explain -f`: a manifest, and perhaps its node, to what was declared; without a daemon, a cluster or a driver.
 
-What comes in: the text of a file with pods (claims and slices may lie beside them), the text of a node's. What goes
-out: the limits of each pod as text, or as one JSON list. The devices are those that the node's own labels and
-annotations list.
+What comes in: the text of a file with pods or objects that make pods (claims and slices may lie beside them), the text
+of a node's. What goes out: the limits of each pod as text, or as one JSON list; and a problem for each object that
+cannot be explained. The devices are those that the node's own labels and annotations list.
 
-The law: the answer names what is missing in the files and would have changed it.
+The rule: the answer names what is missing in the files and would have changed it.
 """
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from exporter.limits.decoding import NOTHING_CHOSEN, Options
 from exporter.limits.devices import LeafDevice
-from exporter.limits.explaining import as_data, as_text
-from exporter.limits.node_devices import devices_of
+from exporter.limits.explaining import as_data, as_text, printable
+from exporter.limits.node_devices import devices_of, missing_sizes
 from exporter.limits.resolver import resolve
 from exporter.limits.rows import Catalogue
 from exporter.model import NodeFacts
-from exporter.objects.manifest import Manifest, ManifestError, read
+from exporter.objects.manifest import Manifest, ManifestError, Origin, read
 
 _KINDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """What is printed, and a line for each object of the file that is not in it."""
+
+    text: str
+    problems: tuple[str, ...] = ()
 
 
 def explain(
@@ -32,25 +42,48 @@ def explain(
     as_json: bool = False,
     source: str = "manifest",
     node_source: str = "node",
-) -> str:
+) -> Explained:
     """Explain every pod of a file; a node may also lie in it. Raises ManifestError, which names the source."""
     manifest = read(text, source)
     if not manifest.pods:
-        raise ManifestError(f"{source}: expected a Pod as kubectl get -o yaml prints it, found {_kinds(manifest)}")
+        raise ManifestError(*manifest.problems, _expected(source, "a Pod or an object with a pod template", manifest))
     node = _only_node(manifest, source) if node_text is None else _given_node(node_text, node_source)
     devices = devices_of(node) if node else ()
     resolutions = [
         resolve(pod, node, devices, catalogue, claims=manifest.claims, options=options) for pod in manifest.pods
     ]
+    explained = list(zip(manifest.origins, resolutions, strict=True))
     if as_json:
-        return json.dumps([entry for resolution in resolutions for entry in as_data(resolution)], indent=2) + "\n"
-    return "\n".join([*map(as_text, resolutions), *(f"{line}\n" for line in _missing(manifest, node, devices))])
+        rows = [
+            {"object": _object(origin), **entry} for origin, resolution in explained for entry in as_data(resolution)
+        ]
+        return Explained(json.dumps(rows, indent=2) + "\n", manifest.problems)
+    texts = [as_text(resolution, _made_by(origin)) for origin, resolution in explained]
+    notes = [f"{printable(line)}\n" for line in _missing(manifest, node, devices, options)]
+    return Explained("\n".join([*texts, *notes]), manifest.problems)
+
+
+def _object(origin: Origin) -> dict[str, Any]:
+    return {
+        "api_version": origin.api_version or None,
+        "kind": origin.kind,
+        "namespace": origin.namespace,
+        "name": origin.name,
+        "path": origin.path or None,
+        "document": origin.document,
+    }
+
+
+def _made_by(origin: Origin) -> str:
+    return f"{origin.kind} {origin.name}, {origin.path}" if origin.path else ""
 
 
 def _given_node(text: str, source: str) -> NodeFacts | None:
     manifest = read(text, source)
+    if manifest.problems:
+        raise ManifestError(*manifest.problems)
     if not manifest.nodes:
-        raise ManifestError(f"{source}: expected a Node as kubectl get -o yaml prints it, found {_kinds(manifest)}")
+        raise ManifestError(_expected(source, "a Node", manifest))
     return _only_node(manifest, source)
 
 
@@ -61,18 +94,19 @@ def _only_node(manifest: Manifest, source: str) -> NodeFacts | None:
     return nodes[0] if nodes else None
 
 
-def _missing(manifest: Manifest, node: NodeFacts | None, devices: Sequence[LeafDevice]) -> Iterator[str]:
+def _missing(
+    manifest: Manifest, node: NodeFacts | None, devices: Sequence[LeafDevice], options: Options
+) -> Iterator[str]:
     """Name what was not shown and may change the answer."""
     if node is None:
         yield (
             "no node was shown: units are not checked against its devices, and a share of a device has no amount "
             "(--node FILE)"
         )
-    elif not devices:
-        yield (
-            "the node does not say how large its devices are (labels nvidia.com/gpu.count and nvidia.com/gpu.memory, "
-            "or what HAMi registers): units are not checked, and a share of a device has no amount"
-        )
+    else:
+        yield from missing_sizes(node, devices, manifest.pods, fair_share=options.fair_share)
+    if manifest.others:
+        yield f"nothing is explained of what makes no pods: {_listed(manifest.others)}"
     known = {(claim.namespace, claim.name) for claim in manifest.claims}
     absent = sorted({(pod.namespace, name) for pod in manifest.pods for name in pod.claims.values()} - known)
     for namespace, name in absent:
@@ -80,9 +114,21 @@ def _missing(manifest: Manifest, node: NodeFacts | None, devices: Sequence[LeafD
             f"claim {namespace}/{name} was not shown, and what it allocates may be a limit "
             "(kubectl get pods,resourceclaims,resourceslices -o yaml)"
         )
+    for name in sorted({name for origin in manifest.origins for name in origin.claim_templates}):
+        yield (
+            f"claims from the ResourceClaimTemplate {name} are made with each pod, and what they allocate may be a "
+            "limit: explain a running pod with its claims"
+        )
+
+
+def _expected(source: str, wanted: str, manifest: Manifest) -> str:
+    return f"{source}: expected {wanted} as kubectl get -o yaml prints it, found {_kinds(manifest)}"
 
 
 def _kinds(manifest: Manifest) -> str:
     kinds = ["Pod"] * bool(manifest.pods) + ["Node"] * bool(manifest.nodes) + ["ResourceClaim"] * bool(manifest.claims)
-    kinds += manifest.others
+    return _listed([*kinds, *manifest.others])
+
+
+def _listed(kinds: Sequence[str]) -> str:
     return ", ".join(kinds[:_KINDS]) + (", ..." if len(kinds) > _KINDS else "") if kinds else "nothing"

@@ -42,6 +42,8 @@ def readings(scene: Scene, row: Row) -> Iterator[Found]:
 def _of_containers(asked: Asked, texts_of: Callable[[DeclaredContainer], Mapping[str, str]]) -> Iterator[Found]:
     for container in asked.scene.pod.containers:
         texts = texts_of(container)
+        if any(matching(key, {**texts, **asked.scene.pod.annotations}) for key in asked.row.without):
+            continue
         for key, stars in matching(asked.row.key, texts):
             yield texts[key], replace(asked, key=key, container=container, stars=stars)
 

@@ -98,9 +98,13 @@ class Row(Part, frozen=True, kw_only=True):
     Attributes:
         key: the exact name, with `*` for any text. Of a claim-config the dotted path in the parameters.
         units: several where installations differ, the usual one first: then only calibration may choose.
-        scaled: an installation may multiply the unit by a whole factor that the pod does not show.
+        scaled: an installation may multiply the unit by a whole factor that the pod does not show (`factors`).
+        factor: node annotation, a JSON object, in which the system says that factor as `memoryFactor`.
         divide_by: keys of count rows of the same system; the first that the pod has is the divisor.
         loses_to: keys of the same system; where the pod has one of them, this row does not count.
+        without: keys with `*`; where the container asks for one of them, or the pod has it as an annotation, the row is
+            not read. A whole card is not whole beside an amount of its memory.
+        above_one: what to tell where a container asks for more than 1, and the kubelet has not handed out more than 1.
         calibrate: key of the node's capacity that must fit the devices; empty where nothing can be checked.
         register: node annotation in which the system lists its devices' memory; where it is there, it must fit them.
         plain: only plain numbers, no quantity suffixes: the system itself refuses those.
@@ -118,10 +122,13 @@ class Row(Part, frozen=True, kw_only=True):
     per: Per = Per.DEVICE
     divide_by: tuple[Key, ...] = ()
     loses_to: tuple[Key, ...] = ()
+    without: tuple[Key, ...] = ()
+    above_one: str = ""
     decoder: str = "quantity"
     calibrate: str = ""
     register: str = ""
     scaled: bool = False
+    factor: str = ""
     plain: bool = False
     kubelet: bool = False
     star: Star = Star.NOTHING
@@ -158,6 +165,7 @@ class Detect(Part, frozen=True, kw_only=True):
     node_annotations: tuple[Key, ...] = ()
     pod_labels: tuple[Key, ...] = ()
     pod_annotations: tuple[Key, ...] = ()
+    env: tuple[Key, ...] = ()
     schedulers: tuple[str, ...] = ()
     drivers: tuple[str, ...] = ()
     sharing: tuple[str, ...] = ()

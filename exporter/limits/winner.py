@@ -5,7 +5,8 @@ What comes in: all candidates about one subject on one device. What goes out: a 
 was taken or not.
 
 The law: **a lower source may only lower.** So whatever the order, the smallest valid amount counts; among equal ones
-the most trusted is named. Where two contradict each other, the answer says so.
+the most trusted is named. Where two contradict each other, the answer says so. Only the unit may come from a lower
+source: an open factor of the installation is the scheduler's to say (`factors`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,6 +14,7 @@ from dataclasses import replace
 
 from exporter.limits.answers import Candidate, ResolvedLimit, Subject
 from exporter.limits.devices import Place
+from exporter.limits.factors import settled
 from exporter.limits.rows import Trust, What
 from exporter.model import EnforcedBy, Mechanism
 
@@ -25,7 +27,7 @@ KEPT = frozenset({EnforcedBy.HARDWARE, EnforcedBy.KERNEL, EnforcedBy.DRIVER})
 
 def decide(subject: Subject, place: Place | None, candidates: Iterable[Candidate]) -> ResolvedLimit:
     """Decide one limit. There is at least one candidate."""
-    ranked = sorted(candidates, key=_rank)
+    ranked = sorted(settled(list(candidates)), key=_rank)
     memory = [c for c in ranked if c.what is not What.COMPUTE]
     compute = [c for c in ranked if c.what is What.COMPUTE]
     amount, share = _smallest(memory), _smallest(compute)
@@ -98,10 +100,11 @@ def _explained(candidate: Candidate, amount: Candidate | None, share: Candidate 
     if candidate.excluded:
         return replace(candidate, why=candidate.excluded)
     winner = share if candidate.what is What.COMPUTE else amount
+    times = f", times the installation's factor {candidate.factor}" if (candidate.factor or 1) > 1 else ""
     if winner is None or candidate is winner:
-        return replace(candidate, taken=winner is not None, why="taken")
+        return replace(candidate, taken=winner is not None, why=f"taken{times}")
     if candidate.size == winner.size:
-        return replace(candidate, why=f"agrees with {winner.name}")
+        return replace(candidate, why=f"agrees with {winner.name}{times}")
     if candidate.trust > winner.trust:
         return replace(candidate, why=f"a lower source may only lower: {winner.name} says less")
     return replace(candidate, why=f"{winner.name} says less")

@@ -52,6 +52,7 @@ class Limit:
         container: empty for what the whole pod declared.
         claim: `namespace/name` of the claim whose limit this is; empty otherwise.
         memory: bytes; None where it is not declared, or not validly (`problems` say why).
+        undeclared: nothing declares an amount of memory, validly or not.
         system, source: which system's declaration it is, and where that is written.
         scope: what shares the amount.
         compute: declared share of one device, 0 to 1; never enforced.
@@ -74,6 +75,7 @@ class Limit:
     problems: tuple[str, ...] = ()
     report_only: tuple[str, ...] = ()
     bypassed: bool | None = None
+    undeclared: bool = False
 
     @property
     def declared(self) -> str:

@@ -1,24 +1,27 @@
 """
 Kubernetes objects as kubectl prints them, read from a file.
 
-What comes in: YAML or JSON text (`kubectl get -o yaml`, one object, a List, several documents). What goes out: pods,
-claims and nodes as the resolver takes them, or ManifestError with the path.
+What comes in: YAML or JSON text (`kubectl get -o yaml`, one object, a List, several documents). What goes out: pods and
+pod templates, claims and nodes as the resolver takes them; and a problem with its path for each object that is none.
 
-The law: a file is parsed by the same structs as the API server's answers, so `explain -f` reads what the daemon reads.
+The rule: a file is parsed by the same structs as the API server's answers, so `explain -f` reads what the daemon reads.
+An object that cannot be read costs no other one its answer.
 """
 
-import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from exporter.base.text_files import MalformedError, documents, show
+from exporter.base.text_files import show
 from exporter.model import Claim, DeclaredPod, NodeFacts
 from exporter.objects.claim import ClaimObject, SliceObject, declared_claim, slice_uuids, with_uuids
+from exporter.objects.manifest_text import Problem, TextObject, objects_of, within
+from exporter.objects.metadata import Described, Metadata
 from exporter.objects.node import NodeObject, node_facts
 from exporter.objects.pod import PodObject, declared_pod
+from exporter.objects.pod_templates import PodTemplate, pod_templates
 
 LONGEST = 16 << 20
 METADATA = {"name", "namespace", "uid", "labels", "annotations"}
@@ -27,11 +30,34 @@ POD = {
     "status": {"resourceClaimStatuses", "extendedResourceClaimStatus"},
 }
 """What limits are read from. A mistake elsewhere in a file that a person wrote is none of our business."""
-_NEITHER = "neither YAML nor JSON as kubectl prints it"
+_NAMES = {"name", "namespace"}
+_LONGEST_NAME = 253
+"""Characters, as in Kubernetes: a problem is told of each template, and repeats its owner's name."""
 
 
 class ManifestError(ValueError):
-    """The file is not what `kubectl get` prints; the message says where."""
+    """The file is not what `kubectl get` prints; each problem is a line that says where."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """
+    The object that a pod was read from; `path` leads to the pod template in it, and is empty for a Pod.
+
+    `claim_templates`: ResourceClaimTemplates of which the pod has no claim yet.
+    """
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    path: str
+    document: int
+    claim_templates: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,46 +65,149 @@ class Manifest:
     """
     What a file holds. ResourceSlices in it give the claims' devices their UUIDs.
 
-    `others`: the kinds of objects that nothing is read from, for messages about missing objects.
+    Attributes:
+        origins: of each pod, in the same order.
+        others: the kinds of objects that nothing is read from, for messages about missing objects.
+        problems: one for each object that cannot be read, and each request for devices outside of a pod template.
+
     """
 
     pods: tuple[DeclaredPod, ...] = ()
     claims: tuple[Claim, ...] = ()
     nodes: tuple[NodeFacts, ...] = ()
+    origins: tuple[Origin, ...] = field(default=(), compare=False)
     others: tuple[str, ...] = field(default=(), compare=False)
+    problems: tuple[str, ...] = field(default=(), compare=False)
 
 
 def read(text: str, source: str = "manifest") -> Manifest:
-    """Read all that a file holds. Raises ManifestError."""
+    """Read all that a file holds. Raises ManifestError where nothing of it can be read."""
     if len(text) > LONGEST:
         raise ManifestError(f"{source}: longer than {LONGEST} characters")
-    return collect(_flat(_documents(text, source), source), source)
+    content = objects_of(text, source)
+    manifest = _Collector(source, list(content.problems))
+    for item in content.objects:
+        manifest.add(item)
+    return manifest.done()
 
 
-def collect(objects: Iterable[Mapping[str, Any]], source: str = "manifest") -> Manifest:
-    """Sort decoded objects. Raises ManifestError."""
-    pods, claims, nodes = [], [], []
-    others: dict[str, None] = {}
-    uuids: dict[tuple[str, str, str], str] = {}
-    for data in objects:
+class _Collector:
+    """Sorts objects into a manifest."""
+
+    def __init__(self, source: str, problems: list[Problem]) -> None:
+        self._source = source
+        self._problems = problems
+        self._pods: list[tuple[DeclaredPod, Origin]] = []
+        self._claims: list[Claim] = []
+        self._nodes: list[NodeFacts] = []
+        self._others: dict[str, None] = {}
+        self._uuids: dict[tuple[str, str, str], str] = {}
+
+    def add(self, item: TextObject) -> None:
+        """Read an object, or note why it cannot be read."""
+        data = item.data
         needed = _only(data, {"metadata": METADATA, **(POD if data.get("kind") == "Pod" else {})})
         try:
             match data.get("kind"):
                 case "Pod":
-                    pods.append(declared_pod(msgspec.convert(needed, PodObject)))
+                    self._add_pod(item, msgspec.convert(needed, PodObject))
                 case "Node":
-                    nodes.append(node_facts(msgspec.convert(needed, NodeObject)))
+                    self._nodes.append(node_facts(msgspec.convert(needed, NodeObject)))
                 case "ResourceClaim":
-                    claims.append(declared_claim(msgspec.convert(needed, ClaimObject)))
+                    self._claims.append(declared_claim(msgspec.convert(needed, ClaimObject)))
                 case "ResourceSlice":
-                    uuids |= slice_uuids(msgspec.convert(needed, SliceObject).spec)
-                case other:
-                    others[show(other) if isinstance(other, str) else "an object without a kind"] = None
+                    self._uuids |= slice_uuids(msgspec.convert(needed, SliceObject).spec)
+                case str():
+                    self._add_templates(item)
+                case _:
+                    self._others["an object without a kind"] = None
         except msgspec.ValidationError as error:
-            metadata = data.get("metadata")
-            name = metadata.get("name", "") if isinstance(metadata, dict) else ""
-            raise ManifestError(f"{source}: {data.get('kind')} {name}: {error}") from error
-    return Manifest(tuple(pods), tuple(with_uuids(claim, uuids) for claim in claims), tuple(nodes), tuple(others))
+            self._problem(item, str(error))
+
+    def done(self) -> Manifest:
+        """Make the manifest. Raises ManifestError where there is nothing but problems."""
+        problems = tuple(text for _, text in sorted(self._problems, key=lambda problem: problem[0]))
+        if problems and not (self._pods or self._claims or self._nodes):
+            raise ManifestError(*problems)
+        return Manifest(
+            tuple(pod for pod, _ in self._pods),
+            tuple(with_uuids(claim, self._uuids) for claim in self._claims),
+            tuple(self._nodes),
+            tuple(origin for _, origin in self._pods),
+            tuple(self._others),
+            problems,
+        )
+
+    def _add_pod(self, item: TextObject, pod: PodObject) -> None:
+        declared, templates = declared_pod(pod), _claim_templates(item.data.get("spec"))
+        unmade = tuple(template for claim, template in templates if claim not in declared.claims)
+        self._pods.append((declared, _origin(item, pod.metadata, claim_templates=unmade)))
+
+    def _add_templates(self, item: TextObject) -> None:
+        shapes = pod_templates(item.data)
+        if not shapes.templates and not shapes.outside:
+            self._others[show(item.data["kind"])] = None
+            return
+        data = _only({"metadata": item.data.get("metadata") or {}}, {"metadata": _NAMES})
+        owner = msgspec.convert(data, Described).metadata
+        owner = msgspec.structs.replace(owner, name=owner.name or _name(item))
+        for template in shapes.templates:
+            try:
+                pod = _pod_of(template, owner)
+            except msgspec.ValidationError as error:
+                at = f"`$.{template.path}"
+                self._problem(item, str(error).replace("`$.spec" if template.bare else "`$", at, 1))
+            else:
+                unmade = tuple(name for _, name in _claim_templates(template.spec))
+                self._pods.append((declared_pod(pod), _origin(item, owner, template.path, unmade)))
+        for path, resource in shapes.outside:
+            where = f"{path} asks for {resource}" if path else f"asks for {resource}"
+            self._problem(item, f"{where} outside of a pod template: explain the pods that are made of it")
+
+    def _problem(self, item: TextObject, message: str) -> None:
+        about = f"{item.data['kind'][:_LONGEST_NAME]} {_name(item)[:_LONGEST_NAME]}".rstrip()
+        self._problems.append((item.document, f"{self._source}: {within(item.place, f'{about}: {message}')}"))
+
+
+def _name(item: TextObject) -> str:
+    """Name an object as well as it can be: of what the API server is to name, the part that is known."""
+    metadata = item.data.get("metadata")
+    names = [metadata.get(key) for key in ("name", "generateName")] if isinstance(metadata, dict) else []
+    return next((name.rstrip("-") for name in names if isinstance(name, str) and name), "")
+
+
+def _pod_of(template: PodTemplate, owner: Metadata) -> PodObject:
+    """Read a template as the pod that is made of it; it has its owner's name where it has none."""
+    own = template.metadata if template.metadata is not None else {}
+    data = _only({"metadata": own, "spec": template.spec}, {"metadata": METADATA, **POD})
+    pod = msgspec.convert(data, PodObject)
+    name, namespace = pod.metadata.name or owner.name, pod.metadata.namespace or owner.namespace
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, name=name, namespace=namespace))
+
+
+def _origin(item: TextObject, owner: Metadata, path: str = "", claim_templates: tuple[str, ...] = ()) -> Origin:
+    version = item.data.get("apiVersion")
+    return Origin(
+        version if isinstance(version, str) else "",
+        item.data["kind"],
+        owner.namespace or "default",
+        owner.name,
+        path,
+        item.document,
+        claim_templates,
+    )
+
+
+def _claim_templates(spec: Any) -> list[tuple[str, str]]:
+    """List a pod's own name of each claim that is made from a template, and the template's."""
+    claims = spec.get("resourceClaims") if isinstance(spec, dict) else None
+    return [
+        (claim["name"], claim["resourceClaimTemplateName"])
+        for claim in (claims if isinstance(claims, list) else ())
+        if isinstance(claim, dict)
+        and isinstance(claim.get("name"), str)
+        and isinstance(claim.get("resourceClaimTemplateName"), str)
+    ]
 
 
 def _only(data: Mapping[str, Any], wanted: Mapping[str, Collection[str]]) -> dict[str, Any]:
@@ -89,34 +218,3 @@ def _only(data: Mapping[str, Any], wanted: Mapping[str, Collection[str]]) -> dic
         else content
         for part, content in data.items()
     }
-
-
-def _documents(text: str, source: str) -> list[Any]:
-    """Decode JSON or YAML. JSON first: the YAML reader takes it too, and a hundred times as long."""
-    if text.lstrip().startswith("{"):
-        try:
-            return [json.loads(text)]
-        except json.JSONDecodeError:
-            pass  # YAML may start like this too
-        except RecursionError as error:
-            raise ManifestError(f"{source}: {_NEITHER}: nested too deeply") from error
-        except ValueError as error:  # a number of 5000 digits
-            raise ManifestError(f"{source}: {_NEITHER}: {error}") from error
-    try:
-        return documents(text.encode(errors="surrogatepass"))
-    except MalformedError as error:
-        malformed = MalformedError(f"{_NEITHER}: {error}", error.line, error.column)
-        raise ManifestError(malformed.at(source)) from error
-
-
-def _flat(documents: Iterable[Any], source: str) -> Iterable[Mapping[str, Any]]:
-    for document in documents:
-        if document is None:
-            continue
-        if not isinstance(document, dict):
-            raise ManifestError(f"{source}: expected an object with a kind, found {show(document)}")
-        if str(document.get("kind", "")).endswith("List"):
-            items = document.get("items")
-            yield from _flat(items if isinstance(items, list) else (), source)
-        else:
-            yield document

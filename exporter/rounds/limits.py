@@ -282,6 +282,7 @@ def _fact(uid: PodUid, limit: ResolvedLimit, usages: Iterable[Usage]) -> Limit:
         claim=limit.subject.claim,
         compute=None if limit.compute is None else float(limit.compute),
         problems=limit.problems,
+        undeclared=limit.undeclared,
         report_only=limit.report_only,
         bypassed=bypassed(limit, _used(limit, usages), max((limit.bytes or 0) // TOLERATED_PART, TOLERATED)),
     )

@@ -287,7 +287,7 @@ class World:
         if "invalid" in flags:
             changes |= {"limit": None, "problems": ("no unit",)}
         if "undeclared" in flags:
-            changes |= {"limit": None}
+            changes |= {"limit": None, "undeclared": True}
         if "report only" in flags:
             changes["report_only"] = ("another one enforces it",)
         if "process" in flags:

@@ -29,6 +29,18 @@ from exporter.config import Arguments, load
 
 FIXTURES = Path(__file__).parent / "fixtures" / "0.1"
 COMMAND = Path(sys.executable).with_name("gpusteward")
+REWORDED = {
+    "explain": {
+        "pods of a file (-f) as kubectl prints them,": "pods and pod templates of a file (-f) are explained",
+        "wrong usage or files.": "wrong usage or files, or when an object of the file cannot be explained.",
+        "Pods, and the": "Pods and objects with pod templates (Deployment, CronJob, PyTorchJob, ...), and the",
+        "to check units against its devices;": "for the sizes of its devices: to check units, and to give shares, MIG "
+        "instances and fair shares an amount;",
+        "a list of {namespace,": "a list of {object, namespace,",
+        "this list is `limits`": "this list is `limits` without `object`",
+    }
+}
+"""Of flags that do more since: what the help said, and what it says now."""
 COMMANDS = tuple(sorted(path.stem for path in (FIXTURES / "help").glob("*.txt")))
 
 VERSION = re.compile(r"\b\d+\.\d+\.\d+\b(?![.\d])")
@@ -101,7 +113,11 @@ def test_each_command_and_flag_is_still_there(name: str) -> None:
     program, *command = [name] if name.startswith("gpusteward") else ["gpusteward", name]
     ended = gpusteward(*command, "--help", program=program)
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert ended.stdout == old(f"help/{name}.txt")
+    expected = old(f"help/{name}.txt")
+    for then, now in REWORDED.get(name, {}).items():
+        assert then in expected
+        expected = expected.replace(then, now)
+    assert ended.stdout == expected
 
 
 def test_each_config_key_has_its_default() -> None:

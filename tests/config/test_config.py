@@ -356,3 +356,18 @@ def test_a_recording_leaves_this_nodes_memory_alone() -> None:
     flags = ["--devices=recorded:r", "--limits.first-seen-file=f"]
     with pytest.raises(ConfigError, match="first-seen-file: expected no file, because devices plays a recording"):
         combine(parse_arguments(flags, {}), b"", "h")
+
+
+@pytest.mark.parametrize("word", ["on", "ON", "yes", "true", "True"])
+def test_a_switch_may_stand_in_quotes(word: str) -> None:
+    """Templates and Helm's --set-string write switches as text: `fair_share: "on"` switches it on, and "off" off."""
+    assert of_file(f'limits: {{fair_share: "{word}"}}').limits.fair_share
+    config = of_file('{node: {trust_pid_namespace: "yes"}, web: {api: "off"}, policy: {protect: {bare_pods: "no"}}}')
+    assert (config.node.trust_pid_namespace, config.web.api, config.policy.protect.bare_pods) == (True, False, False)
+
+
+def test_off_without_quotes_is_the_word() -> None:
+    """`mode: off` is false to YAML, and a mode to people; a word that is no switch stays refused."""
+    assert of_file("policy: {mode: off}").policy.mode == "off"
+    assert "expected off or observe" in refusal("policy: {mode: on}")
+    assert "expected true or false, got perhaps" in refusal("limits: {fair_share: perhaps}")

@@ -16,6 +16,7 @@ COMMAND = Path(sys.executable).with_name("gpusteward")
 FIXTURES = Path(__file__).parents[1] / "limits" / "fixtures"
 MIB, GIB = 2**20, 2**30
 PROMISED = {
+    "object",
     "namespace",
     "pod",
     "container",
@@ -209,8 +210,8 @@ def test_neither_pod_nor_file() -> None:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (b"", "expected a Pod as kubectl get -o yaml prints it, found nothing"),
-        (b"kind: Deployment\n", "expected a Pod as kubectl get -o yaml prints it, found Deployment"),
+        (b"", "expected a Pod or an object with a pod template as kubectl get -o yaml prints it, found nothing"),
+        (b"kind: Deployment\n", "a pod template as kubectl get -o yaml prints it, found Deployment"),
         (b"hello\n", "expected an object with a kind, found hello"),
         (b"kind: Pod\nspec: [\n", "standard input:3:1: neither YAML nor JSON"),
         (b"kind: Pod\n\tspec: {}\n", "standard input:2:1: "),
@@ -266,3 +267,54 @@ def test_the_terminal_is_left_alone() -> None:
     assert ended.stdout.startswith("pod default/\\x1b[31m\\ud800\u00e9\n")
     narrow = shell('echo "$1" | gpusteward explain -f -', pod.decode(), PYTHONIOENCODING="ascii")
     assert (narrow.returncode, narrow.stdout.splitlines()[0]) == (0, "pod default/\\x1b[31m\\ud800\\xe9")
+
+
+DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: team-a}
+spec: {template: {spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpumem: 1024}}}]}}}
+"""
+
+
+def test_an_object_that_makes_pods() -> None:
+    """A Deployment is explained as its pods will be; text and JSON name the object and the template's path."""
+    text = explain("-f", "-", given=DEPLOYMENT.encode())
+    assert (text.returncode, text.stderr) == (0, "")
+    assert text.stdout.startswith("pod team-a/web of Deployment web, spec.template\n")
+    (entry,) = json.loads(explain("-f", "-", "--json", given=DEPLOYMENT.encode()).stdout)
+    assert set(entry) == PROMISED
+    assert (entry["object"]["kind"], entry["object"]["path"], entry["limit_bytes"]) == (
+        "Deployment",
+        "spec.template",
+        GIB,
+    )
+
+
+def test_a_file_of_good_and_bad_objects() -> None:
+    """What can be explained is printed; each other object has a line, at most twenty; the exit code says so."""
+    bad = DEPLOYMENT.replace("name: main, ", "")
+    torn = "kind: Pod\nspec: [\n"
+    mixed = explain("-f", "-", given=f"{bad}---\n{DEPLOYMENT}---\n{torn}---\n{DEPLOYMENT}".encode())
+    assert mixed.returncode == 2
+    assert mixed.stdout.count("pod team-a/web of Deployment web") == 2
+    first, second = mixed.stderr.splitlines()
+    assert "standard input: document 1: Deployment web: " in first
+    assert "`$.spec.template.spec.containers[0]`" in first
+    assert "document 3: neither YAML nor JSON" in second
+    many = explain("-f", "-", given="---\n".join([DEPLOYMENT, *[bad] * 30]).encode())
+    assert many.returncode == 2
+    assert len(many.stderr.splitlines()) == 21
+    assert many.stderr.endswith("gpusteward explain: and 10 more\n")
+
+
+def test_the_terminal_is_left_alone_by_objects() -> None:
+    """Kinds, names and keys of a file that no API server has seen are printed without their escape sequences."""
+    pods = json.loads(json.dumps({"kind": "\x1b[31m", "metadata": {"name": "\x1b[32m"}}))
+    good = {**pods, "spec": {"\x1b[33mtemplate": {"spec": {"containers": [{"name": "main"}]}}}}
+    bad = {**pods, "spec": {"\x1b[33mtemplate": {"spec": {"containers": [{}]}}}}
+    other = {"kind": "\x1b[34m"}
+    ended = explain("-f", "-", given=json.dumps({"kind": "List", "items": [good, bad, other]}).encode())
+    assert ended.returncode == 2
+    assert "\x1b" not in ended.stdout + ended.stderr
+    assert "of \\x1b[31m \\x1b[32m, spec.\\x1b[33mtemplate" in ended.stdout

@@ -49,7 +49,9 @@ GPU, GPU_2 = "GPU-3fd4ee8f-169c-6d31-f9dc-c2a90a441f1b", "GPU-3c0d0f70-9f8d-8a2f
 @dataclass(frozen=True, slots=True)
 class Story:
     """
-    One vendor's node, and what is expected of the pod `trainer`; `server` holds 2 GiB beside it and declares nothing.
+    One vendor's node, and what is expected of the pod `trainer`; `server` holds 2 GiB beside it.
+
+    `server_limit`: what `server` declares: nothing, or the whole card.
 
     `nodes`: the kernel shows who has device nodes open; without it the kubelet's word must prove the numbers.
     `handed`: to whom the kubelet's ids say that the device was handed.
@@ -67,6 +69,7 @@ class Story:
     nodes: bool = True
     handed: tuple[str, ...] = ()
     pod_limit: int | None = None
+    server_limit: int | None = None
 
 
 STORIES = {
@@ -136,6 +139,7 @@ STORIES = {
         16384 * MiB,
         annotations={"huawei.com/Ascend910B2": f'[{{"UUID":"{DIE}","temp":"vir05_1c_16g","memory":16384}}]'},
         uuids=(DIE, DIE_2),
+        server_limit=64 * GiB,
     ),
     "ascend, MindCluster": Story(  # the kubelet says the other device, and the plugin what it really gave
         "dcmi",
@@ -143,10 +147,11 @@ STORIES = {
         "huawei.com/Ascend910",
         {"trainer": ("Ascend910-7",), "server": ("Ascend910-6",)},
         {"huawei.com/Ascend910": "1"},
-        None,
+        64 * GiB,
         annotations={"huawei.com/AscendReal": "Ascend910-6"},
         uuids=(DIE, DIE_2),
         handed=("trainer",),
+        server_limit=64 * GiB,
     ),
     "ascend, MindCluster's soft sharing": Story(
         "dcmi",
@@ -163,6 +168,7 @@ STORIES = {
         uuids=(DIE, DIE_2),
         handed=("trainer",),
         pod_limit=16384 * MiB,
+        server_limit=64 * GiB,
     ),
     "hygon": Story(
         "rsmi",
@@ -305,7 +311,8 @@ async def test_a_vendor_from_its_library_to_the_metrics(story: Story, page_of: P
         (story.device, "server", "main"): 2 * GiB,
     }
     limits = of_pods(page, "container_memory_limit_bytes")
-    assert limits == ({} if story.limit is None else {(story.device, "trainer", "main"): story.limit})
+    declared = {"trainer": story.limit, "server": story.server_limit}
+    assert limits == {(story.device, name, "main"): limit for name, limit in declared.items() if limit is not None}
     whole = series(page, "pod_memory_limit_bytes", "uuid", "pod")
     assert whole == ({} if story.pod_limit is None else {(story.device, "trainer"): story.pod_limit})
     handed = of_pods(page, "container_allocated_replicas")

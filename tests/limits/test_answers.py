@@ -268,3 +268,25 @@ def test_a_pods_limit_stands_for_its_containers(gpus: Gpus) -> None:
     found = resolve(asked, node, devices, builtin())
     assert {limit.scope for limit in found.limits} == {Scope.POD, Scope.CONTAINER}
     assert declared([found]) == {devices[0].key: 8 * GIB}
+
+
+def test_what_declares_nothing_is_undeclared(pod: Pod, gpus: Gpus) -> None:
+    """A replica, a zero and a share of the compute alone declare no memory; an unreadable text does declare."""
+    sliced = gpus(16 * GIB, sharing=Sharing.TIME_SLICING, replicas=4)
+    annotation = "nvidia.com/container.main.gpu-memory.limit"
+    cases = [
+        (pod({"nvidia.com/gpu": "1"}), True),
+        (pod({"nvidia.com/gpu.shared": "1"}), True),
+        (pod({"nvidia.com/gpumem": "0"}), True),
+        (pod({"nvidia.com/gpucores": "30"}), True),
+        (pod(env={"NVIDIA_VISIBLE_DEVICES": "all"}), True),
+        (pod({"nvidia.com/gpu": "1"}, annotations={annotation: "8 what?"}), False),
+        (pod({"nvidia.com/gpu": "1"}, annotations={annotation: "4Gi"}), False),
+        (pod({"nvidia.com/gpumem": "3"}), False),
+    ]
+    for asked, expected in cases:
+        (limit,) = resolve(asked, None, sliced, builtin()).limits
+        assert limit.undeclared == expected, asked
+    node = NodeFacts(labels={"nvidia.com/gpu.sharing-strategy": "mps"})
+    (limit,) = resolve(pod({"nvidia.com/gpu": "1"}), node, (), builtin()).limits
+    assert (limit.bytes, limit.scope, limit.undeclared) == (None, Scope.PROCESS, False)

@@ -9,7 +9,7 @@ from exporter.limits import LeafDevice, resolve
 from exporter.limits.calibration import Fit, calibrate
 from exporter.limits.loading import builtin
 from exporter.limits.rows import Row
-from exporter.model import DeclaredPod, NodeFacts
+from exporter.model import DeclaredPod, DeviceKey, GpuUuid, NodeFacts
 
 MIB, GIB = 2**20, 2**30
 
@@ -92,20 +92,108 @@ def test_offline_by_what_is_possible(capacity: str, expected: int, pod: Pod) -> 
     assert not limit.enforceable
 
 
-def test_a_factor_that_no_pod_shows(pod: Pod, gpus: Gpus) -> None:
-    """HAMi's memoryFactor: an annotation of ten times the resource puts the unit in doubt; nobody is judged."""
-    uuid = "GPU-00000000-1111-2222-3333-444444444444"
-    asked = pod(
-        {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "800"},
-        annotations={"hami.io/vgpu-devices-allocated": f"{uuid},NVIDIA,8000,0:;"},
-    )
-    (limit,) = resolve(asked, None, gpus(16 * GIB), builtin()).limits
-    assert limit.bytes == 800 * MIB
-    assert not limit.enforceable
-    assert any("contradiction" in problem for problem in limit.problems)
-
-
 GPU0 = "GPU-00000000-1111-2222-3333-444444444444"
+HAMI = "hami.io/vgpu-devices-allocated"
+SCALED = {
+    "hami-nvidia": ({"nvidia.com/gpu": "1"}, "nvidia.com/gpumem", HAMI, f"{GPU0},NVIDIA,{{}},0:;"),
+    "vgpu-manager": (
+        {"nvidia.com/vgpu-number": "1"},
+        "nvidia.com/vgpu-memory",
+        "nvidia.com/real-allocated",
+        f"main[0_{GPU0}_10_{{}}]",
+    ),
+    "hygon": ({"hygon.com/dcunum": "1"}, "hygon.com/dcumem", "hami.io/dcu-devices-allocated", "DCU-0,DCU,{},60:;"),
+    "ascend-hami": (
+        {"huawei.com/Ascend910B3": "1"},
+        "huawei.com/Ascend910B3-memory",
+        "huawei.com/Ascend910B3",
+        '[{{"UUID":"NPU-1","memory":{}}}]',
+    ),
+}
+"""Of each system with a factor: the count, the resource in its units, the annotation in MiB and its form."""
+
+FACTORS = [(3, 1024, 3072), (800, 10, 8000), (4000, 1, 4000), (4, 1000, 4000)]
+
+
+@pytest.mark.parametrize("written", FACTORS, ids=str)
+@pytest.mark.parametrize("system", list(SCALED))
+def test_a_factor_that_the_scheduler_shows(system: str, written: tuple[int, int, int], pod: Pod, gpus: Gpus) -> None:
+    """Where the scheduler's annotation is a whole multiple of the resource, the annotation is right: 3 are 3 GiB."""
+    amount, factor, granted = written
+    count, key, annotation, form = SCALED[system]
+    asked = pod(count | {key: str(amount)}, annotations={annotation: form.format(granted)})
+    devices = gpus(16 * GIB) if system in {"hami-nvidia", "vgpu-manager"} else ()
+    (limit,) = resolve(asked, None, devices, builtin()).limits
+    assert (limit.bytes, limit.system) == (granted * MIB, system)
+    assert not [problem for problem in limit.problems if "contradiction" in problem]
+    assert not [why for why in limit.report_only if "unit" in why]
+    if factor > 1:
+        assert [c.why for c in limit.candidates if c.key == key] == [f"taken, times the installation's factor {factor}"]
+
+
+@pytest.mark.parametrize("system", list(SCALED))
+def test_a_factor_that_nothing_shows(system: str, pod: Pod) -> None:
+    """The resource alone, with the factor open: 3 units are no 3 MiB, and 3000 are reported and not enforced."""
+    count, key, _, _ = SCALED[system]
+    (small,) = resolve(pod(count | {key: "3"}), None, (), builtin()).limits
+    assert (small.bytes, small.enforceable) == (None, False)
+    assert any("units of this installation" in problem for problem in small.problems)
+    (likely,) = resolve(pod(count | {key: "3000"}), None, (), builtin()).limits
+    assert (likely.bytes, likely.enforceable) == (3000 * MIB, False)
+    assert any("larger units" in why for why in likely.report_only)
+
+
+def test_the_annotation_alone_is_in_mib(pod: Pod, gpus: Gpus) -> None:
+    """No factor changes what the scheduler wrote: a pod without an amount of its own has the annotation's."""
+    asked = pod({"nvidia.com/gpu": "1"}, annotations={HAMI: f"{GPU0},NVIDIA,3072,0:;"})
+    (limit,) = resolve(asked, None, gpus(16 * GIB), builtin()).limits
+    assert (limit.bytes, limit.enforceable) == (3 * GIB, True)
+
+
+def test_no_factor_fits(pod: Pod, gpus: Gpus) -> None:
+    """An annotation that is no whole multiple says no factor: the smaller amount is reported, the tiny one is none."""
+    for amount, expected in (("3000", 3000 * MIB), ("3", 10000 * MIB)):
+        asked = pod({"nvidia.com/gpumem": amount}, annotations={HAMI: f"{GPU0},NVIDIA,10000,0:;"})
+        (limit,) = resolve(asked, None, gpus(16 * GIB), builtin()).limits
+        assert limit.bytes == expected
+        assert limit.enforceable == (amount == "3")
+
+
+def test_a_factor_that_was_first_seen_stays(pod: Pod, gpus: Gpus) -> None:
+    """A pod that takes the scheduler's annotation away, or raises it, keeps the factor and the limit of before."""
+    devices, resources = gpus(16 * GIB), {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3"}
+    first = resolve(pod(resources, annotations={HAMI: f"{GPU0},NVIDIA,3072,0:;"}), None, devices, builtin())
+    for later in ({}, {HAMI: f"{GPU0},NVIDIA,6144,0:;"}, {HAMI: "garbage"}):
+        now = resolve(pod(resources, annotations=later), None, devices, builtin(), first.first_seen)
+        limit = now.on(DeviceKey(GpuUuid(GPU0)), "main")
+        assert limit is not None
+        assert (limit.bytes, limit.enforceable) == (3 * GIB, True)
+
+
+def test_a_factor_that_the_node_says(pod: Pod) -> None:
+    """vgpu-manager writes its factor on the node: the resource alone is enough."""
+    said = '{"deviceSplit":10,"coresScaling":1,"memoryFactor":%s,"memoryScaling":1}'
+    asked = pod({"nvidia.com/vgpu-number": "1", "nvidia.com/vgpu-memory": "3"})
+    for text, expected in (
+        (said % 1024, 3 * GIB),
+        (said % 0, None),
+        (said % '"8"', None),
+        ("[", None),
+        ("[" * 9999, None),
+    ):
+        node = NodeFacts(annotations={"nvidia.com/node-config-info": text})
+        (limit,) = resolve(asked, node, (), builtin()).limits
+        assert (limit.bytes, limit.enforceable) == (expected, expected is not None)
+
+
+def test_a_small_amount_with_an_assumed_unit(pod: Pod) -> None:
+    """Volcano's annotation is in the same units: where no node is known, 3 of them are no 3 MiB either."""
+    (limit,) = resolve(pod({"volcano.sh/vgpu-memory": "3"}), None, (), builtin()).limits
+    assert limit.bytes is None
+    (limit,) = resolve(pod({"volcano.sh/gpu-memory": "3"}), None, (), builtin()).limits
+    assert limit.bytes is None
+
+
 OLD = f"{GPU0},10,{{}},100,NVIDIA-Tesla T4,0,true:"
 NEW = f'[{{{{"id":"{GPU0}","index":0,"count":10,"devmem":{{}},"devcore":100,"type":"NVIDIA-Tesla T4","health":true}}}}]'
 

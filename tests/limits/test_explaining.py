@@ -1,13 +1,17 @@
 """Promises of exporter/limits/explaining.py: whose limit it is, and which key said so."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from exporter.limits import LeafDevice, Seen, resolve
 from exporter.limits.answers import Subject
 from exporter.limits.explaining import as_data, as_text
 from exporter.limits.loading import builtin
 from exporter.limits.rows import Trust
-from exporter.model import DeclaredPod, Scope
+from exporter.model import DeclaredPod, DeviceKey, GpuUuid, Held, NodeFacts, Scope
 
 GIB = 2**30
 PATTERN, KEY = "nvidia.com/container.*.gpu-memory.limit", "nvidia.com/container.main.gpu-memory.limit"
@@ -44,3 +48,38 @@ def test_what_is_remembered_has_no_key(pod: Pod, gpus: Gpus) -> None:
     (entry,) = as_data(resolve(pod(annotations={KEY: "8Gi"}), None, gpus(16 * GIB), builtin(), first))
     remembered = next(each for each in entry["candidates"] if each["row"] == "gpusteward as first seen")
     assert (remembered["key"], remembered["bytes"], entry["limit_bytes"]) == (None, 4 * GIB, 4 * GIB)
+
+
+@pytest.mark.parametrize(
+    ("labels", "resources", "remark"),
+    [
+        ({}, {"nvidia.com/gpu.shared": "2"}, "failRequestsGreaterThanOne is set"),
+        (
+            {"nvidia.com/gpu.sharing-strategy": "time-slicing"},
+            {"nvidia.com/gpu": "2"},
+            "failRequestsGreaterThanOne is set",
+        ),
+        ({}, {"nvidia.com/mig-1g.5gb.shared": "2"}, "failRequestsGreaterThanOne is set"),
+        ({"nvidia.com/gpu.sharing-strategy": "mps"}, {"nvidia.com/gpu": "2"}, "failRequestsGreaterThanOne is false"),
+        ({"cloud.google.com/gke-gpu-sharing-strategy": "time-sharing"}, {"nvidia.com/gpu": "2"}, "GKE admits only 1"),
+        ({"cloud.google.com/gke-gpu-sharing-strategy": "mps"}, {"nvidia.com/gpu": "2"}, "nodes with one GPU"),
+        ({}, {"nvidia.com/gpu": "2"}, ""),
+        ({}, {"nvidia.com/mig-1g.5gb": "2"}, ""),
+    ],
+)
+def test_a_plugin_that_admits_only_one(
+    labels: dict[str, str], resources: dict[str, str], remark: str, pod: Pod
+) -> None:
+    """More replicas than the plugin admits get a remark, and no problem that the pod's user hears of."""
+    node, (key, _) = NodeFacts(labels=labels), next(iter(resources.items()))
+    asked = pod(resources)
+    for data, found in ((explained(asked, node), remark), (explained(pod({key: "1"}), node), "")):
+        remarks = [problem for entry in data for problem in entry["problems"]]
+        assert (found in remarks[0]) if found else remarks == []
+    held = (Held("main", key, DeviceKey(GpuUuid("GPU-1")), replicas=2),)
+    assert [entry["problems"] for entry in explained(replace(asked, held=held), node)] == [[]]
+    assert all(limit.problems == () for limit in resolve(asked, node, (), builtin()).limits)
+
+
+def explained(asked: DeclaredPod, node: NodeFacts) -> list[dict[str, Any]]:
+    return as_data(resolve(asked, node, (), builtin()))

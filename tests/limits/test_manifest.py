@@ -55,6 +55,12 @@ def test_json_and_lists() -> None:
     assert len(one.pods) == 1
 
 
+def test_items_of_a_typed_list_need_no_kind() -> None:
+    """`kubectl get --raw` prints a PodList whose items do not repeat their kind."""
+    bare = {key: value for key, value in POD.items() if key not in {"kind", "apiVersion"}}
+    assert read(json.dumps({"kind": "PodList", "items": [bare]})).pods == read(json.dumps(POD)).pods
+
+
 def test_secrets_stay_outside() -> None:
     """Of an environment only what limits are read from is kept."""
     (pod,) = read(json.dumps(POD)).pods
@@ -128,11 +134,11 @@ def test_explain_a_file_with_and_without_its_node() -> None:
         {"kind": "Pod", "spec": {"containers": [{"name": "m", "resources": {"limits": {"aliyun.com/gpu-mem": 300}}}]}}
     )
     node = "{kind: Node, status: {capacity: {aliyun.com/gpu-mem: 15109, aliyun.com/gpu-count: 1}}}"
-    (alone,) = json.loads(explain(pod, None, builtin(), as_json=True))
-    (checked,) = json.loads(explain(pod, node, builtin(), as_json=True))
+    (alone,) = json.loads(explain(pod, None, builtin(), as_json=True).text)
+    (checked,) = json.loads(explain(pod, node, builtin(), as_json=True).text)
     assert (alone["limit_bytes"], checked["limit_bytes"]) == (300 * GIB, 300 * 2**20)
     assert (alone["container"], alone["scope"]) == (None, "pod")
-    assert "300 MiB" in explain(pod, node, builtin())
+    assert "300 MiB" in explain(pod, node, builtin()).text
     for text, other in (("{kind: Node}", None), (pod, pod)):
         with pytest.raises(ManifestError):
             explain(text, other, builtin())

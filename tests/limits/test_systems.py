@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from exporter.limits import LeafDevice, Resolution
+from exporter.model import Sharing
 from exporter.objects.manifest import Manifest
 
 MIB, GIB = 2**20, 2**30
@@ -19,6 +20,25 @@ FIXTURES = Path(__file__).parent / "fixtures"
 
 Expected = tuple[str | None, str | None, int | None, str, str, str, str]
 """Container (None for the pod or a claim), device, bytes, system, source, scope, enforced by."""
+
+WHOLE = {
+    "amd-whole": ("amd", "driver", "amd"),
+    "intel-whole": ("intel-gas", "none", "intel"),
+    "intel-whole-i915": ("intel-gas", "none", "intel"),
+    "ascend-whole": ("ascend-mindcluster", "hardware", "huawei"),
+    "ascend-whole-typed": ("ascend-mindcluster", "hardware", "huawei"),
+    "npu-whole": ("ascend-mindcluster", "hardware", "huawei"),
+    "hygon-whole": ("hygon", "hardware", "hygon"),
+    "cambricon-whole": ("cambricon", "hardware", "cambricon"),
+    "cambricon-typed": ("cambricon", "hardware", "cambricon"),
+    "iluvatar-whole": ("iluvatar", "hardware", "iluvatar"),
+    "iluvatar-whole-older": ("iluvatar", "hardware", "iluvatar"),
+    "metax-whole": ("metax", "hardware", "metax"),
+    "mthreads-whole": ("mthreads", "hardware", "mthreads"),
+    "enflame-whole": ("enflame", "hardware", "enflame"),
+    "kunlun-whole": ("kunlun", "driver", "kunlunxin"),
+}
+"""Pods with a whole card: the system, the enforcement elsewhere, the vendor."""
 
 OFFLINE: dict[tuple[str, str], list[Expected]] = {
     ("nvidia-gpu", "trainer"): [("main", None, 81559 * MIB, "nvidia-gpu", "resource", "container", "hardware")],
@@ -53,6 +73,15 @@ OFFLINE: dict[tuple[str, str], list[Expected]] = {
     ],
     ("gpu-fractioning", "by-environment"): [
         ("main", GPU0, 8 * GIB, "gpu-fractioning", "env", "container", "driver"),
+    ],
+    ("gpu-fractioning", "by-plural"): [("main", None, 4 * GIB, "gpu-fractioning", "env", "container", "driver")],
+    ("gpu-fractioning", "by-request"): [
+        ("plural", None, 2 * GIB, "gpu-fractioning", "env", "container", "driver"),
+        ("singular", None, GIB, "gpu-fractioning", "env", "container", "driver"),
+    ],
+    ("gpu-fractioning", "earlier"): [
+        ("cuda-vector-add", None, 16 * GIB, "gpu-fractioning", "annotation", "container", "driver"),
+        ("side", None, 2 * GIB, "gpu-fractioning", "annotation", "container", "driver"),
     ],
     ("nvidia-vgpu", "virt-launcher-a10"): [("compute", None, None, "nvidia-vgpu", "resource", "container", "hardware")],
     ("nvidia-vgpu", "virt-launcher-vm"): [("compute", None, None, "nvidia-vgpu", "resource", "container", "hardware")],
@@ -136,7 +165,6 @@ OFFLINE: dict[tuple[str, str], list[Expected]] = {
     ("ascend-dra", "ascend-share-a"): [(None, "npu-node-1/npu-0-0", 8 * GIB, "ascend-dra", "claim", "claim", "hook")],
     ("accelerators", "intel-xe"): [("main", "index 0", 4 * GIB, "intel-gas", "resource", "container", "none")],
     ("accelerators", "intel-shared"): [("main", None, None, "intel-gas", "resource", "container", "none")],
-    ("accelerators", "amd-whole"): [("main", None, None, "amd", "resource", "container", "driver")],
     ("accelerators", "hami-amd-allocated"): [
         ("main", "GPU-amd-1", 4000 * MIB, "hami-amd", "resource", "container", "hook")
     ],
@@ -152,10 +180,18 @@ OFFLINE: dict[tuple[str, str], list[Expected]] = {
             ("mindcluster-cores", "container"),
         )
     },
+    **{
+        ("accelerators", name): [("main", None, None, system, "resource", "container", keeper)]
+        for name, (system, keeper, _) in WHOLE.items()
+    },
+    ("accelerators", "enflame-shared"): [("main", None, None, "enflame", "resource", "container", "hardware")],
+    ("accelerators", "ascend-whole-hami"): [
+        ("main", None, None, "ascend-hami", "resource", "container", "hardware"),
+        ("side", None, 16000 * MIB, "ascend-hami", "resource", "container", "hardware"),
+    ],
     ("accelerators", "mindcluster-soft"): [(None, None, 16 * GIB, "ascend-soft", "annotation", "pod", "hook")],
     ("accelerators", "iluvatar-older"): [("main", None, 16 * GIB, "iluvatar", "resource", "container", "hook")],
     ("accelerators", "mthreads-placed"): [("main", "index 1", 8 * GIB, "mthreads", "resource", "container", "driver")],
-    ("accelerators", "kunlun-whole"): [("main", None, None, "kunlun", "resource", "container", "driver")],
     ("accelerators", "kunlun-allocated"): [("main", "XPU-1", 24 * GIB, "kunlun", "resource", "container", "driver")],
     **{
         ("accelerators", name): [("main", None, None, "counted", "resource", "container", "hardware")]
@@ -269,6 +305,40 @@ def test_kai_rounds_up_to_hundredths(resolved: Resolved, gpus: Gpus) -> None:
     total = 15360 * MIB
     (limit,) = resolved("kai", "gpu-sharing", devices=gpus(total)).limits
     assert limit.bytes == total * 27 // 100
+
+
+@pytest.mark.parametrize("name", list(WHOLE))
+def test_a_whole_card_declares_its_memory(name: str, resolved: Resolved, gpus: Gpus) -> None:
+    """A pod with a whole card has the memory of the card as its limit; nothing is declared where the card is shared."""
+    vendor = WHOLE[name][2]
+    (limit,) = resolved("accelerators", name, devices=gpus(64 * GIB, vendor=vendor)).limits
+    assert (limit.bytes, limit.problems) == (64 * GIB, ())
+    shared = gpus(64 * GIB, vendor=vendor, replicas=4, sharing=Sharing.TIME_SLICING)
+    assert [limit.bytes for limit in resolved("accelerators", name, devices=shared).limits] == [None]
+
+
+def test_part_of_a_card_is_no_whole_card(resolved: Resolved, gpus: Gpus) -> None:
+    """Beside an amount of memory the count of cards declares nothing: no contradiction, no whole card."""
+    for name, vendor, expected in (
+        ("ascend", "huawei", 16000 * MIB),
+        ("hygon", "hygon", 2000 * MIB),
+        ("cambricon", "cambricon", 5 * GIB),
+        ("iluvatar", "iluvatar", 16 * GIB),
+        ("metax", "metax", 4 * GIB),
+        ("mthreads", "mthreads", 8 * GIB),
+        ("enflame", "enflame", 24 * GIB),
+        ("mindcluster-soft", "huawei", 16 * GIB),
+        ("intel-xe", "intel", 4 * GIB),
+    ):
+        limits = resolved("accelerators", name, devices=gpus(64 * GIB, 64 * GIB, vendor=vendor)).limits
+        assert {limit.bytes for limit in limits if limit.bytes} == {expected}, name
+        assert not [problem for limit in limits for problem in limit.problems if "contradiction" in problem], name
+
+
+def test_a_request_in_the_environment_is_no_limit(resolved: Resolved) -> None:
+    """The driver's soft limit alone is reported and not enforced; a limit in the environment is enforced."""
+    assert [limit.enforceable for limit in resolved("gpu-fractioning", "by-request").limits] == [False, False]
+    assert [limit.enforceable for limit in resolved("gpu-fractioning", "by-plural").limits] == [True]
 
 
 def test_devices_are_found(resolved: Resolved, gpus: Gpus) -> None:

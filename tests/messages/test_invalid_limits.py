@@ -80,3 +80,8 @@ def test_the_pod_and_each_kind_of_container_is_named_as_what_it_is() -> None:
     _, (proxy, whole) = invalid_limits(replace(limits, containers=containers), {})
     assert (proxy.regarding.kind, whole.regarding.container) == (ContainerKind.SIDECAR, "")
     assert "limit of the pod: " in whole.note
+
+
+def test_who_declares_nothing_is_not_warned() -> None:
+    """A limit that nothing declares is no mistake of its user: no Event."""
+    assert invalid_limits(seen(replace(limit(), undeclared=True)), {}) == ({}, ())

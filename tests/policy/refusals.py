@@ -67,6 +67,7 @@ SCENES: dict[Reason, tuple[State, Scene]] = {
         State.UNJUDGED,
         Scene(world={"faults": (Fault("allocations", "kubelet_away", "the kubelet does not answer"),)}),
     ),
+    Reason.UNDECLARED: (State.UNJUDGED, Scene(replace(GREEDY, limit=None, undeclared=True))),
     Reason.LIMIT_INVALID: (State.UNJUDGED, Scene(replace(GREEDY, limit=None, problems=("8 what?",)))),
     Reason.PROCESS_SCOPE: (State.UNJUDGED, Scene(replace(GREEDY, scope="process"))),
     Reason.POD_UNKNOWN: (State.EXEMPT, Scene(world={"strangers": ("greedy-1",)})),

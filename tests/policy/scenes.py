@@ -79,6 +79,7 @@ class Actor:
     claim: str = ""
     kind: ContainerKind = ContainerKind.REGULAR
     problems: tuple[str, ...] = ()
+    undeclared: bool = False
     report_only: tuple[str, ...] = ()
     facts: Mapping[str, object] = field(default_factory=dict)
     """Fields of the pod (priority, phase, annotations, ...) that are not the usual ones."""
@@ -222,10 +223,11 @@ def snapshot(
                 EnforcedBy.NONE,
                 claim=actor.claim,
                 problems=actor.problems,
+                undeclared=actor.undeclared,
                 report_only=actor.report_only,
             )
             for actor in actors
-            if actor.limit is not None or actor.problems
+            if actor.limit is not None or actor.problems or actor.undeclared
         ),
         pid_domain_proven=proven,
         names_live=live,

@@ -4,7 +4,7 @@ Counts that hand out devices: a whole one, a MIG instance, a replica, an equal s
 What comes in: `nvidia.com/gpu: 1` and its kin. What goes out: the memory of what was handed out, where it is kept
 apart; an amount without value, where it is not.
 
-The law: a replica (time-slicing) declares no memory. Only MPS gives it a share, and only an operator's choice
+The rule: a replica (time-slicing) declares no memory. Only MPS gives it a share, and only an operator's choice
 (`fair_share`) makes one up.
 
 Sources: NVIDIA/k8s-device-plugin api/config/v1, cmd/mps-control-daemon/mps; GoogleCloudPlatform/
@@ -17,11 +17,10 @@ from fractions import Fraction
 
 from exporter.limits.decoding import Amount, Asked, quantity
 from exporter.limits.devices import LeafDevice, Place, device_name
-from exporter.limits.node_devices import node_number
+from exporter.limits.node_devices import is_mig, labelled_instance, node_number, replicas_of
 from exporter.model import DeviceKey
 
 _MIB = 2**20
-_REPLICAS = "nvidia.com/gpu.replicas"
 _GKE_CLIENTS = "cloud.google.com/gke-max-shared-clients-per-gpu"
 
 
@@ -42,7 +41,7 @@ def whole_device(text: str, asked: Asked) -> Iterable[Amount]:
 
 def instance(text: str, asked: Asked) -> Iterable[Amount]:
     """Hand out MIG instances: their memory is asked of the driver (or the node's labels), never of their name."""
-    if asked.key.endswith(".shared") or node_number(asked.scene.node, f"{asked.key}.replicas") > 1:
+    if asked.key.endswith(".shared") or replicas_of(asked.scene.node, asked.key) > 1:
         return [Amount(None, place=place, shared=True) for place, _, _ in _handed_out(text, asked)]
     return [_instance(asked, place, device) for place, device, _ in _handed_out(text, asked)]
 
@@ -111,8 +110,13 @@ def _handed_out(text: str, asked: Asked) -> list[tuple[Place | None, LeafDevice 
             held[grant.device] += grant.replicas
     if held:
         return [(Place(device_name(key), key), by_key.get(key), replicas) for key, replicas in sorted(held.items())]
-    alike = {(device.memory, device.replicas) for device in asked.scene.devices}
-    return [(None, asked.scene.devices[0] if len(alike) == 1 else None, int(count))]
+    devices = asked.scene.devices
+    if is_mig(asked.key):
+        # A whole GPU tells nothing about its instances; without a driver their profile's labels do.
+        instances = tuple(device for device in devices if device.mig)
+        devices = instances or (labelled_instance(asked.scene.node, asked.key),)
+    alike = {(device.memory, device.replicas) for device in devices}
+    return [(None, devices[0] if len(alike) == 1 else None, int(count))]
 
 
 def _instance(asked: Asked, place: Place | None, device: LeafDevice | None) -> Amount:
@@ -120,8 +124,10 @@ def _instance(asked: Asked, place: Place | None, device: LeafDevice | None) -> A
         return Amount(None, place=place, shared=True, note="the instance is handed out several times")
     if place is not None:
         return Amount(_memory(device), place=place)
-    labelled = node_number(asked.scene.node, f"{asked.key}.memory")
-    return Amount(Fraction(labelled * _MIB) if labelled else None)
+    labelled = _memory(labelled_instance(asked.scene.node, asked.key))
+    return Amount(
+        labelled, note="" if labelled else f"its memory is not known: the node has no label {asked.key}.memory"
+    )
 
 
 def _memory(device: LeafDevice | None) -> Fraction | None:
@@ -131,7 +137,7 @@ def _memory(device: LeafDevice | None) -> Fraction | None:
 def _replicas(asked: Asked, device: LeafDevice | None) -> int:
     if device is not None and device.replicas > 1:
         return device.replicas
-    return node_number(asked.scene.node, _REPLICAS)
+    return replicas_of(asked.scene.node, asked.key)
 
 
 def _share(asked: Asked, device: LeafDevice | None, replicas: int, held: int) -> Fraction | None:

@@ -1,0 +1,126 @@
+"""
+The pod templates of a Kubernetes object, found by their shape.
+
+What comes in: an object as plain data, of any kind. What goes out: each pod template in it with its path; and each
+place that asks for devices outside of one.
+
+The rule: no kind is known by its name but Pod. A pod template is a mapping whose `spec` has a list `containers`; some
+objects (KServe, Knative's Revision) hold that spec without the template around it.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+_BESIDE = {"metadata", "status"}
+"""Parts of an object that make no pods."""
+_PARTIAL = re.compile(r"(?:^override|Override|^patch|Patch)(?:es|s)?$")
+"""Keys of changes to a template that is elsewhere, such as TrainJob's podTemplateOverrides."""
+_CONTAINER_KEYS = {"image", "resources", "env", "command", "args"}
+_MOST_OUTSIDE = 3
+"""Requests outside of templates that are named, per object."""
+_LONGEST_PATH = 300
+"""Characters. A hundred thousand templates may stand under one key that is as long as the file."""
+_Trail = tuple["_Trail", str | int] | None
+"""The keys down to a place, the last one first: a path is only written for the few that are shown."""
+_Parts = Iterator[tuple[str | int, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class PodTemplate:
+    """
+    A pod template.
+
+    `path` leads to the mapping with `spec`; or, where the object has the spec alone (`bare`), to that.
+    """
+
+    path: str
+    spec: Any
+    metadata: Any = None
+    bare: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PodTemplates:
+    """What an object holds: templates, and (path, resource) of what asks for devices outside of them."""
+
+    templates: list[PodTemplate] = field(default_factory=list)
+    outside: list[tuple[str, str]] = field(default_factory=list)
+
+
+def pod_templates(data: Mapping[str, Any]) -> PodTemplates:
+    """Find the pod templates of an object that is no Pod, in their order. Costs no more than the object is large."""
+    result = PodTemplates()
+    # Iterators in a list, without recursion: JSON may be nested a thousand levels deep, and hold millions of values.
+    waiting: list[tuple[_Parts, _Trail]] = [(_parts_of(data, None, result), None)]
+    while waiting:
+        parts, trail = waiting[-1]
+        for key, value in parts:
+            if isinstance(value, dict | list) and value:
+                below = (trail, key)
+                waiting.append((_parts_of(value, below, result), below))
+                break
+        else:
+            waiting.pop()
+    return result
+
+
+def _parts_of(value: Any, trail: _Trail, result: PodTemplates) -> _Parts:
+    """Note what a mapping or list is, and go through what it may hold besides; nothing where it is a template."""
+    if isinstance(value, list):
+        return enumerate(value)
+    if (template := _template(value, trail)) is not None:
+        result.templates.append(template)
+        return iter(())
+    for resource in _devices(value):
+        if len(result.outside) < _MOST_OUTSIDE:
+            result.outside.append((_path(trail), resource))
+    return ((key, part) for key, part in value.items() if key not in _BESIDE and not _PARTIAL.search(key))
+
+
+def _template(value: Mapping[str, Any], trail: _Trail) -> PodTemplate | None:
+    spec = value.get("spec")
+    if trail is None:
+        return None
+    if isinstance(spec, dict) and "containers" in spec and value.get("kind", "Pod") == "Pod":
+        # What is called a template is one, also with a mistake in it: then the mistake is shown.
+        if str(trail[1]).lower().endswith("template") or "kind" in value or _has_containers(spec):
+            return PodTemplate(_path(trail), spec, value.get("metadata"))
+        return None
+    return PodTemplate(_path(trail), value, bare=True) if _has_containers(value) else None
+
+
+def _has_containers(spec: Mapping[str, Any]) -> bool:
+    containers = spec.get("containers")
+    if not isinstance(containers, list):
+        return False
+    return bool(containers) and all(
+        isinstance(item, dict) and isinstance(item.get("name"), str) and not _CONTAINER_KEYS.isdisjoint(item)
+        for item in containers
+    )
+
+
+def _devices(value: Mapping[str, Any]) -> Iterator[str]:
+    """Name the device resources that a mapping asks for itself, as a container or a virtual machine does."""
+    for key in ("resources", "resourcesPerNode"):
+        asked: Any = value.get(key)
+        parts: list[Any] = [asked.get("limits"), asked.get("requests")] if isinstance(asked, dict) else []
+        for part in parts:
+            names = [name for name in part if "/" in name] if isinstance(part, dict) else []
+            if names:
+                yield names[0]
+                break
+    name = value.get("deviceName")  # in KubeVirt's devices.gpus a resource, elsewhere perhaps a path
+    if isinstance(name, str) and name.find("/") > 0:
+        yield name
+
+
+def _path(trail: _Trail) -> str:
+    path = ""
+    while trail is not None:
+        trail, key = trail
+        path = f"[{key}]{path}" if isinstance(key, int) else f".{key}{path}"
+        if len(path) > _LONGEST_PATH:
+            return f"...{path[-_LONGEST_PATH:]}"
+    return path.removeprefix(".")

@@ -1,0 +1,343 @@
+"""`explain -f` reads every object that makes pods, whatever its kind; and says of each other one why it does not."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from exporter.limits import Options
+from exporter.limits.loading import builtin
+from exporter.limits.offline import explain
+from exporter.objects.manifest import ManifestError, read
+from exporter.objects.pod_templates import pod_templates
+
+MIB, GIB = 2**20, 2**30
+SPEC = {"containers": [{"name": "main", "image": "x", "resources": {"limits": {"nvidia.com/gpumem": 1024}}}]}
+TEMPLATE = {"metadata": {"creationTimestamp": None, "labels": {"app": "x"}}, "spec": SPEC}
+MAKERS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "Deployment": ({"spec": {"template": TEMPLATE}}, ["spec.template"]),
+    "StatefulSet": ({"spec": {"template": TEMPLATE}}, ["spec.template"]),
+    "DaemonSet": ({"spec": {"template": TEMPLATE}}, ["spec.template"]),
+    "ReplicaSet": ({"spec": {"template": TEMPLATE}}, ["spec.template"]),
+    "Job": ({"spec": {"template": TEMPLATE}}, ["spec.template"]),
+    "CronJob": ({"spec": {"jobTemplate": {"spec": {"template": TEMPLATE}}}}, ["spec.jobTemplate.spec.template"]),
+    "PodTemplate": ({"template": TEMPLATE}, ["template"]),
+    "PyTorchJob": (
+        {"spec": {"pytorchReplicaSpecs": {"Master": {"template": TEMPLATE}, "Worker": {"template": {"spec": SPEC}}}}},
+        ["spec.pytorchReplicaSpecs.Master.template", "spec.pytorchReplicaSpecs.Worker.template"],
+    ),
+    "TFJob": ({"spec": {"tfReplicaSpecs": {"PS": {"template": TEMPLATE}}}}, ["spec.tfReplicaSpecs.PS.template"]),
+    "MPIJob": (
+        {"spec": {"mpiReplicaSpecs": {"Launcher": {"template": TEMPLATE}}}},
+        ["spec.mpiReplicaSpecs.Launcher.template"],
+    ),
+    "Notebook": ({"spec": {"template": {"spec": SPEC}}}, ["spec.template"]),
+    "RayCluster": (
+        {"spec": {"headGroupSpec": {"template": TEMPLATE}, "workerGroupSpecs": [{"template": TEMPLATE}] * 2}},
+        ["spec.headGroupSpec.template", "spec.workerGroupSpecs[0].template", "spec.workerGroupSpecs[1].template"],
+    ),
+    "RayJob": (
+        {"spec": {"rayClusterSpec": {"headGroupSpec": {"template": TEMPLATE}}, "submitterPodTemplate": TEMPLATE}},
+        ["spec.rayClusterSpec.headGroupSpec.template", "spec.submitterPodTemplate"],
+    ),
+    "LeaderWorkerSet": (
+        {"spec": {"leaderWorkerTemplate": {"leaderTemplate": TEMPLATE, "workerTemplate": TEMPLATE}}},
+        ["spec.leaderWorkerTemplate.leaderTemplate", "spec.leaderWorkerTemplate.workerTemplate"],
+    ),
+    "JobSet": (
+        {"spec": {"replicatedJobs": [{"name": "a", "template": {"spec": {"template": TEMPLATE}}}]}},
+        ["spec.replicatedJobs[0].template.spec.template"],
+    ),
+    "VolcanoJob": ({"spec": {"tasks": [{"template": TEMPLATE}]}}, ["spec.tasks[0].template"]),
+    "Revision": ({"spec": SPEC}, ["spec"]),
+    "InferenceService": ({"spec": {"predictor": SPEC}}, ["spec.predictor"]),
+    "AppWrapper": (
+        {"spec": {"components": [{"template": {"kind": "Deployment", "spec": {"template": TEMPLATE}}}]}},
+        ["spec.components[0].template.spec.template"],
+    ),
+    "ManifestWork": (
+        {"spec": {"manifests": [{"kind": "Pod", "metadata": {"name": "own"}, "spec": SPEC}]}},
+        ["spec.manifests[0]"],
+    ),
+}
+WITHOUT = {
+    "Workflow": (
+        {"templates": [{"name": "a", "container": {"image": "x", "resources": {"limits": {"nvidia.com/gpu": 1}}}}]},
+        "spec.templates[0].container asks for nvidia.com/gpu outside of a pod template",
+    ),
+    "VirtualMachine": (
+        {"template": {"spec": {"domain": {"devices": {"gpus": [{"deviceName": "nvidia.com/A10", "name": "g"}]}}}}},
+        "spec.template.spec.domain.devices.gpus[0] asks for nvidia.com/A10 outside of a pod template",
+    ),
+    "TrainJob": (
+        {
+            "trainer": {"image": "x", "resourcesPerNode": {"requests": {"nvidia.com/gpu": 1}}},
+            "podTemplateOverrides": [{"spec": {"containers": [{"name": "main", "env": []}]}}],
+        },
+        "spec.trainer asks for nvidia.com/gpu outside of a pod template",
+    ),
+    "EC2NodeClass": ({"blockDeviceMappings": [{"deviceName": "/dev/xvda"}]}, "found EC2NodeClass"),
+    "AllowList": ({"allowed": []}, "found AllowList"),
+    "PersistentVolumeClaim": ({"resources": {"requests": {"storage": "1Gi"}}}, "found PersistentVolumeClaim"),
+}
+
+
+def made(kind: str, name: str = "own", **more: Any) -> dict[str, Any]:
+    return {"apiVersion": "x/v1", "kind": kind, "metadata": {"name": name, "namespace": "team-a"}, **more}
+
+
+def rows(*objects: dict[str, Any], **more: Any) -> list[dict[str, Any]]:
+    text = "\n---\n".join(map(json.dumps, objects))
+    listed: list[dict[str, Any]] = json.loads(explain(text, None, builtin(), as_json=True, **more).text)
+    return listed
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_each_object_that_makes_pods_is_explained(kind: str) -> None:
+    """A pod template is found by its shape: the row names object and path, and the text does, too."""
+    body, paths = MAKERS[kind]
+    entries = rows(made(kind, **body))
+    assert [entry["object"] for entry in entries] == [
+        {"api_version": "x/v1", "kind": kind, "namespace": "team-a", "name": "own", "path": path, "document": 1}
+        for path in paths
+    ]
+    assert {(entry["pod"], entry["container"], entry["limit_bytes"]) for entry in entries} == {("own", "main", GIB)}
+    text = explain(json.dumps(made(kind, **body)), None, builtin()).text
+    assert [line for line in text.splitlines() if line.startswith("pod ")] == [
+        f"pod {entry['namespace']}/own of {kind} own, {path}" for entry, path in zip(entries, paths, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("kind", WITHOUT)
+def test_what_makes_no_pods_by_a_template_is_said(kind: str) -> None:
+    """An object that asks for devices outside of a pod template is named with the path, another one by its kind."""
+    spec, told = WITHOUT[kind]
+    with pytest.raises(ManifestError) as refused:
+        explain(json.dumps(made(kind, spec=spec)), None, builtin())
+    assert told in str(refused.value)
+
+
+def test_a_pod_is_its_own_object() -> None:
+    """A Pod's row names the Pod, without a path; all else is what it was."""
+    (entry,) = rows(made("Pod", spec=SPEC))
+    assert entry.pop("object") == {
+        "api_version": "x/v1",
+        "kind": "Pod",
+        "namespace": "team-a",
+        "name": "own",
+        "path": None,
+        "document": 1,
+    }
+    assert next(iter(entry)) == "namespace"
+    assert explain(json.dumps(made("Pod", spec=SPEC)), None, builtin()).text.startswith("pod team-a/own\n")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "own", "expected"),
+    [
+        ({"name": "web"}, {}, ("default", "web")),
+        ({"name": "web", "namespace": "a"}, {"name": "mine", "namespace": "b"}, ("b", "mine")),
+        ({"generateName": "run-"}, {}, ("default", "run")),
+        (None, None, ("default", "")),
+    ],
+)
+def test_a_pod_of_a_template_has_its_owners_name(metadata: object, own: object, expected: tuple[str, str]) -> None:
+    """A template seldom has a name; the object's is told instead, and its namespace counts."""
+    spec = {"template": {"metadata": own, "spec": SPEC}}
+    (pod,) = read(json.dumps({"kind": "Deployment", "metadata": metadata, "spec": spec})).pods
+    assert (pod.namespace, pod.name) == expected
+
+
+def test_annotations_and_labels_are_the_templates() -> None:
+    """What stands on the object itself is not on its pods."""
+    key = "nvidia.com/container.main.gpu-memory.limit"
+    template = {"metadata": {"annotations": {key: "2Gi"}}, "spec": {"containers": [{"name": "main"}]}}
+    owner = made("Deployment", spec={"template": template})
+    owner["metadata"]["annotations"] = {key: "1Gi"}
+    (entry,) = rows(owner)
+    assert entry["limit_bytes"] == 2 * GIB
+
+
+def test_no_object_is_lost_for_another() -> None:
+    """Each object of a mixed file has its result or its problem, with the document's number and the path in it."""
+    bad = made("Deployment", "bad", spec={"template": {"spec": {"containers": [{"image": "x"}]}}})
+    items = [made("Pod", "two", spec=SPEC), made("Pod", "wrong", spec={"containers": 5}), 7]
+    documents = [
+        json.dumps(made("Deployment", "one", spec={"template": TEMPLATE})),
+        json.dumps(bad),
+        "",
+        "just text",
+        "kind: Pod\nmetadata: {name: torn}\nspec: [",
+        json.dumps({"kind": "List", "items": items}),
+        json.dumps(made("Service", "quiet")),
+        json.dumps(made("Workflow", "flow", spec=WITHOUT["Workflow"][0])),
+    ]
+    text = "# a comment\n---\n" + "\n---\n".join(documents)
+    explained = explain(text, None, builtin(), as_json=True, source="f")
+    objects = [entry["object"] for entry in json.loads(explained.text)]
+    assert [(each["name"], each["document"]) for each in objects] == [("one", 1), ("two", 6)]
+    assert [problem.split(" asks")[0] for problem in explained.problems] == [
+        "f: document 2: Deployment bad: Object missing required field `name` - at `$.spec.template.spec.containers[0]`",
+        "f: document 4: expected an object with a kind, found just text",
+        "f:14:1: document 5: neither YAML nor JSON as kubectl prints it: did not find expected node content",
+        "f: document 6, items[2]: expected an object with a kind, found 7",
+        "f: document 6, items[1]: Pod wrong: Expected `array | null`, got `int` - at `$.spec.containers`",
+        "f: document 8: Workflow flow: spec.templates[0].container",
+    ]
+    assert "nothing is explained of what makes no pods: Service" in explain(text, None, builtin()).text
+
+
+def test_numbers_of_documents_do_not_depend_on_a_mistake() -> None:
+    """The same document has the same number whether another one can be read or not."""
+    pod = json.dumps(made("Pod", spec=SPEC))
+    for head in ("", "---\n", "# text\n---\n", "%YAML 1.1\n---\n"):
+        for tail in ("", "---\n", "---\n[\n"):
+            explained = explain(f"{head}{pod}\n---\n\n---\n{pod}\n{tail}", None, builtin(), as_json=True)
+            assert [entry["object"]["document"] for entry in json.loads(explained.text)] == [1, 3]
+            assert bool(explained.problems) == ("[" in tail)
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ({"spec": {"template": {"spec": {"containers": 5}}}}, "$.spec.template.spec.containers"),
+        ({"spec": {"template": {"metadata": {"labels": {"a": 1}}, "spec": SPEC}}}, "$.spec.template.metadata.labels"),
+        ({"spec": {"predictor": {**SPEC, "initContainers": 5}}}, "$.spec.predictor.initContainers"),
+        ({"metadata": {"name": 5}, "spec": {"template": TEMPLATE}}, "$.metadata.name"),
+        ({"metadata": 5, "spec": {"template": TEMPLATE}}, "$.metadata"),
+    ],
+)
+def test_a_mistake_is_told_with_its_path(body: dict[str, Any], path: str) -> None:
+    """The path leads from the object, not from the template in it."""
+    with pytest.raises(ManifestError) as caught:
+        read(json.dumps({"kind": "Thing", **body}))
+    assert f"`{path}" in str(caught.value)
+
+
+def test_claims_that_are_not_made_yet_are_named() -> None:
+    """A template's claims are made with each pod: what they allocate is missing, and is said to be."""
+    spec = {**SPEC, "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]}
+    told = "claims from the ResourceClaimTemplate one-gpu are made with each pod"
+    assert told in explain(json.dumps(made("Job", spec={"template": {"spec": spec}})), None, builtin()).text
+    made_already = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "own-gpu"}]}
+    text = explain(json.dumps(made("Pod", spec=spec, status=made_already)), None, builtin()).text
+    assert told not in text
+    assert "claim team-a/own-gpu was not shown" in text
+
+
+NODE = {
+    "nvidia.com/gpu.count": "2",
+    "nvidia.com/gpu.memory": "81920",
+    "nvidia.com/gpu.replicas": "4",
+    "nvidia.com/gpu.sharing-strategy": "time-slicing",
+    "nvidia.com/mig-1g.10gb.memory": "9856",
+    "nvidia.com/mig-1g.10gb.replicas": "2",
+    "nvidia.com/mig-2g.20gb.memory": "19968",
+    "nvidia.com/mig-2g.20gb.replicas": "1",
+}
+
+
+def on(labels: dict[str, str], resource: str, amount: int = 1, *, fair_share: bool = False) -> tuple[int | None, str]:
+    """Explain a pod with one container that asks for a resource: its limit, and the text for people."""
+    pod = json.dumps(made("Pod", spec={"containers": [{"name": "main", "resources": {"limits": {resource: amount}}}]}))
+    node, options = json.dumps({"kind": "Node", "metadata": {"labels": labels}}), Options(fair_share=fair_share)
+    (entry,) = json.loads(explain(pod, node, builtin(), options, as_json=True).text)
+    return entry["limit_bytes"], explain(pod, node, builtin(), options).text
+
+
+@pytest.mark.parametrize(
+    ("resource", "fair_share", "expected"),
+    [
+        ("nvidia.com/mig-2g.20gb", False, 19968 * MIB),
+        ("nvidia.com/mig-2g.20gb", True, 19968 * MIB),
+        ("nvidia.com/mig-1g.10gb", False, None),
+        ("nvidia.com/mig-1g.10gb", True, 4928 * MIB),
+        ("nvidia.com/mig-1g.10gb.shared", False, None),
+        ("nvidia.com/mig-1g.10gb.shared", True, 4928 * MIB),
+        ("nvidia.com/gpu", False, None),
+        ("nvidia.com/gpu", True, 20 * GIB),
+        ("nvidia.com/gpu.shared", True, 20 * GIB),
+    ],
+)
+def test_sizes_that_the_node_tells(resource: str, expected: int | None, *, fair_share: bool) -> None:
+    """The labels of a MIG profile tell of its instances; those of the GPUs tell of GPUs alone."""
+    limit, text = on(NODE, resource, fair_share=fair_share)
+    assert limit == expected
+    assert "the node " not in text
+
+
+@pytest.mark.parametrize("resource", ["nvidia.com/gpumem-percentage", "volcano.sh/vgpu-memory-percentage"])
+def test_a_percentage_is_an_amount_where_the_node_tells_sizes(resource: str) -> None:
+    """Half of an 80 GiB GPU is 40 GiB; without a label it is a share, and the label is named."""
+    assert on(NODE, resource, 50)[0] == 40 * GIB
+    limit, text = on({**NODE, "nvidia.com/gpu.memory": ""}, resource, 50)
+    assert limit is None
+    assert "(label nvidia.com/gpu.memory, or what HAMi registers)" in text
+
+
+@pytest.mark.parametrize(
+    ("missing", "resource", "amount", "told"),
+    [
+        ("nvidia.com/mig-2g.20gb.memory", "nvidia.com/mig-2g.20gb", 1, "no label nvidia.com/mig-2g.20gb.memory: "),
+        ("nvidia.com/mig-1g.10gb.replicas", "nvidia.com/mig-1g.10gb", 1, "no label nvidia.com/mig-1g.10gb.replicas: "),
+        ("nvidia.com/gpu.replicas", "nvidia.com/gpu", 1, "no label nvidia.com/gpu.replicas: "),
+        ("nvidia.com/gpu.count", "nvidia.com/gpu", 1, "(label nvidia.com/gpu.count, or what HAMi registers)"),
+        ("", "nvidia.com/gpu", 2, "only the kubelet knows of which devices a container's several replicas are"),
+    ],
+)
+def test_a_size_that_is_missing_is_named(missing: str, resource: str, amount: int, told: str) -> None:
+    """Where a limit would follow from a label that the node lacks, the answer names the label."""
+    _, text = on({key: value for key, value in NODE.items() if key != missing}, resource, amount, fair_share=True)
+    assert told in text
+
+
+def nested(depth: int, core: str) -> str:
+    spec = '{"a":' * depth + core + "}" * depth
+    return f'{{"kind": "Thing", "metadata": {{"name": "t"}}, "spec": {spec}}}'
+
+
+HOSTILE = {
+    "values": f'{{"kind": "Thing", "spec": [{",".join(["{}"] * 1_000_000)}]}}',
+    "deep lists": f'{{"kind": "Thing", "spec": {"[" * 900}{"]" * 900}}}',
+    "a deep kind": f'{{"kind": {"[" * 900}{"]" * 900}}}',
+    "lists of lists": '{"kind": "List", "items": [' * 490 + "]}" * 490,
+    "broken templates": json.dumps({"kind": "T", "spec": [{"template": {"spec": {"containers": 5}}}] * 50_000}),
+    "a long name": json.dumps(
+        {"kind": "T", "metadata": {"name": "n" * 2**20}, "spec": [{"template": {"spec": {"containers": 5}}}] * 50_000}
+    ),
+    "a long path": json.dumps({"kind": "T", "spec": {"k" * 2**20: [{"resources": {"limits": {"a/b": 1}}}] * 50_000}}),
+    "broken documents": "---\n[\n" * 5000,
+    "too many documents": "---\n{}\n" * 10_001 + "---\n[",
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_files_are_bounded(text: str) -> None:
+    """Depth, width, paths and documents cost bounded time and space, whatever stands in the file."""
+    started = time.process_time()
+    try:
+        manifest = read(text)
+    except ManifestError as error:
+        assert all(len(problem) < 1000 for problem in error.problems)  # noqa: PT017  (some are empty)
+    else:
+        assert manifest.pods == ()
+    assert time.process_time() - started < 30
+
+
+def test_a_template_is_found_at_any_depth() -> None:
+    """Four hundred levels down there may be a template; its path is cut at its beginning."""
+    (template,) = pod_templates(json.loads(nested(400, json.dumps({"template": TEMPLATE})))).templates
+    assert template.path.startswith("...")
+    assert template.path.endswith("a.a.template")
+    assert len(template.path) == 303
+
+
+def test_an_alias_costs_its_own_document_alone() -> None:
+    """Anchors are refused as ever, and the other documents are explained."""
+    pod = json.dumps(made("Pod", spec=SPEC))
+    explained = explain(f"{pod}\n---\na: &a [x]\nb: [*a, *a]\n---\n{pod}", None, builtin(), as_json=True)
+    assert len(json.loads(explained.text)) == 2
+    (problem,) = explained.problems
+    assert problem.startswith("manifest:3:4: document 2: ")
+    assert "an anchor (&) or alias (*)" in problem
