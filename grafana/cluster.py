@@ -20,8 +20,10 @@ BOARD = Board(
         stat("Used", "bytes").about("Memory in use, by whomever.").query(e.USED),
         stat("Declared", "bytes").about("Sum of all declared limits, each declaration once.").query(e.DECLARED),
         stat("Over-committed devices", steps=ALARM)
-        .about("Devices on which more is declared than there is.")
-        .query("sum(gpusteward_device_memory_declared_bytes > bool gpusteward_device_memory_total_bytes)"),
+        .about(
+            "Devices whose limits together exceed what can be allocated: the memory without what its driver reserves."
+        )
+        .query(e.OVERCOMMITTED),
         shared.OVER,
         shared.IDLE,
         shared.UNATTRIBUTED,

@@ -79,6 +79,14 @@ USED = "sum(gpusteward_device_memory_used_bytes)"
 # Of GPUs without a reading of their use nothing is put below the line, either.
 USED_SHARE = f"{USED} / sum(gpusteward_device_memory_total_bytes and gpusteward_device_memory_used_bytes)"
 DECLARED = "sum(gpusteward_device_memory_declared_bytes)"
+# One limit alone may be the whole device, of which the driver keeps a part: then nobody shares it.
+OVERCOMMITTED = (
+    "sum((gpusteward_device_memory_declared_bytes > bool gpusteward_device_memory_total_bytes"
+    " - gpusteward_device_memory_reserved_bytes) * on (cluster, node, uuid, gpu_instance)"
+    " (gpusteward_device_memory_declared_bytes > bool on (cluster, node, uuid, gpu_instance)"
+    " max by (cluster, node, uuid, gpu_instance) (gpusteward_container_memory_limit_bytes"
+    " or gpusteward_pod_memory_limit_bytes or gpusteward_claim_memory_limit_bytes)))"
+)
 UNATTRIBUTED = "sum(gpusteward_device_memory_unattributed_bytes)"
 # Of those that came at all: the common numbers have a 0 before.
 XIDS_BY_NUMBER = (
@@ -112,13 +120,14 @@ OVER = f"sum({_EXCESS} > bool 0)"
 EXCESS = f"sum by (<container>, claim) ({_EXCESS} > 0)"
 
 # The kubelet assigned a GPU, and no process uses it. Only where that can be known: the GPU answers, and the process
-# numbers of the driver are proven to be those of the host.
+# numbers of the driver are proven to be those of the host. A pod that reserves a GPU for a sharing system uses none.
 _IDLE = (
     "gpusteward_container_allocated_replicas"
     " and on (cluster, node, uuid) gpusteward_gpu_up == 1"
     " and on (cluster, node) gpusteward_pid_domain_proven == 1"
     " unless on (cluster, node, namespace, pod, container, uuid, gpu_instance)"
     " gpusteward_container_processes > 0"
+    ' unless on (cluster, node, namespace, pod) gpusteward_pod_info{reservation!=""}'
 )
 IDLE = f"sum by (<container>, resource) ({_IDLE})"
 IDLE_COUNT = f"count({_IDLE}) or 0 * count(gpusteward_container_allocated_replicas)"

@@ -34,6 +34,7 @@ BOARD = Board(
         .column("Used", e.keyed("gpusteward_device_memory_used_bytes"), "bytes")
         .column("Memory", e.keyed("gpusteward_device_memory_total_bytes"), "bytes")
         .column("Declared", e.keyed("gpusteward_device_memory_declared_bytes"), "bytes")
+        .column("Pods", e.keyed("gpusteward_device_pods"), "short")
         .column("Containers", e.keyed("gpusteward_device_containers"), "short"),
         Row("GPU ${uuid:text}", repeat="uuid"),
         lines("Memory by pod, GPU ${uuid:text}", "bytes", stacked=True, height=10)

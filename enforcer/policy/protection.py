@@ -136,7 +136,8 @@ def _only_reported(case: Case, rules: Rules, rung: Rung | None) -> Reason | None
         return Reason.CLAIM_SHARED  # whose excess it is nobody declared
     if device is None:
         return None
-    if device.key.gpu_instance is not None or case.limit.scope is Scope.INSTANCE:
+    # The hardware bounds an instance, and not the pods that share it.
+    if case.limit.scope is Scope.INSTANCE or (device.key.gpu_instance is not None and device.pods <= 1):
         return Reason.MIG
     if device.sharing is Sharing.EXCLUSIVE:
         return Reason.EXCLUSIVE

@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from exporter.accounts.accounting import GpuAccounts
+from exporter.accounts.sharing import newest_by_name, pods_on, sharing_of
 from exporter.limits.claimed import claim_usages
 from exporter.limits.devices import leaf_devices
 from exporter.model import (
@@ -25,7 +26,6 @@ from exporter.model import (
     HostSample,
     Inventory,
     Limit,
-    Pod,
     Sharing,
     Snapshot,
     Subject,
@@ -36,21 +36,6 @@ Holders = Mapping[DeviceKey, frozenset[Subject]]
 """Device to the containers that it was handed to."""
 
 _UNDIVIDED = GpuInstance(0, "", ())
-
-
-def newest_by_name(inventory: Inventory) -> Mapping[tuple[str, str], Pod]:
-    """
-    Name the pod that the kubelet means, which says names and not UIDs.
-
-    Of two pods of one name it is the newest that is not terminating: the kubelet frees the devices of a pod before it
-    hands them out again.
-    """
-    newest: dict[tuple[str, str], Pod] = {}
-    for pod in inventory.pods.values():
-        known = newest.get((pod.namespace, pod.name))
-        if known is None or (not pod.terminating, pod.created_at) > (not known.terminating, known.created_at):
-            newest[pod.namespace, pod.name] = pod
-    return newest
 
 
 def holders(inventory: Inventory) -> Holders:
@@ -98,6 +83,7 @@ def make_snapshot(
     fresh = [accounts[uuid] for uuid in gpus_read if uuid in accounts]
     gpus = tuple(gpu_accounts.sample.gpu for gpu_accounts in accounts.values())
     usages = tuple(usage for gpu_accounts in ordered for usage in gpu_accounts.usages)
+    pods = pods_on(inventory, usages, limits)
     processes = Counter(dict.fromkeys(Attribution, 0))
     for gpu_accounts in ordered:
         processes.update(gpu_accounts.processes)
@@ -110,7 +96,7 @@ def make_snapshot(
         gpus_present=gpus_present,
         gpus_read=frozenset(gpus_read),
         gpus=gpus,
-        devices=tuple(device for gpu_accounts in ordered for device in _devices(gpu_accounts, inventory)),
+        devices=tuple(device for gpu_accounts in ordered for device in _devices(gpu_accounts, inventory, pods)),
         usages=usages,
         pods=inventory.pods,
         containers=inventory.containers,
@@ -135,8 +121,8 @@ def make_snapshot(
     )
 
 
-def _devices(accounts: GpuAccounts, inventory: Inventory) -> Iterator[Device]:
-    """Put together what is known of each device of a GPU."""
+def _devices(accounts: GpuAccounts, inventory: Inventory, pods: Mapping[DeviceKey, int]) -> Iterator[Device]:
+    """Put together what is known of each device of a GPU. `pods` are on each device."""
     sample, gpu = accounts.sample, accounts.sample.gpu
     instances: dict[int | None, GpuInstance] = {instance.id: instance for instance in gpu.instances}
     utilization = {key: ratios for key, _, ratios in gpu.leaves()}
@@ -146,18 +132,19 @@ def _devices(accounts: GpuAccounts, inventory: Inventory) -> Iterator[Device]:
     containers = Counter(usage.device for usage in accounts.usages)
     for account in accounts.accounts:
         instance = instances.get(account.device.gpu_instance, _UNDIVIDED)
-        sharing, replicas = inventory.sharing.get(account.device, (default_sharing, 1))
+        handed_out, replicas = inventory.sharing.get(account.device, (default_sharing, 1))
         yield Device(
             account.device,
             gpu,
             account,
             utilization[account.device],
             sample.sampled_at,
-            sharing,
+            sharing_of(handed_out, pods.get(account.device, 0)),
             replicas,
             instance.profile,
             instance.mig_uuids,
             containers=containers[account.device] if counted else None,
+            pods=pods.get(account.device, 0),
         )
 
 

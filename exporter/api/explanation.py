@@ -17,7 +17,8 @@ from exporter.limits import Resolution
 from exporter.limits.decoding import shown
 from exporter.limits.devices import device_name
 from exporter.limits.explaining import as_data, as_text, printable, size
-from exporter.model import Pod, PodUid, Snapshot, Usage
+from exporter.accounts.sharing import occupied, only_reserves
+from exporter.model import Device, Pod, PodUid, Sharing, Snapshot, Usage
 
 NEAR = 3
 """Names that are suggested."""
@@ -96,8 +97,37 @@ def _notes(snapshot: Snapshot, pod: Pod, found: Sequence[Pod], known: Resolution
         yield f"{len(found)} pods of this name are on the node; this is the newest, {pod.uid}"
     if pod.terminating:
         yield "the pod is terminating"
+    yield from _shared(snapshot, pod)
     if not snapshot.names_live:
         yield "names and declarations are remembered: their source does not answer now"
+
+
+def _shared(snapshot: Snapshot, pod: Pod) -> Iterator[str]:
+    """Say of each of the pod's devices who else is on it, where that decides what happens to its limit."""
+    own = {(held.namespace, held.pod, held.device) for held in snapshot.allocations}
+    mine = {usage.device for usage in snapshot.usages if usage.subject.pod_uid == pod.uid}
+    mine |= {limit.device for limit in snapshot.limits if limit.pod_uid == pod.uid}
+    occupants = occupied(snapshot.usages)
+    for device in snapshot.devices:
+        name = device_name(device.key)
+        if only_reserves(pod, device.key, occupants) and (pod.namespace, pod.name, device.key) in own:
+            yield f"{name}: this pod only reserves it for the pods of {pod.reservation}; it is no user of it, nor idle"
+        elif device.key in mine:
+            yield from (f"{name}: {bounds}" for bounds in _bounds(device))
+            yield from (
+                f"{name}: {other.namespace}/{other.name} reserves it for the pods of {other.reservation}"
+                for other in snapshot.pods.values()
+                if other.uid != pod.uid and other.reservation and (other.namespace, other.name, device.key) in own
+            )
+
+
+def _bounds(device: Device) -> Iterator[str]:
+    if device.sharing is Sharing.SHARED:
+        yield f"{device.pods} pods share this device; the kubelet handed out no replicas of it, and nothing keeps them apart"
+    elif device.key.gpu_instance is not None and device.pods > 1:
+        yield f"{device.pods} pods share this instance; the hardware bounds the instance, and not each of these pods"
+    elif device.key.gpu_instance is not None:
+        yield "the hardware bounds this instance, and no other pod is on it: a smaller limit is only reported"
 
 
 def _used(snapshot: Snapshot, usages: Iterable[tuple[Usage, schema.Container]], when: str) -> Iterator[str]:

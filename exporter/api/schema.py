@@ -98,6 +98,7 @@ class Device(OnDevice, msgspec.Struct, frozen=True, kw_only=True):
     sharing: str = "none"
     replicas: Whole = 1
     containers: Whole | None = None
+    pods: Whole | None = None
     sampled_at: Real | None = None
     memory_total_bytes: Whole | None = None
     memory_used_bytes: Whole | None = None
@@ -188,6 +189,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     priority_class: str = ""
     created_at: Real | None = None
     terminating: bool = False
+    reservation: str = ""
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):

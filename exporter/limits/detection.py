@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from exporter.limits.decoding import NOTHING_CHOSEN, Options
 from exporter.limits.devices import LeafDevice
-from exporter.limits.patterns import matching
+from exporter.limits.patterns import labelled, matching
 from exporter.limits.row_texts import used
 from exporter.limits.rows import Catalogue, System
 from exporter.model import Claim, DeclaredPod, NodeFacts, Sharing
@@ -74,7 +74,7 @@ def _proven_sign(
     if node is not None:
         if key := _key(signs.resources, node.advertised()):
             return f"the node advertises {key}"
-        if key := _label(signs.node_labels, node.labels):
+        if key := labelled(signs.node_labels, node.labels):
             return f"node label {key}"
         if key := _key(signs.node_annotations, node.annotations):
             return f"node annotation {key}"
@@ -91,7 +91,7 @@ def _proven_sign(
 
 def _written_sign(system: System, pod: DeclaredPod) -> str:
     signs = system.detect
-    if key := _label(signs.pod_labels, pod.labels):
+    if key := labelled(signs.pod_labels, pod.labels):
         return f"pod label {key}"
     if key := _key(signs.pod_annotations, pod.annotations):
         return f"pod annotation {key}"
@@ -106,12 +106,3 @@ def _written_sign(system: System, pod: DeclaredPod) -> str:
 def _key(patterns: tuple[str, ...], texts: Mapping[str, str]) -> str:
     keys = (key for pattern in patterns for key, _ in matching(pattern, texts))
     return next(keys, "")
-
-
-def _label(patterns: tuple[str, ...], labels: Mapping[str, str]) -> str:
-    for pattern in patterns:
-        key, equals, value = pattern.partition("=")
-        for label, _ in matching(key, labels):
-            if not equals or labels[label] == value:
-                return f"{label}={labels[label]}"
-    return ""

@@ -5,7 +5,7 @@ What comes in: a row's key and the keys of a pod or node. What goes out: the key
 for.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 
 
 def match(pattern: str, text: str) -> tuple[str, ...] | None:
@@ -40,6 +40,16 @@ def matching(pattern: str, texts: Collection[str]) -> list[tuple[str, tuple[str,
     first = pattern.partition("*")[0]
     matches = ((key, match(pattern, key)) for key in sorted(key for key in texts if key.startswith(first)))
     return [(key, stars) for key, stars in matches if stars is not None]
+
+
+def labelled(patterns: Iterable[str], labels: Mapping[str, str]) -> str:
+    """Find the first label that a pattern names, as `key=value`; a pattern may say the value, too. Empty: none."""
+    for pattern in patterns:
+        key, equals, value = pattern.partition("=")
+        for label, _ in matching(key, labels):
+            if not equals or labels[label] == value:
+                return f"{label}={labels[label]}"
+    return ""
 
 
 def fill(pattern: str, stars: tuple[str, ...]) -> str:

@@ -172,11 +172,30 @@ class Detect(Part, frozen=True, kw_only=True):
     always: bool = False
 
 
+class Reservation(Part, frozen=True, kw_only=True):
+    """
+    How a system's reservation pods are known: pods that take a whole device from the kubelet and let others use it.
+
+    The namespace is the system's own, where tenants create no pods. So a label in any other namespace proves nothing.
+
+    Attributes:
+        namespaces: names, exactly; an installation that renamed them says so in `limits.rows`.
+        labels: keys, or `key=value`; a reservation pod has one of them.
+        group: label by which the pods that share a reserved device carry the value of its reservation pod.
+
+    """
+
+    namespaces: Annotated[tuple[Key, ...], Meta(min_length=1)]
+    labels: Annotated[tuple[Key, ...], Meta(min_length=1)]
+    group: str = ""
+
+
 class System(Part, frozen=True, kw_only=True):
     """
     A way to share devices.
 
     Attributes:
+        reservation: how its reservation pods are known; None where it has none.
         bypass_env: variables of a pod with which its user switches the enforcement off.
         yields_to: systems whose presence means that this one's rows have another meaning here.
         sources: where this was read, for people.
@@ -191,6 +210,7 @@ class System(Part, frozen=True, kw_only=True):
     bypass_env: tuple[str, ...] = ()
     detect: Detect = Detect()
     yields_to: tuple[Name, ...] = ()
+    reservation: Reservation | None = None
     sources: tuple[str, ...] = ()
     note: str = ""
     rows: tuple[Row, ...] = ()

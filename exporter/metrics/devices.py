@@ -58,6 +58,10 @@ FIGURES: tuple[Figure, ...] = (
     figure("device_encoder_utilization_ratio", "Utilization of the video encoders, 0 to 1 (NVIDIA alone: NVML)."),
     figure("device_decoder_utilization_ratio", "Utilization of the video decoders, 0 to 1 (NVIDIA alone: NVML)."),
     figure("device_containers", "Containers which have a process on the leaf device or were handed it by the kubelet."),
+    figure(
+        "device_pods",
+        "Different pods that hold the leaf device, use it, or declare a limit on it; without pods that only reserve it.",
+    ),
 )
 
 FAMILIES = (INFO, *(family for family, _ in FIGURES))

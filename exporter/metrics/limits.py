@@ -44,7 +44,7 @@ DECLARED = gauge(
     "device_memory_declared_bytes",
     LEAF,
     "Sum of the limits of whoever is placed on the leaf device, each declaration once, in bytes. Above "
-    "device_memory_total_bytes it is over-committed.",
+    "device_memory_total_bytes - device_memory_reserved_bytes it is over-committed.",
 )
 
 BYPASSED = gauge(

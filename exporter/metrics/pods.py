@@ -15,8 +15,9 @@ from exporter.model import Pod, Snapshot
 
 INFO = info(
     "pod_info",
-    ("namespace", "pod", "pod_uid", "workload_kind", "workload", "queue", "priority_class"),
+    ("namespace", "pod", "pod_uid", "workload_kind", "workload", "queue", "priority_class", "reservation"),
     "The pod and its top controller, queue and priority class, as far as Kubernetes tells; empty where it does not. "
+    "reservation is the sharing system for which the pod only reserves devices, and mostly empty. "
     "Of pods of one name it is the newest. Always 1, to be joined on namespace and pod.",
 )
 
@@ -38,6 +39,7 @@ def _description(pod: Pod) -> dict[str, str]:
         "workload": pod.workload,
         "queue": pod.queue,
         "priority_class": pod.priority_class,
+        "reservation": pod.reservation,
     }
 
 

@@ -9,9 +9,10 @@ from exporter.model.processes import Owner
 
 
 class Sharing(StrEnum):
-    """How several pods may come to use one leaf device."""
+    """How several pods come to use one device. `shared`: several pods use it without replicas of a device plugin."""
 
     EXCLUSIVE = "exclusive"
+    SHARED = "shared"
     TIME_SLICING = "time-slicing"
     MPS = "mps"
     MIG = "mig"

@@ -22,6 +22,7 @@ class Pod:
         grace_seconds: what it wants between SIGTERM and SIGKILL.
         labels: the pod's own, believed by nobody without its namespace's consent; the same holds for `annotations`.
         version: resourceVersion of what was told last; empty where nobody told.
+        reservation: the sharing system for which this pod only reserves devices; empty for every other pod.
 
     """
 
@@ -42,6 +43,7 @@ class Pod:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     version: str = ""
+    reservation: str = ""
 
 
 class ContainerKind(StrEnum):

@@ -110,7 +110,14 @@ class DeviceAccount:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A leaf device in the snapshot: identity, sharing, and what was measured on it."""
+    """
+    A device in the snapshot: identity, sharing, and what was measured on it.
+
+    Attributes:
+        sharing: how the device is really shared, and not only how the kubelet handed it out; see `accounts.sharing`.
+        pods: different pods that hold the device, use it, or declare a limit on it; without pods that only reserve it.
+
+    """
 
     key: DeviceKey
     gpu: Gpu
@@ -122,6 +129,7 @@ class Device:
     profile: str = ""
     mig_uuids: tuple[str, ...] = ()
     containers: int | None = None
+    pods: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,8 @@ class Pseudonyms:
             return text
         if kind == "id":
             return self.id(text)
-        return text if SYSTEM.fullmatch(text) else f"{kind}-{self._digest(kind, text)[:8]}"
+        same_everywhere = SYSTEM.fullmatch(text) or (kind == "namespace" and text in self._keeping.namespaces)
+        return text if same_everywhere else f"{kind}-{self._digest(kind, text)[:8]}"
 
     def id(self, text: str) -> str:
         """Replace a UID, a container id or a hash; digits by digits, so that it looks like what it is."""

@@ -42,6 +42,8 @@ class Keeping:
     """Dotted paths in the configuration of a claim."""
     of_containers: tuple[str, ...] = ()
     """Those of `pod_annotations` whose `*` stands for the name of a container."""
+    namespaces: frozenset[str] = frozenset()
+    """Namespaces in which a system's reservation pods are known."""
     values: frozenset[str] = frozenset()
     """Words that conditions compare with; a pod that is called so must not change them."""
 
@@ -51,7 +53,9 @@ class Keeping:
         rows = [row for system in catalogue for row in system.rows]
         conditions = [condition for system in catalogue for condition in system.enforced_when]
         signs = [system.detect for system in catalogue]
-        label_signs = [label for sign in signs for label in (*sign.pod_labels, *sign.node_labels)]
+        reservations = [system.reservation for system in catalogue if system.reservation is not None]
+        reserving = [label for reservation in reservations for label in (*reservation.labels, reservation.group)]
+        label_signs = [label for sign in signs for label in (*sign.pod_labels, *sign.node_labels)] + reserving
         values = [*(condition.value for condition in conditions), *(label.partition("=")[2] for label in label_signs)]
 
         def keys(mechanism: Mechanism) -> list[str]:
@@ -66,7 +70,12 @@ class Keeping:
                 *(sign.pod_annotations for sign in signs),
             ),
             pod_labels=_unique(
-                POLICY, labels, keys(Mechanism.LABEL), when("pod-label"), *(_keys(sign.pod_labels) for sign in signs)
+                POLICY,
+                labels,
+                keys(Mechanism.LABEL),
+                when("pod-label"),
+                *(_keys(sign.pod_labels) for sign in signs),
+                filter(None, _keys(reserving)),
             ),
             node_annotations=_unique(
                 filter(None, (row.register for row in rows)), *(sign.node_annotations for sign in signs)
@@ -75,6 +84,7 @@ class Keeping:
             env=_unique(keys(Mechanism.ENV), *(system.bypass_env for system in catalogue)),
             parameters=_unique(keys(Mechanism.CLAIM_CONFIG)),
             of_containers=_unique(row.key for row in rows if row.star is Star.CONTAINER),
+            namespaces=frozenset(name for reservation in reservations for name in reservation.namespaces),
             values=frozenset(filter(None, values)),
         )
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from exporter.accounts.snapshot import newest_by_name
+from exporter.accounts.sharing import newest_by_name, occupied, only_reserves
 from exporter.limits import (
     LeafDevice,
     Options,
@@ -30,6 +30,7 @@ from exporter.limits import (
 )
 from exporter.limits.decoding import NOTHING_CHOSEN
 from exporter.limits.placing import placed
+from exporter.limits.reservations import Reservations
 from exporter.limits.rows import Catalogue
 from exporter.model import (
     Claim,
@@ -41,6 +42,7 @@ from exporter.model import (
     Inventory,
     Limit,
     NodeFacts,
+    Pod,
     PodUid,
     Usage,
 )
@@ -119,6 +121,7 @@ class Limiting:
         # Our own annotation says nothing of a vendor.
         self._vendors = {system.name: system.vendor for system in catalogue if not system.detect.always}
         self._options = options
+        self._reservations = Reservations(catalogue, options.systems)
         self._before = dict(first_seen or {})
         self._gpus: dict[GpuUuid, Gpu] = {}
         self._surroundings = _Surroundings()
@@ -135,6 +138,11 @@ class Limiting:
         """Return how the limits of a pod came about; None while it was not resolved."""
         known = self._resolved.get(uid)
         return known.resolution if known else None
+
+    def marked(self, inventory: Inventory) -> Inventory:
+        """Return the inventory with each reservation pod marked; see `exporter.limits.reservations`."""
+        pods = self._reservations.marked(inventory.pods)
+        return inventory if pods is inventory.pods else replace(inventory, pods=pods)
 
     def invalid(self) -> frozenset[Invalid]:
         """Say what is declared in vain now, also by pods that hold no device."""
@@ -168,6 +176,8 @@ class Limiting:
         used: dict[PodUid, list[Usage]] = defaultdict(list)
         for usage in usages:
             used[usage.subject.pod_uid].append(usage)
+        occupants = occupied(usage for mine in used.values() for usage in mine)
+        reserved = self._reservations.reserved(inventory.pods, _held(inventory))
         facts: list[Limit] = []
         resolutions: list[Resolution] = []
         for uid in inventory.declared:
@@ -176,10 +186,28 @@ class Limiting:
             pod = inventory.pods.get(uid)
             expected = pod is not None and not pod.terminating
             seen = {(usage.subject.container, usage.device) for usage in used[uid]}
+            if pod is not None and expected:
+                seen |= self._in_group(pod, known.resolution, reserved)
             limits = placed(known.resolution, seen, self._foreign, expected=expected)
+            # A reservation pod takes the whole device for others: counted as well, their limits would count twice.
+            limits = tuple(
+                limit for limit in limits if limit.device is None or not only_reserves(pod, limit.device, occupants)
+            )
             resolutions.append(replace(known.resolution, limits=limits))
             facts += (_fact(uid, limit, used[uid]) for limit in limits)
         return Limits(tuple(facts), declared(resolutions))
+
+    def _in_group(
+        self, pod: Pod, resolution: Resolution, reserved: Mapping[tuple[str, str], frozenset[DeviceKey]]
+    ) -> set[tuple[str, DeviceKey]]:
+        """List where a pod's limits count although it uses nothing there yet: on the devices reserved for its group."""
+        return {
+            (limit.subject.container, device)
+            for system, group in self._reservations.groups(pod)
+            for limit in resolution.limits
+            if limit.system == system
+            for device in reserved.get((system, group), ())
+        }
 
     def _look(self, inventory: Inventory, gpus: Iterable[Gpu], present: Iterable[GpuUuid]) -> None:
         there = set(present)
@@ -233,6 +261,17 @@ def _with_held(inventory: Inventory) -> dict[PodUid, DeclaredPod]:
         if (pod := meant.get((handed.namespace, handed.pod))) is not None:
             held[pod.uid].append(Held(handed.container, handed.resource, handed.device, handed.replicas))
     return {uid: replace(pod, held=tuple(held[uid])) if uid in held else pod for uid, pod in inventory.declared.items()}
+
+
+def _held(inventory: Inventory) -> Mapping[PodUid, list[DeviceKey]]:
+    """List the devices that the kubelet handed to each reservation pod."""
+    held: dict[PodUid, list[DeviceKey]] = defaultdict(list)
+    if any(pod.reservation for pod in inventory.pods.values()):
+        named = newest_by_name(inventory)
+        for allocation in inventory.allocations:
+            if (pod := named.get((allocation.namespace, allocation.pod))) is not None and pod.reservation:
+                held[pod.uid].append(allocation.device)
+    return held
 
 
 def _invalid(uid: PodUid, resolution: Resolution) -> frozenset[Invalid]:

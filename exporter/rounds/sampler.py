@@ -6,8 +6,8 @@ What comes in: the three sources. What goes out: a snapshot a round, published a
 The rule: rounds follow one another, never side by side. A full round reads everything once an interval. In between,
 devices that several containers share and that are nearly full are looked at faster: their memory alone, some 12
 microseconds a device. When such a look shows that something moved, a round begins early and reads the moved GPUs anew,
-at most once a second, because a process list takes milliseconds and stalls the applications. Exclusive devices are
-never looked at in between.
+at most once a second, because a process list takes milliseconds and stalls the applications. A device that one pod
+has for itself is never looked at in between.
 """
 
 import asyncio
@@ -36,6 +36,8 @@ LISTS_APART = 1.0
 """Seconds between two reads of the process lists, at the least."""
 HEARTBEAT = 1.0
 """Seconds after which the beat is renewed while nothing is due."""
+
+_SHARED = frozenset({Sharing.TIME_SLICING, Sharing.MPS, Sharing.DRA, Sharing.SHARED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ class Sampler:
         answer = await self._answer(latest, only)
         kept = {uuid: reading for uuid, reading in self._readings.items() if only is not None and uuid not in only}
         gpus = (*(reading.gpu for reading in kept.values()), *(sample.gpu for sample in answer.samples))
-        inventory = self.inventory.inventory(gpus)
+        inventory = self._limiting.marked(self.inventory.inventory(gpus))
         fresh = await self._accountant.account(answer.samples, inventory)
         # Only now, in one step: a round that fails half-way leaves the last readings as they were.
         self._readings = {**kept, **fresh}
@@ -195,7 +197,7 @@ def crowded(snapshot: Snapshot | None) -> frozenset[DeviceKey]:
     """Name the devices to look at faster: shared by several containers or made to be shared, and nearly full."""
     keys = set()
     for device in snapshot.devices if snapshot else ():
-        shared = device.sharing in {Sharing.TIME_SLICING, Sharing.MPS, Sharing.DRA} or device.replicas > 1
+        shared = device.sharing in _SHARED or device.replicas > 1
         memory = device.account.memory
         if device.sharing is Sharing.EXCLUSIVE or memory is None or memory.total == 0:
             continue

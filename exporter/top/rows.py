@@ -88,6 +88,7 @@ class _Node:
         self.containers = _by_device(document.containers)
         self.limits = _by_device(document.limits)
         self.standings = _by_device(document.policy.standings if document.policy else ())
+        self.reservations = {pod.uid: pod.reservation for pod in document.pods if pod.reservation}
         users = {_placed(container) for container in document.containers}
         self.idle = _by_device(handed for handed in document.allocations if _placed(handed) not in users)
         self.devices: dict[str, list[DeviceId]] = defaultdict(list)
@@ -146,9 +147,13 @@ class _Node:
             limit="" if limit is None else size(limit),
             share="" if limit is None else share(used, limit),
             sm=percent(container.sm_utilization_ratio),
-            notes=(*self.state(standing, near), *_declared(declared, container)),
+            notes=(*self.reserves(container), *self.state(standing, near), *_declared(declared, container)),
             tone=tone,
         )
+
+    def reserves(self, container: Container) -> Iterator[str]:
+        if system := self.reservations.get(container.pod_uid or "", ""):
+            yield f"reserves it for {clean(system)}"
 
     def state(self, standing: Standing | None, near: str) -> Iterator[str]:
         if standing is None:
@@ -202,7 +207,9 @@ def _instance(number: int, device: Device) -> Row:
 
 
 def _shared(device: Device) -> Iterator[str]:
-    if device.sharing != "none":
+    if device.sharing == "shared":
+        yield f"shared by {device.pods} pods"
+    elif device.sharing != "none":
         yield clean(device.sharing) + (f" x{device.replicas}" if device.replicas > 1 else "")
 
 

@@ -87,7 +87,7 @@ OFFLINE: dict[tuple[str, str], list[Expected]] = {
     ("nvidia-vgpu", "virt-launcher-vm"): [("compute", None, None, "nvidia-vgpu", "resource", "container", "hardware")],
     ("undeclared", "by-environment"): [("main", None, None, "undeclared", "env", "container", "none")],
     ("undeclared", "aws"): [("main", None, None, "undeclared", "resource", "container", "none")],
-    ("undeclared", "nvshare-tf-matmul-1"): [("main", None, None, "undeclared", "resource", "container", "none")],
+    ("nvshare", "nvshare-tf-matmul-1"): [("main", None, None, "nvshare", "resource", "container", "none")],
     ("alauda-mps", "half"): [("main", None, 8 * GIB, "alauda-mps", "resource", "container", "mps")],
     ("hami-nvidia", "two-containers"): [
         ("first", V100_B, 3000 * MIB, "hami-nvidia", "resource", "container", "hook"),

@@ -214,7 +214,8 @@ def unallowed(step: Step, key: CaseKey, rung: Rung) -> str | None:
         return "the limit is not the subject's"
     if len({one.pod_uid for one in declared}) > 1:
         return "several pods share the claim"
-    if device.key.gpu_instance is not None or device.sharing is Sharing.EXCLUSIVE:
+    alone = device.key.gpu_instance is not None and device.pods <= 1
+    if alone or device.sharing is Sharing.EXCLUSIVE:
         return f"sharing {device.sharing}"
     if device.gpu.vendor not in rules.trusted_vendors:
         return f"vendor {device.gpu.vendor}"
