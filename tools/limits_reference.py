@@ -35,6 +35,12 @@ devices' memory, or the declaration is reported and not enforced. Compute shares
 the pod does not show it. Where the scheduler's annotation is a whole multiple of the resource, the annotation is right.
 Without it, half a device or more counts as written, a smaller amount is reported and not enforced, and an amount below
 256 MiB is no limit. Where the factor is known, say it: a row of `limits.rows` with its `unit` replaces the catalogue's.
+
+Some systems have reservation pods: each takes a whole GPU from the kubelet, so that the system's pods can share it.
+Such a pod is no user of the GPU and is never called idle; its limit is not counted while it uses nothing of the GPU.
+The namespace is the system's own: no tenant may create pods in it. An installation that renames it says so in
+`limits.rows`:
+`- {system: kai, reservation: {namespaces: [NAME], labels: [runai-gpu-group], group: runai-gpu-group}}`.
 """
 
 ENFORCED = f"""
@@ -141,6 +147,9 @@ def _section(system: System) -> Iterable[str]:
     yield f"Detected by {_detected(system)}.\n"
     if system.yields_to:
         yield f"Not where one of these is: {', '.join(f'`{name}`' for name in system.yields_to)}.\n"
+    if (known := system.reservation) is not None:
+        namespaces, labels = ([f"`{text}`" for text in texts] for texts in (known.namespaces, known.labels))
+        yield f"Reservation pods: in the namespace {' or '.join(namespaces)}, with the label {' or '.join(labels)}.\n"
     yield f"Source: {'; '.join(system.sources)}.\n"
     yield "\n| read | says | unit | of | trust | confidence |\n|---|---|---|---|---|---|\n"
     for row in system.rows:

@@ -11,13 +11,13 @@ known is said to be unknown; whose pod it is not is told nothing about other peo
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 
+from exporter.accounts.sharing import occupied, only_reserves
 from exporter.api import schema
 from exporter.api.document import Json, concerned, copied, describe_containers
 from exporter.limits import Resolution
 from exporter.limits.decoding import shown
 from exporter.limits.devices import device_name
 from exporter.limits.explaining import as_data, as_text, printable, size
-from exporter.accounts.sharing import occupied, only_reserves
 from exporter.model import Device, Pod, PodUid, Sharing, Snapshot, Usage
 
 NEAR = 3
@@ -123,7 +123,7 @@ def _shared(snapshot: Snapshot, pod: Pod) -> Iterator[str]:
 
 def _bounds(device: Device) -> Iterator[str]:
     if device.sharing is Sharing.SHARED:
-        yield f"{device.pods} pods share this device; the kubelet handed out no replicas of it, and nothing keeps them apart"
+        yield f"{device.pods} pods share this device without replicas of a device plugin: nothing keeps them apart"
     elif device.key.gpu_instance is not None and device.pods > 1:
         yield f"{device.pods} pods share this instance; the hardware bounds the instance, and not each of these pods"
     elif device.key.gpu_instance is not None:

@@ -60,7 +60,7 @@ FIGURES: tuple[Figure, ...] = (
     figure("device_containers", "Containers which have a process on the leaf device or were handed it by the kubelet."),
     figure(
         "device_pods",
-        "Different pods that hold the leaf device, use it, or declare a limit on it; without pods that only reserve it.",
+        "Pods that hold the leaf device, use it, or declare a limit on it; those that only reserve it do not count.",
     ),
 )
 

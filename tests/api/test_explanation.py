@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from exporter.api.explanation import PodNotHereError, explanation
 from exporter.limits import LeafDevice, Resolution, resolve
 from exporter.limits.explaining import as_data, as_text
 from exporter.limits.loading import builtin
-from exporter.model import DeclaredContainer, DeclaredPod, Pod, PodUid, Snapshot
+from exporter.model import DeclaredContainer, DeclaredPod, GpuInstance, Pod, PodUid, Sharing, Snapshot
 from serving.node import busy, serving
 
 API_PAGE = Path(__file__).parents[2] / "docs" / "api.md"
@@ -156,3 +157,33 @@ def test_every_field_is_described() -> None:
     found = explained(snapshot(usages=[usage(ANNA, leaf(), 300 * MIB)], pods=[ANNA]))
     table = re.findall(r"^\| (.*?) \|", text, re.MULTILINE)[1:]
     assert {field for row in table for field in re.findall(r"`(\w+)`", row)} == set(found)
+
+
+def test_who_shares_a_device_is_said() -> None:
+    """A GPU that the kubelet handed out whole and several pods use; who reserves it, and that this pod uses nothing."""
+    who, other, hold = pod("a"), pod("b"), replace(pod("hold", "kai-resource-reservation"), reservation="kai")
+    shared = replace(device(gpu(0, memory=memory())), sharing=Sharing.SHARED, pods=2)
+    here = snapshot(
+        shared,
+        pods=[who, other, hold],
+        usages=[usage(who, leaf()), usage(other, leaf()), usage(hold, leaf(), 0)],
+        allocations=[allocation(hold, leaf())],
+    )
+    name = leaf().uuid
+    assert explained(here, "team-a", "a")["notes"] == [
+        f"{name}: 2 pods share this device without replicas of a device plugin: nothing keeps them apart",
+        f"{name}: kai-resource-reservation/hold reserves it for the pods of kai",
+    ]
+    assert explained(here, "kai-resource-reservation", "hold")["notes"] == [
+        f"{name}: this pod only reserves it for the pods of kai; it is no user of it, nor idle"
+    ]
+
+
+def test_what_bounds_a_mig_instance_is_said() -> None:
+    """Alone on it the hardware does; of several pods it bounds none."""
+    instance = GpuInstance(1, "3g.40gb", ("MIG-1",), memory(40 * GIB))
+    who = pod("a")
+    for pods, words in ((1, "no other pod is on it"), (2, "2 pods share this instance")):
+        leaf_device = replace(device(gpu(0, instances=(instance,)), 1), sharing=Sharing.MIG, pods=pods)
+        here = snapshot(leaf_device, pods=[who], usages=[usage(who, leaf(0, 1))])
+        assert any(words in note for note in explained(here, "team-a", "a")["notes"])

@@ -13,7 +13,7 @@ from enforcer.policy.limit_holders import cases
 from enforcer.policy.protection import Permission, permission
 from enforcer.policy.rules import ALLOW_EXEMPTION, CONSENT, EXEMPT, Protect, Rules
 from enforcer.policy.vocabulary import Mode, Reason, Rung, State, Trigger
-from exporter.model import Sharing
+from exporter.model import Scope, Sharing
 from policy.refusals import ENOUGH, SCENES
 from policy.scenes import CONSENTING, GREEDY, MEEK, UNHURRIED, Actor, Play, snapshot
 
@@ -213,6 +213,16 @@ def test_a_leaf_of_a_gpu_is_only_reported_whatever_its_limit_says() -> None:
     leaf = replace(case.device, key=replace(case.device.key, gpu_instance=0))
     assert asked(device=leaf).held is Reason.MIG
     assert asked().held is None
+
+
+@pytest.mark.parametrize(("pods", "held"), [(0, Reason.MIG), (1, Reason.MIG), (2, None)])
+def test_an_instance_that_several_pods_share_is_enforced(pods: int, held: Reason | None) -> None:
+    """The hardware bounds the instance; of several pods on it one that exceeds its limit takes what is another's."""
+    case, *_ = cases(snapshot([GREEDY], 1.0))
+    assert case.device is not None
+    shared = replace(case.device, key=replace(case.device.key, gpu_instance=0), pods=pods)
+    assert asked(device=shared).held is held
+    assert asked(device=shared, limit=replace(case.limit, scope=Scope.INSTANCE)).held is Reason.MIG
 
 
 def test_under_mps_who_has_no_rung_is_told_so() -> None:

@@ -129,7 +129,7 @@ async def test_by_kfd_who_is_in_no_list_is_unjudged(tmp_path: Path) -> None:
     judging = Judging(node, pods, rules, KernelSource(node.roots, name="kfd"))
     node.rocm(100, {41657: 48 * GIB}, queues=(41657,))
     assert await judging.judged() == {
-        uid("a"): (State.HELD, Reason.EXCLUSIVE),  # as AMD's plugin hands GPUs out: nobody else is meant to be on it
+        uid("a"): (State.DUE, None),  # AMD's plugin hands GPUs out whole, and yet two pods are on this one
         uid("b"): (State.UNJUDGED, Reason.READING_UNKNOWN),
     }
 

@@ -1,8 +1,8 @@
 """
 Who shares a device, played through the real parsers, accounts, limits and policy.
 
-The kubelet's "whole" does not mean exclusive use. Each test is a way in which several pods come to use a device that the
-kubelet handed out whole, or a way in which a tenant may try to gain by that.
+The kubelet's "whole" does not mean exclusive use. Each test is a way in which several pods come to use a device that
+the kubelet handed out whole, or a way in which a tenant may try to gain by that.
 """
 
 from typing import Any
@@ -195,7 +195,7 @@ def test_gpushare_beside_nvidias_plugin() -> None:
 
 @pytest.mark.parametrize("privileged", [False, True])
 def test_all_devices_by_environment_protects_nobody(privileged: bool) -> None:
-    """A pod that takes a GPU past the kubelet is acted on above its own limit; the GPU's holder, within its own, not."""
+    """A pod that takes a GPU past the kubelet is acted on above its own limit. The holder, within its own, is not."""
     env = {} if privileged else {"NVIDIA_VISIBLE_DEVICES": "all"}
     scene = played(
         pod("holder", gpus=1),
