@@ -68,7 +68,6 @@ def test_each_metric_is_shown_somewhere() -> None:
     families_of = {re.sub(r"_(bucket|sum|count)$", "", name) for name in golden()}
     assert families_of - {re.sub(r"_bucket$", "", name) for name in shown} == {
         "gpusteward_device_memory_free_bytes",  # total - used - reserved
-        "gpusteward_device_memory_reserved_bytes",
         "gpusteward_device_memory_attributed_bytes",  # the sum of what is shown by pod
         "gpusteward_device_memory_controller_utilization_ratio",  # for those who tune kernels
         "gpusteward_container_memory_kernel_limit_bytes",  # where dmem counts, and nobody enables it by itself yet

@@ -18,11 +18,20 @@ from systems.player import Played, play
 
 LIMIT = "nvidia.com/container.main.gpu-memory.limit"
 GPU = gpu_uuid(0)
-WHOLE = {"allocatable": {"nvidia.com/gpu": [GPU]}, "node": {"capacity": {"nvidia.com/gpu": "1"}}}
-KAI = {"namespace": "kai-resource-reservation", "labels": {"app": "kai-resource-reservation", "runai-gpu-group": "g"}}
-RUNAI = {"namespace": "runai-reservation", "labels": {"app": "runai-reservation", "runai-gpu-group": "g"}}
-KUBESHARE = {"namespace": "kube-system", "labels": {"kubeshare/role": "dummyPod", "kubeshare/nodeName": "gpu-node-1"}}
-NVSHARE = {"namespace": "nvshare-system", "labels": {"name": "nvshare-device-plugin"}}
+WHOLE: dict[str, Any] = {"allocatable": {"nvidia.com/gpu": [GPU]}, "node": {"capacity": {"nvidia.com/gpu": "1"}}}
+KAI: dict[str, Any] = {
+    "namespace": "kai-resource-reservation",
+    "labels": {"app": "kai-resource-reservation", "runai-gpu-group": "g"},
+}
+RUNAI: dict[str, Any] = {
+    "namespace": "runai-reservation",
+    "labels": {"app": "runai-reservation", "runai-gpu-group": "g"},
+}
+KUBESHARE: dict[str, Any] = {
+    "namespace": "kube-system",
+    "labels": {"kubeshare/role": "dummyPod", "kubeshare/nodeName": "gpu-node-1"},
+}
+NVSHARE: dict[str, Any] = {"namespace": "nvshare-system", "labels": {"name": "nvshare-device-plugin"}}
 
 
 def pod(name: str, *, gpus: int = 0, env: dict[str, str] | None = None, **metadata: Any) -> dict[str, Any]:
@@ -156,7 +165,7 @@ def fraction(name: str, namespace: str, group: str = "g") -> dict[str, Any]:
     return pod(name, namespace=namespace, labels=labels, annotations={"gpu-fraction": "0.2"})
 
 
-TWO_GPUS = {
+TWO_GPUS: dict[str, Any] = {
     "gpus": [{}, {}],
     "allocatable": {"nvidia.com/gpu": [GPU, gpu_uuid(1)]},
     "node": {"capacity": {"nvidia.com/gpu": "2"}},
@@ -269,7 +278,7 @@ def test_an_ended_pod_shares_nothing() -> None:
     assert (scene.devices[0, None].sharing, scene.devices[0, None].pods) == (Sharing.EXCLUSIVE, 1)
 
 
-MIG = {
+MIG: dict[str, Any] = {
     "gpus": [{"mig": [{"id": 1, "profile": "3g.40gb", "memory": "40Gi", "uuids": [mig_uuid(0, 1)]}]}],
     "processes": [{"pod": "greedy", "mig": 1, "memory": "24Gi"}, {"pod": "meek", "mig": 1, "memory": "8Gi"}],
 }
