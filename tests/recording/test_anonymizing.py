@@ -290,3 +290,13 @@ async def test_an_anonymized_replay_tells_the_same_numbers(tmp_path: Path) -> No
     known = {text for pod in live[0].pods.values() for text in (pod.name, pod.workload, pod.uid, pod.namespace) if text}
     written = (tmp_path / "anonymous").read_text()
     assert [name for name in known if f'"{name}"' in written and not SYSTEM.fullmatch(name)] == []
+
+
+def test_a_reservation_pod_stays_one() -> None:
+    """Its system's namespace and the label of its group stay: whoever plays the recording counts the same pods."""
+    names = Pseudonyms(b"salt", KEEPING)
+    labels = {"runai-gpu-group": "g", "team": "secret"}
+    hold = Pod(PodUid("uid-hold"), "kai-resource-reservation", "gpu-reservation-1", labels=labels)
+    (kept,) = names.inventory(Inventory(pods={hold.uid: hold})).pods.values()
+    assert (kept.namespace, kept.labels) == ("kai-resource-reservation", {"runai-gpu-group": "g"})
+    assert kept.name != hold.name
