@@ -6,8 +6,8 @@ first seen. What goes out: limits in bytes with scope, source and every candidat
 
 The order of work, one file a step: `detection` (which systems matter), `row_texts` (where a row's text is), `decoders`
 (what the text says), `terms` (the amount of each limit holder), `candidates` (bytes on a device), `first_seen`,
-`factors`, `winner`; `resolver` runs them all. A new system is one file in `catalogue/`, and a decoder where data alone cannot say
-it.
+`factors`, `winner`; `resolver` runs them all. A new system is one file in `catalogue/`, and a decoder where data alone
+cannot say it.
 
 The law: declared is not used, and never derived from it. All is pure but `loading` (the catalogue's files).
 """

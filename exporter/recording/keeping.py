@@ -78,7 +78,8 @@ class Keeping:
                 filter(None, _keys(reserving)),
             ),
             node_annotations=_unique(
-                filter(None, (row.register for row in rows)), *(sign.node_annotations for sign in signs)
+                filter(None, (key for row in rows for key in (row.register, row.factor))),
+                *(sign.node_annotations for sign in signs),
             ),
             node_labels=_unique(when("node-label"), *(_keys(sign.node_labels) for sign in signs)),
             env=_unique(keys(Mechanism.ENV), *(system.bypass_env for system in catalogue)),
