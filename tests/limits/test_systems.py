@@ -300,6 +300,21 @@ def test_shares_of_a_known_device(
     assert [limit.bytes for limit in limits] == [expected]
 
 
+@pytest.mark.parametrize(
+    ("pod", "vendor", "memory"), [("hygon", "hygon", 2000 * MIB), ("hami-amd-allocated", "amd", 4000 * MIB)]
+)
+def test_a_name_that_only_a_vendors_plugin_knows_says_how_much_and_not_where(
+    pod: str, vendor: str, memory: int, resolved: Resolved, gpus: Gpus
+) -> None:
+    """The limit holds where the container is, and nothing is remarked: the author wrote nothing wrong."""
+    devices = gpus(64 * GIB, vendor=vendor)
+    resolution = resolved("accelerators", pod, devices=devices)
+    assert devices[0].key is not None
+    limit = resolution.on(devices[0].key, "main")
+    assert limit is not None and limit.bytes == memory
+    assert resolution.problems == ()
+
+
 def test_kai_rounds_up_to_hundredths(resolved: Resolved, gpus: Gpus) -> None:
     """4096 MiB of a T4 are 27 % of it, as KAI grants them."""
     total = 15360 * MIB

@@ -8,7 +8,11 @@ HAMi ends each container with `;`, Volcano joins them. HAMi writes all container
 first, before that none of them; Volcano writes only containers that ask for vGPUs. A text with another number of
 segments than any of these explains cannot be mapped, and is refused.
 
-Source: Project-HAMi/HAMi pkg/device/devices.go (Encode/DecodePodDevices), volcano-sh/volcano
+Other vendors' plugins call a device by a name of their own: AMD's by the UUID of AMD SMI, where the kernel has a PCI
+address; Hygon's by its serial number, where the library has another id. Such a name says how much, and not where.
+
+Source: Project-HAMi/HAMi pkg/device/devices.go (Encode/DecodePodDevices), Project-HAMi/amd-device-plugin
+internal/pkg/plugin/plugin.go, Project-HAMi/dcu-vgpu-device-plugin internal/pkg/dcu/register.go, volcano-sh/volcano
 pkg/scheduler/api/devices/nvidia/vgpu/utils.go.
 """
 
@@ -16,6 +20,7 @@ from collections.abc import Iterable, Iterator
 
 from exporter.limits.decoders.containers import all_or_regular, asking, one_each
 from exporter.limits.decoding import Amount, Asked, DeclarationError, Where, bounded, number, shown
+from exporter.model.vendors import NVIDIA
 
 _FIELDS = 4
 
@@ -47,4 +52,10 @@ def _amounts(parts: Iterable[tuple[str, str]], asked: Asked) -> Iterator[Amount]
                 raise DeclarationError(f"{shown(device)!r} is not UUID,type,memory,cores")
             # HAMi's dynamic MIG writes the instance as GPU-...[template-position]: the hardware keeps it.
             uuid = fields[0].partition("[")[0]
-            yield Amount(number(fields[3 if asked.compute else 2]), container=container, where=Where(uuid=uuid))
+            yield Amount(number(fields[3 if asked.compute else 2]), container=container, where=_where(uuid, asked))
+
+
+def _where(uuid: str, asked: Asked) -> Where:
+    """Take a text for a UUID, unless it is a name that only another vendor's plugin knows."""
+    known = {name for device in asked.scene.devices if device.key for name in (device.key.uuid, *device.mig_uuids)}
+    return Where(uuid=uuid) if uuid in known or asked.scene.system.vendor == NVIDIA.name else Where(name=uuid)
