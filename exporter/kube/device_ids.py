@@ -72,10 +72,11 @@ def resolve_claimed(driver: str, device: str, uuid: str | None, index: DeviceInd
     """
     Name the device of a DRA claim's result. AMD's and Intel's drivers name it so that the kernel's name is in it.
 
-    `uuid` is the attribute of that name in the device's ResourceSlice, where it was read. Without it NVIDIA's
-    `gpu-<minor>` is understood; its MIG devices (`gpu-1-mig-1g6gb-14-0`: profile and placement) are not.
+    HAMi's driver for Ascend names it by its index, and makes up a UUID. `uuid` is the attribute of that name in the
+    device's ResourceSlice, where it was read. Without it NVIDIA's `gpu-<minor>` is understood; its MIG devices
+    (`gpu-1-mig-1g6gb-14-0`: profile and placement) are not.
     """
     claimed = claimed_id(driver, device)
-    if uuid is not None and (claimed is None or claimed.name is None):
+    if uuid is not None and (claimed is None or (claimed.name is None and claimed.index is None)):
         claimed = device_id("nvidia.com/gpu", uuid)
     return resolve(claimed, index)

@@ -101,7 +101,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """How a declaration names a device: one of these. With a name may come what the device is `called` on its node."""
+    """How a declaration names a device: one of these. With a name may come what the node calls it, or its index."""
 
     uuid: str | None = None
     index: int | None = None
@@ -209,7 +209,7 @@ def locate(where: Where, devices: Iterable[LeafDevice]) -> Place:
     known = [device for device in devices if device.key is not None]
     if (
         not known
-        or (where.name is not None and where.called is None)
+        or (where.name is not None and where.called is None and where.index is None)
         or (where.minor is not None and all(device.minor is None for device in known))
     ):
         return Place(name)

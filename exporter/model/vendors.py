@@ -34,6 +34,7 @@ one per block) and choose the device elsewhere. A wrong answer would entitle the
 | Enflame gcushare | `<index>-<slice>` | no device: Allocate follows an annotation |
 | Huawei MindCluster | `Ascend910-<i>`, `Ascend910-2c-<v>-<i>` | no device: under Volcano it is a stand-in |
 | the same, in the annotation `huawei.com/AscendReal` | the same | /dev/davinci<i>; vNPU v of it |
+| HAMi, DRA for Ascend | `npu-<i>-0` | the NPU of that logic id, by which the driver's library counts |
 | HAMi, Volcano vGPU | `GPU-<uuid>-<n>` | no device: Allocate follows the pod's annotation, not this id |
 | vgpu-manager, HAMi | any of `nvidia.com/vgpu-*`, `*-vgpu`, `vxpu`, ... | no device, for the same reason |
 | gpushare, ACK, AWS, Koordinator, KAI ... | made up, or none | no device |
@@ -43,7 +44,8 @@ Project-HAMi/HAMi nvinternal/rm/devices.go, coldzerofear/vgpu-manager pkg/device
 ROCm/k8s-device-plugin internal/pkg/amdgpu, ROCm/k8s-gpu-dra-driver cmd/gpu-kubeletplugin/deviceinfo.go,
 intel/intel-device-plugins-for-kubernetes cmd/gpu_plugin, intel/intel-resource-drivers-for-kubernetes pkg/gpu/device;
 Cambricon/cambricon-k8s-device-plugin, Deep-Spark/ix-device-plugin, EnflameTechnology gcushare, gcu-exporter,
-Ascend/mind-cluster component/ascend-device-plugin pkg/server/plugin.go (vol2kltMap), pkg/device/ascendcommon.go.
+Ascend/mind-cluster component/ascend-device-plugin pkg/server/plugin.go (vol2kltMap), pkg/device/ascendcommon.go;
+Project-HAMi/ascend-dra-driver cmd/ascend-dra-kubeletplugin/discovery.go.
 """
 
 import re
@@ -211,6 +213,8 @@ HUAWEI = Vendor(
     "Huawei Ascend",
     ("dcmi",),
     domains=("huawei.com",),
+    claim_driver="ascend.project-hami.io",
+    claimed=_form(r"npu-(?P<index>\d{1,4})-0"),
     annotation="huawei.com/AscendReal",
     annotated=_form(_ASCEND),
     unknown="how busy a process keeps an NPU; processes of a vNPU; more than 31 processes of one",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from builders import gpu, leaf, pod
 from exporter.kube.allocations import AllocationsView, Holding, allocations
 from exporter.kube.combining import combine
-from exporter.kube.device_ids import DeviceIndex, resolve
+from exporter.kube.device_ids import DeviceIndex, resolve, resolve_claimed
 from exporter.model import Allocation, DeviceKey, Gpu, GpuInstance, GpuUuid, Inventory
 from exporter.model.vendors import HUAWEI, VENDORS, DeviceId, device_id
 
@@ -72,6 +72,14 @@ def test_any_text_is_some_device_or_none(text: str, domain: str) -> None:
         found = resolve(device_id(f"{domain}/{name}", text), INDEX)
         assert found is None or found in INDEX.keys
     HUAWEI.annotated_id(text)
+
+
+def test_a_claimed_npu_is_the_one_of_its_index() -> None:
+    """HAMi's DRA driver for Ascend counts as the vendor's library does, and its UUID is made up of node and index."""
+    driver = "ascend.project-hami.io"
+    assert resolve_claimed(driver, "npu-0-0", "node-1-0", INDEX) == DeviceKey(NPU.uuid)
+    assert resolve_claimed(driver, "npu-7-0", "node-1-7", INDEX) is None
+    assert resolve_claimed(driver, "npu-1-0", "node-1-1", INDEX) is None, "it is divided, and no vNPU is named"
 
 
 def test_a_number_means_the_device_of_its_own_vendor() -> None:

@@ -315,6 +315,13 @@ def test_a_name_that_only_a_vendors_plugin_knows_says_how_much_and_not_where(
     assert resolution.problems == ()
 
 
+def test_a_claim_of_an_npu_counts_on_the_npu_of_its_index(resolved: Resolved, gpus: Gpus) -> None:
+    """HAMi's DRA driver for Ascend names an NPU by the number by which the vendor's library counts."""
+    devices = gpus(64 * GIB, 64 * GIB, vendor="huawei")
+    (limit,) = resolved("ascend-dra", "ascend-share-a", devices=devices).limits
+    assert (limit.device, limit.bytes) == (devices[0].key, 8 * GIB)
+
+
 def test_kai_rounds_up_to_hundredths(resolved: Resolved, gpus: Gpus) -> None:
     """4096 MiB of a T4 are 27 % of it, as KAI grants them."""
     total = 15360 * MIB

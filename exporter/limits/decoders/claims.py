@@ -25,6 +25,8 @@ def where_of(device: ClaimedDevice) -> Where:
     claimed = claimed_id(device.driver, device.device)
     if claimed is not None and claimed.name is not None:
         return Where(name=name, called=claimed.name)
+    if claimed is not None and claimed.index is not None:
+        return Where(name=name, index=claimed.index)
     if device.uuid is not None:
         return Where(uuid=device.uuid)
     if claimed is not None:
