@@ -181,13 +181,15 @@ def _ascend(
     """
     List which NPUs a pod really got: its one container that holds any, as many as the kubelet counts.
 
+    Of one NPU the kubelet may count many shares (`Ascend910-6-0`, one for each percent of a soft share), or AI cores.
+
     Under Volcano the kubelet's ids are stand-ins, and the plugin writes what it really gave into an annotation of the
     pod. One that a user wrote must at least be about as many devices; and it gives the pod no other pod's memory, which
     is attributed by process.
     """
     held = [holding for holding in view.holdings if holding.pod_name == pod and vendor_of(holding.resource) is HUAWEI]
     texts = annotation.split(",")
-    if len(held) == 1 and len(texts) == len(set(held[0].device_ids)):
+    if len(held) == 1 and len(texts) == len({HUAWEI.annotated_id(each) for each in held[0].device_ids}):
         for text in texts:
             yield held[0], held[0].resource, resolve(HUAWEI.annotated_id(text), index)
 

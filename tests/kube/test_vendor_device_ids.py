@@ -127,6 +127,13 @@ def test_the_annotation_of_mindcluster_beats_the_kubelets_ids() -> None:
     assert part.device == DeviceKey(SPLIT.uuid, 100)
 
 
+@pytest.mark.parametrize("share", ["Ascend910-0-{}", "npu-core-{}"])
+def test_an_npu_is_one_however_many_shares_of_it_the_kubelet_counts(share: str) -> None:
+    """A soft share is so many percents, a vNPU made for the pod so many AI cores; the annotation names the NPU."""
+    (part,) = handed("Ascend910-6", *(share.format(number) for number in range(25)))
+    assert part.device == DeviceKey(NPU.uuid)
+
+
 @pytest.mark.parametrize(
     ("annotation", "ids", "containers"),
     [

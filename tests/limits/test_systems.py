@@ -176,6 +176,7 @@ OFFLINE: dict[tuple[str, str], list[Expected]] = {
         ("accelerators", name): [("main", None, None, "ascend-mindcluster", "resource", scope, "hardware")]
         for name, scope in (
             ("mindcluster-910", "instance"),
+            ("mindcluster-a2", "instance"),
             ("mindcluster-cpu", "instance"),
             ("mindcluster-cores", "container"),
         )
@@ -313,6 +314,13 @@ def test_a_name_that_only_a_vendors_plugin_knows_says_how_much_and_not_where(
     limit = resolution.on(devices[0].key, "main")
     assert limit is not None and limit.bytes == memory
     assert resolution.problems == ()
+
+
+def test_a_template_whose_name_tells_memory_is_no_whole_npu(resolved: Resolved, gpus: Gpus) -> None:
+    """The vNPUs of an Atlas A2 have names such as `Ascend910-5c.1cpu.16g`; the whole NPU is not theirs."""
+    devices = gpus(64 * GIB, vendor="huawei")
+    (limit,) = resolved("accelerators", "mindcluster-a2", devices=devices).limits
+    assert (limit.bytes, limit.scope.value) == (None, "instance")
 
 
 def test_a_claim_of_an_npu_counts_on_the_npu_of_its_index(resolved: Resolved, gpus: Gpus) -> None:
