@@ -20,9 +20,9 @@ SLACK = 2 * INTERVAL
 """Seconds by which an action may come earlier or later than the book says: two rounds."""
 UNWRITTEN = frozenset(
     """
-    ack alauda-mps amd amd-dra ascend-dra ascend-hami ascend-mindcluster ascend-soft baidu-cgpu cambricon
-    cce-fraction cce-xgpu counted elastic-gpu enflame gke-mps gke-timesharing gpu-fractioning gpu-manager gpushare
-    gpusteward hami-amd hami-dra hygon iluvatar intel-dra intel-gas koordinator kubeshare kunlun metax mthreads nos
+    ack alauda-mps baidu-cgpu
+    cce-fraction cce-xgpu elastic-gpu gke-mps gke-timesharing gpu-fractioning gpu-manager gpushare
+    gpusteward hami-dra intel-dra intel-gas koordinator kubeshare nos
     nvidia-dra nvidia-gpu nvidia-mig nvidia-mig-single nvidia-mps nvidia-vgpu open-simulator qgpu tensor-fusion
     undeclared vgpu-manager vgpu-manager-dra vke-mgpu volcano-gpushare volcano-vgpu
     """.split()  # noqa: SIM905  (48 names, one to a word)
