@@ -213,6 +213,9 @@ OFFLINE: dict[tuple[str, str], list[Expected]] = {
     ("accelerators", "metax-suffix"): [("main", "GPU-mx-1", 4 * GIB, "metax", "resource", "container", "driver")],
     ("accelerators", "mthreads"): [("main", None, 8 * GIB, "mthreads", "resource", "container", "driver")],
     ("accelerators", "enflame"): [("main", None, 24 * GIB, "enflame", "resource", "container", "hardware")],
+    ("accelerators", "enflame-profile"): [
+        ("main", "gcu-1-enflame-drs-0", 20 * GIB, "enflame", "annotation", "container", "hardware")
+    ],
     ("accelerators", "kunlun"): [("main", None, 24576 * MIB, "kunlun", "resource", "container", "driver")],
     ("accelerators", "neuron"): [("main", None, None, "counted", "resource", "container", "hardware")],
 }

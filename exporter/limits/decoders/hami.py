@@ -55,7 +55,7 @@ def _amounts(parts: Iterable[tuple[str, str]], asked: Asked) -> Iterator[Amount]
             yield Amount(number(fields[3 if asked.compute else 2]), container=container, where=_where(uuid, asked))
 
 
-def _where(uuid: str, asked: Asked) -> Where:
-    """Take a text for a UUID, unless it is a name that only another vendor's plugin knows."""
+def _where(uuid: str, asked: Asked) -> Where | None:
+    """Name the device; None for a name that only another vendor's plugin knows: then it is wherever the container is."""
     known = {name for device in asked.scene.devices if device.key for name in (device.key.uuid, *device.mig_uuids)}
-    return Where(uuid=uuid) if uuid in known or asked.scene.system.vendor == NVIDIA.name else Where(name=uuid)
+    return Where(uuid=uuid) if not known or uuid in known or asked.scene.system.vendor == NVIDIA.name else None
