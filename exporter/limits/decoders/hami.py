@@ -56,6 +56,6 @@ def _amounts(parts: Iterable[tuple[str, str]], asked: Asked) -> Iterator[Amount]
 
 
 def _where(uuid: str, asked: Asked) -> Where | None:
-    """Name the device; None for a name that only another vendor's plugin knows: then it is wherever the container is."""
+    """Name the device; None where only a vendor's plugin knows the name: then it is where the container is."""
     known = {name for device in asked.scene.devices if device.key for name in (device.key.uuid, *device.mig_uuids)}
     return Where(uuid=uuid) if not known or uuid in known or asked.scene.system.vendor == NVIDIA.name else None
