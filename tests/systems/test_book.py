@@ -23,7 +23,7 @@ UNWRITTEN = frozenset(
     ack alauda-mps baidu-cgpu cce-fraction cce-xgpu elastic-gpu gpu-manager gpushare hami-dra intel-dra intel-gas
     koordinator kubeshare nos open-simulator qgpu tensor-fusion vgpu-manager vgpu-manager-dra vke-mgpu
     volcano-gpushare volcano-vgpu
-    """.split()  # noqa: SIM905  (names, one to a word)
+    """.split()  # noqa: SIM905  (one name to a word)
 )
 """Systems whose file is being written; a new system is not among them."""
 
