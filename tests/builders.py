@@ -156,6 +156,7 @@ def usage(
     pids: Iterable[int] = (),
     kernel_limit: int | None = None,
     evicted: float | None = None,
+    mps: bool = False,
 ) -> Usage:
     """Make what a container (or the container `main` of a pod) holds of a leaf device."""
     return Usage(
@@ -169,6 +170,7 @@ def usage(
         frozenset(ProcessKey(pid, start_ticks=1000 + pid) for pid in pids),
         kernel_limit=kernel_limit,
         evicted=evicted,
+        mps=mps,
     )
 
 
@@ -193,6 +195,7 @@ def limit(
     problems: tuple[str, ...] = (),
     claim: str = "",
     bypassed: bool | None = None,
+    mps: bool = False,
 ) -> Limit:
     """Make what a pod declares for a container, (scope "pod") for all of them, or what its claim (by name) says."""
     name = "" if scope in {"pod", "claim"} else container
@@ -210,6 +213,7 @@ def limit(
         compute=compute,
         problems=problems,
         bypassed=bypassed,
+        mps=mps,
     )
 
 

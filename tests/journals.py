@@ -8,8 +8,10 @@ keeps it: tokens by intents, open decisions by intents without ends.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from uuid import UUID
+
+from msgspec import structs
 
 from enforcer.actions.fence.fences import Fence
 from enforcer.actions.interface import Answer, Heard
@@ -94,7 +96,7 @@ STORY: tuple[Record, ...] = (
     BreakerClosed(Breaker.API, "ann"),
     intent(3, rung=Rung.KILL),
     Fenced(FENCE),
-    Fenced(replace(FENCE, key=action(4).key)),
+    Fenced(structs.replace(FENCE, key=action(4).key)),
     Unfenced(action(4).key, "its cgroup is gone"),
     Exceeds(action(5).key, 1.0),
     Exceeds(action(6).key, 2.5),

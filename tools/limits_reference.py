@@ -134,13 +134,21 @@ _REPORTED = {vendor.name for vendor in VENDORS if vendor.memory_by_process and n
 """Vendors whose devices are read (docs/devices.md), and whose figures nobody compared with hardware."""
 
 
+_PLACES = {
+    "node-label": "node label",
+    "node-register": "mode of the device in the node annotation",
+    "pod-label": "pod label",
+    "pod-annotation": "pod annotation",
+}
+
+
 def _section(system: System) -> Iterable[str]:
     yield f"\n## {system.name}\n\n{system.title}."
     yield f" {system.note}\n" if system.note else "\n"
     yield f"\nEnforced elsewhere by {_WORDS[system.enforced_by]}"
     for when in system.enforced_when:
         value = f" = `{when.value}`" if when.value else ""
-        yield f"; with the {when.at.replace('-', ' ')} `{when.key}`{value} by {_WORDS[when.enforced_by]}"
+        yield f"; with the {_PLACES[when.at]} `{when.key}`{value} by {_WORDS[when.enforced_by]}"
     yield ".\n"
     if system.bypass_env:
         yield f"Bypassed with {', '.join(f'`{name}`' for name in system.bypass_env)} in the environment.\n"

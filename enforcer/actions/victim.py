@@ -23,8 +23,8 @@ ACCUSED = (State.GRACE, State.DUE, State.HELD, State.ACTING)
 def accused(standings: Iterable[Standing]) -> Iterator[Victim]:
     """Name the containers that may be signalled soon."""
     for standing in standings:
-        if standing.state in ACCUSED and standing.key.container_id:
-            yield standing.key.pod_uid, standing.key.container_id
+        if standing.state in ACCUSED and (container := standing.victim) is not None:
+            yield standing.key.pod_uid, container.id
 
 
 def container_of(owner: Owner | None) -> Victim | None:

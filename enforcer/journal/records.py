@@ -24,7 +24,7 @@ import msgspec
 from enforcer.actions.fence.fences import Fence
 from enforcer.actions.interface import Answer
 from enforcer.policy.history import Action, Opened, Result, Spent, Strikes, Workload
-from enforcer.policy.limit_holders import CaseKey
+from enforcer.policy.limit_holders import CaseKey, Target
 from enforcer.policy.vocabulary import Breaker, Mode, Rung
 from exporter.model import ContainerId, DeviceKey, EnforcedBy, Limit, Mechanism, PodUid, Scope
 
@@ -54,6 +54,7 @@ class Planned(msgspec.Struct, frozen=True):
     An action as the journal keeps it: these names and their order are the file's format.
 
     Attributes:
+        container, container_id: of the victim; `key` is the limit holder's, which may be the pod.
         limit: bytes.
         declared: the limit's system, and where it is written, with a blank between.
 
@@ -85,17 +86,18 @@ class Planned(msgspec.Struct, frozen=True):
         system, _, word = self.declared.rpartition(" ")
         limit = Limit(
             pod_uid=self.pod_uid,
-            container=self.container,
+            container=self.key.container,
             device=self.device,
             memory=self.limit,
             system=system,
             source=Mechanism(word) if word in tuple(Mechanism) else Mechanism.POLICY,  # of a later version's journal
-            scope=Scope.CONTAINER if self.container else Scope.CLAIM if self.key.claim else Scope.POD,
+            scope=Scope.CONTAINER if self.key.container else Scope.CLAIM if self.key.claim else Scope.POD,
             enforced_by=EnforcedBy.NONE,
             claim=self.key.claim,
         )
         same = {name: getattr(self, name) for name in ("key", "namespace", "pod", "used", "rung", "workload")}
-        return Action(**same, limit=limit, since=self.since, dry=self.dry)
+        user = Target(self.container, self.container_id) if self.container_id and not self.key.container_id else None
+        return Action(**same, limit=limit, since=self.since, dry=self.dry, sole_user=user)
 
 
 class Intent(Record, frozen=True, tag="intent"):

@@ -56,6 +56,7 @@ class ActionTexts:
 
     Attributes:
         next: what the action will do, as half a sentence. Where the action will not follow, "would" replaces "will".
+            `{it}` and `{container}` stand for the container that is acted on.
         before: the Event that is written before the action, because the pod goes with the action.
         after: the Event that is written once the effect was seen.
 
@@ -74,7 +75,7 @@ class ActionTexts:
 TEXTS: Mapping[Rung, ActionTexts] = {
     Rung.NOTIFY: ActionTexts("its user will be told"),
     Rung.FENCE: ActionTexts(
-        "the driver will refuse it more memory",
+        "the driver will refuse {it} more memory",
         after=EventText(
             EventReason.FENCED,
             "{excess}. From now on the driver refuses it more memory of this device. What it holds stays with it.",
@@ -88,7 +89,7 @@ TEXTS: Mapping[Rung, ActionTexts] = {
         ),
     ),
     Rung.KILL: ActionTexts(
-        "the container will be killed",
+        "{container} will be killed",
         after=EventText(
             EventReason.KILLED,
             "{excess}, for {over}: the container was killed. "

@@ -12,7 +12,7 @@ from typing import Any
 from enforcer.messages.tally import Decision
 from enforcer.policy.history import Action, Holding, Standing, Verdict
 from enforcer.policy.preview import Preview
-from enforcer.policy.vocabulary import MANUAL
+from enforcer.policy.vocabulary import MANUAL, ON_A_CONTAINER
 from exporter.limits.devices import device_name
 
 Json = dict[str, Any]
@@ -30,6 +30,7 @@ def standing(holder: Standing, offset: float) -> Json:
         "detail": holder.detail,
         "mode": holder.mode,
         "next": None if holder.spared else holder.rung,
+        "next_container": _container(holder),
         **_amounts(holder),
         "over": holder.over,
         "over_since": None if holder.since is None else holder.since + offset,
@@ -73,6 +74,11 @@ def preview(forecast: Preview, offset: float) -> Json:
     }
 
 
+def _container(holder: Standing) -> str | None:
+    """Name the container that the next rung acts on; None where that is the pod, or nothing follows."""
+    return holder.victim.container if holder.victim and holder.rung in ON_A_CONTAINER and not holder.spared else None
+
+
 def _line(holder: Standing) -> str:
     """Say it in one line."""
     if holder.container:
@@ -103,7 +109,7 @@ def _holder(holding: Holding) -> Json:
         "pod": holding.pod or None,
         "pod_uid": holding.key.pod_uid or None,
         "container": holding.container,
-        "container_id": holding.key.container_id or None,
+        "container_id": holding.victim.id if holding.victim and holding.container else None,
     }
 
 

@@ -24,8 +24,9 @@ def exceeded(holding: Holding, mode: Mode, rung: Rung | None, seconds: float | N
         return f"{_said(holding)}. Nothing else will be done about it (mode {mode})."
     moment = "" if seconds is None else f" in {duration(seconds)}"
     if mode is Mode.ENFORCE:
-        return f"{_said(holding)}. If it stays above the limit, {TEXTS[rung].next}{moment}."
-    return f"{_said(holding)}. In mode {Mode.ENFORCE}, {TEXTS[rung].would}{moment}; in mode {mode} nothing is done."
+        return f"{_said(holding)}. If it stays above the limit, {_next(holding, rung)}{moment}."
+    would = _next(holding, rung, would=True)
+    return f"{_said(holding)}. In mode {Mode.ENFORCE}, {would}{moment}; in mode {mode} nothing is done."
 
 
 def reported(holding: Holding, why: str) -> str:
@@ -41,7 +42,7 @@ def acted(note: str, holding: Holding, **seconds: float) -> str:
 
 def held(holding: Holding, rung: Rung, why: str) -> str:
     """Say that it would be acted on now, but: `why` is half a sentence."""
-    return f"{_said(holding)}. Now {TEXTS[rung].would}, but {why}. It is looked at again in every round."
+    return f"{_said(holding)}. Now {_next(holding, rung, would=True)}, but {why}. It is looked at again in every round."
 
 
 def who(container: str) -> str:
@@ -60,11 +61,19 @@ def duration(seconds: float) -> str:
     return f"{whole} s" if whole < 2 * _MINUTE else f"{ceil(whole / _MINUTE)} min"
 
 
+def _next(holding: Holding, rung: Rung, *, would: bool = False) -> str:
+    """Say what an action will do. A container that is acted on for its pod's limit is named."""
+    name = who(holding.victim.container) if holding.victim and not holding.key.container else ""
+    text = TEXTS[rung].would if would else TEXTS[rung].next
+    return text.format(it=name or "it", container=name or "the container")
+
+
 def _said(holding: Holding) -> str:
     """Say which container (or pod) uses how much of which device, its limit, and where that was declared."""
     used, limit = holding.used or 0, holding.limit.memory or 0
     subject = who(holding.container)
+    whose = "its pod's" if holding.container and not holding.key.container else "its"
     return (
         f"{subject[0].upper()}{subject[1:]} uses {size(used)} of {device_name(holding.device)}, "
-        f"{size(max(used - limit, 0))} more than its limit of {size(limit)} (declared by {holding.limit.declared})"
+        f"{size(max(used - limit, 0))} more than {whose} limit of {size(limit)} (declared by {holding.limit.declared})"
     )

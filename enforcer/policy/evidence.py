@@ -24,6 +24,7 @@ all. So does a limit that the excess seen so far would not have exceeded: whoeve
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import takewhile
 
 from enforcer.policy.rules import COVERAGE, ROUNDS, Rules
 from enforcer.policy.vocabulary import Mode, Reason, Rung
@@ -132,8 +133,20 @@ def _void(before: Evidence, reading: Reading, ceiling: int, rules: Rules) -> boo
 def _anew(known: Evidence, terms: Terms, reading: Reading) -> Evidence:
     if known.phase not in (Phase.GRACE, Phase.DUE):
         return replace(known, terms=terms)
+    if _milder(terms, known.terms):
+        return known
     anew = replace(_told(known, reading), terms=terms)
     return replace(anew, below=known.below, counted_at=known.counted_at) if known.below else anew  # an end is an end
+
+
+def _milder(terms: Terms, told: Terms) -> bool:
+    """
+    Tell whether what follows is gentler than what was told: that needs no other grace.
+
+    Else a pod whose second container uses the device now and then, so that it cannot be fenced, would never be due.
+    """
+    gentler: tuple[Rung | None, ...] = tuple(takewhile(lambda rung: rung is not told.rung, Rung))
+    return terms.mode is told.mode and terms.held is told.held is None and terms.rung in gentler
 
 
 def _told(known: Evidence, reading: Reading) -> Evidence:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from enforcer.policy.evidence import Evidence
-from enforcer.policy.limit_holders import CaseKey
+from enforcer.policy.limit_holders import CaseKey, Target
 from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung, Scope, State
 from exporter.model import ContainerId, DeviceKey, Limit, PodUid
@@ -38,6 +38,7 @@ class Holding:
     Attributes:
         namespace: of the pod; so is `pod`, its name. Empty where Kubernetes told nothing of it.
         used: bytes; None where they are unknown.
+        sole_user: of a pod's limit, the only container of the pod that uses the device; None where several do.
 
     """
 
@@ -46,11 +47,18 @@ class Holding:
     namespace: str
     pod: str
     used: int | None
+    sole_user: Target | None = field(default=None, kw_only=True)
 
     @property
     def container(self) -> str:
         """Its name; empty where the limit is a pod's or a claim's."""
         return self.key.container
+
+    @property
+    def victim(self) -> Target | None:
+        """The container that `kill` and `fence` act on; None where there is no such one."""
+        own = Target(self.key.container, self.key.container_id) if self.key.container_id else None
+        return own or self.sole_user
 
     @property
     def device(self) -> DeviceKey:
@@ -81,14 +89,19 @@ class Action(Holding):
     dry: bool
 
     @property
+    def container(self) -> str:
+        """Its victim's name; empty where the limit is a pod's or a claim's, and the pod is acted on."""
+        return self.victim.container if self.victim else self.key.container
+
+    @property
     def pod_uid(self) -> PodUid:
         """Of the pod whose limit is exceeded."""
         return self.limit.pod_uid
 
     @property
     def container_id(self) -> ContainerId | None:
-        """The container's, in this generation; None where the limit is a pod's or a claim's."""
-        return self.key.container_id or None
+        """The victim's, in this generation; None where the limit is a pod's or a claim's, and the pod is acted on."""
+        return self.victim.id if self.victim else None
 
 
 class Result(StrEnum):

@@ -19,7 +19,7 @@ from enforcer.policy.judgement import judge
 from enforcer.policy.limit_holders import cases
 from enforcer.policy.rules import Rules
 from enforcer.policy.victims import Scene, refusal
-from enforcer.policy.vocabulary import Mode, Reason, Rung
+from enforcer.policy.vocabulary import ON_A_CONTAINER, Mode, Reason, Rung
 from exporter.model import Container, Pod, Snapshot
 
 FRESH = 1.0
@@ -85,6 +85,8 @@ def last_look(
         return Spared.DECLARATION_CHANGED  # it would be lower than the limit
     alone = replace(history, ended_at=None, spent=())  # its own token is spent, and itself in flight
     alone = replace(alone, rehearsal=None) if action.dry else replace(alone, in_flight=None)
+    if action.rung in ON_A_CONTAINER and case.sole_user != action.sole_user:
+        return Spared.OTHER_CONTAINER  # another container of the pod uses the device by now, too
     judged = judge(case, seen, rules, alone, now)
     if judged.shield is not None:
         return judged.shield

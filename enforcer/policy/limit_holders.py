@@ -11,8 +11,9 @@ lists exceed the device's use by so many bytes, so many bytes of the subject's u
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from enforcer.policy.mps import clients
 from enforcer.policy.vocabulary import Reason
 from exporter.model import (
     Container,
@@ -55,6 +56,14 @@ class CaseKey:
 
 
 @dataclass(frozen=True, slots=True)
+class Target:
+    """The container, in one generation, that `kill` and `fence` act on."""
+
+    container: str
+    id: ContainerId
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
     """
     A declared limit, and what is known of its subject now.
@@ -65,6 +74,8 @@ class Case:
         used: bytes that are certain; None when there is no reading this round (`unknown` says why).
         present: the container is the present generation of its name; always true for pods and claims.
         pods: of the pods that share the amount; more than one for a claim only.
+        sole_user: of a pod's limit, the only container of the pod that uses the device; None where several do.
+        clients: the containers of its pod that are MPS clients; see `enforcer.policy.mps`.
 
     """
 
@@ -77,6 +88,13 @@ class Case:
     present: bool = True
     kind: ContainerKind = ContainerKind.REGULAR
     pods: int = 1
+    sole_user: Target | None = None
+    clients: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def victim(self) -> str:
+        """Name the container that `kill` and `fence` would act on; empty where there is none."""
+        return self.key.container if self.key.container_id else self.sole_user.container if self.sole_user else ""
 
     @property
     def namespace(self) -> str:
@@ -115,6 +133,7 @@ def cases(snapshot: Snapshot) -> tuple[Case, ...]:
     present = {(one.pod_uid, one.name): one for one in snapshot.containers}
     claims = _claims(snapshot)
     remembered = any(fault.source == ALLOCATIONS for fault in snapshot.faults)
+    mps = clients(snapshot)
     found: dict[CaseKey, Case] = {}
     for limit in snapshot.limits:
         device = devices.get(limit.device)
@@ -123,7 +142,7 @@ def cases(snapshot: Snapshot) -> tuple[Case, ...]:
         for case in _of_limit(limit, snapshot, look, usages=usages, present=present, claims=claims):
             known = found.get(case.key)
             if known is None or _rank(case) < _rank(known):
-                found[case.key] = case
+                found[case.key] = replace(case, clients=mps.get(limit.pod_uid, {}))
     return tuple(found[key] for key in sorted(found))
 
 
@@ -183,7 +202,8 @@ def _of_limit(
         yield Case(key, limit, pod, look.device, *_reading([shared.used], look), pods=len(shared.pods))
     elif not limit.container:
         key = key_of(limit.device, limit.pod_uid)
-        yield Case(key, limit, pod, look.device, *_reading([usage.memory_used for usage in mine], look))
+        reading = _reading([usage.memory_used for usage in mine], look)
+        yield Case(key, limit, pod, look.device, *reading, sole_user=_only_user(mine, present))
     else:
         now = present.get((limit.pod_uid, limit.container))
         seen = [usage for usage in mine if usage.subject.container == limit.container]
@@ -199,6 +219,18 @@ def _of_limit(
                 present=now is not None and now.id is not None and now.id == id_,
                 kind=now.kind if now else ContainerKind.REGULAR,
             )
+
+
+def _only_user(usages: Iterable[Usage], present: Mapping[tuple[PodUid, str], Container]) -> Target | None:
+    """Name the container that alone uses a device, of all of its pod; None where several do, or may."""
+    users = {usage.subject for usage in usages if usage.memory_used != 0 or usage.processes}
+    if len(users) != 1:
+        return None
+    user = users.pop()
+    now = present.get((user.pod_uid, user.container))
+    if now is None or now.id is None or now.id != user.container_id:
+        return None
+    return None if now.kind in (ContainerKind.INIT, ContainerKind.EPHEMERAL) else Target(now.name, now.id)
 
 
 def _blind(snapshot: Snapshot, limit: Limit, device: Device | None, *, remembered: bool) -> Reason | None:

@@ -70,11 +70,13 @@ def permission(case: Case, namespace: Labels | None, rules: Rules, *, fenced: bo
     `fenced`: a fence holds already; `blocked`: an eviction was refused by a PodDisruptionBudget.
     """
     mode, why, detail = _mode(namespace, rules)
-    rung = _rung(rules, fenced=fenced, blocked=blocked, container=bool(case.key.container_id))
+    rung = _rung(rules, fenced=fenced, blocked=blocked, container=bool(case.victim))
     if case.limit.report_only:
         return Permission(mode, rung, Reason.REPORT_ONLY, "; ".join(case.limit.report_only))
-    if held := _only_reported(case, rules, rung):
+    if held := _only_reported(case, rules):
         return Permission(mode, rung, held)
+    if client := _mps(case, rules, rung):
+        return Permission(mode, rung, Reason.MPS, client)
     if why is not None:
         return Permission(mode, rung, why, detail)
     if rung is None:
@@ -123,14 +125,14 @@ def _mode(namespace: Labels | None, rules: Rules) -> tuple[Mode, Reason | None, 
 
 
 def _rung(rules: Rules, *, fenced: bool, blocked: bool, container: bool) -> Rung | None:
-    """Find the next rung. Where the limit is not of one `container`, there is none to fence or to kill."""
+    """Find the next rung. Without one `container` that can be acted on, there is none to fence or to kill."""
     on = blocked and rules.kill_when_blocked and container
     done = {Rung.NOTIFY: True, Rung.FENCE: fenced, Rung.EVICT: on}
     possible = (rung for rung in rules.ladder if container or rung not in ON_A_CONTAINER)
     return next((rung for rung in possible if not done.get(rung)), None)
 
 
-def _only_reported(case: Case, rules: Rules, rung: Rung | None) -> Reason | None:
+def _only_reported(case: Case, rules: Rules) -> Reason | None:
     device = case.device
     if case.pods > 1:
         return Reason.CLAIM_SHARED  # whose excess it is nobody declared
@@ -143,9 +145,20 @@ def _only_reported(case: Case, rules: Rules, rung: Rung | None) -> Reason | None
         return Reason.EXCLUSIVE
     if device.gpu.vendor not in rules.trusted_vendors:
         return Reason.UNVERIFIED_BACKEND
-    if device.sharing is Sharing.MPS and rung is not None and tuple(Rung).index(rung) > tuple(Rung).index(rules.mps):
-        return Reason.MPS  # a killed client may take the server, and with it all other clients, along
     return None
+
+
+def _mps(case: Case, rules: Rules, rung: Rung | None) -> str:
+    """
+    Say why a rung would end an MPS client, which may take the server and all other clients along; "" if it would not.
+
+    An eviction ends all containers of the pod, a kill one.
+    """
+    if rung is None or tuple(Rung).index(rung) <= tuple(Rung).index(rules.mps):
+        return ""
+    if rung in ON_A_CONTAINER:
+        return case.clients.get(case.victim) or case.clients.get("", "")
+    return next(iter(case.clients.values()), "")
 
 
 def _soft(pod: Pod | None, rung: Rung, rules: Rules) -> Reason | None:

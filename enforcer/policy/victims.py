@@ -18,7 +18,7 @@ from enforcer.policy.history import Action, History, InFlight, Moment, Spent
 from enforcer.policy.judgement import Judged
 from enforcer.policy.limit_holders import CaseKey
 from enforcer.policy.rules import Rules
-from enforcer.policy.vocabulary import Mode, Reason, Trigger
+from enforcer.policy.vocabulary import ON_A_CONTAINER, Mode, Reason, Trigger
 from exporter.model import DeviceKey, Snapshot
 
 _COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -129,4 +129,5 @@ def _action(one: Judged, now: Moment) -> Action:
         case.workload,
         one.evidence.since if one.evidence else now.monotonic,
         dry=one.allowed.mode is Mode.DRY_RUN,
+        sole_user=case.sole_user if rung in ON_A_CONTAINER else None,
     )

@@ -110,7 +110,8 @@ class Executor:
                 self._decider.resumed(action)  # of several each is in flight when its turn comes
             result, detail = await (self._watch(decision, action, heard) if decision else self._carry(action))
             event = "enforcer.rehearsal_ended" if action.dry else "enforcer.ended"
-            log.info(event, result=result, detail=detail, action=action.rung, pod_uid=action.pod_uid)
+            victim = {"pod_uid": action.pod_uid, "container": action.container}
+            log.info(event, result=result, detail=detail, action=action.rung, **victim)
             self._decider.conclude(action, result, detail)
 
     async def _carry(self, action: Action) -> End:

@@ -28,6 +28,7 @@ from exporter.model import (
     Gpu,
     GpuSample,
     Memory,
+    ProcessKind,
     ProcessUtilization,
     Subject,
     Usage,
@@ -198,8 +199,9 @@ def _usages(
         cgroup, short = on_it.counted.get(subject), on_it.short.get(subject)
         known, before, kernel = on_it.lists(subject), peaks.get((subject, device)), cgroup or short
         keys = frozenset(member.key for member in members if member.key is not None)
+        mps = any(ProcessKind.MPS in member.process.kinds for member in members)
         if cgroup is None and not known:
-            yield Usage(subject, device, None, before, processes=keys, listed=False), False
+            yield Usage(subject, device, None, before, processes=keys, listed=False, mps=mps), False
             continue
         used = cgroup.used if cgroup else total(member.process.memory for member in members)
         kernel_peak = kernel.peak if kernel else None
@@ -221,6 +223,7 @@ def _usages(
                 memory_sure=None if cgroup else short.used if short else _sure(members),
                 kernel_limit=kernel.limit if kernel else None,
                 listed=known,
+                mps=mps,
             ),
             raw_sm is not None and raw_sm > 1.0,
         )

@@ -112,6 +112,7 @@ def describe_containers(snapshot: Snapshot, usages: Iterable[Usage]) -> Iterator
             processes=len(usage.processes) if usage.listed else None,
             pids=sorted(process.pid for process in usage.processes),
             memory_limit_bytes=own.get((holder.pod_uid, holder.container, device)),
+            mps=usage.mps,
         )
 
 

@@ -145,6 +145,7 @@ class Container(Owned, frozen=True, kw_only=True):
     processes: Whole | None = None
     pids: list[Whole] = []
     memory_limit_bytes: Whole | None = None
+    mps: bool = False
 
 
 class Limit(Owned, frozen=True, kw_only=True):
@@ -160,6 +161,7 @@ class Limit(Owned, frozen=True, kw_only=True):
     declared_in: str = ""
     enforced_by: str = ""
     bypassed: bool | None = None
+    mps: bool = False
     problems: list[str] = []
     report_only: list[str] = []
 

@@ -44,6 +44,7 @@ class Candidate:
         excluded: why it cannot count, empty when it could.
         grant: it hands out a device and declares no amount.
         enforcement_proven: more than what the pod's author wrote tells that somebody enforces it.
+        mps: so it is proven that who declares this is a client of an MPS server.
         taken: it decided the limit, or (compute) the share.
         why: in words, why it was taken or not.
         doubts: why it must not be enforced, though it counts.
@@ -75,6 +76,7 @@ class Candidate:
     why: str = ""
     factor: int | None = 1
     key: str = ""
+    mps: bool = False
 
     @property
     def name(self) -> str:
@@ -117,6 +119,7 @@ class ResolvedLimit:
         compute: declared share of one device, 0 to 1; never enforced.
         report_only: why this must not be enforced; empty when it may be.
         problems: what an operator or user should know: invalid, contradictory, refused, uncalibrated.
+        mps: one of the candidates proves that the subject is a client of an MPS server, whichever of them counts.
 
     """
 
@@ -131,6 +134,7 @@ class ResolvedLimit:
     candidates: tuple[Candidate, ...] = ()
     problems: tuple[str, ...] = ()
     report_only: tuple[str, ...] = ()
+    mps: bool = False
 
     @property
     def remarks(self) -> tuple[str, ...]:

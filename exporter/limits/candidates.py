@@ -19,12 +19,13 @@ from exporter.limits.answers import ZERO, Candidate
 from exporter.limits.calibration import Calibration, Fit, calibrate
 from exporter.limits.decoders import decode
 from exporter.limits.decoders.claims import where_of
-from exporter.limits.decoding import DeclarationError, Scene, locate, quantity, shown
+from exporter.limits.decoding import Asked, DeclarationError, Scene, locate, quantity, shown
 from exporter.limits.devices import LeafDevice, Place
+from exporter.limits.node_devices import registered_modes
 from exporter.limits.row_texts import readings, using
-from exporter.limits.rows import Confidence, Per, Row, What
+from exporter.limits.rows import Confidence, Per, Row, Trust, What
 from exporter.limits.terms import Broken, Term, divisor, subject_of, terms
-from exporter.model import EnforcedBy, Mechanism, Scope
+from exporter.model import EnforcedBy, Mechanism, NodeFacts, Scope
 
 ABOVE_DEVICE = Fraction(105, 100)
 """A limit may exceed the device by this much: vendors round, and count reserved memory or not."""
@@ -62,15 +63,12 @@ def _placed(term: Term, places: Mapping[str, tuple[Place, ...]], unit: Calibrati
     """Put a term on its devices. A forgeable record of devices adds places; what holds anywhere stays beside them."""
     scene, row = term.asked.scene, term.asked.row
     bypasses = _bypasses(term)
-    enforced_by, proven = _enforced_by(scene, row)
     base = _candidate(
         scene,
         row,
         Scope.CONTAINER if row.scope is Scope.PROCESS and scene.options.mps_container else row.scope,
         term,
         term.asked.key,
-        enforced_by=EnforcedBy.NONE if term.amount.shared or bypasses else enforced_by,
-        enforcement_proven=proven,
         doubts=_doubts(term),
         problems=bypasses,
         remarks=tuple(_remarks(term)),
@@ -79,13 +77,32 @@ def _placed(term: Term, places: Mapping[str, tuple[Place, ...]], unit: Calibrati
         place = _place(term)
         count, problem = divisor(term)
     except DeclarationError as error:
-        return [base.invalidated(str(error))]
+        return [_guarded(base, term).invalidated(str(error))]
     if problem:
         base = replace(base, problems=(*base.problems, problem))
     spots: list[Place | None] = [place]
     if place is None:
         spots += places.get(term.subject.container) or places.get("") or ()
-    return [_valued(replace(base, place=spot), term, count, unit) for spot in spots]
+    return [_valued(_guarded(replace(base, place=spot), term), term, count, unit) for spot in spots]
+
+
+def _guarded(base: Candidate, term: Term) -> Candidate:
+    """Say who keeps it. An MPS client stays one, whatever else its author switches off."""
+    enforced_by, proven = _enforced_by(term.asked.scene, term.asked.row, base.place)
+    return replace(
+        base,
+        enforced_by=EnforcedBy.NONE if term.amount.shared or _bypasses(term) else enforced_by,
+        enforcement_proven=proven,
+        mps=proven and enforced_by is EnforcedBy.MPS and _handed_out(term.asked),
+    )
+
+
+def _handed_out(asked: Asked) -> bool:
+    """Say whether more than the pod's author vouches for it: a claim, a scheduler, or a resource that the node has."""
+    node, row, key = asked.scene.node, asked.row, asked.key
+    if row.mechanism is not Mechanism.RESOURCE:
+        return row.trust <= Trust.SCHEDULER
+    return node is None or key in node.advertised() or any(held.resource == key for held in asked.scene.pod.held)
 
 
 def _valued(base: Candidate, term: Term, count: Fraction, unit: Calibration) -> Candidate:
@@ -186,15 +203,26 @@ def _places(scene: Scene) -> dict[str, tuple[Place, ...]]:
     return {container: tuple(named.values()) for container, named in places.items()}
 
 
-def _enforced_by(scene: Scene, row: Row) -> tuple[EnforcedBy, bool]:
+def _enforced_by(scene: Scene, row: Row, place: Place | None) -> tuple[EnforcedBy, bool]:
     """Name the enforcement, and say whether more than the pod's own text proves it."""
-    node_labels = scene.node.labels if scene.node else {}
-    texts = {"node-label": node_labels, "pod-label": scene.pod.labels, "pod-annotation": scene.pod.annotations}
+    node = scene.node or NodeFacts()
+    texts = {"node-label": node.labels, "pod-label": scene.pod.labels, "pod-annotation": scene.pod.annotations}
     for when in scene.system.enforced_when:
-        value = texts[when.at].get(when.key)
+        if when.at == "node-register":
+            value = _mode(node.annotations.get(when.key, ""), place)
+        else:
+            value = texts[when.at].get(when.key)
         if value is not None and when.value in {"", value}:
-            return when.enforced_by, scene.proven and when.at == "node-label"
+            return when.enforced_by, scene.proven and when.at.startswith("node-")
     return row.enforced_by or scene.system.enforced_by, scene.proven
+
+
+def _mode(register: str, place: Place | None) -> str | None:
+    """Read the mode of a device in what its plugin registered; of an unknown device it is the mode that all have."""
+    modes = registered_modes(register)
+    if place is not None and place.key is not None and place.key.uuid in modes:
+        return modes[place.key.uuid]
+    return next(iter(modes.values())) if len(set(modes.values())) == 1 else None
 
 
 def _bypasses(term: Term) -> tuple[str, ...]:

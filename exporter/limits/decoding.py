@@ -61,7 +61,7 @@ class Scene:
 
     Attributes:
         devices: those of the system's vendor, empty where they are not known.
-        proven: the system is there by more than what the pod's author wrote.
+        proven: more than what the pod's author wrote tells that the system is there, and that it enforces anything.
 
     """
 

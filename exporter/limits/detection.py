@@ -29,6 +29,12 @@ class Detected:
     because: str
     proven: bool = True
     """The node, the kubelet, a resource or a claim told, and not the pod's labels, annotations or scheduler name."""
+    forgeable: bool = False
+    """
+    The pod's spec alone told. A pod that is bound by hand (`spec.nodeName`) runs although it asks for an extended
+    resource which its node does not have: kubernetes/kubernetes pkg/kubelet/lifecycle/predicate.go,
+    removeMissingExtendedResources.
+    """
 
 
 def detect(
@@ -47,10 +53,11 @@ def detect(
         return tuple(Detected(system, "configured") for system in chosen)
     present = []
     for system in catalogue:
-        if because := _proven_sign(system, node, pod, devices, claims):
-            present.append(Detected(system, because))
+        because, forgeable = _proven_sign(system, node, pod, devices, claims)
+        if because:
+            present.append(Detected(system, because, forgeable=forgeable))
         elif pod is not None and (because := _written_sign(system, pod)):
-            present.append(Detected(system, because, proven=False))
+            present.append(Detected(system, because, proven=False, forgeable=True))
     names = {detected.system.name for detected in present if detected.proven}
     return tuple(detected for detected in present if names.isdisjoint(detected.system.yields_to))
 
@@ -61,32 +68,35 @@ def _proven_sign(
     pod: DeclaredPod | None,
     devices: tuple[LeafDevice, ...],
     claims: tuple[Claim, ...],
-) -> str:
+) -> tuple[str, bool]:
+    """Name a sign that is more than text of the pod's, and say whether the pod's spec alone makes it."""
     signs = system.detect
     if signs.always:
-        return "always"
+        return "always", False
     # GPUs of one node may be shared differently. Where the kubelet told what the pod holds, those alone matter.
     held = {grant.device for grant in pod.held} if pod is not None else set()
     mine = [device for device in devices if device.vendor == system.vendor and (not held or device.key in held)]
     shared = {device.sharing.value for device in mine}
     if held and signs.sharing and shared == {Sharing.EXCLUSIVE.value}:
-        return ""  # the node offers replicas (nvidia.com/gpu.shared) beside whole GPUs, and this pod has whole ones
+        return "", False  # the node offers replicas (nvidia.com/gpu.shared) beside whole GPUs; this pod has whole ones
     if node is not None:
         if key := _key(signs.resources, node.advertised()):
-            return f"the node advertises {key}"
+            return f"the node advertises {key}", False
         if key := labelled(signs.node_labels, node.labels):
-            return f"node label {key}"
+            return f"node label {key}", False
         if key := _key(signs.node_annotations, node.annotations):
-            return f"node annotation {key}"
+            return f"node annotation {key}", False
     if kind := next((kind for kind in signs.sharing if kind in shared), ""):
-        return f"the kubelet's devices are shared: {kind}"
+        return f"the kubelet's devices are shared: {kind}", False
     if pod is None:
-        return ""
+        return "", False
+    drivers = {device.driver for claim in used(pod, claims) for device in claim.devices}
+    if driver := next((driver for driver in signs.drivers if driver in drivers), ""):
+        return f"a claim's driver is {driver}", False
     for container in pod.containers:
         if key := _key(signs.resources, container.resources()):
-            return f"the pod asks for {key}"
-    drivers = {device.driver for claim in used(pod, claims) for device in claim.devices}
-    return next((f"a claim's driver is {driver}" for driver in signs.drivers if driver in drivers), "")
+            return f"the pod asks for {key}", node is not None
+    return "", False
 
 
 def _written_sign(system: System, pod: DeclaredPod) -> str:

@@ -4,8 +4,8 @@ Where the limits of a pod came from, for people and for scripts.
 What comes in: a resolution. What goes out: the list that `gpusteward explain --json` prints, or text.
 
 The law: the JSON's keys are a promise: `namespace`, `pod`, `container`, `device`, `limit_bytes`, `system`, `source`,
-`scope`, `enforced_by`, `candidates`, `problems`. Pod- and claim-scoped limits have `container: null`; a limit of each
-device that the subject holds has `device: null`. What people read leaves their terminal alone.
+`scope`, `enforced_by`, `candidates`, `problems`, `mps`. Pod- and claim-scoped limits have `container: null`; a limit of
+each device that the subject holds has `device: null`. What people read leaves their terminal alone.
 """
 
 from collections.abc import Iterator
@@ -33,6 +33,7 @@ def as_data(resolution: Resolution) -> list[dict[str, Any]]:
             "enforced_by": limit.enforced_by.value,
             "candidates": [_candidate(candidate) for candidate in limit.candidates],
             "problems": [*limit.problems, *limit.remarks],
+            "mps": limit.mps,
         }
         for limit in resolution.limits
     ]
@@ -74,6 +75,8 @@ def _limit(limit: ResolvedLimit) -> Iterator[str]:
     yield f"  {_subject(limit)} on {place}: {memory}{per_process}{share}"
     guard = "nobody else" if limit.enforced_by is EnforcedBy.NONE else limit.enforced_by
     yield f"    {limit.system}, by {limit.source}, scope {limit.scope}, enforced by {guard}"
+    if limit.mps:
+        yield "    an MPS client: policy.mps says what its excess leads to"
     for candidate in limit.candidates:
         mark = "*" if candidate.taken else "-"
         declared = f"{candidate.name} = {candidate.text!r}: {_amount(candidate)} (trust {candidate.trust.name.lower()})"

@@ -6,12 +6,15 @@ devices, or UUID and bytes of each; and which label is missing.
 
 The rule: every client that may patch nodes can write it, so unreadable text counts as absent and is never an error.
 
-Sources: Project-HAMi/HAMi pkg/device/devices.go (JSON since 2.5, before that `uuid,split,MiB,cores,type,numa,health:`);
-NVIDIA/k8s-device-plugin internal/lm/resource.go (the labels of GPU feature discovery).
+Sources: Project-HAMi/HAMi pkg/device/devices.go (JSON since 2.5, before that
+`uuid,split,MiB,cores,type,numa,health,index,mode:`, the last two since 2.4); volcano-sh/volcano
+pkg/scheduler/api/devices/nvidia/vgpu/utils.go (`uuid,split,MiB,type,health,mode:`); NVIDIA/k8s-device-plugin
+internal/lm/resource.go (the labels of GPU feature discovery).
 """
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from exporter.limits.devices import LeafDevice
 from exporter.model import DeclaredContainer, DeclaredPod, DeviceKey, GpuUuid, NodeFacts, Sharing
@@ -20,6 +23,7 @@ _MIB = 2**20
 _FIELDS = 3
 _MOST = 64
 _LARGEST_FACTOR = 1024
+_MODES = frozenset({"hami-core", "mig", "mps"})
 _REGISTER = "hami.io/node-nvidia-register"
 _COUNT, _MEMORY = "nvidia.com/gpu.count", "nvidia.com/gpu.memory"
 _REPLICAS, _STRATEGY = "nvidia.com/gpu.replicas", "nvidia.com/gpu.sharing-strategy"
@@ -106,7 +110,7 @@ def node_number(node: NodeFacts | None, label: str) -> int:
 
 def registered(text: str) -> tuple[tuple[str, int], ...]:
     """List (UUID, bytes) of the devices that a text registers; bytes are what the system hands out, scaled or not."""
-    entries = ((uuid, _number(memory) * _MIB) for uuid, memory in _entries(text))
+    entries = ((uuid, _number(memory) * _MIB) for uuid, memory, _ in _entries(text))
     return tuple((uuid, memory) for uuid, memory in entries if uuid and memory)[:_MOST]
 
 
@@ -125,10 +129,17 @@ def memory_factor(text: str) -> int:
     return factor if type(factor) is int and 0 < factor <= _LARGEST_FACTOR else 0
 
 
-def _entries(text: str) -> Iterator[tuple[str, str]]:
+def registered_modes(text: str) -> dict[str, str]:
+    """Name the mode (`hami-core`, `mig`, `mps`) of each device in a text, by UUID. Texts of older plugins have none."""
+    return {uuid: mode for uuid, _, mode in islice(_entries(text), _MOST) if uuid and mode}
+
+
+def _entries(text: str) -> Iterator[tuple[str, str, str]]:
+    """Yield UUID, memory and mode. HAMi writes the mode as the ninth field, the plugin of Volcano as the sixth."""
     if not text.startswith("["):
         rows = (entry.split(",") for entry in text.split(":") if entry)
-        yield from ((row[0], row[2]) for row in rows if len(row) >= _FIELDS)
+        for row in (row for row in rows if len(row) >= _FIELDS):
+            yield row[0], row[2], next((field for field in row[_FIELDS:] if field in _MODES), "")
         return
     try:
         listed = json.loads(text)
@@ -136,7 +147,7 @@ def _entries(text: str) -> Iterator[tuple[str, str]]:
         return
     for entry in listed:
         if isinstance(entry, dict):
-            yield str(entry.get("id", "")), str(entry.get("devmem", ""))
+            yield str(entry.get("id", "")), str(entry.get("devmem", "")), str(entry.get("mode", ""))
 
 
 def _number(text: str) -> int:

@@ -53,7 +53,7 @@ def resolve(
     for detected in detect(catalogue, node=node, pod=pod, devices=devices, claims=claims, options=options):
         system = detected.system
         mine = tuple(device for device in devices if device.vendor == system.vendor)
-        gathered += _outranked(candidates(Scene(system, pod, node, mine, claims, options, detected.proven)))
+        gathered += _outranked(candidates(Scene(system, pod, node, mine, claims, options, not detected.forgeable)))
     first = known(first_seen)
     vendors = {system.name: system.vendor for system in catalogue}
     limits: list[ResolvedLimit] = []

@@ -149,9 +149,14 @@ class Row(Part, frozen=True, kw_only=True):
 
 
 class When(Part, frozen=True, kw_only=True):
-    """A condition under which something else enforces: a label or annotation with this value (any, when empty)."""
+    """
+    A condition under which something else enforces: a label or annotation with this value (any, when empty).
 
-    at: Literal["node-label", "pod-label", "pod-annotation"]
+    `node-register` is the node annotation in which the system's plugin lists its devices: there the value is the mode
+    of the device that the limit is about.
+    """
+
+    at: Literal["node-label", "node-register", "pod-label", "pod-annotation"]
     key: Key
     value: str = ""
     enforced_by: EnforcedBy

@@ -45,6 +45,7 @@ def decide(subject: Subject, place: Place | None, candidates: Iterable[Candidate
         candidates=tuple(_explained(c, amount, share) for c in ranked),
         problems=tuple(dict.fromkeys([*_problems(ranked), *contradictions])),
         report_only=_report_only(amount, doubts),
+        mps=any(c.mps and (c.grant or c.bytes or c.ratio) for c in ranked),  # who asks for nothing is no client
     )
 
 

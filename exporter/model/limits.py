@@ -59,6 +59,7 @@ class Limit:
         report_only: why it must not be enforced; empty when it may be.
         bypassed: whether it is plainly exceeded although `enforced_by` names an enforcer; None where there is none, and
             where the use is not known.
+        mps: a declaration of this holder says that it is an MPS client, and more than the pod's author vouches for it.
 
     """
 
@@ -76,6 +77,7 @@ class Limit:
     report_only: tuple[str, ...] = ()
     bypassed: bool | None = None
     undeclared: bool = False
+    mps: bool = False
 
     @property
     def declared(self) -> str:

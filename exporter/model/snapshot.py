@@ -48,6 +48,7 @@ class Usage:
         kernel_limit: bytes above which the kernel itself does not let it grow (dmem); None where it does not say.
         evicted: seconds, since it was seen first, in which the driver had taken its queues off the device, summed up
             over its processes; None where no driver tells.
+        mps: the driver lists one of its processes as a client of an MPS server.
 
     """
 
@@ -63,6 +64,7 @@ class Usage:
     kernel_limit: int | None = None
     listed: bool = True
     evicted: float | None = None
+    mps: bool = False
 
 
 @dataclass(frozen=True, slots=True)

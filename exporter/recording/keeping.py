@@ -79,6 +79,7 @@ class Keeping:
             ),
             node_annotations=_unique(
                 filter(None, (key for row in rows for key in (row.register, row.factor))),
+                when("node-register"),
                 *(sign.node_annotations for sign in signs),
             ),
             node_labels=_unique(when("node-label"), *(_keys(sign.node_labels) for sign in signs)),

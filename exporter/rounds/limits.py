@@ -324,4 +324,5 @@ def _fact(uid: PodUid, limit: ResolvedLimit, usages: Iterable[Usage]) -> Limit:
         undeclared=limit.undeclared,
         report_only=limit.report_only,
         bypassed=bypassed(limit, _used(limit, usages), max((limit.bytes or 0) // TOLERATED_PART, TOLERATED)),
+        mps=limit.mps,
     )

@@ -279,6 +279,23 @@ def test_processes_of_one_container_add_up() -> None:
     assert usage.processes == {ProcessKey(1, 1), ProcessKey(2, 1)}
 
 
+@pytest.mark.parametrize("attribution", [Attribution.CONTAINER, Attribution.INHERITED])
+def test_a_container_with_a_process_in_the_mps_list_is_a_client(attribution: Attribution) -> None:
+    """One of its processes suffices, also one that has ended and whose child holds the memory."""
+    client = placed(3, 40, A, attribution)
+    client = replace(client, process=replace(client.process, kinds=frozenset(ProcessKind)))
+    usages = account(attributed(placed(1, 10), client, placed(2, 20, B), memory=used(GIB)), {}).usages
+    assert {usage.subject: usage.mps for usage in usages} == {A: True, B: False}
+
+
+def test_a_client_of_which_a_process_is_unknown_is_a_client() -> None:
+    """How much it holds is unknown; that it is a client is not."""
+    client = placed(3, 40)
+    client = replace(client, process=replace(client.process, kinds=frozenset({ProcessKind.MPS})))
+    seen = replace(attributed(client, memory=used(GIB)), unseen=frozenset({A}))
+    assert [(usage.memory_used, usage.mps) for usage in account(seen, {}).usages] == [(None, True)]
+
+
 def test_an_allocated_container_without_processes_holds_zero() -> None:
     """The lists were read and nobody is there: that is known, so it is 0 and not absent."""
     usage = account(attributed(), {}, allocated={DEVICE: [A]}).usages[0]

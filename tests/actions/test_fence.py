@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from default_rules import default_rules
 from driver.node import FakeNode, GiB, MiB, Workload
@@ -24,7 +25,7 @@ from enforcer.journal.file import JournalFile
 from enforcer.journal.records import Fenced, Planned
 from enforcer.journal.writer import JournalWriter
 from enforcer.policy.history import Action
-from enforcer.policy.limit_holders import CaseKey
+from enforcer.policy.limit_holders import CaseKey, Target
 from enforcer.policy.vocabulary import Rung
 from exporter.model import ContainerId, DeviceKey, GpuUuid, PodUid
 from sources.limits import MAIN, POD, SIDE, Ground, ground, limits, scope
@@ -284,7 +285,7 @@ async def test_a_daemon_that_ended_between_note_and_call_still_owns_what_stands(
     """The value before, or the new one: either is ours; so a fence that was to come down is not taken for another's."""
     await stage.act()
     (fence,) = stage.kept.values()
-    stage.journal.append(Fenced(replace(fence, hard=9 * GiB, before=fence.hard)))
+    stage.journal.append(Fenced(structs.replace(fence, hard=9 * GiB, before=fence.hard)))
     stage.restart()
     assert await stage.keep() == frozenset()
     assert await stage.keep("it is to fall") == {stage.key}
@@ -346,6 +347,23 @@ async def test_on_a_hybrid_node_nobody_is_fenced(stage: Stage) -> None:
     (stage.folder / "proc" / str(stage.main.pid) / "cgroup").write_text(text)
     assert await stage.act() == Answer(Heard.FAILED, NoCgroup.NOT_UNIFIED.value)
     assert not stage.ground.node.calls(SET)
+
+
+async def test_the_limit_of_a_pod_fences_the_container_that_alone_uses_the_device(stage: Stage) -> None:
+    """The fence is kept under the pod's limit, names the container, and stands for no second one."""
+    whole = replace(stage.key, container="", container_id=ContainerId(""))
+    action = replace(stage.action(), key=whole, sole_user=Target("main", ContainerId(MAIN)))
+    assert (await stage.fencing.act(action, DECISION)).heard is Heard.ACCEPTED
+    assert [(fence.key, fence.fenced) for fence in stage.kept.values()] == [(whole, "main")]
+    assert (await stage.told()).hard == 12 * GiB
+    assert await stage.fencing.ended(action) is True
+    other = replace(action, sole_user=Target("side", ContainerId(SIDE)))
+    answer = await stage.fencing.act(other, DECISION)
+    assert (answer.heard, "(main)" in answer.detail) == (Heard.FAILED, True)
+    assert [fence.fenced for fence in stage.kept.values()] == ["main"]
+    stage.restart()
+    assert [fence.fenced for fence in stage.kept.values()] == ["main"]
+    assert await stage.keep("it declares no limit") == {whole}
 
 
 async def test_what_no_driver_could_limit_is_not_tried(stage: Stage) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from builders import limit
 from default_rules import default_rules
@@ -123,9 +124,9 @@ def test_a_fence_follows_the_use_down_to_the_limit(told: int | None, seen: int |
 
 def test_the_last_step_may_be_small() -> None:
     """A fence just above the limit comes down to it."""
-    low = replace(FENCE, hard=8 * GIB + 2 * MIB)
+    low = structs.replace(FENCE, hard=8 * GIB + 2 * MIB)
     assert lowered(low, 0, 0) == 8 * GIB
-    assert lowered(replace(FENCE, hard=8 * GIB), 0, 0) is None
+    assert lowered(structs.replace(FENCE, hard=8 * GIB), 0, 0) is None
 
 
 @pytest.mark.parametrize(
@@ -140,7 +141,7 @@ def test_the_last_step_may_be_small() -> None:
 )
 def test_ours_is_what_we_set_and_nothing_else(told: CgroupLimits, mine: bool) -> None:
     """The value that was noted, or the one that it was to replace; another value, or a guarantee, is another's."""
-    assert ours(replace(FENCE, before=14 * GIB), told) is mine
+    assert ours(structs.replace(FENCE, before=14 * GIB), told) is mine
     assert not ours(None, told)
 
 

@@ -44,6 +44,7 @@ PROMISED = [
     "enforced_by",
     "candidates",
     "problems",
+    "mps",
 ]
 
 

@@ -60,6 +60,7 @@ def test_a_standing_says_who_where_how_much_and_when() -> None:
         "detail": "",
         "mode": "dry-run",
         "next": "evict",
+        "next_container": None,
         "used_bytes": 70 * GIB,
         "limit_bytes": 8 * GIB,
         "declared": "policy annotation",

@@ -30,7 +30,7 @@ right. What is derived is necessary for an action, not sufficient: that no actio
     INV-19  the PID domain                                            here (`use`)
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -38,7 +38,7 @@ from enforcer.policy.history import Action, History, Moment, Result, Verdict
 from enforcer.policy.limit_holders import CaseKey, key_of
 from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung, State, Trigger
-from exporter.model import ContainerKind, Device, DeviceKey, Limit, Pod, Sharing, Snapshot
+from exporter.model import ContainerKind, Device, DeviceKey, Limit, Pod, PodUid, Sharing, Snapshot, Usage
 
 SHARE = 0.9
 MODES = ["off", "observe", "warn", "dry-run", "enforce"]
@@ -196,7 +196,7 @@ def _wished(step: Step, pod: Pod) -> bool:
     return any(one.mode is Mode.DRY_RUN and one.reason is Reason.MODE for one in step.rules.ceilings)
 
 
-def unallowed(step: Step, key: CaseKey, rung: Rung) -> str | None:
+def unallowed(step: Step, key: CaseKey, rung: Rung, victim: str = "") -> str | None:
     """Say why this rung is not allowed for the subject in this round, if it is not."""
     snapshot, rules = step.snapshot, step.rules
     declared, device = limits(snapshot, key), _device_of(snapshot, key)
@@ -219,7 +219,10 @@ def unallowed(step: Step, key: CaseKey, rung: Rung) -> str | None:
         return f"sharing {device.sharing}"
     if device.gpu.vendor not in rules.trusted_vendors:
         return f"vendor {device.gpu.vendor}"
-    if device.sharing is Sharing.MPS and RUNGS.index(rung) > RUNGS.index(rules.mps):
+    ended = _clients(snapshot, pod.uid)
+    if rung in {Rung.KILL, Rung.FENCE}:
+        ended &= {"", key.container or victim}
+    if ended and RUNGS.index(rung) > RUNGS.index(rules.mps):
         return "MPS"
     if rung in {Rung.EVICT, Rung.KILL}:
         name, value = rules.consent
@@ -260,11 +263,14 @@ def _identity(trace: Trace, action: Action) -> Iterator[str]:
     pod = snapshot.pods.get(action.pod_uid)
     if pod is None or (pod.namespace, pod.name) != (action.namespace, action.pod):
         yield "INV-2 the pod that is named is not there"
-    limited = key_of(action.limit.device, action.limit.pod_uid, action.limit.container, action.container_id)
+    own = action.container_id if action.limit.container else None
+    limited = key_of(action.limit.device, action.limit.pod_uid, action.limit.container, own)
     if replace(key, claim="") != limited:
         yield "INV-3 the action names another subject than its key"
     if action.rung in {Rung.KILL, Rung.FENCE} and not action.container_id:
         yield f"INV-2 {action.rung} without a container"
+    if action.rung in {Rung.KILL, Rung.FENCE} and not key.container:
+        yield from _only_user(snapshot, action)
     reason = shield(trace[-1], key)
     if reason is not None:
         yield f"INV-12 protected: {reason}"
@@ -276,8 +282,42 @@ def _identity(trace: Trace, action: Action) -> Iterator[str]:
         yield "INV-4 use or limit of another time"
 
 
+def _only_user(snapshot: Snapshot, action: Action) -> Iterator[str]:
+    """Of a pod's limit only the container that uses the device alone may be taken, in its present generation."""
+    users = {
+        (usage.subject.container, usage.subject.container_id)
+        for usage in snapshot.usages
+        if usage.device == action.device and usage.subject.pod_uid == action.pod_uid
+        if usage.memory_used is None or usage.memory_used > 0 or len(usage.processes) > 0
+    }
+    if users != {(action.container, action.container_id)}:
+        yield f"INV-3 {action.container} is not the only one of its pod that uses the device"
+    same = [one for one in snapshot.containers if (one.pod_uid, one.name) == (action.pod_uid, action.container)]
+    if not same or same[-1].id != action.container_id or same[-1].kind in {ContainerKind.INIT, ContainerKind.EPHEMERAL}:
+        yield "INV-2 another generation, or a container that is left alone"
+
+
+def _clients(snapshot: Snapshot, pod_uid: PodUid) -> set[str]:
+    """Name the containers of a pod that are MPS clients, "" for all of it (INV-16)."""
+    shared = {device.key for device in snapshot.devices if device.sharing is Sharing.MPS}
+    mine = [
+        one for one in snapshot.usages if one.subject.pod_uid == pod_uid and (one.memory_used != 0 or one.processes)
+    ]
+    found = {one.subject.container for one in mine if one.device in shared}
+    found |= {one.container for one in snapshot.limits if one.mps and one.pod_uid == pod_uid and _on(one.device, mine)}
+    for usage in (one for one in mine if one.mps):
+        others = [one for one in snapshot.usages if one.device == usage.device and one.mps]
+        if any(one.subject.pod_uid != pod_uid for one in others):
+            found.add(usage.subject.container)
+    return found
+
+
+def _on(device: DeviceKey, usages: Iterable[Usage]) -> bool:
+    return any(usage.device == device for usage in usages)
+
+
 def _device(trace: Trace, action: Action) -> Iterator[str]:
-    why = unallowed(trace[-1], action.key, action.rung)
+    why = unallowed(trace[-1], action.key, action.rung, action.container)
     if why is not None:
         yield f"INV-12/16 not allowed: {why}"
 

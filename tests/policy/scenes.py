@@ -81,6 +81,10 @@ class Actor:
     problems: tuple[str, ...] = ()
     undeclared: bool = False
     report_only: tuple[str, ...] = ()
+    client: bool = False
+    """The driver lists its process as an MPS client."""
+    declares_mps: bool = False
+    """A declaration that its pod cannot forge says MPS."""
     facts: Mapping[str, object] = field(default_factory=dict)
     """Fields of the pod (priority, phase, annotations, ...) that are not the usual ones."""
 
@@ -204,7 +208,12 @@ def snapshot(
         gpus=tuple(cards),
         devices=tuple(devices),
         usages=tuple(
-            Usage(Subject(actor.pod_uid, actor.container, actor.id), DeviceKey(gpu_uuid(actor.gpu)), actor.used)
+            Usage(
+                Subject(actor.pod_uid, actor.container, actor.id),
+                DeviceKey(gpu_uuid(actor.gpu)),
+                actor.used,
+                mps=actor.client,
+            )
             for actor in actors
         ),
         pods={actor.pod_uid: actor.named() for actor in actors if actor.pod not in unnamed},
@@ -225,6 +234,7 @@ def snapshot(
                 problems=actor.problems,
                 undeclared=actor.undeclared,
                 report_only=actor.report_only,
+                mps=actor.declares_mps,
             )
             for actor in actors
             if actor.limit is not None or actor.problems or actor.undeclared

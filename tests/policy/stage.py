@@ -112,7 +112,8 @@ class Stage:
         actor = self.live or next((one for one in self.actors if one.pod == action.pod), None)
         if actor is None:
             return Live(None, (), "", self.labels)
-        containers = (Container(actor.pod_uid, actor.container, actor.id, actor.kind),)
+        siblings = [one for one in self.actors if one.pod_uid == actor.pod_uid and one.container != actor.container]
+        containers = tuple(Container(one.pod_uid, one.container, one.id, one.kind) for one in (actor, *siblings))
         return Live(actor.named(), containers, "node", self.labels)
 
     # --- a rung ---

@@ -155,16 +155,17 @@ def test_strikes_of_another_boot_do_not_multiply() -> None:
 
 
 def test_what_takes_one_container_is_never_done_to_a_pods_limit() -> None:
-    """A pod's own limit names no container: there is none to kill or fence, and it is told."""
+    """Where two containers use the device, a pod's own limit names none to kill or fence, and it is told."""
     pod = replace(OVER, scope="pod")
+    other = replace(OVER, container="other", used=GIB, limit=None)
     play = Play(replace(LIMITED, ladder=(Rung.NOTIFY, Rung.KILL)))
-    play.steps(60, pod)
+    play.steps(60, pod, other)
     assert not play.actions
     assert [(one.state, one.reason) for one in play.verdicts[-1].standings] == [(State.HELD, "no_rung")]
     play = Play(replace(LIMITED, ladder=(Rung.NOTIFY, Rung.FENCE, Rung.EVICT, Rung.KILL), kill_when_blocked=True))
-    play.until(State.ACTING, pod)
+    play.until(State.ACTING, pod, other)
     play.conclude(Result.BLOCKED)
-    play.steps(60, pod)
+    play.steps(60, pod, other)
     assert set(play.actions) == {"evict team/greedy-0"}
     assert len(play.actions) > 1
 

@@ -15,7 +15,7 @@ from enforcer.policy.rules import ALLOW_EXEMPTION, CONSENT, EXEMPT, Protect, Rul
 from enforcer.policy.vocabulary import Mode, Reason, Rung, State, Trigger
 from exporter.model import Scope, Sharing
 from policy.refusals import ENOUGH, SCENES
-from policy.scenes import CONSENTING, GREEDY, MEEK, UNHURRIED, Actor, Play, snapshot
+from policy.scenes import CONSENTING, GIB, GREEDY, MEEK, UNHURRIED, Actor, Play, snapshot
 
 HARD = [reason for reason, (state, _) in SCENES.items() if state is State.EXEMPT]
 SOFT = [Reason.THIRD_PARTY, Reason.DAEMON_SET, Reason.BARE_POD]
@@ -182,13 +182,13 @@ def test_consent_that_is_withdrawn_in_the_last_round_holds() -> None:
 
 
 def test_a_pod_s_own_limit_has_no_container_to_kill() -> None:
-    """A limit of the whole pod: with a ladder that only kills there is no rung for it; evicting is one."""
-    whole = replace(GREEDY, scope="pod")
+    """Two containers use the device under their pod's limit: a ladder that only kills has no rung; evicting is one."""
+    whole, other = replace(GREEDY, scope="pod"), replace(GREEDY, container="other", used=GIB, limit=None)
     play = Play(replace(UNHURRIED, ladder=(Rung.NOTIFY, Rung.KILL)))
-    play.steps(ENOUGH, whole, MEEK)
+    play.steps(ENOUGH, whole, other, MEEK)
     assert (play.actions, play.reason(whole)) == ([], Reason.NO_RUNG)
     play = Play()
-    play.steps(ENOUGH, whole, MEEK)
+    play.steps(ENOUGH, whole, other, MEEK)
     assert play.actions == ["evict team/greedy-1"]
 
 

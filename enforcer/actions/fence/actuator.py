@@ -11,10 +11,10 @@ what it holds: what is set is read back, and raised where more was taken meanwhi
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Protocol
 
 import structlog
+from msgspec.structs import replace
 
 from enforcer.actions.fence.cgroup_paths import Leaves
 from enforcer.actions.fence.driver import CgroupLimits, LimitsDeniedError, LimitsError, LimitsHungError, MemoryLimits
@@ -81,17 +81,22 @@ class Fencing:
             if isinstance(cgroup, NoCgroup):
                 return Answer(Heard.GONE if cgroup is NoCgroup.NOT_FOUND else Heard.FAILED, cgroup.value)
             known = self._register.fences.get(action.key)
+            if known is not None and known.cgroup != cgroup:
+                return Answer(
+                    Heard.FAILED, f"another container of its pod ({known.fenced}) is fenced for the same limit"
+                )
             try:
                 limits = await self._limits.read(action.device.uuid, self._leaves.path(cgroup))
             except LimitsError as error:
                 return Answer(Heard.FAILED, str(error))
-            if known is not None and known.cgroup == cgroup and ours(known, limits):
+            if known is not None and ours(known, limits):
                 return Answer(Heard.ACCEPTED, f"it is fenced at {_size(limits.hard)} already")
             if not limits.unset:
                 kept = f"hard {_size(limits.hard)}, soft {size(limits.soft)}"
                 return Answer(Heard.TAKEN, f"somebody else has set a limit of its cgroup ({kept}), which is left alone")
             limit, used = action.limit.memory or 0, max(action.used, limits.used or 0)
-            return await self._put(Fence(action.key, cgroup, height(limit, used), None, limit))
+            name = action.sole_user.container if action.sole_user else ""
+            return await self._put(Fence(action.key, cgroup, height(limit, used), None, limit, name))
 
     async def insist(self, _action: Action, _decision: str) -> Answer | None:
         """Nothing follows."""
@@ -123,7 +128,7 @@ class Fencing:
             ends = [(key, await self._end(fence, fallen(fence), seen(key))) for key, fence in fences.items()]
             for key, why in ends:
                 if why is not None:
-                    log.info("enforcer.unfenced", pod_uid=key.pod_uid, container=key.container, reason=why)
+                    log.info("enforcer.unfenced", pod_uid=key.pod_uid, container=fences[key].fenced, reason=why)
                     await self._register.unfence(key, why)
         return frozenset(key for key, why in ends if why is not None)
 
@@ -142,9 +147,7 @@ class Fencing:
                 await self._set(replace(fence, hard=hard, before=limits.hard))
         except (LimitsError, OSError) as error:
             if self._told.get(fence.key) != str(error):
-                log.warning(
-                    "fence.not_kept", pod_uid=fence.key.pod_uid, container=fence.key.container, reason=str(error)
-                )
+                log.warning("fence.not_kept", pod_uid=fence.key.pod_uid, container=fence.fenced, reason=str(error))
             self._told[fence.key] = str(error)
         return None
 

@@ -9,8 +9,9 @@ with its reason.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from enforcer.actions.fence.driver import CgroupLimits
 from enforcer.actions.victim import Victim, container_of
@@ -42,17 +43,17 @@ class NoCgroup(StrEnum):
     UNREADABLE = "its processes could not be read"
 
 
-@dataclass(frozen=True, slots=True)
-class Fence:
+class Fence(msgspec.Struct, frozen=True, omit_defaults=True):
     """
     A hard limit of ours, which stands in the driver or is about to.
 
     Attributes:
-        key: of the container and device.
+        key: of the limit holder (the container, or a pod of which only this container uses the device) and the device.
         cgroup: its path in the unified hierarchy, as /proc tells it.
         hard: bytes.
         before: our own earlier one, which stands until `hard` does; None: none stood.
         limit: the declared one, bytes.
+        container: the name of the fenced container, where the key is a pod's.
 
     """
 
@@ -61,6 +62,12 @@ class Fence:
     hard: int
     before: int | None
     limit: int
+    container: str = ""
+
+    @property
+    def fenced(self) -> str:
+        """The name of the fenced container."""
+        return self.container or self.key.container
 
 
 def leaf(texts: Iterable[str], victim: Victim) -> str | NoCgroup:
