@@ -12,6 +12,7 @@ from exporter.model import (
     Attribution,
     ClaimUsage,
     ContainerId,
+    Context,
     Device,
     DeviceAccount,
     DeviceKey,
@@ -193,6 +194,8 @@ def limit(
     problems: tuple[str, ...] = (),
     claim: str = "",
     bypassed: bool | None = None,
+    context: Context = Context.UNKNOWN,
+    ceiling: int | None = None,
 ) -> Limit:
     """Make what a pod declares for a container, (scope "pod") for all of them, or what its claim (by name) says."""
     name = "" if scope in {"pod", "claim"} else container
@@ -210,6 +213,8 @@ def limit(
         compute=compute,
         problems=problems,
         bypassed=bypassed,
+        context=context,
+        ceiling=ceiling,
     )
 
 

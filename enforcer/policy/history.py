@@ -38,6 +38,7 @@ class Holding:
     Attributes:
         namespace: of the pod; so is `pod`, its name. Empty where Kubernetes told nothing of it.
         used: bytes; None where they are unknown.
+        allowance: bytes that are allowed above the limit for the CUDA contexts of its processes.
 
     """
 
@@ -46,6 +47,7 @@ class Holding:
     namespace: str
     pod: str
     used: int | None
+    allowance: int = field(default=0, kw_only=True)
 
     @property
     def container(self) -> str:

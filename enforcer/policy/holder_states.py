@@ -37,6 +37,7 @@ def standing(one: Judged, reasons: Mapping[CaseKey, Reason], history: History) -
         over=evidence is not None and evidence.over,
         told_at=evidence.phase_from if state is State.GRACE and evidence is not None else None,
         spared=one.allowed.held,
+        allowance=one.allowance,
     )
 
 

@@ -129,4 +129,5 @@ def _action(one: Judged, now: Moment) -> Action:
         case.workload,
         one.evidence.since if one.evidence else now.monotonic,
         dry=one.allowed.mode is Mode.DRY_RUN,
+        allowance=one.allowance,
     )

@@ -162,6 +162,8 @@ class Limit(Owned, frozen=True, kw_only=True):
     bypassed: bool | None = None
     problems: list[str] = []
     report_only: list[str] = []
+    context: str = "unknown"
+    ceiling_bytes: Whole | None = None
 
 
 class Allocation(OnDevice, msgspec.Struct, frozen=True, kw_only=True):

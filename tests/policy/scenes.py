@@ -23,6 +23,7 @@ from exporter.model import (
     Container,
     ContainerId,
     ContainerKind,
+    Context,
     Device,
     DeviceAccount,
     DeviceKey,
@@ -64,7 +65,8 @@ class Actor:
     One container of one pod on one GPU, and what is so of it now.
 
     `used` and `limit` are bytes (None: unknown, not declared). `generation` counts restarts of the container, `uid`
-    says whose pod it is when a pod of the same name is made anew.
+    says whose pod it is when a pod of the same name is made anew. `processes` are the bytes of each process, None where
+    one is unknown; they count where `context` does not say that the limit includes CUDA contexts.
     """
 
     pod: str
@@ -81,6 +83,9 @@ class Actor:
     problems: tuple[str, ...] = ()
     undeclared: bool = False
     report_only: tuple[str, ...] = ()
+    context: Context = Context.INCLUDED
+    headroom: int | None = None
+    processes: tuple[int, ...] | None = None
     facts: Mapping[str, object] = field(default_factory=dict)
     """Fields of the pod (priority, phase, annotations, ...) that are not the usual ones."""
 
@@ -204,7 +209,12 @@ def snapshot(
         gpus=tuple(cards),
         devices=tuple(devices),
         usages=tuple(
-            Usage(Subject(actor.pod_uid, actor.container, actor.id), DeviceKey(gpu_uuid(actor.gpu)), actor.used)
+            Usage(
+                Subject(actor.pod_uid, actor.container, actor.id),
+                DeviceKey(gpu_uuid(actor.gpu)),
+                actor.used,
+                process_memory=actor.processes or (),
+            )
             for actor in actors
         ),
         pods={actor.pod_uid: actor.named() for actor in actors if actor.pod not in unnamed},
@@ -225,6 +235,8 @@ def snapshot(
                 problems=actor.problems,
                 undeclared=actor.undeclared,
                 report_only=actor.report_only,
+                context=actor.context,
+                headroom=actor.headroom,
             )
             for actor in actors
             if actor.limit is not None or actor.problems or actor.undeclared
