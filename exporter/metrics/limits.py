@@ -61,8 +61,8 @@ DECLARED = gauge(
 BYPASSED = gauge(
     "container_limit_bypassed",
     CONTAINER,
-    "1 if a limit that somebody else is said to enforce (hook, kernel, driver, hardware) does not hold, because the use "
-    "is above the ceiling; else 0. No sample where nobody enforces it, where it is enforced for each process (MPS), and "
+    "1 if a limit that somebody else is said to enforce (hook, kernel, driver, hardware) does not hold, as the use is "
+    "above the ceiling; else 0. No sample where nobody enforces it, where it is enforced for each process (MPS), and "
     "where the use is unknown. The container is empty where the limit is the whole pod's.",
 )
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from bench.policy_world import play
 from enforcer.policy.decide import decide
 from enforcer.policy.history import History, Moment
-from enforcer.policy.rules import Tolerance
 from enforcer.policy.vocabulary import Reason
+from exporter.model import Tolerance
 from policy.scenes import BEGIN, UNHURRIED, Actor, snapshot
 
 if TYPE_CHECKING:
