@@ -218,6 +218,9 @@ def test_pods_and_claims_count_the_processes_of_all_their_containers() -> None:
     shared = [replace(one, scope="claim", claim="team/c", pod=name) for name in ("x-1", "y-1")]
     (case,) = cases(snapshot(shared, 1.0))
     assert case.processes is not None and len(case.processes) == 2
+    beside = replace(shared[0], container="other", claim="", limit=None)
+    (case,) = cases(snapshot([*shared, beside], 1.0))
+    assert case.processes is not None and len(case.processes) == 2
     hidden = [shared[0], replace(shared[1], processes=None)]
     (case,) = cases(snapshot(hidden, 1.0))
     assert case.processes is None
