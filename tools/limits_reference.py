@@ -87,7 +87,8 @@ def page(catalogue: Catalogue, outcomes: Results) -> str:
     parts = [HEAD, ENFORCED, f"\n| {' | '.join(columns)} |\n", f"{'|---' * len(columns)}|\n"]
     parts += [
         f"| {system.title} | [`{system.name}`](#{system.name}) | {_WORDS[system.enforced_by]} | {system.context} "
-        f"| {does(system)} | {under_enforce(outcomes[system.name], NOTHING_LINK) if system.name in outcomes else ''} |\n"
+        f"| {does(system)} "
+        f"| {under_enforce(outcomes[system.name], NOTHING_LINK) if system.name in outcomes else ''} |\n"
         for system in catalogue
     ]
     parts += [NOTHING, *_nothing(catalogue, outcomes)]
