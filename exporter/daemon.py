@@ -18,7 +18,7 @@ from pathlib import Path
 import structlog
 
 from exporter.base.clock import Clock, SystemClock
-from exporter.config import Arguments, Check, Config, ConfigError, catalogue_of, options_of, reloads
+from exporter.config import Arguments, Check, Config, ConfigError, catalogue_of, options_of, reloads, tolerance_of
 from exporter.kube import NoNames
 from exporter.kube.file import FileInventory
 from exporter.metrics.exposition import Exposition
@@ -116,7 +116,10 @@ async def observe(
                 tasks.create_task(server.watch(), name="web config")
                 tasks.create_task(logs.tell(latest, limiting.invalid), name="telling")
                 tasks.create_task(
-                    _reload(arguments, config, sampler, latest, clock=clock, enforcement=enforcement), name="config"
+                    _reload(
+                        arguments, config, sampler, latest, limiting=limiting, clock=clock, enforcement=enforcement
+                    ),
+                    name="config",
                 )
     finally:
         await sources.devices.close()
@@ -154,6 +157,7 @@ async def _reload(
     sampler: Sampler,
     latest: Latest,
     *,
+    limiting: Limiting,
     clock: Clock,
     enforcement: Enforcement | None = None,
 ) -> None:
@@ -167,7 +171,7 @@ async def _reload(
             continue
         sampler.standing = ()
         latest.reload = Reload(successful=True, at=clock.time())
-        sampler.beat = beat_of(change.config)
+        sampler.beat, limiting.tolerance = beat_of(change.config), tolerance_of(change.config.policy)
         if "names.file" in change.applied and isinstance(sampler.inventory, (FileInventory, NoNames)):
             sampler.inventory = FileInventory(change.config.names.file) if change.config.names.file else NoNames()
         if enforcement is not None:
@@ -184,7 +188,7 @@ def limiting_of(config: Config) -> Limiting:
     """Read limits as the config wants it, from what was remembered of them on."""
     chosen = config.limits
     remembered = first_seen_file.load(chosen.first_seen_file) if chosen.first_seen_file is not None else None
-    return Limiting(catalogue_of(chosen), options_of(chosen), remembered)
+    return Limiting(catalogue_of(chosen), options_of(chosen), remembered, tolerance=tolerance_of(config.policy))
 
 
 def beat_of(config: Config) -> Beat:

@@ -12,6 +12,7 @@ from exporter.model import (
     Attribution,
     ClaimUsage,
     ContainerId,
+    Context,
     Device,
     DeviceAccount,
     DeviceKey,
@@ -196,6 +197,8 @@ def limit(
     claim: str = "",
     bypassed: bool | None = None,
     mps: bool = False,
+    context: Context = Context.UNKNOWN,
+    ceiling: int | None = None,
 ) -> Limit:
     """Make what a pod declares for a container, (scope "pod") for all of them, or what its claim (by name) says."""
     name = "" if scope in {"pod", "claim"} else container
@@ -214,6 +217,8 @@ def limit(
         problems=problems,
         bypassed=bypassed,
         mps=mps,
+        context=context,
+        ceiling=ceiling,
     )
 
 

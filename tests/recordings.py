@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from exporter.base.clock import Clock
-from exporter.config import Arguments, load
+from exporter.config import Arguments, Policy, load, tolerance_of
 from exporter.limits.loading import builtin
 from exporter.model import Snapshot
 from exporter.recording import FORMAT, Header, Reading, RecordedRound, Writing
@@ -65,7 +65,7 @@ def sampler(tape: Tape, clock: Clock, file: Writing, live: list[Snapshot]) -> Sa
         inventory=tape.inventory,
         beat=Beat(5.0, 0.5),
         clock=clock,
-        limiting=Limiting(builtin()),
+        limiting=Limiting(builtin(), tolerance=tolerance_of(Policy())),
         keep=keep,
     )
 

@@ -41,6 +41,10 @@ Such a pod is no user of the GPU and is never called idle; its limit is not coun
 The namespace is the system's own: no tenant may create pods in it. An installation that renames it says so in
 `limits.rows`:
 `- {system: kai, reservation: {namespaces: [NAME], labels: [runai-gpu-group], group: runai-gpu-group}}`.
+
+The column `CUDA contexts` says whether the declared amount includes the memory that the driver holds for each process
+beside what the process allocates. Unless it is `included`, the policy allows for it above the limit
+([policy.md](policy.md#cuda-contexts)). Each section says where this was read.
 """
 
 ENFORCED = f"""
@@ -79,10 +83,11 @@ _KINDS = {
 
 def page(catalogue: Catalogue, outcomes: Results) -> str:
     """Write the page. `outcomes` are those of the scenario book."""
-    parts = [HEAD, ENFORCED, "\n| system | name | enforced elsewhere by | gpusteward | under `mode: enforce` |\n"]
-    parts += ["|---|---|---|---|---|\n"]
+    columns = ("system", "name", "enforced elsewhere by", "CUDA contexts", "gpusteward", "under `mode: enforce`")
+    parts = [HEAD, ENFORCED, f"\n| {' | '.join(columns)} |\n", f"{'|---' * len(columns)}|\n"]
     parts += [
-        f"| {system.title} | [`{system.name}`](#{system.name}) | {_WORDS[system.enforced_by]} | {does(system)} "
+        f"| {system.title} | [`{system.name}`](#{system.name}) | {_WORDS[system.enforced_by]} | {system.context} "
+        f"| {does(system)} "
         f"| {under_enforce(outcomes[system.name], NOTHING_LINK) if system.name in outcomes else ''} |\n"
         for system in catalogue
     ]
@@ -152,6 +157,7 @@ def _section(system: System) -> Iterable[str]:
     yield ".\n"
     if system.bypass_env:
         yield f"Bypassed with {', '.join(f'`{name}`' for name in system.bypass_env)} in the environment.\n"
+    yield f"CUDA contexts: {system.context}. {system.context_source}\n"
     yield f"Detected by {_detected(system)}.\n"
     if system.yields_to:
         yield f"Not where one of these is: {', '.join(f'`{name}`' for name in system.yields_to)}.\n"
@@ -169,12 +175,13 @@ def _section(system: System) -> Iterable[str]:
 
 
 def _notes(system: System) -> Iterable[str]:
-    noted = [row for row in system.rows if row.note or row.loses_to]
+    noted = [row for row in system.rows if row.note or row.loses_to or row.context]
     if noted:
         yield "\n"
     for row in noted:
         losing = f"Does not count beside {', '.join(f'`{key}`' for key in row.loses_to)}." if row.loses_to else ""
-        yield f"- `{row.key}`: {' '.join(filter(None, [row.note, losing]))}\n"
+        contexts = f"CUDA contexts: {row.context}." if row.context else ""
+        yield f"- `{row.key}`: {' '.join(filter(None, [row.note, contexts, losing]))}\n"
 
 
 def _unit(row: Row) -> str:

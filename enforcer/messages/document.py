@@ -118,4 +118,9 @@ def _device(holding: Holding) -> Json:
 
 
 def _amounts(holding: Holding) -> Json:
-    return {"used_bytes": holding.used, "limit_bytes": holding.limit.memory, "declared": holding.limit.declared}
+    return {
+        "used_bytes": holding.used,
+        "limit_bytes": holding.limit.memory,
+        "context_allowance_bytes": holding.allowance,
+        "declared": holding.limit.declared,
+    }

@@ -73,7 +73,9 @@ def _said(holding: Holding) -> str:
     used, limit = holding.used or 0, holding.limit.memory or 0
     subject = who(holding.container)
     whose = "its pod's" if holding.container and not holding.key.container else "its"
+    contexts = f" plus {size(holding.allowance)} allowed for CUDA contexts" if holding.allowance else ""
     return (
         f"{subject[0].upper()}{subject[1:]} uses {size(used)} of {device_name(holding.device)}, "
-        f"{size(max(used - limit, 0))} more than {whose} limit of {size(limit)} (declared by {holding.limit.declared})"
+        f"{size(max(used - limit - holding.allowance, 0))} more than {whose} limit of {size(limit)} "
+        f"(declared by {holding.limit.declared}){contexts}"
     )

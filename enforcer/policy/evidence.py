@@ -20,6 +20,9 @@ The 90 % are those of the last stretch, a ninth longer than the grace: so what w
 whoever is over again after a long time between is not due at the first spike. A gap longer than two intervals voids it
 all. So does a limit that the excess seen so far would not have exceeded: whoever was above 9 GiB all the time was above
 8 GiB, too, and gains nothing by changing its declaration back and forth.
+
+Each reading is judged by what was allowed for CUDA contexts at its moment. "The limit" above includes that allowance.
+A later allowance says nothing of earlier readings, so starting processes does not begin the evidence anew.
 """
 
 from dataclasses import dataclass, replace
@@ -64,7 +67,8 @@ class Evidence:
         seen: seconds of the phase in which the excess was seen; of a grace, of its last stretch only.
         unseen: spans of that stretch (from, to) in which it was not seen.
         grace: seconds that were granted; an annotation that changes meanwhile counts for the next time.
-        least: the smallest use among the readings of this excess, bytes.
+        least: the smallest use among the readings of this excess, without what was allowed for contexts, bytes.
+        cap: the smallest cap of that allowance among them, bytes.
         strikes: of the workload, as this excess was told, itself counted.
 
     """
@@ -83,6 +87,7 @@ class Evidence:
     phase_from: float = 0.0
     grace: float = 0.0
     least: int = 0
+    cap: int = 0
     strikes: float = 0.0
 
     def due_at(self) -> float | None:
@@ -92,18 +97,32 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A use that is certain, at a monotonic time, and the grace that its subject may have."""
+    """
+    A use that is certain, at a monotonic time, and the grace that its subject may have.
+
+    Attributes:
+        allowance: bytes that are allowed for the CUDA contexts of the holder's processes at this moment.
+        cap: the most that may be allowed for them under this limit.
+
+    """
 
     at: float
     used: int
     limit: int
     grace: float
+    allowance: int = 0
+    cap: int = 0
+
+    @property
+    def charged(self) -> int:
+        """The bytes that count against the limit."""
+        return self.used - self.allowance
 
 
 def weigh(before: Evidence | None, reading: Reading, terms: Terms, rules: Rules) -> Evidence:
     """Add a reading, which is later than all before it."""
     ceiling = rules.tolerance.above(reading.limit)
-    over, above = reading.used > ceiling, reading.used > reading.limit
+    over, above = reading.charged > ceiling, reading.charged > reading.limit
     known = before if before is not None and not _void(before, reading, ceiling, rules) else None
     if known is not None and known.terms != terms:
         known = _anew(known, terms, reading)
@@ -127,7 +146,8 @@ def gone_stale(evidence: Evidence, now: float, rules: Rules) -> bool:
 def _void(before: Evidence, reading: Reading, ceiling: int, rules: Rules) -> bool:
     if gone_stale(before, reading.at, rules):
         return True
-    return before.counted > 0 and before.least <= ceiling
+    # Another limit may allow more for contexts than the one under which the readings were taken.
+    return before.counted > 0 and before.least <= ceiling + max(0, reading.cap - before.cap)
 
 
 def _anew(known: Evidence, terms: Terms, reading: Reading) -> Evidence:
@@ -171,8 +191,8 @@ def _over(now: Evidence, reading: Reading, rules: Rules) -> Evidence:
     at = reading.at
     if now.counted == 0:
         begun = _begin(now, Phase.OVER, at, counted=1)
-        return replace(begun, since=at, least=reading.used)
-    now = replace(now, least=min(now.least, reading.used), below=0)
+        return replace(begun, since=at, least=reading.charged, cap=reading.cap)
+    now = replace(now, least=min(now.least, reading.charged), cap=min(now.cap, reading.cap), below=0)
     if at - now.counted_at >= MARGIN * rules.interval:
         now = replace(now, counted=now.counted + 1, counted_at=at)
     if now.phase is Phase.OVER and now.seen >= rules.warn_after and now.counted >= ROUNDS:

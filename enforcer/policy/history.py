@@ -39,6 +39,7 @@ class Holding:
         namespace: of the pod; so is `pod`, its name. Empty where Kubernetes told nothing of it.
         used: bytes; None where they are unknown.
         sole_user: of a pod's limit, the only container of the pod that uses the device; None where several do.
+        allowance: bytes that are allowed above the limit for the CUDA contexts of its processes.
 
     """
 
@@ -48,6 +49,7 @@ class Holding:
     pod: str
     used: int | None
     sole_user: Target | None = field(default=None, kw_only=True)
+    allowance: int = field(default=0, kw_only=True)
 
     @property
     def container(self) -> str:

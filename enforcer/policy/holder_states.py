@@ -38,6 +38,7 @@ def standing(one: Judged, reasons: Mapping[CaseKey, Reason], history: History) -
         told_at=evidence.phase_from if state is State.GRACE and evidence is not None else None,
         spared=one.allowed.held,
         sole_user=case.sole_user,
+        allowance=one.allowance,
     )
 
 

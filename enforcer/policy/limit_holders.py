@@ -28,6 +28,7 @@ from exporter.model import (
     Scope,
     Snapshot,
     Usage,
+    processes_of,
 )
 
 ALLOCATIONS = "allocations"
@@ -71,6 +72,7 @@ class Case:
     Attributes:
         pod: None where Kubernetes told nothing of it.
         device: None while the driver does not name it.
+        processes: bytes of each process of the holder; None where they are not all known.
         used: bytes that are certain; None when there is no reading this round (`unknown` says why).
         present: the container is the present generation of its name; always true for pods and claims.
         pods: of the pods that share the amount; more than one for a claim only.
@@ -88,6 +90,7 @@ class Case:
     present: bool = True
     kind: ContainerKind = ContainerKind.REGULAR
     pods: int = 1
+    processes: tuple[int, ...] | None = None
     sole_user: Target | None = None
     clients: Mapping[str, str] = field(default_factory=dict)
 
@@ -131,7 +134,7 @@ def cases(snapshot: Snapshot) -> tuple[Case, ...]:
         usages[usage.subject.pod_uid, usage.device].append(usage)
     held = listed(snapshot)
     present = {(one.pod_uid, one.name): one for one in snapshot.containers}
-    claims = _claims(snapshot)
+    claims = _claims(snapshot, usages)
     remembered = any(fault.source == ALLOCATIONS for fault in snapshot.faults)
     mps = clients(snapshot)
     found: dict[CaseKey, Case] = {}
@@ -169,9 +172,12 @@ class _Claimed:
 
     pods: set[PodUid] = field(default_factory=set)
     used: int | None = None
+    processes: tuple[int, ...] | None = None
 
 
-def _claims(snapshot: Snapshot) -> Mapping[tuple[str, DeviceKey], _Claimed]:
+def _claims(
+    snapshot: Snapshot, usages: Mapping[tuple[PodUid, DeviceKey], list[Usage]]
+) -> Mapping[tuple[str, DeviceKey], _Claimed]:
     found: dict[tuple[str, DeviceKey], _Claimed] = defaultdict(_Claimed)
     for limit in snapshot.limits:
         if limit.scope is Scope.CLAIM:
@@ -179,7 +185,10 @@ def _claims(snapshot: Snapshot) -> Mapping[tuple[str, DeviceKey], _Claimed]:
     for usage in snapshot.claim_usages:
         claimed = found[f"{usage.namespace}/{usage.claim}", usage.device]
         claimed.used = usage.memory_used
-        claimed.pods |= {subject.pod_uid for subject in usage.subjects}
+        pods = {subject.pod_uid for subject in usage.subjects}
+        held = [one for uid in sorted(pods) for one in usages[uid, usage.device] if one.subject in usage.subjects]
+        claimed.processes = processes_of(held) if held else None
+        claimed.pods |= pods
     return found
 
 
@@ -199,25 +208,35 @@ def _of_limit(
         shared = claims[limit.claim, limit.device]
         only = pod if len(shared.pods) == 1 else None
         key = key_of(limit.device, only.uid if only else PodUid(""), claim=limit.claim)
-        yield Case(key, limit, pod, look.device, *_reading([shared.used], look), pods=len(shared.pods))
+        yield Case(
+            key,
+            limit,
+            pod,
+            look.device,
+            *_reading([shared.used], look),
+            pods=len(shared.pods),
+            processes=shared.processes,
+        )
     elif not limit.container:
         key = key_of(limit.device, limit.pod_uid)
         reading = _reading([usage.memory_used for usage in mine], look)
-        yield Case(key, limit, pod, look.device, *reading, sole_user=_only_user(mine, present))
+        alone, processes = _only_user(mine, present), processes_of(mine)
+        yield Case(key, limit, pod, look.device, *reading, sole_user=alone, processes=processes)
     else:
         now = present.get((limit.pod_uid, limit.container))
         seen = [usage for usage in mine if usage.subject.container == limit.container]
         ids = {usage.subject.container_id for usage in seen} or {now.id if now else None}
         for id_ in ids:
-            generation = [usage.memory_used for usage in seen if usage.subject.container_id == id_]
+            generation = [usage for usage in seen if usage.subject.container_id == id_]
             yield Case(
                 key_of(limit.device, limit.pod_uid, limit.container, id_),
                 limit,
                 pod,
                 look.device,
-                *_reading(generation, look),
+                *_reading([usage.memory_used for usage in generation], look),
                 present=now is not None and now.id is not None and now.id == id_,
                 kind=now.kind if now else ContainerKind.REGULAR,
+                processes=processes_of(generation),
             )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from math import inf
 
 from enforcer.policy.vocabulary import Mode, Reason, Rung, Trigger
-from exporter.model import PodUid
+from exporter.model import PodUid, Tolerance
 
 SHORTEST_GRACE = 30.0
 """Seconds. A checkpoint of a large model takes about as long; below that a grace is only a word."""
@@ -28,9 +28,6 @@ EXEMPT = "gpusteward.io/exempt"
 GRACE = "gpusteward.io/grace-seconds"
 
 
-_PARTS = 1_000_000
-
-
 class RulesError(ValueError):
     """Rules that cannot be meant. `key` is the one below `policy`, `expected` what would make sense."""
 
@@ -38,18 +35,6 @@ class RulesError(ValueError):
         super().__init__(f"policy.{key}: expected {expected}")
         self.key = key
         self.expected = expected
-
-
-@dataclass(frozen=True, slots=True)
-class Tolerance:
-    """What a use may exceed its limit by, the larger of both: contexts and drivers take memory nobody declared."""
-
-    ratio: float
-    bytes: int
-
-    def above(self, limit: int) -> int:
-        """Return the bytes above which `limit` counts as exceeded."""
-        return limit + max(limit * round(self.ratio * _PARTS) // _PARTS, self.bytes)  # no float overflows on a huge one
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +136,9 @@ class Rules:
             raise RulesError("interval", "a duration above 0s")
         if not self.interval <= self.warn_after <= LONGEST_GRACE:
             raise RulesError("warn_after", f"a duration from one sampling.interval to {LONGEST_GRACE:.0f}s")
-        if not 0 <= self.tolerance.ratio <= 1 or self.tolerance.bytes < 0:
-            raise RulesError("tolerance", "a ratio from 0 to 1, and bytes of 0 or more")
+        tolerance = self.tolerance
+        if not 0 <= tolerance.ratio <= 1 or tolerance.bytes < 0 or tolerance.per_process < 0:
+            raise RulesError("tolerance", "a ratio from 0 to 1, and bytes and per_process of 0 or more")
         both = Rung.EVICT in self.ladder and Rung.KILL in self.ladder
         if both is not self.kill_when_blocked:
             raise RulesError(

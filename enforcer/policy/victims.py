@@ -130,4 +130,5 @@ def _action(one: Judged, now: Moment) -> Action:
         one.evidence.since if one.evidence else now.monotonic,
         dry=one.allowed.mode is Mode.DRY_RUN,
         sole_user=case.sole_user if rung in ON_A_CONTAINER else None,
+        allowance=one.allowance,
     )

@@ -8,9 +8,9 @@ The law: the file says it, `rules` judges it, and an error of either names the k
 
 from collections.abc import Iterator
 
-from enforcer.policy.rules import Budget, Budgets, Protect, Rules, RulesError, Tolerance
+from enforcer.policy.rules import Budget, Budgets, Protect, Rules, RulesError
 from enforcer.policy.vocabulary import Mode, Rung, Trigger
-from exporter.config import Config
+from exporter.config import Config, tolerance_of
 from exporter.model import PodUid
 
 
@@ -22,7 +22,7 @@ def rules_of(config: Config, *, own_pod: str = "", own_namespace: str = "") -> R
     return Rules(
         mode=Mode(policy.mode),
         trigger=Trigger(policy.trigger),
-        tolerance=Tolerance(policy.tolerance.ratio, int(policy.tolerance.bytes)),
+        tolerance=tolerance_of(policy),
         warn_after=float(policy.warn_after),
         grace=float(policy.grace),
         ladder=tuple(policy.ladder),

@@ -224,9 +224,20 @@ def _usages(
                 kernel_limit=kernel.limit if kernel else None,
                 listed=known,
                 mps=mps,
+                process_memory=_by_process(members) if known else (),
             ),
             raw_sm is not None and raw_sm > 1.0,
         )
+
+
+def _by_process(members: Iterable[Placed]) -> tuple[int, ...]:
+    """List the bytes of each process, sorted; empty where one is unknown. An entry of a dead process stands alone."""
+    sizes: dict[object, int] = defaultdict(int)
+    for number, member in enumerate(members):
+        if member.process.memory is None:
+            return ()
+        sizes[number if member.key is None else member.key] += member.process.memory
+    return tuple(sorted(sizes.values()))
 
 
 def _of_cgroup(subject: Subject, cgroup: CgroupMemory, peaks: Peaks) -> Usage:

@@ -211,6 +211,8 @@ def _limit(limit: Limit, snapshot: Snapshot) -> schema.Limit:
         bypassed=limit.bypassed,
         problems=list(limit.problems),
         report_only=list(limit.report_only),
+        context=limit.context,
+        ceiling_bytes=limit.ceiling,
     )
 
 

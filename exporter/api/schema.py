@@ -164,6 +164,8 @@ class Limit(Owned, frozen=True, kw_only=True):
     mps: bool = False
     problems: list[str] = []
     report_only: list[str] = []
+    context: str = "unknown"
+    ceiling_bytes: Whole | None = None
 
 
 class Allocation(OnDevice, msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ What the operator wants: flags over environment over one YAML file, as one froze
 from exporter.config.arguments import Arguments, parse_arguments
 from exporter.config.catalogue import catalogue_of, options_of
 from exporter.config.loading import Check, load
-from exporter.config.policy import Policy
+from exporter.config.policy import Policy, tolerance_of
 from exporter.config.reload import Reloaded, reloads
 from exporter.config.schema import Config, Limits, Log, Names, Node, Sampling, Web, source_of_names
 from exporter.config.yaml_text import ConfigError
@@ -32,4 +32,5 @@ __all__ = [
     "parse_arguments",
     "reloads",
     "source_of_names",
+    "tolerance_of",
 ]

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta, field
 
 from exporter.config.values import Bytes, Duration, Rate
+from exporter.model import Tolerance as AllowedExcess
 from exporter.model.ladder import Rung
 from exporter.model.vendors import TRUSTED, VENDORS
 
@@ -28,11 +29,15 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """A part of the section: frozen, and closed for unknown keys."""
 
 
+_Bytes = Annotated[Bytes, Meta(description='bytes as a quantity such as "256Mi"')]
+
+
 class Tolerance(Part, frozen=True):
-    """By how much usage may exceed its limit: the larger of both."""
+    """By how much usage may exceed its limit: the larger of two, and `per_process` for each CUDA context."""
 
     ratio: float = 0.02
-    bytes: Annotated[Bytes, Meta(description='bytes as a quantity such as "256Mi"')] = Bytes(256 * 2**20)
+    bytes: _Bytes = Bytes(256 * 2**20)
+    per_process: _Bytes = Bytes(512 * 2**20)
 
 
 class Namespaces(Part, frozen=True):
@@ -90,3 +95,9 @@ class Policy(Part, frozen=True):
         default_factory=lambda: sorted(TRUSTED)
     )
     admission: Literal["required", "ignore"] = "required"
+
+
+def tolerance_of(policy: Policy) -> AllowedExcess:
+    """Say in the model's words by how much a use may exceed its limit."""
+    tolerance = policy.tolerance
+    return AllowedExcess(tolerance.ratio, int(tolerance.bytes), int(tolerance.per_process))

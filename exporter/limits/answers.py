@@ -15,7 +15,7 @@ from typing import Self
 
 from exporter.limits.devices import Place
 from exporter.limits.rows import Row, Trust, What
-from exporter.model import DeviceKey, EnforcedBy, Mechanism, Scope
+from exporter.model import Context, DeviceKey, EnforcedBy, Mechanism, Scope
 
 ZERO = "zero: nothing is declared"
 """Why an amount of 0 does not count."""
@@ -45,6 +45,7 @@ class Candidate:
         grant: it hands out a device and declares no amount.
         enforcement_proven: more than what the pod's author wrote tells that somebody enforces it.
         mps: so it is proven that who declares this is a client of an MPS server.
+        context: whether the amount includes CUDA contexts.
         taken: it decided the limit, or (compute) the share.
         why: in words, why it was taken or not.
         doubts: why it must not be enforced, though it counts.
@@ -77,6 +78,7 @@ class Candidate:
     factor: int | None = 1
     key: str = ""
     mps: bool = False
+    context: Context = Context.UNKNOWN
 
     @property
     def name(self) -> str:
@@ -118,6 +120,7 @@ class ResolvedLimit:
         bytes: None where memory is not declared, or not validly.
         compute: declared share of one device, 0 to 1; never enforced.
         report_only: why this must not be enforced; empty when it may be.
+        context, headroom: as in `exporter.model.Limit`.
         problems: what an operator or user should know: invalid, contradictory, refused, uncalibrated.
         mps: one of the candidates proves that the subject is a client of an MPS server, whichever of them counts.
 
@@ -135,6 +138,8 @@ class ResolvedLimit:
     problems: tuple[str, ...] = ()
     report_only: tuple[str, ...] = ()
     mps: bool = False
+    context: Context = Context.UNKNOWN
+    headroom: int | None = None
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -242,12 +247,14 @@ def declared(resolutions: Iterable[Resolution]) -> Mapping[DeviceKey, int]:
     return dict(total)
 
 
-def bypassed(limit: ResolvedLimit, used: int | None, tolerance: int) -> bool | None:
+def bypassed(limit: ResolvedLimit, used: int | None, ceiling: int | None) -> bool | None:
     """
     Tell whether an enforcement elsewhere plainly does not hold: more is used than it should let pass.
+
+    `ceiling`: the bytes above which the limit counts as exceeded.
 
     None where there is nothing to bypass (nobody enforces, or only for each process), and where the use is not known.
     """
     if limit.enforced_by in {EnforcedBy.NONE, EnforcedBy.MPS} or limit.scope is Scope.PROCESS:
         return None
-    return None if limit.bytes is None or used is None else used > limit.bytes + tolerance
+    return None if ceiling is None or used is None else used > ceiling

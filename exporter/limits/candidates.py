@@ -55,8 +55,9 @@ def candidates(scene: Scene) -> list[Candidate]:
 
 
 def _candidate(scene: Scene, row: Row, scope: Scope, term: Term | Broken, key: str, **more: Any) -> Candidate:
-    text = shown(term.text)
-    return Candidate(row, scene.system.name, row.what, row.trust, term.subject, scope, text, key=key, **more)
+    text, context = shown(term.text), row.context or scene.system.context
+    more |= {"key": key, "context": context}
+    return Candidate(row, scene.system.name, row.what, row.trust, term.subject, scope, text, **more)
 
 
 def _placed(term: Term, places: Mapping[str, tuple[Place, ...]], unit: Calibration) -> list[Candidate]:

@@ -4,8 +4,8 @@ Where the limits of a pod came from, for people and for scripts.
 What comes in: a resolution. What goes out: the list that `gpusteward explain --json` prints, or text.
 
 The law: the JSON's keys are a promise: `namespace`, `pod`, `container`, `device`, `limit_bytes`, `system`, `source`,
-`scope`, `enforced_by`, `candidates`, `problems`, `mps`. Pod- and claim-scoped limits have `container: null`; a limit of
-each device that the subject holds has `device: null`. What people read leaves their terminal alone.
+`scope`, `enforced_by`, `context`, `candidates`, `problems`, `mps`. Pod- and claim-scoped limits have `container: null`.
+A limit of each device that the subject holds has `device: null`. What people read leaves their terminal alone.
 """
 
 from collections.abc import Iterator
@@ -13,8 +13,13 @@ from typing import Any
 
 from exporter.limits.answers import Candidate, Resolution, ResolvedLimit
 from exporter.limits.rows import What
-from exporter.model import EnforcedBy, Scope
+from exporter.model import Context, EnforcedBy, Scope
 
+_CONTEXTS = {
+    Context.INCLUDED: "CUDA contexts are part of it",
+    Context.EXCLUDED: "CUDA contexts are not part of it, and may use more",
+    Context.UNKNOWN: "whether CUDA contexts are part of it is unknown: they may use more",
+}
 _UNITS = ((2**30, "GiB"), (2**20, "MiB"))
 
 
@@ -31,6 +36,7 @@ def as_data(resolution: Resolution) -> list[dict[str, Any]]:
             "source": limit.source.value,
             "scope": limit.scope.value,
             "enforced_by": limit.enforced_by.value,
+            "context": limit.context.value,
             "candidates": [_candidate(candidate) for candidate in limit.candidates],
             "problems": [*limit.problems, *limit.remarks],
             "mps": limit.mps,
@@ -77,6 +83,8 @@ def _limit(limit: ResolvedLimit) -> Iterator[str]:
     yield f"    {limit.system}, by {limit.source}, scope {limit.scope}, enforced by {guard}"
     if limit.mps:
         yield "    an MPS client: policy.mps says what its excess leads to"
+    if limit.bytes is not None:
+        yield f"    {_CONTEXTS[limit.context]}"
     for candidate in limit.candidates:
         mark = "*" if candidate.taken else "-"
         declared = f"{candidate.name} = {candidate.text!r}: {_amount(candidate)} (trust {candidate.trust.name.lower()})"

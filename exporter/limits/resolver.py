@@ -56,11 +56,13 @@ def resolve(
         gathered += _outranked(candidates(Scene(system, pod, node, mine, claims, options, not detected.forgeable)))
     first = known(first_seen)
     vendors = {system.name: system.vendor for system in catalogue}
+    contexts = {system.name: system.context for system in catalogue}
     limits: list[ResolvedLimit] = []
     elsewhere: list[ResolvedLimit] = []
     new: list[Seen] = []
     for (subject, scope), group in sorted(_grouped(gathered, first).items()):
         held, seen = hold(subject, scope, group, first, devices)
+        held = [c if c.row is not None else replace(c, context=contexts.get(c.system, c.context)) for c in held]
         new += seen
         here, there = _limits(subject, held, _only(held, devices, vendors))
         limits += here

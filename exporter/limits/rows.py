@@ -14,7 +14,7 @@ from typing import Annotated, Literal, Self
 import msgspec
 from msgspec import Meta, field
 
-from exporter.model import EnforcedBy, Mechanism, Scope
+from exporter.model import Context, EnforcedBy, Mechanism, Scope
 
 Name = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9-]{0,62}$")]
 Key = Annotated[str, Meta(min_length=1, max_length=317)]  # a prefix of 253, a slash, a name of 63
@@ -111,6 +111,7 @@ class Row(Part, frozen=True, kw_only=True):
         kubelet: the kubelet's device ids of this resource are true.
         written_by: `trust` in the file: `scheduler` marks annotations that schedulers write. The trust of other rows
             follows from their mechanism.
+        context: whether the amount includes CUDA contexts, where that differs from the system's other rows.
 
     """
 
@@ -135,6 +136,7 @@ class Row(Part, frozen=True, kw_only=True):
     driver: str = ""
     written_by: str | None = field(name="trust", default=None)
     enforced_by: EnforcedBy | None = None
+    context: Context | None = None
     confidence: Confidence = Confidence.SOURCE
     note: str = ""
 
@@ -200,6 +202,8 @@ class System(Part, frozen=True, kw_only=True):
     A way to share devices.
 
     Attributes:
+        context: whether its amounts include CUDA contexts; `context_source` says where that was read, or what was
+            looked for.
         reservation: how its reservation pods are known; None where it has none.
         bypass_env: variables of a pod with which its user switches the enforcement off.
         yields_to: systems whose presence means that this one's rows have another meaning here.
@@ -212,6 +216,8 @@ class System(Part, frozen=True, kw_only=True):
     vendor: Name = "nvidia"
     enforced_by: EnforcedBy = EnforcedBy.NONE
     enforced_when: tuple[When, ...] = ()
+    context: Context = Context.UNKNOWN
+    context_source: str = ""
     bypass_env: tuple[str, ...] = ()
     detect: Detect = Detect()
     yields_to: tuple[Name, ...] = ()

@@ -16,7 +16,7 @@ from exporter.limits.answers import Candidate, ResolvedLimit, Subject
 from exporter.limits.devices import Place
 from exporter.limits.factors import settled
 from exporter.limits.rows import Trust, What
-from exporter.model import EnforcedBy, Mechanism
+from exporter.model import Context, EnforcedBy, Mechanism
 
 _ROUNDING = 2**20
 """Bytes by which two declarations of the same may differ: schedulers count in MiB."""
@@ -46,11 +46,24 @@ def decide(subject: Subject, place: Place | None, candidates: Iterable[Candidate
         problems=tuple(dict.fromkeys([*_problems(ranked), *contradictions])),
         report_only=_report_only(amount, doubts),
         mps=any(c.mps and (c.grant or c.bytes or c.ratio) for c in ranked),  # who asks for nothing is no client
+        context=named.context,
+        headroom=_headroom(amount, memory),
     )
 
 
 def _smallest(candidates: Iterable[Candidate]) -> Candidate | None:
     return min((c for c in candidates if c.valid), key=lambda c: (c.size or 0, _rank(c)), default=None)
+
+
+def _headroom(winner: Candidate | None, memory: Iterable[Candidate]) -> int | None:
+    """
+    Find by how much contexts may exceed the winner's amount at most; None where nothing bounds them.
+
+    Another declaration may include contexts and say little more than the winner. Without this bound a user could add a
+    lower annotation, whose amount excludes contexts, and use more than the system's own declaration allows.
+    """
+    included = [c.bytes for c in memory if c.valid and c.bytes is not None and c.context is Context.INCLUDED]
+    return None if winner is None or winner.bytes is None or not included else min(included) - winner.bytes
 
 
 def _rank(candidate: Candidate) -> tuple[int, str, str, str, int]:

@@ -20,6 +20,11 @@ LIMIT = gauge(
     ("namespace", "claim", *LEAF),
     "Memory of the leaf device that all containers and pods which share the ResourceClaim may hold together, in bytes.",
 )
+CEILING = gauge(
+    "claim_memory_ceiling_bytes",
+    ("namespace", "claim", *LEAF),
+    "Memory of the leaf device above which those who share the ResourceClaim are over its limit together, in bytes.",
+)
 USED = gauge(
     "claim_memory_used_bytes",
     ("namespace", "claim", *LEAF),
@@ -27,21 +32,24 @@ USED = gauge(
     "one of them is unknown, or holds two claims of one device.",
 )
 
-FAMILIES = (LIMIT, USED)
+FAMILIES = (LIMIT, CEILING, USED)
 
 
 def collect(snapshot: Snapshot) -> Iterator[Metric]:
     """Yield the families of claims."""
     labels_of = NodeLabels(snapshot).device
     limits: dict[tuple[str, DeviceKey], int] = {}
+    ceilings: dict[tuple[str, DeviceKey], int] = {}
     for limit in snapshot.limits:
-        if limit.scope == "claim" and limit.memory is not None:
-            # Each pod has its own view of the one declaration, and one of them may be a round behind.
-            known = limits.get((limit.claim, limit.device), limit.memory)
-            limits[limit.claim, limit.device] = min(known, limit.memory)
-    yield LIMIT.of(
-        (labels_of(device, **_named(claim)), amount) for (claim, device), amount in sorted(limits.items(), key=str)
-    )
+        # Each pod has its own view of the one declaration, and one of them may be a round behind.
+        for amounts, amount in ((limits, limit.memory), (ceilings, limit.ceiling)):
+            if limit.scope == "claim" and amount is not None:
+                key = limit.claim, limit.device
+                amounts[key] = min(amounts.get(key, amount), amount)
+    for family, amounts in ((LIMIT, limits), (CEILING, ceilings)):
+        yield family.of(
+            (labels_of(device, **_named(claim)), amount) for (claim, device), amount in sorted(amounts.items(), key=str)
+        )
     yield USED.of(
         (labels_of(used.device, namespace=used.namespace, claim=used.claim), used.memory_used)
         for used in snapshot.claim_usages

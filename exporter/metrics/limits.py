@@ -29,6 +29,17 @@ POD_LIMIT = gauge(
     "Memory of the leaf device that the containers of the pod may hold together as declared, in bytes; only where the "
     "declaration is the pod's.",
 )
+CONTAINER_CEILING = gauge(
+    "container_memory_ceiling_bytes",
+    CONTAINER,
+    "Memory of the leaf device above which the container is over its limit, in bytes: the limit, policy.tolerance, and "
+    "what is allowed for the CUDA contexts of its processes where the limit does not include them.",
+)
+POD_CEILING = gauge(
+    "pod_memory_ceiling_bytes",
+    ("namespace", "pod", *LEAF),
+    "Memory of the leaf device above which the containers of the pod are over its limit together, in bytes.",
+)
 INFO = info(
     "container_limit_info",
     (*CONTAINER, "system", "source", "scope", "enforced_by"),
@@ -50,12 +61,12 @@ DECLARED = gauge(
 BYPASSED = gauge(
     "container_limit_bypassed",
     CONTAINER,
-    "1 if a limit that somebody else is said to enforce (hook, kernel, driver, hardware) is exceeded by more than 2 % "
-    "and 256 MiB: it does not hold; else 0. No sample where nobody enforces it, where it is enforced for each process "
-    "(MPS), and where the use is unknown. The container is empty where the limit is the whole pod's.",
+    "1 if a limit that somebody else is said to enforce (hook, kernel, driver, hardware) does not hold, as the use is "
+    "above the ceiling; else 0. No sample where nobody enforces it, where it is enforced for each process (MPS), and "
+    "where the use is unknown. The container is empty where the limit is the whole pod's.",
 )
 
-FAMILIES = (CONTAINER_LIMIT, POD_LIMIT, INFO, COMPUTE, DECLARED, BYPASSED)
+FAMILIES = (CONTAINER_LIMIT, POD_LIMIT, CONTAINER_CEILING, POD_CEILING, INFO, COMPUTE, DECLARED, BYPASSED)
 
 
 def collect(snapshot: Snapshot) -> Iterator[Metric]:
@@ -68,10 +79,17 @@ def collect(snapshot: Snapshot) -> Iterator[Metric]:
             ((limit.pod_uid, limit.container, limit.device, limit) for limit in snapshot.limits if wanted(limit)),
         )
 
-    for family, wanted in ((CONTAINER_LIMIT, _of_container), (POD_LIMIT, _of_pod)):
-        yield family.of(
-            (labels.container(*name), together(limit.memory for limit in limits))
-            for name, limits in declared(wanted).items()
+    for limit_family, ceiling_family, wanted in (
+        (CONTAINER_LIMIT, CONTAINER_CEILING, _of_container),
+        (POD_LIMIT, POD_CEILING, _of_pod),
+    ):
+        of_holders = declared(wanted)
+        yield limit_family.of(
+            (labels.container(*name), together(limit.memory for limit in limits)) for name, limits in of_holders.items()
+        )
+        yield ceiling_family.of(
+            (labels.container(*name), together(limit.ceiling for limit in limits))
+            for name, limits in of_holders.items()
         )
     winners = {
         (name, limit.system, limit.source, limit.scope, limit.enforced_by)

@@ -33,10 +33,11 @@ from exporter.model.devices import (
     XidErrors,
 )
 from exporter.model.identity import ContainerId, DeviceKey, Fault, GpuUuid, PodUid
-from exporter.model.limits import EnforcedBy, Limit, Mechanism, Scope
+from exporter.model.limits import Context, EnforcedBy, Limit, Mechanism, Scope
 from exporter.model.names import Allocation, Container, ContainerKind, Inventory, Pod
 from exporter.model.processes import HostProcess, HostSample, Owner, ProcessKey
 from exporter.model.snapshot import Attribution, ClaimUsage, Device, DeviceAccount, Snapshot, Subject, Usage
+from exporter.model.tolerance import Tolerance, processes_of
 
 __all__ = [
     "Allocation",
@@ -50,6 +51,7 @@ __all__ = [
     "Container",
     "ContainerId",
     "ContainerKind",
+    "Context",
     "DeclaredContainer",
     "DeclaredPod",
     "Device",
@@ -81,8 +83,10 @@ __all__ = [
     "Sharing",
     "Snapshot",
     "Subject",
+    "Tolerance",
     "Usage",
     "Utilization",
     "XidCounts",
     "XidErrors",
+    "processes_of",
 ]

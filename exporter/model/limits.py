@@ -43,6 +43,18 @@ class EnforcedBy(StrEnum):
     HARDWARE = "hardware"
 
 
+class Context(StrEnum):
+    """
+    Whether a declared amount includes CUDA contexts.
+
+    A context is memory that the driver holds for each process beside what the process allocates.
+    """
+
+    INCLUDED = "included"
+    EXCLUDED = "excluded"
+    UNKNOWN = "unknown"
+
+
 @dataclass(frozen=True, slots=True)
 class Limit:
     """
@@ -57,6 +69,11 @@ class Limit:
         scope: what shares the amount.
         compute: declared share of one device, 0 to 1; never enforced.
         report_only: why it must not be enforced; empty when it may be.
+        context: whether the amount includes CUDA contexts.
+        headroom: bytes that contexts may add to `memory` at most, because another declaration includes them and says
+            so much more; None where no declaration bounds them.
+        ceiling: bytes above which the holder counts as over its limit now: the limit, the tolerance, and what is
+            allowed for the contexts of its processes; None without a limit.
         bypassed: whether it is plainly exceeded although `enforced_by` names an enforcer; None where there is none, and
             where the use is not known.
         mps: a declaration of this holder says that it is an MPS client, and more than the pod's author vouches for it.
@@ -78,6 +95,9 @@ class Limit:
     bypassed: bool | None = None
     undeclared: bool = False
     mps: bool = False
+    context: Context = Context.UNKNOWN
+    headroom: int | None = None
+    ceiling: int | None = None
 
     @property
     def declared(self) -> str:

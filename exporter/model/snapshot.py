@@ -46,6 +46,7 @@ class Usage:
             may be held against it; None where `memory_used` is exact.
         processes: those that live, as far as they are known; `listed` is False where there may be others.
         kernel_limit: bytes above which the kernel itself does not let it grow (dmem); None where it does not say.
+        process_memory: bytes of each process, sorted; empty where one of them is unknown, or may be missing.
         evicted: seconds, since it was seen first, in which the driver had taken its queues off the device, summed up
             over its processes; None where no driver tells.
         mps: the driver lists one of its processes as a client of an MPS server.
@@ -65,6 +66,7 @@ class Usage:
     listed: bool = True
     evicted: float | None = None
     mps: bool = False
+    process_memory: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

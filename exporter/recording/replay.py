@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
-from exporter.config import Config, catalogue_of, options_of
+from exporter.config import Config, catalogue_of, options_of, tolerance_of
 from exporter.limits.first_seen import from_data
 from exporter.model import PodUid, Snapshot
 from exporter.recording import Reading, RecordingError
@@ -26,8 +26,8 @@ async def snapshots(reading: Reading, config: Config) -> AsyncIterator[Snapshot]
     """
     Yield the snapshot of each round of an open recording, in order.
 
-    Of `config` the section `limits` counts. Raises RecordingError, also in the middle; `reading.torn` says at the end
-    what is missing there.
+    Of `config` the section `limits` and the policy's tolerance count. Raises RecordingError, also in the middle;
+    `reading.torn` says at the end what is missing there.
     """
     header, stage, clock = reading.header, Stage(), _Clock()
     try:
@@ -41,7 +41,9 @@ async def snapshots(reading: Reading, config: Config) -> AsyncIterator[Snapshot]
         inventory=stage.inventory,
         beat=Beat(header.interval),
         clock=clock,
-        limiting=Limiting(catalogue_of(config.limits), options_of(config.limits), seen),
+        limiting=Limiting(
+            catalogue_of(config.limits), options_of(config.limits), seen, tolerance=tolerance_of(config.policy)
+        ),
     )
     for recorded in reading:
         stage.set(recorded)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
+from exporter.accounts.accounting import total
 from exporter.accounts.sharing import newest_by_name, occupied, only_reserves
 from exporter.limits import (
     LeafDevice,
@@ -44,18 +45,17 @@ from exporter.model import (
     NodeFacts,
     Pod,
     PodUid,
+    Scope,
+    Snapshot,
+    Tolerance,
     Usage,
+    processes_of,
 )
 
 log = structlog.get_logger()
 
 MOST = 64
 """Pods that are resolved in one round, at some 0.8 ms each; the others keep their last answer until the next round."""
-
-TOLERATED = 256 * 2**20
-"""Bytes by which a limit may be exceeded before it is bypassed: the driver counts contexts, not all hooks do."""
-TOLERATED_PART = 50
-"""Of a large limit a fiftieth may be exceeded, which is more from 12.5 GiB on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +109,24 @@ class _Resolved:
 
 
 class Limiting:
-    """Keeps the resolution of each pod. One task uses it: `refresh`, then `limits`."""
+    """
+    Keeps the resolution of each pod. One task uses it: `refresh`, then `limits`.
+
+    Attributes:
+        tolerance: by how much a use may exceed a limit; a reload of the config replaces it. Without one no use is
+            compared with its limit.
+
+    """
 
     def __init__(
         self,
         catalogue: Catalogue,
         options: Options = NOTHING_CHOSEN,
         first_seen: Mapping[PodUid, tuple[Seen, ...]] | None = None,
+        *,
+        tolerance: Tolerance | None = None,
     ) -> None:
+        self.tolerance = tolerance
         self._catalogue = catalogue
         # Our own annotation says nothing of a vendor.
         self._vendors = {system.name: system.vendor for system in catalogue if not system.detect.always}
@@ -194,8 +204,27 @@ class Limiting:
                 limit for limit in limits if limit.device is None or not only_reserves(pod, limit.device, occupants)
             )
             resolutions.append(replace(known.resolution, limits=limits))
-            facts += (_fact(uid, limit, used[uid]) for limit in limits)
+            facts += (_fact(uid, limit, used[uid], self.tolerance) for limit in limits)
         return Limits(tuple(facts), declared(resolutions))
+
+    def with_claims(self, snapshot: Snapshot) -> Snapshot:
+        """Fill in the ceilings of claims' limits: who holds a claim is known when the snapshot is joined."""
+        if self.tolerance is None or not any(limit.claim for limit in snapshot.limits):
+            return snapshot
+        usages = {(usage.subject, usage.device): usage for usage in snapshot.usages}
+        processes = {
+            (f"{used.namespace}/{used.claim}", used.device): processes_of(
+                usages[subject, used.device] for subject in used.subjects
+            )
+            for used in snapshot.claim_usages
+        }
+        limits = tuple(
+            replace(limit, ceiling=self.tolerance.ceiling(limit, processes.get((limit.claim, limit.device))))
+            if limit.claim
+            else limit
+            for limit in snapshot.limits
+        )
+        return replace(snapshot, limits=limits)
 
     def _in_group(
         self, pod: Pod, resolution: Resolution, reserved: Mapping[tuple[str, str], frozenset[DeviceKey]]
@@ -293,23 +322,21 @@ def _invalid(uid: PodUid, resolution: Resolution) -> frozenset[Invalid]:
     )
 
 
-def _used(limit: ResolvedLimit, usages: Iterable[Usage]) -> int | None:
+def _holding(limit: ResolvedLimit, usages: Iterable[Usage]) -> list[Usage]:
     """
-    Say what a pod holds under a limit; None when it is not known, or (a claim's) not of this pod alone.
+    Pick what a container or a pod holds under a limit.
 
     Of a container's generations it is the one that holds most: each of them was held to the limit by itself.
     """
     name = limit.subject.container
-    mine = [u.memory_used for u in usages if u.device == limit.device and name in {"", u.subject.container}]
-    known = [used for used in mine if used is not None]
-    if limit.subject.claim or not known or len(known) < len(mine):
-        return None
-    return max(known) if name else sum(known)
+    mine = [u for u in usages if u.device == limit.device and name in {"", u.subject.container}]
+    known = [usage for usage in mine if usage.memory_used is not None]
+    return sorted(known, key=lambda usage: usage.memory_used or 0)[-1:] if name and len(known) == len(mine) else mine
 
 
-def _fact(uid: PodUid, limit: ResolvedLimit, usages: Iterable[Usage]) -> Limit:
+def _fact(uid: PodUid, limit: ResolvedLimit, usages: Iterable[Usage], tolerance: Tolerance | None) -> Limit:
     assert limit.device is not None  # noqa: S101  (`placed` gave it one)
-    return Limit(
+    fact = Limit(
         pod_uid=uid,
         container=limit.subject.container,
         device=limit.device,
@@ -323,6 +350,13 @@ def _fact(uid: PodUid, limit: ResolvedLimit, usages: Iterable[Usage]) -> Limit:
         problems=limit.problems,
         undeclared=limit.undeclared,
         report_only=limit.report_only,
-        bypassed=bypassed(limit, _used(limit, usages), max((limit.bytes or 0) // TOLERATED_PART, TOLERATED)),
         mps=limit.mps,
+        context=limit.context,
+        headroom=limit.headroom,
     )
+    if tolerance is None or fact.claim or fact.scope is Scope.PROCESS:  # of claims see `with_claims`
+        return fact
+    held = _holding(limit, usages)
+    used = total(usage.memory_used for usage in held) if held else None
+    ceiling = tolerance.ceiling(fact, processes_of(held))
+    return replace(fact, ceiling=ceiling, bypassed=bypassed(limit, used, ceiling))

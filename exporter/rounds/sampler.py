@@ -146,6 +146,7 @@ class Sampler:
             },
             faults=(*self.standing, *self._device_faults),
         )
+        snapshot = self._limiting.with_claims(snapshot)
         return replace(snapshot, duration=self._clock.monotonic() - began)  # with the time that the joining took
 
     async def _answer(self, latest: Latest | None, only: Collection[GpuUuid] | None) -> DevicesSample:

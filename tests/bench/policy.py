@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from bench.policy_world import play
 from enforcer.policy.decide import decide
 from enforcer.policy.history import History, Moment
-from enforcer.policy.rules import Tolerance
 from enforcer.policy.vocabulary import Reason
+from exporter.model import Tolerance
 from policy.scenes import BEGIN, UNHURRIED, Actor, snapshot
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SIZES = (50, 500, 5000)
 GPUS = 16
 MIB = 2**20
-RULES = replace(UNHURRIED, tolerance=Tolerance(0.0, 0), interval=30.0, warn_after=30.0, grace=30.0)
+RULES = replace(UNHURRIED, tolerance=Tolerance(0.0, 0, 0), interval=30.0, warn_after=30.0, grace=30.0)
 WARM = 5
 """Rounds: past warn_after and grace, so that those who are over are due."""
 MEASURED = 5

@@ -26,6 +26,7 @@ PROMISED = {
     "source",
     "scope",
     "enforced_by",
+    "context",
     "candidates",
     "problems",
 }

@@ -110,8 +110,8 @@ def everything() -> Snapshot:
             allocation(CLAIM_TWO, leaf(4), resource="gpu.nvidia.com"),
         ),
         limits=(
-            limit(OLD, leaf(0), 32 * GIB),
-            limit(NEW, leaf(0), 20 * GIB, compute=0.25),
+            limit(OLD, leaf(0), 32 * GIB, ceiling=33 * GIB),
+            limit(NEW, leaf(0), 20 * GIB, compute=0.25, ceiling=21 * GIB),
             limit(
                 NEIGHBOUR,
                 leaf(0),
@@ -122,11 +122,22 @@ def everything() -> Snapshot:
                 bypassed=False,
             ),
             limit(ON_MIG, leaf(1, 0), 40 * GIB, system="nvidia-mig", source="resource", scope="instance"),
-            limit(SANDBOXED, leaf(1, 0), 6 * GIB, system="koordinator", scope="pod"),
+            limit(SANDBOXED, leaf(1, 0), 6 * GIB, system="koordinator", scope="pod", ceiling=7 * GIB),
             limit(MPS_ONE, leaf(2), 4 * GIB, compute=0.5, system="nvidia-mps", scope="process", enforced_by="mps"),
             limit(MPS_TWO, leaf(2), problems=("that is no quantity, says the test",)),
-            limit(CLAIM_ONE, leaf(4), 10 * GIB, system="nvidia-dra", source="claim", scope="claim", claim="shared"),
-            limit(CLAIM_TWO, leaf(4), 10 * GIB, system="nvidia-dra", source="claim", scope="claim", claim="shared"),
+            *(
+                limit(
+                    who,
+                    leaf(4),
+                    10 * GIB,
+                    system="nvidia-dra",
+                    source="claim",
+                    scope="claim",
+                    claim="shared",
+                    ceiling=11 * GIB,
+                )
+                for who in (CLAIM_ONE, CLAIM_TWO)
+            ),
         ),
         claim_usages=(
             ClaimUsage("team-g", "shared", leaf(4), 9 * GIB, frozenset({subject(CLAIM_ONE), subject(CLAIM_TWO)})),

@@ -72,6 +72,9 @@ def test_each_metric_is_shown_somewhere() -> None:
         "gpusteward_device_memory_controller_utilization_ratio",  # for those who tune kernels
         "gpusteward_container_memory_kernel_limit_bytes",  # where dmem counts, and nobody enables it by itself yet
         "gpusteward_container_memory_evicted_seconds_total",  # of AMD alone
+        "gpusteward_container_memory_ceiling_bytes",  # alerts compare with it; boards show the limit itself
+        "gpusteward_pod_memory_ceiling_bytes",
+        "gpusteward_claim_memory_ceiling_bytes",
         "gpusteward_device_encoder_utilization_ratio",  # by container on the pod's board
         "gpusteward_device_decoder_utilization_ratio",
     }

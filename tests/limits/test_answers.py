@@ -217,10 +217,11 @@ def test_a_bypassed_hook_shows(pod: Pod, gpus: Gpus) -> None:
     """Use above the limit although it is "enforced" is a bypass; where nobody enforces there is none to bypass."""
     devices = gpus(16 * GIB)
     (hooked,) = resolve(pod({"nvidia.com/gpumem": "8192"}), None, devices, builtin()).limits
-    assert bypassed(hooked, 9 * GIB, 256 * MIB)
-    assert not bypassed(hooked, 8 * GIB + MIB, 256 * MIB)
+    ceiling = 8 * GIB + 256 * MIB
+    assert bypassed(hooked, 9 * GIB, ceiling)
+    assert not bypassed(hooked, 8 * GIB + MIB, ceiling)
     (free,) = resolve(pod({"koordinator.sh/gpu-memory": "8Gi"}), None, devices, builtin()).limits
-    assert not bypassed(free, 16 * GIB, 256 * MIB)
+    assert not bypassed(free, 16 * GIB, ceiling)
 
 
 def test_sidecars_and_init_containers() -> None:

@@ -42,6 +42,7 @@ PROMISED = [
     "source",
     "scope",
     "enforced_by",
+    "context",
     "candidates",
     "problems",
     "mps",

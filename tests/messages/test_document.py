@@ -62,6 +62,7 @@ def test_a_standing_says_who_where_how_much_and_when() -> None:
         "next": "evict",
         "next_container": None,
         "used_bytes": 70 * GIB,
+        "context_allowance_bytes": 0,
         "limit_bytes": 8 * GIB,
         "declared": "policy annotation",
         "over": True,

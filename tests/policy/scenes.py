@@ -23,6 +23,7 @@ from exporter.model import (
     Container,
     ContainerId,
     ContainerKind,
+    Context,
     Device,
     DeviceAccount,
     DeviceKey,
@@ -64,7 +65,8 @@ class Actor:
     One container of one pod on one GPU, and what is so of it now.
 
     `used` and `limit` are bytes (None: unknown, not declared). `generation` counts restarts of the container, `uid`
-    says whose pod it is when a pod of the same name is made anew.
+    says whose pod it is when a pod of the same name is made anew. `processes` are the bytes of each process, None where
+    one is unknown; they count where `context` does not say that the limit includes CUDA contexts.
     """
 
     pod: str
@@ -85,6 +87,9 @@ class Actor:
     """The driver lists its process as an MPS client."""
     declares_mps: bool = False
     """A declaration that its pod cannot forge says MPS."""
+    context: Context = Context.INCLUDED
+    headroom: int | None = None
+    processes: tuple[int, ...] | None = None
     facts: Mapping[str, object] = field(default_factory=dict)
     """Fields of the pod (priority, phase, annotations, ...) that are not the usual ones."""
 
@@ -213,6 +218,7 @@ def snapshot(
                 DeviceKey(gpu_uuid(actor.gpu)),
                 actor.used,
                 mps=actor.client,
+                process_memory=actor.processes or (),
             )
             for actor in actors
         ),
@@ -235,6 +241,8 @@ def snapshot(
                 undeclared=actor.undeclared,
                 report_only=actor.report_only,
                 mps=actor.declares_mps,
+                context=actor.context,
+                headroom=actor.headroom,
             )
             for actor in actors
             if actor.limit is not None or actor.problems or actor.undeclared

@@ -16,9 +16,9 @@ from enforcer.policy import budgets
 from enforcer.policy.decide import decide
 from enforcer.policy.evidence import Phase
 from enforcer.policy.history import Moment, Result, Strikes
-from enforcer.policy.rules import Budget, Budgets, RulesError, Tolerance
+from enforcer.policy.rules import Budget, Budgets, RulesError
 from enforcer.policy.vocabulary import Breaker, Mode, Rung, State, Trigger
-from exporter.model import DeviceAccount, Limit, Scope
+from exporter.model import DeviceAccount, Limit, Scope, Tolerance
 from policy.scenes import BEGIN, GIB, UNHURRIED, Actor, Play, snapshot
 
 LIMITED = replace(UNHURRIED, trigger=Trigger.LIMIT)
@@ -403,7 +403,7 @@ def test_a_namespace_that_says_less_is_not_rehearsed(mode: Mode) -> None:
         {"strike_half_life": float("nan")},
         {"budgets": default_budgets(node=Budget(3, float("nan")))},
         {"budgets": default_budgets(workload=Budget(3, float("inf")))},
-        {"tolerance": Tolerance(float("nan"), 0)},
+        {"tolerance": Tolerance(float("nan"), 0, 0)},
     ],
     ids=str,
 )
@@ -420,7 +420,7 @@ def test_a_crowd_is_judged_in_linear_time() -> None:
     """Four times as many over-users, all due, cost four times as many calls, and not sixteen times."""
 
     def calls(crowd: int) -> int:
-        rules = replace(UNHURRIED, mode=Mode.DRY_RUN, hold_off=1e6, tolerance=Tolerance(0, 0), grace=30.0)
+        rules = replace(UNHURRIED, mode=Mode.DRY_RUN, hold_off=1e6, tolerance=Tolerance(0, 0, 0), grace=30.0)
         actors = [Actor(f"greedy-{index}", GIB // 8, limit=GIB // 16) for index in range(crowd)]
         play = Play(rules)
         play.steps(12, *actors)

@@ -12,8 +12,9 @@ import pytest
 
 from builders import MIB
 from default_rules import DEFAULTS, default_budgets, default_rules
-from enforcer.policy.rules import Budget, Ceiling, RulesError, Tolerance
+from enforcer.policy.rules import Budget, Ceiling, RulesError
 from enforcer.policy.vocabulary import Mode, Reason, Rung, Trigger
+from exporter.model import Tolerance
 
 
 @pytest.mark.parametrize(
@@ -30,9 +31,10 @@ from enforcer.policy.vocabulary import Mode, Reason, Rung, Trigger
         ("warn_after", {"interval": 20.0}),
         ("interval", {"interval": 0.0}),
         ("interval", {"interval": inf}),
-        ("tolerance", {"tolerance": Tolerance(-0.1, 0)}),
-        ("tolerance", {"tolerance": Tolerance(1.1, 0)}),
-        ("tolerance", {"tolerance": Tolerance(0.0, -1)}),
+        ("tolerance", {"tolerance": Tolerance(-0.1, 0, 0)}),
+        ("tolerance", {"tolerance": Tolerance(1.1, 0, 0)}),
+        ("tolerance", {"tolerance": Tolerance(0.0, -1, 0)}),
+        ("tolerance", {"tolerance": Tolerance(0.0, 0, -1)}),
         ("when_blocked", {"ladder": (Rung.EVICT, Rung.KILL)}),
         ("when_blocked", {"ladder": (Rung.NOTIFY, Rung.EVICT), "kill_when_blocked": True}),
         ("mps", {"mps": Rung.KILL}),
@@ -65,7 +67,7 @@ def test_what_cannot_be_meant(key: str, change: dict[str, Any]) -> None:
         {"spacing": 5.0},
         {"hold_off": 0.0},
         {"budgets": default_budgets(node=Budget(0, 1.0))},
-        {"tolerance": Tolerance(0.0, 0)},
+        {"tolerance": Tolerance(0.0, 0, 0)},
         {"ladder": tuple(Rung), "kill_when_blocked": True},
         {"ladder": (Rung.KILL,)},
         {"mps": Rung.EVICT},

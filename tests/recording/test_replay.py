@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from builders import gpu, leaf, memory
+from exporter.config import Policy, tolerance_of
 from exporter.devices import DeviceError, DevicesSample
 from exporter.limits.loading import builtin
 from exporter.model import (
@@ -206,7 +207,7 @@ async def test_the_simulated_node_recorded_plays_as_itself(tmp_path: Path) -> No
             inventory=node.inventory,
             beat=Beat(1.3, 1.3),
             clock=again,
-            limiting=Limiting(builtin()),
+            limiting=Limiting(builtin(), tolerance=tolerance_of(Policy())),
             keep=seen.append,
         ).run(Latest())
     known = [device for one in live for device in one.devices]

@@ -7,10 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from builders import GIB, allocation, gpu, leaf, memory, pod, subject, usage
+from builders import GIB, MIB, allocation, gpu, leaf, limit, memory, pod, snapshot, subject, usage
+from exporter.config import Policy, tolerance_of
 from exporter.limits import Options
 from exporter.limits.loading import builtin, with_own
 from exporter.model import (
+    ClaimUsage,
     DeclaredContainer,
     DeclaredPod,
     DeviceKey,
@@ -25,6 +27,7 @@ from exporter.rounds import first_seen_file
 from exporter.rounds.limits import MOST, Limiting, Limits
 
 LIMIT = "nvidia.com/container.main.gpu-memory.limit"
+TOLERANCE = tolerance_of(Policy())
 GPUS = (gpu(0, memory=memory()), gpu(1, memory=memory()))
 SLICED = {leaf(index): (Sharing.TIME_SLICING, 4) for index in (0, 1)}
 NODE = NodeFacts({"nvidia.com/gpu": "8"}, labels={"nvidia.com/gpu.sharing-strategy": "time-slicing"})
@@ -275,7 +278,7 @@ def test_a_hook_that_does_not_hold_is_told(used: int | None, told: bool | None) 
     a = pod("a")
     facts = inventory((a, hooked(a, HOOKED)), held={"a": leaf(0)})
     use = [usage(a, leaf(0), used), usage(subject(a, "sidecar"), leaf(0), 20 * GIB)]
-    _, found = rounds(Limiting(builtin()), facts, use)
+    _, found = rounds(Limiting(builtin(), tolerance=TOLERANCE), facts, use)
     assert {limit.container: limit.bypassed for limit in found.limits if limit.container} == {"main": told}
 
 
@@ -283,7 +286,10 @@ def test_of_a_large_limit_a_fiftieth_is_tolerated() -> None:
     """2 % of 50 GiB are 1 GiB."""
     a = pod("a")
     facts = inventory((a, hooked(a, {"nvidia.com/gpumem": "51200"})), held={"a": leaf(0)})
-    told = [rounds(Limiting(builtin()), facts, [usage(a, leaf(0), each * GIB)])[1].limits[0] for each in (51, 52)]
+    told = [
+        rounds(Limiting(builtin(), tolerance=TOLERANCE), facts, [usage(a, leaf(0), each * GIB)])[1].limits[0]
+        for each in (51, 52)
+    ]
     assert [limit.bypassed for limit in told] == [False, True]
 
 
@@ -292,7 +298,7 @@ def test_two_generations_do_not_bypass_together() -> None:
     a = pod("a")
     facts = inventory((a, hooked(a, HOOKED)), held={"a": leaf(0)})
     use = [usage(subject(a, generation=number), leaf(0), 6 * GIB) for number in (0, 1)]
-    _, found = rounds(Limiting(builtin()), facts, use)
+    _, found = rounds(Limiting(builtin(), tolerance=TOLERANCE), facts, use)
     assert [limit.bypassed for limit in found.limits] == [False]
 
 
@@ -305,7 +311,9 @@ def test_nobody_bypasses_what_nobody_enforces() -> None:
         sharing={leaf(0): (Sharing.TIME_SLICING, 4), leaf(1): (Sharing.MPS, 4)},
         node=NodeFacts({"nvidia.com/gpu": "8"}),
     )
-    _, found = rounds(Limiting(builtin()), mps, [usage(a, leaf(0), 20 * GIB), usage(b, leaf(1), 60 * GIB)])
+    _, found = rounds(
+        Limiting(builtin(), tolerance=TOLERANCE), mps, [usage(a, leaf(0), 20 * GIB), usage(b, leaf(1), 60 * GIB)]
+    )
     assert {limit.pod_uid: (limit.enforced_by, limit.bypassed) for limit in found.limits} == {
         a.uid: ("none", None),
         b.uid: ("mps", None),
@@ -315,17 +323,64 @@ def test_nobody_bypasses_what_nobody_enforces() -> None:
 def test_the_use_of_a_pod_is_that_of_all_its_containers() -> None:
     """A limit of the whole pod that somebody enforces is bypassed by what its containers hold together."""
     row = {"mechanism": "annotation", "key": "acme.example/gpu-mib", "what": "memory", "unit": "1Mi", "scope": "pod"}
-    acme = {"system": "acme", "title": "Acme", "enforced_by": "kernel", "detect": {"always": True}, "rows": [row]}
+    acme = {
+        "system": "acme",
+        "title": "Acme",
+        "enforced_by": "kernel",
+        "context": "included",
+        "detect": {"always": True},
+        "rows": [row],
+    }
     catalogue = with_own([acme], "test")
     a = pod("a")
     facts = inventory((a, hooked(a, {"nvidia.com/gpu": "1"}, {"acme.example/gpu-mib": "8192"})), held={"a": leaf(0)})
 
     def told(*amounts: int | None) -> bool | None:
         use = [usage(subject(a, name), leaf(0), each) for name, each in zip(("main", "sidecar"), amounts, strict=True)]
-        _, found = rounds(Limiting(catalogue), facts, [*use, usage(a, leaf(1), 60 * GIB)])
+        _, found = rounds(Limiting(catalogue, tolerance=TOLERANCE), facts, [*use, usage(a, leaf(1), 60 * GIB)])
         return next(each.bypassed for each in found.limits if not each.container and each.device == leaf(0))
 
     assert (told(4 * GIB, 3 * GIB), told(5 * GIB, 4 * GIB), told(9 * GIB, None)) == (False, True, None)
+
+
+def test_the_ceiling_of_a_limit_counts_the_contexts_of_its_processes() -> None:
+    """
+    The exported ceiling is limit, tolerance and what is allowed for contexts, and follows the processes.
+
+    A limit that includes contexts has none of the allowance, and a reload of the tolerance counts in the next round.
+    """
+    a, b, keeps = pod("a"), pod("b"), Limiting(builtin(), tolerance=TOLERANCE)
+    facts = inventory((a, declares(a, {LIMIT: "8Gi"})), (b, hooked(b, HOOKED)), held={"a": leaf(0), "b": leaf(1)})
+
+    def ceilings(*processes: int) -> dict[str, int | None]:
+        use = [usage(each, where, sum(processes)) for each, where in ((a, leaf(0)), (b, leaf(1)))]
+        use = [replace(each, process_memory=processes) for each in use]
+        _, found = rounds(keeps, facts, use)
+        return {limit.pod_uid: limit.ceiling for limit in found.limits if limit.memory}
+
+    without = 8 * GIB + 256 * MIB
+    assert ceilings() == {a.uid: without, b.uid: without}
+    assert ceilings(100 * MIB, 8 * GIB) == {a.uid: without + 612 * MIB, b.uid: without}
+    assert ceilings(*[512 * MIB] * 100) == {a.uid: without + 2 * GIB, b.uid: without}
+    keeps.tolerance = replace(TOLERANCE, per_process=0)
+    assert ceilings(8 * GIB) == {a.uid: without, b.uid: without}
+
+
+def test_the_ceiling_of_a_claim_counts_the_processes_of_all_that_share_it() -> None:
+    """Until it is known who shares a claim the most is allowed; each process of a holder counts once."""
+    a, b = pod("a"), pod("b")
+    claimed = limit(a, leaf(0), 8 * GIB, scope="claim", claim="shared")
+    use = tuple(replace(usage(each, leaf(0), GIB), process_memory=(256 * MIB, 768 * MIB)) for each in (a, b))
+    shares = frozenset(each.subject for each in use)
+    shared = ClaimUsage(a.namespace, "shared", leaf(0), 2 * GIB, shares)
+    keeps = Limiting(builtin(), tolerance=TOLERANCE)
+
+    def ceiling(claims: tuple[ClaimUsage, ...]) -> int | None:
+        seen = snapshot(usages=use, limits=(claimed,), claim_usages=claims)
+        return keeps.with_claims(seen).limits[0].ceiling
+
+    assert ceiling(()) == 8 * GIB + 256 * MIB + 2 * GIB
+    assert ceiling((shared,)) == 8 * GIB + 256 * MIB + 2 * 768 * MIB
 
 
 def test_what_is_declared_in_vain_is_known() -> None:

@@ -11,11 +11,12 @@ import pytest
 import yaml
 
 from default_rules import default_rules
-from enforcer.policy.rules import Budget, Budgets, Protect, Rules, Tolerance
+from enforcer.policy.rules import Budget, Budgets, Protect, Rules
 from enforcer.policy.vocabulary import Mode, Rung, Trigger
 from enforcer.runtime.policy_config import impossible, meaningless, rules_of
 from exporter.config import Arguments, Config, ConfigError, load
 from exporter.config.policy import Policy
+from exporter.model import Tolerance
 
 SCHEMA = Path(__file__).parents[2] / "deploy" / "charts" / "gpusteward" / "values.schema.json"
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
@@ -29,7 +30,7 @@ PROTECT = (
 OTHERWISE: dict[str, tuple[str, dict[str, Any]]] = {
     "mode": ("{mode: warn}", {"mode": Mode.WARN}),
     "trigger": ("{trigger: limit}", {"trigger": Trigger.LIMIT}),
-    "tolerance": ("{tolerance: {ratio: 0.1, bytes: 1Gi}}", {"tolerance": Tolerance(0.1, 2**30)}),
+    "tolerance": ("{tolerance: {ratio: 0.1, bytes: 1Gi, per_process: 0}}", {"tolerance": Tolerance(0.1, 2**30, 0)}),
     "warn_after": ("{warn_after: 1m}", {"warn_after": 60.0}),
     "grace": ("{grace: 1h}", {"grace": 3600.0}),
     "ladder": ("{ladder: [notify, fence, kill]}", {"ladder": (Rung.NOTIFY, Rung.FENCE, Rung.KILL)}),
