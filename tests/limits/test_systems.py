@@ -123,6 +123,7 @@ OFFLINE: dict[tuple[str, str], list[Expected]] = {
         ("main", "index 1", 4 * GIB, "ack", "annotation", "container", "kernel"),
     ],
     ("qgpu", "qgpu"): [("main", None, 5 * GIB, "qgpu", "resource", "container", "kernel")],
+    ("qgpu", "two-cards"): [("main", None, 5 * GIB, "qgpu", "resource", "container", "kernel")],
     ("elastic-gpu", "cuda-gpu-test"): [("cuda", "index 0", 256 * MIB, "elastic-gpu", "resource", "container", "none")],
     ("elastic-gpu", "two-cards"): [
         ("cuda", "index 0", None, "elastic-gpu", "resource", "container", "none"),
@@ -338,6 +339,14 @@ def test_kai_rounds_up_to_hundredths(resolved: Resolved, gpus: Gpus) -> None:
     total = 15360 * MIB
     (limit,) = resolved("kai", "gpu-sharing", devices=gpus(total)).limits
     assert limit.bytes == total * 27 // 100
+
+
+def test_qgpu_divides_more_than_a_card_between_two(resolved: Resolved, gpus: Gpus) -> None:
+    """160 percent and 10 GiB are 80 percent and 5 GiB of each of two cards, as qGPU grants them."""
+    (limit,) = resolved("qgpu", "two-cards", devices=gpus(14 * GIB, 14 * GIB)).limits
+    assert (limit.bytes, limit.compute, limit.problems) == (5 * GIB, Fraction(4, 5), ())
+    (limit,) = resolved("qgpu", "qgpu", devices=gpus(14 * GIB, 14 * GIB)).limits
+    assert (limit.bytes, limit.compute, limit.problems) == (5 * GIB, Fraction(1, 5), ())
 
 
 @pytest.mark.parametrize("name", list(WHOLE))

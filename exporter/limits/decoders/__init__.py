@@ -24,6 +24,7 @@ DECODERS: dict[str, Decoder] = {
     "kai-memory": kai.memory,
     "kai-fraction": kai.fraction,
     "fraction": plain.fraction_of_device,
+    "cards-of-percent": plain.cards_of_percent,
     "metax-memory": plain.metax_memory,
     "enflame-memory": plain.enflame_memory,
     "kunlun-memory": plain.kunlun_memory,

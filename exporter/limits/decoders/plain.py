@@ -4,12 +4,13 @@ One number with a twist: formats of single systems that are no list of devices.
 What comes in: a resource's or an annotation's number, or MPS' environment. What goes out: amounts in the row's unit.
 
 Sources: tkestack/gpu-manager pkg/services/allocator/nvidia (core >= 100 has no memory limit), Project-HAMi/HAMi
-pkg/device/{metax,enflame,kunlun}, Huawei CCE cce_10_0965.
+pkg/device/{metax,enflame,kunlun}, Huawei CCE cce_10_0965, Tencent TKE 457/127667 (qGPU).
 """
 
 import re
 from collections.abc import Iterable
 from fractions import Fraction
+from math import ceil
 
 from exporter.limits.decoders.containers import one_each
 from exporter.limits.decoding import Amount, Asked, DeclarationError, bounded, number, quantity, shown
@@ -40,6 +41,11 @@ def fraction_of_device(text: str, _asked: Asked) -> Iterable[Amount]:
     """Read CCE's fractional `nvidia.com/gpu: 100m`; whole numbers are other rows' business."""
     value = quantity(text)
     return [] if value.denominator == 1 else [Amount(value)]
+
+
+def cards_of_percent(text: str, _asked: Asked) -> Iterable[Amount]:
+    """Read how many GPUs a percentage of compute needs: qGPU divides 160 between two."""
+    return [Amount(Fraction(ceil(quantity(text) / _WHOLE)))]
 
 
 def metax_memory(text: str, _asked: Asked) -> Iterable[Amount]:
