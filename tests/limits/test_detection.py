@@ -37,6 +37,12 @@ def systems(node: NodeFacts, options: Options = Options()) -> set[str]:
             NodeFacts({"nvidia.com/gpu": "20"}, annotations={"hami.io/node-nvidia-register": "x"}),
             {"hami-nvidia", "cce-fraction"},
         ),
+        (
+            NodeFacts(
+                {"nvidia.com/gpu": "1", "volcano.sh/gpu-mem.128Mi": "640", "volcano.sh/gpu-core.percentage": "100"}
+            ),
+            {"nvidia-gpu", "cce-xgpu"},
+        ),
         (NodeFacts({"aliyun.com/gpu-mem": "15"}), {"gpushare"}),
         (NodeFacts({"aliyun.com/gpu-mem": "15"}, labels={"ack.node.gpu.schedule": "share"}), {"ack"}),
         (NodeFacts({"nvidia.com/mig-1g.10gb": "7"}), {"nvidia-mig"}),

@@ -137,6 +137,9 @@ OFFLINE: dict[tuple[str, str], list[Expected]] = {
     ],
     ("cce", "xgpu"): [("main", None, 2 * GIB, "cce-xgpu", "resource", "container", "kernel")],
     ("cce", "fraction"): [("main", None, None, "cce-fraction", "resource", "container", "none")],
+    ("cce-virtualized", "gpu-app"): [
+        ("container-0", None, 12129 * MIB, "cce-xgpu", "resource", "container", "kernel"),
+    ],
     ("baidu-cgpu", "cgpu"): [("main", None, 5 * GIB, "baidu-cgpu", "resource", "container", "kernel")],
     ("koordinator", "half"): [(None, "minor 1", 8 * GIB, "koordinator", "resource", "pod", "none")],
     ("koordinator", "older-share"): [(None, None, 8 * GIB, "koordinator", "resource", "pod", "none")],
