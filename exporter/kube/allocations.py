@@ -20,7 +20,11 @@ from exporter.model import Allocation, DeviceKey, Fault, Gpu, Sharing
 from exporter.model.vendors import HUAWEI, INTEL, NVIDIA, DeviceId, device_id, vendor_of
 from exporter.objects.claim import ClaimedUuids
 
-STRATEGY_LABELS = ("nvidia.com/gpu.sharing-strategy", "cloud.google.com/gke-gpu-sharing-strategy")
+STRATEGY_LABELS = (
+    "nvidia.com/gpu.sharing-strategy",
+    "cloud.google.com/gke-gpu-sharing-strategy",
+    "nos.nebuly.com/gpu-partitioning",
+)
 MPS_LABEL = "nvidia.com/mps.capable"
 
 PodName = tuple[str, str]

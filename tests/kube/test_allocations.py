@@ -187,6 +187,7 @@ def test_a_whole_gpu_is_exclusive() -> None:
         ({"nvidia.com/mps.capable": "true"}, Sharing.MPS),
         ({"cloud.google.com/gke-gpu-sharing-strategy": "mps"}, Sharing.MPS),
         ({"cloud.google.com/gke-gpu-sharing-strategy": "time-sharing"}, Sharing.TIME_SLICING),
+        ({"nos.nebuly.com/gpu-partitioning": "mps"}, Sharing.MPS),
     ],
 )
 def test_replicas_are_time_slices_unless_a_label_says_mps(labels: dict[str, str], told: Sharing) -> None:
