@@ -20,9 +20,7 @@ SLACK = 2 * INTERVAL
 """Seconds by which an action may come earlier or later than the book says: two rounds."""
 UNWRITTEN = frozenset(
     """
-    ack alauda-mps baidu-cgpu cce-fraction cce-xgpu elastic-gpu gpu-manager gpushare hami-dra intel-dra intel-gas
-    koordinator kubeshare nos open-simulator qgpu tensor-fusion vgpu-manager vgpu-manager-dra vke-mgpu
-    volcano-gpushare volcano-vgpu
+    ack alauda-mps baidu-cgpu cce-fraction cce-xgpu elastic-gpu gpushare nos qgpu vke-mgpu
     """.split()  # noqa: SIM905  (one name to a word)
 )
 """Systems whose file is being written; a new system is not among them."""
