@@ -40,7 +40,7 @@ def placed(
                 key = (on.subject, on.scope is Scope.PROCESS, device)
                 limits.setdefault(key, replace(on, place=Place(device_name(device), device)))
     pods = {
-        device for (subject, _, device), limit in limits.items() if not subject.container and limit.bytes is not None
+        device for (subject, _, device), limit in limits.items() if subject == Subject() and limit.bytes is not None
     }
     return tuple(limit for (_, _, device), limit in limits.items() if device not in pods or not _hands_out_only(limit))
 
