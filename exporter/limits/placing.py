@@ -26,7 +26,8 @@ def placed(
     Put the limits of a pod where its containers are seen, and (`expected`: it does not terminate) where they are named.
 
     What names no device is not put on one of another vendor (`foreign`): a pod may hold GPUs of two. Container and pod
-    stay apart, and so do a process's limit and that of the container around it.
+    stay apart, and so do a process's limit and that of the container around it. Where the pod declares an amount, a
+    container that only has the device (by KubeShare's `NVIDIA_VISIBLE_DEVICES`) is not undeclared.
     """
     limits: dict[tuple[Subject, bool, DeviceKey], ResolvedLimit] = {}
     for limit in resolution.limits if expected else ():
@@ -38,4 +39,11 @@ def placed(
             if on is not None and not (on.place is None and foreign(on, device)):
                 key = (on.subject, on.scope is Scope.PROCESS, device)
                 limits.setdefault(key, replace(on, place=Place(device_name(device), device)))
-    return tuple(limits.values())
+    pods = {
+        device for (subject, _, device), limit in limits.items() if subject == Subject() and limit.bytes is not None
+    }
+    return tuple(limit for (_, _, device), limit in limits.items() if device not in pods or not _hands_out_only(limit))
+
+
+def _hands_out_only(limit: ResolvedLimit) -> bool:
+    return bool(limit.subject.container) and limit.undeclared and limit.compute is None

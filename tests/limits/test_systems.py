@@ -150,6 +150,10 @@ OFFLINE: dict[tuple[str, str], list[Expected]] = {
     ("tensor-fusion", "shared"): [(None, None, 10 * GIB, "tensor-fusion", "annotation", "pod", "none")],
     ("kubeshare", "share"): [(None, None, GIB, "kubeshare", "label", "pod", "hook")],
     ("kubeshare", "by-annotation"): [(None, None, 3000 * MIB, "kubeshare", "annotation", "pod", "hook")],
+    ("kubeshare", "placed"): [
+        (None, GPU0, 3000 * MIB, "kubeshare", "annotation", "pod", "hook"),
+        ("main", None, None, "undeclared", "env", "container", "none"),
+    ],
     ("volcano-gpushare", "gpu-pod1"): [
         ("cuda-container", "index 0", GIB, "volcano-gpushare", "resource", "container", "none")
     ],

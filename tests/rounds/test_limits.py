@@ -84,6 +84,20 @@ def test_a_limit_that_names_no_device_is_where_its_container_is() -> None:
     assert found.memory_declared == {leaf(1): 8 * GIB}
 
 
+def test_a_container_is_not_undeclared_where_its_pod_declares_an_amount() -> None:
+    """KubeShare writes the pod's amount and the container's NVIDIA_VISIBLE_DEVICES: there is one limit, the pod's."""
+    shared, plain = pod("a"), pod("b")
+    annotations = {"sharedgpu/gpu_mem": str(8 * GIB), "sharedgpu/gpu_uuid": GPUS[1].uuid}
+    containers = (DeclaredContainer("main", env={"NVIDIA_VISIBLE_DEVICES": GPUS[1].uuid}),)
+    facts = inventory(
+        (shared, replace(declares(shared, annotations), containers=containers)),
+        (plain, replace(declares(plain), containers=containers)),
+    )
+    _, found = rounds(Limiting(builtin()), facts, [usage(shared, leaf(1), 0), usage(plain, leaf(1), 0)])
+    limits = {(limit.pod_uid, limit.container, limit.device): limit.memory for limit in found.limits}
+    assert limits == {(shared.uid, "", leaf(1)): 8 * GIB, (plain.uid, "main", leaf(1)): None}
+
+
 def test_a_limit_is_for_the_gpus_of_its_systems_vendor() -> None:
     """A pod on GPUs of two vendors: what it asked of HAMi for NVIDIA's is no limit of AMD's. Our own annotation is."""
     a = pod("a")

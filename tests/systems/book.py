@@ -23,8 +23,7 @@ from exporter.model import EnforcedBy, Mechanism, ProcessKind, Scope
 
 FOLDER = Path(__file__).parent
 POLICY_2 = "policy-2"
-NEEDS = (POLICY_2, "facts-sharing", "facts-mps", "facts-limits", "facts-context")
-"""What an expectation may still wait for. Each is a strict xfail: the mark goes in the commit that fulfils it."""
+"""What an expectation may still wait for: a strict xfail. The mark goes in the commit that fulfils it."""
 
 _GPU = re.compile(r"\$\{gpu(\d+)\}")
 _MIG = re.compile(r"\$\{mig(\d+)\.(\d+)\}")
@@ -119,7 +118,7 @@ class ProcessRow(Part, frozen=True, kw_only=True):
 
 
 class Expected(Part, frozen=True, kw_only=True):
-    """One thing to be found. `needs` names what it still waits for (one of `NEEDS`)."""
+    """One thing to be found. `needs` names what it still waits for (`policy-2`)."""
 
     needs: str = ""
 
