@@ -12,6 +12,7 @@ standard input, for a daemon for a few seconds, and for nothing else.
 
 import argparse
 import asyncio
+import codecs
 import json
 import sys
 from collections.abc import Sequence
@@ -205,12 +206,13 @@ def _text(name: str) -> str:
         raise _RefusedError(f"{_name(name)}: {error}") from error
     except (OSError, ValueError) as error:  # a ValueError for a name with a null byte
         raise _RefusedError(f"{_name(name)}: cannot be read: {error}") from error
+    # Windows' editors put a mark in front of UTF-8, and PowerShell's `>` writes UTF-16.
+    utf_16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
-        return content.decode("utf-8-sig")  # Windows' editors put a mark in front
+        return content.decode("utf-16" if utf_16 else "utf-8-sig")
     except UnicodeDecodeError as error:
-        raise _RefusedError(
-            f"{_name(name)}: expected UTF-8 text, found something else at byte {error.start}"
-        ) from error
+        expected = f"expected {'UTF-16' if utf_16 else 'UTF-8'} text"
+        raise _RefusedError(f"{_name(name)}: {expected}, found something else at byte {error.start}") from error
 
 
 def _standard_input() -> bytes:

@@ -13,10 +13,11 @@ nesting; so the depth is counted first.
 """
 
 import os
+import re
 import stat
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, TypeVar
 
 import yaml
 
@@ -26,6 +27,8 @@ _LONGEST_NUMBER = 64
 """Characters of a number, a date or a truth value; Python takes quadratic time to make a number of many digits."""
 _TEXT = "tag:yaml.org,2002:str"
 _MERGE = "tag:yaml.org,2002:merge"
+_NUMBERS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
+_TEXT_FOR_KUBERNETES = {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value"}
 _Data = TypeVar("_Data")
 
 
@@ -81,8 +84,8 @@ def plain(content: bytes) -> Any:
 
 
 def documents(content: bytes) -> list[Any]:
-    """Turn a file of any number of YAML documents (`---`) into their data, as `plain` does. Raises MalformedError."""
-    return _loaded(content, lambda text: list(yaml.load_all(text, Loader=_Loader)))
+    """Turn a file of Kubernetes objects, any number of YAML documents (`---`), into data. Raises MalformedError."""
+    return _loaded(content, lambda text: list(yaml.load_all(text, Loader=_ObjectLoader)))
 
 
 def _loaded(content: bytes, load: Callable[[str], _Data]) -> _Data:
@@ -173,6 +176,24 @@ class _Loader(_Base):
                 raise _refused(f'the key "{key}" twice', key_node)
             seen.add(key)
         return super().construct_mapping(node, deep=deep)
+
+
+class _ObjectLoader(_Loader):
+    """
+    A loader that takes dates, `1:30` and `=` for text, as kubectl's YAML reader does (sigs.k8s.io/yaml).
+
+    `annotations: {built: 2025-01-01}` is a text for Kubernetes, and `enum: [=]` stands in CRDs that charts carry.
+    """
+
+    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag not in _TEXT_FOR_KUBERNETES]
+        for first, resolvers in _Base.yaml_implicit_resolvers.items()
+    }
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: FBT001, FBT002
+        if isinstance(node, yaml.ScalarNode) and node.tag in _NUMBERS and ":" in node.value:
+            node.tag = _TEXT
+        return super().construct_object(node, deep)
 
 
 def _not_a(node: yaml.Node) -> yaml.MarkedYAMLError:

@@ -39,11 +39,12 @@ class Fit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The unit in bytes, how sure it is, and why (for people)."""
+    """The unit in bytes, how sure it is, and why (for people). `factor`: what the node says that the unit includes."""
 
     unit: Fraction
     fit: Fit
     why: str = ""
+    factor: int = 1
 
 
 def calibrate(row: Row, node: NodeFacts | None, devices: Iterable[LeafDevice]) -> Calibration:
@@ -52,7 +53,7 @@ def calibrate(row: Row, node: NodeFacts | None, devices: Iterable[LeafDevice]) -
     if why := _registered_misfit(row, node, devices := tuple(devices)):
         return Calibration(usual, Fit.MISFIT, why)
     if row.factor and node and (factor := memory_factor(node.annotations.get(row.factor, ""))):
-        return Calibration(usual * factor, Fit.FITS, f"{row.factor}: factor {factor}")
+        return Calibration(usual * factor, Fit.FITS, f"{row.factor}: factor {factor}", factor)
     choice = len(row.units) > 1 or (row.scaled and bool(row.calibrate))
     unchecked = Fit.ASSUMED if choice else Fit.GIVEN
     if not row.calibrate:

@@ -139,7 +139,7 @@ def _of_memory(base: Candidate, value: Fraction, term: Term, unit: Calibration) 
     bytes_of_unit = term.amount.unit or unit.unit
     if unit.fit is Fit.ASSUMED and value * bytes_of_unit > LARGEST_PLAUSIBLE:
         bytes_of_unit = min(term.asked.row.units)
-    sized = replace(base, bytes=int(value * bytes_of_unit))
+    sized = replace(base, bytes=int(value * bytes_of_unit), factor=1 if term.amount.unit else unit.factor)
     if unit.fit is Fit.MISFIT:
         return replace(sized, excluded=unit.why, problems=(*sized.problems, unit.why))
     if unit.fit is Fit.ASSUMED:

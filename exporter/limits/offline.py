@@ -17,9 +17,10 @@ from exporter.limits.decoding import NOTHING_CHOSEN, Options
 from exporter.limits.devices import LeafDevice
 from exporter.limits.explaining import as_data, as_text, printable
 from exporter.limits.node_devices import devices_of, missing_sizes
+from exporter.limits.patterns import matching
 from exporter.limits.resolver import resolve
-from exporter.limits.rows import Catalogue
-from exporter.model import NodeFacts
+from exporter.limits.rows import Catalogue, Star
+from exporter.model import DeclaredPod, NodeFacts
 from exporter.objects.manifest import Manifest, ManifestError, Origin, read
 
 _KINDS = 3
@@ -59,7 +60,7 @@ def explain(
         ]
         return Explained(json.dumps(rows, indent=2) + "\n", manifest.problems)
     texts = [as_text(resolution, _made_by(origin)) for origin, resolution in explained]
-    notes = [f"{printable(line)}\n" for line in _missing(manifest, node, devices, options)]
+    notes = [f"{printable(line)}\n" for line in _missing(manifest, node, devices, catalogue, options)]
     return Explained("\n".join([*texts, *notes]), manifest.problems)
 
 
@@ -95,7 +96,11 @@ def _only_node(manifest: Manifest, source: str) -> NodeFacts | None:
 
 
 def _missing(
-    manifest: Manifest, node: NodeFacts | None, devices: Sequence[LeafDevice], options: Options
+    manifest: Manifest,
+    node: NodeFacts | None,
+    devices: Sequence[LeafDevice],
+    catalogue: Catalogue,
+    options: Options,
 ) -> Iterator[str]:
     """Name what was not shown and may change the answer."""
     if node is None:
@@ -106,7 +111,8 @@ def _missing(
     else:
         yield from missing_sizes(node, devices, manifest.pods, fair_share=options.fair_share)
     if manifest.others:
-        yield f"nothing is explained of what makes no pods: {_listed(manifest.others)}"
+        yield f"no pod template was found in: {_listed(manifest.others)}"
+    yield from _misnamed(manifest.pods, catalogue)
     known = {(claim.namespace, claim.name) for claim in manifest.claims}
     absent = sorted({(pod.namespace, name) for pod in manifest.pods for name in pod.claims.values()} - known)
     for namespace, name in absent:
@@ -119,6 +125,16 @@ def _missing(
             f"claims from the ResourceClaimTemplate {name} are made with each pod, and what they allocate may be a "
             "limit: explain a running pod with its claims"
         )
+
+
+def _misnamed(pods: Sequence[DeclaredPod], catalogue: Catalogue) -> Iterator[str]:
+    """Name annotations that are about one container, of which the pod has none of that name: they declare nothing."""
+    patterns = {row.key for system in catalogue for row in system.rows if row.star is Star.CONTAINER}
+    for pod in pods:
+        starred = {key: stars[0] for pattern in patterns for key, stars in matching(pattern, pod.annotations)}
+        for annotation, name in sorted(starred.items()):
+            if pod.container(name) is None:
+                yield f"{annotation} declares nothing: pod {pod.namespace}/{pod.name} has no container {name}"
 
 
 def _expected(source: str, wanted: str, manifest: Manifest) -> str:

@@ -17,6 +17,7 @@ import msgspec
 from exporter.base.text_files import show
 from exporter.model import Claim, DeclaredPod, NodeFacts
 from exporter.objects.claim import ClaimObject, SliceObject, declared_claim, slice_uuids, with_uuids
+from exporter.objects.error_keys import with_key
 from exporter.objects.manifest_text import Problem, TextObject, objects_of, within
 from exporter.objects.metadata import Described, Metadata
 from exporter.objects.node import NodeObject, node_facts
@@ -119,10 +120,11 @@ class _Collector:
                     self._uuids |= slice_uuids(msgspec.convert(needed, SliceObject).spec)
                 case str():
                     self._add_templates(item)
-                case _:
-                    self._others["an object without a kind"] = None
+                case kind:
+                    found = "none" if kind is None else show(kind)
+                    self._problem(item, f"expected an object with a kind, its kind is {found}")
         except msgspec.ValidationError as error:
-            self._problem(item, str(error))
+            self._problem(item, with_key(str(error), needed))
 
     def done(self) -> Manifest:
         """Make the manifest. Raises ManifestError where there is nothing but problems."""
@@ -152,11 +154,13 @@ class _Collector:
         owner = msgspec.convert(data, Described).metadata
         owner = msgspec.structs.replace(owner, name=owner.name or _name(item))
         for template in shapes.templates:
+            data = _template_data(template)
             try:
-                pod = _pod_of(template, owner)
+                pod = _pod_of(data, owner)
             except msgspec.ValidationError as error:
                 at = f"`$.{template.path}"
-                self._problem(item, str(error).replace("`$.spec" if template.bare else "`$", at, 1))
+                message = with_key(str(error), data)
+                self._problem(item, message.replace("`$.spec" if template.bare else "`$", at, 1))
             else:
                 unmade = tuple(name for _, name in _claim_templates(template.spec))
                 self._pods.append((declared_pod(pod), _origin(item, owner, template.path, unmade)))
@@ -165,8 +169,10 @@ class _Collector:
             self._problem(item, f"{where} outside of a pod template: explain the pods that are made of it")
 
     def _problem(self, item: TextObject, message: str) -> None:
-        about = f"{item.data['kind'][:_LONGEST_NAME]} {_name(item)[:_LONGEST_NAME]}".rstrip()
-        self._problems.append((item.document, f"{self._source}: {within(item.place, f'{about}: {message}')}"))
+        kind = item.data.get("kind")
+        parts = (kind if isinstance(kind, str) else "", _name(item))
+        about = " ".join(part[:_LONGEST_NAME] for part in parts if part)
+        self._problems.append((item.document, f"{self._source}: {within(item.place, within(about, message))}"))
 
 
 def _name(item: TextObject) -> str:
@@ -176,10 +182,14 @@ def _name(item: TextObject) -> str:
     return next((name.rstrip("-") for name in names if isinstance(name, str) and name), "")
 
 
-def _pod_of(template: PodTemplate, owner: Metadata) -> PodObject:
-    """Read a template as the pod that is made of it; it has its owner's name where it has none."""
+def _template_data(template: PodTemplate) -> dict[str, Any]:
+    """Keep of a template what limits are read from."""
     own = template.metadata if template.metadata is not None else {}
-    data = _only({"metadata": own, "spec": template.spec}, {"metadata": METADATA, **POD})
+    return _only({"metadata": own, "spec": template.spec}, {"metadata": METADATA, **POD})
+
+
+def _pod_of(data: Mapping[str, Any], owner: Metadata) -> PodObject:
+    """Read a template's data as the pod that is made of it; it has its owner's name where it has none."""
     pod = msgspec.convert(data, PodObject)
     name, namespace = pod.metadata.name or owner.name, pod.metadata.namespace or owner.namespace
     return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, name=name, namespace=namespace))

@@ -9,6 +9,7 @@ The rule: a document that cannot be read costs no other one its answer.
 
 import json
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -68,14 +69,14 @@ def _documents(text: str, source: str, problems: list[Problem]) -> Iterator[tupl
     """Decode JSON or YAML. JSON first: the YAML reader takes it too, and a hundred times as long."""
     if text.lstrip().startswith("{"):
         try:
-            yield 1, json.loads(text)
-        except json.JSONDecodeError:
-            pass  # YAML may start like this too
+            yield 1, json.loads(text, object_pairs_hook=_once)
+        except (json.JSONDecodeError, _DoubledError):
+            pass  # YAML may start like this too; and its reader tells the place of a doubled key
         except RecursionError:
             problems.append((1, f"{source}: {_NEITHER}: nested too deeply"))
             return
-        except ValueError as error:  # a number of 5000 digits
-            problems.append((1, f"{source}: {_NEITHER}: {error}"))
+        except ValueError:
+            problems.append((1, f"{source}: {_NEITHER}: a number of more than {sys.get_int_max_str_digits()} digits"))
             return
         else:
             return
@@ -87,6 +88,18 @@ def _documents(text: str, source: str, problems: list[Problem]) -> Iterator[tupl
             problems.append((1, _malformed(error).at(source)))
         else:
             yield from _one_by_one(parts, source, problems)
+
+
+class _DoubledError(Exception):
+    """A JSON object has a key twice."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a JSON object, in which no key stands twice: the json module takes the last one."""
+    data = dict(pairs)
+    if len(data) < len(pairs):
+        raise _DoubledError
+    return data
 
 
 def _one_by_one(parts: Iterable[tuple[int, str]], source: str, problems: list[Problem]) -> Iterator[tuple[int, Any]]:

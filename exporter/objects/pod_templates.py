@@ -18,6 +18,8 @@ _BESIDE = {"metadata", "status"}
 _PARTIAL = re.compile(r"(?:^override|Override|^patch|Patch)(?:es|s)?$")
 """Keys of changes to a template that is elsewhere, such as TrainJob's podTemplateOverrides."""
 _CONTAINER_KEYS = {"image", "resources", "env", "command", "args"}
+_ASKING = ("resources", "resourcesPerNode", "computeResources")
+"""Keys of requests and limits: a container's, TrainJob's, Tekton's."""
 _MOST_OUTSIDE = 3
 """Requests outside of templates that are named, per object."""
 _LONGEST_PATH = 300
@@ -103,7 +105,7 @@ def _has_containers(spec: Mapping[str, Any]) -> bool:
 
 def _devices(value: Mapping[str, Any]) -> Iterator[str]:
     """Name the device resources that a mapping asks for itself, as a container or a virtual machine does."""
-    for key in ("resources", "resourcesPerNode"):
+    for key in _ASKING:
         asked: Any = value.get(key)
         parts: list[Any] = [asked.get("limits"), asked.get("requests")] if isinstance(asked, dict) else []
         for part in parts:
@@ -111,6 +113,9 @@ def _devices(value: Mapping[str, Any]) -> Iterator[str]:
             if names:
                 yield names[0]
                 break
+    name = value.get("name")
+    if isinstance(name, str) and name.find("/") > 0 and "quantity" in value:  # SparkApplication's gpu
+        yield name
     name = value.get("deviceName")  # in KubeVirt's devices.gpus a resource, elsewhere perhaps a path
     if isinstance(name, str) and name.find("/") > 0:
         yield name

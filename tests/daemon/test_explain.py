@@ -222,7 +222,9 @@ def test_neither_pod_nor_file() -> None:
         (b'{"a":' * 100_000, "nested too deeply"),
         (b"[" * 100_000, "nested too deeply"),
         (b'{"kind": "Pod", "x": ' + b"9" * 5000 + b"}", "digits"),
-        ("kind: Pod".encode("utf-16"), "expected UTF-8 text"),
+        ("kind: Pod".encode("utf-16-le"), "standard input:1:2: "),
+        ("kind: Pod".encode("utf-16") + b"\n", "expected UTF-16 text"),
+        ("kind: w\u00fcrfel".encode("cp1252"), "expected UTF-8 text"),
         (b"x" * (17 << 20), "larger than 16777216 bytes"),
         (b"\x1b[31m", "standard input"),
         (f"{POD}---\n{NODE}---\n{NODE}".encode(), "expected one Node, found 2"),
@@ -235,6 +237,14 @@ def test_what_is_no_pod_is_refused(content: bytes, told: str) -> None:
     assert told in line
     assert "standard input" in line
     assert "\x1b" not in line
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be"])
+def test_what_windows_writes_is_read(encoding: str) -> None:
+    """Editors put a mark in front of UTF-8, PowerShell's `>` writes UTF-16, and lines end in two characters."""
+    mark = "\ufeff" if encoding == "utf-16-be" else ""
+    ended = explain("-f", "-", given=(mark + POD.replace("\n", "\r\n")).encode(encoding))
+    assert (ended.returncode, ended.stdout) == (0, explain("-f", "-", given=POD.encode()).stdout)
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

@@ -77,6 +77,15 @@ WITHOUT = {
         },
         "spec.trainer asks for nvidia.com/gpu outside of a pod template",
     ),
+    "SparkApplication": (
+        {"executor": {"gpu": {"name": "nvidia.com/gpu", "quantity": 1}}},
+        "spec.executor.gpu asks for nvidia.com/gpu outside of a pod template",
+    ),
+    "Task": (
+        {"steps": [{"name": "a", "image": "x", "computeResources": {"limits": {"nvidia.com/gpu": 1}}}]},
+        "spec.steps[0] asks for nvidia.com/gpu outside of a pod template",
+    ),
+    "NodePool": ({"limits": {"nvidia.com/gpu": 8}}, "found NodePool"),
     "EC2NodeClass": ({"blockDeviceMappings": [{"deviceName": "/dev/xvda"}]}, "found EC2NodeClass"),
     "AllowList": ({"allowed": []}, "found AllowList"),
     "PersistentVolumeClaim": ({"resources": {"requests": {"storage": "1Gi"}}}, "found PersistentVolumeClaim"),
@@ -185,7 +194,7 @@ def test_no_object_is_lost_for_another() -> None:
         "f: document 6, items[1]: Pod wrong: Expected `array | null`, got `int` - at `$.spec.containers`",
         "f: document 8: Workflow flow: spec.templates[0].container",
     ]
-    assert "nothing is explained of what makes no pods: Service" in explain(text, None, builtin()).text
+    assert "no pod template was found in: Service" in explain(text, None, builtin()).text
 
 
 def test_numbers_of_documents_do_not_depend_on_a_mistake() -> None:
@@ -213,6 +222,86 @@ def test_a_mistake_is_told_with_its_path(body: dict[str, Any], path: str) -> Non
     with pytest.raises(ManifestError) as caught:
         read(json.dumps({"kind": "Thing", **body}))
     assert f"`{path}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        ({"metadata": {"annotations": {"a": "x", "b": None}}, "spec": SPEC}, "got `null` - at `$.A.annotations[b]`"),
+        ({"metadata": {"labels": {"n" * 200: 1}}, "spec": SPEC}, f"got `int` - at `$.A.labels[{'n' * 100}...]`"),
+    ],
+)
+def test_a_mistake_in_a_mapping_is_told_with_its_key(part: dict[str, Any], expected: str) -> None:
+    """Where forty annotations stand, the message says which of them is meant; in a Pod as in a template."""
+    for kind, body, path in (
+        ("Pod", part, "metadata"),
+        ("Job", {"spec": {"template": part}}, "spec.template.metadata"),
+    ):
+        with pytest.raises(ManifestError) as caught:
+            read(json.dumps({"kind": kind, **body}))
+        assert expected.replace("A", path) in str(caught.value)
+
+
+def test_a_resource_that_is_no_amount_is_told_with_its_key() -> None:
+    """The path leads through lists, too."""
+    spec = {"containers": [{"name": "a"}, {"name": "b", "resources": {"limits": {"cpu": 1, "nvidia.com/gpu": True}}}]}
+    with pytest.raises(ManifestError, match=r"at `\$\.spec\.containers\[1\]\.resources\.limits\[nvidia\.com/gpu\]`"):
+        read(json.dumps(made("Pod", spec=spec)))
+
+
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        ({"metadata": {"name": "own"}, "spec": SPEC}, "own: expected an object with a kind, its kind is none"),
+        ({"Kind": "Pod", "spec": SPEC}, "expected an object with a kind, its kind is none"),
+        ({"kind": 5, "spec": SPEC}, "expected an object with a kind, its kind is 5"),
+    ],
+)
+def test_an_object_without_a_kind_is_a_problem(document: dict[str, Any], told: str) -> None:
+    """It may have been a pod: the exit code says that it is missing in the answer."""
+    explained = explain(f"{json.dumps(made('Pod', spec=SPEC))}\n---\n{json.dumps(document)}", None, builtin())
+    assert explained.problems == (f"manifest: document 2: {told}",)
+
+
+def test_texts_are_those_that_kubectl_reads() -> None:
+    """For Kubernetes' YAML reader dates, `1:30` and `=` are text, and a chart may write them without quotes."""
+    annotations = "{built: 2025-01-01, at: 2025-01-01T00:00:00Z, odd: 2025-13-45, span: 1:30, half: 1:30.5, op: =}"
+    (pod,) = read(f"kind: Pod\nmetadata: {{name: a, annotations: {annotations}}}\nspec: {{containers: []}}").pods
+    assert pod.annotations == {
+        "built": "2025-01-01",
+        "at": "2025-01-01T00:00:00Z",
+        "odd": "2025-13-45",
+        "span": "1:30",
+        "half": "1:30.5",
+        "op": "=",
+    }
+
+
+def test_a_doubled_key_is_refused_in_json_too() -> None:
+    """YAML's reader refuses it; in JSON the second one counted, and nobody was told. Other documents are explained."""
+    doubled = '{"kind": "Pod", "metadata": {"name": "a", "name": "b"}}'
+    with pytest.raises(ManifestError, match='manifest:1:43: .* the key "name" twice'):
+        read(doubled)
+    explained = explain(f"{doubled}\n---\n{json.dumps(made('Pod', spec=SPEC))}", None, builtin())
+    assert explained.text.startswith("pod team-a/own")
+    assert 'document 1: neither YAML nor JSON as kubectl prints it: the key "name" twice' in explained.problems[0]
+
+
+def test_a_long_number_is_told_without_advice_for_programmers() -> None:
+    """Python's own message names a function of Python."""
+    with pytest.raises(ManifestError, match=r"a number of more than \d+ digits$"):
+        read(f'{{"kind": {"9" * 5000}}}')
+
+
+def test_an_annotation_for_a_container_that_is_not_there_is_named() -> None:
+    """A name that does not match declares nothing; the answer says so, for nothing else would."""
+    keys = ["nvidia.com/container.mian.gpu-memory.limit", "nvidia.com/gpu-memory.container.mian.limit"]
+    right = {"nvidia.com/container.main.gpu-memory.limit": "1Gi"}
+    template = {**TEMPLATE, "metadata": {"annotations": {**right, **dict.fromkeys(keys, "2Gi")}}}
+    text = explain(json.dumps(made("Job", spec={"template": template})), None, builtin()).text
+    for key in keys:
+        assert f"\n{key} declares nothing: pod team-a/own has no container mian\n" in text
+    assert text.count("declares nothing") == 2
 
 
 def test_claims_that_are_not_made_yet_are_named() -> None:
