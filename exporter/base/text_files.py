@@ -13,11 +13,10 @@ nesting; so the depth is counted first.
 """
 
 import os
-import re
 import stat
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import yaml
 
@@ -185,7 +184,7 @@ class _ObjectLoader(_Loader):
     `annotations: {built: 2025-01-01}` is a text for Kubernetes, and `enum: [=]` stands in CRDs that charts carry.
     """
 
-    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {
+    yaml_implicit_resolvers = {  # noqa: RUF012
         first: [(tag, pattern) for tag, pattern in resolvers if tag not in _TEXT_FOR_KUBERNETES]
         for first, resolvers in _Base.yaml_implicit_resolvers.items()
     }

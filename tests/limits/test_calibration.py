@@ -184,6 +184,8 @@ def test_a_factor_that_the_node_says(pod: Pod) -> None:
         node = NodeFacts(annotations={"nvidia.com/node-config-info": text})
         (limit,) = resolve(asked, node, (), builtin()).limits
         assert (limit.bytes, limit.enforceable) == (expected, expected is not None)
+        if expected:
+            assert {c.why for c in limit.candidates if c.taken} == {"taken, times the installation's factor 1024"}
 
 
 def test_a_small_amount_with_an_assumed_unit(pod: Pod) -> None:

@@ -280,7 +280,7 @@ def test_texts_are_those_that_kubectl_reads() -> None:
 def test_a_doubled_key_is_refused_in_json_too() -> None:
     """YAML's reader refuses it; in JSON the second one counted, and nobody was told. Other documents are explained."""
     doubled = '{"kind": "Pod", "metadata": {"name": "a", "name": "b"}}'
-    with pytest.raises(ManifestError, match='manifest:1:43: .* the key "name" twice'):
+    with pytest.raises(ManifestError, match=r'manifest:1:43: .* the key "name" twice'):
         read(doubled)
     explained = explain(f"{doubled}\n---\n{json.dumps(made('Pod', spec=SPEC))}", None, builtin())
     assert explained.text.startswith("pod team-a/own")
