@@ -28,6 +28,7 @@ PROMISED = {
     "enforced_by",
     "context",
     "candidates",
+    "mps",
     "problems",
 }
 ALWAYS = "detect: {always: true}"
