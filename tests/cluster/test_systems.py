@@ -218,6 +218,7 @@ async def test_one_that_shares_time_is_evicted_and_a_client_of_mps_lives_on(stag
                 await stage.may_evict(*scenery.namespaces)
                 with running(stage, both, "--mode=enforce") as daemon:
                     comes(daemon, "nvidia-timeslicing", both)
+                    assert clients(daemon) == {name for name in scenery.pods if name.startswith("mps-")}
                     becomes(lambda: ended(daemon) or None, "the eviction", daemon, PATIENT)
                     assert ended(daemon) == [("trainer", "evict", "verified")]
                     becomes(lambda: held(daemon, "mps-trainer") == "mps" or None, "MPS to be held", daemon, PATIENT)
@@ -225,6 +226,14 @@ async def test_one_that_shares_time_is_evicted_and_a_client_of_mps_lives_on(stag
             await stage.unguard()
         living = {name for name in scenery.pods if await scenery.lives(name)}
         assert living == scenery.pods.keys() - {"trainer"}
+
+
+def clients(daemon: Daemon) -> set[str]:
+    """Name the pods whose limit says that they are clients of MPS; the driver's list says the same of them."""
+    snapshot = daemon.snapshot()
+    declared, listed = ({_short(one["pod"]) for one in snapshot[key] if one["mps"]} for key in ("limits", "containers"))
+    assert declared == listed
+    return declared
 
 
 def ended(daemon: Daemon) -> list[tuple[str, str, str]]:
