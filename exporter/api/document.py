@@ -194,24 +194,17 @@ def describe_device(device: Device, snapshot: Snapshot) -> schema.Device:
 
 def _limit(limit: Limit, snapshot: Snapshot) -> schema.Limit:
     pod = snapshot.pods.get(limit.pod_uid)
-    return schema.Limit(
+    return copied(
+        schema.Limit,
+        limit,
+        limit.device,
         namespace=pod.namespace if pod else None,
         pod=pod.name if pod else None,
-        pod_uid=limit.pod_uid,
-        container=limit.container,
-        claim=limit.claim,
-        uuid=limit.device.uuid,
-        gpu_instance=limit.device.gpu_instance,
-        scope=limit.scope,
         memory_bytes=limit.memory,
         compute_ratio=limit.compute,
-        system=limit.system,
         declared_in=limit.source,
-        enforced_by=limit.enforced_by,
-        bypassed=limit.bypassed,
         problems=list(limit.problems),
         report_only=list(limit.report_only),
-        context=limit.context,
         ceiling_bytes=limit.ceiling,
     )
 

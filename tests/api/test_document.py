@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,20 @@ def test_limits_keep_their_scope() -> None:
     assert (first["system"], first["declared_in"], first["enforced_by"]) == ("hami-nvidia", "resource", "hook")
     assert (first["bypassed"], last["bypassed"]) == (True, None)
     assert (last["problems"], found["devices"][0]["memory_declared_bytes"]) == (["no quantity"], 14 * GIB)
+
+
+def test_a_limit_and_a_use_by_mps_say_so() -> None:
+    """What a declaration proves stands at the limit, and what the driver lists at the container; each alone."""
+    declares, listed = pod("declares"), pod("listed")
+    facts = snapshot(
+        device(gpu(), attributed=0),
+        usages=[usage(declares, leaf()), replace(usage(listed, leaf()), mps=True)],
+        pods=[declares, listed],
+        limits=[limit(declares, leaf(), 8 * GIB, mps=True), limit(listed, leaf(), 8 * GIB)],
+    )
+    found = described(facts)
+    assert {each["pod"]: each["mps"] for each in found["limits"]} == {"declares": True, "listed": False}
+    assert {each["pod"]: each["mps"] for each in found["containers"]} == {"declares": False, "listed": True}
 
 
 def test_pods_without_a_device_are_none_of_our_business() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -199,8 +199,8 @@ async def stage(cluster: Bed, node_api: Api, tmp_path: Path) -> Stage:
     return await staged(cluster, node_api, tmp_path)
 
 
-async def staged(cluster: Bed, api: Api, folder: Path) -> Stage:
-    """What the fixture gives, for those who set a stage for more than one test."""
+async def staged(cluster: Bed, api: Api, folder: Path, inventory: Mapping[str, Sequence[str]] = INVENTORY) -> Stage:
+    """What the fixture gives, for those who set a stage for more than one test, or on a bed with another inventory."""
 
     async def free() -> bool:
         return not await pod_resources.holdings(cluster.node.pod_resources_socket)
@@ -208,7 +208,7 @@ async def staged(cluster: Bed, api: Api, folder: Path) -> Stage:
     await until(free, "the devices of earlier tests to be free")
 
     async def offered() -> bool:
-        wanted = {name: sorted(ids) for name, ids in INVENTORY.items()}
+        wanted = {name: sorted(ids) for name, ids in inventory.items() if ids}
         return await pod_resources.allocatable(cluster.node.pod_resources_socket) == wanted
 
     await until(offered, "the kubelet to have all devices (an earlier test may have restarted it)")
