@@ -281,7 +281,8 @@ async def test_a_rehearsal_judges_each_by_its_own_and_touches_nobody(
             [(who, EXCEEDED) for who in ("greedy", *held)] + [(who, HELD) for who in held] + [("unclear", INVALID)],
         )
     described = stage.bed.kubectl("describe", "pod", "-l", "app=greedy", "-n", namespace).partition("Events:")[2]
-    assert 'Container "main" uses 3 GiB of' in described and "2 GiB more than its limit of 1 GiB" in described
+    assert 'Container "main" uses 3 GiB of' in described and "1.5 GiB more than its limit of 1 GiB" in described
+    assert "plus 512 MiB allowed for CUDA contexts" in described
     assert "in mode dry-run nothing is done" in described
     unheard = stage.bed.kubectl("describe", "pod", "-l", "app=unheard", "-n", another).partition("Events:")[2]
     assert "gpusteward.io/mode: enforce" in unheard, "what would change it is told"
