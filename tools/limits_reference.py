@@ -112,7 +112,9 @@ def _why(outcome: Outcome) -> str:
     """Say why nothing is done; of a limit that is only reported, who else keeps it."""
     if not outcome.reason.startswith(f"`{Reason.REPORT_ONLY}`") or outcome.enforced_by in {"", EnforcedBy.NONE}:
         return outcome.reason
-    return f"{outcome.reason}, as {_WORDS[EnforcedBy(outcome.enforced_by)]} enforces it"
+    enforced_by = EnforcedBy(outcome.enforced_by)
+    why = f"{_WORDS[enforced_by]} enforces it" if enforced_by in KEPT else "what it means is not sure"
+    return f"{outcome.reason}, as {why}"
 
 
 def does(system: System) -> str:
