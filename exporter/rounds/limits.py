@@ -16,15 +16,13 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from exporter.accounts.accounting import total
-from exporter.accounts.sharing import newest_by_name, occupied, only_reserves
+from exporter.accounts.sharing import occupied, only_reserves
 from exporter.limits import (
     LeafDevice,
     Options,
     Resolution,
     ResolvedLimit,
     Seen,
-    bypassed,
     declared,
     leaf_devices,
     resolve,
@@ -39,18 +37,15 @@ from exporter.model import (
     DeviceKey,
     Gpu,
     GpuUuid,
-    Held,
     Inventory,
     Limit,
     NodeFacts,
     Pod,
     PodUid,
-    Scope,
-    Snapshot,
     Tolerance,
     Usage,
-    processes_of,
 )
+from exporter.rounds.limit_facts import Invalid, fact_of, held_by_reservations, invalid_of, with_held
 
 log = structlog.get_logger()
 
@@ -64,28 +59,6 @@ class Limits:
 
     limits: tuple[Limit, ...] = ()
     memory_declared: Mapping[DeviceKey, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Invalid:
-    """
-    A declaration that cannot be used.
-
-    Attributes:
-        container: empty where it is about the whole pod, or does not say.
-        row: of the catalogue, as docs/systems.md lists it; `key` is what stands in the pod.
-        text: as written, cut; `reason` says what is wrong with it.
-
-    """
-
-    pod_uid: PodUid
-    namespace: str
-    pod: str
-    container: str
-    row: str
-    key: str
-    text: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +146,11 @@ class Limiting:
         if not self._surroundings.devices:
             return
         self._refreshes += 1
-        asked = _with_held(inventory)
+        asked = with_held(inventory)
         due = [uid for uid, pod in asked.items() if self._is_due(uid, pod)]
         for uid in sorted(due, key=self._resolved_at)[:MOST]:
             resolution = self._resolve(uid, asked[uid])
-            invalid = _invalid(uid, resolution)
+            invalid = invalid_of(uid, resolution)
             self._resolved[uid] = _Resolved(asked[uid], self._surroundings, resolution, invalid, self._refreshes)
             yield
 
@@ -187,7 +160,7 @@ class Limiting:
         for usage in usages:
             used[usage.subject.pod_uid].append(usage)
         occupants = occupied(usage for mine in used.values() for usage in mine)
-        reserved = self._reservations.reserved(inventory.pods, _held(inventory))
+        reserved = self._reservations.reserved(inventory.pods, held_by_reservations(inventory))
         facts: list[Limit] = []
         resolutions: list[Resolution] = []
         for uid in inventory.declared:
@@ -204,27 +177,8 @@ class Limiting:
                 limit for limit in limits if limit.device is None or not only_reserves(pod, limit.device, occupants)
             )
             resolutions.append(replace(known.resolution, limits=limits))
-            facts += (_fact(uid, limit, used[uid], self.tolerance) for limit in limits)
+            facts += (fact_of(uid, limit, used[uid], self.tolerance) for limit in limits)
         return Limits(tuple(facts), declared(resolutions))
-
-    def with_claims(self, snapshot: Snapshot) -> Snapshot:
-        """Fill in the ceilings of claims' limits: who holds a claim is known when the snapshot is joined."""
-        if self.tolerance is None or not any(limit.claim for limit in snapshot.limits):
-            return snapshot
-        usages = {(usage.subject, usage.device): usage for usage in snapshot.usages}
-        processes = {
-            (f"{used.namespace}/{used.claim}", used.device): processes_of(
-                usages[subject, used.device] for subject in used.subjects
-            )
-            for used in snapshot.claim_usages
-        }
-        limits = tuple(
-            replace(limit, ceiling=self.tolerance.ceiling(limit, processes.get((limit.claim, limit.device))))
-            if limit.claim
-            else limit
-            for limit in snapshot.limits
-        )
-        return replace(snapshot, limits=limits)
 
     def _in_group(
         self, pod: Pod, resolution: Resolution, reserved: Mapping[tuple[str, str], frozenset[DeviceKey]]
@@ -280,83 +234,3 @@ class Limiting:
             # A bug of ours that one pod's text finds must not take the limits, or the round, of all the others.
             log.exception("limiting.failed", namespace=pod.namespace, pod=pod.name)
             return Resolution(pod.uid, pod.namespace, pod.name, first_seen=first_seen)
-
-
-def _with_held(inventory: Inventory) -> dict[PodUid, DeclaredPod]:
-    """Add to each pod what the kubelet handed to it; of two pods of one name the newest is meant."""
-    meant = newest_by_name(inventory)
-    held: dict[PodUid, list[Held]] = defaultdict(list)
-    for handed in inventory.allocations:
-        if (pod := meant.get((handed.namespace, handed.pod))) is not None:
-            held[pod.uid].append(Held(handed.container, handed.resource, handed.device, handed.replicas))
-    return {uid: replace(pod, held=tuple(held[uid])) if uid in held else pod for uid, pod in inventory.declared.items()}
-
-
-def _held(inventory: Inventory) -> Mapping[PodUid, list[DeviceKey]]:
-    """List the devices that the kubelet handed to each reservation pod."""
-    held: dict[PodUid, list[DeviceKey]] = defaultdict(list)
-    if any(pod.reservation for pod in inventory.pods.values()):
-        named = newest_by_name(inventory)
-        for allocation in inventory.allocations:
-            if (pod := named.get((allocation.namespace, allocation.pod))) is not None and pod.reservation:
-                held[pod.uid].append(allocation.device)
-    return held
-
-
-def _invalid(uid: PodUid, resolution: Resolution) -> frozenset[Invalid]:
-    """Collect what is invalid; what holds on several devices is one declaration."""
-    return frozenset(
-        Invalid(
-            uid,
-            resolution.namespace,
-            resolution.name,
-            candidate.subject.container,
-            candidate.row_name,
-            candidate.key,
-            candidate.text,
-            candidate.excluded.removeprefix("invalid: "),
-        )
-        for limit in resolution.limits
-        for candidate in limit.candidates
-        if candidate.invalid and candidate.row is not None
-    )
-
-
-def _holding(limit: ResolvedLimit, usages: Iterable[Usage]) -> list[Usage]:
-    """
-    Pick what a container or a pod holds under a limit.
-
-    Of a container's generations it is the one that holds most: each of them was held to the limit by itself.
-    """
-    name = limit.subject.container
-    mine = [u for u in usages if u.device == limit.device and name in {"", u.subject.container}]
-    known = [usage for usage in mine if usage.memory_used is not None]
-    return sorted(known, key=lambda usage: usage.memory_used or 0)[-1:] if name and len(known) == len(mine) else mine
-
-
-def _fact(uid: PodUid, limit: ResolvedLimit, usages: Iterable[Usage], tolerance: Tolerance | None) -> Limit:
-    assert limit.device is not None  # noqa: S101  (`placed` gave it one)
-    fact = Limit(
-        pod_uid=uid,
-        container=limit.subject.container,
-        device=limit.device,
-        memory=limit.bytes,
-        system=limit.system,
-        source=limit.source,
-        scope=limit.scope,
-        enforced_by=limit.enforced_by,
-        claim=limit.subject.claim,
-        compute=None if limit.compute is None else float(limit.compute),
-        problems=limit.problems,
-        undeclared=limit.undeclared,
-        report_only=limit.report_only,
-        mps=limit.mps,
-        context=limit.context,
-        headroom=limit.headroom,
-    )
-    if tolerance is None or fact.claim or fact.scope is Scope.PROCESS:  # of claims see `with_claims`
-        return fact
-    held = _holding(limit, usages)
-    used = total(usage.memory_used for usage in held) if held else None
-    ceiling = tolerance.ceiling(fact, processes_of(held))
-    return replace(fact, ceiling=ceiling, bypassed=bypassed(limit, used, ceiling))

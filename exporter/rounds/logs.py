@@ -24,7 +24,7 @@ import structlog
 from exporter.devices.xids import XIDS
 from exporter.model import Fault, GpuUuid, Snapshot
 from exporter.rounds.latest import Latest
-from exporter.rounds.limits import Invalid
+from exporter.rounds.limit_facts import Invalid
 
 Known = Mapping[tuple[str, str, str], Fault]
 Heard = Mapping[tuple[GpuUuid, int], int]

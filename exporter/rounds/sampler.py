@@ -24,6 +24,7 @@ from exporter.kube import InventorySource
 from exporter.model import DeviceKey, Fault, GpuUuid, Memory, Sharing, Snapshot
 from exporter.rounds.accountant import Accountant, GpuReading
 from exporter.rounds.latest import Latest
+from exporter.rounds.limit_facts import with_claims
 from exporter.rounds.limits import Limiting
 
 log = structlog.get_logger()
@@ -146,7 +147,7 @@ class Sampler:
             },
             faults=(*self.standing, *self._device_faults),
         )
-        snapshot = self._limiting.with_claims(snapshot)
+        snapshot = with_claims(snapshot, self._limiting.tolerance)
         return replace(snapshot, duration=self._clock.monotonic() - began)  # with the time that the joining took
 
     async def _answer(self, latest: Latest | None, only: Collection[GpuUuid] | None) -> DevicesSample:

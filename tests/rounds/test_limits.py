@@ -24,6 +24,7 @@ from exporter.model import (
     Usage,
 )
 from exporter.rounds import first_seen_file
+from exporter.rounds.limit_facts import with_claims
 from exporter.rounds.limits import MOST, Limiting, Limits
 
 LIMIT = "nvidia.com/container.main.gpu-memory.limit"
@@ -391,7 +392,7 @@ def test_the_ceiling_of_a_claim_counts_the_processes_of_all_that_share_it() -> N
 
     def ceiling(claims: tuple[ClaimUsage, ...]) -> int | None:
         seen = snapshot(usages=use, limits=(claimed,), claim_usages=claims)
-        return keeps.with_claims(seen).limits[0].ceiling
+        return with_claims(seen, keeps.tolerance).limits[0].ceiling
 
     assert ceiling(()) == 8 * GIB + 256 * MIB + 2 * GIB
     assert ceiling((shared,)) == 8 * GIB + 256 * MIB + 2 * 768 * MIB

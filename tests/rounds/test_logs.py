@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from builders import gpu_uuid, snapshot
 from exporter.model import PodUid, XidCounts, XidErrors
 from exporter.rounds.latest import Latest
-from exporter.rounds.limits import Invalid
+from exporter.rounds.limit_facts import Invalid
 from exporter.rounds.logs import INVALID, XIDS_TOLD, tell
 
 ROOT = Path(__file__).parents[2]
