@@ -16,7 +16,7 @@ from exporter.limits.answers import Candidate, ResolvedLimit, Subject
 from exporter.limits.devices import Place
 from exporter.limits.factors import settled
 from exporter.limits.rows import Trust, What
-from exporter.model import Context, EnforcedBy, Mechanism
+from exporter.model import Context, EnforcedBy, Mechanism, Scope
 
 _ROUNDING = 2**20
 """Bytes by which two declarations of the same may differ: schedulers count in MiB."""
@@ -30,7 +30,7 @@ def decide(subject: Subject, place: Place | None, candidates: Iterable[Candidate
     ranked = sorted(settled(list(candidates)), key=_rank)
     memory = [c for c in ranked if c.what is not What.COMPUTE]
     compute = [c for c in ranked if c.what is What.COMPUTE]
-    amount, share = _smallest(memory), _smallest(compute)
+    amount, share = _amount(memory), _smallest(compute)
     named = amount or next((c for c in memory if c.grant), None) or share or ranked[0]
     contradictions, doubts = _compare(amount, memory)
     return ResolvedLimit(
@@ -53,6 +53,23 @@ def decide(subject: Subject, place: Place | None, candidates: Iterable[Candidate
 
 def _smallest(candidates: Iterable[Candidate]) -> Candidate | None:
     return min((c for c in candidates if c.valid), key=lambda c: (c.size or 0, _rank(c)), default=None)
+
+
+def _amount(memory: Sequence[Candidate]) -> Candidate | None:
+    """
+    Take the smallest amount; where that is in doubt and the pod's own word, the smallest that is in no doubt.
+
+    The hardware's bound of an instance is no such amount. A doubt about a system that is really there stays: what its
+    scheduler granted may be more than any other declaration says. So does a doubt about what a system's resource means.
+    """
+    smallest = _smallest(memory)
+    if smallest is None or not smallest.doubts:
+        return smallest
+    user = smallest.trust >= Trust.USER
+    if smallest.enforcement_proven and not user:
+        return smallest
+    sure = (c for c in memory if not c.doubts and c.scope is not Scope.INSTANCE)
+    return _smallest(c for c in sure if user or c.system != smallest.system) or smallest
 
 
 def _headroom(winner: Candidate | None, memory: Iterable[Candidate]) -> int | None:
@@ -81,6 +98,8 @@ def _problems(ranked: Sequence[Candidate]) -> Iterable[str]:
 def _compare(winner: Candidate | None, memory: Sequence[Candidate]) -> tuple[list[str], list[str]]:
     """Find contradictions: of equal trust, or of a system with itself. Users may lower as they like."""
     contradictions, doubts = [], []
+    # The scheduler granted just this: its unit is known. Another annotation, which the pod may have added, is no doubt.
+    granted = winner is not None and any(_grants(c, winner) for c in memory)
     for other in memory:
         if winner is None or not winner.bytes or not other.valid or other.bytes is None:
             continue
@@ -91,7 +110,8 @@ def _compare(winner: Candidate | None, memory: Sequence[Candidate]) -> tuple[lis
             contradictions.append(f"contradiction: {both}; the smaller counts")
         factor, rest = divmod(other.bytes, winner.bytes)
         if (
-            other.system == winner.system
+            not granted
+            and other.system == winner.system
             and winner.row
             and winner.row.scaled
             and not rest
@@ -99,6 +119,11 @@ def _compare(winner: Candidate | None, memory: Sequence[Candidate]) -> tuple[lis
         ):
             doubts.append(f"this installation may count {winner.key} in units {factor} times as large")
     return contradictions, doubts
+
+
+def _grants(other: Candidate, winner: Candidate) -> bool:
+    same = (other.system, other.bytes) == (winner.system, winner.bytes)
+    return other is not winner and same and other.trust is Trust.SCHEDULER and other.valid
 
 
 def _report_only(winner: Candidate | None, doubts: Sequence[str]) -> tuple[str, ...]:

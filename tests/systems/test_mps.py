@@ -12,10 +12,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from systems.book import SceneRow
+from systems.book import SceneRow, gpu_uuid
 from systems.player import Played, play
 
 UUID = "GPU-00000000-0000-0000-0000-000000000000"
+GPU = gpu_uuid(0)
 LABELLED = "nvidia.com/container.main.gpu-memory.limit"
 
 Facts = dict[str, Any]
@@ -67,8 +68,8 @@ def nvidia_mps() -> Facts:
     limits = {"nvidia.com/gpu": "1"}
     return {
         "node": {**node, "capacity": {"nvidia.com/gpu": "4"}},
-        "allocatable": {"nvidia.com/gpu": ["${gpu0}::{0..3}"]},
-        "allocations": [{"pod": name, "resource": "nvidia.com/gpu", "ids": [f"${{gpu0}}::{n}"]} for n, name in NAMED],
+        "allocatable": {"nvidia.com/gpu": [GPU + "::{0..3}"]},
+        "allocations": [{"pod": name, "resource": "nvidia.com/gpu", "ids": [f"{GPU}::{n}"]} for n, name in NAMED],
         "pods": [pod(name, limits=limits) for _, name in NAMED],
         "config": {"limits": {"mps_scope": "container"}},
     }
@@ -243,8 +244,8 @@ def sliced(**written: Any) -> Facts:
     annotations = {LABELLED: "16Gi", **written.pop("annotations", {})}
     return {
         "node": {"capacity": {"nvidia.com/gpu": "4"}},
-        "allocatable": {"nvidia.com/gpu": ["${gpu0}::{0..3}"]},
-        "allocations": [{"pod": name, "resource": "nvidia.com/gpu", "ids": [f"${{gpu0}}::{n}"]} for n, name in NAMED],
+        "allocatable": {"nvidia.com/gpu": [GPU + "::{0..3}"]},
+        "allocations": [{"pod": name, "resource": "nvidia.com/gpu", "ids": [f"{GPU}::{n}"]} for n, name in NAMED],
         "pods": [
             pod(name, limits={"nvidia.com/gpu": "1", **written.get("limits", {})}, annotations=annotations, **more)
             for _, name in NAMED
@@ -282,6 +283,34 @@ def test_asking_for_nothing_is_no_share_of_mps() -> None:
     facts = sliced(limits={"nvidia.com/mps-memory": "0", "nvidia.com/mps-core": "0"})
     capacity = {"nvidia.com/gpu": "4", "nvidia.com/mps-core": "100", "nvidia.com/mps-memory": "80"}
     assert state(play(changed({**facts, "node": {"capacity": capacity}})), "greedy") == ("evict", None)
+
+
+SECOND = "GPU-00000001-0000-0000-0000-000000000000"
+
+
+def with_a_claim_of_its_own() -> Facts:
+    """Pods on time slices of GPU 0. The greedy one has GPU 1 by a claim of its own, in which it asks for MPS."""
+    facts, claimed = sliced(), dra()
+    claim = claimed["claims"][0]
+    claim["metadata"]["namespace"] = "team-greedy"
+    claim["status"]["reservedFor"] = [{"resource": "pods", "name": "greedy", "uid": "greedy"}]
+    claimed["slices"][0]["spec"]["devices"][0]["attributes"]["uuid"]["string"] = SECOND
+    spec = facts["pods"][0]["spec"]
+    spec["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "mps"}]
+    spec["containers"].append({"name": "side", "resources": {"claims": [{"name": "gpu"}]}})
+    held = {"pod": "greedy", "container": "side", "claim": "mps", "driver": "gpu.nvidia.com", "device": "gpu-0"}
+    processes = [
+        {"pod": "greedy", "memory": "30Gi"},
+        {"pod": "greedy", "container": "side", "gpu": 1, "memory": "1Gi", "kind": "mps"},
+        {"pod": "meek", "memory": "4Gi"},
+    ]
+    more = {"gpus": [{}, {"uuid": SECOND}], "allocations": [*facts["allocations"], held], "processes": processes}
+    return {**facts, "claims": claimed["claims"], "slices": claimed["slices"], **more}
+
+
+def test_a_claim_that_one_pod_uses_makes_it_no_mps_client() -> None:
+    """A tenant writes `strategy: MPS` into its own claim: the claim's server has no other pod's clients to lose."""
+    assert state(play(changed(with_a_claim_of_its_own())), "greedy") == ("evict", None)
 
 
 # --- the driver's list -----------------------------------------------------------------------------------------------
