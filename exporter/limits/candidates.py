@@ -99,14 +99,8 @@ def _guarded(base: Candidate, term: Term) -> Candidate:
 
 
 def _handed_out(asked: Asked) -> bool:
-    """
-    Say whether more than the pod's author vouches for it: a claim, a scheduler, or a resource that the node has.
-
-    A claim's author may be the pod's, and its MPS server serves the claim alone: what counts is that other pods use it.
-    """
+    """Say whether more than the pod's author vouches for it: a claim, a scheduler, or a resource that the node has."""
     node, row, key = asked.scene.node, asked.row, asked.key
-    if asked.claim is not None:
-        return asked.claim.consumers > 1
     if row.mechanism is not Mechanism.RESOURCE:
         return row.trust <= Trust.SCHEDULER
     return node is None or key in node.advertised() or any(held.resource == key for held in asked.scene.pod.held)

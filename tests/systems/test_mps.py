@@ -285,34 +285,6 @@ def test_asking_for_nothing_is_no_share_of_mps() -> None:
     assert state(play(changed({**facts, "node": {"capacity": capacity}})), "greedy") == ("evict", None)
 
 
-SECOND = "GPU-00000001-0000-0000-0000-000000000000"
-
-
-def with_a_claim_of_its_own() -> Facts:
-    """Pods on time slices of GPU 0. The greedy one has GPU 1 by a claim of its own, in which it asks for MPS."""
-    facts, claimed = sliced(), dra()
-    claim = claimed["claims"][0]
-    claim["metadata"]["namespace"] = "team-greedy"
-    claim["status"]["reservedFor"] = [{"resource": "pods", "name": "greedy", "uid": "greedy"}]
-    claimed["slices"][0]["spec"]["devices"][0]["attributes"]["uuid"]["string"] = SECOND
-    spec = facts["pods"][0]["spec"]
-    spec["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "mps"}]
-    spec["containers"].append({"name": "side", "resources": {"claims": [{"name": "gpu"}]}})
-    held = {"pod": "greedy", "container": "side", "claim": "mps", "driver": "gpu.nvidia.com", "device": "gpu-0"}
-    processes = [
-        {"pod": "greedy", "memory": "30Gi"},
-        {"pod": "greedy", "container": "side", "gpu": 1, "memory": "1Gi", "kind": "mps"},
-        {"pod": "meek", "memory": "4Gi"},
-    ]
-    more = {"gpus": [{}, {"uuid": SECOND}], "allocations": [*facts["allocations"], held], "processes": processes}
-    return {**facts, "claims": claimed["claims"], "slices": claimed["slices"], **more}
-
-
-def test_a_claim_that_one_pod_uses_makes_it_no_mps_client() -> None:
-    """A tenant writes `strategy: MPS` into its own claim: the claim's server has no other pod's clients to lose."""
-    assert state(play(changed(with_a_claim_of_its_own())), "greedy") == ("evict", None)
-
-
 # --- the driver's list -----------------------------------------------------------------------------------------------
 
 
