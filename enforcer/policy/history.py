@@ -4,8 +4,7 @@ What the policy remembers, and what it says.
 What comes in: nothing. What goes out: the frozen words of `decide`: moments, actions, outcomes, histories, verdicts.
 
 The law: a history is all that the policy knows of the past. Who holds the same history, rules, snapshot and moment gets
-the same verdict. Of it, `spent`, `breakers`, `strikes` and `excesses` outlive the daemon; evidence never does, so that
-a restart delays.
+the same verdict. `spent`, `breakers`, `strikes` and `excesses` outlive the daemon; evidence does not: a restart delays.
 """
 
 from collections.abc import Mapping
