@@ -12,7 +12,7 @@ TYPES := .pytest_cache/types.txt
 WORKERS = $(shell expr $$(nproc) + 1)
 FAST := not daemon and not containers and not cluster and not charts and not boards and not prometheus and not browser
 
-.PHONY: help demo lint style check test cluster image bench gpu wheels golden manifests guards lock clean
+.PHONY: help demo lint style check test cluster image bench gpu wheels golden manifests guards traces lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1\t\2/' | expand -t 12
@@ -34,7 +34,7 @@ check test: export PYTHONDONTWRITEBYTECODE :=
 
 check: style  ## lint, types, import contracts, unit tests side by side: 80 s on two cores
 	@# mypy beside the tests; what it says follows at the end. One worker more than cores: tests wait some 20 s in sum.
-	@# Of Hypothesis a quarter of the examples of `make test`.
+	@# Of Hypothesis a quarter of the examples of `make test`, of some long plays a part (tests/pace.py).
 	mkdir -p $(dir $(TYPES)); $(BIN)/mypy > $(TYPES) 2>&1 & types=$$!; code=0; \
 	  $(BIN)/pytest -q -n $(WORKERS) --dist worksteal --hypothesis-profile=check -m "$(FAST)" || code=$$?; \
 	  wait $$types || code=$$?; cat $(TYPES); exit $$code
@@ -70,8 +70,9 @@ wheels:  ## fetch what `make gpu` needs into .wheels: with PIP_NO_INDEX=1 PIP_FI
 	  --python-version $(WHEELS) $(foreach tag,_2_28 _2_27 _2_26 _2_24 _2_17 2014 1,--platform manylinux$(tag)_x86_64) \
 	  -d .wheels -r requirements.lock
 
-golden: $(VENV)/.dev  ## write the golden metrics page, docs/{metrics,systems,faults}.md and the Grafana boards anew
+golden: $(VENV)/.dev  ## write the golden metrics page, docs/{metrics,policy,systems,faults}.md and the Grafana boards anew
 	PYTHONPATH=tests $(BIN)/python -m golden
+	$(BIN)/python -m tools.policy_reference
 	$(BIN)/python -m tools.limits_reference > docs/systems.md
 	$(BIN)/python -m grafana
 	PYTHONPATH=tests $(BIN)/python -m faults
@@ -81,6 +82,9 @@ manifests: $(VENV)/.dev  ## render deploy/manifests from the Helm chart anew
 
 guards: $(VENV)/.dev  ## break each guard of the policy, one at a time, and list which test notices (tests/policy/guards.txt)
 	PYTHONPATH=tests $(BIN)/python -m policy.mutation $(ONLY)
+
+traces: $(VENV)/.dev  ## a million hostile traces against both laws of the policy: about 100 minutes on two cores
+	PYTHONPATH=tests $(BIN)/python -m policy.hostile --traces $(or $(TRACES),1000000) --seed $(or $(SEED),0)
 
 lock: $(VENV)/.dev  ## resolve the dependencies anew
 	$(BIN)/pip install -q uv

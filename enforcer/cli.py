@@ -13,11 +13,11 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
-from enforcer.commands import check, close, explain, record, replay, run, top
+from enforcer.commands import check, close, explain, preview, record, replay, run, top
 
 PROGRAM = "gpusteward"
 
-COMMANDS = (run, top, check, explain, close, record, replay)
+COMMANDS = (run, top, preview, check, explain, close, record, replay)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -32,25 +32,32 @@ BOARD = Board(
         bars("Time over limit", "s")
         .about("Seconds over the limit in each step, of all of a namespace's containers together.")
         .query(e.growth("namespace", "gpusteward_container_over_limit_seconds_total"), "{{namespace}}", to=NAMESPACE),
-        lines("Subjects by state", stacked=True)
-        .about("Those that are not ok.")
+        lines("Containers by state", stacked=True)
+        .about("Containers that are not ok.")
         .query('count by (state) (gpusteward_container_state{state!="ok"})', "{{state}}"),
-        lines("Held, by reason", stacked=True)
-        .about("Who would be acted on now, but for this reason (docs/policy.md says what to do about each).")
-        .query("sum by (reason) (gpusteward_held)", "{{reason}}"),
+        lines("Held, by kind and reason", stacked=True)
+        .about("Containers for which an action is due and held. docs/policy.md says what to do about each reason.")
+        .query("sum by (kind, reason) (gpusteward_held)", "{{kind}}: {{reason}}"),
+        bars("Due and not acted on, by kind and reason", "s")
+        .about("Seconds in each step in which an action was due and did not happen, of all containers together.")
+        .about("The kinds: chosen, waiting, unknown, evaded. Unknown and evaded alert after 15 minutes.")
+        .query(e.growth("kind, reason", e.DUE), "{{kind}}: {{reason}}"),
+        table("Due and not acted on, by pod", "namespace, pod, kind, reason", width=12)
+        .about("For how long, in the chosen time.")
+        .column("Due", e.growth("namespace, pod, kind, reason", e.DUE, "$__range"), "s"),
         Row("What was done"),
         bars("Actions", width=8)
         .about("Actions begun in each step.")
         .query(e.growth("action", "gpusteward_actions_total"), "{{action}}"),
         bars("Failures", width=8)
-        .about("Actions that did not come about, or had no effect in time.")
-        .query(e.growth("action", "gpusteward_action_failures_total"), "{{action}}"),
+        .about("Actions that were not carried out or had no effect in time, by what went wrong.")
+        .query(e.growth("action, reason", "gpusteward_action_failures_total"), "{{action}}: {{reason}}"),
         bars("Rehearsed", width=8)
         .about("Actions that would have been begun, had the mode been enforce.")
         .query(e.growth("action", "gpusteward_dry_run_actions_total"), "{{action}}"),
         bars("Refusals")
-        .about("How often a subject came to be held, or for another reason, in each step.")
-        .query(e.growth("reason", "gpusteward_refusals_total"), "{{reason}}"),
+        .about("Times in each step at which an action came to be held, or to be held for another reason.")
+        .query(e.growth("kind, reason", "gpusteward_refusals_total"), "{{kind}}: {{reason}}"),
         lines("From the first reading over the limit to the effect", "s")
         .about("90 of 100 actions took at most so long.")
         .query(e.quantile(0.9, "action", "gpusteward_action_duration_seconds"), "{{action}}"),
@@ -59,16 +66,23 @@ BOARD = Board(
         .column("Begun", e.growth("namespace, action", "gpusteward_actions_total", "$__range"), "short")
         .column("Failed", e.growth("namespace, action", "gpusteward_action_failures_total", "$__range"), "short", ALARM)
         .column("Rehearsed", e.growth("namespace, action", "gpusteward_dry_run_actions_total", "$__range"), "short"),
-        table("Held now, by namespace", "namespace, reason", width=12)
-        .about("How many, and for which reason.")
-        .column("Held", "sum by (namespace, reason) (gpusteward_held)", "short"),
+        table("Held now, by namespace", "namespace, kind, reason", width=12)
+        .about("How many containers, and for which reason.")
+        .column("Held", "sum by (namespace, kind, reason) (gpusteward_held)", "short"),
         Row("What stops it"),
         timeline("Open breakers", OPEN)
         .about("Which breaker of which node was open, and when.")
         .query("max by (node, breaker) (gpusteward_breaker_open) == 1", "{{node}} {{breaker}}"),
         lines("Budgets")
-        .about("Actions that are left: of the node, and of its most spent namespace and workload.")
+        .about("Actions that are left: of the node, and of the namespace that has the fewest left.")
         .query("min by (node, scope) (gpusteward_budget_remaining)", "{{node}} {{scope}}"),
+        table("Missing rights", "node, namespace", width=12)
+        .about("Namespaces that consent, and in which the API server does not allow evictions.")
+        .column("Missing", "max by (node, namespace) (gpusteward_namespace_rights_missing)", "short"),
+        bars("Warnings that were not delivered")
+        .about("Warnings in each step that the API server did not accept within a minute.")
+        .about("The grace of the container runs all the same.")
+        .query(e.growth("namespace", "gpusteward_warnings_undelivered_total"), "{{namespace}}", to=NAMESPACE),
         Row("Health of the daemons"),
         stat("Daemons").about("That were scraped.").query("count(gpusteward_build_info)"),
         stat("Without a proven PID domain", steps=ALARM, width=8)

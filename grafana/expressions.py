@@ -140,4 +140,6 @@ STATE = " or ".join(
     f'max by (<container>) (gpusteward_container_state{{state="{state}"}}) * {number}'
     for number, state in enumerate(STATES)
 )
+# Both labels are empty while nothing prevents the action: then it follows with the next round.
+DUE = 'gpusteward_due_seconds_total{reason!=""}'
 AGE = "time() - gpusteward_snapshot_timestamp_seconds"

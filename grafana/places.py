@@ -21,10 +21,11 @@ DATASOURCE = common.DataSourceRef("prometheus", "${datasource}")
 NARROWED_BY = {
     r"\w+{<node>": {"cluster", "node"},  # written with an expression that is about all GPUs of a node
     "gpusteward_(gpu|device)_": {"cluster", "node", "uuid"},
-    "gpusteward_(container|pod_memory)_": {"cluster", "node", "uuid", "namespace", "pod"},
+    "gpusteward_(container_|pod_memory_|due_seconds)": {"cluster", "node", "uuid", "namespace", "pod"},
     "gpusteward_(pod_info|last_action)": {"cluster", "node", "namespace", "pod"},
     "gpusteward_claim_": {"cluster", "node", "uuid", "namespace"},
     "gpusteward_(actions|action_failures|dry_run_actions|refusals|held)": {"cluster", "node", "namespace"},
+    "gpusteward_(warnings_undelivered|namespace_rights_missing)": {"cluster", "node", "namespace"},
     "": {"cluster", "node"},
 }
 

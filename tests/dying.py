@@ -52,7 +52,7 @@ def tell(journal: JournalFile, hands: Hands, first: int, said: Callable[[str], N
         if number < first + 2:
             said(f"end {uuid(number)}")  # said first: to forget that it is open would be the mistake
             journal.append(Ended(uuid(number), Result.VERIFIED, ""))
-    journal.append(*changes(History(), History(breakers={Breaker.EFFECTIVENESS: Opened(hands.boottime, None, "?")})))
+    journal.append(*changes(History(), History(breakers={Breaker.INTERNAL: Opened(hands.boottime, "?")})))
     said("breaker")
 
 

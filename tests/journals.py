@@ -1,7 +1,7 @@
 """
-Journals for tests: decisions as the policy makes them, records as a daemon writes them, and clocks that somebody sets.
+Journals for tests: decisions as the policy makes them, records as a daemon writes them, and clocks that a test sets.
 
-In: nothing. Out: records, and files full of them. Law: what was promised is counted here, apart from the code that
+In: nothing. Out: records, and files full of them. Rule: what was promised is counted here, apart from the code that
 keeps it: tokens by intents, open decisions by intents without ends.
 """
 
@@ -21,7 +21,6 @@ from enforcer.journal.records import (
     BreakerClosed,
     BreakerOpened,
     Ended,
-    Exceeds,
     Fenced,
     Intent,
     Planned,
@@ -31,13 +30,11 @@ from enforcer.journal.records import (
     Started,
     State,
     Stopped,
-    Struck,
     Unfenced,
-    Within,
     encode,
 )
-from enforcer.policy.history import Action, Opened, Result, Strikes
-from enforcer.policy.limit_holders import CaseKey
+from enforcer.policy.history import Action, Opened, Result
+from enforcer.policy.holder import CaseKey
 from enforcer.policy.vocabulary import Breaker, Mode, Rung
 from exporter.model import ContainerId, DeviceKey, GpuUuid, PodUid
 
@@ -89,23 +86,18 @@ STORY: tuple[Record, ...] = (
     Sent(uuid(1)),
     Acked(uuid(1), Answer(Heard.ACCEPTED, "", 201)),
     Ended(uuid(1), Result.VERIFIED),
-    Struck(("team", "Deployment", "train"), Strikes(2.5, 110.0)),
-    BreakerOpened(Breaker.API, Opened(112.0, None, 'three "no"s,\nin a row')),
+    BreakerOpened(Breaker.INTERNAL, Opened(110.0, 'a "no",\nin a row')),
     intent(2, workload="other"),
     Acked(uuid(2), Answer(Heard.AMBIGUOUS, "the connection was lost")),
-    BreakerClosed(Breaker.API, "ann"),
+    BreakerClosed(Breaker.INTERNAL, "ann"),
     intent(3, rung=Rung.KILL),
     Fenced(FENCE),
     Fenced(structs.replace(FENCE, key=action(4).key)),
     Unfenced(action(4).key, "its cgroup is gone"),
-    Exceeds(action(5).key, 1.0),
-    Exceeds(action(6).key, 2.5),
-    Within(action(5).key),
     Stopped(),
 )
 """
-Records of each kind, a hundred seconds after the boot and a second apart; 2 and 3 have not ended, one fence stands, one
-excess lasts.
+Records of each kind, a hundred seconds after the boot and a second apart; 2 and 3 have not ended, one fence stands.
 """
 
 
@@ -136,7 +128,7 @@ class Writing:
 
 @dataclass
 class Hands:
-    """Clocks that somebody sets."""
+    """Clocks that a test sets."""
 
     boottime: float = 200.0
     boot: str = BOOT

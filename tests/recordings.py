@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -63,10 +64,11 @@ def sampler(tape: Tape, clock: Clock, file: Writing, live: list[Snapshot]) -> Sa
         devices=tape.devices,
         host=tape.host,
         inventory=tape.inventory,
-        beat=Beat(5.0, 0.5),
+        beat=Beat(5.0, 0.5, jitter=0.0),
         clock=clock,
         limiting=Limiting(builtin(), tolerance=tolerance_of(Policy())),
         keep=keep,
+        random=Random(1),
     )
 
 

@@ -134,6 +134,8 @@ def does(system: System) -> str:
         return "reports: the meaning is not sure"
     if all(row.scope is Scope.PROCESS for row in amounts):
         return "reports; enforces on the container if `limits.mps_scope` says so"
+    if all((row.enforced_by or system.enforced_by) is EnforcedBy.MPS for row in amounts):
+        return "reports; enforces on the container if `policy.mps` says so"
     return "enforces, as far as its mode goes"
 
 

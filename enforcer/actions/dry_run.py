@@ -1,9 +1,9 @@
 """
-Stands in for a rung: all but the last step.
+Stands in for a step of the ladder: all but the last move.
 
-What comes in: which rung, and what speaks against it before anything is begun. What goes out: that nobody was asked.
+What comes in: which step, and what speaks against it before anything is begun. What goes out: that nothing was asked.
 
-The law: there is nothing here that could change anything: no client, no descriptor, no limit.
+The rule: there is nothing here that could change anything: no client, no descriptor, no limit.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ def _nothing(_: Action) -> None:
 
 
 class DryRun:
-    """A rung that does nothing. `doubt` is the real one's preflight."""
+    """A step that does nothing. `doubt` is the real one's preflight."""
 
     insists = False
     frees = False
@@ -30,13 +30,17 @@ class DryRun:
         self._doubt = doubt
 
     def preflight(self, action: Action) -> Answer | None:
-        """Say what the real rung would say, but that we may not: rights are given to who is to use them."""
+        """Say what the real step would say, except that rights are missing: a dry run is not given those of enforce."""
         doubt = self._doubt(action)
         return None if doubt is not None and doubt.heard is Heard.REFUSED else doubt
 
     async def act(self, _action: Action, _decision: str) -> Answer:
-        """Say that nobody was asked."""
+        """Say that nothing was asked."""
         return REHEARSED
+
+    async def confirmed(self, _action: Action) -> bool | None:
+        """Nothing was done that could be confirmed."""
+        return False
 
     async def insist(self, _action: Action, _decision: str) -> Answer | None:
         """Nothing follows."""

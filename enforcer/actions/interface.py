@@ -1,10 +1,10 @@
 """
-What a rung of the ladder can do, and what it hears.
+What a step of the ladder can do, and what it hears.
 
-What comes in: nothing. What goes out: the seam between the one that acts and the things that it can do to the world.
+Nothing comes in. What goes out: the seam between the executor and the things that it can do to the world.
 
-The law: an actuator does one thing to the world and says what it heard. It decides nothing, repeats nothing, and claims
-nothing: whether it had an effect is seen, not said.
+The rule: an actuator does one thing to the world and says what it heard. It decides nothing, repeats nothing, and
+claims nothing: whether it had an effect is seen, not said.
 """
 
 from dataclasses import dataclass
@@ -19,15 +19,18 @@ class Heard(StrEnum):
     """What the world said."""
 
     ACCEPTED = "accepted"  # it is under way
-    EVACUATING = "evacuating"  # somebody else brings it about, in minutes (KubeVirt)
-    BLOCKED = "blocked"  # a PodDisruptionBudget says no
+    EVACUATING = "evacuating"  # another controller moves the pod away, in minutes (KubeVirt)
+    BLOCKED = "blocked"  # a PodDisruptionBudget or a webhook does not allow it
     GONE = "gone"  # there is no such pod or process any more
     CHANGED = "changed"  # there is one, and it is another
-    TAKEN = "taken"  # somebody else has done such a thing, which is left alone
-    REFUSED = "refused"  # we may not, or ask wrongly
-    FAILED = "failed"  # it certainly did not come about, for a reason that is nobody's fault
+    TAKEN = "taken"  # another program has done such a thing, which is left alone
+    FORBIDDEN = "forbidden"  # 403: the right is missing in this namespace
+    UNAUTHORIZED = "unauthorized"  # 401: the token is not accepted
+    REFUSED = "refused"  # any other no, for a reason of ours
+    IMPOSSIBLE = "impossible"  # this container offers no way to do it
+    FAILED = "failed"  # it certainly did not come about, for a reason that is not the pod's
     AMBIGUOUS = "ambiguous"  # it may have come about, or may still
-    REHEARSED = "rehearsed"  # nobody was asked
+    REHEARSED = "rehearsed"  # dry run: nothing was asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ class Answer:
 
 
 class Actuator(Protocol):
-    """One rung."""
+    """One step of the ladder."""
 
     rung: Rung
     insists: bool
@@ -61,6 +64,9 @@ class Actuator(Protocol):
 
     async def act(self, action: Action, decision: str) -> Answer:
         """Do it, once; `decision` is the id under which it stands in the journal."""
+
+    async def confirmed(self, action: Action) -> bool | None:
+        """Look whether it was carried out, whatever was heard; None when that cannot be seen now."""
 
     async def insist(self, action: Action, decision: str) -> Answer | None:
         """Do what follows, once; None where nothing does."""

@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import sys
+from functools import partial
 
 from enforcer.commands import Commands
 from exporter.config.arguments import add_flags, chosen
@@ -31,13 +32,14 @@ def add(commands: Commands) -> None:
 def run(namespace: argparse.Namespace) -> int:
     """Check, print, and return the exit code."""
     from enforcer.runtime.policy_config import impossible  # noqa: PLC0415
-    from enforcer.runtime.preflight import fence, mode_rights  # noqa: PLC0415
+    from enforcer.runtime.preflight import beyond, mode_rights  # noqa: PLC0415
     from exporter.check.lines import exit_code, render  # noqa: PLC0415  (with the probes come driver, HTTP and more)
     from exporter.check.probe import preflight  # noqa: PLC0415
 
     arguments = chosen(namespace, os.environ)
     in_a_pod = "KUBERNETES_SERVICE_HOST" in os.environ
-    lines = asyncio.run(preflight(arguments, in_a_pod=in_a_pod, also=impossible, more=mode_rights, beyond=fence))
+    wanted = partial(beyond, in_a_pod=in_a_pod)
+    lines = asyncio.run(preflight(arguments, in_a_pod=in_a_pod, also=impossible, more=mode_rights, beyond=wanted))
     code = exit_code(lines)
     if namespace.json:
         checks = [{"check": line.check, "verdict": line.verdict, "message": line.message} for line in lines]

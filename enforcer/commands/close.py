@@ -24,7 +24,7 @@ LOOK = 0.2
 
 def add(commands: Commands) -> None:
     """Add the sub-command to the program's."""
-    from enforcer.policy.vocabulary import MANUAL  # noqa: PLC0415
+    from enforcer.policy.vocabulary import Breaker  # noqa: PLC0415
 
     parser = commands.add_parser(
         "close",
@@ -32,10 +32,10 @@ def add(commands: Commands) -> None:
         description="Close a breaker that waits for a person. Run it on the daemon's node, or in its pod, as the "
         "daemon's user: it puts a request beside the journal, which the daemon takes. While the cause persists the "
         "breaker opens again. Exit code 0 when the daemon took it, 1 when none did yet, 2 on wrong usage or config.",
-        epilog="example: kubectl exec -n gpusteward POD -- gpusteward close effectiveness --by ann@example.com",
+        epilog="example: kubectl exec -n gpusteward POD -- gpusteward close blast_radius --by ann@example.com",
         allow_abbrev=False,
     )
-    parser.add_argument("breaker", choices=sorted(MANUAL), metavar="BREAKER", help=", ".join(sorted(MANUAL)))
+    parser.add_argument("breaker", choices=sorted(Breaker), metavar="BREAKER", help=", ".join(sorted(Breaker)))
     parser.add_argument("--by", metavar="NAME", default="", help="who closes it, for the journal (default: the user)")
     add_flags(parser)
     parser.set_defaults(run=run)

@@ -1,8 +1,8 @@
 """
 `gpusteward replay FILE --config FILE`: what the policy would have done, when, and why.
 
-What comes in: a recording, and a config. What goes out: a line for each change on standard output, what it comes to,
-and the exit code.
+What comes in: a recording, a config, and perhaps other settings to compare with. What goes out: a line for each change
+on standard output and what it comes to, or (`--set`) the timelines of two policies; and the exit code.
 
 The rule: the same code decides as in the daemon, on the same snapshots. Nothing is acted on: where the config says
 enforce, this is a dry run, because in a recording the victim stays.
@@ -12,22 +12,32 @@ import argparse
 import asyncio
 import json
 import os
+import shutil
 import sys
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from enforcer.commands import Commands
+from enforcer.commands import Commands, put
 
 if TYPE_CHECKING:
+    from enforcer.messages.timeline import Course
+    from enforcer.policy.history import Verdict
     from enforcer.policy.rules import Rules
-    from exporter.config import Config
+    from exporter.config import Arguments, Config
     from exporter.model import Snapshot
 
+    Heard = Callable[[Snapshot, Verdict, Verdict | None], None]
+
 PROGRAM = "gpusteward replay"
+SECTIONS = ("policy.", "limits.")
+WIDTH = 100
+"""Columns of a timeline that is written to a file."""
 _NAMES = ("namespace", "pod", "container")
+_SHORT = {"used_bytes": "used", "limit_bytes": "limit", "over_seconds": "over", "capacity_seconds": "capacity"}
 
 
 def add(commands: Commands) -> None:
@@ -43,6 +53,15 @@ def add(commands: Commands) -> None:
     parser.add_argument("recording", type=Path, metavar="FILE", help="what `gpusteward record` made")
     parser.add_argument("--config", type=Path, metavar="FILE", help="config whose limits and policy count")
     parser.add_argument("--mode", metavar="MODE", help="instead of the config's policy.mode")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="settings",
+        metavar="KEY=VALUE",
+        help="compare the config (A) with the config and this setting (B), such as policy.grace=60s; any key below "
+        "policy or limits, any number of times",
+    )
     parser.add_argument("--json", action="store_true", help="print a JSON object a line")
     parser.set_defaults(run=run)
 
@@ -61,46 +80,127 @@ def run(namespace: argparse.Namespace) -> int:
 
     def work() -> None:
         config = load(arguments, meaningless)
+        other = load(_with(arguments, namespace.settings), meaningless) if namespace.settings else None
         try:
-            asyncio.run(_replay(namespace.recording, config, as_json=namespace.json))
+            if other is None:
+                asyncio.run(_replay(namespace.recording, config, as_json=namespace.json))
+            else:
+                asyncio.run(_compare(namespace.recording, config, other, namespace))
         except BrokenPipeError:  # `| head` has read enough, which is no error
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
 
     return exit_code(PROGRAM, work, RecordingError)
 
 
-async def _replay(file: Path, config: "Config", *, as_json: bool) -> None:
-    from enforcer.messages.notices import lines  # noqa: PLC0415
+def _with(arguments: "Arguments", settings: Sequence[str]) -> "Arguments":
+    """Add settings, whose values are written as in the config file. Raises ConfigError."""
+    from exporter.base import text_files  # noqa: PLC0415  (YAML)
+    from exporter.config import Arguments, ConfigError  # noqa: PLC0415
+
+    overrides: dict[str, Any] = dict(arguments.overrides)
+    origins = dict(arguments.origins)
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        origin = f"--set {key}"
+        if not equals or not key.startswith(SECTIONS) or key.endswith(".") or ".." in key:
+            raise ConfigError(
+                f"--set: expected a key below policy or limits and its value, such as policy.grace=60s, got {setting}"
+            )
+        try:
+            value = text_files.plain(text.encode(errors="surrogateescape"))
+        except text_files.MalformedError as error:
+            raise ConfigError(error.at(origin)) from error
+        if value is None:
+            raise ConfigError(f"{origin}: expected a value, such as policy.grace=60s")
+        overrides[key], origins[key] = value, origin
+    return Arguments(arguments.config_file, overrides, origins)
+
+
+async def _played(file: Path, config: "Config", hear: "Heard") -> tuple[int, str]:
+    """Decide on each round of the recording, and give it to `hear`; return their number, and what is torn."""
     from enforcer.policy.decide import decide  # noqa: PLC0415
     from enforcer.policy.history import History, Moment  # noqa: PLC0415
-    from exporter.limits.explaining import printable  # noqa: PLC0415
+    from enforcer.policy.outcomes import rehearsed  # noqa: PLC0415
     from exporter.recording import Reading  # noqa: PLC0415
     from exporter.recording.replay import snapshots  # noqa: PLC0415
 
-    history, before = History(), None
-    rehearsed: Counter[str] = Counter()
-    held: Counter[str] = Counter()
-    rounds = 0
+    history, before, rounds = History(), None, 0
     with Reading(file) as reading:
         rules = _rules(config, reading.header.interval, file)
         async for snapshot in snapshots(reading, config):
-            history, verdict = decide(snapshot, rules, history, Moment(snapshot.monotonic, snapshot.monotonic))
+            now = Moment(snapshot.monotonic, snapshot.monotonic)
+            history, verdict = decide(snapshot, rules, history, now)
             rounds += 1
-            for line in lines(verdict, before):
-                _print(snapshot, line.event.removeprefix("enforcer."), line.data, as_json=as_json)
-            rehearsed.update([verdict.action.rung] if verdict.action else [])
-            held.update(str(refusal.reason) for refusal in verdict.refusals)
+            hear(snapshot, verdict, before)
+            if verdict.action is not None:
+                history = rehearsed(history, verdict.action, now)
             before = verdict
-        torn = reading.torn
-    if as_json:
-        text = json.dumps({"event": "summary", "rounds": rounds, "torn": torn, "rehearsed": rehearsed, "held": held})
-    else:
-        actions = ", ".join(f"{count} {action} rehearsed" for action, count in sorted(rehearsed.items()))
-        refusals = ", ".join(f"held {count} times: {reason}" for reason, count in sorted(held.items()))
-        parts = [actions or "nothing would have been done", refusals, printable(torn)]
-        text = f"{rounds} rounds: {'; '.join(filter(None, parts))}"
-    sys.stdout.write(f"{text}\n")
+        return rounds, reading.torn
+
+
+async def _replay(file: Path, config: "Config", *, as_json: bool) -> None:
+    """Print each change under one policy."""
+    from enforcer.messages.log_lines import lines  # noqa: PLC0415
+
+    counts = _Counts()
+
+    def hear(snapshot: "Snapshot", verdict: "Verdict", before: "Verdict | None") -> None:
+        for line in lines(verdict, before):
+            _print(snapshot, line.event.removeprefix("enforcer."), line.data, as_json=as_json)
+        counts.hear(verdict)
+
+    rounds, torn = await _played(file, config, hear)
+    summary = json.dumps(counts.data(rounds, torn)) if as_json else counts.text(rounds, torn)
+    sys.stdout.write(f"{summary}\n")
     sys.stdout.flush()
+
+
+async def _compare(file: Path, config: "Config", other: "Config", namespace: argparse.Namespace) -> None:
+    """Print the courses of two policies side by side."""
+    from enforcer.messages.timeline import Course, compared  # noqa: PLC0415
+    from exporter.limits.explaining import printable  # noqa: PLC0415
+
+    courses, sums = (Course(), Course()), (_Counts(), _Counts())
+    told: list[tuple[int, str]] = []
+    for course, counts, each in zip(courses, sums, (config, other), strict=True):
+
+        def hear(
+            snapshot: "Snapshot",
+            verdict: "Verdict",
+            _: "Verdict | None",
+            course: Course = course,
+            counts: _Counts = counts,
+        ) -> None:
+            course.hear(verdict, snapshot.taken_at)
+            counts.hear(verdict)
+
+        told.append(await _played(file, each, hear))
+    if namespace.json:
+        _put_json(courses, sums, told, namespace.settings)
+        return
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
+    written = [
+        f"A: {namespace.config or 'the defaults'}",
+        f"B: A with {' '.join(namespace.settings)}",
+        *compared(*courses, max(width, 40), _clock),
+        "",
+        *(f"{label}: {counts.text(*of)}" for label, counts, of in zip("AB", sums, told, strict=True)),
+    ]
+    put("".join(f"{printable(line)}\n" for line in written))  # names of a recording may hold control characters
+
+
+def _put_json(
+    courses: "tuple[Course, Course]",
+    sums: "tuple[_Counts, _Counts]",
+    told: Sequence[tuple[int, str]],
+    settings: Sequence[str],
+) -> None:
+    from enforcer.messages.timeline import data_of  # noqa: PLC0415
+
+    lines = [{"event": "container", **each} for each in data_of(*courses, _written)]
+    for label, counts, of in zip("ab", sums, told, strict=True):
+        lines.append({**counts.data(*of), "policy": label, "set": list(settings) if label == "b" else []})
+    put("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def _rules(config: "Config", interval: float, file: Path) -> "Rules":
@@ -119,18 +219,56 @@ def _rules(config: "Config", interval: float, file: Path) -> "Rules":
         ) from error
 
 
+class _Counts:
+    """What a replay comes to: actions, and refusals by reason."""
+
+    def __init__(self) -> None:
+        self._actions: Counter[str] = Counter()
+        self._held: Counter[str] = Counter()
+
+    def hear(self, verdict: "Verdict") -> None:
+        self._actions.update([verdict.action.rung] if verdict.action else [])
+        self._held.update(str(refusal.reason) for refusal in verdict.refusals)
+
+    def data(self, rounds: int, torn: str) -> dict[str, Any]:
+        return {"event": "summary", "rounds": rounds, "torn": torn, "rehearsed": self._actions, "held": self._held}
+
+    def text(self, rounds: int, torn: str) -> str:
+        from exporter.limits.explaining import printable  # noqa: PLC0415
+
+        actions = ", ".join(f"{count} {action} rehearsed" for action, count in sorted(self._actions.items()))
+        refusals = ", ".join(f"held {count} times: {reason}" for reason, count in sorted(self._held.items()))
+        parts = [actions or "nothing would have been done", refusals, printable(torn)]
+        return f"{rounds} rounds: {'; '.join(filter(None, parts))}"
+
+
 def _print(snapshot: "Snapshot", event: str, data: Any, *, as_json: bool) -> None:
     from exporter.limits.explaining import printable  # noqa: PLC0415
 
-    at = datetime.fromtimestamp(snapshot.taken_at, UTC)
     if as_json:
-        sys.stdout.write(json.dumps({"at": at.isoformat(), "round": snapshot.round, "event": event, **data}) + "\n")
+        head = {"at": _written(snapshot.taken_at), "round": snapshot.round, "event": event}
+        sys.stdout.write(json.dumps({**head, **data, **_as_in_0_1(data)}) + "\n")
         return
+    at = datetime.fromtimestamp(snapshot.taken_at, UTC)
     name = "/".join(str(data[key]) for key in _NAMES if data.get(key))
     rest = {key: value for key, value in data.items() if key not in _NAMES and value not in {None, ""}}
-    facts = " ".join(f"{key}={_shown(key, value)}" for key, value in rest.items())
+    facts = " ".join(f"{_SHORT.get(key, key)}={_shown(key, value)}" for key, value in rest.items())
     line = f"{at:%Y-%m-%d %H:%M:%SZ}  {event:<10} {f'{name}  ' if name else ''}{facts}"
     sys.stdout.write(f"{printable(line)}\n")  # names of a recording may hold control characters
+
+
+def _as_in_0_1(data: Any) -> dict[str, object]:
+    """Repeat the figures under the keys that version 0.1 wrote: scripts read them."""
+    from enforcer.messages.sentences import duration  # noqa: PLC0415
+
+    if "used_bytes" not in data:
+        return {}
+    over = data.get("over_seconds")
+    return {
+        "used": data["used_bytes"],
+        "limit": data["limit_bytes"],
+        "over_for": None if over is None else duration(over),
+    }
 
 
 def _shown(key: str, value: object) -> object:
@@ -139,6 +277,14 @@ def _shown(key: str, value: object) -> object:
 
     if isinstance(value, Reason):
         return f"{value} ({value.words})"
-    if key == "over_for":
-        return str(value).replace(" ", "")
-    return size(value).replace(" ", "") if key in {"used", "limit"} and isinstance(value, int) else value
+    if key.endswith("_seconds") and isinstance(value, float):
+        return f"{value:g}s"
+    return size(value).replace(" ", "") if key.endswith("_bytes") and isinstance(value, int) else value
+
+
+def _clock(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%SZ}"
+
+
+def _written(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat()

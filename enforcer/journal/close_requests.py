@@ -4,8 +4,8 @@ What a person asks of the running daemon: to close a breaker.
 What comes in: the journal's path; a breaker's name and who asks. What goes out: a file beside the journal, which the
 daemon takes away when it heeds it.
 
-The law: whoever could write the journal may ask, and nobody else: files of others are refused. A request waits for the
-daemon that acts, so that it is heeded after a restart, too; asking twice is asking once.
+The rule: only a user that could write the journal may ask: files of others are refused. A request waits for the daemon
+that acts, so a restart does not lose it; asking twice is asking once.
 """
 
 import os
@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from enforcer.journal import trusted_files
-from enforcer.policy.vocabulary import MANUAL, Breaker
+from enforcer.policy.vocabulary import Breaker
 
 LONGEST = 200
 """Characters of a name: it is for people."""
@@ -39,7 +39,7 @@ def ask(journal: Path, breaker: Breaker, by: str) -> Path:
 
 def take(journal: Path) -> Iterator[tuple[Breaker, str]]:
     """Take what is asked away, and tell it: breaker, and by whom. What cannot be read, or is not ours, stays."""
-    for breaker in MANUAL:
+    for breaker in Breaker:
         path = folder(journal) / breaker
         with suppress(OSError):
             descriptor = trusted_files.opened(path, os.O_RDONLY | os.O_NONBLOCK)

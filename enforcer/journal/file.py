@@ -3,10 +3,10 @@ The journal on the disk.
 
 What comes in: records. What goes out: lines that outlive a power cut, or `JournalError`; what is kept of all of them.
 
-The law: **who could not write does not act.** A record is there when `append` returns, and not before: one write, one
-`fdatasync`. A line that could not be written whole is taken away again. The file is exchanged whole (written beside,
-synced, renamed, the folder synced), so that at each moment there is one, with all that counts; of what it replaced
-the last one is kept, and of damaged ones eight. A journal that was written by anybody else meanwhile is given up.
+The rule: **a daemon that cannot write does not act.** A record is there when `append` returns, and not before: one
+write, one `fdatasync`. A line that could not be written whole is taken away again. The file is exchanged whole (written
+beside, synced, renamed, the folder synced), so at each moment there is one, with all that counts. Of what it replaced
+the last one is kept, and of damaged ones eight. A journal that another process wrote meanwhile is given up.
 
 `append` blocks for one sync (a millisecond or so, seconds on a sick disk): call it in a thread.
 
@@ -29,7 +29,7 @@ from enforcer.actions.fence.fences import Fence
 from enforcer.journal import trusted_files
 from enforcer.journal.fold import Kept, Reading, after, pruned, replayed
 from enforcer.journal.records import Record, Stamp, Started, Stopped, encode
-from enforcer.policy.limit_holders import CaseKey
+from enforcer.policy.holder import CaseKey
 from enforcer.policy.rules import Rules
 
 log = structlog.get_logger()
@@ -40,7 +40,7 @@ LIMIT = 4 << 20
 LARGEST = 4 * LIMIT
 """Bytes above which nothing is written, when it could not be rewritten for so long, and a file is none of ours."""
 KEEP = 31 * 86400.0
-"""Seconds for which strikes, and at least for which tokens are kept."""
+"""Seconds for which tokens are kept at least: a workload's back-off looks back a day."""
 DAMAGED = 8
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -96,6 +96,11 @@ class JournalFile:
         self._broken = ""
         self._mutex = threading.Lock()
 
+    @property
+    def boot(self) -> str:
+        """The id of this boot of the kernel."""
+        return self._given.boot
+
     def append(self, *records: Record) -> None:
         """Write records down, one after the other. Raises JournalError: this one and those after it are not there."""
         for record in records:
@@ -122,7 +127,7 @@ class JournalFile:
                 raise JournalError(f"{self._path}: has grown to {self._size} bytes, and could not be rewritten")
             self._write(line)
             self._seq, self._size = self._seq + 1, self._size + len(line)
-            self.kept = after(self.kept, record, boottime)
+            self.kept = after(self.kept, record, boottime, now)
 
     def _check(self) -> None:
         """Give up when the name is another file's, or the file is not as it was left."""
@@ -156,7 +161,7 @@ class JournalFile:
     def _rewrite(self) -> None:
         boottime, now = self._given.clocks()
         budgets = self.rules.budgets
-        keep = max(KEEP, budgets.node.window, budgets.namespace.window, budgets.workload.window)
+        keep = max(KEEP, budgets.node.window, budgets.namespace.window)
         kept = pruned(self.kept, boottime, keep)
         line = encode(Stamp(self._seq + 1, self._given.boot, boottime, now), kept.state("rewritten"))
         try:

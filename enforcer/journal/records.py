@@ -5,9 +5,9 @@ What comes in: a record and its stamp, or a line. What goes out: the line, or th
 
     {"sum":"1c291ca3","seq":7,"boot_id":"5e1c…","boottime":81.5,"time":1.7e9,"record":"sent","decision":"0a1b…"}
 
-The law: a line is whole or it is nothing: `sum` is the CRC-32 of all that follows it, which finds each change of up to
-32 bits in a row. Root alone writes the file, so it guards against disks, not against people. Each line is JSON, so that
-`jq` reads it.
+The rule: a line is whole or it is nothing. `sum` is the CRC-32 of all that follows it, which finds each change of up to
+32 bits in a row. Root alone writes the file, so the sum guards against disks, not against people. Each line is JSON, so
+that `jq` reads it. Each kind of record of version 0.1 is still read; a field that is not known here is ignored.
 """
 
 from collections.abc import Mapping
@@ -23,14 +23,16 @@ import msgspec
 
 from enforcer.actions.fence.fences import Fence
 from enforcer.actions.interface import Answer
-from enforcer.policy.history import Action, Opened, Result, Spent, Strikes, Workload
-from enforcer.policy.limit_holders import CaseKey, Target
+from enforcer.policy.history import Action, Opened, Result, Spent, Workload
+from enforcer.policy.holder import CaseKey, Target
 from enforcer.policy.vocabulary import Breaker, Mode, Rung
 from exporter.model import ContainerId, DeviceKey, EnforcedBy, Limit, Mechanism, PodUid, Scope
 
 LONGEST = 32_768
 """Bytes of a record with texts as they came; in a longer one (a server's answer may be a book) they are cut."""
 LONGEST_TEXT = 1000
+RETIRED_BREAKERS = frozenset({"api", "config", "effectiveness", "sampler"})
+"""Breakers of version 0.1 that are gone: a record of one is read, and counts for nothing."""
 _SUM = len('{"sum":"01234567",')
 
 
@@ -57,6 +59,7 @@ class Planned(msgspec.Struct, frozen=True):
         container, container_id: of the victim; `key` is the limit holder's, which may be the pod.
         limit: bytes.
         declared: the limit's system, and where it is written, with a blank between.
+        allowance: bytes that were allowed above the limit for CUDA contexts.
 
     """
 
@@ -74,6 +77,7 @@ class Planned(msgspec.Struct, frozen=True):
     declared: str
     since: float
     dry: bool
+    allowance: int = 0
 
     @classmethod
     def of(cls, action: Action) -> Self:
@@ -95,9 +99,10 @@ class Planned(msgspec.Struct, frozen=True):
             enforced_by=EnforcedBy.NONE,
             claim=self.key.claim,
         )
-        same = {name: getattr(self, name) for name in ("key", "namespace", "pod", "used", "rung", "workload")}
-        user = Target(self.container, self.container_id) if self.container_id and not self.key.container_id else None
-        return Action(**same, limit=limit, since=self.since, dry=self.dry, sole_user=user)
+        names = ("key", "namespace", "pod", "used", "rung", "workload", "since", "dry", "allowance")
+        same = {name: getattr(self, name) for name in names}
+        victim = Target(self.container, self.container_id) if self.container_id and not self.key.container_id else None
+        return Action(**same, limit=limit, largest=victim)
 
 
 class Intent(Record, frozen=True, tag="intent"):
@@ -131,38 +136,30 @@ class Ended(Record, frozen=True, tag="ended"):
 
 
 class BreakerOpened(Record, frozen=True, tag="breaker_opened"):
-    """A breaker that a person has to close."""
+    """A breaker that a person has to close; its name may be a retired one."""
 
-    breaker: Breaker
+    breaker: str
     opened: Opened
 
 
 class BreakerClosed(Record, frozen=True, tag="breaker_closed"):
     """It was closed: `by` whom."""
 
-    breaker: Breaker
+    breaker: str
     by: str
     detail: str = ""
 
 
 class Struck(Record, frozen=True, tag="struck"):
-    """The episodes of a workload that are not forgiven."""
-
-    workload: Workload
-    strikes: Strikes
+    """Version 0.1 counted the excesses of a workload. The record is read, and counts for nothing."""
 
 
 class Exceeds(Record, frozen=True, tag="exceeds"):
-    """A subject was told: from here on it is the same excess. `strikes` of its workload, itself counted."""
-
-    key: CaseKey
-    strikes: float
+    """Version 0.1 noted the beginning of an excess. The record is read, and counts for nothing."""
 
 
 class Within(Record, frozen=True, tag="within"):
-    """That excess ended: the next one is another."""
-
-    key: CaseKey
+    """Version 0.1 noted the end of an excess. The record is read, and counts for nothing."""
 
 
 class Fenced(Record, frozen=True, tag="fenced"):
@@ -198,16 +195,28 @@ class Open:
     rebooted: bool = False
 
 
+class Token(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A token of the budgets in a `State`. Version 0.1 had no `time`, and tokens of dry runs, which do not count."""
+
+    at: float
+    workload: Workload
+    time: float = 0.0
+    dry: bool = False
+
+    @property
+    def spent(self) -> Spent:
+        """The token as the policy knows it."""
+        return Spent(self.at, self.workload, self.time)
+
+
 class State(Record, frozen=True, tag="state"):
     """All that counts of the lines before, in place of them. Each file begins with one."""
 
-    spent: tuple[Spent, ...] = ()
-    breakers: Mapping[Breaker, Opened] = {}
-    strikes: tuple[Struck, ...] = ()
+    spent: tuple[Token, ...] = ()
+    breakers: Mapping[str, Opened] = {}
     open: Mapping[str, Open] = {}
     detail: str = ""
     fences: tuple[Fence, ...] = ()
-    excesses: tuple[Exceeds, ...] = ()
 
 
 class Stamp(msgspec.Struct, frozen=True):
@@ -221,6 +230,7 @@ class Stamp(msgspec.Struct, frozen=True):
 
 _ENCODER = msgspec.json.Encoder()
 _STAMP = msgspec.json.Decoder(Stamp)
+_BREAKERS = RETIRED_BREAKERS | set(Breaker)
 _RECORD: msgspec.json.Decoder[Record] = msgspec.json.Decoder(reduce(or_, Record.__subclasses__()))
 
 
@@ -246,7 +256,7 @@ def decode(line: bytes) -> tuple[Stamp, Record] | None:
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
     sane = stamp.seq > 0 and isfinite(stamp.boottime) and stamp.boottime >= 0
-    return (stamp, record) if sane else None
+    return (stamp, record) if sane and _breakers_of(record) <= _BREAKERS else None
 
 
 def kind(line: bytes) -> str:
@@ -259,6 +269,15 @@ def kind(line: bytes) -> str:
 def digest(rules: object) -> str:
     """Name the rules (a frozen dataclass) by sixteen letters that are the same in each process."""
     return sha256(msgspec.json.encode(rules, order="sorted")).hexdigest()[:16]
+
+
+def _breakers_of(record: Record) -> frozenset[str]:
+    match record:
+        case BreakerOpened(breaker) | BreakerClosed(breaker):
+            return frozenset({breaker})
+        case State():
+            return frozenset(record.breakers)
+    return frozenset()
 
 
 def _short(data: Any) -> Any:

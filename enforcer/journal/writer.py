@@ -18,7 +18,7 @@ from enforcer.journal.file import JournalFile
 from enforcer.journal.fold import changes
 from enforcer.journal.records import Acked, Ended, Fenced, Intent, Planned, Record, Sent, Unfenced, digest
 from enforcer.policy.history import Action, History, Result
-from enforcer.policy.limit_holders import CaseKey
+from enforcer.policy.holder import CaseKey
 
 
 class Journal(Protocol):
@@ -55,7 +55,7 @@ class JournalWriter:
         await self._try(Ended(decision, result, detail))
 
     async def note(self, before: History, after: History, by: str) -> None:
-        """Note changed breakers, excesses and strikes; `by` closed the breakers."""
+        """Note changed breakers; `by` closed them."""
         await self._try(*changes(before, after, by=by))
 
     @property

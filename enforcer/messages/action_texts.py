@@ -15,7 +15,7 @@ from enforcer.policy.vocabulary import Rung
 
 
 class EventReason(StrEnum):
-    """What users, scripts and alerts look for: a promise; and what was done, where the notice does not say."""
+    """What users, scripts and alerts look for, so that it stays; and what was done, where the notice does not say."""
 
     _value_: str
     action: str
@@ -40,8 +40,8 @@ class EventText:
     The Event of an action.
 
     Attributes:
-        note: `{excess}` stands for container, usage and limit, and `{over}` for the time above the limit. Before an
-            action, `{grace}` stands for the time that the pod has to end.
+        note: `{excess}` stands for container, usage and limit, and `{since}` for the time since the excess began.
+            Before an action, `{grace}` stands for the time that the pod has to end.
 
     """
 
@@ -55,8 +55,8 @@ class ActionTexts:
     The texts of one action.
 
     Attributes:
-        next: what the action will do, as half a sentence. Where the action will not follow, "would" replaces "will".
-            `{it}` and `{container}` stand for the container that is acted on.
+        next: what the action will do, as half a sentence. Where the action depends on more, "may" replaces "will", and
+            where it does not follow, "would". `{it}` and `{container}` stand for the container that is acted on.
         before: the Event that is written before the action, because the pod goes with the action.
         after: the Event that is written once the effect was seen.
 
@@ -71,29 +71,35 @@ class ActionTexts:
         """What the action would do, as half a sentence."""
         return self.next.replace(" will ", " would ")
 
+    @property
+    def may(self) -> str:
+        """What the action may do, as half a sentence."""
+        return self.next.replace(" will ", " may ")
+
 
 TEXTS: Mapping[Rung, ActionTexts] = {
-    Rung.NOTIFY: ActionTexts("its user will be told"),
+    Rung.NOTIFY: ActionTexts("an Event will be written on the pod"),
     Rung.FENCE: ActionTexts(
         "the driver will refuse {it} more memory",
         after=EventText(
             EventReason.FENCED,
-            "{excess}. From now on the driver refuses it more memory of this device. What it holds stays with it.",
+            "{excess}. From now on the driver refuses it more memory of this device. It keeps the memory that it has.",
         ),
     ),
     Rung.EVICT: ActionTexts(
         "the pod will be evicted",
         before=EventText(
             EventReason.EVICTED,
-            "{excess}, for {over}: the pod is evicted. It has {grace} to end; its controller may start another one.",
+            "{excess}. The excess began {since} ago, and the pod is evicted. "
+            "It has {grace} to end. Its controller may start another one.",
         ),
     ),
     Rung.KILL: ActionTexts(
         "{container} will be killed",
         after=EventText(
             EventReason.KILLED,
-            "{excess}, for {over}: the container was killed. "
-            "Whether it is started again is for the pod's restart policy to say.",
+            "{excess}. The excess began {since} ago, and the container was killed. "
+            "The pod's restart policy says whether it starts again.",
         ),
     ),
 }

@@ -4,11 +4,11 @@ Events on pods: which to write, when, and how often.
 What comes in: notices, what is remembered, the time. What goes out: Events as they shall stand on the server
 (events.k8s.io/v1), and what to remember.
 
-The law: a change is told at once; what lasts or comes back is told again after five minutes at the earliest, as one
-more of its series. A number that changes by itself never tells two series apart. Whatever happens to a pod, it gets a
+The rule: a change is written at once. What comes back is written again after five minutes at the earliest, as one more
+of its series; what lasts, each half hour. A number that changes by itself never tells two series apart. Each pod gets a
 burst of 25 and then one write each five minutes (the figures of client-go's recorder), and nothing here grows without
-bound. The server lets nobody change the note of an Event, so that a series gets a new one, with new figures, when it
-has become half an hour old. An Event is named by what it says: who says the same after a restart goes on with it.
+bound. The server does not change the note of an Event, so that a series gets a new Event, with new figures, when it is
+half an hour old. An Event is named by what it says: the same words after a restart continue the same Event.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,6 +18,7 @@ from hashlib import sha256
 from typing import TypeAlias
 
 from enforcer.messages.action_texts import EventReason
+from enforcer.policy.holder import HolderKey
 from exporter.model import ContainerKind, PodUid
 
 REMINDER = 300.0
@@ -46,7 +47,7 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Regarding:
-    """Whom an Event is about; without a container it is the whole pod."""
+    """What an Event is about; without a container it is the whole pod."""
 
     namespace: str
     pod: str
@@ -61,13 +62,16 @@ Key: TypeAlias = tuple[PodUid, str, EventReason, str]
 @dataclass(frozen=True, slots=True)
 class Notice:
     """
-    Something to be told on a pod.
+    Something to be written on a pod.
 
     Attributes:
         at: Unix time at which it was seen.
-        topic: tells apart what has the same reason, is another matter, and must be told at once (which refusal, which
-            device). Never a number that changes by itself.
+        topic: tells apart what has the same reason, is another matter, and must be written at once (which refusal,
+            which device). Never a number that changes by itself.
         action: what was done; empty for that of the reason.
+        holder: of a warning that is asked for now: the grace of this limit holder runs when the server has accepted it.
+            It is written at once, as one more of its series where that is known. `warned_at` tells its warnings apart.
+        lasting: nothing is new; it is written only where its series was not written for half an hour.
 
     """
 
@@ -78,6 +82,9 @@ class Notice:
     topic: str = ""
     type: EventType = EventType.WARNING
     action: str = ""
+    holder: HolderKey | None = None
+    warned_at: float = 0.0
+    lasting: bool = False
 
     @property
     def key(self) -> Key:
@@ -148,15 +155,22 @@ def plan(notices: Iterable[Notice], remembered: Remembered, now: float) -> tuple
     for notice in map(_fitting, notices):
         known = series.get(notice.key)
         begun = Event(event_name(notice), notice, 1, notice.at)
+        if notice.lasting and known is not None and now - known.told_at < RENEWAL:
+            continue
         if (known is None or _outlived(known, begun, now)) and granted.to(notice.regarding.pod_uid):
             if known is None and len(series) >= MOST_SERIES:
                 dropped += series.pop(min(series, key=lambda key: series[key].told_at)).pending
             series[notice.key] = Series(begun, began=now, told=1, told_at=now)
             writes[begun.name] = begun
         elif known is not None:
-            seen = replace(known.event, count=known.event.count + 1, last_at=notice.at)
+            asked = notice if notice.holder is not None else known.event.first
+            first = replace(known.event.first, holder=asked.holder, warned_at=asked.warned_at)
+            seen = replace(known.event, first=first, count=known.event.count + 1, last_at=notice.at)
             series[notice.key] = replace(known, event=seen)
-        else:
+            if notice.holder is not None and granted.to(notice.regarding.pod_uid):
+                series[notice.key] = Series(seen, known.began, told=seen.count, told_at=now)
+                writes[seen.name] = seen
+        elif not notice.lasting:
             dropped += 1
     for key, known in series.items():
         if known.pending and now - known.told_at >= REMINDER and granted.to(known.event.first.regarding.pod_uid):

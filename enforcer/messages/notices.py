@@ -1,68 +1,50 @@
 """
-What a verdict makes known: to users on their pods, and to operators in the log.
+What a verdict makes known to users, on their pods.
 
-What comes in: a verdict, and the snapshot that it was made of. What goes out: notices and log lines, as data.
+What comes in: a verdict, the one before it, and the snapshot that it was made of. What goes out: notices, as data.
 
-The rule: each change of a state is reported once. From mode `warn` on, users learn what they can change: that a
-container is over its limit, and why the action is held. No notice announces an action that would not follow.
+The rule: from mode `warn` on, a pod learns that it is over its limit when its warning is asked for, and again while the
+excess lasts. It learns once for each reason that its action is held, where waiting alone does not help. Only a warning
+that an action really follows says so; see `sentences`.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 
 from enforcer.messages.action_texts import TEXTS, EventReason
 from enforcer.messages.events import EventType, Notice, Regarding
-from enforcer.messages.sentences import acted, because, duration, exceeded, held, reported
-from enforcer.policy.history import Action, Holding, Moment, Result, Standing, Verdict
-from enforcer.policy.vocabulary import Mode, Reason, State
+from enforcer.messages.sentences import acted, because, exceeded, held, obstacle
+from enforcer.policy.history import Action, Moment, Result, Standing, Verdict
+from enforcer.policy.vocabulary import Kind, Mode, Reason, State, Trigger
 from exporter.limits.devices import device_name
-from exporter.model import ContainerKind, Snapshot
+from exporter.model import ContainerKind, PodUid, Snapshot
 
-PASSING = frozenset(
-    {
-        Reason.IN_FLIGHT,
-        Reason.SPACING,
-        Reason.QUEUED,
-        Reason.NOT_OVER_NOW,
-        Reason.HOLD_OFF,
-        Reason.NAMES_STALE,
-        Reason.OWNER_UNKNOWN,
-    }
-)
-"""Reasons that pass within minutes. The log has them; a user cannot change them."""
+_SILENT = frozenset({State.EXEMPT, State.UNJUDGED})
+"""States of pods that are left alone, and of those about which nothing is known."""
+_API_AWAY = frozenset({Reason.NAMES_STALE, Reason.NAMESPACE_UNKNOWN})
+"""The API server does not answer: an Event that says so could be written only when it is not true any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A log line: a dotted name, and its data."""
-
-    event: str
-    data: Mapping[str, object] = field(default_factory=dict)
-    warning: bool = False
-
-
-def notices(verdict: Verdict, snapshot: Snapshot) -> Iterator[Notice]:
-    """Tell users what changed for them."""
+def notices(verdict: Verdict, before: Verdict | None, snapshot: Snapshot, trigger: Trigger) -> Iterator[Notice]:
+    """Warn each holder whose warning is asked for, repeat what lasts, and say once why an action is held."""
+    warned = [one for one in verdict.standings if one.warned_at is not None and _is_read(one)]
+    refused = [one for one in verdict.refusals if _is_read(one) and _is_news(one)]
+    if not warned and not refused:
+        return
     kinds = {(container.pod_uid, container.name): container.kind for container in snapshot.containers}
-    for change in verdict.changes:
-        now = change.after
-        if now.mode.rank < Mode.WARN.rank or now.used is None or now.limit.memory is None or not now.pod:
+    asked = {one.key: one.warned_at for one in before.standings} if before else {}
+    over = {one.key.holder for one in warned if one.over}
+    for standing in warned:
+        new = asked.get(standing.key) != standing.warned_at
+        if not new and standing.reason in _API_AWAY:
             continue
-        kind = kinds.get((now.key.pod_uid, now.container), ContainerKind.REGULAR)
-        regarding = Regarding(now.namespace, now.pod, now.key.pod_uid, now.container, kind)
-        device = device_name(now.device)
-        if now.state is State.GRACE:
-            left = None if now.due_at is None else max(0.0, now.due_at - verdict.at.monotonic)
-            if now.spared is None or now.spared is Reason.MODE:
-                text = exceeded(now, now.mode, now.rung, left)
-            else:
-                text = reported(now, now.spared.words)
-            yield Notice(regarding, EventReason.EXCEEDED, text, snapshot.taken_at, topic=device)
-        elif now.state is State.HELD and now.reason is not None and now.reason not in PASSING:
-            why = because(now.reason, now.detail)
-            text = held(now, now.rung, why) if now.rung else reported(now, why)
-            topic = f"{device} {now.reason}"
-            yield Notice(regarding, EventReason.HELD, text, snapshot.taken_at, topic, EventType.NORMAL)
+        if standing.over or (new and standing.key.holder not in over):
+            yield _warning(standing, trigger, snapshot, kinds, new=new)
+    for standing in refused:
+        assert standing.reason is not None  # noqa: S101  (checked above)
+        text = held(standing, because(standing.reason, standing.detail))
+        topic = f"{device_name(standing.device)} {standing.reason}"
+        regarding = _regarding(standing, kinds)
+        yield Notice(regarding, EventReason.HELD, text, snapshot.taken_at, topic, EventType.NORMAL)
 
 
 def beginning(action: Action, grace: float, now: Moment, at: float) -> Notice | None:
@@ -70,80 +52,55 @@ def beginning(action: Action, grace: float, now: Moment, at: float) -> Notice | 
     event = TEXTS[action.rung].before
     if event is None:
         return None
-    text = acted(event.note, action, over=now.monotonic - action.since, grace=grace)
+    text = acted(event.note, action, since=now.monotonic - action.since, grace=grace)
     return _of_action(action, event.reason, text, at)
 
 
-def ending(action: Action, result: Result, detail: str, now: Moment, at: float) -> Notice | None:
-    """Tell a user how an action on the pod ended, where there is something to tell."""
+def ending(action: Action, result: Result, now: Moment, at: float) -> Notice | None:
+    """Tell a user what was done, where the pod is still there once the effect was seen."""
     event = TEXTS[action.rung].after
-    if result is Result.VERIFIED and event is not None:
-        text = acted(event.note, action, over=now.monotonic - action.since)
-        return _of_action(action, event.reason, text, at)
-    if result is Result.BLOCKED:
-        text = held(action, action.rung, because(Reason.BLOCKED, detail))
-        return _of_action(action, EventReason.HELD, text, at, " blocked")
-    return None
+    if result is not Result.VERIFIED or event is None:
+        return None
+    text = acted(event.note, action, since=now.monotonic - action.since)
+    return _of_action(action, event.reason, text, at)
 
 
-def _of_action(action: Action, reason: EventReason, text: str, at: float, topic: str = "") -> Notice:
+_Kinds = Mapping[tuple[PodUid, str], ContainerKind]
+
+
+def _is_read(standing: Standing) -> bool:
+    """Tell whether there is something to say, and a pod to say it on."""
+    known = standing.used is not None and standing.limit.memory is not None and bool(standing.pod)
+    return known and standing.mode.rank >= Mode.WARN.rank and standing.state not in _SILENT
+
+
+def _is_news(refused: Standing) -> bool:
+    """Tell whether the reason is worth an Event: it does not end by itself, and the Event can be written meanwhile."""
+    reason = refused.reason
+    return reason is not None and reason.kind is not Kind.WAITING and reason not in _API_AWAY
+
+
+def _warning(standing: Standing, trigger: Trigger, snapshot: Snapshot, kinds: _Kinds, *, new: bool) -> Notice:
+    """Make the warning; the topic is what it announces, so that another announcement is written at once."""
+    why = obstacle(standing)
+    announced = f"{standing.rung} {standing.capacity:.0f}s {trigger}" if why is None else why[0]
+    return Notice(
+        _regarding(standing, kinds),
+        EventReason.EXCEEDED,
+        exceeded(standing, trigger),
+        snapshot.taken_at,
+        f"{device_name(standing.device)} {announced}",
+        holder=standing.key.holder if new else None,
+        warned_at=standing.warned_at or 0.0,
+        lasting=not new,
+    )
+
+
+def _regarding(standing: Standing, kinds: _Kinds) -> Regarding:
+    kind = kinds.get((standing.key.pod_uid, standing.container), ContainerKind.REGULAR)
+    return Regarding(standing.namespace, standing.pod, standing.key.pod_uid, standing.container, kind)
+
+
+def _of_action(action: Action, reason: EventReason, text: str, at: float) -> Notice:
     regarding = Regarding(action.namespace, action.pod, action.pod_uid, action.container)
-    return Notice(regarding, reason, text, at, f"{device_name(action.device)}{topic}")
-
-
-def lines(verdict: Verdict, before: Verdict | None) -> Iterator[Line]:
-    """Tell operators what changed."""
-    for change in verdict.changes:
-        now = change.after
-        if change.before is None and now.state in (State.OK, State.UNJUDGED, State.EXEMPT):
-            continue  # whoever comes in good order makes no line
-        data = _data(now, verdict)
-        if now.state is State.HELD:
-            yield Line("enforcer.held", {**data, "reason": now.reason, "detail": now.detail}, warning=True)
-        elif now.state is State.GRACE:
-            yield Line("enforcer.grace", data, warning=True)
-        elif now.state in (State.OVER, State.DUE):
-            yield Line(f"enforcer.{now.state}", data)
-        elif now.state is State.OK and change.before is not State.OVER:
-            yield Line("enforcer.ok", data)
-        elif now.reason is not None and change.before not in (None, State.OK):
-            yield Line(f"enforcer.{now.state}", {**data, "reason": now.reason})
-    if verdict.action is not None:
-        yield Line(
-            "enforcer.rehearsed" if verdict.action.dry else "enforcer.acting",
-            _of(verdict.action, verdict),
-            warning=True,
-        )
-    known = before.breakers if before else {}
-    for breaker, opened in verdict.breakers.items():
-        if breaker not in known:
-            yield Line("enforcer.breaker_opened", {"breaker": breaker, "detail": opened.detail}, warning=True)
-    for breaker in known.keys() - verdict.breakers.keys():
-        yield Line("enforcer.breaker_closed", {"breaker": breaker})
-    if before is None or before.mode is not verdict.mode:
-        yield Line("enforcer.mode", {"mode": verdict.mode})
-
-
-def _data(now: Standing, verdict: Verdict) -> dict[str, object]:
-    over = None if now.since is None else duration(verdict.at.monotonic - now.since)
-    return {"namespace": now.namespace, "pod": now.pod, **_amounts(now), "mode": now.mode, "over_for": over}
-
-
-def _of(action: Action, verdict: Verdict) -> dict[str, object]:
-    return {
-        "action": action.rung,
-        "namespace": action.namespace,
-        "pod": action.pod,
-        "pod_uid": action.pod_uid,
-        **_amounts(action),
-        "over_for": duration(verdict.at.monotonic - action.since),
-    }
-
-
-def _amounts(holding: Holding) -> dict[str, object]:
-    return {
-        "container": holding.container,
-        "device": device_name(holding.device),
-        "used": holding.used,
-        "limit": holding.limit.memory,
-    }
+    return Notice(regarding, reason, text, at, device_name(action.device))

@@ -3,46 +3,59 @@ The note of an Event: one short paragraph for the user of the container.
 
 What comes in: the facts, as arguments. What goes out: text, the same for the same facts.
 
-The rule: each note names the container, the device, its usage and limit, the declaration of the limit, and the next
-step. A note announces no later step, and mentions no pod of another user.
+The rule: each note names the container, the device, its usage and limit, the declaration of the limit, and what
+follows. "Will be" is written only where nothing but further excess is missing. No note mentions a pod of another user.
 """
 
 from math import ceil
 
 from enforcer.messages.action_texts import TEXTS
-from enforcer.policy.history import Holding
-from enforcer.policy.vocabulary import Mode, Reason, Rung
+from enforcer.policy.history import Holding, Standing
+from enforcer.policy.vocabulary import Kind, Mode, Reason, Rung, State, Trigger
 from exporter.limits.devices import device_name
 from exporter.limits.explaining import size
 
-_MINUTE = 60
+_MINUTE, _HOUR = 60, 3600
+_FULL = frozenset({State.DUE, State.HELD, State.ACTING})
+"""States in which nothing but a reason that passes is between the holder and the action."""
 
 
-def exceeded(holding: Holding, mode: Mode, rung: Rung | None, seconds: float | None = None) -> str:
-    """Say that it is above its limit; `rung` is the next one that it may come to, in so many seconds."""
-    if rung is None or rung is Rung.NOTIFY:
-        return f"{_said(holding)}. Nothing else will be done about it (mode {mode})."
-    moment = "" if seconds is None else f" in {duration(seconds)}"
-    if mode is Mode.ENFORCE:
-        return f"{_said(holding)}. If it stays above the limit, {_next(holding, rung)}{moment}."
-    would = _next(holding, rung, would=True)
-    return f"{_said(holding)}. In mode {Mode.ENFORCE}, {would}{moment}; in mode {mode} nothing is done."
+def exceeded(standing: Standing, trigger: Trigger) -> str:
+    """Say that the holder is above its limit, for how long in total, and what follows, or why nothing does."""
+    so_far = f"{_said(standing)}. It was above its limit for {duration(int(standing.level))} in total"
+    if (why := obstacle(standing)) is not None:
+        return f"{so_far}. For now, only this message follows: {why[1]}."
+    assert standing.rung is not None  # noqa: S101  (a ladder that has ended is an obstacle)
+    after = "now" if standing.state in _FULL else f"after {duration(standing.capacity)} in total"
+    return f"{so_far}; {after} {_next(standing, standing.rung, trigger)}."
 
 
-def reported(holding: Holding, why: str) -> str:
-    """Say that it is above its limit, and that nothing follows: `why` is half a sentence."""
-    return f"{_said(holding)}. Nothing else is done about it: {why}."
+def obstacle(standing: Standing) -> tuple[str, str] | None:
+    """Say why no action would follow, in one word and in half a sentence; None where an action would follow."""
+    held_now = standing.reason if standing.state is State.HELD else None
+    reason = standing.prevented or (held_now if held_now and held_now.kind is not Kind.WAITING else None)
+    if reason in (Reason.MODE, Reason.DRY_RUN) or (reason is None and standing.mode is not Mode.ENFORCE):
+        return standing.mode, f"the mode is {standing.mode}"
+    if reason is None and standing.rung in (None, Rung.NOTIFY):
+        reason = Reason.NO_RUNG
+    if reason is None:
+        return None
+    return reason, because(reason, standing.detail if reason is standing.reason else "")
+
+
+def held(standing: Standing, why: str) -> str:
+    """Say that the holder would be acted on now, but: `why` is half a sentence."""
+    so_far = f"{_said(standing)}. It was above its limit for {duration(int(standing.level))} in total"
+    if standing.rung is None or standing.rung is Rung.NOTIFY:
+        return f"{so_far}. No action follows: {why}."
+    would = TEXTS[standing.rung].would.format(**_names(standing))
+    return f"{so_far}. Now {would}, but {why}."
 
 
 def acted(note: str, holding: Holding, **seconds: float) -> str:
     """Fill the note of an action's Event (`action_texts.EventText`); each of `seconds` is a time that it may name."""
     times = {name: duration(value) for name, value in seconds.items()}
     return note.format(excess=_said(holding), **times)
-
-
-def held(holding: Holding, rung: Rung, why: str) -> str:
-    """Say that it would be acted on now, but: `why` is half a sentence."""
-    return f"{_said(holding)}. Now {_next(holding, rung, would=True)}, but {why}. It is looked at again in every round."
 
 
 def who(container: str) -> str:
@@ -56,16 +69,28 @@ def because(reason: Reason, detail: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Write a time for people: whole seconds, above two minutes whole minutes; rounded up."""
+    """Write a time for people, rounded up: "45 s", "2 min 15 s", "1 h 5 min"."""
     whole = ceil(max(seconds, 0.0))
-    return f"{whole} s" if whole < 2 * _MINUTE else f"{ceil(whole / _MINUTE)} min"
+    if whole < 2 * _MINUTE:
+        return f"{whole} s"
+    if whole >= _HOUR:
+        hours, minutes = divmod(ceil(whole / _MINUTE), _MINUTE)
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    minutes, rest = divmod(whole, _MINUTE)
+    return f"{minutes} min {rest} s" if rest else f"{minutes} min"
 
 
-def _next(holding: Holding, rung: Rung, *, would: bool = False) -> str:
-    """Say what an action will do. A container that is acted on for its pod's limit is named."""
+def _next(holding: Holding, rung: Rung, trigger: Trigger) -> str:
+    """Say what the action will do; with the trigger `contended` it depends on the neighbours, too."""
+    if trigger is Trigger.CONTENDED:
+        return f"{TEXTS[rung].may.format(**_names(holding))} when a neighbour is short of memory"
+    return TEXTS[rung].next.format(**_names(holding))
+
+
+def _names(holding: Holding) -> dict[str, str]:
+    """Name what is acted on. A container that is acted on for its pod's limit is named."""
     name = who(holding.victim.container) if holding.victim and not holding.key.container else ""
-    text = TEXTS[rung].would if would else TEXTS[rung].next
-    return text.format(it=name or "it", container=name or "the container")
+    return {"it": name or "it", "container": name or "the container"}
 
 
 def _said(holding: Holding) -> str:
@@ -74,8 +99,9 @@ def _said(holding: Holding) -> str:
     subject = who(holding.container)
     whose = "its pod's" if holding.container and not holding.key.container else "its"
     contexts = f" plus {size(holding.allowance)} allowed for CUDA contexts" if holding.allowance else ""
+    excess = used - limit - holding.allowance
+    compared = f"{size(excess)} more than {whose} limit" if excess > 0 else f"within {whose} limit"
     return (
         f"{subject[0].upper()}{subject[1:]} uses {size(used)} of {device_name(holding.device)}, "
-        f"{size(max(used - limit - holding.allowance, 0))} more than {whose} limit of {size(limit)} "
-        f"(declared by {holding.limit.declared}){contexts}"
+        f"{compared} of {size(limit)} (declared by {holding.limit.declared}){contexts}"
     )

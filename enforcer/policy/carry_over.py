@@ -1,28 +1,31 @@
 """
 What of the past still counts.
 
-What comes in: the history, a snapshot, the moment. What goes out: the history as it stands at this moment, and, when
-all subjects are judged, what it has to remember of them.
+The history comes in, with a snapshot or the levels of an earlier daemon. The history as it stands at this moment goes
+out.
 
-The law: **whatever makes the past another past voids the evidence**: other rules, other GPUs, another driver, a machine
-that slept, process numbers that are no longer proven. It can delay an action, never hasten one. How one GPU is divided
-is the past of that GPU alone: instances are made and unmade as pods come and go (MindCluster's vNPUs, dynamic MIG), so
-that whoever may start a pod could shield the whole node otherwise.
+The rule: what ended is forgotten, and only that. A round that misses a pod, a daemon that restarts, a reload of the
+config delays an action by a bounded time, and starts no level anew. A machine that slept starts all levels anew.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
-from enforcer.policy import breakers, budgets
-from enforcer.policy.evidence import MARGIN, Evidence, Phase
-from enforcer.policy.history import Excess, History, Known, Moment, Series
+from enforcer.policy import budgets, holds
+from enforcer.policy.history import DueKey, History, Moment, Series
+from enforcer.policy.holder import CaseKey, HolderKey
 from enforcer.policy.judgement import Judged
-from enforcer.policy.limit_holders import Case, CaseKey
-from enforcer.policy.rules import ROUNDS, Rules
-from enforcer.policy.vocabulary import Mode
-from exporter.model import Snapshot
+from enforcer.policy.levels import Excess, Level
+from enforcer.policy.limit_holders import Case
+from enforcer.policy.rules import TOGETHER, Rules
+from enforcer.policy.settling import settled
+from enforcer.policy.vocabulary import Place, Reason, State
+from exporter.model import DeviceKey, PodUid, Snapshot
 
-TOLD = frozenset({Phase.GRACE, Phase.DUE})
+_Key = TypeVar("_Key", Series, DueKey)
+CLEAN = 600.0
+"""Seconds after the last doubt about whose processes these are for which the node is held."""
 SUSPENDED = 5.0
 """Seconds by which boot time may run ahead of monotonic time between two snapshots; above that the machine slept."""
 
@@ -30,135 +33,144 @@ SUSPENDED = 5.0
 def carried(history: History, snapshot: Snapshot, rules: Rules, now: Moment) -> History:
     """Carry the history to this moment."""
     before = history.at
-    known, seen = dict(history.gpus), _gpus(snapshot)
-    present = {str(uuid) for uuid in snapshot.gpus_present}
-    changed = bool(known) and (
-        any(known[uuid].driver != gpu.driver for uuid, gpu in seen.items() if uuid in known)
-        or not seen.keys() <= known.keys()
-        or not known.keys() <= present
-    )
     slept = before is not None and (now.boot - before.boot) - (now.monotonic - before.monotonic) > SUSPENDED
-    other = history.rules is not None and history.rules.differs(rules)
-    if changed or slept or other or not snapshot.pid_domain_proven:
-        history = without_evidence(history)
-    divided = {uuid for uuid, gpu in seen.items() if uuid in known and known[uuid].divided != gpu.divided}
-    history = replace(history, evidence={key: one for key, one in history.evidence.items() if key.uuid not in divided})
-    history = _landed(history, rules, now)
-    return replace(
+    levels = {} if slept else history.levels
+    parts = {device.key: device.mig_uuids for device in snapshot.devices if device.mig_uuids}
+    remade = {key for key, uuids in parts.items() if history.parts.get(key, uuids) != uuids}
+    if remade:
+        levels = {key: _without(level, remade) for key, level in levels.items()}
+    carried_ = replace(
         history,
         at=now,
-        started=now.monotonic if before is None else history.started,
-        rules=rules,
-        gpus=frozenset(({uuid: gpu for uuid, gpu in known.items() if uuid in present} | seen).items()),
-        breakers=breakers.after(history.breakers, snapshot, now.boot, gpus_changed=changed, hold_off=rules.hold_off),
+        shown=min(snapshot.monotonic, now.monotonic),
+        settled=settled(history, snapshot, rules, now),
+        parts={**history.parts, **parts} if parts else history.parts,
+        levels=levels,
         spent=budgets.pruned(history.spent, rules, now.boot),
+        holds=holds.pruned(history.holds, now),
+        deleted=_deleted(history, snapshot, now),
     )
+    if not snapshot.pid_domain_proven:
+        carried_ = holds.held(carried_, Place.NODE, "", Reason.PID_DOMAIN, now, seconds=CLEAN)
+    return carried_
 
 
-def without_evidence(history: History) -> History:
-    """Void all evidence, and what hangs on it. A real action that is in flight stays: the world does not forget it."""
-    return replace(history, evidence={}, blocked={}, rehearsal=None)
-
-
-def beside(evidence: Mapping[CaseKey, Evidence], key: CaseKey) -> dict[CaseKey, Evidence]:
-    """Keep the evidence of other devices only: after an action all that was seen on its device is the past."""
-    return {one: known for one, known in evidence.items() if one.device != key.device}
-
-
-def remembered(history: History, found: Sequence[Judged], snapshot: Snapshot, rules: Rules, now: Moment) -> History:
+def restored(history: History, levels: Mapping[HolderKey, Level], now: Moment) -> History:
     """
-    Put the new evidence into the history, and count what it adds up to: seconds above limits, strikes.
+    Add the levels that an earlier daemon has saved: the same boot, version, rules and drivers are proven.
 
-    Who was told, is fenced, or is spared by a PodDisruptionBudget, is so until it is gone: a round that misses a
-    subject (as the first ones of a daemon do) makes neither a second excess of the one that it had, nor a second fence.
+    The gap counts as unknown, and three readings of each device have to show the excess again. The blast radius was
+    judged by the earlier daemon.
     """
-    seconds = dict(history.over_seconds)
-    strikes = budgets.unforgiven(history.strikes, rules, now.boot)
-    evidence: dict[CaseKey, Evidence] = {}
-    here = {one.case.key for one in found}
-    known = {*history.excesses, *history.fenced, *history.blocked}
-    lasting = {key for key in known if key in here or not _gone(key, snapshot)}
-    excesses = {key: excess for key, excess in history.excesses.items() if key in lasting}
-    blocked = {key: one for key, one in history.blocked.items() if key in lasting}
-    for one in found:
-        before, after = history.evidence.get(one.case.key), one.evidence
-        if after is None:
-            continue
-        key, told = one.case.key, after.phase in TOLD
-        if key in excesses:
-            excesses[key] = replace(excesses[key], within=_within(excesses[key].within, before, after, rules))
-            if not told and _ended(excesses[key], after, rules):
-                del excesses[key]
-                blocked.pop(key, None)  # of the next one a PodDisruptionBudget has not been asked
-        step = after.read_at - before.read_at if before is not None else 0.0
-        if before is not None and before.above and after.above and step <= 1.5 * rules.interval:
-            series = series_of(one.case)
-            seconds[series] = seconds.get(series, 0.0) + step
-        if told and key not in excesses and one.case.owned:  # else whose strike it is comes later
-            workload = one.case.workload
-            strikes[workload] = budgets.struck(strikes, workload, rules, now.boot)
-            # Whoever is told exceeds once at least, whatever was forgiven or lost.
-            excesses[key] = Excess(max(1.0, budgets.standing(strikes, workload, rules, now.boot)))
-        if key in excesses:
-            after = replace(after, strikes=excesses[key].strikes)
-        evidence[key] = after
-    living = {(pod.namespace, pod.name) for pod in snapshot.pods.values()}
+    anew = dict(history.levels)
+    for key, saved in levels.items():
+        if saved.read_at > now.monotonic:
+            continue  # of another boot
+        mine = anew.get(key)
+        counted = {device: replace(excess, readings=0) for device, excess in saved.excesses.items()}
+        if mine is None:
+            anew[key] = replace(saved, over=None, excesses=counted)
+        else:  # this daemon has counted since it started
+            counted |= {device: _joined(excess, counted.get(device)) for device, excess in mine.excesses.items()}
+            gap = max(0.0, (mine.read_at if mine.since is None else mine.since) - saved.read_at)
+            seconds = max(mine.seconds, min(saved.seconds, saved.seconds - gap / 2 + mine.seconds))
+            anew[key] = replace(saved, read_at=mine.read_at, over=mine.over, seconds=seconds, excesses=counted)
+    settled_ = None if history.settled is None else replace(history.settled, vetted=True)
+    return replace(history, levels=anew, settled=settled_)
+
+
+def _joined(mine: Excess, saved: Excess | None) -> Excess:
+    """Add what an earlier daemon counted and announced: the next reading shows whether its limit still holds."""
+    if saved is None:
+        return mine
+    return replace(mine, least=min(mine.least, saved.least), cap=min(mine.cap, saved.cap), bound=saved.bound)
+
+
+def remembered(
+    history: History, cases: Sequence[Judged], levels: Mapping[HolderKey, Level], snapshot: Snapshot, rules: Rules
+) -> History:
+    """Put the new levels into the history, keep those of holders that this round misses, and add up seconds."""
+    seconds = _over_seconds(history, cases, snapshot, rules)
+    if not (history.levels or history.tried or history.done):  # as on most nodes in most rounds
+        return replace(history, levels=levels, over_seconds=seconds)
+    judged_now = {judged.case.key.holder for judged in cases}
+    lasting = {
+        key: level for key, level in history.levels.items() if key not in judged_now and not _gone(key, snapshot)
+    }
+    all_levels = {**lasting, **levels}
+    pods = {key.pod_uid for key in all_levels} | {judged.case.limit.pod_uid for judged in cases if judged.level}
+    here = {judged.case.key for judged in cases} if history.done else set()
     return replace(
         history,
-        evidence=evidence,
-        over_seconds={one: value for one, value in seconds.items() if one[:2] in living or not snapshot.names_live},
-        strikes=strikes,
-        excesses=excesses,
-        fenced=history.fenced & lasting,
-        blocked=blocked,
+        levels=all_levels,
+        over_seconds=seconds,
+        tried={uid: at for uid, at in history.tried.items() if uid in pods},
+        turns=history.turns if history.tried else {},
+        done=frozenset((key, rung) for key, rung in history.done if key in here or not _case_gone(key, snapshot)),
     )
 
 
 def series_of(case: Case) -> Series:
-    """Name the counter of a subject: a container that restarts goes on in the same one."""
+    """Name the counter of a limit holder: a container that restarts goes on in the same one."""
     return case.namespace, case.pod.name if case.pod else "", case.key.container, case.limit.device
 
 
-def _gpus(snapshot: Snapshot) -> dict[str, Known]:
-    return {
-        str(gpu.uuid): Known(gpu.driver_version, f"{gpu.mig} {[(one.id, one.mig_uuids) for one in gpu.instances]}")
-        for gpu in snapshot.gpus
-    }
+def _over_seconds(
+    history: History, cases: Sequence[Judged], snapshot: Snapshot, rules: Rules
+) -> Mapping[Series, float]:
+    """Add the time between two readings of which both were above the limit."""
+    seconds = dict(history.over_seconds)
+    for judged in cases if history.levels else ():
+        before = history.levels.get(judged.case.key.holder) if judged.over else None
+        if before is None or not before.over:
+            continue
+        step = snapshot.monotonic - before.read_at
+        if 0 < step <= TOGETHER * rules.interval and judged.case.limit.device in before.excesses:
+            series = series_of(judged.case)
+            seconds[series] = seconds.get(series, 0.0) + step
+    return _of_living(seconds, snapshot)
 
 
-def _within(since: float | None, before: Evidence | None, after: Evidence, rules: Rules) -> float | None:
-    """Return from when on each reading saw a subject within its limit; of what lay between two far apart none tells."""
-    if after.above:
-        return None
-    unbroken = before is not None and after.read_at - before.read_at <= 1.5 * rules.interval
-    return since if since is not None and unbroken else after.read_at
+def due_seconds(history: History, step: float, snapshot: Snapshot, rules: Rules) -> History:
+    """Add the time since the last snapshot to the counters of the holders that were due then, by reason."""
+    due = [standing for standing in history.standings.values() if standing.state in (State.DUE, State.HELD)]
+    if step > 2 * TOGETHER * rules.interval:
+        return history
+    seconds = dict(history.due_seconds)
+    for standing in due:
+        key = (standing.namespace, standing.pod, standing.container, standing.device, standing.reason)
+        seconds[key] = seconds.get(key, 0.0) + step
+    return replace(history, due_seconds=_of_living(seconds, snapshot))
 
 
-def _ended(excess: Excess, after: Evidence, rules: Rules) -> bool:
-    return excess.within is not None and after.read_at - excess.within >= (ROUNDS - 1) * MARGIN * rules.interval
+def _of_living(seconds: dict[_Key, float], snapshot: Snapshot) -> dict[_Key, float]:
+    """Keep the counters of the pods that exist."""
+    if not snapshot.names_live:
+        return seconds
+    living = {(pod.namespace, pod.name) for pod in snapshot.pods.values()}
+    return {key: amount for key, amount in seconds.items() if key[:2] in living}
 
 
-def _gone(key: CaseKey, snapshot: Snapshot) -> bool:
-    """Tell whether a subject is no more, by names that are true now; in doubt it is there."""
+def _without(level: Level, remade: set[DeviceKey]) -> Level:
+    """Forget the readings of instances that were made anew under an old number."""
+    return replace(level, excesses={key: each for key, each in level.excesses.items() if key not in remade})
+
+
+def _deleted(history: History, snapshot: Snapshot, now: Moment) -> Mapping[PodUid, float]:
+    return {uid: history.deleted.get(uid, now.monotonic) for uid, pod in snapshot.pods.items() if pod.terminating}
+
+
+def _gone(key: HolderKey, snapshot: Snapshot) -> bool:
+    """Tell whether a holder does not exist any more, by names that are live; in doubt it exists."""
     if not snapshot.names_live:
         return False
-    if not key.pod_uid:  # several pods share a claim; names that are live say nothing of claims that were not read yet
-        return bool(snapshot.claims) and all(f"{one.namespace}/{one.name}" != key.claim for one in snapshot.claims)
-    if key.pod_uid not in snapshot.pods:
+    if key.claim:  # live names say nothing of claims that were not read yet
+        return bool(snapshot.claims) and all(f"{each.namespace}/{each.name}" != key.claim for each in snapshot.claims)
+    return key.pod_uid not in snapshot.pods
+
+
+def _case_gone(key: CaseKey, snapshot: Snapshot) -> bool:
+    if _gone(key.holder, snapshot):
         return True
-    known = {one.id for one in snapshot.containers if (one.pod_uid, one.name) == (key.pod_uid, key.container)}
-    return bool(known) and not known & {None, key.container_id}
-
-
-def _landed(history: History, rules: Rules, now: Moment) -> History:
-    """End a rehearsed action after the time that separates two: its victim is then taken for a new one."""
-    flight = history.rehearsal
-    if flight is None or now.monotonic - flight.at < rules.spacing:
-        return history
-    device = flight.action.key.device
-    kept = {
-        key: one
-        for key, one in history.evidence.items()
-        if key.device != device or one.terms.mode is not Mode.DRY_RUN  # a rehearsal delays no action
-    }
-    return replace(history, rehearsal=None, evidence=kept)
+    known = {each.id for each in snapshot.containers if (each.pod_uid, each.name) == (key.pod_uid, key.container)}
+    return snapshot.names_live and bool(known) and not known & {None, key.container_id}

@@ -1,34 +1,44 @@
 """
-Whether a neighbour is denied its due.
+Whether neighbours are short of memory.
 
-What comes in: the cases of one snapshot, then one of them, accused. What goes out: the bytes that its neighbours on
-the device are certainly short of.
+The cases of one snapshot come in, then one accused case. The bytes that its neighbours on the device are certainly
+short of go out, and whether these justify an action against the accused.
 
-The law: only what is certain counts, so that doubt can spare and never convict. A neighbour whose use is unknown holds
-at most what nobody else is known to hold, one whose use is known by half that much besides, and one whose use is in
-doubt all of what the lists say; a neighbour above its own limit is denied nothing, and neither is one that has ended.
-Each device is added up once for all that are accused on it: a node of thousands of containers, all over, is judged in
-the time of a node where nobody is.
+The rule: only what is certain counts, so that doubt can spare and never convict. A neighbour needs its limit less the
+most that it may hold. Where usage is unknown, the bytes that no known process explains count once against all such
+needs together. Memory of a pod that is being deleted counts as free for a while. Each device is added up once, however
+many limit holders are accused on it.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from enforcer.policy.limit_holders import Case, listed, overshoot
-from exporter.model import ContainerKind, DeviceKey, Scope, Snapshot
+from enforcer.policy.abnormal_ends import Table, still_short
+from enforcer.policy.entitlements import entitlements, known_bytes
+from enforcer.policy.limit_holders import Case
+from enforcer.policy.usage_bounds import listed
+from exporter.model import DeviceKey, PodUid, Snapshot
 
-_ENDED = frozenset({"Succeeded", "Failed"})
+TO_END = 60.0
+"""Seconds beyond a pod's own grace for which its memory counts as free while the pod is being deleted."""
+LONGEST_END = 600.0
+"""Seconds after which memory of a pod that is being deleted does not count as free, whatever its grace."""
+ENOUGH = 0.5
+"""Of the shortage: smaller excesses, all together, justify no action, because their end would help little."""
 
 
 @dataclass(slots=True)
 class Needs:
     """
-    What the subjects on one device may still take, in bytes, by pod (by claim where several pods share it).
+    What the holders on one device may still take, in bytes, by owner: a pod, or a claim that several pods share.
 
     Attributes:
-        owed: limit less use, where the use is known.
-        unmeasured: the same of those whose use is not known, or not all of it; they hold at most `unexplained` besides.
+        free: bytes that are free, or will be soon.
+        unexplained: bytes that no known process explains; holders with unknown usage hold at most these besides.
+        owed: what is left of a limit for certain.
+        unmeasured: what else is left of it, where nothing that is unexplained is the owner's.
+        shared: the claims that each pod shares with others.
 
     """
 
@@ -36,70 +46,102 @@ class Needs:
     unexplained: int
     owed: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     unmeasured: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    shared: dict[PodUid, set[str]] = field(default_factory=lambda: defaultdict(set))
     all_owed: int = 0
     all_unmeasured: int = 0
 
+    def add(self, owner: str, owed: int, unmeasured: int = 0) -> None:
+        """Add what is left for one owner."""
+        self.owed[owner] += owed
+        self.unmeasured[owner] += unmeasured
+        self.all_owed += owed
+        self.all_unmeasured += unmeasured
 
-def needs(everybody: Iterable[Case], snapshot: Snapshot) -> Mapping[DeviceKey, Needs]:
-    """Add up what each pod may still take of each device whose memory is known."""
+
+def needs(
+    cases: Iterable[Case], snapshot: Snapshot, ended: Table, deleted: Mapping[PodUid, float], now: float
+) -> Mapping[DeviceKey, Needs]:
+    """
+    Add up what each owner may still take of each device whose memory is known.
+
+    Args:
+        cases: of the snapshot.
+        snapshot: of this round.
+        ended: neighbours that ended abnormally (`abnormal_ends`).
+        deleted: monotonic seconds at which each pod was first seen terminating.
+        now: monotonic seconds.
+
+    """
     explained = listed(snapshot)
-    found: dict[DeviceKey, Needs] = {}
-    doubt: dict[DeviceKey, int] = {}
-    partial = {device.key for device in snapshot.devices if device.account.partial}
+    by_device: dict[DeviceKey, Needs] = {}
     for device in snapshot.devices:
         account = device.account
         if account.memory is not None:
-            known = explained[device.key] + (account.ghost or 0) + (account.host or 0)
-            found[device.key] = Needs(account.memory.free, max(0, account.memory.used - known))
-            doubt[device.key] = overshoot(account, explained[device.key])
-    for (device_key, pod), subjects in _entitled(everybody).items():
-        need = found.get(device_key)
-        if need is None:
-            continue
-        for generations in subjects:
-            limit = generations[0].limit.memory or 0
-            used = [case.used for case in generations]
-            most = 0 if None in used else sum((one or 0) + doubt[device_key] for one in used)
-            rest = max(0, limit - most)
-            if None in used or device_key in partial:
-                need.unmeasured[pod] += rest
-                need.all_unmeasured += rest
-            else:
-                need.owed[pod] += rest
-                need.all_owed += rest
-    return found
+            known = explained.get(device.key, 0) + (account.ghost or 0) + (account.host or 0)
+            by_device[device.key] = Needs(account.memory.free, max(0, account.memory.used - known))
+    _free_soon(by_device, snapshot, deleted, now)
+    entitled = entitlements(cases, snapshot)
+    for (place, owner), each in entitled.items():
+        if (need := by_device.get(place)) is not None:
+            need.add(owner, each.owed, each.unmeasured)
+            if owner not in each.pods:
+                for uid in each.pods:
+                    need.shared[uid].add(owner)
+    for place, uid, amount in still_short(ended, entitled, snapshot, now):
+        if (need := by_device.get(place)) is not None:
+            need.add(uid, amount)
+    return by_device
 
 
-def shortage(accused: Case, on: Mapping[DeviceKey, Needs]) -> int:
+def shortage(case: Case, needs: Mapping[DeviceKey, Needs]) -> int:
     """
     Return the bytes by which what neighbours may still take exceeds what is free.
 
-    0 or less: nobody is denied anything; also where there is no neighbour, or the device's memory is unknown.
+    0 or less: no neighbour is denied anything. The same holds without neighbours, and where the device's memory is
+    unknown. Another container of the accused pod is no neighbour, and neither is a claim that the pod shares.
     """
-    need = on.get(accused.limit.device)
+    need = needs.get(case.limit.device)
     if need is None:
         return 0
-    mine = accused.key.pod_uid
-    unmeasured = need.all_unmeasured - need.unmeasured.get(mine, 0)
-    owed = need.all_owed - need.owed.get(mine, 0) + max(0, unmeasured - need.unexplained)
-    return owed - need.free if owed > 0 else 0
+    pod = case.limit.pod_uid
+    mine = {pod} | need.shared.get(pod, set())
+    unmeasured = need.all_unmeasured - sum(need.unmeasured.get(owner, 0) for owner in mine)
+    owed = need.all_owed - sum(need.owed.get(owner, 0) for owner in mine) + max(0, unmeasured - need.unexplained)
+    return owed - need.free
 
 
-def _entitled(everybody: Iterable[Case]) -> dict[tuple[DeviceKey, str], Iterable[list[Case]]]:
+def justified(case: Case, excess: int, needs: Mapping[DeviceKey, Needs]) -> bool:
     """
-    Find the subjects of each pod on each device, in all their generations.
+    Tell whether the shortage of its neighbours justifies an action against the accused.
 
-    A pod's own limit stands for those of its containers. A container that crashes and comes back is entitled all the
-    time; an init container of a running pod has ended, and its pod's other containers have what it had.
+    `excess`: bytes by which all limit holders on the device together are over their limits.
     """
-    pods: dict[tuple[DeviceKey, str], dict[str, list[Case]]] = defaultdict(lambda: defaultdict(list))
-    for case in everybody:
-        pod = case.pod
-        if pod is None or pod.terminating or pod.phase in _ENDED:
-            continue
-        ended = case.kind is ContainerKind.INIT and pod.phase == "Running"
-        limit = case.limit
-        believed = limit.memory is not None and not limit.report_only and limit.scope is not Scope.PROCESS
-        if believed and not ended:
-            pods[limit.device, case.key.pod_uid or case.key.claim][case.key.container].append(case)
-    return {where: [one[""]] if "" in one else one.values() for where, one in pods.items()}
+    short = shortage(case, needs)
+    return short > 0 and excess >= ENOUGH * short
+
+
+def _free_soon(
+    by_device: Mapping[DeviceKey, Needs], snapshot: Snapshot, deleted: Mapping[PodUid, float], now: float
+) -> None:
+    """
+    Count as free what pods that are being deleted hold: until their grace and a minute are over, ten minutes at most.
+
+    A deleted pod with unknown usage may hold everything that is unexplained.
+    """
+    going = {
+        uid
+        for uid, pod in snapshot.pods.items()
+        if pod.terminating and now - deleted.get(uid, now) < min(pod.grace_seconds + TO_END, LONGEST_END)
+    }
+    partial = {device.key for device in snapshot.devices if device.account.partial}
+    for (device, uid), amount in known_bytes(snapshot).items():
+        if uid in going and (need := by_device.get(device)) is not None:
+            need.free += amount
+    for usage in snapshot.usages:
+        need = by_device.get(usage.device)
+        open_ = usage.memory_used is None or usage.device in partial
+        if need is not None and open_ and usage.subject.pod_uid in going:
+            need.free, need.unexplained = need.free + need.unexplained, 0
+
+
+__all__ = ["Needs", "justified", "needs", "shortage"]

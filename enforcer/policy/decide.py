@@ -1,41 +1,45 @@
 """
 The policy: one pure, total function, run on every snapshot.
 
-What comes in: a snapshot, the rules, the history, the moment. What goes out: the new history, and the verdict: where
-each subject stands, at most one action, each refusal with its reason.
+A snapshot, the rules, the history and the moment come in. The new history goes out, and the verdict: the state of each
+limit holder, at most one action, and the reason for each holder that is due and not acted on.
 
-The law: **whoever is acted on exceeded its own declared limit, certainly and for as long as it was told; is tied to one
-pod and container that live now; is protected by nobody; and is the only one.** Nothing but seen excess advances
-anything (`evidence`), and each guard alone suffices to hold the action back (`choosing`). The policy reads no clock,
-asks nobody and never raises: an error of its own is no action, and an open breaker.
+The rule: **safety and liveness** (docs/policy.md). A holder is acted on only if it exceeded its own declared limit,
+certainly and for as long as it was warned of, and nothing protects it. A holder that is over for more than a third of
+the time is acted on within a bound that does not depend on other tenants. The policy reads no clock, asks no server and
+never raises: an error of its own is no action, and an open breaker.
 
-    state      means                                                   goes to
-    unjudged   no valid limit, or no reading                           any, with the first reading
-    exempt     protected: measured, and left alone                     any, when the protection ends, from the beginning
-    ok         within limit and tolerance                              over
-    over       above, not yet for warn_after and three rounds          grace, ok
-    grace      told; the grace runs while the excess is seen           due, held, ok
-    due        the grace is over; the action is taken, or rehearsed    acting, held, grace, ok
-    held       would be acted on, but: the reason says what            due, acting, grace, ok
-    acting     the action is in flight                                 gone, held, or over from the beginning
+    state      means                                                       goes to
+    unjudged   no valid limit, or no reading                               any
+    exempt     protected: measured, and left alone                         any, from the beginning
+    ok         within the limit, and its level is 0                        over
+    over       the level has left 0, and not reached warn_after            grace, ok
+    grace      warned; the level is below warn_after + grace               due, held, ok
+    due        the level is full; in dry-run: logged, and not performed    acting, held, ok
+    held       would be acted on, but: the reason says why not             due, acting, ok
+    acting     the action is in flight                                     gone, held, or from the beginning
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from enforcer.policy import breakers, budgets
-from enforcer.policy.carry_over import carried, remembered, without_evidence
-from enforcer.policy.certain_usage import certain
-from enforcer.policy.contention import needs
-from enforcer.policy.evidence import Phase
+from enforcer.policy.abnormal_ends import ended, lived
+from enforcer.policy.carry_over import carried, due_seconds, remembered
+from enforcer.policy.contention import Needs, needs
+from enforcer.policy.entitlements import entitlements
 from enforcer.policy.history import History, Moment, Verdict
-from enforcer.policy.holder_states import changes, standing
-from enforcer.policy.judgement import Judged, judge
-from enforcer.policy.limit_holders import cases
+from enforcer.policy.holder import HolderKey
+from enforcer.policy.holder_states import changes, standings
+from enforcer.policy.holds import InForce
+from enforcer.policy.judgement import Judged, judge_all
+from enforcer.policy.levels import Level
 from enforcer.policy.rules import Ceiling, Rules
-from enforcer.policy.victims import Scene, choose, taken
-from enforcer.policy.vocabulary import Breaker, Mode, Reason
-from exporter.model import Snapshot
+from enforcer.policy.settling import blast, settling
+from enforcer.policy.victims import Scene, choose, excess_of, taken
+from enforcer.policy.vocabulary import Breaker, Mode, Reason, Trigger
+from exporter.model import DeviceKey, Snapshot
 
 
 def decide(snapshot: Snapshot, rules: Rules, history: History, now: Moment) -> tuple[History, Verdict]:
@@ -44,66 +48,93 @@ def decide(snapshot: Snapshot, rules: Rules, history: History, now: Moment) -> t
 
     Args:
         snapshot: of one round; one that is not later than the last adds nothing.
-        rules: what the operator wants now. Other rules than last time void all evidence.
-        history: what this function returned last time, or `conclude` after it; at first `History()`.
+        rules: what the operator wants now.
+        history: what this function returned last time, or an outcome after it; at first `History()`.
         now: when this is called.
 
     """
     try:
-        return _decide(certain(snapshot), rules, history, now)
+        return _decide(snapshot, rules, history, now)
     except Exception as error:  # noqa: BLE001  (total: whatever a snapshot holds, no action follows from an error)
-        detail = f"{type(error).__name__}: {error}"
-        opened = breakers.opened(history.breakers, Breaker.INTERNAL, now.boot, detail)
-        safe = replace(without_evidence(history), breakers=opened, at=now, started=now.monotonic, standings={})
+        opened = breakers.opened(history.breakers, Breaker.INTERNAL, now.boot, f"{type(error).__name__}: {error}")
+        safe = replace(history, breakers=opened, at=now, levels=_unknown(history.levels), standings={})
         return safe, Verdict(now, rules.ceiling.mode, breakers=opened)
 
 
 def _decide(snapshot: Snapshot, rules: Rules, history: History, now: Moment) -> tuple[History, Verdict]:
-    known = history.shown is not None and snapshot.monotonic <= history.shown  # and may contradict what is newer
-    if known or (history.at is not None and now.monotonic <= history.at.monotonic):
-        return history, Verdict(now, rules.ceiling.mode, tuple(history.standings.values()), breakers=history.breakers)
-    if any(fault.reason == "config_invalid" for fault in snapshot.faults):
-        rules = replace(rules, ceilings=(*rules.ceilings, Ceiling(Mode.OBSERVE, Reason.BREAKER)))
+    rules = in_force(rules, snapshot)
     mode = rules.ceiling.mode
-    history = replace(carried(history, snapshot, rules, now), shown=min(snapshot.monotonic, now.monotonic))
+    old = history.shown is not None and snapshot.monotonic <= history.shown  # and may contradict what is newer
+    if old or (history.at is not None and now.monotonic <= history.at.monotonic):
+        return history, Verdict(now, mode, tuple(history.standings.values()), breakers=history.breakers)
+    step = 0.0 if history.at is None else now.monotonic - history.at.monotonic
+    past = carried(due_seconds(history, step, snapshot, rules), snapshot, rules, now)
     if mode is Mode.OFF:
-        history = replace(without_evidence(history), standings={}, armed=False)
-        return history, Verdict(now, mode, breakers=history.breakers)
-    found = [judge(case, snapshot, rules, history, now) for case in cases(snapshot)]
-    history = remembered(history, found, snapshot, rules, now)
-    over, limited = blast(found, armed=history.armed)
-    acting = mode.rank >= Mode.DRY_RUN.rank
-    if acting and breakers.blast(over, limited):
-        detail = f"{over} of {limited} pods with limits are over them at once"
-        opened = breakers.opened(history.breakers, Breaker.BLAST_RADIUS, now.boot, detail)
-        history = replace(history, breakers=opened)
-    needed = needs((one.case for one in found), snapshot)
-    action, reasons = choose(found, Scene(snapshot, needed, rules, history, now))
+        return replace(past, levels={}, standings={}), Verdict(now, mode, breakers=past.breakers)
+    judged, levels = judge_all(snapshot, rules, past, now)
+    present = remembered(past, judged, levels, snapshot, rules)
+    if rules.trigger is Trigger.CONTENDED:
+        present = _neighbours(present, judged, snapshot, now)
+    over, limited = blast(judged)
+    present, scene = _settle(present, scene_of(judged, snapshot, rules, present, now), (over, limited), now)
+    action, reasons = choose(judged, scene)
     if action is not None:
-        history = taken(history, action, now)
-    standings = tuple(standing(one, reasons, history) for one in found)
+        present = taken(present, action, now, snapshot.taken_at)
+    states = standings(judged, reasons, present, rules)
     verdict = Verdict(
         now,
         mode,
-        standings,
+        states,
         action,
-        changes(history.standings, standings),
-        history.breakers,
-        budgets.remaining(history.spent, rules, now.boot, dry=mode is not Mode.ENFORCE),
+        changes(past.standings, states),
+        present.breakers,
+        budgets.remaining(present.spent, rules, now.boot),
         (over, limited),
     )
-    return replace(history, standings={one.key: one for one in standings}, armed=acting), verdict
+    return replace(present, standings={each.key: each for each in states}), verdict
 
 
-def blast(found: Sequence[Judged], *, armed: bool) -> tuple[int, int]:
-    """
-    Count the pods over their limits, and those with limits.
+def in_force(rules: Rules, snapshot: Snapshot) -> Rules:
+    """Return the rules with what a snapshot says of the config: one that cannot be used allows no action."""
+    invalid = next((fault for fault in snapshot.faults if fault.reason == "config_invalid"), None)
+    if invalid is None:
+        return rules
+    return replace(rules, ceilings=(*rules.ceilings, Ceiling(Mode.OBSERVE, Reason.CONFIG, invalid.message)))
 
-    Not `armed`: acting was not allowed until now, and any excess of this moment counts, told or not.
-    """
-    phases = (Phase.GRACE, Phase.DUE) if armed else (Phase.OVER, Phase.GRACE, Phase.DUE)
-    known = [one for one in found if one.evidence is not None]
-    over = {
-        one.case.key.pod_uid for one in known if one.evidence and one.evidence.over and one.evidence.phase in phases
-    }
-    return len(over), len({one.case.key.pod_uid for one in known})
+
+def scene_of(judged: Sequence[Judged], snapshot: Snapshot, rules: Rules, history: History, now: Moment) -> Scene:
+    """Gather what the choice of a victim is made from."""
+    lacking: Mapping[DeviceKey, Needs] = {}
+    excess: dict[DeviceKey, int] = defaultdict(int)
+    if rules.trigger is Trigger.CONTENDED:
+        lacking = needs([each.case for each in judged], snapshot, history.ended, history.deleted, now.monotonic)
+        for each in judged:
+            excess[each.case.limit.device] += excess_of(each)
+    state = history.settled
+    why = settling(state, rules, now) if state is not None else None
+    return Scene(snapshot, rules, history, now, InForce(history.holds, now), lacking, excess, why)
+
+
+def _neighbours(history: History, judged: Sequence[Judged], snapshot: Snapshot, now: Moment) -> History:
+    """Remember which neighbours ended abnormally: they still need memory, and do not hold any."""
+    table = ended(history.ended, history.lives, snapshot, now.monotonic)
+    entitled = entitlements([each.case for each in judged], snapshot)
+    return replace(history, ended=table, lives=lived(history.lives, entitled, snapshot))
+
+
+def _settle(history: History, scene: Scene, counted: tuple[int, int], now: Moment) -> tuple[History, Scene]:
+    """Judge the blast radius once after a change of ours, when it has settled."""
+    state = history.settled
+    if state is None or state.vetted or scene.settling is not None:
+        return history, scene
+    opened = history.breakers
+    if breakers.blast(*counted):
+        over, limited = counted
+        detail = f"{over} of {limited} workloads with limits are over them after a change of version, rules or driver"
+        opened = breakers.opened(opened, Breaker.BLAST_RADIUS, now.boot, detail)
+    judged_once = replace(history, settled=replace(state, vetted=True), breakers=opened)
+    return judged_once, replace(scene, history=judged_once)
+
+
+def _unknown(levels: Mapping[HolderKey, Level]) -> dict[HolderKey, Level]:
+    return {key: replace(level, over=None) for key, level in levels.items()}

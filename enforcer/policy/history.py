@@ -1,20 +1,22 @@
 """
 What the policy remembers, and what it says.
 
-What comes in: nothing. What goes out: the frozen words of `decide`: moments, actions, outcomes, histories, verdicts.
+Nothing comes in. The types of `decide` go out, which nothing changes: moments, actions, outcomes, histories, verdicts.
 
-The law: a history is all that the policy knows of the past. Who holds the same history, rules, snapshot and moment gets
-the same verdict. `spent`, `breakers`, `strikes` and `excesses` outlive the daemon; evidence does not: a restart delays.
+The rule: a history is all that the policy knows of the past. The same history, rules, snapshot and moment give the same
+verdict. The journal keeps `spent`, `breakers` and open actions; `levels` are saved beside it.
+
+Above 300 lines, because one list of frozen types is what each other module of the policy imports.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from enforcer.policy.evidence import Evidence
-from enforcer.policy.limit_holders import CaseKey, Target
+from enforcer.policy.holder import CaseKey, HolderKey, Target
+from enforcer.policy.levels import Level
 from enforcer.policy.rules import Rules
-from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung, Scope, State
+from enforcer.policy.vocabulary import Breaker, Mode, Place, Reason, Rung, Scope, State
 from exporter.model import ContainerId, DeviceKey, Limit, PodUid
 
 Workload = tuple[str, str, str]
@@ -29,7 +31,7 @@ class Moment:
     boot: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # as `Case`
 class Holding:
     """
     What one limit holder uses of one device, beside its limit: what states, actions and messages are about.
@@ -37,7 +39,7 @@ class Holding:
     Attributes:
         namespace: of the pod; so is `pod`, its name. Empty where Kubernetes told nothing of it.
         used: bytes; None where they are unknown.
-        sole_user: of a pod's limit, the only container of the pod that uses the device; None where several do.
+        largest: of a pod's or a claim's limit, the container that holds most of the device; None where that is unknown.
         allowance: bytes that are allowed above the limit for the CUDA contexts of its processes.
 
     """
@@ -47,7 +49,7 @@ class Holding:
     namespace: str
     pod: str
     used: int | None
-    sole_user: Target | None = field(default=None, kw_only=True)
+    largest: Target | None = field(default=None, kw_only=True)
     allowance: int = field(default=0, kw_only=True)
 
     @property
@@ -59,7 +61,7 @@ class Holding:
     def victim(self) -> Target | None:
         """The container that `kill` and `fence` act on; None where there is no such one."""
         own = Target(self.key.container, self.key.container_id) if self.key.container_id else None
-        return own or self.sole_user
+        return own or self.largest
 
     @property
     def device(self) -> DeviceKey:
@@ -72,7 +74,7 @@ class Holding:
         return self.key.claim
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # as `Case`
 class Action(Holding):
     """
     One thing to do to the world; its victim is a container for `kill` and `fence`, and the pod for `evict`.
@@ -108,19 +110,27 @@ class Action(Holding):
 class Result(StrEnum):
     """How an action ended, as far as was seen."""
 
-    VERIFIED = "verified"  # the effect was seen
-    ABANDONED = "abandoned"  # the last look saw something else; nothing was done
-    BLOCKED = "blocked"  # a PodDisruptionBudget says no
-    REFUSED = "refused"  # 400, 401, 403, 422: a right, an admission policy, or a bug of ours
-    FAILED = "failed"  # it did not come about, and nothing is known to be wrong with us
-    LINGERS = "lingers"  # the pod ends, and takes its time: a long grace, a finalizer
-    STUCK = "stuck"  # accepted, and without effect by the deadline
-    REHEARSED = "rehearsed"  # nothing spoke against it to the last, and nothing was done
+    ACCEPTED = "accepted"  # confirmed: the pod is being deleted or moved, SIGTERM was delivered, the fence is set
+    UNKNOWN = "unknown"  # the request may have been carried out, and no look could tell
+    ABANDONED = "abandoned"  # the last look found that it is not justified now; nothing was sent
+    BLOCKED = "blocked"  # a PodDisruptionBudget or a webhook does not allow it
+    FORBIDDEN = "forbidden"  # 403: no right to evict in this namespace
+    UNAUTHORIZED = "unauthorized"  # 401: the daemon's token is not accepted
+    REFUSED = "refused"  # any other no: an admission policy, or a fault of ours
+    IMPOSSIBLE = "impossible"  # the step cannot be carried out on this container
+    FAILED = "failed"  # it certainly did not happen
+    REHEARSED = "rehearsed"  # dry run: nothing prevented the action, and nothing was done
+    VERIFIED = "verified"  # later: the effect was seen
+    LINGERS = "lingers"  # later: the pod takes long to end (its own grace, a finalizer)
+    STUCK = "stuck"  # later: no effect was seen by the deadline
 
     @property
     def harmless(self) -> bool:
-        """Whether it is certain that nothing was done to anybody."""
-        return self in (Result.ABANDONED, Result.BLOCKED)
+        """Whether it is certain that nothing was done to any pod."""
+        return self not in _MAY_HAVE_ACTED
+
+
+_MAY_HAVE_ACTED = frozenset({Result.ACCEPTED, Result.UNKNOWN, Result.VERIFIED, Result.LINGERS, Result.STUCK})
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,51 +144,49 @@ class InFlight:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """A token of the budgets, taken when an action was intended; `at` in boot seconds, `dry` of the shadow budgets."""
+    """A token of the budgets, taken when an action was intended: `at` in boot seconds, `time` in Unix time."""
 
     at: float
     workload: Workload
-    dry: bool
+    time: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An open breaker: since when, until when by itself (boot seconds; None: until a person closes it), and why."""
+    """An open breaker: since when (boot seconds), and why. A person closes it."""
 
     at: float
-    until: float | None
     detail: str
 
 
 @dataclass(frozen=True, slots=True)
-class Strikes:
-    """Episodes of a workload, one of which is forgiven each half-life; `at` in boot seconds."""
+class Hold:
+    """A hold on a node, a namespace or a pod: until when (monotonic; None: until lifted), and how often in a row."""
 
-    count: float
-    at: float
-
-
-@dataclass(frozen=True, slots=True)
-class Blocked:
-    """An eviction that was blocked so many times in a row, and when it may be asked for again (monotonic seconds)."""
-
-    times: int
-    until: float
+    until: float | None
+    detail: str = ""
+    times: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+HoldKey = tuple[Place, str, Reason]
+"""What is held (the name is empty for the node), and why."""
+
+
+@dataclass(slots=True, unsafe_hash=True)  # as `Case`
 class Standing(Holding):
     """
-    The state of one limit holder.
+    The state of one limit holder on one device.
 
     Attributes:
-        reason: of `held`, `exempt` and `unjudged`; None otherwise.
+        reason: of `held`, `exempt`, `unjudged`, and of `due` after a dry run; None otherwise.
         detail: the reason's particulars, in words.
         mode: the effective one for this limit holder.
-        since: monotonic seconds at which the present excess was seen first; None while there is none.
-        due_at: monotonic seconds at which its grace ends at the earliest.
-        told_at: monotonic seconds at which its present grace began; None outside of one.
-        spared: why nothing would follow, whatever it does; None where something would.
+        rung: the next step; None where the ladder has none.
+        over: this device's last reading was certainly above the ceiling.
+        since: monotonic seconds at which the level last left 0; None while it is 0.
+        level, capacity: seconds over the limit that count, and those after which an action is due.
+        warned_at: monotonic seconds at which the present warning was asked for; None before.
+        prevented: why no action would follow, whatever the level; None where one would.
 
     """
 
@@ -187,16 +195,22 @@ class Standing(Holding):
     detail: str
     mode: Mode
     rung: Rung | None
-    since: float | None = None
-    due_at: float | None = None
     over: bool = False
-    told_at: float | None = None
-    spared: Reason | None = None
+    since: float | None = None
+    level: float = 0.0
+    capacity: float = 0.0
+    warned_at: float | None = None
+    prevented: Reason | None = None
+
+    @property
+    def due_in(self) -> float | None:
+        """Seconds of further excess after which an action is due; None while the level does not rise."""
+        return max(0.0, self.capacity - self.level) if self.over else None
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A subject whose standing is another than before, or its grace a new one; `before` is None for a new subject."""
+    """A limit holder whose state or warning is new; `before` is None for a new limit holder."""
 
     before: State | None
     after: Standing
@@ -210,10 +224,10 @@ class Verdict:
     Attributes:
         mode: of the node.
         action: the one thing to do now.
-        changes: of standing; those into `held` are the refusals.
+        changes: of states; those into `held` are the refusals.
         breakers: the open ones.
         remaining: tokens left, of the scope's most spent one.
-        blast: pods over their limits, and pods with limits, as the blast-radius breaker counts them.
+        blast: workloads over their limits, and those with limits, as the breaker blast_radius counts them.
 
     """
 
@@ -228,35 +242,69 @@ class Verdict:
 
     @property
     def refusals(self) -> tuple[Standing, ...]:
-        """Who would be acted on, but: as of this round, for another reason than before or for the first time."""
+        """The limit holders that are held as of this round, for the first time or for another reason."""
         return tuple(change.after for change in self.changes if change.after.state is State.HELD)
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What a GPU was like when it was last told of: the version of its driver, and how it is divided."""
-
-    driver: str
-    divided: str
-
-
 Series = tuple[str, str, str, DeviceKey]
-"""Namespace, pod and container (empty for a pod's or claim's limit) and leaf device: the labels of a counter."""
+"""Namespace, pod and container (empty for a pod's or claim's limit) and device: the labels of a counter."""
+DueKey = tuple[str, str, str, DeviceKey, Reason | None]
+"""A series, and the reason for which the holder was not acted on; None while nothing prevented the action."""
 
 
 @dataclass(frozen=True, slots=True)
-class Excess:
+class Settled:
     """
-    An excess that was told.
+    What may change on our side, and since when it is so.
 
     Attributes:
-        strikes: of its workload when it was told first, itself counted: what is forgiven later is not forgiven it.
-        within: the time from which on all readings saw the subject within its limit; None: the last one did not.
+        rules: in force; without ceilings, which come and go by themselves.
+        drivers: versions of the GPUs' drivers.
+        since: monotonic seconds of the first snapshot with these.
+        vetted: the blast radius was judged with these, and the hold-off is over.
+        read_all: monotonic seconds since when the labels of every namespace with limits could be read; None: not now.
 
     """
 
-    strikes: float
-    within: float | None = None
+    rules: Rules
+    drivers: frozenset[str]
+    since: float
+    vetted: bool = False
+    read_all: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """
+    A neighbour that ended abnormally on a nearly full device.
+
+    Attributes:
+        need: bytes that it may hold of the device.
+        until: monotonic seconds until which it counts.
+        workload: whose pod it was; a later pod of this workload takes its place.
+
+    """
+
+    need: int
+    until: float
+    workload: Workload = ("", "", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Lives:
+    """
+    What of a round is needed to notice in the next one that a pod ended abnormally.
+
+    Attributes:
+        generations: the last known id of each container of a pod in `entitled`.
+        entitled: bytes that each living pod may hold of each device; without pods that are over their limit.
+        full: devices that were nearly full.
+
+    """
+
+    generations: Mapping[tuple[PodUid, str], ContainerId] = field(default_factory=dict)
+    entitled: Mapping[tuple[DeviceKey, PodUid], int] = field(default_factory=dict)
+    full: frozenset[DeviceKey] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,36 +313,44 @@ class History:
     What is remembered from one snapshot to the next. Times are monotonic seconds unless they say otherwise.
 
     Attributes:
-        started: of the first snapshot.
         shown: when the newest snapshot was taken.
-        gpus: what the node's GPUs were, by UUID, to notice that they changed.
-        armed: acting was allowed in the snapshot before, so that its start was looked at.
+        settled: what of ours is in force; None before the first snapshot.
+        parts: the UUIDs of each device's MIG instances, to notice that an instance is another one now.
+        levels: by limit holder, as long as its pod or claim exists.
         over_seconds: measured above the limit, by the labels of the metric.
-        excesses: of subjects that were told; each is one, and one strike, until three rounds in a row saw its end,
-            however often the readings are interrupted.
-        fenced: subjects on which a fence holds, or could not be set; the next rung follows after another grace.
-        in_flight: the action that has begun and not ended; `rehearsal` a dry one, which ends by itself.
-        ended_at: of the last action.
-        refused: answers in a row that mean that we may not do what we do.
+        due_seconds: seconds that limit holders were due, by series and reason.
+        spent: tokens of the budgets.
+        holds: what is held until when.
+        tried: pods that were tried in vain in their present excess, and when last.
+        turns: when a pod of each namespace was last tried in vain.
+        retry_next: the next action goes to a pod that was tried before, if there is one.
+        done: steps that are done, or cannot be, so that the next one follows: a fence, or a blocked eviction.
+        in_flight: the action that has begun and is not confirmed; `dry_flight` a dry one.
+        ended_at: when the last action was accepted.
+        deleted: when each pod was first seen terminating.
+        ended: neighbours that ended abnormally.
+        lives: what was so in the round before, to notice that a neighbour ended abnormally.
 
     """
 
     at: Moment | None = None
-    started: float = 0.0
     shown: float | None = None
-    rules: Rules | None = None
-    gpus: frozenset[tuple[str, Known]] = frozenset()
-    armed: bool = False
-    evidence: Mapping[CaseKey, Evidence] = field(default_factory=dict)
+    settled: Settled | None = None
+    parts: Mapping[DeviceKey, tuple[str, ...]] = field(default_factory=dict)
+    levels: Mapping[HolderKey, Level] = field(default_factory=dict)
     standings: Mapping[CaseKey, Standing] = field(default_factory=dict)
     over_seconds: Mapping[Series, float] = field(default_factory=dict)
+    due_seconds: Mapping[DueKey, float] = field(default_factory=dict)
     spent: tuple[Spent, ...] = ()
     breakers: Mapping[Breaker, Opened] = field(default_factory=dict)
-    excesses: Mapping[CaseKey, Excess] = field(default_factory=dict)
-    strikes: Mapping[Workload, Strikes] = field(default_factory=dict)
-    blocked: Mapping[CaseKey, Blocked] = field(default_factory=dict)
-    fenced: frozenset[CaseKey] = frozenset()
+    holds: Mapping[HoldKey, Hold] = field(default_factory=dict)
+    tried: Mapping[PodUid, float] = field(default_factory=dict)
+    turns: Mapping[str, float] = field(default_factory=dict)
+    retry_next: bool = False
+    done: frozenset[tuple[CaseKey, Rung]] = frozenset()
     in_flight: InFlight | None = None
-    rehearsal: InFlight | None = None
+    dry_flight: InFlight | None = None
     ended_at: float | None = None
-    refused: int = 0
+    deleted: Mapping[PodUid, float] = field(default_factory=dict)
+    ended: Mapping[tuple[DeviceKey, PodUid], Ended] = field(default_factory=dict)
+    lives: Lives = field(default_factory=Lives)

@@ -1,26 +1,51 @@
 """
-Where everybody stands, in the words of metrics, logs and pages.
+What is said of each limit holder.
 
-What comes in: subjects as judged, and the reasons why they were not acted on. What goes out: standings, and what is
-different from the last ones.
+Cases as judged come in, and the reasons why they were not acted on. States go out, and what differs from the last ones.
 
-The law: a round that did not look at a subject's device changes nothing of what is said of it.
+The rule: a round that did not read a holder's device changes nothing that is said of it.
 """
 
 from collections.abc import Iterable, Mapping
 
-from enforcer.policy.evidence import Phase
 from enforcer.policy.history import Change, History, Standing
+from enforcer.policy.holder import CaseKey
 from enforcer.policy.judgement import Judged
-from enforcer.policy.limit_holders import CaseKey
-from enforcer.policy.vocabulary import Reason, State
+from enforcer.policy.levels import capacity, prevents
+from enforcer.policy.rules import Rules
+from enforcer.policy.victims import Why
+from enforcer.policy.vocabulary import Place, Reason, State
+
+Reasons = Mapping[CaseKey, Why | None]
+"""Of each case that is due, why it is not acted on; None where nothing prevents it."""
 
 
-def standing(one: Judged, reasons: Mapping[CaseKey, Reason], history: History) -> Standing:
-    """Say where a subject stands. `history` has the action of this round in flight, and the last standings."""
-    case, evidence = one.case, one.evidence
-    state, reason, detail = _state(one, reasons, history)
-    excess = evidence is not None and evidence.phase is not Phase.OK
+def standings(cases: Iterable[Judged], reasons: Reasons, history: History, rules: Rules) -> tuple[Standing, ...]:
+    """Make the states. `history` has the action of this round, and the last states."""
+    stopped: dict[str, Reason | None] = {}
+    states = []
+    for judged in cases:
+        namespace = judged.case.namespace
+        if namespace not in stopped:
+            stopped[namespace] = _stopped(namespace, history, rules)
+        states.append(_standing(judged, reasons, history, rules, stopped[namespace]))
+    return tuple(states)
+
+
+def changes(before: Mapping[CaseKey, Standing], after: Iterable[Standing]) -> tuple[Change, ...]:
+    """Name the limit holders whose state, its reason, or whose warning is another than before."""
+    result = []
+    for now in after:
+        was = before.get(now.key)
+        if was is None or (was.state, was.reason, was.warned_at) != (now.state, now.reason, now.warned_at):
+            result.append(Change(was.state if was else None, now))
+    return tuple(result)
+
+
+def _standing(judged: Judged, reasons: Reasons, history: History, rules: Rules, stopped: Reason | None) -> Standing:
+    case, level = judged.case, judged.level
+    state, reason, detail = _state(judged, reasons, history)
+    part = level if judged.excess is not None else None
     return Standing(
         case.key,
         case.limit,
@@ -30,44 +55,53 @@ def standing(one: Judged, reasons: Mapping[CaseKey, Reason], history: History) -
         state,
         reason,
         detail,
-        one.allowed.mode,
-        one.allowed.rung,
-        since=evidence.since if evidence is not None and excess else None,
-        due_at=evidence.due_at() if evidence is not None else None,
-        over=evidence is not None and evidence.over,
-        told_at=evidence.phase_from if state is State.GRACE and evidence is not None else None,
-        spared=one.allowed.held,
-        sole_user=case.sole_user,
-        allowance=one.allowance,
+        judged.allowed.mode,
+        judged.allowed.rung,
+        over=bool(judged.over),
+        since=part.since if part is not None else None,
+        level=part.seconds if part is not None else 0.0,
+        capacity=capacity(level, judged.grace, rules),
+        warned_at=part.warned_at if part is not None else None,
+        prevented=prevents(judged.shield) or judged.allowed.held or stopped,
+        largest=case.largest,
+        allowance=judged.allowance,
     )
 
 
-def changes(before: Mapping[CaseKey, Standing], after: Iterable[Standing]) -> tuple[Change, ...]:
-    """Name the subjects whose state, or reason of it, or grace is another than before."""
-    found = []
-    for now in after:
-        was = before.get(now.key)
-        if was is None or (was.state, was.reason, was.told_at) != (now.state, now.reason, now.told_at):
-            found.append(Change(was.state if was else None, now))
-    return tuple(found)
+def _stopped(namespace: str, history: History, rules: Rules) -> Reason | None:
+    """Say what stops all actions in a namespace until something is changed: no action is announced meanwhile."""
+    if history.breakers:
+        return Reason.BREAKER
+    if rules.budgets.node.most <= 0:
+        return Reason.BUDGET_NODE
+    if rules.budgets.namespace.most <= 0:
+        return Reason.BUDGET_NAMESPACE
+    now = history.at.monotonic if history.at is not None else 0.0
+    for key in ((Place.NAMESPACE, namespace, Reason.NO_RIGHTS), (Place.NODE, "", Reason.UNAUTHORIZED)):
+        hold = history.holds.get(key)
+        if hold is not None and (hold.until is None or now < hold.until):
+            return key[2]
+    return None
 
 
-def _state(one: Judged, reasons: Mapping[CaseKey, Reason], history: History) -> tuple[State, Reason | None, str]:
-    key, evidence = one.case.key, one.evidence
-    if history.in_flight is not None and history.in_flight.action.key == key:
+def _state(judged: Judged, reasons: Reasons, history: History) -> tuple[State, Reason | None, str]:
+    case, level = judged.case, judged.level
+    if history.in_flight is not None and history.in_flight.action.key == case.key:
         return State.ACTING, None, ""
-    if one.shield is not None:
-        return State.EXEMPT, one.shield, ""
-    if evidence is None:
-        return State.UNJUDGED, one.case.unknown or Reason.READING_GAP, "; ".join(one.case.limit.problems)
-    before = history.standings.get(key)
-    acted = before is not None and before.state is State.ACTING  # and acts no more, or the line above had said so
-    if one.case.used is None and before is not None and not acted and evidence.phase is not Phase.OK:
+    if judged.shield is not None:
+        return State.EXEMPT, judged.shield, ""
+    if case.pending and case.unknown is not None and (before := history.standings.get(case.key)) is not None:
         return before.state, before.reason, before.detail
-    if evidence.phase is not Phase.DUE:
-        return State(evidence.phase), None, ""
-    reason = reasons.get(key)
-    rehearsed = history.rehearsal is not None and history.rehearsal.action.key == key
-    if reason is None or rehearsed:
-        return State.DUE, None, ""
-    return State.HELD, reason, ", ".join(history.breakers) if reason is Reason.BREAKER else one.allowed.detail
+    if level is None or judged.excess is None:
+        if judged.over is None:
+            return State.UNJUDGED, case.unknown or Reason.READING_UNKNOWN, "; ".join(case.limit.problems)
+        return State.OK, None, ""
+    if case.key in reasons:
+        why = reasons[case.key]
+        dry = history.dry_flight is not None and history.dry_flight.action.key == case.key
+        if why is None or (dry and why[0] is Reason.IN_FLIGHT):  # its own dry run keeps nothing from happening
+            return State.DUE, None, ""
+        if why[0] is Reason.DRY_RUN:
+            return State.DUE, why[0], why[1]
+        return State.HELD, why[0], why[1]
+    return (State.OVER if level.warned_at is None else State.GRACE), None, ""

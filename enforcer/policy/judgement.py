@@ -1,68 +1,162 @@
 """
-One subject, judged: its shield, its permission, its evidence.
+One case, judged: its protection, its permission, its level.
 
-What comes in: a case of the snapshot, and what is remembered of it. What goes out: all that is to be known of it before
-anybody is chosen.
+A case of the snapshot comes in, and what is remembered of its holder. All that is to be known before a victim is chosen
+goes out.
 
-The law: each subject is judged by itself. Nothing of another one, and nothing of the node's mood, enters its evidence.
+The rule: each holder is judged by itself. Nothing of another holder enters its level.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from enforcer.policy.evidence import Evidence, Reading, Terms, gone_stale, weigh
+from enforcer.policy.cases import cases
 from enforcer.policy.history import History, Moment
-from enforcer.policy.limit_holders import Case
-from enforcer.policy.protection import Permission, grace, permission, protected
-from enforcer.policy.rules import Rules
-from enforcer.policy.vocabulary import Reason
+from enforcer.policy.holder import HolderKey
+from enforcer.policy.levels import Announcement, Excess, Level, OnDevice, Reading, Terms, prevents
+from enforcer.policy.limit_holders import NEVER, Case
+from enforcer.policy.protection import Permission, Protection
+from enforcer.policy.rules import TOGETHER, Rules
+from enforcer.policy.vocabulary import ON_A_CONTAINER, Kind, Mode, Reason, Rung
+from enforcer.policy.weighing import weigh
 from exporter.model import Snapshot
 
-NEVER = frozenset({Reason.UNDECLARED, Reason.LIMIT_INVALID, Reason.PROCESS_SCOPE})
-"""Where there is no limit of the subject, there is nothing to be over."""
+_ORDER = {rung: place for place, rung in enumerate(Rung)}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # as `Case`
 class Judged:
     """
-    A case, and all that was found about it.
+    A case, and all that was found about it. Nothing changes it.
 
     Attributes:
-        shield: why it is left alone, whatever it holds; then there is no evidence.
-        evidence: None where nothing is known against or for it.
+        shield: why it is left alone, whatever it uses.
+        over: this device is certainly above its ceiling (True), certainly not (False), or unknown (None).
+        level: of its holder; None: it is 0.
+        grace: seconds that the holder has.
         allowance: bytes that are allowed above the limit for the CUDA contexts of its processes.
+        bound: the declared limit and the tolerance, bytes; 0 without a limit.
+        excess: what the level counted on this device; None: this device has no part in it.
 
     """
 
     case: Case
     shield: Reason | None
     allowed: Permission
-    evidence: Evidence | None
+    over: bool | None
+    level: Level | None
+    grace: float
     allowance: int = 0
+    bound: int = 0
+    excess: Excess | None = None
+
+    def at(self, level: Level | None) -> "Judged":
+        """Make the same with another level."""
+        return replace(self, level=level, excess=_excess(level, self.case))
 
 
-def judge(case: Case, snapshot: Snapshot, rules: Rules, history: History, now: Moment) -> Judged:
-    """Judge one case."""
-    key, labels = case.key, snapshot.namespaces.get(case.namespace)
-    shield = protected(case, labels, rules)
-    allowed = permission(case, labels, rules, fenced=key in history.fenced, blocked=key in history.blocked)
-    allowance = rules.tolerance.contexts(case.limit, case.processes)
-    if shield is not None or case.unknown in NEVER:
-        return Judged(case, shield, allowed, None, allowance)
-    before = history.evidence.get(key)
-    # In a stall of ours, or from a clock that is not ours: it tells of another time.
-    waited = not abs(now.monotonic - snapshot.monotonic) <= rules.longest_gap
-    if case.used is None or case.limit.memory is None or waited:
-        kept = None if before is None or gone_stale(before, now.monotonic, rules) else before
-        return Judged(case, None, allowed, kept, allowance)
-    if before is not None and snapshot.monotonic <= before.read_at:
-        return Judged(case, None, allowed, before, allowance)
-    reading = Reading(
-        snapshot.monotonic,
-        case.used,
-        case.limit.memory,
-        grace(case.pod, labels, rules),
-        allowance=allowance,
-        cap=rules.tolerance.cap(case.limit),
+def judge_all(
+    snapshot: Snapshot, rules: Rules, history: History, now: Moment
+) -> tuple[list[Judged], dict[HolderKey, Level]]:
+    """Judge the cases of a snapshot, and return the new levels of their holders."""
+    protection = Protection(rules, snapshot.namespaces)
+    # In a stall of ours, or with a clock that is not ours, a snapshot says nothing about the present.
+    stale = not abs(now.monotonic - snapshot.monotonic) <= TOGETHER * rules.interval
+    known, result = history.levels, list[Judged]()
+    by_holder: dict[HolderKey, list[Judged]] = {}
+    for case in cases(snapshot, TOGETHER * rules.interval, protection.spared):
+        judged = _judge(case, protection, rules, history, now)
+        if stale:
+            judged.over = None
+        by_holder.setdefault(case.key.holder, []).append(judged)
+    levels: dict[HolderKey, Level] = {}
+    for holder, group in by_holder.items():
+        result += group
+        level = known.get(holder) if known else None
+        if snapshot.by_time and (level is not None or any(judged.over for judged in group)):
+            level = _level(level, group, snapshot.monotonic, rules)
+        if level is None:
+            continue
+        levels[holder] = level
+        for judged in group:
+            judged.level, judged.excess = level, _excess(level, judged.case)
+    return result, levels
+
+
+def _excess(level: Level | None, case: Case) -> Excess | None:
+    return None if level is None else level.excesses.get(case.limit.device)
+
+
+def _judge(case: Case, protection: Protection, rules: Rules, history: History, now: Moment) -> Judged:
+    shield = protection.shield(case)
+    pod = case.pod
+    deleted_for = None
+    if pod is not None and pod.terminating:
+        deleted_for = now.monotonic - history.deleted.get(pod.uid, now.monotonic)
+    allowed = protection.permission(case, history.done, deleted_for=deleted_for)
+    limit = case.limit
+    bound = 0 if limit.memory is None else rules.tolerance.above(limit.memory)
+    if case.unknown is not None:  # as where there is no limit
+        return Judged(case, shield, allowed, None, None, protection.grace(pod), 0, bound)
+    allowance = rules.tolerance.contexts(limit, case.processes)
+    over: bool | None = case.low > bound + allowance
+    if not over and (case.high is None or case.high > bound + allowance):
+        over = None
+    return Judged(case, shield, allowed, over, None, protection.grace(pod), allowance, bound)
+
+
+def _level(before: Level | None, group: Sequence[Judged], at: float, rules: Rules) -> Level | None:
+    """Weigh the devices of one holder together. Its earlier generations, and limits that bind nothing, do not count."""
+    counted = [each for each in group if each.case.present and each.case.unknown not in NEVER]
+    shields = [each.shield for each in counted if each.shield is not None]
+    if any(shield.kind is Kind.CHOSEN for shield in shields):
+        return None  # protected: from the beginning, when the protection ends
+    if before is not None and at <= before.read_at:
+        return before
+    grace = max([each.grace for each in group])
+    if not counted or shields:
+        return None if before is None else weigh(before, Reading(at, ()), Announcement(None), grace, rules)
+    if any(each.case.pending for each in counted):
+        return before  # an early round: the next full one reads all of its devices
+    devices = tuple([_on_device(each, rules) for each in counted])
+    accused = _accused(counted)
+    first = accused[0]
+    # A claim may pass from one pod to the next: none is acted on for the excess of another one.
+    reading = Reading(at, devices, victim_of(first), several=bool(first.case.key.claim))
+    return weigh(before, reading, _announcement(accused, rules), grace, rules)
+
+
+def _accused(counted: Sequence[Judged]) -> list[Judged]:
+    """Return the devices that are over and not held, or those that are over, or all; the gentlest step first."""
+    accused = [each for each in counted if each.over] or list(counted)
+    accused = [each for each in accused if each.allowed.held is None] or accused
+    return sorted(accused, key=lambda each: _ORDER[each.allowed.rung] if each.allowed.rung else len(_ORDER))
+
+
+def victim_of(judged: Judged) -> str:
+    """Name what an action would end: a container in its generation, or a pod."""
+    case = judged.case
+    if case.key.container_id:
+        return case.key.container_id
+    if case.largest is not None and not case.key.claim and judged.allowed.rung in ON_A_CONTAINER:
+        return case.largest.id
+    return case.limit.pod_uid
+
+
+def _announcement(accused: Sequence[Judged], rules: Rules) -> Announcement:
+    """Say what would be announced: the gentlest step on the devices that are over, and what prevents it."""
+    allowed = accused[0].allowed
+    prevented = [each.allowed.written_hold or prevents(each.allowed.held) for each in accused]
+    terms = None if allowed.written is None else Terms(allowed.written, allowed.rung, rules.trigger)
+    silent = allowed.written is not None and allowed.mode.rank < Mode.WARN.rank <= allowed.written.rank
+    return Announcement(terms, None if None in prevented else prevented[0], silent=silent)
+
+
+def _on_device(judged: Judged, rules: Rules) -> OnDevice:
+    case = judged.case
+    return OnDevice(
+        case.limit.device, judged.over, case.low - judged.allowance, judged.bound, rules.tolerance.cap(case.limit)
     )
-    terms = Terms(allowed.mode, allowed.held, allowed.rung)
-    return Judged(case, None, allowed, weigh(before, reading, terms, rules), allowance)
+
+
+__all__ = ["Judged", "judge_all", "victim_of"]

@@ -1,29 +1,35 @@
 """
 The last look before an action.
 
-What comes in: the action, a snapshot taken since it was decided, the API server's word of this moment, rules, history.
-What goes out: why it must not be taken, or nothing.
+The action comes in, a snapshot that was taken since it was decided, what the API server says at this moment, rules and
+history. Why the action must not be taken goes out, or nothing.
 
-The law: all that justified the action is asked for again, of what is known now and of nothing that is remembered. Who
-is another by now is spared, and so is he of whom the snapshot does not know yet what he declares.
+The rule: all that justified the action is asked for again, of what is known now and of nothing that is remembered. A
+pod that was replaced, or whose present declaration is not in the snapshot yet, is spared.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from enforcer.policy.contention import needs
-from enforcer.policy.evidence import Phase
+from enforcer.policy.contention import justified
+from enforcer.policy.decide import in_force, scene_of
 from enforcer.policy.history import Action, History, Moment
-from enforcer.policy.judgement import judge
-from enforcer.policy.limit_holders import cases
-from enforcer.policy.rules import Rules
-from enforcer.policy.victims import Scene, refusal
-from enforcer.policy.vocabulary import ON_A_CONTAINER, Mode, Reason, Rung
+from enforcer.policy.holds import InForce
+from enforcer.policy.judgement import Judged, judge_all
+from enforcer.policy.rules import FEWEST_INTERVALS, TOGETHER, Rules
+from enforcer.policy.victims import Scene, due, refusal
+from enforcer.policy.vocabulary import ON_A_CONTAINER, Mode, Reason, Rung, Trigger
 from exporter.model import Container, Pod, Snapshot
 
-FRESH = 1.0
-"""Seconds that the oldest part of a last look may be old when the call is made."""
+FRESH = 3.0
+"""
+Seconds that a reading, or the server's answer, may be old when the call is made.
+
+The age bounds the time in which a pod can free its memory, or change its declaration, unnoticed before its action. A
+replaced pod is not hit in any case: the call names the UID. The bound must exceed the time of a round and a request on
+a busy machine, because a tenant can make the machine busy.
+"""
 
 
 class Spared(StrEnum):
@@ -51,9 +57,21 @@ class Live:
 
 
 def last_look(
-    action: Action, live: Live, snapshot: Snapshot, *, rules: Rules, history: History, now: Moment
+    action: Action,
+    live: Live,
+    snapshot: Snapshot,
+    *,
+    rules: Rules,
+    history: History,
+    now: Moment,
+    second: bool = False,
 ) -> Reason | Spared | None:
-    """Say why `action` must not be taken, or rehearsed; None: nothing speaks against it. `history` has it in flight."""
+    """
+    Say why `action` must not be taken; None: nothing speaks against it. `history` has it in flight.
+
+    `second`: the look before SIGKILL, some time after SIGTERM was sent. The level began anew then, so that the holder
+    has to be over in three readings since, and for the time between them.
+    """
     pod = live.pod
     if pod is None:
         return Spared.POD_GONE
@@ -61,33 +79,47 @@ def last_look(
         return Spared.OTHER_POD
     if live.node != snapshot.node:
         return Spared.OTHER_NODE
-    present = {one.name: one.id for one in live.containers}
-    if action.container and present.get(action.container) != action.container_id:
+    present = {container.name: container.id for container in live.containers}
+    if present.get(action.container) != action.container_id:
         return Spared.OTHER_CONTAINER
     known = snapshot.pods.get(pod.uid)
     if known is None:
         return Spared.SUBJECT_GONE
     later = snapshot.names_live and _later(known, pod)
     if not later and (known.labels, known.annotations) != (pod.labels, pod.annotations):
-        return Spared.DECLARATION_CHANGED  # the limit was read of others
-    if not now.monotonic - FRESH <= snapshot.monotonic <= now.monotonic:
+        return Spared.DECLARATION_CHANGED  # the limit was read from other ones
+    if not now.monotonic - oldest(rules) <= snapshot.monotonic <= now.monotonic:
         return Spared.LOOK_TOO_OLD
     seen = replace(snapshot, namespaces={**snapshot.namespaces, action.namespace: live.labels}, names_live=True)
     if not later:
-        told = replace(pod, workload_kind=known.workload_kind, workload=known.workload)
-        others = (one for one in snapshot.containers if one.pod_uid != pod.uid)
-        seen = replace(seen, pods={**snapshot.pods, pod.uid: told}, containers=(*others, *live.containers))
-    everybody = cases(seen)
-    case = next((one for one in everybody if one.key == action.key), None)
-    if case is None:
+        shown = replace(pod, workload_kind=known.workload_kind, workload=known.workload, reservation=known.reservation)
+        containers = (*snapshot.containers, *live.containers)  # the last generation of a container is the present one
+        seen = replace(seen, pods={**snapshot.pods, pod.uid: shown}, containers=containers)
+    return _justified(action, seen, in_force(rules, seen), history, now, second=second)
+
+
+def oldest(rules: Rules) -> float:
+    """Return the seconds that a reading may be old: no longer than any reading counts (see `judge_all`)."""
+    return min(FRESH, TOGETHER * rules.interval)
+
+
+def _justified(
+    action: Action, seen: Snapshot, rules: Rules, history: History, now: Moment, *, second: bool
+) -> Reason | Spared | None:
+    """Judge the holder anew, as if its own action had not begun."""
+    alone = replace(history, dry_flight=None) if action.dry else replace(history, in_flight=None)
+    flight = history.in_flight
+    mine = flight.token if flight is not None else None
+    alone = replace(alone, spent=tuple(token for token in alone.spent if token != mine))
+    everything, _ = judge_all(seen, rules, alone, now)
+    judged = next((each for each in everything if each.case.key == action.key), None)
+    if judged is None or judged.case.limit.pod_uid != action.pod_uid:
         return Spared.SUBJECT_GONE
-    if action.rung is Rung.FENCE and case.limit.memory is not None and case.limit.memory > (action.limit.memory or 0):
-        return Spared.DECLARATION_CHANGED  # it would be lower than the limit
-    alone = replace(history, ended_at=None, spent=())  # its own token is spent, and itself in flight
-    alone = replace(alone, rehearsal=None) if action.dry else replace(alone, in_flight=None)
-    if action.rung in ON_A_CONTAINER and case.sole_user != action.sole_user:
-        return Spared.OTHER_CONTAINER  # another container of the pod uses the device by now, too
-    judged = judge(case, seen, rules, alone, now)
+    case = judged.case
+    if action.rung is Rung.FENCE and (case.limit.memory or 0) > (action.limit.memory or 0):
+        return Spared.DECLARATION_CHANGED  # the fence would be lower than the limit
+    if action.rung in ON_A_CONTAINER and case.largest != action.largest:
+        return Spared.OTHER_CONTAINER  # another container of the pod holds more by now
     if judged.shield is not None:
         return judged.shield
     if judged.allowed.held is not None:
@@ -96,32 +128,54 @@ def last_look(
         return Spared.NOT_DUE
     if case.unknown is not None:
         return case.unknown
-    if judged.evidence is None or judged.evidence.phase is not Phase.DUE:
+    if not judged.over:
+        return Reason.NOT_OVER_NOW
+    scene = replace(scene_of(everything, seen, rules, alone, now), holds=InForce({}, now))
+    if second:
+        return _still_over(judged, scene, history)
+    if not due(judged, now.monotonic, rules):
         return Spared.NOT_DUE
-    return refusal(judged, Scene(seen, needs(everybody, seen), rules, alone, now))
+    why = refusal(judged, scene)
+    return None if why is None or why[0] is Reason.SPACING else why[0]
 
 
-def _later(known: Pod, told: Pod) -> bool:
+def _still_over(judged: Judged, scene: Scene, history: History) -> Reason | Spared | None:
+    rules, case = scene.rules, judged.case
+    if scene.settling is not None:
+        return scene.settling
+    if rules.trigger is Trigger.CONTENDED and not justified(case, scene.excess[case.limit.device], scene.needs):
+        return Reason.NOT_CONTENDED
+    if history.breakers:
+        return Reason.BREAKER
+    if history.in_flight is not None and history.in_flight.action.pod_uid == case.limit.pod_uid:
+        return Reason.IN_FLIGHT
+    level = judged.level
+    if level is None or not level.enough_readings(judged.case.limit.device):
+        return Reason.FEW_READINGS
+    return None if level.seconds >= FEWEST_INTERVALS * rules.interval else Spared.NOT_DUE
+
+
+def _later(known: Pod, shown: Pod) -> bool:
     """
-    Tell whether the watch's word is later than the server's answer, as it may be when the round comes after that.
+    Tell whether the watch's pod is later than the server's answer, as it may be when the round comes after that.
 
-    Else whoever edits his pod all the time, so that the two are never the same, is never acted on. Versions of one
-    resource are ordered as numbers: https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions.
+    Otherwise a pod that is edited all the time, so that the two are never the same, would never be acted on. Versions
+    of a resource are ordered as numbers: https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions.
     """
-    return known.version.isdecimal() and told.version.isdecimal() and int(known.version) > int(told.version)
+    return known.version.isdecimal() and shown.version.isdecimal() and int(known.version) > int(shown.version)
 
 
 def holds(action: Action, snapshot: Snapshot) -> bool | None:
     """Say whether the victim of `action` still holds memory of its device; None when the snapshot does not tell."""
     if action.device.uuid not in snapshot.gpus_read or not snapshot.pid_domain_proven:
         return None
-    device = next((one for one in snapshot.devices if one.key == action.device), None)
-    told = [usage for usage in snapshot.usages if usage.device == action.device]
-    if device is None or (device.containers is None and not told):  # no list was read, nor did the kernel count (dmem)
+    device = next((each for each in snapshot.devices if each.key == action.device), None)
+    usages = [usage for usage in snapshot.usages if usage.device == action.device]
+    if device is None or (device.containers is None and not usages):  # no list was read, and the kernel did not count
         return None
     held = [
         usage.memory_used
-        for usage in told
+        for usage in usages
         if usage.subject.pod_uid == action.pod_uid
         and (not action.container or usage.subject.container_id == action.container_id)
     ]

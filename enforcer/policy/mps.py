@@ -25,6 +25,8 @@ Clients = Mapping[PodUid, Mapping[str, str]]
 def clients(snapshot: Snapshot) -> Clients:
     """Find the MPS clients of a node."""
     shared = {device.key for device in snapshot.devices if device.sharing is Sharing.MPS}
+    if not shared and not any(u.mps for u in snapshot.usages) and not any(limit.mps for limit in snapshot.limits):
+        return {}  # as on most nodes
     listed: dict[DeviceKey, set[PodUid]] = defaultdict(set)
     for usage in snapshot.usages:
         if usage.mps:

@@ -1,81 +1,133 @@
 """
-What an action's end means for what follows.
+What the end of an action means for what follows.
 
-What comes in: the history, how the action in flight ended, the moment. What goes out: the history after it.
+The history comes in, how the action in flight ended, and the moment. The history after it goes out.
 
-The law: whatever happened, nobody else is tried instead, and the next action waits for the time that separates two.
-What was done to a device, or may have been, voids all evidence there: whoever vanished took the justification along.
-Where nothing was done for certain (a budget's no, a last look that spared), the token is given back: else a pod that
-dips in time, or hides behind a PodDisruptionBudget, would use up the budgets that others are protected by.
+The rule: **an outcome concerns its own pod.** Where nothing was done for certain, the token is given back, the pod
+waits (longer each time), and the node makes no other request for five seconds. A pod that cannot be acted on costs the
+others those five seconds, and nothing more.
 """
 
 from dataclasses import replace
 
-from enforcer.policy import breakers
-from enforcer.policy.carry_over import beside
-from enforcer.policy.evidence import Evidence
-from enforcer.policy.history import Action, Blocked, History, InFlight, Moment, Result, Spent
-from enforcer.policy.limit_holders import CaseKey
-from enforcer.policy.vocabulary import Breaker, Rung
+from enforcer.policy import holds
+from enforcer.policy.budgets import without
+from enforcer.policy.history import Action, History, InFlight, Moment, Result
+from enforcer.policy.holder import HolderKey
+from enforcer.policy.vocabulary import Place, Reason, Rung
 
-FIRST_WAIT = 10.0
-LONGEST_WAIT = 300.0
-"""Bounds of the wait after a PodDisruptionBudget's no: 10 s, doubled each time, up to five minutes."""
+PAUSE = 5.0
+"""Seconds between two requests of the node of which the first was in vain."""
+REST = 600.0
+"""Seconds for which a pod rests after its dry run."""
+LONGEST_WATCH = 900.0
+"""Seconds after which a pod is not held any more, should nothing say that its watch has ended."""
+LOOK_AGAIN = 10.0
+"""Seconds after a last look that found the holder within its limit."""
+REFUSAL = 60.0
+"""Seconds for which the node is held after an answer that does not accept its token."""
+
+_BACKS_OFF = {
+    Result.BLOCKED: Reason.BLOCKED,
+    Result.FORBIDDEN: Reason.NO_RIGHTS,
+    Result.REFUSED: Reason.REFUSED,
+    Result.FAILED: Reason.FAILED,
+    Result.IMPOSSIBLE: Reason.KILL_IMPOSSIBLE,
+}
 
 
 def conclude(history: History, result: Result, now: Moment, *, detail: str = "") -> History:
-    """
-    End the action in flight. Without one nothing changes.
-
-    An ambiguous end is none: whoever does not know how it ended does not call this.
-    """
+    """End the action in flight. Without one nothing changes."""
     flight = history.in_flight
     if flight is None:
         return history
-    action, key = flight.action, flight.action.key
-    spent = _without(history.spent, flight.token) if result.harmless else history.spent
-    ended = replace(history, in_flight=None, ended_at=now.monotonic, spent=spent)
-    if result is Result.BLOCKED and action.rung is Rung.EVICT:  # of another rung nobody could have said so
-        times = history.blocked[key].times + 1 if key in history.blocked else 1
-        wait = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(times - 1, 10))
-        blocked = {**history.blocked, key: Blocked(times, now.monotonic + wait)}
-        return replace(ended, blocked=blocked, refused=0, evidence=_as_told(history, flight))
-    ended = replace(ended, evidence=beside(history.evidence, key))
-    if result is Result.REFUSED:
-        refused = history.refused + 1
-        if refused >= breakers.REFUSALS:
-            ended = replace(ended, breakers=breakers.opened(history.breakers, Breaker.API, now.boot, detail))
-        return replace(ended, refused=refused)
-    if result is Result.STUCK:
-        stuck = breakers.opened(history.breakers, Breaker.EFFECTIVENESS, now.boot, detail or f"{action.pod} did not go")
-        return replace(ended, breakers=stuck)
-    if action.rung is Rung.FENCE and result in (Result.VERIFIED, Result.FAILED):
-        # Whom the driver cannot fence goes on up the ladder all the same: odd cgroups must not be a shield.
-        ended = replace(ended, fenced=history.fenced | {key})
-    return replace(ended, refused=0) if result is Result.VERIFIED else ended
+    ended = replace(history, in_flight=None)
+    if not result.harmless:
+        return _accepted(ended, flight, now)
+    action = flight.action
+    ended = replace(
+        ended,
+        spent=without(history.spent, flight.token),
+        tried={**history.tried, action.pod_uid: now.monotonic},
+        turns={**history.turns, action.namespace: now.monotonic},
+        retry_next=action.pod_uid not in history.tried,
+    )
+    if result is not Result.ABANDONED:  # nothing was asked of the API server
+        ended = holds.held(ended, Place.NODE, "", Reason.SPACING, now, seconds=PAUSE)
+    return _waits(ended, action, result, now, detail)
 
 
-def rehearsed(history: History, action: Action, result: Result) -> History:
+def rehearsed(
+    history: History, action: Action, now: Moment, *, detail: str = "", result: Result = Result.REHEARSED
+) -> History:
     """
-    Take the end of a rehearsal: its token is given back where the play's would be.
+    End a dry run: its pod rests, and nothing else changes.
 
-    All else is as the decision left it: a rehearsal ends after the time that separates two actions.
+    One that failed shows nothing of the pod. It is tried again as an action would be, after a wait that grows.
     """
-    flight = history.rehearsal
-    if flight is None or flight.action != action or not result.harmless:
+    if history.dry_flight is None or history.dry_flight.action != action:
         return history
-    return replace(history, spent=_without(history.spent, flight.token))
+    ended = replace(history, dry_flight=None)
+    if result is Result.FAILED:
+        return holds.backed_off(ended, action.pod_uid, Reason.DRY_RUN, now, detail)
+    return holds.held(ended, Place.POD, action.pod_uid, Reason.DRY_RUN, now, seconds=REST, detail=detail)
 
 
-def _as_told(history: History, flight: InFlight) -> dict[CaseKey, Evidence]:
-    """Keep the evidence, but of the victim only what it was told: of a grace that began meanwhile nobody heard."""
-    key = flight.action.key
-    return {one: known for one, known in history.evidence.items() if one != key or known.phase_from <= flight.at}
+def warned(history: History, holder: HolderKey, warned_at: float) -> History:
+    """Note that the API server has accepted the warning that a holder was given at that time: its grace begins."""
+    level = history.levels.get(holder)
+    if level is None or level.warned_at != warned_at:
+        return history
+    return replace(history, levels={**history.levels, holder: replace(level, accepted=True, unheard_at=None)})
 
 
-def _without(spent: tuple[Spent, ...], token: Spent | None) -> tuple[Spent, ...]:
-    """Give one token back."""
-    if token is None or token not in spent:
-        return spent
-    place = spent.index(token)
-    return (*spent[:place], *spent[place + 1 :])
+def watching(history: History, action: Action, now: Moment) -> History:
+    """Hold the pod of an accepted action while its end is watched: no second action on it begins meanwhile."""
+    return holds.held(history, Place.POD, action.pod_uid, Reason.IN_FLIGHT, now, seconds=LONGEST_WATCH)
+
+
+def watched(history: History, action: Action) -> History:
+    """End that hold."""
+    return holds.lifted(history, Place.POD, action.pod_uid, Reason.IN_FLIGHT)
+
+
+def _accepted(ended: History, flight: InFlight, now: Moment) -> History:
+    """Start the levels of the victim's holders anew. A fence acts on one holder, all else on the pod."""
+    action = flight.action
+    mine = action.key.holder
+    fence = action.rung is Rung.FENCE
+    levels = {
+        key: level
+        for key, level in ended.levels.items()
+        if key != mine and (fence or action.pod_uid not in (key.pod_uid, level.victim))
+    }
+    return replace(
+        ended,
+        levels=levels,
+        ended_at=now.monotonic,
+        retry_next=action.pod_uid not in ended.tried,
+        tried={uid: at for uid, at in ended.tried.items() if uid != action.pod_uid},
+        done=ended.done | {(action.key, Rung.FENCE)} if fence else ended.done,
+    )
+
+
+def _waits(ended: History, action: Action, result: Result, now: Moment, detail: str) -> History:
+    pod = action.pod_uid
+    if result is Result.UNAUTHORIZED:
+        return holds.held(ended, Place.NODE, "", Reason.UNAUTHORIZED, now, seconds=REFUSAL, detail=detail)
+    if action.rung is Rung.FENCE and result is Result.IMPOSSIBLE:
+        # A container that the driver cannot fence goes on up the ladder: odd cgroups must not be a shield.
+        return replace(ended, done=ended.done | {(action.key, Rung.FENCE)})
+    if result is Result.BLOCKED and action.rung is Rung.EVICT and _kills(ended):
+        return replace(ended, done=ended.done | {(action.key, Rung.EVICT)})
+    if action.rung is Rung.KILL and result is Result.IMPOSSIBLE:  # the eviction is requested again
+        ended = replace(ended, done=ended.done - {(action.key, Rung.EVICT)})
+    reason = _BACKS_OFF.get(result)
+    if reason is not None:
+        return holds.backed_off(ended, pod, reason, now, detail)
+    return holds.held(ended, Place.POD, pod, Reason.LAST_LOOK, now, seconds=LOOK_AGAIN, detail=detail)
+
+
+def _kills(history: History) -> bool:
+    rules = history.settled.rules if history.settled is not None else None
+    return rules is not None and rules.kill_when_blocked and rules.lacks(Rung.KILL) is None

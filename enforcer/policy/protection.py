@@ -1,141 +1,280 @@
 """
-Whom nobody touches, and how far the daemon may go with the others.
+Which limit holders are protected, and how far the daemon may go with the others.
 
-What comes in: a case, the labels of its namespace, the rules. What goes out: a reason to leave it alone, the mode for
-it, the rung that would come next, the grace that it has.
+A case, the labels of its namespace and the rules come in. A reason to leave it alone goes out, or the mode, the next
+step of the ladder, and what holds it.
 
-The law: **a pod may make it stricter for itself, and nothing else.** What relaxes (an exemption, a longer grace) counts
-with its namespace's word only, which an administrator gives. What is unknown protects.
+The rule: **a pod may make the policy stricter for itself, and nothing else.** What relaxes it (an exemption, a longer
+grace, an annotation for another controller) counts only where the namespace's administrator allows it. What an operator
+chose is named before what is missing, because only what is chosen is announced to the pod.
 """
 
+from collections.abc import Container as Group
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from enforcer.policy.holder import CaseKey
 from enforcer.policy.limit_holders import Case
-from enforcer.policy.rules import ALLOW_EXEMPTION, CONSENT, EXEMPT, GRACE, LONGEST_GRACE, SHORTEST_GRACE, Rules
-from enforcer.policy.vocabulary import DESTRUCTIVE, ON_A_CONTAINER, Mode, Reason, Rung
+from enforcer.policy.rules import ALLOW_EXEMPTION, CONSENT, EXEMPT, GRACE, LONGEST_GRACE, MissingStep, Rules
+from enforcer.policy.vocabulary import DESTRUCTIVE, ON_A_CONTAINER, WRITTEN, Kind, Mode, Reason, Rung
 from exporter.model import ContainerKind, Pod, Scope, Sharing
 
 Labels = Mapping[str, str]
+Done = Group[tuple[CaseKey, Rung]]
 
 _SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 _DISRUPT = "karpenter.sh/do-not-disrupt"
 _PREFER = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 _LONGEST_NUMBER = 9
+_ENDED = frozenset({"Succeeded", "Failed"})
+_NO_LABELS: Labels = {}
+_ENDS_WITH_THE_POD = frozenset({ContainerKind.INIT, ContainerKind.EPHEMERAL})
+_ORDER = {rung: place for place, rung in enumerate(Rung)}
+DELETION = 600.0
+"""Seconds after a pod was deleted for which its end is waited for."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # as `Case`
 class Permission:
-    """How far the daemon may go with one subject: the mode, the rung that comes next, and why it is held, if it is."""
+    """
+    How far the daemon may go with one limit holder.
+
+    Attributes:
+        mode: the effective one.
+        written: the mode that operator and namespace wrote; None where the namespace's labels cannot be read.
+        rung: the next step.
+        held: why it is not acted on, of kind chosen where there is such a reason; None: nothing holds it.
+        written_hold: the reason that an operator or administrator wrote, also where `held` names another one.
+
+    """
 
     mode: Mode
+    written: Mode | None
     rung: Rung | None
     held: Reason | None
     detail: str = ""
+    written_hold: Reason | None = None
 
 
-def protected(case: Case, namespace: Labels | None, rules: Rules) -> Reason | None:
-    """Say why the subject must not be acted on, whatever it holds. No annotation and no mode lifts it."""
-    pod, protect = case.pod, rules.protect
-    if pod is None:
-        return Reason.POD_UNKNOWN
-    if pod.uid == rules.own_pod:
-        return Reason.OWN_POD
-    if pod.config_hash is not None:
-        return Reason.STATIC_POD
-    if pod.namespace == rules.own_namespace or any(fnmatchcase(pod.namespace, one) for one in protect.namespaces):
-        return Reason.NAMESPACE
-    if pod.priority is None or pod.priority >= protect.priority_at_least or pod.priority_class.startswith("system-"):
-        return Reason.PRIORITY
-    if any(pod.labels.get(key) == value for key, value in protect.labels.items()):
-        return Reason.LABEL
-    if pod.terminating:
+@dataclass(frozen=True, slots=True)
+class _Namespace:
+    """What holds for all pods of a namespace."""
+
+    labels: Labels | None
+    protected: bool
+    mode: Mode
+    written: Mode | None
+    chosen: Reason | None
+    missing: Reason | None
+    detail: str
+    missing_detail: str
+
+
+class Protection:
+    """Answers for one snapshot and one set of rules; what holds for a namespace is found out once."""
+
+    def __init__(self, rules: Rules, namespaces: Mapping[str, Labels]) -> None:
+        self._rules = rules
+        self._labels = namespaces
+        self._namespaces: dict[str, _Namespace] = {}
+
+    def shield(self, case: Case) -> Reason | None:
+        """Say why the holder must not be acted on, whatever it uses. No mode lifts it."""
+        if case.pod is None:
+            return Reason.POD_UNKNOWN
+        return self.of_pod(case.pod) or (None if case.present else Reason.OTHER_GENERATION)
+
+    def spared(self, pod: Pod) -> bool:
+        """Tell whether a pod is protected, whatever it uses."""
+        return self.of_pod(pod) is not None
+
+    def of_pod(self, pod: Pod) -> Reason | None:
+        """Say what protects a pod as a whole."""
+        rules = self._rules
+        if pod.uid == rules.own_pod:
+            return Reason.OWN_POD
+        if pod.config_hash is not None:
+            return Reason.STATIC_POD
+        if self._of(pod.namespace).protected:
+            return Reason.NAMESPACE
+        protect = rules.protect
+        if pod.priority is None or pod.priority >= protect.priority_at_least or pod.priority_class[:7] == "system-":
+            return Reason.PRIORITY
+        if any(pod.labels.get(key) == value for key, value in protect.labels.items()):
+            return Reason.LABEL
+        if pod.phase in _ENDED or not pod.phase:
+            return Reason.NOT_RUNNING
+        if pod.annotations.get(EXEMPT) == "true" and self.relaxes(pod.namespace):
+            return Reason.EXEMPT
+        return None
+
+    def permission(self, case: Case, done: Done, *, deleted_for: float | None = None) -> Permission:
+        """Say how far the daemon may go; `deleted_for`: seconds since the pod was first seen terminating."""
+        space = self._of(case.namespace)
+        rung, lacking = _rung(case, self._rules, done, deleted_for)
+        held, detail = self._chosen(case, space, rung)
+        if held is None:
+            held, detail = space.missing, space.missing_detail
+        if held is None:
+            held = _impossible(case, rung, deleted_for)
+        if held is None and lacking is not None:
+            held, detail = Reason.STEP_MISSING, lacking
+        written = space.chosen or (held if held in WRITTEN else self._consent(space, rung)[0])
+        return Permission(space.mode, space.written, rung, held, detail, written)
+
+    def grace(self, pod: Pod | None) -> float:
+        """Return the seconds of grace: the rules', or what the pod asks for, as far as it may."""
+        if pod is None:
+            return self._rules.grace
+        text = pod.annotations.get(GRACE, "")
+        if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER):
+            return self._rules.grace
+        return min(float(text), LONGEST_GRACE if self.relaxes(pod.namespace) else self._rules.grace)
+
+    def relaxes(self, namespace: str) -> bool:
+        """Tell whether the namespace's administrator allows its pods to relax the policy."""
+        return (self._of(namespace).labels or _NO_LABELS).get(ALLOW_EXEMPTION) == "true"
+
+    def _chosen(self, case: Case, space: _Namespace, rung: Rung | None) -> tuple[Reason | None, str]:
+        """Find what an operator, an administrator or the declaration itself chose."""
+        if case.limit.report_only:
+            return Reason.REPORT_ONLY, "; ".join(case.limit.report_only)
+        if (bounded := _bounded(case, self._rules)) is not None:
+            return bounded, ""
+        if client := _mps(case, self._rules, rung):
+            return Reason.MPS, client
+        if space.chosen is not None:
+            return space.chosen, space.detail
+        if rung is None:
+            return Reason.NO_RUNG, ""
+        if rung not in DESTRUCTIVE:
+            return None, ""
+        if (soft := self._soft(case.pod, rung)) is not None:
+            return soft, ""
+        return self._consent(space, rung)
+
+    def _consent(self, space: _Namespace, rung: Rung | None) -> tuple[Reason | None, str]:
+        """Find whether the namespace's administrator has to consent, and does not."""
+        labels = space.labels
+        if rung not in DESTRUCTIVE or labels is None:
+            return None, ""
+        key, value = self._rules.consent
+        if labels.get(CONSENT) != Mode.DRY_RUN and labels.get(key) != value:
+            return Reason.NO_CONSENT, f"the namespace needs the label {key}: {value}"
+        return None, ""
+
+    def _soft(self, pod: Pod | None, rung: Rung) -> Reason | None:
+        """Find what the operator protects by choice."""
+        protect = self._rules.protect
+        if pod is None:
+            return None
+        if protect.third_party and self.relaxes(pod.namespace):
+            written = pod.annotations
+            if written.get(_SAFE) == "false" or written.get(_DISRUPT) == "true" or _PREFER in written:
+                return Reason.THIRD_PARTY
+        if rung is Rung.EVICT and protect.daemon_sets and pod.controller_kind == "DaemonSet":
+            return Reason.DAEMON_SET
+        if rung is Rung.EVICT and protect.bare_pods and not pod.controller_kind:
+            return Reason.BARE_POD
+        return None
+
+    def _of(self, name: str) -> _Namespace:
+        known = self._namespaces.get(name)
+        if known is None:
+            known = self._namespaces[name] = _namespace(name, self._labels.get(name), self._rules)
+        return known
+
+
+def _namespace(name: str, labels: Labels | None, rules: Rules) -> _Namespace:
+    """
+    Find the effective mode of a namespace, and why it allows no action, if it does not.
+
+    A dry run that an operator wrote is carried out. One that only replaces `enforce` because something is missing
+    (journal, admission policy) is held, and the reason says what is missing.
+    """
+    protected = name == rules.own_namespace or any(fnmatchcase(name, each) for each in rules.protect.namespaces)
+    written, chosen, detail = rules.mode, Reason.MODE, ""
+    for ceiling in rules.ceilings:
+        if ceiling.reason.kind is Kind.CHOSEN and ceiling.mode.rank < written.rank:
+            written, chosen, detail = ceiling.mode, ceiling.reason, ceiling.detail
+    if labels is not None and CONSENT in labels:
+        text = labels[CONSENT]
+        wanted = Mode(text) if text in tuple(Mode) else Mode.OBSERVE
+        if wanted.rank < written.rank:
+            written, chosen, detail = wanted, Reason.MODE, ""
+    mode, missing, missing_detail = written, None, ""
+    if labels is None:
+        mode, missing = min(mode, Mode.OBSERVE, key=lambda each: each.rank), Reason.NAMESPACE_UNKNOWN
+    for ceiling in rules.ceilings:
+        if ceiling.mode.rank < mode.rank:  # what was chosen is above it already
+            mode, missing, missing_detail = ceiling.mode, ceiling.reason, ceiling.detail
+    return _Namespace(
+        labels,
+        protected,
+        mode,
+        None if labels is None else written,
+        chosen if written.rank < Mode.DRY_RUN.rank else None,
+        missing,
+        detail,
+        missing_detail,
+    )
+
+
+def _rung(case: Case, rules: Rules, done: Done, deleted_for: float | None) -> tuple[Rung | None, str | None]:
+    """
+    Find the next step, and why this node cannot perform it; None: it can.
+
+    A pod that was deleted long ago can only be killed. A step that this node lacks for good is passed over, if another
+    one follows. An eviction that was blocked is repeated where no kill can follow it.
+    """
+    kills = Rung.KILL in rules.ladder
+    lacking: list[MissingStep] = []
+    for rung in rules.ladder:
+        if rung is Rung.NOTIFY or _behind(case, rung, rules, done):
+            continue
+        if kills and rung is not Rung.KILL and deleted_for is not None and deleted_for >= DELETION:
+            continue
+        if (
+            rung is Rung.KILL
+            and deleted_for is None
+            and Rung.EVICT in rules.ladder
+            and (case.key, Rung.EVICT) not in done
+        ):
+            continue
+        why = rules.lacks(rung)
+        if why is None:
+            return rung, None
+        lacking.append(why)
+        if not why.lasting:
+            break
+    return (lacking[0].step, "; ".join(why.detail for why in lacking)) if lacking else (None, None)
+
+
+def _behind(case: Case, rung: Rung, rules: Rules, done: Done) -> bool:
+    """Tell whether a step was carried out, or was blocked so that a kill follows."""
+    if (case.key, rung) not in done:
+        return False
+    killed = Rung.KILL in rules.ladder and rules.lacks(Rung.KILL) is None and case.kind not in _ENDS_WITH_THE_POD
+    return rung is not Rung.EVICT or killed
+
+
+def _impossible(case: Case, rung: Rung | None, deleted_for: float | None) -> Reason | None:
+    """Say why the next step cannot be carried out on this pod, whatever else is so."""
+    if deleted_for is not None and deleted_for < DELETION:
         return Reason.TERMINATING
-    if pod.phase != "Running":
-        return Reason.NOT_RUNNING
-    if not case.present:
-        return Reason.OTHER_GENERATION
-    if case.kind in (ContainerKind.INIT, ContainerKind.EPHEMERAL):
+    if deleted_for is not None and rung is not Rung.KILL:
+        return Reason.DELETION_STUCK
+    if rung is Rung.KILL and case.kind in _ENDS_WITH_THE_POD:
         return Reason.CONTAINER_KIND
-    if pod.annotations.get(EXEMPT) == "true" and _relaxes(namespace):
-        return Reason.EXEMPT
+    if rung in ON_A_CONTAINER and not case.victim:
+        return Reason.READING_UNKNOWN
     return None
 
 
-def permission(case: Case, namespace: Labels | None, rules: Rules, *, fenced: bool, blocked: bool) -> Permission:
-    """
-    Say how far the daemon may go.
-
-    `fenced`: a fence holds already; `blocked`: an eviction was refused by a PodDisruptionBudget.
-    """
-    mode, why, detail = _mode(namespace, rules)
-    rung = _rung(rules, fenced=fenced, blocked=blocked, container=bool(case.victim))
-    if case.limit.report_only:
-        return Permission(mode, rung, Reason.REPORT_ONLY, "; ".join(case.limit.report_only))
-    if held := _only_reported(case, rules):
-        return Permission(mode, rung, held)
-    if client := _mps(case, rules, rung):
-        return Permission(mode, rung, Reason.MPS, client)
-    if why is not None:
-        return Permission(mode, rung, why, detail)
-    if rung is None:
-        return Permission(mode, rung, Reason.NO_RUNG)
-    if held := _soft(case.pod, rung, rules):
-        return Permission(mode, rung, held)
-    key, value = rules.consent
-    labels = namespace or {}
-    rehearsed = mode is Mode.DRY_RUN and labels.get(CONSENT) == Mode.DRY_RUN
-    if rung in DESTRUCTIVE and not rehearsed and labels.get(key) != value:
-        return Permission(mode, rung, Reason.NO_CONSENT, f"the namespace needs the label {key}: {value}")
-    return Permission(mode, rung, None)
-
-
-def grace(pod: Pod | None, namespace: Labels | None, rules: Rules) -> float:
-    """Return the seconds of grace: the rules', or what the pod wants, as far as it may want it."""
-    text = pod.annotations.get(GRACE, "") if pod else ""
-    if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER):
-        return rules.grace
-    wanted = min(max(float(text), SHORTEST_GRACE), LONGEST_GRACE)
-    return wanted if wanted <= rules.grace or _relaxes(namespace) else rules.grace
-
-
-def _relaxes(namespace: Labels | None) -> bool:
-    return namespace is not None and namespace.get(ALLOW_EXEMPTION) == "true"
-
-
-def _mode(namespace: Labels | None, rules: Rules) -> tuple[Mode, Reason | None, str]:
-    """
-    Find the effective mode, and why it allows no action, if it does not.
-
-    Who is rehearsed on by the operator's wish is rehearsed on; who is only because something is missing that acting
-    takes (journal, admission policy) is held, and the reason says what.
-    """
-    ceiling = rules.ceiling
-    mode, why, detail = ceiling.mode, ceiling.reason, ceiling.detail
-    if namespace is None:
-        restricted, because = Mode.OBSERVE, Reason.NAMESPACE_UNKNOWN
-    else:
-        written, because = namespace.get(CONSENT, Mode.ENFORCE), Reason.MODE
-        restricted = Mode(written) if written in tuple(Mode) else Mode.OBSERVE
-    if restricted.rank < mode.rank or restricted is mode is Mode.DRY_RUN:
-        mode, why, detail = restricted, because, ""
-    held = mode.rank < Mode.DRY_RUN.rank or why is not Reason.MODE
-    return mode, why if held else None, detail
-
-
-def _rung(rules: Rules, *, fenced: bool, blocked: bool, container: bool) -> Rung | None:
-    """Find the next rung. Without one `container` that can be acted on, there is none to fence or to kill."""
-    on = blocked and rules.kill_when_blocked and container
-    done = {Rung.NOTIFY: True, Rung.FENCE: fenced, Rung.EVICT: on}
-    possible = (rung for rung in rules.ladder if container or rung not in ON_A_CONTAINER)
-    return next((rung for rung in possible if not done.get(rung)), None)
-
-
-def _only_reported(case: Case, rules: Rules) -> Reason | None:
+def _bounded(case: Case, rules: Rules) -> Reason | None:
+    """Say why the limit is only reported: hardware keeps it, or no other pod shares the device."""
     device = case.device
-    if case.pods > 1:
-        return Reason.CLAIM_SHARED  # whose excess it is nobody declared
     if device is None:
         return None
     # The hardware bounds an instance, and not the pods that share it.
@@ -150,27 +289,12 @@ def _only_reported(case: Case, rules: Rules) -> Reason | None:
 
 def _mps(case: Case, rules: Rules, rung: Rung | None) -> str:
     """
-    Say why a rung would end an MPS client, which may take the server and all other clients along; "" if it would not.
+    Say why a step would end an MPS client, which may take the server and all other clients along; "" if it would not.
 
-    An eviction ends all containers of the pod, a kill one.
+    An eviction ends all containers of the pod, a kill ends one.
     """
-    if rung is None or tuple(Rung).index(rung) <= tuple(Rung).index(rules.mps):
+    if rung is None or _ORDER[rung] <= _ORDER[rules.mps]:
         return ""
     if rung in ON_A_CONTAINER:
         return case.clients.get(case.victim) or case.clients.get("", "")
     return next(iter(case.clients.values()), "")
-
-
-def _soft(pod: Pod | None, rung: Rung, rules: Rules) -> Reason | None:
-    """Find what an operator may lift in the rules. These subjects are still told that they are over."""
-    if pod is None or rung not in DESTRUCTIVE:
-        return None
-    written = pod.annotations
-    promised = written.get(_SAFE) == "false" or written.get(_DISRUPT) == "true" or _PREFER in written
-    if rules.protect.third_party and promised:
-        return Reason.THIRD_PARTY
-    if rung is Rung.EVICT and rules.protect.daemon_sets and pod.controller_kind == "DaemonSet":
-        return Reason.DAEMON_SET
-    if rung is Rung.EVICT and rules.protect.bare_pods and not pod.controller_kind:
-        return Reason.BARE_POD
-    return None

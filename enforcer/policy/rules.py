@@ -1,11 +1,11 @@
 """
 What the operator wants of the policy.
 
-What comes in: values that were read from the config, which alone has the defaults (`exporter.config.policy`). What goes
-out: frozen rules, or `RulesError`.
+Values come in that were read from the config, which alone has the defaults (`exporter.config.policy`). Frozen rules go
+out, or `RulesError`.
 
-The law: rules that exist make sense. What cannot be meant (a ladder whose last rung is never reached, a grace of three
-seconds) is refused where it is written, with what was expected.
+The rule: rules that exist make sense. An impossible value (a ladder whose last step is never reached, a spacing of
+zero) is refused where it is written, with what was expected.
 """
 
 from collections.abc import Mapping
@@ -15,13 +15,15 @@ from math import inf
 from enforcer.policy.vocabulary import Mode, Reason, Rung, Trigger
 from exporter.model import PodUid, Tolerance
 
-SHORTEST_GRACE = 30.0
-"""Seconds. A checkpoint of a large model takes about as long; below that a grace is only a word."""
 LONGEST_GRACE = 3600.0
-ROUNDS = 3
-"""Rounds, an interval apart, that must have seen the excess before anybody is told: an allocator's spike is shorter."""
-COVERAGE = 0.9
-"""Share of the grace in which the excess must have been seen."""
+READINGS = 3
+"""Readings of a device, an interval apart, that must show the excess before an action."""
+APART = 0.75
+"""Of an interval: readings this far apart count as one interval apart, because rounds are jittered by 20 %."""
+TOGETHER = 1.5
+"""Intervals: two readings at most this far apart say what was so between them."""
+FEWEST_INTERVALS = 2.0
+"""Intervals of excess that an action needs, even with a grace and a warn_after of 0: three readings span so much."""
 CONSENT = "gpusteward.io/mode"
 ALLOW_EXEMPTION = "gpusteward.io/allow-pod-exemption"
 EXEMPT = "gpusteward.io/exempt"
@@ -47,24 +49,24 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Budgets:
-    """Budgets of the node, of each namespace, of each workload."""
+    """Budgets of the node and of each namespace. Workloads have a back-off, which is fixed."""
 
     node: Budget
     namespace: Budget
-    workload: Budget
 
 
 @dataclass(frozen=True, slots=True)
 class Protect:
     """
-    Whom nobody may touch.
+    The pods that are never acted on.
 
     Attributes:
         namespaces: names, `*` for any text.
         labels: a pod that has one of them, with this value, is protected.
-        daemon_sets: their pods come back on the same node at once, so that an eviction changes nothing.
-        bare_pods: a pod without a controller does not come back after an eviction.
-        third_party: what cluster-autoscaler, Karpenter and descheduler promise not to evict is not evicted.
+        daemon_sets: pods of DaemonSets are protected.
+        bare_pods: pods without a controller are protected.
+        third_party: where a namespace allows exemptions, the annotations of cluster-autoscaler, Karpenter and
+            descheduler that forbid an eviction are honoured.
 
     """
 
@@ -85,23 +87,44 @@ class Ceiling:
     detail: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class MissingStep:
+    """
+    A step of the ladder that this node cannot perform, and why.
+
+    Attributes:
+        lasting: the driver, the kernel or a right is missing, so that the next step of the ladder follows instead.
+            Otherwise it is not known at the moment: no harsher step follows because of that.
+
+    """
+
+    step: Rung
+    detail: str
+    lasting: bool = True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """
     What the operator wants. Times are seconds.
 
     Attributes:
-        interval: of full rounds; "one interval apart" and "a gap" are told in it.
-        ladder: rungs, the gentlest first.
-        kill_when_blocked: go on to `kill` when an eviction stays blocked; else it is held and told.
-        mps: the rung that an excess under MPS may lead to at most.
-        consent: label of a namespace, and its value, that allow destructive rungs there.
-        spacing: between the end of an action and the next one.
-        hold_off: after the daemon's start, and after the node's GPUs or their driver changed.
-        strikes: episodes of a workload after which it is acted on; one is forgiven each `strike_half_life`.
+        interval: of full rounds.
+        warn_after: seconds over the limit, in total, after which the pod gets its Event.
+        grace: seconds over the limit, in total, between the Event and the first action.
+        ladder: steps, the gentlest first.
+        kill_when_blocked: go on to `kill` when an eviction stays blocked; else the pod is held.
+        mps: the step that an excess under MPS may lead to at most.
+        consent: label of a namespace, and its value, that allow destructive steps there.
+        spacing: after an action and before the next one.
+        hold_off: after a first start, and after a start or a reload with another version, other rules or drivers.
         own_pod: the daemon's own; `own_namespace` is protected with it.
         ceilings: what else restricts the mode of the whole node.
-        trusted_vendors: whose devices may be acted on; of others the numbers were never seen on hardware.
+        missing: the steps of the ladder that this node cannot perform; found out, and not written.
+        trusted_vendors: the vendors whose devices may be acted on; numbers of others were never verified on hardware.
+        build: the daemon's version and the catalogue's digest: a change of ours, like a change of these rules.
+        confirm: the warning of a pod must be accepted by the API server, for at most a minute, before its grace runs.
+            False where there is no server to write it to (a replay).
 
     """
 
@@ -119,23 +142,24 @@ class Rules:
     interval: float
     spacing: float
     hold_off: float
-    strikes: int
-    strike_half_life: float
     own_pod: PodUid | None = None
     own_namespace: str = ""
     ceilings: tuple[Ceiling, ...] = ()
+    missing: tuple[MissingStep, ...] = ()
     trusted_vendors: frozenset[str]
+    build: str = ""
+    confirm: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant. Raises RulesError."""
         if not self.ladder or list(self.ladder) != sorted(set(self.ladder), key=tuple(Rung).index):
-            raise RulesError("ladder", f"rungs from {', '.join(Rung)}, each once, the gentlest first")
-        if not SHORTEST_GRACE <= self.grace <= LONGEST_GRACE:
-            raise RulesError("grace", f"a duration from {SHORTEST_GRACE:.0f}s to {LONGEST_GRACE:.0f}s")
+            raise RulesError("ladder", f"steps from {', '.join(Rung)}, each once, the gentlest first")
+        if not 0 <= self.grace <= LONGEST_GRACE:
+            raise RulesError("grace", f"a duration from 0s to {LONGEST_GRACE:.0f}s")
         if not 0 < self.interval < inf:
             raise RulesError("interval", "a duration above 0s")
-        if not self.interval <= self.warn_after <= LONGEST_GRACE:
-            raise RulesError("warn_after", f"a duration from one sampling.interval to {LONGEST_GRACE:.0f}s")
+        if not 0 <= self.warn_after <= LONGEST_GRACE:
+            raise RulesError("warn_after", f"a duration from 0s to {LONGEST_GRACE:.0f}s")
         tolerance = self.tolerance
         if not 0 <= tolerance.ratio <= 1 or tolerance.bytes < 0 or tolerance.per_process < 0:
             raise RulesError("tolerance", "a ratio from 0 to 1, and bytes and per_process of 0 or more")
@@ -144,11 +168,11 @@ class Rules:
             raise RulesError(
                 "when_blocked",
                 "kill where the ladder has both evict and kill, and hold elsewhere: "
-                "after an eviction only a blocked one leaves somebody to kill",
+                "only a blocked eviction leaves a container to kill",
             )
         if self.mps not in (Rung.NOTIFY, Rung.EVICT):
             raise RulesError("mps", "notify or evict")
-        for scope in ("node", "namespace", "workload"):
+        for scope in ("node", "namespace"):
             budget: Budget = getattr(self.budgets, scope)
             if budget.most < 0 or not 0 < budget.window < inf:
                 raise RulesError(f"budgets.{scope}", 'a number and a duration such as "3/10m"')
@@ -156,17 +180,18 @@ class Rules:
             raise RulesError("spacing", "a duration of at least one sampling.interval")
         if not 0 <= self.hold_off < inf:
             raise RulesError("hold_off", "a duration of 0s or more")
-        if self.strikes < 1 or not 0 < self.strike_half_life < inf:
-            raise RulesError("strikes", "a number of 1 or more, and a half-life above 0s")
 
     def differs(self, other: "Rules") -> bool:
-        """Tell whether the operator wants something else by `other`; ceilings come and go without being asked."""
+        """Tell whether the operator wants something else by `other`. What is found out on the node does not count."""
         return self is not other and any(getattr(self, name) != getattr(other, name) for name in _WISHES)
 
-    @property
-    def longest_gap(self) -> float:
-        """Seconds without a reading after which evidence is void: one round may be missed, two may not."""
-        return 2.5 * self.interval
+    def capacity(self, grace: float) -> float:
+        """Return the seconds over the limit, in total, after which an action is due."""
+        return max(self.warn_after + grace, FEWEST_INTERVALS * self.interval)
+
+    def lacks(self, step: Rung) -> MissingStep | None:
+        """Say why this node cannot perform a step; None: nothing speaks against it."""
+        return next((each for each in self.missing if each.step is step), None) if self.missing else None
 
     @property
     def ceiling(self) -> Ceiling:
@@ -174,4 +199,4 @@ class Rules:
         return min((Ceiling(self.mode, Reason.MODE), *self.ceilings), key=lambda one: one.mode.rank)
 
 
-_WISHES = tuple(one.name for one in fields(Rules) if one.name != "ceilings")
+_WISHES = tuple(one.name for one in fields(Rules) if one.name not in {"ceilings", "missing"})

@@ -1,9 +1,9 @@
 """
-The enforcer's words.
+The policy's vocabulary.
 
-What comes in: nothing. What goes out: the enumerations in which rules, evidence and verdicts are told.
+Nothing comes in. The enumerations go out in which rules, levels and verdicts are written.
 
-The law: each word is said once. Metrics, log lines, Events, the journal and the tests take it from here.
+The rule: each name stands here once. Metrics, log lines, Events, the journal and the tests take it from here.
 """
 
 from enum import StrEnum
@@ -11,7 +11,21 @@ from typing import Self
 
 from exporter.model.ladder import DESTRUCTIVE, ON_A_CONTAINER, Rung
 
-__all__ = ["DESTRUCTIVE", "MANUAL", "ON_A_CONTAINER", "Breaker", "Mode", "Reason", "Rung", "Scope", "State", "Trigger"]
+__all__ = [
+    "DESTRUCTIVE",
+    "ON_A_CONTAINER",
+    "REASONS_OF",
+    "WRITTEN",
+    "Breaker",
+    "Kind",
+    "Mode",
+    "Place",
+    "Reason",
+    "Rung",
+    "Scope",
+    "State",
+    "Trigger",
+]
 
 
 class Mode(StrEnum):
@@ -23,24 +37,23 @@ class Mode(StrEnum):
     DRY_RUN = "dry-run"
     ENFORCE = "enforce"
 
-    @property
-    def rank(self) -> int:
-        """The place in the order: a higher rank may do more."""
-        return _MODES.index(self)
+    rank: int
+    """The place in the order: a higher rank may do more."""
 
 
-_MODES = tuple(Mode)
+for _place, _mode in enumerate(Mode):
+    _mode.rank = _place
 
 
 class Trigger(StrEnum):
-    """What justifies more than a notice: that a neighbour is denied its due, or the declared limit alone."""
+    """What justifies an action: the declared limit alone, or that a neighbour is also short of memory."""
 
-    CONTENDED = "contended"
     LIMIT = "limit"
+    CONTENDED = "contended"
 
 
 class State(StrEnum):
-    """Where a subject stands with the policy now."""
+    """The state of one limit holder on one device."""
 
     OK = "ok"
     OVER = "over"
@@ -53,49 +66,48 @@ class State(StrEnum):
 
 
 class Breaker(StrEnum):
-    """What stops all actions of the node; `docs/policy.md` says what opens and closes each."""
+    """What stops all actions of the node until a person closes it; `docs/policy.md` says what opens each."""
 
     BLAST_RADIUS = "blast_radius"
-    EFFECTIVENESS = "effectiveness"
-    API = "api"
     ATTRIBUTION = "attribution"
-    SAMPLER = "sampler"
-    CONFIG = "config"
     INTERNAL = "internal"
     JOURNAL = "journal"
 
 
-MANUAL = (Breaker.BLAST_RADIUS, Breaker.EFFECTIVENESS, Breaker.API, Breaker.INTERNAL, Breaker.JOURNAL)
-"""Breakers that a person closes: these outlive the daemon."""
-
-
 class Scope(StrEnum):
-    """Whom a budget counts for."""
+    """What a budget counts for."""
 
     NODE = "node"
     NAMESPACE = "namespace"
-    WORKLOAD = "workload"
+
+
+class Place(StrEnum):
+    """What a hold applies to."""
+
+    NODE = "node"
+    NAMESPACE = "namespace"
+    POD = "pod"
 
 
 class Kind(StrEnum):
-    """Whose doing it is that a limit holder is not acted on, and so what has to happen before it is."""
+    """Why a limit holder that is due is not acted on, in four kinds."""
 
     CHOSEN = "chosen"
-    """An operator or a namespace's administrator wrote it, or by its declaration the limit is not for enforcing."""
+    """An operator or a namespace's administrator wrote it, or the declaration says that the limit is not enforced."""
     WAITING = "waiting"
-    """It ends by itself within a bound."""
+    """It ends by itself within a bound that docs/policy.md states."""
     UNKNOWN = "unknown"
     """The daemon does not see something, or lacks something, that acting needs."""
     EVADED = "evaded"
-    """The pod's own author prevents it."""
+    """The tenant prevents the action."""
 
 
 class Reason(StrEnum):
     """
-    Why nothing is done, or nothing can be said: one word for each refusal, and half a sentence that goes on from "but".
+    Why nothing is done, or nothing can be said: one word, and half a sentence that continues after "but".
 
-    The first group says that a limit holder cannot be judged, the second that it must never be acted on, the third that
-    its limit is only reported, the fourth that this is not the moment.
+    The groups: the usage or the limit is not known; the pod is protected; the limit is only reported; the action is not
+    permitted or not possible; the action has to wait.
     """
 
     _value_: str
@@ -107,63 +119,73 @@ class Reason(StrEnum):
         member._value_, member.words = word, words
         return member
 
-    READING_UNKNOWN = "reading_unknown", "what it uses is not known in this round"
-    READING_GAP = "reading_gap", "nothing was read of it for longer than two rounds"
-    PID_DOMAIN = "pid_domain", "it is not proven that the driver numbers processes as this node does"
-    ALLOCATIONS_STALE = "allocations_stale", "the kubelet does not answer, and limits may depend on what it handed out"
-    UNDECLARED = "undeclared", "nothing declares how much memory it may hold"
-    LIMIT_INVALID = "limit_invalid", "its limit cannot be used as it is declared"
-    PROCESS_SCOPE = "process_scope", "its limit is each process's, and of the container nothing is declared"
+    READING_UNKNOWN = "reading_unknown", "its usage is not known in this round"
+    PID_DOMAIN = "pid_domain", "it is not proven that the driver's process numbers are those of this node"
+    ALLOCATIONS_STALE = "allocations_stale", "the kubelet does not answer, and the limit may depend on its allocations"
+    UNDECLARED = "undeclared", "nothing declares how much memory it may use"
+    LIMIT_INVALID = "limit_invalid", "its declared limit cannot be used"
+    PROCESS_SCOPE = "process_scope", "its limit applies to each process, and none is declared for the container"
 
-    POD_UNKNOWN = "pod_unknown", "Kubernetes told nothing of this pod"
+    POD_UNKNOWN = "pod_unknown", "the pod is not known yet"
     PRIORITY = "priority", "its priority protects it"
     STATIC_POD = "static_pod", "it is a static pod"
     NAMESPACE = "namespace", "its namespace is protected"
     OWN_POD = "own_pod", "it is this daemon's own pod"
     LABEL = "label", "a label protects it"
-    EXEMPT = "exempt", "it is exempt by annotation, with its namespace's consent"
-    TERMINATING = "terminating", "it terminates already"
-    NOT_RUNNING = "not_running", "it is not running"
-    OTHER_GENERATION = "other_generation", "it is not the present generation of its container"
-    CONTAINER_KIND = "container_kind", "init and ephemeral containers are left alone"
-    THIRD_PARTY = "third_party", "an annotation for another controller asks that it is not evicted"
-    DAEMON_SET = "daemon_set", "its DaemonSet would start it here again at once"
-    BARE_POD = "bare_pod", "it has no controller that would start it again"
+    EXEMPT = "exempt", "an annotation exempts it, and its namespace allows that"
+    NOT_RUNNING = "not_running", "the pod has ended"
+    OTHER_GENERATION = "other_generation", "the memory belongs to an earlier generation of the container"
 
     REPORT_ONLY = "report_only", "its limit is only reported"
-    MIG = "mig", "MIG keeps its instance within bounds already"
-    EXCLUSIVE = "exclusive", "it has the device for itself"
-    MPS = "mps", "ending an MPS client may take its neighbours along"
-    CLAIM_SHARED = "claim_shared", "several pods share the claim, and nobody declared whose excess it is"
-    UNVERIFIED_BACKEND = "unverified_backend", "numbers of this vendor's devices were not verified on hardware"
+    MIG = "mig", "MIG already bounds its instance, and no other pod is on it"
+    EXCLUSIVE = "exclusive", "no other pod uses the device"
+    MPS = "mps", "ending an MPS client can end the other clients of its server"
+    UNVERIFIED_BACKEND = "unverified_backend", "the numbers of this vendor were not verified on hardware"
 
     MODE = "mode", "the mode does not allow it"
-    STOPPED = "stopped", "the stop file says that nothing is to be done"
-    NOT_OWNER = "not_owner", "another gpusteward holds this node's lock"
-    NOT_ARMED = "not_armed", "this daemon is not ready to act"
-    JOURNAL = "journal", "the journal cannot be written, and what cannot be noted is not done"
-    ADMISSION = "admission", "the admission policy that bounds evictions is not in force"
-    NAMESPACE_UNKNOWN = "namespace_unknown", "the labels of its namespace cannot be read"
+    STOPPED = "stopped", "the stop file is present"
     NO_CONSENT = "no_consent", "its namespace does not consent"
-    NO_RUNG = "no_rung", "the ladder has no further rung"
-    NAMES_STALE = "names_stale", "the API server does not answer, and its pods may be others by now"
-    OWNER_UNKNOWN = "owner_unknown", "which workload it belongs to, whose budget counts, is not known yet"
-    NOT_OVER_NOW = "not_over_now", "at this moment it is not above its limit and tolerance"
-    NOT_CONTENDED = "not_contended", "no neighbour is short of what it may have"
-    STRIKES = "strikes", "its workload has not been above its limit often enough"
-    BLOCKED = "blocked", "a PodDisruptionBudget does not allow it"
+    NO_RUNG = "no_rung", "the ladder has no further step"
+    THIRD_PARTY = "third_party", "an annotation asks other controllers not to evict it, and its namespace allows that"
+    DAEMON_SET = "daemon_set", "policy.protect.daemon_sets protects the pods of DaemonSets"
+    BARE_POD = "bare_pod", "policy.protect.bare_pods protects pods without a controller"
+    NOT_CONTENDED = "not_contended", "no neighbour is short of memory, and the trigger is contended"
+    DRY_RUN = "dry_run", "the mode is dry-run: the action was logged and not performed"
+
+    NAMESPACE_UNKNOWN = "namespace_unknown", "the labels of its namespace cannot be read"
+    NO_RIGHTS = "no_rights", "the API server does not allow evictions in its namespace (RoleBinding missing?)"
+    UNAUTHORIZED = "unauthorized", "the API server does not accept the daemon's token"
+    REFUSED = "refused", "the API server refused the request"
+    NOT_OWNER = "not_owner", "another gpusteward holds this node's lock"
+    NOT_ARMED = "not_armed", "the daemon is not ready to act"
+    STEP_MISSING = "step_missing", "this node cannot perform the next step of the ladder, and no other one may follow"
+    JOURNAL = "journal", "the journal cannot be written"
+    ADMISSION = "admission", "the admission policy that bounds evictions is not in force"
+    CONFIG = "config", "the config cannot be used"
+    NAMES_STALE = "names_stale", "the API server does not answer"
+    FAILED = "failed", "the last request failed"
+    BREAKER = "breaker", "a breaker is open"
+
+    BLOCKED = "blocked", "a PodDisruptionBudget or a webhook does not allow it"
+    KILL_IMPOSSIBLE = "kill_impossible", "the container has no process that can be signalled safely"
+    CONTAINER_KIND = "container_kind", "the ladder can only kill, and not an init or ephemeral container"
+    DELETION_STUCK = "deletion_stuck", "the pod was deleted more than ten minutes ago, and still uses the memory"
+
+    TERMINATING = "terminating", "the pod was deleted, and ends"
+    NOT_OVER_NOW = "not_over_now", "it is not above its limit in this round"
+    FEW_READINGS = "few_readings", "fewer than three readings of this device show the excess"
+    LAST_LOOK = "last_look", "the last look found it within its limit"
     HOLD_OFF = "hold_off", "the daemon has not watched this node for long enough"
-    BREAKER = "breaker", "a breaker is open, and stops all actions on this node"
-    IN_FLIGHT = "in_flight", "another action has not ended"
-    SPACING = "spacing", "the last action ended a moment ago"
+    IN_FLIGHT = "in_flight", "another action is in flight"
+    SPACING = "spacing", "another action was requested a moment ago"
     BUDGET_NODE = "budget_node", "the budget of the node is used up"
     BUDGET_NAMESPACE = "budget_namespace", "the budget of its namespace is used up"
-    BUDGET_WORKLOAD = "budget_workload", "the budget of its workload is used up: it comes back, and does it again"
+    BACK_OFF = "back_off", "its workload was acted on a short time ago, and this pod is newer"
     QUEUED = "queued", "another one comes first"
 
     @property
     def kind(self) -> Kind:
-        """Whose doing it is."""
+        """Which of the four kinds it is."""
         return _KIND_OF[self]
 
 
@@ -177,8 +199,6 @@ REASONS_OF = {
         Reason.OWN_POD,
         Reason.LABEL,
         Reason.EXEMPT,
-        Reason.DAEMON_SET,
-        Reason.BARE_POD,
         Reason.REPORT_ONLY,
         Reason.MIG,
         Reason.EXCLUSIVE,
@@ -188,44 +208,66 @@ REASONS_OF = {
         Reason.STOPPED,
         Reason.NO_CONSENT,
         Reason.NO_RUNG,
+        Reason.THIRD_PARTY,
+        Reason.DAEMON_SET,
+        Reason.BARE_POD,
         Reason.NOT_CONTENDED,
-        Reason.STRIKES,
+        Reason.DRY_RUN,
     ),
     Kind.WAITING: (
-        Reason.TERMINATING,
         Reason.NOT_RUNNING,
         Reason.OTHER_GENERATION,
+        Reason.TERMINATING,
         Reason.NOT_OVER_NOW,
+        Reason.FEW_READINGS,
+        Reason.LAST_LOOK,
         Reason.HOLD_OFF,
         Reason.IN_FLIGHT,
         Reason.SPACING,
         Reason.BUDGET_NODE,
         Reason.BUDGET_NAMESPACE,
-        Reason.BUDGET_WORKLOAD,
+        Reason.BACK_OFF,
         Reason.QUEUED,
     ),
     Kind.UNKNOWN: (
         Reason.READING_UNKNOWN,
-        Reason.READING_GAP,
         Reason.PID_DOMAIN,
         Reason.ALLOCATIONS_STALE,
         Reason.LIMIT_INVALID,
         Reason.POD_UNKNOWN,
+        Reason.NAMESPACE_UNKNOWN,
+        Reason.NO_RIGHTS,
+        Reason.UNAUTHORIZED,
+        Reason.REFUSED,
         Reason.NOT_OWNER,
         Reason.NOT_ARMED,
+        Reason.STEP_MISSING,
         Reason.JOURNAL,
         Reason.ADMISSION,
-        Reason.NAMESPACE_UNKNOWN,
+        Reason.CONFIG,
         Reason.NAMES_STALE,
-        Reason.OWNER_UNKNOWN,
+        Reason.FAILED,
         Reason.BREAKER,
     ),
     Kind.EVADED: (
-        Reason.CONTAINER_KIND,
-        Reason.THIRD_PARTY,
-        Reason.CLAIM_SHARED,
         Reason.BLOCKED,
+        Reason.KILL_IMPOSSIBLE,
+        Reason.CONTAINER_KIND,
+        Reason.DELETION_STUCK,
     ),
 }
-"""Each reason is of one kind; one that is missing here, or here twice, fails a test."""
+"""Each reason has one kind; a reason that is missing here, or stands here twice, fails a test."""
 _KIND_OF = {reason: kind for kind, reasons in REASONS_OF.items() for reason in reasons}
+WRITTEN = frozenset(
+    {
+        Reason.MODE,
+        Reason.STOPPED,
+        Reason.NO_CONSENT,
+        Reason.THIRD_PARTY,
+        Reason.DAEMON_SET,
+        Reason.BARE_POD,
+        Reason.UNVERIFIED_BACKEND,
+    }
+)
+"""Chosen reasons that an operator or an administrator of a namespace writes: their end starts a new grace. The others
+depend on the declaration or on the other pods of the device, and could come and go all the time."""

@@ -5,8 +5,9 @@ What comes in: the config, the decider, clients of the API server. What goes out
 that say why there is none.
 
 The rule: **a daemon that lacks one thing does not act, and says what.** The node's lock, a journal that can be written,
-the actions of the ladder, the admission policy: each is proven first, and tried again while it is missing. No action of
-an earlier daemon is repeated; what it began is watched to its end before anything else.
+the admission policy: each is proven first, and tried again while it is missing. A step that this node lacks is passed
+over (`missing_steps`). No action of an earlier daemon is repeated. What that daemon began is looked up before anything
+else; what was accepted is watched.
 """
 
 import asyncio
@@ -16,31 +17,36 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import structlog
 
 from enforcer.actions.evict.actuator import Evict
 from enforcer.actions.fence.actuator import Fencing
 from enforcer.actions.fence.cgroup_paths import Leaves
 from enforcer.actions.fence.driver import MemoryLimits
-from enforcer.actions.interface import Actuator
+from enforcer.actions.interface import Actuator, Heard
 from enforcer.actions.kill.actuator import Kill
-from enforcer.actions.kill.pidfds import unavailable
 from enforcer.actions.kube_writer import Writer
 from enforcer.actions.victim import accused
-from enforcer.journal import close_requests
-from enforcer.journal.fold import void
-from enforcer.journal.records import Ended
+from enforcer.journal import close_requests, levels_file
+from enforcer.journal.fold import Kept, void
+from enforcer.journal.levels_file import SavedLevels
+from enforcer.journal.records import Ended, Open
 from enforcer.journal.resume import past_of
 from enforcer.journal.writer import JournalWriter
 from enforcer.policy.history import History, InFlight, Result
 from enforcer.policy.vocabulary import Mode, Reason, Rung
 from enforcer.runtime.admission_watch import AdmissionWatch
 from enforcer.runtime.decider import Decider, read_moment
-from enforcer.runtime.executor import Executor, Fresh, Hands
+from enforcer.runtime.executor import Executor
 from enforcer.runtime.fence_upkeep import Fences, look_after
+from enforcer.runtime.hands import Fresh, Hands
+from enforcer.runtime.levels_keeper import LevelsKeeper
 from enforcer.runtime.live_pod import LivePods
 from enforcer.runtime.missing import Missing
+from enforcer.runtime.missing_steps import MissingSteps
 from enforcer.runtime.ownership import Ownership
+from enforcer.runtime.rights_watch import RightsWatch
 from exporter.base.clock import Clock
 from exporter.rounds.latest import Latest
 
@@ -92,6 +98,7 @@ class Arming:
         self._kill = Kill(world.proc, trusted=world.trusted)
         self._fences = Fences(world.limits, Leaves(world.proc, world.cgroups), clock=clock)
         self._owner = Ownership(world.journal)
+        self._steps = MissingSteps(decider, self._fences, world.proc, trusted=world.trusted, clock=clock)
         self._missing = Missing(decider)
         # From now on, not from the first step of `run` on: no round may fall between.
         self._missing.take(Reason.NOT_ARMED, "it is not yet known whether this daemon may act")
@@ -133,7 +140,7 @@ class Arming:
             self._missing.take(reason, why)
             if why:
                 return False
-        self._missing.take_rung(Rung.FENCE, await self._fences.missing(rules))
+        await self._steps.look()
         return True
 
     async def _act(self) -> None:
@@ -141,14 +148,21 @@ class Arming:
         writer = self._owner.writer(partial(self._missing.take, Reason.JOURNAL))
         changes: Changes = asyncio.Queue()
         fencing = self._fences.rung(writer)
+        keeper = LevelsKeeper(self._decider, self._owner.levels_path, clock=self._clock)
+        levels = await asyncio.to_thread(levels_file.read, self._owner.levels_path)
         try:
             async with asyncio.TaskGroup() as tasks:
-                executor = self._executor(writer, fencing, changes)
+                executor = self._executor(writer, fencing, changes, levels)
                 running = [
                     tasks.create_task(executor.run(), name="acting"),
-                    tasks.create_task(self._note(writer, changes), name="noting"),
+                    tasks.create_task(self._note(writer, changes, keeper), name="noting"),
+                    tasks.create_task(keeper.run(), name="keeping levels"),
+                    tasks.create_task(self._look_for_steps(), name="looking for steps"),
                     tasks.create_task(self._hold(), name="holding"),
                     tasks.create_task(self._admission.watch(), name="canary"),
+                    tasks.create_task(
+                        RightsWatch(self._decider, self._world.reader.may, self._clock).watch(), name="rights"
+                    ),
                     tasks.create_task(self._listen(), name="listening"),
                     tasks.create_task(self._fence(fencing), name="fencing"),
                 ]
@@ -161,7 +175,9 @@ class Arming:
             self._decider.disarm()
             self._owner.close_journal()
 
-    def _executor(self, writer: JournalWriter, fencing: Fencing | None, changes: Changes) -> Executor:
+    def _executor(
+        self, writer: JournalWriter, fencing: Fencing | None, changes: Changes, levels: SavedLevels | None
+    ) -> Executor:
         """Put the acting half together, and hand to it what another daemon left unfinished."""
         hands = Hands(dict(self._rungs(fencing)), LivePods(self._world.reader), self._fresh, self._spared)
         executor = Executor(self._decider, writer, hands, clock=self._clock)
@@ -173,50 +189,55 @@ class Arming:
         history, now = past_of(kept), read_moment()
         for decision, opened in unfinished.items():
             action = opened.action.restored()
-            history = replace(history, in_flight=history.in_flight or InFlight(action, now.monotonic))
+            if not _accepted(opened):
+                history = replace(history, in_flight=history.in_flight or InFlight(action, now.monotonic))
             executor.resume(decision, action, opened.answer)
-        self._decider.arm(executor.begin, history, lambda *changed: changes.put_nowait(changed))
+        note = changes.put_nowait
+        self._decider.boot_id = writer.file.boot
+        self._decider.arm(executor.begin, history, lambda *changed: note(changed), _unspent(levels, kept))
         self._missing.end(Reason.NOT_ARMED)
         log.info("enforcer.armed", rungs=sorted(hands.rungs), unfinished=len(unfinished), journal=str(self._owner.path))
         return executor
 
     def _rungs(self, fencing: Fencing | None) -> Iterator[tuple[Rung, Actuator]]:
         yield Rung.EVICT, Evict(self._world.writer)
+        yield Rung.KILL, self._kill
         if fencing is not None:
             yield Rung.FENCE, fencing
-        why = unavailable(self._world.proc, trusted=self._world.trusted)
-        if why is None:
-            yield Rung.KILL, self._kill
-        elif Rung.KILL in self._decider.rules.ladder:
-            log.error("enforcer.no_kill", reason=why)
-            self._missing.take_rung(Rung.KILL, why)
 
     def _spared(self) -> Reason | None:
         return None if self._owner.holds() else Reason.NOT_OWNER
 
-    async def _note(self, writer: JournalWriter, changes: Changes) -> None:
-        """Keep breakers and strikes; a journal that cannot be written ends all acting."""
+    async def _note(self, writer: JournalWriter, changes: Changes, keeper: LevelsKeeper) -> None:
+        """Keep breakers, and the levels that an accepted action has started anew; a lost journal ends all acting."""
         while True:
             before, after, by = await changes.get()
             writer.file.rules = self._decider.rules
             await writer.note(before, after, by)
+            if before.ended_at != after.ended_at:
+                await keeper.save()
 
     async def _fence(self, fencing: Fencing | None) -> None:
-        """Look after the fences in each round, and whether one could be set where the ladder has it by now."""
+        """Look after the fences in each round."""
         if fencing is not None:
             async for _ in self._latest.rounds():
-                self._missing.take_rung(Rung.FENCE, await self._fences.missing(self._decider.rules))
                 if self._spared() is None:
                     await look_after(fencing, self._decider)
+
+    async def _look_for_steps(self) -> None:
+        """Look in each round whether this node can perform the steps that the ladder has by now."""
+        async for _ in self._latest.rounds():
+            await self._steps.look()
 
     async def _hold(self) -> None:
         """Hold the inits of the containers whose grace runs."""
         async for _ in self._latest.rounds():
-            if Rung.KILL in self._decider.rules.ladder:
-                await self._kill.hold(accused(self._decider.judged()), read_moment())
+            rules = self._decider.in_force()
+            if Rung.KILL in rules.ladder and rules.lacks(Rung.KILL) is None:
+                await self._kill.hold(accused(self._decider.judged()))
 
     async def _listen(self) -> None:
-        """Heed the requests to close a breaker."""
+        """Take the requests to close a breaker."""
         while True:
             await self._heed()
             await self._clock.sleep(LOOK)
@@ -224,3 +245,17 @@ class Arming:
     async def _heed(self) -> None:
         for breaker, by in await asyncio.to_thread(lambda: list(close_requests.take(self._owner.path))):
             self._decider.close(breaker, by)
+
+
+def _accepted(opened: Open) -> bool:
+    return opened.answer is not None and opened.answer.heard in (Heard.ACCEPTED, Heard.EVACUATING)
+
+
+def _unspent(levels: SavedLevels | None, kept: Kept) -> SavedLevels | None:
+    """Leave out the levels of which an accepted action was taken since they were saved: these start anew."""
+    if levels is None:
+        return None
+    acted_on = [opened.action for opened in kept.open.values() if _accepted(opened)]
+    pods, holders = {action.pod_uid for action in acted_on}, {action.key.holder for action in acted_on}
+    left = (saved for saved in levels.levels if saved.holder.pod_uid not in pods and saved.holder not in holders)
+    return msgspec.structs.replace(levels, levels=tuple(left))

@@ -22,9 +22,9 @@ from enforcer.journal.file import DEFAULT
 from enforcer.policy.rules import Ceiling, Rules
 from enforcer.policy.vocabulary import Mode, Reason
 from enforcer.runtime.arming import Arming, World
-from enforcer.runtime.decider import Decider, Tell
+from enforcer.runtime.decider import Decider
 from enforcer.runtime.dry_run import DryRuns
-from enforcer.runtime.executor import Fresh
+from enforcer.runtime.hands import Fresh
 from enforcer.runtime.live_pod import LivePods
 from enforcer.runtime.policy_config import impossible, plays, rules_of
 from exporter.base.clock import Clock, SystemClock
@@ -44,20 +44,21 @@ async def daemon(arguments: Arguments, config: Config, environ: Mapping[str, str
     own_pod, own_namespace = environ.get(POD_UID, ""), environ.get(POD_NAMESPACE, "")
 
     def rules(of: Config) -> Rules:
-        return rules_of(of, own_pod=own_pod, own_namespace=own_namespace)
+        return rules_of(of, own_pod=own_pod, own_namespace=own_namespace, confirm=kube is not None)
 
     def apply(changed: Config) -> None:
         decider.rules, decider.stop_file.path = rules(changed), changed.policy.stop_file
 
     latest, link = Latest(), _Link()
     async with _kubernetes(config, environ) as kube:
-        decider = Decider(rules(config), config.policy.stop_file, tell=kube.tell if kube else lambda _: None)
+        decider = Decider(rules(config), config.policy.stop_file, tell=kube.notifier.tell if kube else lambda _: None)
         enforcement = Enforcement(decider, impossible, apply, link.attach)
         observing = observe(arguments, config, latest, program=program, enforcement=enforcement)
         if kube is None:
             decider.ceilings = (Ceiling(Mode.DRY_RUN, Reason.NOT_ARMED),)
             await observing
             return
+        kube.notifier.accepted = decider.warned
         world = _world(config, kube, own_namespace)
         arming = Arming(decider, world, latest, link.fresh, clock=kube.clock)
         ask = LivePods(kube.looker, listing=True)
@@ -65,8 +66,8 @@ async def daemon(arguments: Arguments, config: Config, environ: Mapping[str, str
         async with asyncio.TaskGroup() as tasks:
             beside = [
                 tasks.create_task(arming.run(), name="arming"),
-                tasks.create_task(dry_runs.run(), name="rehearsing"),
-                tasks.create_task(dry_runs.hold(latest), name="holding for rehearsals"),
+                tasks.create_task(dry_runs.run(), name="dry runs"),
+                tasks.create_task(dry_runs.hold(latest), name="holding for dry runs"),
             ]
             await observing
             for task in beside:
@@ -93,7 +94,7 @@ class _Kubernetes:
     looker: Client
     reader: Writer
     writer: Writer
-    tell: Tell
+    notifier: Notifier
     clock: Clock
 
 
@@ -110,7 +111,7 @@ async def _kubernetes(config: Config, environ: Mapping[str, str]) -> AsyncIterat
     notifier = Notifier(reader, environ.get(POD_NAME) or config.node.name, clock=clock, random=random)
     task = asyncio.create_task(notifier.run(), name="notifying")
     try:
-        yield _Kubernetes(looker, reader, writer, notifier.tell, clock)
+        yield _Kubernetes(looker, reader, writer, notifier, clock)
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

@@ -6,6 +6,8 @@ notices of what changed; metrics and documents for the exporter.
 
 The rule: `hear` waits for nothing. It is one call of the pure policy (some 20 microseconds per container); the rest is
 memory. The policy's clocks are read in this package, and its time is an argument everywhere else.
+
+Above 300 lines: it is the one place that holds the history, and each caller changes it here.
 """
 
 import time
@@ -17,22 +19,22 @@ from typing import Any
 import structlog
 from prometheus_client.core import Metric
 
+from enforcer.journal.levels_file import SavedLevels, holds_for, saved
 from enforcer.journal.resume import merged
 from enforcer.messages import document
 from enforcer.messages.events import Notice
 from enforcer.messages.invalid_limits import Told, invalid_limits
-from enforcer.messages.notices import beginning, ending, lines, notices
+from enforcer.messages.log_lines import lines
+from enforcer.messages.notices import beginning, ending, notices
 from enforcer.messages.tally import Tally
-from enforcer.policy import breakers
-from enforcer.policy.certain_usage import certain
+from enforcer.policy import breakers, carry_over, holds, outcomes
 from enforcer.policy.decide import decide
-from enforcer.policy.history import Action, History, InFlight, Moment, Result, Standing, Verdict
+from enforcer.policy.history import Action, History, InFlight, Moment, Result, Settled, Standing, Verdict
+from enforcer.policy.holder import CaseKey, HolderKey
 from enforcer.policy.last_look import Live, Spared, last_look
-from enforcer.policy.limit_holders import CaseKey
-from enforcer.policy.outcomes import conclude, rehearsed
 from enforcer.policy.preview import preview
-from enforcer.policy.rules import Ceiling, Rules
-from enforcer.policy.vocabulary import Breaker, Mode, Reason
+from enforcer.policy.rules import Ceiling, MissingStep, Rules
+from enforcer.policy.vocabulary import Breaker, Mode, Place, Reason, Rung
 from enforcer.runtime import metrics
 from enforcer.runtime.stop_file import StopFile
 from exporter.model import PodUid, Snapshot
@@ -62,7 +64,9 @@ class Decider:
     Attributes:
         rules: in force; exchange them whole.
         ceilings: what else restricts the mode: another daemon has the node, the journal cannot be written.
-        rehearse: takes the dry actions.
+        missing: the steps of the ladder that this node cannot perform.
+        rehearse: takes the dry actions. Without an API server none is looked at: each is logged, and ends at once.
+        boot_id: of the kernel; the levels that are saved and restored are of this boot.
 
     """
 
@@ -73,15 +77,18 @@ class Decider:
         *,
         tell: Tell = lambda _: None,
         begin: Begin | None = None,
-        rehearse: Begin = lambda _: None,
+        rehearse: Begin | None = None,
         history: History = NOTHING_KNOWN,
         moment: Callable[[], Moment] = read_moment,
         wall: Callable[[], float] = time.time,
+        boot_id: str = "",
     ) -> None:
         self.rules = rules
         self.ceilings: tuple[Ceiling, ...] = ()
+        self.missing: tuple[MissingStep, ...] = ()
         self.stop_file = StopFile(stop_file)
-        self.rehearse = rehearse
+        self.rehearse: Begin = rehearse or self._only_logged
+        self.boot_id = boot_id
         self._begin = begin
         self._note: Note = lambda _before, _after, _by: None
         self._tell = tell
@@ -92,9 +99,11 @@ class Decider:
         self._told: Told = {}
         self._verdict: Verdict | None = None
         self._snapshot: Snapshot | None = None
+        self._saved: SavedLevels | None = None
 
     def hear(self, snapshot: Snapshot) -> None:
         """Judge a snapshot: decide, note what must outlive the daemon, report what changed, act."""
+        self._restore(snapshot)
         before, past = self._verdict, self._history
         self._history, verdict = decide(snapshot, self.in_force(), past, self._moment())
         self._noted(past)
@@ -102,7 +111,8 @@ class Decider:
         self._verdict, self._snapshot = verdict, snapshot
         for line in lines(verdict, before):
             (log.warning if line.warning else log.info)(line.event, **line.data)
-        self._tell([*notices(verdict, snapshot), *self._invalid(verdict, snapshot)])
+        warnings = notices(verdict, before, snapshot, self.rules.trigger)
+        self._tell([*warnings, *self._invalid(verdict, snapshot)])
         begin = self.rehearse if verdict.action is not None and verdict.action.dry else self._begin
         if verdict.action is not None and begin is not None:
             begin(verdict.action)
@@ -110,18 +120,22 @@ class Decider:
     def in_force(self) -> Rules:
         """Return the rules as they count now, with all that restricts them."""
         more = (*self.ceilings, *self.stop_file.ceilings())
-        return replace(self.rules, ceilings=(*self.rules.ceilings, *more)) if more else self.rules
+        if not more and not self.missing:
+            return self.rules
+        return replace(self.rules, ceilings=(*self.rules.ceilings, *more), missing=self.missing)
 
     # --- an action, from its beginning to its end ---
 
-    def arm(self, begin: Begin, history: History, note: Note) -> None:
+    def arm(self, begin: Begin, history: History, note: Note, levels: SavedLevels | None = None) -> None:
         """
         Let actions begin.
 
         `history` is what the journal says of the daemon before, or, when it is opened anew, of this one. What is known
-        here and not there is noted; `note` gets each later change of such things, too.
+        here and not there is noted; `note` gets each later change of such things, too. `levels` were saved by the
+        daemon before, and count from the next snapshot on if they hold for it.
         """
         self._history = merged(self._history, history)
+        self._saved = levels
         self._begin, self._note = begin, note
         self._noted(history)
 
@@ -129,42 +143,86 @@ class Decider:
         """Let no action begin any more."""
         self._begin = None
 
+    def levels(self) -> SavedLevels | None:
+        """Return the levels as they are to be saved; None before the first snapshot."""
+        return saved(self._history, self.boot_id)
+
     @property
     def in_flight(self) -> bool:
         """Whether an action has not ended."""
         return self._history.in_flight is not None
 
     def resumed(self, action: Action) -> None:
-        """Take that an action of a daemon before this one is being seen to its end."""
-        if not self.in_flight:
-            self._history = replace(self._history, in_flight=InFlight(action, self._moment().monotonic))
+        """Take that an action of a daemon before this one is being looked up."""
+        flight = self._history.in_flight
+        # `arm` knows the action, and not its token
+        if flight is None or (flight.action == action and flight.token is None):
+            tokens = [token for token in self._history.spent if token.workload == action.workload]
+            token = max(tokens, key=lambda each: each.at, default=None)  # given back if nothing was done
+            self._history = replace(self._history, in_flight=InFlight(action, self._moment().monotonic, token))
 
-    def still(self, action: Action, live: Live, snapshot: Snapshot) -> Reason | Spared | None:
-        """Say why an action must not be taken now; `snapshot` was heard."""
-        rules = self.in_force()
-        return last_look(action, live, certain(snapshot), rules=rules, history=self._history, now=self._moment())
+    def watching(self, action: Action) -> None:
+        """Take that the end of an accepted action is watched: no second action on its pod begins meanwhile."""
+        self._history = outcomes.watching(self._history, action, self._moment())
+
+    def still(self, action: Action, live: Live, snapshot: Snapshot, *, second: bool = False) -> Reason | Spared | None:
+        """Say why an action must not be taken now; `snapshot` was heard. `second`: the look before SIGKILL."""
+        rules, history, now = self.in_force(), self._history, self._moment()
+        return last_look(action, live, snapshot, rules=rules, history=history, now=now, second=second)
 
     def grace_of(self, action: Action) -> float:
         """Return the seconds that the victim's pod wants between SIGTERM and SIGKILL."""
         pod = self._snapshot.pods.get(action.pod_uid) if self._snapshot else None
         return USUAL_GRACE if pod is None else pod.grace_seconds
 
-    def accepted(self, action: Action) -> None:
-        """Take that an action is under way, and tell its user."""
-        if (notice := beginning(action, self.grace_of(action), self._moment(), self._wall())) is not None:
-            self._tell([notice])
+    def sent(self, action: Action) -> None:
+        """Count an action whose call has left."""
+        self._tally = self._tally.sent(action)
+
+    def warned(self, holder: HolderKey, warned_at: float) -> None:
+        """Take that the API server has accepted the warning of a holder: its grace begins."""
+        self._history = outcomes.warned(self._history, holder, warned_at)
+        self._tally = self._tally.warned(holder)
 
     def conclude(self, action: Action, result: Result, detail: str) -> None:
-        """Take the end of an action."""
+        """Take how the flight of an action ended."""
         now, at, past = self._moment(), self._wall(), self._history
-        self._tally = self._tally.ended(action, result, detail, at, max(0.0, now.monotonic - action.since))
+        self._ended(action, result, detail, now, at)
         if action.dry:
-            self._history = rehearsed(past, action, result)
+            self._history = outcomes.rehearsed(past, action, now, detail=detail, result=result)
             return
-        self._history = conclude(past, result, now, detail=detail)
-        self._noted(past)
-        if (notice := ending(action, result, detail, now, at)) is not None:
+        self._history = outcomes.conclude(past, result, now, detail=detail)
+        self._note(past, self._history, "")
+        if result is Result.ACCEPTED:
+            notice = beginning(action, self.grace_of(action), now, at)
+        else:
+            notice = ending(action, result, now, at)
+        if notice is not None:
             self._tell([notice])
+
+    def watched(self, action: Action, result: Result, detail: str) -> None:
+        """Take what became of an action that was accepted."""
+        now, at = self._moment(), self._wall()
+        self._history = outcomes.watched(self._history, action)
+        self._ended(action, result, detail, now, at)
+        if (notice := ending(action, result, now, at)) is not None:
+            self._tell([notice])
+
+    def misattributed(self, detail: str) -> None:
+        """Open the breaker `attribution`: memory of a victim was counted to another pod than its own."""
+        past, now = self._history, self._moment()
+        if Breaker.ATTRIBUTION not in past.breakers:
+            opened = breakers.opened(past.breakers, Breaker.ATTRIBUTION, now.boot, detail)
+            self._history = replace(past, breakers=opened)
+            self._noted(past)
+
+    def hold(self, place: Place, name: str, reason: Reason, *, seconds: float | None = None, detail: str = "") -> None:
+        """Hold a place for so many seconds, or until it is lifted."""
+        self._history = holds.held(self._history, place, name, reason, self._moment(), seconds=seconds, detail=detail)
+
+    def lift(self, place: Place, name: str, reason: Reason) -> None:
+        """Lift a hold; without one nothing changes."""
+        self._history = holds.lifted(self._history, place, name, reason)
 
     def close(self, breaker: Breaker, by: str) -> bool:
         """Close a breaker because a person says so; False if it is not open."""
@@ -179,7 +237,8 @@ class Decider:
 
     def unfence(self, keys: Collection[CaseKey]) -> None:
         """Take that these fences stand no more: a container over its limit is fenced again before anything else."""
-        self._history = replace(self._history, fenced=self._history.fenced - frozenset(keys))
+        stand_no_more = {(key, Rung.FENCE) for key in keys}
+        self._history = replace(self._history, done=self._history.done - stand_no_more)
 
     # --- what the rest of the daemon asks ---
 
@@ -207,12 +266,15 @@ class Decider:
 
     def preview(self) -> dict[str, Any] | None:
         """Describe what enforcing would hit now; None before the first round."""
-        seen = self._snapshot
-        return None if seen is None else document.preview(preview(certain(seen), self.rules), self._offset)
+        seen, rules = self._snapshot, replace(self.rules, missing=self.missing)
+        return None if seen is None else document.preview(preview(seen, rules, self._history), self._offset)
 
     def standings(self, pod: PodUid) -> list[dict[str, Any]]:
         """Describe the states of a pod's limit holders."""
-        return [document.standing(standing, self._offset) for standing in self.judged() if standing.key.pod_uid == pod]
+        if self._verdict is None:
+            return []
+        offset, at = self._offset, self._verdict.at.monotonic + self._offset
+        return [document.standing(holder, offset, at) for holder in self.judged() if holder.key.pod_uid == pod]
 
     def _invalid(self, verdict: Verdict, snapshot: Snapshot) -> Iterable[Notice]:
         if verdict.mode.rank < Mode.WARN.rank:
@@ -220,12 +282,37 @@ class Decider:
         self._told, invalid = invalid_limits(snapshot, self._told, verdict.standings)
         return invalid
 
+    def _ended(self, action: Action, result: Result, detail: str, now: Moment, at: float) -> None:
+        self._tally = self._tally.ended(action, result, detail, at, max(0.0, now.monotonic - action.since))
+
+    def _only_logged(self, action: Action) -> None:
+        self.conclude(action, Result.REHEARSED, "no last look was taken: this daemon asks no API server")
+
     def _noted(self, past: History) -> None:
         """Have noted what outlives the daemon, if it changed."""
-        now = self._history
-        excesses_changed = past.excesses.keys() != now.excesses.keys()
-        if excesses_changed or past.breakers != now.breakers or past.strikes != now.strikes:
-            self._note(past, now, "")
+        if past.breakers != self._history.breakers:
+            self._note(past, self._history, "")
+
+    def _restore(self, snapshot: Snapshot) -> None:
+        """Add the saved levels, if they hold for what this snapshot shows. Of two levels, the higher one counts."""
+        kept, rules, history = self._saved, self.in_force(), self._history
+        drivers = frozenset(gpu.driver_version for gpu in snapshot.gpus)
+        if kept is None or not drivers:
+            return
+        self._saved = None
+        if not holds_for(kept, self.boot_id, rules, drivers, self._moment()):
+            log.info("enforcer.levels_not_restored", saved_levels=len(kept.levels))
+            return
+        now, mine = self._moment(), history.levels
+        levels = {
+            holder: level
+            for holder, level in kept.restored().items()
+            if holder not in mine or mine[holder].seconds < level.seconds
+        }
+        settled = history.settled or Settled(rules, drivers, now.monotonic)
+        restored = carry_over.restored(replace(history, settled=settled), levels, now)
+        self._history = restored if kept.vetted else replace(restored, settled=settled)
+        log.info("enforcer.levels_restored", levels=len(levels), vetted=kept.vetted)
 
     @property
     def _offset(self) -> float:

@@ -1,12 +1,12 @@
 """
-Rehearsals: `dry-run` takes the way of an action, down to the last step.
+Dry runs: `dry-run` takes the way of an action, down to the last step.
 
 What comes in: dry actions; the round, for containers that would have to be held. What goes out: what would have become
 of each: how far it would have come, and what would have spared its victim.
 
-The law: **the same code as in earnest, with hands that cannot.** Fresh sample, live answer, last look, preflight; no
-journal, for what is not done need not be remembered; no right that observing does not have. A rehearsal runs beside
-the acting half, and never delays it.
+The rule: **the same code as in enforce, with hands that cannot change anything.** Fresh sample, live answer, last look,
+preflight. No journal, because what is not done need not be remembered, and no right that observing does not have. A dry
+run takes place beside the acting half, and never delays it.
 """
 
 from pathlib import Path
@@ -18,8 +18,9 @@ from enforcer.actions.kill.actuator import Kill
 from enforcer.actions.victim import accused
 from enforcer.policy.history import Action, Result
 from enforcer.policy.vocabulary import Mode, Rung
-from enforcer.runtime.decider import Decider, read_moment
-from enforcer.runtime.executor import Ask, Executor, Fresh, Hands
+from enforcer.runtime.decider import Decider
+from enforcer.runtime.executor import Executor
+from enforcer.runtime.hands import Ask, Fresh, Hands
 from exporter.base.clock import Clock
 from exporter.rounds.latest import Latest
 
@@ -38,7 +39,7 @@ class Unwritten:
 
 
 class DryRuns:
-    """Carries rehearsals out, one after the other, as `decider` begins them. Two tasks call `run` and `hold`."""
+    """Carries dry runs out, one after the other, as `decider` begins them. Two tasks call `run` and `hold`."""
 
     def __init__(
         self, decider: Decider, ask: Ask, fresh: Fresh, proc: Path, *, clock: Clock, trusted: bool = False
@@ -54,7 +55,7 @@ class DryRuns:
         decider.rehearse = self._executor.begin
 
     async def run(self) -> None:
-        """Rehearse what is begun, until cancelled."""
+        """Carry out what is begun, until cancelled."""
         await self._executor.run()
 
     async def hold(self, latest: Latest) -> None:
@@ -63,6 +64,6 @@ class DryRuns:
             async for _ in latest.rounds():
                 wanted = Rung.KILL in self._decider.rules.ladder
                 dry = (standing for standing in self._decider.judged() if wanted and standing.mode is Mode.DRY_RUN)
-                await self._kill.hold(accused(dry), read_moment())
+                await self._kill.hold(accused(dry))
         finally:
             self._kill.close()

@@ -1,85 +1,86 @@
 """
-One action, from the decision to its effect.
+One action, from the decision to the confirmed answer.
 
-What comes in: an action that was decided. What goes out: how it ended, for the decider; each step stands in the journal
-before the next one.
+What comes in: an action that was decided. What goes out: how its flight ended, for the decider; each step stands in the
+journal before the next one.
 
-The rule: **look again, then act, then see.** The intent is on disk before anything is done; nothing stands between the
-last look and the call; what may have happened is never repeated; and success is claimed when the victim is gone and its
-memory is free (a fence: when the driver tells it), not before. One action at a time.
+The rule: **look again, then act, then confirm.** The intent is on disk before anything is done. Nothing stands between
+the last look and the call. What may have happened is looked up, and never done again. One action is in flight at a
+time. An accepted one is watched in the background (`effect_watch`), and keeps no other action waiting.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from uuid import uuid4
 
 import structlog
 
-from enforcer.actions.interface import Actuator, Answer, Heard
+from enforcer.actions.interface import Answer, Heard
 from enforcer.journal.writer import Journal
 from enforcer.policy.history import Action, Result
-from enforcer.policy.last_look import FRESH, Live, Spared, holds
-from enforcer.policy.vocabulary import Reason, Rung
 from enforcer.runtime.decider import Decider
+from enforcer.runtime.effect_watch import Accepted, EffectWatch
+from enforcer.runtime.hands import Hands
+from enforcer.runtime.last_looks import LastLooks, unanswered
+from enforcer.runtime.survivors import processes_of
 from exporter.base.clock import Clock
-from exporter.kube.errors import KubeError
-from exporter.model import GpuUuid, Snapshot
+from exporter.model import ProcessKey
 
 log = structlog.get_logger()
 
-LOOKS = 2
-"""Last looks, of which each may be too slow, or the first to tell of an edit."""
-PATIENCE = 120.0
-"""Seconds beyond the pod's own grace in which its effect must be seen: a large context takes a while to be freed."""
-EVACUATION = 600.0
-"""Seconds that somebody else gets who moves the pod away."""
-AMBIGUOUS = 60.0
-"""Seconds in which a request that we heard nothing of may still come about: the server's own deadline."""
-LONGEST_GRACE = 600.0
-"""Seconds of a pod's own grace that are waited for: it may ask for a week, and one action at a time is in flight."""
+LATE = 60.0
+"""Seconds in which a request may still be carried out: the API server's own deadline for it."""
+DEADLINE = 120.0
+"""Seconds after which an action is given up of which no look could tell whether it was carried out."""
 PAUSE = 1.0
-"""Seconds between two looks for the effect."""
-INSISTENCE = 30.0
-"""Seconds after the grace in which a look that told nothing is repeated; the rest of the patience is for the effect."""
-NOTHING = "nothing came of it, as far as was seen"
-RELEASED = 2
-"""Complete readings in a row in which nothing of it is left."""
+"""Seconds between two looks."""
+NOT_DONE = "it was not carried out, as far as was seen"
 
 ENDS: Mapping[Heard, Result] = {
+    Heard.EVACUATING: Result.ACCEPTED,
     Heard.BLOCKED: Result.BLOCKED,
     Heard.GONE: Result.ABANDONED,
     Heard.CHANGED: Result.ABANDONED,
-    Heard.TAKEN: Result.ABANDONED,
+    Heard.TAKEN: Result.IMPOSSIBLE,
+    Heard.FORBIDDEN: Result.FORBIDDEN,
+    Heard.UNAUTHORIZED: Result.UNAUTHORIZED,
     Heard.REFUSED: Result.REFUSED,
+    Heard.IMPOSSIBLE: Result.IMPOSSIBLE,
     Heard.FAILED: Result.FAILED,
     Heard.REHEARSED: Result.REHEARSED,
 }
-"""What is an end by itself."""
+"""Answers that need no confirmation."""
+LEFT = frozenset({Heard.ACCEPTED, Heard.EVACUATING, Heard.AMBIGUOUS})
+"""Answers after which a call has left even where no server answered."""
 
-AGAIN: Collection[str] = frozenset({Spared.LOOK_TOO_OLD, Spared.DECLARATION_CHANGED})
-"""Why there is another look: it came late, or the watch has not told yet what the server's answer says."""
-
-UNTOLD: Collection[str] = frozenset(
-    {Spared.LOOK_FAILED, Spared.LOOK_TOO_OLD, Reason.READING_UNKNOWN, Reason.ALLOCATIONS_STALE}
-)
-"""Why a last look spares though nothing was seen that speaks for its victim: somebody did not answer, or came late."""
-
-Ask = Callable[[Action], Awaitable[Live]]
-Fresh = Callable[[Collection[GpuUuid]], Awaitable[Snapshot | None]]
 End = tuple[Result, str]
-"""How an action ended, and the particulars in words."""
+"""How a flight ended, and the particulars in words."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hands:
-    """What an action needs: the rungs that are there, and ways to look."""
+@dataclass(slots=True)
+class _Flight:
+    """
+    An action on its way.
 
-    rungs: Mapping[Rung, Actuator]
-    ask: Ask
-    fresh: Fresh
-    spared: Callable[[], Reason | None] = lambda: None
-    """Says, without waiting, why nobody may be acted on any more: the lock was lost."""
+    Attributes:
+        decision: the id under which it stands in the journal.
+        ours: this daemon began it; otherwise one before it did.
+        answer: what the journal has heard.
+        processes: the victim's, as they were before the call.
+
+    """
+
+    action: Action
+    decision: str
+    ours: bool = True
+    answer: Answer | None = None
+    processes: frozenset[ProcessKey] = frozenset()
+
+    @property
+    def answered(self) -> bool:
+        """Whether an answer says that it was accepted."""
+        return self.answer is not None and self.answer.heard in (Heard.ACCEPTED, Heard.EVACUATING)
 
 
 class Executor:
@@ -90,157 +91,119 @@ class Executor:
         self._journal = journal
         self._hands = hands
         self._clock = clock
-        self._begun: asyncio.Queue[tuple[str, Action, Heard]] = asyncio.Queue()
+        self._looks = LastLooks(decider, hands, clock=clock)
+        self._watches = EffectWatch(decider, journal, hands, self._looks, clock=clock)
+        self._begun: asyncio.Queue[_Flight] = asyncio.Queue()
 
     def begin(self, action: Action) -> None:
         """Take an action that was decided. Returns at once."""
-        self._begun.put_nowait(("", action, Heard.AMBIGUOUS))
+        self._begun.put_nowait(_Flight(action, str(uuid4())))
 
     def resume(self, decision: str, action: Action, answer: Answer | None = None) -> None:
-        """Take an action that a daemon before this one began, with what that heard, and of which no end is known."""
-        # A foreign evacuation takes its minutes. All else is looked at anew: what was accepted may not be done.
-        evacuating = answer is not None and answer.heard is Heard.EVACUATING
-        self._begun.put_nowait((decision, action, Heard.EVACUATING if evacuating else Heard.AMBIGUOUS))
+        """
+        Take an action that a daemon before this one began, with what that heard, and of which no end is known.
+
+        An accepted one is only watched. Of any other it is looked up whether it was carried out.
+        """
+        self._begun.put_nowait(_Flight(action, decision, ours=False, answer=answer))
 
     async def run(self) -> None:
-        """Carry out, one after the other, until cancelled."""
-        while True:
-            decision, action, heard = await self._begun.get()
-            if decision:
-                self._decider.resumed(action)  # of several each is in flight when its turn comes
-            result, detail = await (self._watch(decision, action, heard) if decision else self._carry(action))
-            event = "enforcer.rehearsal_ended" if action.dry else "enforcer.ended"
-            victim = {"pod_uid": action.pod_uid, "container": action.container}
-            log.info(event, result=result, detail=detail, action=action.rung, **victim)
-            self._decider.conclude(action, result, detail)
+        """Carry out, one after the other, and watch what was accepted, until cancelled."""
+        async with asyncio.TaskGroup() as watches:
+            while True:
+                accepted = await self._flown(await self._begun.get())
+                if accepted is not None:
+                    watches.create_task(self._watches.watch(accepted), name="watching")
 
-    async def _carry(self, action: Action) -> End:
-        """Do it: note the intent, look again, act, see."""
-        decision = str(uuid4())
+    async def _flown(self, flight: _Flight) -> Accepted | None:
+        """See a flight to its end; return what is to be watched from here on."""
+        if flight.ours or not flight.answered:
+            result, detail = await (self._carry(flight) if flight.ours else self._resumed(flight))
+            await self._concluded(flight, result, detail)
+            if result is not Result.ACCEPTED:
+                return None
+        elif (snapshot := self._decider.heard) is not None:
+            flight.processes = processes_of(flight.action, snapshot)
+        if flight.action.rung in self._hands.rungs and self._hands.rungs[flight.action.rung].frees:
+            self._decider.watching(flight.action)
+        answer = flight.answer or Answer(Heard.ACCEPTED)
+        return Accepted(
+            flight.decision, flight.action, answer, flight.ours, flight.processes, at=self._clock.monotonic()
+        )
+
+    async def _carry(self, flight: _Flight) -> End:
+        """Do it: note the intent, look again, act, confirm."""
+        action = flight.action
         if action.rung not in self._hands.rungs:
             return Result.FAILED, f"this daemon cannot {action.rung}"
-        if (doubt := self._hands.rungs[action.rung].preflight(action)) is not None:
-            return Result.ABANDONED, f"not tried: {doubt.detail}"
+        rung = self._hands.rungs[action.rung]
+        if (doubt := rung.preflight(action)) is not None:
+            return ENDS[doubt.heard], f"not tried: {doubt.detail}"
         try:
-            await self._journal.intend(decision, action)
+            await self._journal.intend(flight.decision, action)
         except OSError as error:
-            return Result.ABANDONED, f"the journal cannot be written: {error}"
-        return await self._ended(decision, await self._intended(decision, action))
-
-    async def _intended(self, decision: str, action: Action) -> End:
-        if (spared := await self._look(action)) is not None:
-            return Result.ABANDONED, spared
-        answer = await self._once(action, decision)
+            return Result.FAILED, f"the journal cannot be written: {error}"
+        if (why := await self._looks.look(action)) is not None:
+            return Result.FAILED if unanswered(why) else Result.ABANDONED, why
+        if (snapshot := self._decider.heard) is not None:
+            flight.processes = processes_of(action, snapshot)
+        answer = await self._once(flight)
         if answer.heard in ENDS:
             return ENDS[answer.heard], answer.detail
-        if answer.heard is not Heard.AMBIGUOUS:
-            self._decider.accepted(action)
-        return await self._seen(decision, action, answer)
+        if answer.heard is Heard.ACCEPTED and rung.insists:
+            return Result.ACCEPTED, answer.detail  # a signal that the kernel took is delivered
+        return await self._confirmed(flight, answer.detail)
 
-    async def _watch(self, decision: str, action: Action, heard: Heard) -> End:
+    async def _resumed(self, flight: _Flight) -> End:
         """See what became of what another daemon began: never do it again."""
-        end: End = Result.FAILED, "this daemon has no such rung"
-        if action.rung in self._hands.rungs:
-            end = await self._seen(decision, action, Answer(heard, "begun by a daemon before this one"))
-        return await self._ended(decision, end)
+        self._decider.resumed(flight.action)  # of several each is in flight when its turn comes
+        answer = flight.answer
+        if answer is not None and answer.heard in ENDS:
+            return ENDS[answer.heard], answer.detail
+        if flight.action.rung not in self._hands.rungs:
+            return Result.UNKNOWN, f"this daemon cannot {flight.action.rung}, and cannot look it up"
+        return await self._confirmed(flight, "begun by a daemon before this one")
 
-    async def _ended(self, decision: str, end: End) -> End:
-        await self._journal.end(decision, *end)
-        return end
-
-    async def _look(self, action: Action) -> str | None:
-        """Look again; None: nothing speaks against it, and the call is to follow at once."""
-        spared: str | None = Spared.LOOK_FAILED
-        for _ in range(LOOKS):
-            try:
-                # The server first: a round takes some milliseconds, an answer up to seconds.
-                live = await self._hands.ask(action)
-            except KubeError as error:
-                log.warning("enforcer.last_look", reason=error.reason, message=error.message)
-                return Spared.LOOK_FAILED
-            answered = self._clock.monotonic()
-            snapshot = await self._hands.fresh({action.device.uuid})
-            if snapshot is None:
-                continue
-            spared = self._hands.spared() or self._decider.still(action, live, snapshot)
-            if spared is None and self._clock.monotonic() - answered > FRESH:
-                spared = Spared.LOOK_TOO_OLD
-            if spared not in AGAIN:
-                return spared
-        return spared
-
-    async def _once(self, action: Action, decision: str) -> Answer:
+    async def _once(self, flight: _Flight) -> Answer:
         """Make the call, and note what was heard; a daemon that ends meanwhile notes that it does not know."""
-        call = asyncio.ensure_future(self._hands.rungs[action.rung].act(action, decision))
+        call = asyncio.ensure_future(self._hands.rungs[flight.action.rung].act(flight.action, flight.decision))
         try:
             answer = await asyncio.shield(call)
         except asyncio.CancelledError:
             call.cancel()
-            await self._journal.hear(decision, Answer(Heard.AMBIGUOUS, "the daemon was ended meanwhile"))
+            await self._hear(flight, Answer(Heard.AMBIGUOUS, "the daemon was ended meanwhile"))
             raise
-        await self._journal.hear(decision, answer)
+        if answer.heard in LEFT or answer.status is not None:
+            self._decider.sent(flight.action)
+        await self._hear(flight, answer)
         return answer
 
-    async def _seen(self, decision: str, action: Action, answer: Answer) -> End:
-        """Wait until the victim is gone and its memory is free, or what frees nothing is in force."""
-        rung, began = self._hands.rungs[action.rung], self._clock.monotonic()
-        grace = self._grace(action, 0.0)
-        patience = EVACUATION if answer.heard is Heard.EVACUATING else PATIENCE
-        ended: bool | None = None
-        insisted, free = False, 0
-        while (waited := self._clock.monotonic() - began) < grace + patience:
-            ended = await rung.ended(action)
-            grace = self._grace(action, grace)  # a daemon that has just started knows no pod's own grace yet
-            if ended is False and answer.heard is Heard.AMBIGUOUS and waited >= AMBIGUOUS:
-                going = await self._goes(action)
-                if going is False:
-                    return Result.FAILED, NOTHING
-                if going:
-                    answer = replace(answer, heard=Heard.ACCEPTED)
-            if ended is False and rung.insists and waited >= grace and not insisted:
-                spared = await self._insist(decision, action)
-                if spared is not None and (spared not in UNTOLD or waited >= grace + INSISTENCE):
-                    # Not abandoned, which gives the token back: SIGTERM was sent, or may have been.
-                    return Result.FAILED, spared
-                insisted = spared is None
-            if ended and not rung.frees:
-                return Result.VERIFIED, answer.detail
-            if ended:
-                free = free + 1 if await self._freed(action) else 0
-                if free >= RELEASED:
-                    return Result.VERIFIED, ""
+    async def _confirmed(self, flight: _Flight, detail: str) -> End:
+        """Look whether it was carried out, until that is known or the deadline has passed."""
+        rung, began = self._hands.rungs[flight.action.rung], self._clock.monotonic()
+        while True:
+            waited = self._clock.monotonic() - began
+            confirmed = await rung.confirmed(flight.action)
+            if confirmed:
+                return Result.ACCEPTED, detail
+            if confirmed is False and waited >= LATE:
+                return Result.FAILED, f"{NOT_DONE}: {detail}" if detail else NOT_DONE
+            if waited >= DEADLINE:
+                return Result.UNKNOWN, f"no look could tell within {waited:.0f} s whether it was carried out"
             await self._clock.sleep(PAUSE)
-        going = None if ended else await self._goes(action)
-        if going and action.rung is Rung.EVICT:
-            # Its own grace or a finalizer holds it. That is the pod's affair, and must not stop what protects others.
-            return Result.LINGERS, f"the pod still terminates after {waited:.0f} s"
-        if going is False and answer.heard is Heard.AMBIGUOUS:  # nothing answered until now, or we were stalled
-            return Result.FAILED, NOTHING
-        return Result.STUCK, f"no effect was seen within {waited:.0f} s"
 
-    def _grace(self, action: Action, least: float) -> float:
-        """Return the seconds that the victim may take to end, where it is to end at all."""
-        frees = self._hands.rungs[action.rung].frees
-        return max(least, min(self._decider.grace_of(action), LONGEST_GRACE)) if frees else 0.0
+    async def _hear(self, flight: _Flight, answer: Answer) -> None:
+        flight.answer = answer
+        await self._journal.hear(flight.decision, answer)
 
-    async def _freed(self, action: Action) -> bool:
-        """Look whether nothing of the victim's memory is left; False where that is unknown."""
-        snapshot = await self._hands.fresh({action.device.uuid})
-        return snapshot is not None and holds(action, snapshot) is False
-
-    async def _goes(self, action: Action) -> bool | None:
-        """Say whether its pod terminates, or is another by now; None without an answer."""
-        try:
-            live = await self._hands.ask(action)
-        except KubeError:
-            return None
-        return live.pod is None or live.pod.uid != action.pod_uid or live.pod.terminating
-
-    async def _insist(self, decision: str, action: Action) -> str | None:
-        """Do what follows the grace, once, and only after another look; None: go on looking for the effect."""
-        if (spared := await self._look(action)) is not None:
-            return None if spared in (Spared.POD_GONE, Reason.TERMINATING) else spared
-        answer = await self._hands.rungs[action.rung].insist(action, decision)
-        if answer is not None:
-            await self._journal.hear(decision, answer)
-        return None
+    async def _concluded(self, flight: _Flight, result: Result, detail: str) -> None:
+        """End the flight."""
+        if result is not Result.ACCEPTED:
+            await self._journal.end(flight.decision, result, detail)
+        elif not flight.answered:
+            await self._hear(flight, Answer(Heard.ACCEPTED, "a look has confirmed it"))
+        action = flight.action
+        event = "enforcer.rehearsal_ended" if action.dry else "enforcer.concluded"
+        victim = {"pod_uid": action.pod_uid, "container": action.container}
+        log.info(event, result=result, detail=detail, action=action.rung, **victim)
+        self._decider.conclude(action, result, detail)

@@ -9,14 +9,15 @@ down what an earlier daemon left. A fence whose daemon ended stands: the next on
 """
 
 import asyncio
+from dataclasses import replace
 from os import geteuid
 
 from enforcer.actions.fence.actuator import Fencing, Register
 from enforcer.actions.fence.cgroup_paths import Leaves
-from enforcer.actions.fence.driver import MemoryLimits
+from enforcer.actions.fence.driver import LimitsDeniedError, LimitsError, MemoryLimits
 from enforcer.actions.fence.fences import fallen
 from enforcer.journal import file as journal_file
-from enforcer.policy.rules import Rules
+from enforcer.policy.rules import MissingStep, Rules
 from enforcer.policy.vocabulary import Rung
 from enforcer.runtime.decider import Decider
 from enforcer.runtime.ownership import Ownership
@@ -24,13 +25,24 @@ from exporter.base.clock import Clock
 
 AGAIN = 60.0
 """Seconds between two tries of what failed: whether the driver can, and taking down what an earlier daemon left."""
+SOON = 10.0
+"""Seconds between two questions to a driver that did not answer: until it does, no step follows."""
 
 
-async def impossible(limits: MemoryLimits, leaves: Leaves) -> str | None:
-    """Say why nobody can be fenced on this node; None where nothing speaks against it. Sets nothing to find out."""
+async def impossible(limits: MemoryLimits, leaves: Leaves) -> MissingStep | None:
+    """
+    Say why no container can be fenced on this node; None: nothing speaks against it. Sets nothing to find out.
+
+    It is lasting where something says no: the driver's version, a right, the kernel. A driver that does not answer says
+    nothing.
+    """
     if geteuid() != 0:
-        return "limits of the driver are set by root"
-    return await asyncio.to_thread(leaves.unavailable) or await limits.impossible()
+        return MissingStep(Rung.FENCE, "limits of the driver are set by root")
+    try:
+        why = await asyncio.to_thread(leaves.unavailable) or await limits.impossible()
+    except (LimitsError, OSError) as error:
+        return MissingStep(Rung.FENCE, str(error), lasting=isinstance(error, LimitsDeniedError))
+    return MissingStep(Rung.FENCE, why) if why else None
 
 
 class Fences:
@@ -40,23 +52,24 @@ class Fences:
         self._limits = limits
         self._leaves = leaves
         self._clock = clock
-        self._why = ""
+        self._missing: MissingStep | None = None
         self._possible = False
         self._look_at = 0.0
         self._left_at: float | None = 0.0
         """When to look for fences that an earlier daemon left; None: there are none."""
 
-    async def missing(self, rules: Rules) -> str:
-        """Say why the rung that the ladder has is not to be had; "" where it is, or is not wanted."""
+    async def missing(self, rules: Rules) -> MissingStep | None:
+        """Say why this node cannot fence; None where it can, or where the ladder has no fence."""
         if Rung.FENCE not in rules.ladder or self._possible:
-            return ""
+            return None
         if self._limits is None:
-            return "the devices of this daemon have no limits that could be set"
-        if not self._why or self._clock.monotonic() >= self._look_at:
-            self._why = await impossible(self._limits, self._leaves) or ""
-            self._possible = not self._why
-            self._look_at = self._clock.monotonic() + AGAIN
-        return f"it cannot fence: {self._why}" if self._why else ""
+            return MissingStep(Rung.FENCE, "it cannot fence: the devices of this daemon have no limits to set")
+        if self._missing is None or self._clock.monotonic() >= self._look_at:
+            why = await impossible(self._limits, self._leaves)
+            self._possible = why is None
+            self._missing = None if why is None else replace(why, detail=f"it cannot fence: {why.detail}")
+            self._look_at = self._clock.monotonic() + (AGAIN if why is None or why.lasting else SOON)
+        return self._missing
 
     def rung(self, register: Register) -> Fencing | None:
         """Make the rung, whether it is possible or not; None where there is no driver at all."""

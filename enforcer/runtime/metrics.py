@@ -3,58 +3,84 @@ The policy's metrics.
 
 What comes in: the last verdict, the history, the tally, the snapshot. What goes out: metric families.
 
-The law: as the exporter's: what is unknown has no sample. Counters of actions begin at 0 for each rung of the ladder
+The rule: as the exporter's: what is unknown has no sample. Counters of actions begin at 0 for each step of the ladder
 and each namespace that has a limit here, so that the first action shows in `increase()`.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
+from typing import TypeVar
 
 from prometheus_client.core import Metric
 
 from enforcer.messages.tally import BUCKETS, KEPT, Tally
+from enforcer.messages.tally import FAILURES as FAILED
 from enforcer.policy.history import History, Standing, Verdict
 from enforcer.policy.rules import Rules
-from enforcer.policy.vocabulary import Breaker, Rung, State
+from enforcer.policy.vocabulary import Breaker, Place, Reason, Rung, State
 from exporter.metrics.family import Family, counter, gauge, histogram
-from exporter.metrics.labels import CONTAINER, Labels, NodeLabels, labelled
+from exporter.metrics.labels import CONTAINER, NodeLabels, labelled
 from exporter.model import Snapshot
+
+Key = TypeVar("Key", bound=str | tuple[str, ...])
 
 OVER_SECONDS = counter(
     "container_over_limit_seconds_total",
     CONTAINER,
-    "Time in which the subject was measured above its limit, in seconds; the container is empty where the limit is the "
-    "whole pod's or a claim's.",
+    "Time in which the container was measured above its limit, in seconds; the container is empty where the limit is "
+    "the whole pod's or a claim's.",
+)
+DUE_SECONDS = counter(
+    "due_seconds_total",
+    (*CONTAINER, "reason", "kind"),
+    "Time in which an action on the container was due, in seconds, by the reason why none happened and its kind: "
+    "chosen, waiting, unknown or evaded. Both are empty while nothing prevented the action.",
 )
 STATE = gauge(
     "container_state",
     (*CONTAINER, "state"),
-    "Where the policy stands with the subject: ok, over, grace, due, acting, held, exempt, unjudged. Always 1.",
+    "The policy's state of the container: ok, over, grace, due, acting, held, exempt, unjudged. Always 1.",
 )
 ACTIONS = counter(
-    "actions_total", ("action", "namespace"), "Actions that were begun; notify counts the subjects whose grace began."
+    "actions_total",
+    ("action", "namespace"),
+    "Requests that were sent; notify counts the warnings that the API server accepted.",
 )
 FAILURES = counter(
-    "action_failures_total", ("action", "namespace"), "Actions that did not come about, or had no effect in time."
+    "action_failures_total",
+    ("action", "namespace", "reason"),
+    "Actions that did not come about, or had no effect in time, by what went wrong.",
+)
+UNDELIVERED = counter(
+    "warnings_undelivered_total",
+    ("namespace",),
+    "Warnings that the API server did not accept within a minute; the grace of the container runs all the same.",
 )
 LAST = gauge(
     "last_action_timestamp_seconds",
     ("namespace", "pod", "container", "action"),
-    "Unix time at which the effect of the last action was seen; told for 15 minutes.",
+    "Unix time at which the effect of the last action was seen; shown for 15 minutes.",
 )
 DURATION = histogram(
     "action_duration_seconds",
     ("action",),
-    "Time from the first reading over the limit to the effect seen, in seconds.",
+    "Time from the beginning of the excess to the effect seen, in seconds.",
 )
 DRY_RUN = counter(
-    "dry_run_actions_total", ("action", "namespace"), "Actions that would have been begun, had the mode been enforce."
+    "dry_run_actions_total", ("action", "namespace"), "Actions that would have been taken in mode enforce."
 )
 REFUSALS = counter(
-    "refusals_total", ("reason", "namespace"), "Times at which a subject came to be held, or for another reason."
+    "refusals_total",
+    ("reason", "kind", "namespace"),
+    "Times at which an action came to be held, or to be held for another reason.",
 )
-HELD = gauge("held", ("reason", "namespace"), "Subjects that would be acted on now, but for this reason.")
+HELD = gauge("held", ("reason", "kind", "namespace"), "Containers for which an action is due and held, by reason.")
+RIGHTS_MISSING = gauge(
+    "namespace_rights_missing",
+    ("namespace",),
+    "Namespaces that consent and in which the API server does not allow evictions. Always 1.",
+)
 MODE = gauge("enforcement_mode", ("mode",), "The effective mode of the node. Always 1.")
 CONFIGURED = gauge(
     "configured_mode",
@@ -66,11 +92,12 @@ BREAKER = gauge("breaker_open", ("breaker",), "Whether the breaker is open, and 
 BUDGET = gauge(
     "budget_remaining",
     ("scope",),
-    "Actions that the budget still allows: of the node, and of its most spent namespace and workload.",
+    "Actions that the budget still allows: of the node, and of its most spent namespace.",
 )
 
 FAMILIES: tuple[Family, ...] = (
-    OVER_SECONDS, STATE, ACTIONS, FAILURES, DRY_RUN, LAST, DURATION, REFUSALS, HELD, MODE, CONFIGURED, BREAKER, BUDGET,
+    OVER_SECONDS, DUE_SECONDS, STATE, ACTIONS, FAILURES, UNDELIVERED, DRY_RUN, LAST, DURATION, REFUSALS, HELD,
+    RIGHTS_MISSING, MODE, CONFIGURED, BREAKER, BUDGET,
 )  # fmt: skip
 
 
@@ -81,13 +108,28 @@ def collect(snapshot: Snapshot, verdict: Verdict, history: History, tally: Tally
     yield OVER_SECONDS.of(
         (subject(*series), seconds) for series, seconds in sorted(history.over_seconds.items(), key=str)
     )
+    yield DUE_SECONDS.of(
+        (subject(namespace, pod, container, device, **_why(reason)), seconds)
+        for (namespace, pod, container, device, reason), seconds in sorted(history.due_seconds.items(), key=str)
+    )
     named = [standing for standing in verdict.standings if standing.pod]
     by_urgency = sorted(named, key=_urgency)
     states = {(holder.namespace, holder.pod, holder.container, holder.device): holder.state for holder in by_urgency}
     yield STATE.of((subject(*key, state=state), 1) for key, state in states.items())
     namespaces = sorted({standing.namespace for standing in named})
-    for family, counted in ((ACTIONS, tally.begun), (FAILURES, tally.failed), (DRY_RUN, tally.rehearsed)):
-        yield family.of(_counted(node, counted, rules.ladder, namespaces))
+    for family, counted in ((ACTIONS, tally.requested), (DRY_RUN, tally.rehearsed)):
+        yield family.of(
+            (labelled(node, action=rung, namespace=namespace), count)
+            for (rung, namespace), count in _from_zero(counted, product(rules.ladder, namespaces))
+        )
+    harsh = [rung for rung in rules.ladder if rung is not Rung.NOTIFY]
+    yield FAILURES.of(
+        (labelled(node, action=rung, namespace=namespace, reason=result), count)
+        for (rung, namespace, result), count in _from_zero(tally.failed, product(harsh, namespaces, FAILED))
+    )
+    yield UNDELIVERED.of(
+        (labelled(node, namespace=namespace), count) for namespace, count in _from_zero(tally.undelivered, namespaces)
+    )
     yield LAST.of(
         (labelled(node, namespace=namespace, pod=pod, container=container, action=rung), at)
         for (namespace, pod, container, rung), at in sorted(tally.last.items())
@@ -101,7 +143,7 @@ def collect(snapshot: Snapshot, verdict: Verdict, history: History, tally: Tally
         ),
     )
     yield REFUSALS.of(
-        (labelled(node, reason=reason, namespace=namespace), count)
+        (labelled(node, **_why(reason), namespace=namespace), count)
         for (reason, namespace), count in sorted(tally.refused.items())
     )
     held = Counter(
@@ -110,13 +152,24 @@ def collect(snapshot: Snapshot, verdict: Verdict, history: History, tally: Tally
         if standing.state is State.HELD and standing.reason
     )
     yield HELD.of(
-        (labelled(node, reason=str(reason), namespace=namespace), count)
+        (labelled(node, **_why(reason), namespace=namespace), count)
         for (reason, namespace), count in sorted(held.items(), key=str)
     )
+    now = verdict.at.monotonic
+    missing = (
+        name
+        for (place, name, reason), hold in history.holds.items()
+        if (place, reason) == (Place.NAMESPACE, Reason.NO_RIGHTS) and (hold.until is None or now < hold.until)
+    )
+    yield RIGHTS_MISSING.of((labelled(node, namespace=namespace), 1) for namespace in sorted(missing))
     yield MODE.of([(labelled(node, mode=verdict.mode), 1)])
     yield CONFIGURED.of([(labelled(node, mode=rules.mode), 1)])
     yield BREAKER.of((labelled(node, breaker=breaker), float(breaker in verdict.breakers)) for breaker in Breaker)
     yield BUDGET.of((labelled(node, scope=scope), left) for scope, left in verdict.remaining.items())
+
+
+def _why(reason: Reason | None) -> dict[str, str]:
+    return {"reason": reason or "", "kind": reason.kind if reason else ""}
 
 
 _ORDER = (
@@ -125,13 +178,10 @@ _ORDER = (
 
 
 def _urgency(standing: Standing) -> int:
-    """Of two generations of one name, the more urgent state is told."""
+    """Of two generations of one name, the more urgent state is shown."""
     return _ORDER.index(standing.state)
 
 
-def _counted(
-    node: str, counted: Mapping[tuple[Rung, str], int], ladder: Iterable[Rung], namespaces: Iterable[str]
-) -> Iterator[tuple[Labels, float]]:
-    zeros: dict[tuple[Rung, str], int] = dict.fromkeys(product(ladder, namespaces), 0)
-    for (rung, namespace), count in sorted({**zeros, **counted}.items()):
-        yield labelled(node, action=rung, namespace=namespace), count
+def _from_zero(counted: Mapping[Key, int], expected: Iterable[Key]) -> Iterator[tuple[Key, int]]:
+    """List counters in order; those that are expected and never counted are 0."""
+    yield from sorted({**dict.fromkeys(expected, 0), **counted}.items())

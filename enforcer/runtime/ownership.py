@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from enforcer.journal import file as journal_file
-from enforcer.journal import lock
+from enforcer.journal import levels_file, lock
 from enforcer.journal.file import JournalFile
 from enforcer.journal.writer import JournalWriter
 from enforcer.policy.rules import Rules
@@ -44,6 +44,11 @@ class Ownership:
             except journal_file.JournalError as error:
                 return str(error)
         return ""
+
+    @property
+    def levels_path(self) -> Path:
+        """Where the levels are saved."""
+        return levels_file.path_of(self.path)
 
     def holds(self) -> bool:
         """Tell whether the lock is still the one that others would take."""

@@ -3,19 +3,27 @@ The section `policy` of the config, in the policy's words.
 
 What comes in: a config. What goes out: rules, or the key that cannot be meant and what was expected there.
 
-The law: the file says it, `rules` judges it, and an error of either names the key.
+The rule: the file says it, `rules` judges it, and an error of either names the key. `build` stands for what of ours
+decides about limits and is no rule: the version, the catalogue, and how limits are read.
 """
 
+import hashlib
 from collections.abc import Iterator
+from importlib.metadata import version
 
 from enforcer.policy.rules import Budget, Budgets, Protect, Rules, RulesError
 from enforcer.policy.vocabulary import Mode, Rung, Trigger
-from exporter.config import Config, tolerance_of
+from exporter.config import Config, Limits, catalogue_of, tolerance_of
 from exporter.model import PodUid
 
 
-def rules_of(config: Config, *, own_pod: str = "", own_namespace: str = "") -> Rules:
-    """Read the rules. `own_pod` and `own_namespace` are the daemon's own pod's UID and namespace. Raises RulesError."""
+def rules_of(config: Config, *, own_pod: str = "", own_namespace: str = "", confirm: bool = False) -> Rules:
+    """
+    Read the rules. Raises RulesError.
+
+    `own_pod` and `own_namespace` are the UID and the namespace of the daemon's own pod. `confirm`: the daemon writes
+    Kubernetes Events, so that a pod's warning can be accepted by the API server before its grace runs.
+    """
     policy = config.policy
     key, _, value = policy.namespaces.label.partition("=")
     protect, budgets = policy.protect, policy.budgets
@@ -32,7 +40,6 @@ def rules_of(config: Config, *, own_pod: str = "", own_namespace: str = "") -> R
         budgets=Budgets(
             Budget(budgets.node.most, budgets.node.window),
             Budget(budgets.namespace.most, budgets.namespace.window),
-            Budget(budgets.workload.most, budgets.workload.window),
         ),
         protect=Protect(
             tuple(protect.namespaces),
@@ -45,12 +52,23 @@ def rules_of(config: Config, *, own_pod: str = "", own_namespace: str = "") -> R
         interval=float(config.sampling.interval),
         spacing=float(policy.spacing),
         hold_off=float(policy.hold_off),
-        strikes=policy.strikes,
-        strike_half_life=float(policy.strike_half_life),
         own_pod=PodUid(own_pod) if own_pod else None,
         own_namespace=own_namespace,
         trusted_vendors=frozenset(policy.trusted_vendors),
+        build=build_of(config.limits),
+        confirm=confirm,
     )
+
+
+def build_of(limits: Limits) -> str:
+    """
+    Name the daemon's version and a digest of the catalogue, with what the config adds to it and chooses of it.
+
+    The same files give the same text in each process: a restart alone is no change.
+    """
+    decisive = (catalogue_of(limits), str(limits.systems), limits.fair_share, limits.mps_scope)
+    digest = hashlib.sha256(repr(decisive).encode()).hexdigest()
+    return f"{version('gpusteward')}+{digest[:12]}"
 
 
 def impossible(config: Config) -> Iterator[tuple[str, str]]:

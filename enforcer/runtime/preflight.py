@@ -1,26 +1,55 @@
 """
 What `gpusteward check` asks for the acting half.
 
-What comes in: a config. What goes out: the rights that its mode needs, and a line about fences.
+A config comes in. The rights that its mode needs go out, and lines about fences, kills and the namespaces that consent.
 
 The rule: nothing is set or written to find out.
 """
 
+from collections.abc import Collection
+
+import msgspec
+
 from enforcer.actions.fence.cgroup_paths import Leaves, mount_point
 from enforcer.actions.fence.nvml import NvmlLimits
+from enforcer.actions.kill.pidfds import unavailable
 from enforcer.actions.notify.actuator import RIGHTS
-from enforcer.policy.vocabulary import Mode, Rung
+from enforcer.policy.vocabulary import DESTRUCTIVE, Mode, Rung
 from enforcer.runtime.fence_upkeep import impossible
-from enforcer.runtime.policy_config import plays
-from exporter.check.lines import Line, Verdict
-from exporter.config import Config
+from enforcer.runtime.policy_config import plays, rules_of
+from enforcer.runtime.rights_watch import missing
+from exporter.base.clock import SystemClock
+from exporter.check.lines import Line, Verdict, count
+from exporter.config import Config, source_of_names
 from exporter.host.procfs import proc_root
+from exporter.kube.client import METADATA_ONLY, Client, credentials, segment
+from exporter.kube.errors import KubeError, decoded
 from exporter.kube.rights import Right
+from exporter.objects.metadata import Described
+
+DEADLINE = 5.0
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+MOST_NAMED = 10
+"""Namespaces of which a line is printed; of more the number."""
+FORBIDDEN = 403
+
+
+class _Items(msgspec.Struct, frozen=True):
+    items: tuple[Described, ...] = ()
+
+
+_NAMESPACES = msgspec.json.Decoder(_Items)
+_NAMESPACE = msgspec.json.Decoder(Described)
 
 
 def mode_rights(config: Config) -> tuple[Right, ...]:
     """Name the rights that the config's mode asks for besides the exporter's: what `gpusteward run` does with them."""
     return RIGHTS if Mode(config.policy.mode).rank >= Mode.WARN.rank else ()
+
+
+async def beyond(config: Config, *, in_a_pod: bool) -> tuple[Line, ...]:
+    """Judge what acting needs of the node, and of the namespaces that consent."""
+    return (*await fence(config), *kill(config), *await consent(config, in_a_pod=in_a_pod))
 
 
 async def fence(config: Config) -> tuple[Line, ...]:
@@ -33,6 +62,82 @@ async def fence(config: Config) -> tuple[Line, ...]:
     finally:
         await limits.close()
     if why is None:
-        return (Line("fence", Verdict.OK, "the driver limits memory by cgroup; the rung is experimental"),)
-    verdict = Verdict.FAIL if Mode(config.policy.mode) is Mode.ENFORCE else Verdict.WARN
-    return (Line("fence", verdict, f"the ladder has it, and nobody can be fenced here: {why}"),)
+        return (Line("fence", Verdict.OK, "the driver limits memory by cgroup; the step is experimental"),)
+    following = [step for step in config.policy.ladder if step in DESTRUCTIVE]
+    if why.lasting and following:
+        then = f"the next step of the ladder follows instead: {following[0]}"
+        return (Line("fence", Verdict.WARN, f"this node cannot fence: {why.detail}; {then}"),)
+    then = "pods over their limit are held" if why.lasting else "pods over their limit are held until that is known"
+    return (Line("fence", _grave(config), f"this node cannot fence: {why.detail}; {then}"),)
+
+
+def kill(config: Config) -> tuple[Line, ...]:
+    """Judge whether this node can kill, where the ladder has that."""
+    if Rung.KILL not in config.policy.ladder or plays(config):
+        return ()
+    try:
+        why = unavailable(proc_root(config.node.host_root), trusted=config.node.trust_pid_namespace)
+    except OSError as error:
+        why = str(error)
+    if why is None:
+        return (Line("kill", Verdict.OK, "signals can be sent through a pidfd"),)
+    if Rung.EVICT in config.policy.ladder:
+        return (Line("kill", Verdict.WARN, f"this node cannot kill: {why}; a blocked eviction is repeated instead"),)
+    return (Line("kill", _grave(config), f"this node cannot kill: {why}; pods over their limit are held"),)
+
+
+def _grave(config: Config) -> Verdict:
+    return Verdict.FAIL if Mode(config.policy.mode) is Mode.ENFORCE else Verdict.WARN
+
+
+async def consent(config: Config, *, in_a_pod: bool) -> tuple[Line, ...]:
+    """Judge whether the daemon may act in each namespace that consents."""
+    names = source_of_names(config.names, in_a_pod=in_a_pod)
+    if Mode(config.policy.mode) is not Mode.ENFORCE or plays(config) or names != "kubernetes":
+        return ()
+    client = Client(credentials(config.names.kubeconfig), clock=SystemClock(), deadline=DEADLINE)
+    try:
+        namespaces, where = await _consenting(client, config)
+        lacking = {name: why for name in namespaces if (why := await missing(client.may, name, rules_of(config)))}
+    except KubeError as error:
+        return (Line("consent", Verdict.WARN, f"cannot be asked for: {error}"),)
+    finally:
+        await client.close()
+    if not namespaces:
+        label = config.policy.namespaces.label
+        return (Line("consent", Verdict.WARN, f"no namespace{where} has the label {label}: no pod will be acted on"),)
+    if not lacking:
+        return (Line("consent", Verdict.OK, f"evictions are granted in {count(len(namespaces), 'namespace')}{where}"),)
+    lines = [Line("consent", Verdict.FAIL, why) for why in list(lacking.values())[:MOST_NAMED]]
+    if len(lacking) > MOST_NAMED:
+        lines.append(Line("consent", Verdict.FAIL, f"and in {len(lacking) - MOST_NAMED} more namespaces"))
+    return tuple(lines)
+
+
+async def _consenting(client: Client, config: Config) -> tuple[Collection[str], str]:
+    """
+    Name the namespaces that consent: of the cluster, or of this node's pods where the daemon may not list namespaces.
+
+    The second value says which, for people. Raises KubeError.
+    """
+    label = config.policy.namespaces.label
+    key, _, value = label.partition("=")
+    try:
+        answer = await client.get("/api/v1/namespaces", {"labelSelector": label}, accept=METADATA_LIST)
+    except KubeError as error:
+        if error.status != FORBIDDEN:
+            raise
+    else:
+        listed: _Items = decoded(_NAMESPACES, answer)
+        return sorted(item.metadata.name for item in listed.items), ""
+    query = {"fieldSelector": f"spec.nodeName={config.node.name}"}
+    pods: _Items = decoded(_NAMESPACES, await client.get("/api/v1/pods", query, accept=METADATA_LIST))
+    names = sorted({item.metadata.namespace for item in pods.items})
+    consenting = []
+    for name in names:
+        described: Described = decoded(
+            _NAMESPACE, await client.get(f"/api/v1/namespaces/{segment(name)}", accept=METADATA_ONLY)
+        )
+        if (described.metadata.labels or {}).get(key) == value:
+            consenting.append(name)
+    return consenting, " of this node's pods"

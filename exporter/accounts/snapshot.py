@@ -65,6 +65,7 @@ def make_snapshot(
     limits: tuple[Limit, ...],
     memory_declared: Mapping[DeviceKey, int],
     xid_errors: XidCounts,
+    by_time: bool = True,
     devices_up: Mapping[str, bool],
     faults: Iterable[Fault],
 ) -> Snapshot:
@@ -113,6 +114,7 @@ def make_snapshot(
         pid_domain_proven=proven,
         names_live=inventory.live,
         xid_errors=xid_errors,
+        by_time=by_time,
         faults=(
             *dict.fromkeys((*faults, *(fault for host in hosts for fault in host.faults))),
             *inventory.faults,

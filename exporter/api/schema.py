@@ -208,7 +208,12 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Standing(Owned, frozen=True, kw_only=True):
-    """The policy's state of a limit holder, as far as clients read it; `next` is the action that follows `due_at`."""
+    """
+    The policy's state of a limit holder, as far as clients read it.
+
+    `next` is the action that follows at `due_at`. `over_seconds` count for it, of `capacity_seconds`. `prevented` says
+    why no action follows.
+    """
 
     container_id: str | None = None
     uuid: str
@@ -217,6 +222,9 @@ class Standing(Owned, frozen=True, kw_only=True):
     reason: str | None = None
     next: str | None = None
     due_at: Real | None = None
+    over_seconds: Real | None = None
+    capacity_seconds: Real | None = None
+    prevented: str | None = None
 
 
 class Breaker(msgspec.Struct, frozen=True):

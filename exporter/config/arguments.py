@@ -37,7 +37,7 @@ FLAGS: tuple[tuple[str, str, str], ...] = (
     ("--node-name", "NAME", "name of this node in Kubernetes (NODE_NAME; default: the host name)"),
     ("--node.kubelet-root", "DIR", "the kubelet's folder (default: /var/lib/kubelet)"),
     ("--node.host-root", "DIR", "where the host's root is mounted (default: /host)"),
-    ("--sampling.interval", "DURATION", "time between two rounds, 100ms to 60s (default: 5s)"),
+    ("--sampling.interval", "DURATION", "average time between two rounds, 100ms to 60s (default: 5s)"),
     (
         "--sampling.fast-interval",
         "DURATION",
@@ -88,6 +88,8 @@ FLAGS: tuple[tuple[str, str, str], ...] = (
 OTHER_KEYS = {"--node-name": "node.name", "--mode": "policy.mode", "--web.config.file": "web.config_file"}
 """Keys that are not the flag with underscores."""
 NODE_NAME = "NODE_NAME"
+CONFIG_FILE = "GPUSTEWARD_CONFIG"
+"""The environment variable that names the config file where no `--config` does."""
 
 
 def key_of(flag: str) -> str:
@@ -97,7 +99,8 @@ def key_of(flag: str) -> str:
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that all daemons share to a parser."""
-    parser.add_argument("--config", metavar="FILE", type=Path, help="YAML config file; every flag here has a key there")
+    text = f"YAML config file; every flag here has a key there (default: {CONFIG_FILE}, else no file)"
+    parser.add_argument("--config", metavar="FILE", type=Path, help=text)
     for flag, kind, text in FLAGS:
         if kind == SWITCH:
             parser.add_argument(flag, dest=key_of(flag), action=argparse.BooleanOptionalAction, help=text)
@@ -115,7 +118,8 @@ def chosen(namespace: argparse.Namespace, environ: Mapping[str, str]) -> Argumen
         key = key_of(flag)
         if (value := getattr(namespace, key)) is not None:
             overrides[key], origins[key] = value, flag
-    return Arguments(namespace.config, overrides, origins)
+    named = environ.get(CONFIG_FILE)
+    return Arguments(namespace.config or (Path(named) if named else None), overrides, origins)
 
 
 def parse_arguments(

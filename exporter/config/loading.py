@@ -11,9 +11,10 @@ from typing import Any
 
 from exporter.config.arguments import Arguments
 from exporter.config.catalogue import catalogue_of
+from exporter.config.policy import REMOVED, removed
 from exporter.config.schema import PATHS, Config, found_at, problems, replaced
 from exporter.config.values import RECORDED
-from exporter.config.yaml_text import check, parse, read, refuse
+from exporter.config.yaml_text import ConfigError, check, parse, read, refuse
 
 Check = Callable[[Config], Iterable[tuple[str, str]]]
 """Names each key whose value is impossible, with what was expected instead."""
@@ -45,6 +46,7 @@ def combine(arguments: Arguments, content: bytes, name: str, also: Check = lambd
     data = {"node": {}} | parse(content, source)
     if isinstance(data["node"], dict):
         data["node"] = {"name": name} | data["node"]
+    _refuse_removed(data, source)
     check(data, Config, source)  # the file by itself, before flags hide its mistakes
     if file is not None:
         data = _with(data, _anchored(data, file.parent))
@@ -54,11 +56,21 @@ def combine(arguments: Arguments, content: bytes, name: str, also: Check = lambd
         # A shorter `sampling.interval` was written on purpose, so that the default of the other one gives way.
         fast = min(config.sampling.fast_interval, config.sampling.interval)
         config = replaced(config, "sampling.fast_interval", fast)
-    for key, expected in (*problems(config), *also(config)):
-        raise refuse(source, key, expected, found_at(config, key), arguments.origins)
     if config.limits.rows or config.limits.systems.names is not None:
         catalogue_of(config.limits, source, arguments.origins.get("limits.systems", ""))
+    for key, expected in (*problems(config), *also(config)):
+        raise refuse(source, key, expected, found_at(config, key), arguments.origins)
     return config
+
+
+def _refuse_removed(data: Mapping[str, Any], source: str) -> None:
+    """Refuse keys that an earlier version had, with what takes their place. Raises ConfigError."""
+    for key in REMOVED:
+        part: Any = data
+        for name in key.split("."):
+            part = part.get(name) if isinstance(part, Mapping) else None
+        if part is not None:
+            raise ConfigError(f"{source}: {removed(key)}")
 
 
 def _anchored(data: Mapping[str, Any], folder: Path) -> dict[str, str]:
@@ -78,6 +90,7 @@ def _with(data: Mapping[str, Any], flat: Mapping[str, Any]) -> dict[str, Any]:
     """Put values at dotted keys on top of nested data."""
     merged = dict(data)
     for key, value in flat.items():
-        section, _, name = key.partition(".")
-        merged[section] = {**merged.get(section, {}), name: value} if name else value
+        section, _, rest = key.partition(".")
+        below = merged.get(section)
+        merged[section] = _with(below if isinstance(below, Mapping) else {}, {rest: value}) if rest else value
     return merged

@@ -1,7 +1,8 @@
 """
 The section `policy`: what the operator wants to be done about use above a limit.
 
-What comes in: nothing. What goes out: frozen structs with the policy's defaults, which are written nowhere else.
+What comes in: nothing. What goes out: frozen structs with the policy's defaults, which are written nowhere else; the
+keys that earlier versions had.
 
 The rule: both daemons check the section, so that each of them finds a typing error. What the section means is decided
 by the enforcer alone.
@@ -33,7 +34,11 @@ _Bytes = Annotated[Bytes, Meta(description='bytes as a quantity such as "256Mi"'
 
 
 class Tolerance(Part, frozen=True):
-    """By how much usage may exceed its limit: the larger of two, and `per_process` for each CUDA context."""
+    """
+    By how much usage may exceed its limit.
+
+    It is the larger of `ratio` and `bytes`, `bytes` at most a tenth of the limit; and `per_process` for each context.
+    """
 
     ratio: float = 0.02
     bytes: _Bytes = Bytes(256 * 2**20)
@@ -49,23 +54,22 @@ class Namespaces(Part, frozen=True):
 
 
 class Budgets(Part, frozen=True):
-    """How many actions in which time, for the node, for each namespace, for each workload."""
+    """How many actions in which time, for the node and for each namespace."""
 
     node: _Rate = Rate("3/10m")
     namespace: _Rate = Rate("2/10m")
-    workload: _Rate = Rate("3/24h")
 
 
 class Protect(Part, frozen=True):
-    """The pods that are never acted on; the last three rules may be lifted."""
+    """The pods that are never acted on. `third_party` counts where a namespace allows its pods to be exempt."""
 
     namespaces: Annotated[list[str], Meta(description="a list of names, * for any text")] = field(
         default_factory=lambda: ["kube-*", "gpu-operator"]
     )
     priority_at_least: int = 2_000_000_000
     labels: dict[str, str] = field(default_factory=dict)
-    daemon_sets: bool = True
-    bare_pods: bool = True
+    daemon_sets: bool = False
+    bare_pods: bool = False
     third_party: bool = True
 
 
@@ -73,7 +77,7 @@ class Policy(Part, frozen=True):
     """The whole section; docs/policy.md says what each key does."""
 
     mode: Mode = "observe"
-    trigger: Literal["contended", "limit"] = "contended"
+    trigger: Literal["contended", "limit"] = "limit"
     tolerance: Tolerance = field(default_factory=Tolerance)
     warn_after: _Duration = Duration(15)
     grace: _Duration = Duration(120)
@@ -87,8 +91,6 @@ class Policy(Part, frozen=True):
     protect: Protect = field(default_factory=Protect)
     spacing: _Duration = Duration(60)
     hold_off: _Duration = Duration(300)
-    strikes: int = 1
-    strike_half_life: _Duration = Duration(3600)
     stop_file: Path = Path("/run/gpusteward/stop")
     journal: Path | None = None
     trusted_vendors: Annotated[list[Vendor], Meta(description="a list of vendors of docs/devices.md")] = field(
@@ -101,3 +103,26 @@ def tolerance_of(policy: Policy) -> AllowedExcess:
     """Say in the model's words by how much a use may exceed its limit."""
     tolerance = policy.tolerance
     return AllowedExcess(tolerance.ratio, int(tolerance.bytes), int(tolerance.per_process))
+
+
+REMOVED = {
+    "policy.strikes": (
+        "an action now needs time over the limit in total, not a number of excesses",
+        "set policy.warn_after and policy.grace, and remove the key",
+    ),
+    "policy.strike_half_life": (
+        "time within the limit now lowers the time that counts, at half the speed",
+        "remove the key",
+    ),
+    "policy.budgets.workload": (
+        "a workload now has a fixed back-off of 1 to 10 minutes between actions",
+        "set policy.budgets.node or policy.budgets.namespace, and remove the key",
+    ),
+}
+"""Keys of 0.1 that are gone since 0.2: why, and how to fix the file."""
+
+
+def removed(key: str) -> str:
+    """Say that a key of an earlier version is gone, and what to do."""
+    cause, fix = REMOVED[key]
+    return f"{key} was removed in 0.2: {cause}; fix: {fix}"

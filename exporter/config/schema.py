@@ -41,7 +41,7 @@ class Node(Section, frozen=True):
 
 
 class Sampling(Section, frozen=True):
-    """How often the node is looked at: `interval` everything, `fast_interval` the memory of nearly full devices."""
+    """How often the node is read: everything each `interval`, the memory of watched devices each `fast_interval`."""
 
     interval: _Duration = Duration(5)
     fast_interval: _Duration = Duration(0.5)

@@ -15,9 +15,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from exporter.kube.device_ids import DeviceIndex, resolve, resolve_claimed
+from exporter.kube.device_ids import DeviceIndex, ReadIds, read_ids, resolve, resolve_claimed
 from exporter.model import Allocation, DeviceKey, Fault, Gpu, Sharing
-from exporter.model.vendors import HUAWEI, INTEL, NVIDIA, DeviceId, device_id, vendor_of
+from exporter.model.vendors import HUAWEI, INTEL, NVIDIA, DeviceId, vendor_of
 from exporter.objects.claim import ClaimedUuids
 
 STRATEGY_LABELS = (
@@ -142,6 +142,7 @@ def allocations(
     uuids: ClaimedUuids = NO_UUIDS,
     finished: Collection[PodName] = (),
     ascend_real: Iterable[tuple[PodName, str]] = (),
+    read: ReadIds = read_ids,
 ) -> tuple[Allocation, ...]:
     """
     List which container was handed how many replicas of which device.
@@ -152,6 +153,7 @@ def allocations(
         uuids: the UUIDs of claimed devices in the ResourceSlices of this node.
         finished: pods that have ended. Kubelets before 1.34 still list them when their devices may be another pod's.
         ascend_real: pods with the text of their annotation `huawei.com/AscendReal`.
+        read: reads lists of ids; `RememberedIds` reads each list once.
 
     Returns:
         One entry per container, resource and device, in the order of the list; for claims the resource is the
@@ -160,28 +162,35 @@ def allocations(
     """
     unclear = {*finished, *view.listed_twice}
     replicas: Counter[tuple[str, str, str, str, DeviceKey]] = Counter()
-    for holder, resource, device in _handed_out(view, DeviceIndex.of(gpus), uuids, ascend_real):
+    index = DeviceIndex.of(gpus)
+    for holder, resource, device, count in _handed_out(view, index, uuids, ascend_real, read):
         if device is not None and holder.pod_name not in unclear:
-            replicas[holder.namespace, holder.pod, holder.container, resource, device] += 1
+            replicas[holder.namespace, holder.pod, holder.container, resource, device] += count
     return tuple(Allocation(*key, replicas=count) for key, count in replicas.items())
 
 
 def _handed_out(
-    view: AllocationsView, index: DeviceIndex, uuids: ClaimedUuids, ascend_real: Iterable[tuple[PodName, str]]
-) -> Iterator[tuple[Holding | HeldClaim, str, DeviceKey | None]]:
+    view: AllocationsView,
+    index: DeviceIndex,
+    uuids: ClaimedUuids,
+    ascend_real: Iterable[tuple[PodName, str]],
+    read: ReadIds,
+) -> Iterator[tuple[Holding | HeldClaim, str, DeviceKey | None, int]]:
     for holding in view.holdings:
-        for text in dict.fromkeys(holding.device_ids):
-            yield holding, holding.resource, resolve(device_id(holding.resource, text), index)
+        for same in read(holding.resource, holding.device_ids):
+            yield holding, holding.resource, resolve(same.meant, index), same.texts
     for pod, annotation in ascend_real:
-        yield from _ascend(view, pod, annotation, index)
+        for holding, device in _ascend(view, pod, annotation, index):
+            yield holding, holding.resource, device, 1
     for claim in view.claims:
         for claimed in claim.devices:
-            yield claim, claimed.driver, resolve_claimed(claimed.driver, claimed.device, uuids.get(claimed), index)
+            device = resolve_claimed(claimed.driver, claimed.device, uuids.get(claimed), index)
+            yield claim, claimed.driver, device, 1
 
 
 def _ascend(
     view: AllocationsView, pod: PodName, annotation: str, index: DeviceIndex
-) -> Iterator[tuple[Holding, str, DeviceKey | None]]:
+) -> Iterator[tuple[Holding, DeviceKey | None]]:
     """
     List which NPUs a pod really got: its one container that holds any, as many as the kubelet counts.
 
@@ -195,7 +204,7 @@ def _ascend(
     texts = annotation.split(",")
     if len(held) == 1 and len(texts) == len({HUAWEI.annotated_id(each) for each in held[0].device_ids}):
         for text in texts:
-            yield held[0], held[0].resource, resolve(HUAWEI.annotated_id(text), index)
+            yield held[0], resolve(HUAWEI.annotated_id(text), index)
 
 
 def sharing(
@@ -204,6 +213,7 @@ def sharing(
     labels: Mapping[str, str],
     *,
     uuids: ClaimedUuids = NO_UUIDS,
+    read: ReadIds = read_ids,
 ) -> Mapping[DeviceKey, tuple[Sharing, int]]:
     """
     List how each device is shared, and into how many replicas, as far as Kubernetes says.
@@ -215,9 +225,9 @@ def sharing(
     that cannot say what it offers) their number is a lower bound.
     """
     index = DeviceIndex.of(gpus)
-    offered = _ids((view.allocatable or {}).items(), index)
-    before = _ids(view.offered_before.items(), index)
-    held = _ids(((holding.resource, holding.device_ids) for holding in view.holdings), index)
+    offered = _ids((view.allocatable or {}).items(), index, read)
+    before = _ids(view.offered_before.items(), index, read)
+    held = _ids(((holding.resource, holding.device_ids) for holding in view.holdings), index, read)
     for device in (before.keys() | held.keys()) - offered.keys():
         offered[device] = before[device]
     for device, ids in held.items():
@@ -241,13 +251,14 @@ def sharing(
     return shared
 
 
-def _ids(offers: Iterable[tuple[str, tuple[str, ...]]], index: DeviceIndex) -> defaultdict[DeviceKey, set[DeviceId]]:
+def _ids(
+    offers: Iterable[tuple[str, tuple[str, ...]]], index: DeviceIndex, read: ReadIds
+) -> defaultdict[DeviceKey, set[DeviceId]]:
     by_device: defaultdict[DeviceKey, set[DeviceId]] = defaultdict(set)
     for resource, ids in offers:
-        for text in ids:
-            parsed = device_id(resource, text)
-            if parsed is not None and (device := resolve(parsed, index)):
-                by_device[device].add(parsed)
+        for same in read(resource, ids):
+            if device := resolve(same.meant, index):
+                by_device[device] |= same.ids
     return by_device
 
 

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from exporter.kube.allocations import NO_UUIDS, AllocationsView, PodName, allocations, sharing
+from exporter.kube.device_ids import ReadIds, read_ids
 from exporter.kube.pods import KnownPod
 from exporter.model import Container, Gpu, Inventory, PodUid
 from exporter.model.vendors import HUAWEI
@@ -25,6 +26,7 @@ def combine(
     *,
     finished: Collection[PodName] = (),
     uuids: ClaimedUuids = NO_UUIDS,
+    read: ReadIds = read_ids,
 ) -> Inventory:
     """
     Add to the names what the kubelet handed out, on these GPUs; the faults of both stay.
@@ -35,9 +37,14 @@ def combine(
     return replace(
         names,
         allocations=allocations(
-            view, gpus, uuids=uuids, finished=finished, ascend_real=_annotations(names, HUAWEI.annotation).items()
+            view,
+            gpus,
+            uuids=uuids,
+            finished=finished,
+            ascend_real=_annotations(names, HUAWEI.annotation).items(),
+            read=read,
         ),
-        sharing=sharing(view, gpus, labels, uuids=uuids),
+        sharing=sharing(view, gpus, labels, uuids=uuids, read=read),
         faults=(*names.faults, *view.faults),
     )
 

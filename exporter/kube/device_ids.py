@@ -3,13 +3,59 @@ The devices that device ids mean.
 
 What comes in: an id of the kubelet's pod-resources API or of a DRA claim, in its vendor's words (`model.vendors`), and
 the GPUs that the driver counts now. What goes out: the key of a device, or None.
+
+The rule: each list of ids is read once. A plugin that counts memory in MiB offers 80,000 ids for one GPU, and reading
+them again in each round would keep a core busy for half a second.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from exporter.model import DeviceKey, Gpu, GpuUuid
 from exporter.model.vendors import AMD, DeviceId, claimed_id, device_id
+
+
+@dataclass(frozen=True, slots=True)
+class SameDevice:
+    """Ids of one list that differ only in their replica. `texts` counts the distinct ids as they were written."""
+
+    meant: DeviceId
+    ids: frozenset[DeviceId]
+    texts: int
+
+
+ReadIds = Callable[[str, tuple[str, ...]], tuple[SameDevice, ...]]
+"""Reads the ids of a resource."""
+
+
+def read_ids(resource: str, ids: tuple[str, ...]) -> tuple[SameDevice, ...]:
+    """Group ids of a resource by the device that they mean, in their order. Ids of no device are left out."""
+    texts: defaultdict[DeviceId, list[DeviceId]] = defaultdict(list)
+    for text in dict.fromkeys(ids):
+        if (parsed := device_id(resource, text)) is not None:
+            whole = DeviceId(parsed.name, parsed.minor, parsed.index, parsed.gpu_instance, vendor=parsed.vendor)
+            texts[whole].append(parsed)
+    return tuple(SameDevice(meant, frozenset(parsed), len(parsed)) for meant, parsed in texts.items())
+
+
+class RememberedIds:
+    """Reads lists of ids, and remembers those that were asked for in this round and in the last one."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, tuple[str, ...]], tuple[SameDevice, ...]] = {}
+        self._now: dict[tuple[str, tuple[str, ...]], tuple[SameDevice, ...]] = {}
+
+    def begin_round(self) -> None:
+        """Forget the lists that the last round did not ask for."""
+        self._last, self._now = self._now, {}
+
+    def __call__(self, resource: str, ids: tuple[str, ...]) -> tuple[SameDevice, ...]:
+        """Read as `read_ids` does."""
+        key = resource, ids
+        if key not in self._now:
+            self._now[key] = self._last[key] if key in self._last else read_ids(resource, ids)
+        return self._now[key]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from exporter.base.clock import Clock
 from exporter.kube.claims import Claims
 from exporter.kube.client import Client, Credentials
 from exporter.kube.combining import combine
+from exporter.kube.device_ids import RememberedIds
 from exporter.kube.inventory import KubeInventory
 from exporter.kube.namespaces import Namespaces
 from exporter.kube.own_node import OwnNode
@@ -46,6 +47,7 @@ class KubernetesSource:
         random = Random()  # noqa: S311  (it spreads requests, and keeps no secret)
         self._names = KubeInventory(self._client, node, clock=clock, random=random, log_links=log_links)
         self._kubelet = PodResources(socket)
+        self._ids = RememberedIds()
         self._node = OwnNode(self._client, node, clock=clock, random=random, has_claims=self._has_claims)
         self._claims = Claims(self._client, self._declared, self._node.look_at_devices, clock=clock, random=random)
         self._limited = limited
@@ -59,6 +61,7 @@ class KubernetesSource:
             self._kubelet.keep_only(living)
         names = self._names.inventory()
         declared = names.declared.items() if self._node.asked else ()
+        self._ids.begin_round()
         return combine(
             replace(
                 names,
@@ -73,6 +76,7 @@ class KubernetesSource:
             self._node.labels,
             finished=self._names.finished,
             uuids=self._node.uuids,
+            read=self._ids,
         )
 
     async def run(self) -> None:

@@ -254,14 +254,12 @@ def _remarks(term: Term) -> Iterable[str]:
 
 
 def _doubts(term: Term) -> tuple[str, ...]:
-    scene, row, claim = term.asked.scene, term.asked.row, term.asked.claim
+    scene, row = term.asked.scene, term.asked.row
     doubts = []
     if row.confidence is Confidence.UNSURE:
         doubts.append("what the row means is not certain")
     if row.scope is Scope.PROCESS and not scene.options.mps_container:
         doubts.append("a limit of each process, not of the container")
-    if row.scope is Scope.CLAIM and claim is not None and claim.consumers > 1:
-        doubts.append(f"{claim.consumers} pods share the claim")
     return tuple(doubts)
 
 

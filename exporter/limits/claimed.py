@@ -5,7 +5,8 @@ What comes in: what the pods here declare, their claims, usages, devices. What g
 and device.
 
 The law: the owner of the bytes is never guessed. A container that holds two claims of one device does not say by which
-of them it holds its memory, so the usage of both is unknown.
+of them it holds its memory, so the usage of both is unknown. The same applies to a pod of which only the whole is
+seen.
 """
 
 from collections import defaultdict
@@ -42,6 +43,8 @@ def claim_usages(
                 holders.setdefault((claim.namespace, claim.name, device), set()).update(mine)
                 for holder in mine:
                     held[holder, device].add((claim.namespace, claim.name))
+                if mine:
+                    held[(uid, ""), device].add((claim.namespace, claim.name))
     by_holder: dict[tuple[Holder, DeviceKey], list[Usage]] = defaultdict(list)
     for usage in usages:
         by_holder[(usage.subject.pod_uid, usage.subject.container), usage.device].append(usage)
@@ -50,9 +53,11 @@ def claim_usages(
         # A sandboxed pod's processes are the pod's: its containers cannot be told apart from outside.
         pods = {(uid, "") for uid, _ in containers}
         counted = [usage for holder in sorted(containers | pods) for usage in by_holder.get((holder, device), ())]
-        clear = all(len(held[holder, device]) == 1 for holder in containers)
-        amount = _sum(counted) if clear else None
-        sums.append(ClaimUsage(namespace, name, device, amount, frozenset(usage.subject for usage in counted)))
+        clear = {holder for holder in containers | pods if len(held[holder, device]) == 1}
+        subjects = frozenset(usage.subject for usage in counted)
+        doubtful = frozenset(each for each in subjects if (each.pod_uid, each.container) not in clear)
+        amount = _sum(counted) if containers <= clear and not doubtful else None
+        sums.append(ClaimUsage(namespace, name, device, amount, subjects, doubtful))
     return tuple(sums)
 
 

@@ -148,9 +148,15 @@ def _due(times: Sequence[float], now: float, interval: float) -> bool:
 
 
 def _slices(facts: "_Facts", content_type: str) -> Iterator[bytes]:
-    """Render at most `SLICE` samples at a time; together they are what prometheus_client makes of all at once."""
+    """
+    Render at most `SLICE` samples at a time; together they are what prometheus_client makes of all at once.
+
+    A family with more samples is collected in a slice of its own, which is empty.
+    """
     render, end = (RENDER_OPENMETRICS, EOF) if content_type == OPENMETRICS else (generate_text, b"")
     for metric in facts.collect():
+        if len(metric.samples) > SLICE:
+            yield b""  # to collect 500 samples takes 5 ms by itself
         for first in range(0, len(metric.samples), SLICE):
             part = copy(metric)
             part.samples = metric.samples[first : first + SLICE]

@@ -117,7 +117,7 @@ class ClaimConfig:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A ResourceClaim's status. `consumers` counts the pods that it is reserved for; several share one amount."""
+    """A ResourceClaim's status. `consumers` counts the pods that it is reserved for, which share its amount."""
 
     namespace: str
     name: str

@@ -77,6 +77,7 @@ class ClaimUsage:
     Attributes:
         memory_used: None when something of it is unknown, or cannot be told from what they hold by another claim.
         subjects: who was counted, each once, however many pods share the claim.
+        doubtful: those of them whose memory may be held by another claim of the same device.
 
     """
 
@@ -85,6 +86,7 @@ class ClaimUsage:
     device: DeviceKey
     memory_used: int | None
     subjects: frozenset[Subject] = frozenset()
+    doubtful: frozenset[Subject] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,8 @@ class Snapshot:
         utilization_capped: of the GPUs read in this round, containers whose processes' samples added up to more than
             100 %, and were cut there.
         xid_errors: what was heard of each GPU since the daemon started, of those too that do not answer any more.
+        by_time: the round was due by the clock; False for one that movement, or a caller, asked for: its moment depends
+            on what is read, so that it says nothing of how long something was so.
         faults: what could not be asked; the round is complete when none of them says otherwise.
 
     """
@@ -188,6 +192,7 @@ class Snapshot:
     pid_domain_proven: bool = False
     names_live: bool = False
     xid_errors: XidCounts = field(default_factory=dict)
+    by_time: bool = True
     faults: tuple[Fault, ...] = ()
 
     @property

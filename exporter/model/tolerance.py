@@ -16,6 +16,8 @@ from exporter.model.limits import Context, Limit
 from exporter.model.snapshot import Usage
 
 _PARTS = 1_000_000
+_BYTES_PARTS = 10
+"""Of the limit, the fixed allowance is a tenth at most."""
 _CAP_PARTS = 4
 """Contexts may add a quarter of the limit, or one context where that is more."""
 
@@ -26,7 +28,8 @@ class Tolerance:
     What a use may exceed its limit by.
 
     Attributes:
-        ratio, bytes: the larger of both is allowed on top of each limit.
+        ratio, bytes: the larger of both is allowed on top of each limit. `bytes` is a tenth of the limit at most: an
+            allowance that does not grow with the limit must not be half of a small share.
         per_process: bytes that are allowed for the CUDA context of one process; 0 allows none.
 
     """
@@ -37,7 +40,8 @@ class Tolerance:
 
     def above(self, limit: int) -> int:
         """Return the bytes above which `limit` counts as exceeded, without contexts."""
-        return limit + max(limit * round(self.ratio * _PARTS) // _PARTS, self.bytes)  # no float overflows on a huge one
+        proportional = limit * round(self.ratio * _PARTS) // _PARTS  # no float: it would overflow on a huge limit
+        return limit + max(proportional, min(self.bytes, limit // _BYTES_PARTS))
 
     def cap(self, limit: Limit) -> int:
         """Return the most that may be allowed for contexts, however many processes the holder has."""

@@ -50,7 +50,6 @@ Project-HAMi/ascend-dra-driver cmd/ascend-dra-kubeletplugin/discovery.go.
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 
 _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 
@@ -273,7 +272,6 @@ def vendor_of(resource: str) -> Vendor:
     return _OF_DOMAIN.get(resource.partition("/")[0], NVIDIA)
 
 
-@lru_cache(maxsize=4096)  # eight GPUs in 48 replicas are 384 ids, the same in each round
 def device_id(resource: str, text: str) -> DeviceId | None:
     """Read an id of a resource; None when it has no form that means a device, or its plugin goes by something else."""
     vendor = vendor_of(resource)

@@ -35,6 +35,7 @@ class RecordedRound:
         faults: of the driver as a whole, or of GPUs that did not answer.
         hosts: what the kernel was asked, in order.
         xid_errors: what was heard of each GPU up to this round; nothing in recordings from before it was.
+        by_time: the round was due by the clock; False for one that movement, or a caller, asked for.
 
     """
 
@@ -49,3 +50,4 @@ class RecordedRound:
     hosts: tuple[HostRead, ...] = ()
     inventory: Inventory = field(default_factory=Inventory)
     xid_errors: XidCounts = field(default_factory=dict)
+    by_time: bool = True

@@ -54,7 +54,7 @@ class Header(msgspec.Struct, frozen=True, tag="header", tag_field="line", kw_onl
     Attributes:
         gpusteward_recording: the format.
         program: version of gpusteward that wrote it.
-        started_at: Unix time; `interval` in seconds, between full rounds.
+        started_at: Unix time; `interval` in seconds, between full rounds on average.
         first_seen: what was known of earlier declarations at the start, by pod UID; see `exporter.limits.first_seen`.
 
     """
@@ -134,7 +134,11 @@ class RoundGpu(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RoundLine(msgspec.Struct, frozen=True, tag="round", tag_field="line", omit_defaults=True):
-    """A round, after the parts that it names: `inventory`, `hosts`, `xids`, and the `processes` of its GPUs."""
+    """
+    A round, after the parts that it names: `inventory`, `hosts`, `xids`, and the `processes` of its GPUs.
+
+    `by_time` is absent where it is what version 0.1 did: full rounds were due by the clock, and no others.
+    """
 
     number: int
     taken_at: float
@@ -147,12 +151,14 @@ class RoundLine(msgspec.Struct, frozen=True, tag="round", tag_field="line", omit
     samples: list[RoundGpu] = msgspec.field(default_factory=list, name="gpus")
     faults: tuple[Fault, ...] = ()
     xid_errors: int | None = msgspec.field(default=None, name="xids")
+    by_time: bool | None = None
 
     @classmethod
     def of(cls, recorded: RecordedRound, **parts: Any) -> "RoundLine":
         """Put `parts`, which are numbers, in their places: `inventory`, `hosts`, `samples` and `xid_errors`."""
         only = None if recorded.only is None else sorted(recorded.only)
-        return cls(**{**_fields(recorded), "only": only, **parts})
+        by_time = None if recorded.by_time is (only is None) else recorded.by_time
+        return cls(**{**_fields(recorded), "only": only, "by_time": by_time, **parts})
 
     def named(self) -> Iterator[int]:
         """Yield the numbers of the parts that this round names."""
@@ -170,6 +176,7 @@ class RoundLine(msgspec.Struct, frozen=True, tag="round", tag_field="line", omit
             "only": None if self.only is None else frozenset(self.only),
             "samples": tuple(gpu.sample(parts) for gpu in self.samples),
             "xid_errors": {} if self.xid_errors is None else parts[self.xid_errors],
+            "by_time": self.only is None if self.by_time is None else self.by_time,
         }
         return RecordedRound(**{**asdict(self), **restored})
 

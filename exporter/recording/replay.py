@@ -48,7 +48,7 @@ async def snapshots(reading: Reading, config: Config) -> AsyncIterator[Snapshot]
     for recorded in reading:
         stage.set(recorded)
         clock.show(recorded.taken_at, recorded.monotonic)
-        snapshot = await sampler.round(recorded.only)
+        snapshot = await sampler.round(recorded.only, by_time=recorded.by_time)
         # Its number counts failed rounds, which left nothing here; its duration is not ours.
         yield replace(snapshot, round=recorded.number, duration=recorded.duration)
 

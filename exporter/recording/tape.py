@@ -39,6 +39,7 @@ class Tape:
             tuple(self.host.reads),
             self.inventory.answer,
             answer.xid_errors,
+            snapshot.by_time,
         )
 
 

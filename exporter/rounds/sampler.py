@@ -3,16 +3,18 @@ One round, and its beat: sample, attribute, account, make the snapshot, publish.
 
 What comes in: the three sources. What goes out: a snapshot a round, published as the latest.
 
-The rule: rounds follow one another, never side by side. A full round reads everything once an interval. In between,
-devices that several containers share and that are nearly full are looked at faster: their memory alone, some 12
-microseconds a device. When such a look shows that something moved, a round begins early and reads the moved GPUs anew,
-at most once a second, because a process list takes milliseconds and stalls the applications. A device that one pod
-has for itself is never looked at in between.
+The rule: rounds follow one another, never side by side. A full round reads everything once an interval. Each interval
+is up to 20 % shorter or longer at random, so that no workload can stay in phase with the readings. In between,
+two kinds of devices are read faster (`watched`). GPUs on which a limit was exceeded are read about once a second, at
+irregular moments, whatever moves there: these readings say how long an excess lasts. Of nearly full shared devices the
+memory alone is looked at, some 12 microseconds a device. When it moved, a round begins early and reads the moved GPUs
+anew, at most once a second, because a process list takes milliseconds and stalls the applications.
 """
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from random import Random, SystemRandom
 
 import structlog
 
@@ -21,32 +23,50 @@ from exporter.base.clock import Clock
 from exporter.devices import DeviceError, DeviceSource, DevicesSample
 from exporter.host import HostSource
 from exporter.kube import InventorySource
-from exporter.model import DeviceKey, Fault, GpuUuid, Memory, Sharing, Snapshot
+from exporter.model import DeviceKey, Fault, GpuUuid, Memory, Snapshot
 from exporter.rounds.accountant import Accountant, GpuReading
 from exporter.rounds.latest import Latest
 from exporter.rounds.limit_facts import with_claims
 from exporter.rounds.limits import Limiting
+from exporter.rounds.watched import Suspects, crowded
 
 log = structlog.get_logger()
 
-NEARLY_FULL = 0.9
-"""Used share of a device from which on a neighbour's next allocation may fail."""
 MOVED = 2 * 2**20
 """Bytes: the driver hands out memory in pages of 2 MiB."""
 LISTS_APART = 1.0
 """Seconds between two reads of the process lists, at the least."""
+SUSPECT_JITTER = 0.5
+"""Share of a second by which the next reading of suspect GPUs comes earlier or later at most."""
+LIGHT = 10.0
+"""Durations of a round between two readings of suspect GPUs, at least: a large node must not be busy with them."""
 HEARTBEAT = 1.0
 """Seconds after which the beat is renewed while nothing is due."""
-
-_SHARED = frozenset({Sharing.TIME_SLICING, Sharing.MPS, Sharing.DRA, Sharing.SHARED})
 
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """How often: seconds between full rounds, and between looks at nearly full shared devices."""
+    """
+    How often the node is read.
+
+    Attributes:
+        interval: seconds between full rounds, on average.
+        fast_interval: seconds between looks at crowded devices.
+        jitter: share of the interval by which the next full round comes earlier or later at most.
+
+    """
 
     interval: float = 5.0
     fast_interval: float = 0.5
+    jitter: float = 0.2
+
+    def wait(self, swing: float) -> float:
+        """Return the seconds from one full round to the next; `swing` is -1 for the earliest and 1 for the latest."""
+        return self.interval * (1 + self.jitter * swing)
+
+    def soon(self, swing: float, lasted: float) -> float:
+        """Return the seconds to the next reading of suspect GPUs; `lasted`: seconds of the last round."""
+        return max(min(LISTS_APART, self.interval) * (1 + SUSPECT_JITTER * swing), LIGHT * lasted)
 
 
 class Sampler:
@@ -63,8 +83,18 @@ class Sampler:
         clock: Clock,
         limiting: Limiting | None = None,
         keep: Callable[[Snapshot], None] | None = None,
+        random: Random | None = None,
     ) -> None:
-        """Make a sampler. `keep` gets each snapshot before the next round begins; what it raises ends the sampler."""
+        """
+        Make a sampler.
+
+        Args:
+            node, devices, host, inventory, beat, clock: what it reads, and when.
+            limiting: reads the limits; without it there are none.
+            keep: gets each snapshot before the next round begins; what it raises ends the sampler.
+            random: sets when the next full round begins; by default a source that a tenant cannot predict.
+
+        """
         self.beat = beat
         self.inventory = inventory
         self.standing: tuple[Fault, ...] = ()
@@ -76,26 +106,37 @@ class Sampler:
         self._accountant = Accountant(host, clock)
         self._limiting = limiting or Limiting(())
         self._keep = keep
+        self._random = random or SystemRandom()
         self._readings: Mapping[GpuUuid, GpuReading] = {}
         self._present: Mapping[GpuUuid, int] = {}
         self._device_faults: tuple[Fault, ...] = ()
         self._rounds = 0
+        self._suspects = Suspects()
         self._turn = asyncio.Lock()
 
     async def run(self, latest: Latest) -> None:
         """Make rounds until cancelled. A failed round is counted and logged; a driver that is lost for good raises."""
         while True:
-            began = self._clock.monotonic()
-            await self._publish(latest, None)
-            while (rest := began + self.beat.interval - self._clock.monotonic()) > 0:
-                latest.beat = self._clock.monotonic()
-                watched = crowded(latest.snapshot)
-                if not watched:
-                    await self._clock.sleep(min(rest, HEARTBEAT))
-                    continue
-                await self._clock.sleep(min(rest, self.beat.fast_interval))
-                if moved := await self._moved(watched):
+            began, wait = self._clock.monotonic(), self.beat.wait(self._swing())
+            await self._publish(latest, None, by_time=True)
+            soon = self._soon(latest)
+            while (rest := began + wait - (now := self._clock.monotonic())) > 0:
+                latest.beat = now
+                fast, suspects = crowded(latest.snapshot), self._suspects.at(now)
+                pauses = (rest, self.beat.fast_interval if fast else HEARTBEAT, soon - now if suspects else rest)
+                await self._clock.sleep(max(0.0, min(pauses)))
+                if suspects and self._clock.monotonic() >= soon:
+                    await self._publish(latest, suspects, by_time=True)
+                    soon = self._soon(latest)
+                elif fast and (moved := await self._moved(fast)):
                     await self._publish(latest, moved)
+
+    def _soon(self, latest: Latest) -> float:
+        lasted = latest.snapshot.duration if latest.snapshot else 0.0
+        return self._clock.monotonic() + self.beat.soon(self._swing(), lasted)
+
+    def _swing(self) -> float:
+        return self._random.uniform(-1.0, 1.0)
 
     async def fresh(self, only: Collection[GpuUuid], latest: Latest) -> Snapshot | None:
         """
@@ -105,11 +146,14 @@ class Sampler:
         """
         return await self._publish(latest, only)
 
-    async def round(self, only: Collection[GpuUuid] | None = None, latest: Latest | None = None) -> Snapshot:
+    async def round(
+        self, only: Collection[GpuUuid] | None = None, latest: Latest | None = None, *, by_time: bool = True
+    ) -> Snapshot:
         """
         Read the sources once and join their answers.
 
-        `only` names the GPUs to read anew; the others keep what was read of them before (see `Device.sampled_at`).
+        `only` names the GPUs to read anew; the others keep what was read of them before (see `Device.sampled_at`). For
+        `by_time` see `Snapshot.by_time`.
         """
         began, taken_at = self._clock.monotonic(), self._clock.time()
         self._rounds += 1
@@ -141,6 +185,7 @@ class Sampler:
             limits=limits.limits,
             memory_declared=limits.memory_declared,
             xid_errors=answer.xid_errors,
+            by_time=by_time,
             devices_up={
                 "devices": not any(fault.incomplete and not fault.subject for fault in answer.faults),
                 **answer.sources_up,
@@ -162,11 +207,13 @@ class Sampler:
             raise
         return asking.result()
 
-    async def _publish(self, latest: Latest, only: Collection[GpuUuid] | None) -> Snapshot | None:
+    async def _publish(
+        self, latest: Latest, only: Collection[GpuUuid] | None, *, by_time: bool = False
+    ) -> Snapshot | None:
         async with self._turn:  # rounds follow one another, also those that are asked for
             latest.beat = self._clock.monotonic()
             try:
-                snapshot = await self.round(only, latest)
+                snapshot = await self.round(only, latest, by_time=by_time)
             except DeviceError:
                 raise
             except Exception:
@@ -174,18 +221,19 @@ class Sampler:
                 log.exception("sampling.round_failed", round=self._rounds)
                 latest.tally = latest.tally.after_failure()
                 return None
+            self._suspects.see(snapshot)
             if self._keep is not None:
                 self._keep(snapshot)
             latest.beat = self._clock.monotonic()
             await latest.publish(snapshot, latest.tally.after(snapshot))
             return snapshot
 
-    async def _moved(self, watched: Collection[DeviceKey]) -> Collection[GpuUuid]:
-        """Look at the memory of `watched` devices; name the GPUs that are due for a reading of their lists."""
+    async def _moved(self, fast: Collection[DeviceKey]) -> Collection[GpuUuid]:
+        """Look at the memory of the devices in `fast`; name the GPUs that are due for a reading of their lists."""
         now = self._clock.time()
-        memory = await self._devices.memory({key.uuid for key in watched})
+        memory = await self._devices.memory({key.uuid for key in fast})
         moved = set()
-        for key in watched:
+        for key in fast:
             reading = self._readings.get(key.uuid)
             if reading is None or now - reading.accounts.sample.sampled_at < LISTS_APART:
                 continue
@@ -193,19 +241,6 @@ class Sampler:
             if _differ(known.get(key), memory.get(key)):
                 moved.add(key.uuid)
         return moved
-
-
-def crowded(snapshot: Snapshot | None) -> frozenset[DeviceKey]:
-    """Name the devices to look at faster: shared by several containers or made to be shared, and nearly full."""
-    keys = set()
-    for device in snapshot.devices if snapshot else ():
-        shared = device.sharing in _SHARED or device.replicas > 1
-        memory = device.account.memory
-        if device.sharing is Sharing.EXCLUSIVE or memory is None or memory.total == 0:
-            continue
-        if (shared or (device.containers or 0) > 1) and memory.used + memory.reserved >= NEARLY_FULL * memory.total:
-            keys.add(device.key)
-    return frozenset(keys)
 
 
 def _differ(known: Memory | None, seen: Memory | None) -> bool:

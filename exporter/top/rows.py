@@ -160,12 +160,14 @@ class _Node:
             if near:
                 yield near
             return
-        if standing.due_at is not None:
+        counts_down = standing.prevented is None and standing.state not in ("held", "due", "acting")
+        if standing.due_at is not None and counts_down:
             yield f"{clean(standing.state)} {span(standing.due_at - self.now)}"
         else:
             yield near if standing.state == "ok" and near else clean(standing.state)
         if standing.reason is not None:
             yield clean(standing.reason)
+        yield from _grace(standing)
         if standing.next is not None and standing.state != "ok":
             yield f"then {clean(standing.next)}"
 
@@ -204,6 +206,15 @@ def _instance(number: int, device: Device) -> Row:
         notes=tuple(_shared(device)) if device.replicas > 1 else (),
         named=Tone.STRONG,
     )
+
+
+def _grace(standing: Standing) -> Iterator[str]:
+    """Say how much of the time that counts for an action is used up, and what prevents the action."""
+    if standing.over_seconds and standing.capacity_seconds:
+        used = f"{standing.over_seconds:.0f} of {standing.capacity_seconds:.0f}s"
+        yield f"{used} ({percent(standing.over_seconds / standing.capacity_seconds)})"
+    if standing.prevented is not None and standing.state != "ok" and standing.prevented != standing.reason:
+        yield f"no action: {clean(standing.prevented)}"
 
 
 def _shared(device: Device) -> Iterator[str]:

@@ -25,7 +25,7 @@ from enforcer.actions.interface import Answer, Heard
 from enforcer.actions.kube_writer import Writer
 from enforcer.journal.records import Planned
 from enforcer.policy.history import Action
-from enforcer.policy.limit_holders import CaseKey
+from enforcer.policy.holder import CaseKey
 from enforcer.policy.vocabulary import Rung
 from exporter.base.clock import SystemClock
 from exporter.kube.client import from_kubeconfig
@@ -110,7 +110,7 @@ ROWS: dict[str, tuple[Reply, Heard]] = {
     "no such namespace": (no(404, 'namespaces "ns" not found', kind="namespaces"), Heard.GONE),
     "the budget is gone": (no(404, "not found", kind="poddisruptionbudgets"), Heard.BLOCKED),
     "a server without evictions": (no(404, "the server could not find the requested resource", kind=""), Heard.REFUSED),
-    "no right": (no(403, DENIED + 'User "u" cannot create resource "pods/eviction"'), Heard.REFUSED),
+    "no right": (no(403, DENIED + 'User "u" cannot create resource "pods/eviction"'), Heard.FORBIDDEN),
     "a policy, Forbidden": (no(403, DENIED + VERDICT), Heard.REFUSED),
     "a policy, Invalid": (no(422, DENIED + VERDICT), Heard.REFUSED),
     "namespace goes": (no(403, DENIED + "unable to create new content", "NamespaceTerminating"), Heard.GONE),
@@ -118,7 +118,7 @@ ROWS: dict[str, tuple[Reply, Heard]] = {
         no(403, 'poddisruptionbudget.policy "x" is forbidden: negative', kind="poddisruptionbudget"),
         Heard.BLOCKED,
     ),
-    "token": (no(401, "Unauthorized", kind=""), Heard.REFUSED),
+    "token": (no(401, "Unauthorized", kind=""), Heard.UNAUTHORIZED),
     "bad request": (no(400, "name in URL does not match name in Eviction object", kind=""), Heard.REFUSED),
     "invalid": (no(422, "Eviction is invalid", kind="Eviction"), Heard.REFUSED),
     "method": (no(405, "the server does not allow this method", kind=""), Heard.REFUSED),
@@ -240,7 +240,7 @@ async def acted(folder: Path, serve: Serve) -> tuple[Answer, Server]:
 
 def fixed(response: web.Response) -> Serve:
     async def serve(_: web.Request) -> web.StreamResponse:
-        return response
+        return web.Response(status=response.status, body=response.body, content_type=response.content_type)
 
     return serve
 
@@ -333,35 +333,46 @@ def ended_status(*, terminated: bool) -> dict[str, Any]:
 
 GOING = {"deletionTimestamp": "2026-11-01T10:00:00Z"}
 SIDECAR = {"initContainerStatuses": [{"name": "side", "state": {"running": {}}}]}
-LOOKS: dict[str, tuple[web.Response, bool | None]] = {
-    "there": (web.json_response(pod("p", status=ended_status(terminated=False))), False),
-    "another": (web.json_response(pod("p", "uid-2")), True),
-    "gone": (web.json_response({"kind": "Status", "details": {"kind": "pods"}}, status=404), True),
-    "a proxy's 404": (web.Response(text="nothing here", status=404), None),
-    "away": (refusal(503, "ServiceUnavailable"), None),
-    "forbidden": (refusal(403, "Forbidden"), None),
-    "something else": (web.json_response({}), None),
-    "no pod": (web.json_response({"metadata": {"name": "p"}}), None),
-    "between two restarts": (web.json_response(pod("p", status=ended_status(terminated=True))), False),
-    "ended by itself": (web.json_response(pod("p", status={"phase": "Succeeded"})), True),
-    "failed": (web.json_response(pod("p", status={"phase": "Failed"})), True),
-    "terminating": (web.json_response(pod("p", metadata=GOING, status=ended_status(terminated=False))), False),
-    "terminated": (web.json_response(pod("p", metadata=GOING, status=ended_status(terminated=True))), True),
+LOOKS: dict[str, tuple[web.Response, bool | None, bool | None]] = {
+    "there": (web.json_response(pod("p", status=ended_status(terminated=False))), False, False),
+    "another": (web.json_response(pod("p", "uid-2")), True, True),
+    "gone": (web.json_response({"kind": "Status", "details": {"kind": "pods"}}, status=404), True, True),
+    "a proxy's 404": (web.Response(text="nothing here", status=404), None, None),
+    "away": (refusal(503, "ServiceUnavailable"), None, None),
+    "forbidden": (refusal(403, "Forbidden"), None, None),
+    "something else": (web.json_response({}), None, None),
+    "no pod": (web.json_response({"metadata": {"name": "p"}}), None, None),
+    "between two restarts": (web.json_response(pod("p", status=ended_status(terminated=True))), False, False),
+    "ended by itself": (web.json_response(pod("p", status={"phase": "Succeeded"})), True, False),
+    "failed": (web.json_response(pod("p", status={"phase": "Failed"})), True, False),
+    "terminating": (web.json_response(pod("p", metadata=GOING, status=ended_status(terminated=False))), False, True),
+    "terminated": (web.json_response(pod("p", metadata=GOING, status=ended_status(terminated=True))), True, True),
     "terminated but a sidecar": (
         web.json_response(pod("p", metadata=GOING, status=ended_status(terminated=True) | SIDECAR)),
         False,
+        True,
     ),
-    "terminating and not told of": (web.json_response(pod("p", metadata=GOING)), False),
+    "terminating and without statuses": (web.json_response(pod("p", metadata=GOING)), False, True),
 }
+"""What the server says of the pod; whether it has ended, and whether its deletion is confirmed."""
 
 
 @pytest.mark.parametrize("look", LOOKS)
 async def test_the_end_is_seen_and_not_assumed(tmp_path: Path, look: str) -> None:
-    """Gone, another by now, ended, terminated to the last container: yes. There: no. Whatever else: nobody knows."""
-    response, expected = LOOKS[look]
+    """Gone, another by now, ended, terminated to the last container: yes. There: no. Anything else: unknown."""
+    response, expected, _ = LOOKS[look]
     async with serving(fixed(response)) as server, evicting(tmp_path, server) as (evict, _):
         assert await evict.ended(action()) is expected
         assert await evict.insist(action(), DECISION) is None
+    assert [(seen.path, seen.query) for seen in server.seen] == [("/api/v1/namespaces/ns/pods/p", {})], "a quorum read"
+
+
+@pytest.mark.parametrize("look", LOOKS)
+async def test_the_deletion_is_confirmed_and_not_assumed(tmp_path: Path, look: str) -> None:
+    """Gone, another by now, or with a deletionTimestamp: yes. There without one: no. Anything else: unknown."""
+    response, _, expected = LOOKS[look]
+    async with serving(fixed(response)) as server, evicting(tmp_path, server) as (evict, _):
+        assert await evict.confirmed(action()) is expected
     assert [(seen.path, seen.query) for seen in server.seen] == [("/api/v1/namespaces/ns/pods/p", {})], "a quorum read"
 
 

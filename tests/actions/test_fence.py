@@ -25,7 +25,7 @@ from enforcer.journal.file import JournalFile
 from enforcer.journal.records import Fenced, Planned
 from enforcer.journal.writer import JournalWriter
 from enforcer.policy.history import Action
-from enforcer.policy.limit_holders import CaseKey, Target
+from enforcer.policy.holder import CaseKey, Target
 from enforcer.policy.vocabulary import Rung
 from exporter.model import ContainerId, DeviceKey, GpuUuid, PodUid
 from sources.limits import MAIN, POD, SIDE, Ground, ground, limits, scope
@@ -175,7 +175,7 @@ async def test_a_limit_that_somebody_else_set_is_left_alone(stage: Stage, hard: 
     await stage.limits.limit(stage.ground.gpu, stage.ground.path(), hard)
     calls = stage.ground.node.calls(SET)
     answer = await stage.act()
-    assert answer.heard is Heard.TAKEN and "somebody else" in answer.detail and f"{hard // GiB} GiB" in answer.detail
+    assert answer.heard is Heard.TAKEN and "another program" in answer.detail and f"{hard // GiB} GiB" in answer.detail
     assert await stage.keep("it is to fall") == frozenset()
     assert (await stage.told()).hard == hard and stage.ground.node.calls(SET) == calls
     assert stage.noted == []
@@ -195,7 +195,7 @@ async def test_a_fence_that_stands_is_not_set_again(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("switch", "value", "heard", "noted"),
     [
-        (f"fail.{SET}", 4, Heard.REFUSED, ["fenced", "unfenced"]),
+        (f"fail.{SET}", 4, Heard.IMPOSSIBLE, ["fenced", "unfenced"]),
         (f"fail.{SET}", 3, Heard.FAILED, ["fenced", "unfenced"]),
         (f"fail.{SET}", 15, Heard.FAILED, ["fenced", "unfenced"]),
         (f"fail.{GET}", 999, Heard.FAILED, []),
@@ -345,21 +345,21 @@ async def test_on_a_hybrid_node_nobody_is_fenced(stage: Stage) -> None:
     """Version 1 names the container, version 2 the runtime's service, in which all containers are: it is left alone."""
     text = f"4:memory:/kubepods/burstable/pod{POD}/{MAIN}\n0::/system.slice/containerd.service\n"
     (stage.folder / "proc" / str(stage.main.pid) / "cgroup").write_text(text)
-    assert await stage.act() == Answer(Heard.FAILED, NoCgroup.NOT_UNIFIED.value)
+    assert await stage.act() == Answer(Heard.IMPOSSIBLE, NoCgroup.NOT_UNIFIED.value)
     assert not stage.ground.node.calls(SET)
 
 
 async def test_the_limit_of_a_pod_fences_the_container_that_alone_uses_the_device(stage: Stage) -> None:
     """The fence is kept under the pod's limit, names the container, and stands for no second one."""
     whole = replace(stage.key, container="", container_id=ContainerId(""))
-    action = replace(stage.action(), key=whole, sole_user=Target("main", ContainerId(MAIN)))
+    action = replace(stage.action(), key=whole, largest=Target("main", ContainerId(MAIN)))
     assert (await stage.fencing.act(action, DECISION)).heard is Heard.ACCEPTED
     assert [(fence.key, fence.fenced) for fence in stage.kept.values()] == [(whole, "main")]
     assert (await stage.told()).hard == 12 * GiB
     assert await stage.fencing.ended(action) is True
-    other = replace(action, sole_user=Target("side", ContainerId(SIDE)))
+    other = replace(action, largest=Target("side", ContainerId(SIDE)))
     answer = await stage.fencing.act(other, DECISION)
-    assert (answer.heard, "(main)" in answer.detail) == (Heard.FAILED, True)
+    assert (answer.heard, "(main)" in answer.detail) == (Heard.IMPOSSIBLE, True)
     assert [fence.fenced for fence in stage.kept.values()] == ["main"]
     stage.restart()
     assert [fence.fenced for fence in stage.kept.values()] == ["main"]
@@ -372,7 +372,7 @@ async def test_what_no_driver_could_limit_is_not_tried(stage: Stage) -> None:
     pod = replace(stage.action(), key=replace(stage.key, container_id=ContainerId("")))
     for one in (instance, pod):
         assert stage.fencing.preflight(one) is not None
-        assert (await stage.fencing.act(one, DECISION)).heard is Heard.FAILED
+        assert (await stage.fencing.act(one, DECISION)).heard is Heard.IMPOSSIBLE
     assert stage.fencing.preflight(stage.action()) is None
     assert await stage.fencing.insist(stage.action(), DECISION) is None
     assert not stage.ground.node.calls(GET)

@@ -12,7 +12,7 @@ from default_rules import default_rules
 from enforcer.actions.fence.driver import CgroupLimits
 from enforcer.actions.fence.fences import STEP, Fence, NoCgroup, fallen, height, leaf, lowered, mounted, ours
 from enforcer.policy.history import Standing
-from enforcer.policy.limit_holders import CaseKey
+from enforcer.policy.holder import CaseKey
 from enforcer.policy.rules import Ceiling, Rules
 from enforcer.policy.vocabulary import Mode, Reason, Rung, State
 from exporter.model import ContainerId, DeviceKey, Fault, GpuUuid, Pod, PodUid, Snapshot
@@ -195,7 +195,7 @@ STALE = Fault("allocations", "away", "the kubelet does not answer")
         ),
         (standing(mode=Mode.DRY_RUN), SEEN, replace(FENCING, ceilings=(Ceiling(Mode.DRY_RUN, Reason.JOURNAL),)), None),
         (standing(), SEEN, replace(FENCING, ladder=(Rung.NOTIFY, Rung.EVICT)), "the ladder has no fence"),
-        (standing(limit=replace(DECLARED, memory=9 * GIB)), SEEN, FENCING, "it declares another limit"),
+        (standing(limit=replace(DECLARED, memory=9 * GIB)), SEEN, FENCING, "it declares a higher limit"),
         (standing(limit=replace(DECLARED, memory=None)), SEEN, FENCING, None),
         (None, SEEN, FENCING, "it declares no limit"),
         (None, replace(SEEN, limits=(DECLARED,)), FENCING, None),
@@ -208,18 +208,18 @@ STALE = Fault("allocations", "away", "the kubelet does not answer")
             standing(state=State.EXEMPT, reason=Reason.EXEMPT),
             SEEN,
             FENCING,
-            "it is exempt by annotation, with its namespace's consent",
+            "an annotation exempts it, and its namespace allows that",
         ),
         (standing(state=State.EXEMPT, reason=Reason.LABEL), SEEN, FENCING, "a label protects it"),
         (standing(state=State.EXEMPT, reason=Reason.TERMINATING), SEEN, FENCING, None),
         (standing(state=State.EXEMPT, reason=Reason.POD_UNKNOWN), SEEN, FENCING, None),
         (
-            standing(mode=Mode.WARN, spared=Reason.MODE),
+            standing(mode=Mode.WARN, prevented=Reason.MODE),
             SEEN,
             FENCING,
             "the mode of its namespace is warn",
         ),
-        (standing(mode=Mode.OBSERVE, spared=Reason.NAMESPACE_UNKNOWN), SEEN, FENCING, None),
+        (standing(mode=Mode.OBSERVE, prevented=Reason.NAMESPACE_UNKNOWN), SEEN, FENCING, None),
     ],
 )
 def test_a_fence_falls_with_its_reason_and_stands_in_doubt(

@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import permutations
@@ -17,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from containers.killer import action
+from enforcer.actions.interface import Answer, Heard
 from enforcer.actions.kill.actuator import MOST, Kill
 from enforcer.actions.kill.pidfds import unavailable
 from enforcer.actions.kill.targets import (
@@ -27,10 +27,8 @@ from enforcer.actions.kill.targets import (
     levels_of,
     may_kill,
     pid_of,
-    started_at,
 )
 from enforcer.actions.victim import container_of
-from enforcer.policy.history import Moment
 from exporter.base.cgroup_owner import parse_owner
 from exporter.model import ContainerId, Owner, PodUid
 
@@ -177,11 +175,6 @@ def test_who_may_signal_others() -> None:
     assert not may_kill(status(capabilities=~(1 << 5) & (1 << 41) - 1))
 
 
-def test_when_a_process_started() -> None:
-    """Ticks count from boot, sleep included; the moment is told on the clock on which the excess is."""
-    assert started_at(12_345, 100, boot=200.0, monotonic=150.0) == pytest.approx(73.45)
-
-
 # --- real processes ---------------------------------------------------------------------------------------------------
 
 
@@ -220,11 +213,10 @@ async def test_who_has_no_process_is_not_held() -> None:
     """Containers that do not run are found by nobody, cost no descriptor, and however many are asked for, few count."""
     kill, files = Kill(Path("/proc"), trusted=True), descriptors()
     victims = [(POD, ContainerId(f"{number:064x}")) for number in range(MOST + 10)]
-    now = Moment(time.monotonic(), time.clock_gettime(time.CLOCK_BOOTTIME))
-    await kill.hold(victims, now)
+    await kill.hold(victims)
     assert kill.obstacles == dict.fromkeys(victims[:MOST], Obstacle.NOT_FOUND)
     assert not kill.held
-    await kill.hold([], now)
+    await kill.hold([])
     assert not kill.obstacles
     assert descriptors() == files
 
@@ -232,7 +224,7 @@ async def test_who_has_no_process_is_not_held() -> None:
 async def test_a_proc_that_is_not_there(tmp_path: Path) -> None:
     """Where nothing can be read nobody is held, and nobody is said to be gone."""
     kill = Kill(tmp_path / "proc")
-    await kill.hold([(POD, MAIN)], Moment(1.0, 1.0))
+    await kill.hold([(POD, MAIN)])
     assert kill.obstacles == {(POD, MAIN): Obstacle.UNREADABLE}
     assert await kill.ended(action((POD, MAIN))) is None
     assert "shows no processes" in (unavailable(tmp_path / "proc") or "")
@@ -271,3 +263,19 @@ def test_without_pidfds_the_rung_is_not_there(number: int, error: int, says: str
     told = json.loads(done.stdout)
     assert f"({says})" in told
     assert "Linux 5.3" in told
+
+
+@pytest.mark.parametrize("obstacle", Obstacle)
+def test_a_container_that_cannot_be_signalled_is_told_from_one_that_was_not_found(obstacle: Obstacle) -> None:
+    """What the container's own making prevents is impossible, and the pod evades. All else is a failure of ours."""
+    kill = Kill(Path("/proc"), trusted=True)
+    kill._obstacles = {(POD, MAIN): obstacle}
+    answer = kill.preflight(action((POD, MAIN)))
+    theirs = obstacle in (Obstacle.HOST, Obstacle.SHARED, Obstacle.OURS, Obstacle.NOT_SURE)
+    assert answer == Answer(Heard.IMPOSSIBLE if theirs else Heard.FAILED, obstacle.value)
+
+
+async def test_a_container_that_runs_does_not_deny_that_it_was_signalled() -> None:
+    """A signal leaves no trace in a process that ignores it; only its end confirms anything."""
+    kill = Kill(Path("/proc"), trusted=True)
+    assert await kill.confirmed(action((POD, MAIN))) in (True, None)

@@ -4,6 +4,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,9 +15,10 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from enforcer.actions.kube_writer import Writer
-from enforcer.actions.notify.actuator import FIRST_HOLD, HOLD, MOST_PENDING, RIGHTS, Notifier
+from enforcer.actions.notify.actuator import FIRST_HOLDS, HOLD, MOST_PENDING, RIGHTS, Notifier
 from enforcer.messages.action_texts import EventReason
 from enforcer.messages.events import BURST, KEPT, REMINDER, Notice, Regarding
+from enforcer.policy.holder import HolderKey
 from exporter.kube.client import from_kubeconfig
 from exporter.model import ContainerKind, PodUid
 from sources.kube_api import kubeconfig, refusal, serving, status, until
@@ -248,17 +250,20 @@ async def test_an_event_that_came_back_while_it_was_made_anew_is_patched(stage: 
 
 
 @pytest.mark.fault(69)
-async def test_without_the_right_it_is_told_once_and_tried_each_five_minutes(stage: Stage) -> None:
-    """403: one log line however long it lasts, an attempt each five minutes, no other namespace held up, none lost."""
+async def test_without_the_right_it_is_tried_thrice_in_a_minute_and_then_each_five_minutes(stage: Stage) -> None:
+    """403: one log line however long it lasts, no other namespace held up, none lost; three tries within a minute."""
     for namespace in ("team-a", "team-c"):
-        stage.events.refusals[namespace] = [forbidden() for _ in range(3)]
+        stage.events.refusals[namespace] = [forbidden() for _ in range(4)]
     with capture_logs() as logs:
         await stage.tell(notice(), notice("team-b", uid="uid-2"), notice("team-c", uid="uid-3"))
         assert (stage.notifier.written, stage.notifier.pending) == (1, 2)
         assert not logs, "it may be that the server has just begun"
-        for _ in range(int((FIRST_HOLD + HOLD) / 5.0)):
+        for _ in range(int(60.0 / 5.0)):
             await stage.tell(after=5.0)
         assert stage.events.asked.count(("POST", "team-a")) == 3
+        for _ in range(int(HOLD / 5.0)):
+            await stage.tell(after=5.0)
+        assert stage.events.asked.count(("POST", "team-a")) == 4
         assert stage.clock.slept == [], "a refusal is an answer: nothing is backed off from"
         await stage.tell(after=HOLD)
     assert [(line["event"], line["namespace"]) for line in logs] == [
@@ -266,7 +271,45 @@ async def test_without_the_right_it_is_told_once_and_tried_each_five_minutes(sta
         *(("notify.allowed", "team-a"), ("notify.allowed", "team-c")),
     ]
     assert len(stage.events.stored) == 3
-    assert (stage.notifier.written, stage.notifier.failed, stage.notifier.pending) == (3, 6, 0)
+    assert (stage.notifier.written, stage.notifier.failed, stage.notifier.pending) == (3, 8, 0)
+
+
+HOLDER = HolderKey(PodUid("uid-1"), "main", "")
+
+
+async def test_a_warning_that_the_server_has_accepted_is_reported(stage: Stage) -> None:
+    """Created, or a conflict with an Event that says the same: the holder is named, and other notices are not."""
+    accepted: list[HolderKey] = []
+    stage.notifier.accepted = lambda holder, _warned_at: accepted.append(holder)
+    await stage.tell(notice(topic="no warning"))
+    assert accepted == []
+    stage.events.lost = 1
+    await stage.tell(replace(notice(), holder=HOLDER))
+    await until(lambda: accepted)
+    assert accepted == [HOLDER], "its answer was lost, and the conflict says that it stands there"
+
+
+async def test_a_warning_anew_is_reported_anew(stage: Stage) -> None:
+    """The same holder is warned again: the Event is brought up to date at once, and the holder named again."""
+    accepted: list[HolderKey] = []
+    stage.notifier.accepted = lambda holder, _warned_at: accepted.append(holder)
+    for _ in range(2):
+        await stage.tell(replace(notice(), holder=HOLDER), after=20.0)
+    assert accepted == [HOLDER, HOLDER]
+    assert [method for method, _ in stage.events.asked] == ["POST", "PATCH"]
+
+
+async def test_a_warning_that_is_refused_is_not_reported_before_it_is_written(stage: Stage) -> None:
+    """403 twice, then a yes: three tries within a minute, and the holder is named once."""
+    accepted: list[HolderKey] = []
+    stage.notifier.accepted = lambda holder, _warned_at: accepted.append(holder)
+    stage.events.refusals["team-a"] = [forbidden(), forbidden()]
+    await stage.tell(replace(notice(), holder=HOLDER))
+    began = stage.clock.now
+    for _ in range(6):
+        assert accepted == []
+        await stage.tell(after=5.0)
+    assert accepted == [HOLDER] and stage.clock.now - began <= 60.0
 
 
 async def test_a_server_that_has_just_begun_raises_no_alarm(stage: Stage) -> None:
@@ -274,7 +317,7 @@ async def test_a_server_that_has_just_begun_raises_no_alarm(stage: Stage) -> Non
     stage.events.refusals["team-a"] = [forbidden()]
     with capture_logs() as logs:
         await stage.tell(notice())
-        await stage.tell(after=FIRST_HOLD - 1.0)
+        await stage.tell(after=FIRST_HOLDS[0] - 1.0)
         assert stage.notifier.written == 0
         await stage.tell(after=1.0)
     assert (stage.notifier.written, logs) == (1, [])

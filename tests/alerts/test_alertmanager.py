@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+import plain_yaml
 from alerts import written
 from alerts.alertmanager import CONFIG, Alertmanager, running, until
 from alerts.written import TESTS
@@ -27,7 +27,9 @@ ROUTES = {
     "namespace=team-a severity=info alertname=GPUIdleAllocation": "nobody",
     "namespace=team-a severity=warning alertname=GPUIdleAllocation": "team-a",
     "namespace=team-a severity=warning alertname=GPUActionFailed": "platform",
-    "namespace=team-a severity=info alertname=GPURefusalsPilingUp": "nobody",
+    "namespace=team-a severity=warning alertname=GPULimitNotHeld": "platform",
+    "namespace=team-a severity=warning alertname=GPULimitEvaded": "platform",
+    "namespace=team-a severity=warning alertname=GPUNamespaceRightsMissing": "platform",
     "namespace=gpusteward severity=warning alertname=GPUStewardDown": "platform",
     "severity=critical alertname=GPUStewardBreakerOpen": "on-call",
     "severity=critical alertname=GPULost": "on-call",
@@ -45,7 +47,7 @@ def amtool(*words: str | Path) -> subprocess.CompletedProcess[str]:
 def alert(name: str, severity: str, at: str, **labels: str) -> dict[str, Any]:
     """An alert as Prometheus sends it: words and labels of the promtool test that expects it at that time."""
     for path in TESTS:
-        for case in yaml.safe_load(path.read_text())["tests"]:
+        for case in plain_yaml.load(path.read_text())["tests"]:
             for one in case.get("alert_rule_test", ()):
                 for each in one["exp_alerts"]:
                     own = each["exp_labels"]
@@ -154,12 +156,24 @@ def test_a_gpu_that_is_lost_wakes_once(alertmanager: Alertmanager) -> None:
 
 
 def test_two_breakers_of_a_node_are_two_things(alertmanager: Alertmanager) -> None:
-    """A critical breaker does not hide another one that stays open, nor what is wrong elsewhere; refusals it does."""
-    alertmanager.post(alert("GPUStewardBreakerOpen", "critical", "45m"))
-    until(lambda: alertmanager.said("#on-call"), "who is on call")
-    refused = alert("GPURefusalsPilingUp", "warning", "75m")
-    alertmanager.post(alert("GPUStewardBreakerOpen", "warning", "45m"), refused)
-    until(lambda: alertmanager.said("#gpu-platform") and alertmanager.inhibited(), "the other breaker")
-    (one,) = alertmanager.said("#gpu-platform")
-    assert "sampler" in one["text"]
-    assert alertmanager.inhibited() == {("GPURefusalsPilingUp", "warning")}
+    """An open breaker does not hide another one of its node; it explains that no pod is acted on there."""
+    alertmanager.post(alert("GPUStewardBreakerOpen", "critical", "45m", breaker="blast_radius"))
+    until(lambda: alertmanager.said("#on-call"), "the first breaker")
+    not_held = alert("GPULimitNotHeld", "warning", "40m")
+    alertmanager.post(alert("GPUStewardBreakerOpen", "critical", "45m", breaker="attribution"), not_held)
+    until(lambda: len(alertmanager.said("#on-call")) >= 2 and alertmanager.inhibited(), "the other breaker")
+    assert "attribution" in alertmanager.said("#on-call")[-1]["text"]
+    assert alertmanager.inhibited() == {("GPULimitNotHeld", "warning")}
+
+
+def test_a_known_cause_silences_the_general_alert_of_its_pod_alone(alertmanager: Alertmanager) -> None:
+    """A pod that prevents its action has one alert, with the reason; another pod keeps its own."""
+    alertmanager.post(alert("GPULimitEvaded", "warning", "30m"))
+    until(lambda: alertmanager.said("#gpu-platform"), "the cause")
+    same = alert("GPULimitNotHeld", "warning", "40m")
+    words = {key: text.replace("train-0", "train-9") for key, text in same["annotations"].items()}
+    other = {**same, "labels": {**same["labels"], "pod": "train-9"}, "annotations": words}
+    alertmanager.post(same, other)
+    until(lambda: len(alertmanager.said("#gpu-platform")) == 2 and alertmanager.inhibited(), "the other pod's")
+    assert "train-9" in alertmanager.said("#gpu-platform")[1]["text"]
+    assert alertmanager.inhibited() == {("GPULimitNotHeld", "warning")}

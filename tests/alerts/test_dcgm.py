@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import plain_yaml
 from alerts.written import ROOT, metrics, selectors
 from alerts.written import golden_series as fed
 from golden import mixed
@@ -39,7 +40,7 @@ JOINED = {"gpusteward_gpu_info", "gpusteward_device_info"}
 def recorded() -> dict[str, str]:
     """Each series that is recorded, with its expression."""
     return {
-        one["record"]: one["expr"] for group in yaml.safe_load(RULES.read_text())["groups"] for one in group["rules"]
+        one["record"]: one["expr"] for group in plain_yaml.load(RULES.read_text())["groups"] for one in group["rules"]
     }
 
 

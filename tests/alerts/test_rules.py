@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+import plain_yaml
 from alerts import written
 from alerts.written import ROOT, RULES, RUNBOOKS, TARGET, TESTS, Rule, Selector
-from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung, State
+from enforcer.policy.history import Result
+from enforcer.policy.vocabulary import Breaker, Kind, Mode, Reason, Rung, State
 from exporter.devices.nvml.health import THROTTLES
 from exporter.devices.xids import ROWS, UNKNOWN, XIDS, Cause, Xid
 from prometheus.scraping import program
@@ -28,6 +30,9 @@ VALUES = {
     ("gpusteward_configured_mode", "mode"): frozenset(Mode),
     ("gpusteward_enforcement_mode", "mode"): frozenset(Mode),
     ("gpusteward_held", "reason"): frozenset(Reason),
+    ("gpusteward_due_seconds_total", "reason"): frozenset(Reason) | {""},
+    ("gpusteward_due_seconds_total", "kind"): frozenset(Kind) | {""},
+    ("gpusteward_action_failures_total", "reason"): frozenset(Result),
     ("gpusteward_container_state", "state"): frozenset(State),
     ("gpusteward_actions_total", "action"): frozenset(Rung),
     ("gpusteward_gpu_xid_last_timestamp_seconds", "xid"): frozenset(map(str, (*XIDS, UNKNOWN))),
@@ -86,7 +91,7 @@ def test_each_file_of_rules_has_its_tests() -> None:
     """alerts/x.yaml is tested by alerts/tests/x.yaml, which loads it and nothing else."""
     assert [path.name for path in RULES] == [path.name for path in TESTS]
     for path in TESTS:
-        assert yaml.safe_load(path.read_text())["rule_files"] == [f"../{path.name}"]
+        assert plain_yaml.load(path.read_text())["rule_files"] == [f"../{path.name}"]
 
 
 @pytest.mark.parametrize("rule", ALERTS, ids=ids)

@@ -16,8 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+import plain_yaml
 from exporter.metrics.labels import WORKLOAD
 from golden import mixed
 from golden.everything import golden_page
@@ -89,7 +88,7 @@ def rules() -> tuple[Rule, ...]:
 
 def _rules() -> Iterator[Rule]:
     for path in RULES:
-        for group in yaml.safe_load(path.read_text())["groups"]:
+        for group in plain_yaml.load(path.read_text())["groups"]:
             for one in group["rules"]:
                 named = one.get("alert") or one["record"]
                 severity = one.get("labels", {}).get("severity", "")
@@ -104,7 +103,7 @@ def cases() -> tuple[Case, ...]:
 
 def _cases() -> Iterator[Case]:
     for path in TESTS:
-        for one in yaml.safe_load(path.read_text())["tests"]:
+        for one in plain_yaml.load(path.read_text())["tests"]:
             series = tuple(series["series"] for series in one["input_series"])
             yield Case(one["name"], series, tuple(map(_expected, one.get("alert_rule_test", ()))))
 

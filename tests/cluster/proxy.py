@@ -111,8 +111,8 @@ class Proxy:
     forwarded  how many of them the server answered
     """
 
-    def __init__(self, to: str, session: aiohttp.ClientSession, tls: ssl.SSLContext) -> None:
-        self.port = 0
+    def __init__(self, to: str, session: aiohttp.ClientSession, tls: ssl.SSLContext, address: str) -> None:
+        self.address, self.port = address, 0
         self.faults: list[Accident] = []
         self.look: Look | None = None
         self.telling: Accident | None = None
@@ -133,13 +133,20 @@ class Proxy:
 
     async def listen(self) -> None:
         """Take connections, on the same port as before."""
-        self._site = web.TCPSite(self._runner, "127.0.0.1", self.port, ssl_context=self._tls)
+        self._site = web.TCPSite(self._runner, self.address, self.port, ssl_context=self._tls)
         await self._site.start()
         self.port = self._runner.addresses[0][1]
 
     async def shut(self) -> None:
         """Take no more connections; those that there are stay."""
         await self._site.stop()
+
+    async def leave(self) -> None:
+        """Be away, as a server that crashed: every connection is cut, and none is taken until `listen`."""
+        await self.shut()
+        for connection in self._runner.server.connections if self._runner.server else ():
+            if connection.transport is not None:
+                connection.transport.abort()
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         body = await request.read()
@@ -190,14 +197,14 @@ class Proxy:
 
 
 @asynccontextmanager
-async def proxied(to: Credentials, authority: Authority) -> AsyncIterator[Proxy]:
+async def proxied(to: Credentials, authority: Authority, address: str = "127.0.0.1") -> AsyncIterator[Proxy]:
     """Listen on a port of its own, and pass on what comes with the credentials that it carries."""
-    pair = authority.issue("proxy", "kube-apiserver", hosts=["127.0.0.1"])
+    pair = authority.issue("proxy", "kube-apiserver", hosts=[address])
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(pair.certificate, pair.key)
     connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=str(to.authority)), limit=0)
     async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as session:
-        proxy = Proxy(to.server, session, tls)
+        proxy = Proxy(to.server, session, tls, address)
         await proxy.start()
         try:
             yield proxy

@@ -34,8 +34,8 @@ from scraped import series
 
 PATIENT = 180.0
 TIMES = {"warn_after": "5s", "grace": "30s", "hold_off": "0s", "spacing": "10s"}
-ONCE = {"budgets": {"workload": "1/24h"}}
-"""One action on a workload, so that its spent token is seen."""
+ONCE = {"budgets": {"node": "1/24h", "namespace": "1/24h"}}
+"""One action, so that its spent token is seen."""
 LIMIT, EXCESS = "512Mi", 1536 * MiB
 
 
@@ -142,6 +142,26 @@ class Part:
         assert found[0]["action"]["pod_uid"] == self.uid
         return found
 
+    async def each(self, *stories: tuple[str, ...]) -> None:
+        """Wait until the journal has exactly these steps of so many decisions, one after the other, on the victim."""
+
+        def now() -> list[tuple[str, ...]]:
+            steps: dict[str, list[str]] = {}
+            for one in self.records():
+                if "decision" in one:
+                    steps.setdefault(one["decision"], []).append(_step(one))
+            return [*map(tuple, steps.values())]
+
+        async def written() -> bool:
+            return now() == [*stories]
+
+        try:
+            await until(written, f"{self.name}: {stories} in the journal", PATIENT)
+        except TimeoutError as error:
+            error.add_note(str(now()))
+            raise
+        assert {one["action"]["pod_uid"] for one in self.records() if one["record"] == "intent"} == {self.uid}
+
     async def evictions(self, *answers: int) -> None:
         """See that the server was asked to evict the victim's name so often, and answered so."""
 
@@ -160,11 +180,11 @@ class Part:
         assert {decision for _, decision in asked} <= noted, "each was noted before it was made"
 
     async def spent(self, daemon: Daemon) -> None:
-        """See that the token of the workload is gone."""
+        """See that the token of the namespace is gone."""
 
         async def left() -> bool:
             page = (await asyncio.to_thread(daemon.get, "/metrics"))[1]
-            return series(page, "budget_remaining", "scope").get(("workload",)) == 0
+            return series(page, "budget_remaining", "scope").get(("namespace",)) == 0
 
         await until(left, "the token to be spent")
 

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.cluster
 COMMAND = Path(sys.executable).with_name("gpusteward")
 MANIFEST = Path(__file__).parents[2] / "deploy" / "exporter" / "rbac.yaml"
 ENFORCER_MANIFEST = MANIFEST.parents[1] / "enforcer" / "rbac.yaml"
+EVICT_MANIFEST = ENFORCER_MANIFEST.with_name("rbac-evict.yaml")
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ACCOUNT = "checker"
 NOTHING = {"apiGroups": ["example.com"], "resources": ["nothing"], "verbs": ["get"]}
@@ -187,6 +188,36 @@ async def test_a_right_that_the_mode_needs_is_told(stage: Stage, mode: str) -> N
     )
     assert code == 0, checks
     assert stage.asked() == {("get", "/version"), ("create", "selfsubjectaccessreviews"), ("get", "nodes")}
+
+
+async def test_a_namespace_that_consents_without_its_role_binding_is_named(stage: Stage, tmp_path: Path) -> None:
+    """In mode enforce the line `consent` fails, names the namespace and the fix; with the RoleBinding it passes."""
+    label, file = f"test.gpusteward.io/{stage.namespace}", tmp_path / "config.json"
+    file.write_text(json.dumps({"policy": {"mode": "enforce", "namespaces": {"label": f"{label}=yes"}}}))
+    await stage.api.patch(f"/api/v1/namespaces/{stage.namespace}", {"metadata": {"labels": {label: "yes"}}})
+    await stage.api.create(f"/api/v1/namespaces/{stage.namespace}/pods", pod("train", pod_spec()))
+    await stage.api.ready_pod(stage.namespace, "train")
+    await stage.grant([*shipped(), *shipped(ENFORCER_MANIFEST)])
+    code, checks = await stage.checked(
+        lambda checks: checks["consent"][0] == "fail", "the missing right", f"--config={file}"
+    )
+    assert code == 1
+    for words in ("create pods/eviction", f"not granted in {stage.namespace}; fix: bind", "gpusteward-evict"):
+        assert words in checks["consent"][1]
+    roles = f"{RBAC}/namespaces/{stage.namespace}"
+    await stage.api.create(f"{roles}/roles", {"metadata": {"name": "evict"}, "rules": shipped(EVICT_MANIFEST)})
+    binding = {
+        "metadata": {"name": "evict"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "evict"},
+        "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": stage.namespace}],
+    }
+    await stage.api.create(f"{roles}/rolebindings", binding)
+    _, checks = await stage.checked(
+        lambda checks: checks["consent"][0] == "ok", "the RoleBinding to be in force", f"--config={file}"
+    )
+    assert "evictions are granted in 1 namespace" in checks["consent"][1]
+    assert {verb for verb, _ in stage.asked()} <= {"get", "list", "create"}
+    assert {what for verb, what in stage.asked() if verb == "create"} == {"selfsubjectaccessreviews"}
 
 
 async def test_a_node_that_is_not_in_the_cluster_is_told(stage: Stage) -> None:

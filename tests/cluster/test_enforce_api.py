@@ -24,6 +24,8 @@ from enforcer.actions.notify.actuator import CONTROLLER
 pytestmark = pytest.mark.cluster
 
 STORIES = Stories()
+UNHEARD = ("intent", "sent", "acked ambiguous", "acked accepted", "ended verified")
+"""No answer was heard, and a look has confirmed that it was carried out."""
 
 
 async def acting(part: Part) -> Daemon:
@@ -39,7 +41,7 @@ async def cut_after_it_was_done(part: Part) -> None:
     """Nothing was heard: not asked again, and the effect is seen."""
     part.proxy.faults.append(Fault(forward=True))
     await acting(part)
-    await part.told("intent", "sent", "acked ambiguous", "ended verified")
+    await part.told(*UNHEARD)
     await part.gone()
     await part.evictions(201)
     assert len(part.proxy.posts) == 1
@@ -50,7 +52,7 @@ async def timed_out_after_it_was_done(part: Part) -> None:
     """A 504 of something between: the same."""
     part.proxy.faults.append(Fault(True, 504, "upstream timed out"))
     await acting(part)
-    await part.told("intent", "sent", "acked ambiguous", "ended verified")
+    await part.told(*UNHEARD)
     await part.gone()
     await part.evictions(201)
     assert len(part.proxy.posts) == 1
@@ -102,7 +104,7 @@ async def gone_before_it_was_asked_for(part: Part) -> None:
     request.opened.set()
     (*_, heard, _) = await part.told("intent", "sent", "acked gone", "ended abandoned")
     assert heard["answer"]["status"] == 404
-    await logs(daemon, "enforcer.ended", result="abandoned")
+    await logs(daemon, "enforcer.concluded", result="abandoned")
     await part.evictions(404)
 
 
@@ -159,8 +161,9 @@ async def the_server_is_away(parts: Sequence[Part], others: Others) -> None:
     Killed with four actions on their way, each one step further.
 
     In its grace: held, `names_stale`, and when the server is back looked at and evicted. After the last look: the
-    request finds nobody, it failed. After the request: ambiguous, and when the server is back the effect is seen. And
-    the stop file holds one between look and request without any server.
+    request finds no server, it failed, and when the server is back the pod is evicted by a new decision. After the
+    request: ambiguous, and when the server is back the effect is seen. And the stop file holds one between look and
+    request without any server.
     """
     early, refused, lost, stopped = parts
     control_plane, node = early.stage.bed.control_plane, early.stage.bed.node
@@ -209,12 +212,13 @@ async def the_server_is_away(parts: Sequence[Part], others: Others) -> None:
     await early.evictions(201)
     await asyncio.to_thread(node.restart_kubelet)  # by itself it may take a minute to come back
     await early.told("intent", "sent", "acked accepted", "ended verified")
-    await lost.told("intent", "sent", "acked ambiguous", "ended verified")
+    await lost.told(*UNHEARD)
     await lost.gone()
     await lost.evictions(201)
-    for part in (refused, stopped):
-        await part.unharmed()
-        await part.evictions()
+    await refused.gone()
+    await refused.evictions(201)
+    await stopped.unharmed()
+    await stopped.evictions()
 
 
 @pytest.fixture(scope="module")

@@ -10,31 +10,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import signal
-from dataclasses import replace
+import time
 from pathlib import Path
 
 import pytest
 
-from cluster.bed import GPUS, Bed
+from cluster.bed import Bed
 from cluster.client import until
 from cluster.proxy import Hold
 from cluster.stories import PATIENT, Part, Stories, deaf, logs, slow
 from daemon.running import Daemon
 from default_rules import default_rules
 from enforcer.journal import file as journal_file
-from enforcer.journal.fold import changes
-from enforcer.policy.history import Excess, History, Strikes
-from enforcer.policy.limit_holders import CaseKey
-from exporter.model import ContainerId, PodUid
+from enforcer.journal.records import BreakerClosed
+from enforcer.policy.vocabulary import Breaker
 
 pytestmark = pytest.mark.cluster
 
 STORIES = Stories()
+DONE = ("intent", "sent", "acked accepted", "ended verified")
 KILLING = {"ladder": ["notify", "kill"]}
 SIZE = "64k"
 PAGE, ROOM = 4096, 60
-"""Bytes that the disk gives at once, and that are left of them; the shortest record has 140."""
+"""Bytes that the disk gives at once, and that are left of them; the shortest record has 130."""
 
 
 async def acting(part: Part, **policy: object) -> Daemon:
@@ -55,7 +55,7 @@ async def killed(part: Part, daemon: Daemon, **policy: object) -> Daemon:
 
 @STORIES.showing(49)
 async def killed_in_its_last_look(part: Part) -> None:
-    """Noted, and nobody was asked: the next one waits for what might come, asks nobody, and the token stays spent."""
+    """Noted, and nothing was sent: the next daemon waits for what might come, and evicts the pod by a new decision."""
     look = part.look(after=False)
     daemon = await acting(part)
     await part.reached(look)
@@ -63,14 +63,14 @@ async def killed_in_its_last_look(part: Part) -> None:
     anew = await killed(part, daemon)
     await part.told("intent", "sent")
     await part.spent(anew)
-    await part.told("intent", "sent", "ended failed")
-    await part.unharmed()
-    await part.evictions()
+    await part.each(("intent", "sent", "ended failed"), DONE)
+    await part.gone()
+    await part.evictions(201)
 
 
 @STORIES.showing(49)
 async def killed_before_its_request_arrived(part: Part) -> None:
-    """On its way, and nobody got it: the same."""
+    """On its way, and it did not arrive: the same."""
     request = Hold(after=False)
     part.proxy.faults.append(request)
     daemon = await acting(part)
@@ -78,25 +78,26 @@ async def killed_before_its_request_arrived(part: Part) -> None:
     await part.told("intent", "sent")
     anew = await killed(part, daemon)
     await part.spent(anew)
-    await part.told("intent", "sent", "ended failed")
-    await part.unharmed()
-    await part.evictions()
-    assert len(part.proxy.posts) == 1
+    await part.each(("intent", "sent", "ended failed"), DONE)
+    await part.gone()
+    await part.evictions(201)
+    assert len(part.proxy.posts) == 2
 
 
 @STORIES.showing(50)
 async def killed_before_it_heard_the_answer(part: Part) -> None:
-    """The server did it, and the journal does not know: the next one sees the effect, and asks for nothing."""
+    """The server did it, and the journal does not know: the next daemon sees the pod end, and asks for nothing."""
     request = Hold(after=True)
     part.proxy.faults.append(request)
     daemon = await acting(part)
     await part.reached(request)
     await part.told("intent", "sent")
     anew = await killed(part, daemon)
-    await part.told("intent", "sent", "ended verified")
+    await part.each(DONE)
     await part.spent(anew)
     await part.gone()
     await part.evictions(201)
+    assert len(part.proxy.posts) == 1
 
 
 @STORIES.showing(50, victim=slow)
@@ -108,6 +109,20 @@ async def killed_before_it_saw_the_effect(part: Part) -> None:
     await part.end()
     await part.told("intent", "sent", "acked accepted", "ended verified")
     await part.gone()
+    await part.evictions(201)
+
+
+@STORIES.showing(50)
+async def killed_when_all_was_done(part: Part) -> None:
+    """Ended, too: the next daemon has nothing to finish, and the token stays spent."""
+    daemon = await acting(part)
+    await part.told(*DONE)
+    assert daemon.stop(signal.SIGKILL)[0] == -signal.SIGKILL
+    anew = part.start()
+    await part.armed(anew)
+    await part.spent(anew)
+    await part.gone()
+    await part.each(DONE)
     await part.evictions(201)
 
 
@@ -133,7 +148,7 @@ async def killed_between_sigterm_and_sigkill(part: Part) -> None:
     daemon = await acting(part, **KILLING)
     await part.told("intent", "sent", "acked accepted")
     anew = await killed(part, daemon, **KILLING)
-    await part.told("intent", "sent", "acked accepted", "ended failed")
+    await part.told("intent", "sent", "acked accepted", "ended stuck")
     await part.spent(anew)
     assert anew.stop(signal.SIGKILL)[0] == -signal.SIGKILL
     last = part.start(**KILLING)
@@ -144,8 +159,31 @@ async def killed_between_sigterm_and_sigkill(part: Part) -> None:
 
 
 @STORIES.showing(52)
+async def killed_in_its_grace(part: Part) -> None:
+    """What was counted counts on: the next daemon evicts the pod once, before a whole grace of its own has passed."""
+    whole = 5 + 90
+    daemon = await acting(part, grace="90s")
+    kept = 20.0
+
+    async def saved() -> bool:
+        levels = part.journal.with_name("journal.levels")
+        return levels.exists() and any(one["seconds"] > kept for one in _levels(levels))
+
+    await until(saved, "a level of more than 20 s on the disk", PATIENT)
+    assert daemon.stop(signal.SIGKILL)[0] == -signal.SIGKILL
+    began = time.clock_gettime(time.CLOCK_BOOTTIME)
+    anew = part.start(grace="90s")
+    await part.armed(anew)
+    await logs(anew, "enforcer.levels_restored")
+    (intent, *_) = await part.told(*DONE)
+    assert intent["boottime"] - began < whole
+    await part.gone()
+    await part.evictions(201)
+
+
+@STORIES.showing(52)
 async def killed_again_and_again(part: Part) -> None:
-    """Each life is shorter than the hold-off, all together are longer: nobody is acted on."""
+    """Each life is shorter than the hold-off, all together are longer: no action follows."""
     await part.exceed()
     for _ in range(2):
         daemon = part.start(hold_off="50s")
@@ -181,23 +219,18 @@ async def stopped_in_a_call(part: Part) -> None:
 async def without_room_on_its_disk(part: Part) -> None:
     """What cannot be noted is not done: held, and told why. With room again it is in earnest as before."""
     part.state.mkdir(mode=0o700)
-    app = part.victim["metadata"]["labels"]["app"]
-    prepared = _journal_of_nearly_a_page(part.folder / "prepared" / "journal", part.namespace, app)
+    prepared = _journal_of_nearly_a_page(part.folder / "prepared" / "journal")
     part.enter = (*_ON_A_SMALL_DISK, str(part.state), str(prepared))
     daemon = part.start()
     await part.armed(daemon)
     disk = Path(f"/proc/{daemon.process.pid}/root{part.state}")
     part.journal = disk / "journal"
     await part.exceed()
-
-    async def struck() -> bool:
-        return any(one.get("workload", [])[-1:] == [app] for one in part.records())
-
-    await until(struck, "the strike to be noted", PATIENT)
+    await logs(daemon, "enforcer.grace")
     _fill(disk / "filler")
     line = await logs(daemon, "enforcer.not_armed", reason="journal")
     assert "No space left on device" in line["detail"]
-    await logs(daemon, "enforcer.ended", result="abandoned")
+    await logs(daemon, "enforcer.concluded", result="failed")
     await part.held(daemon, "journal")
     assert not [one for one in part.records() if one["record"] == "intent"]
     await part.unharmed()
@@ -215,27 +248,26 @@ _ON_A_SMALL_DISK = (
 """In a mount namespace of its own, which ends with the daemon: nothing is left behind."""
 
 
-def _journal_of_nearly_a_page(file: Path, namespace: str, app: str) -> Path:
-    """Write a journal whose last page has room for a start, an excess and its strike of `app`, and for no more."""
-    key = CaseKey(PodUid("0" * 36), "main", ContainerId("0" * 64), "", GPUS[0].uuid)  # as long as any
-
-    def life(name: str) -> tuple[int, int]:
-        """Let a daemon start, note an excess, its strike and its end, and stop; bytes up to the strike, and of all."""
-        before = file.stat().st_size if file.exists() else 0
-        journal = journal_file.opened(file, default_rules())
-        struck = Strikes(1.0, journal_file.read_clocks()[0])
-        told = History(strikes={(namespace, "Deployment", name): struck}, excesses={key: Excess(struck.count)})
-        journal.append(*changes(History(), told))
-        noted = file.stat().st_size
-        journal.append(*changes(told, replace(told, excesses={})))
-        journal.close()
-        return noted - before, file.stat().st_size - before
-
-    another = app[::-1]
-    life(another)
-    noted, whole = life(another)
-    life(another + "x" * (-(ROOM + noted + whole + file.stat().st_size) % PAGE))
+def _journal_of_nearly_a_page(file: Path) -> Path:
+    """Write a journal whose last page has room for a start, and for no more."""
+    journal = journal_file.opened(file, default_rules())
+    before = file.stat().st_size
+    journal.append(BreakerClosed(Breaker.BLAST_RADIUS, by=""))
+    empty = file.stat().st_size - before
+    journal.close()
+    before = file.stat().st_size
+    journal = journal_file.opened(file, default_rules())
+    start = file.stat().st_size - before
+    journal.append(
+        BreakerClosed(Breaker.BLAST_RADIUS, by="x" * (-(file.stat().st_size + empty + 2 * start + ROOM) % PAGE))
+    )
+    journal.close()
     return file
+
+
+def _levels(file: Path) -> list[dict[str, float]]:
+    """Read the saved levels."""
+    return [one["level"] for one in json.loads(file.read_bytes())["levels"]]
 
 
 def _fill(file: Path) -> None:

@@ -19,7 +19,7 @@ from cluster.client import ApiError, until
 from cluster.fixtures import fresh_namespace
 from cluster.offering import replicas
 from cluster.proxy import proxied
-from cluster.races import EVACUATES, NO, Race, made_anew, races, restarted
+from cluster.races import EVACUATES, NO, Race, made_anew, races
 from cluster.stage import SHARED, Stage, ready_pods
 from cluster.test_decide import GRANT, PATIENT, bare, create, deployment, label, lives
 from cluster.test_enforce import enforcing
@@ -40,7 +40,7 @@ def started(race: Race, port: int) -> Daemon:
 
 
 async def anew_from_zero(race: Race, daemon: Daemon) -> None:
-    """Who has its name now, or its place in the pod, is told anew; it is another subject, with a grace of its own."""
+    """The pod that has the name now is warned anew: it has a grace of its own."""
     first = race.records()[0]
     before = first["action"]["pod_uid"], first["action"]["container_id"]
 
@@ -72,7 +72,7 @@ async def concluded(race: Race, daemon: Daemon) -> str:
         return race.end()
 
     end = await until(ended, f"{race.name}: an end", PATIENT)
-    if race.happens in (made_anew, restarted):
+    if race.happens is made_anew:
         await anew_from_zero(race, daemon)
     await asyncio.to_thread(daemon.stop)
     return end

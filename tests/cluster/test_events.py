@@ -21,7 +21,7 @@ from cluster.fixtures import fresh_namespace, require
 from cluster.manifests import pod, pod_spec
 from containers.cgroupfs import new_token
 from enforcer.actions.kube_writer import Writer
-from enforcer.actions.notify.actuator import FIRST_HOLD, HOLD, Notifier
+from enforcer.actions.notify.actuator import FIRST_HOLDS, HOLD, Notifier
 from enforcer.messages.action_texts import EventReason
 from enforcer.messages.events import REMINDER, Notice, Regarding
 from exporter.base.clock import SystemClock
@@ -234,7 +234,7 @@ async def test_without_the_right_nothing_is_written_until_it_is_granted(stage: S
             async with stage.notifying() as notifier:
                 notifier.tell([stage.notice("train-0", uid)])
                 await until(lambda: notifier.failed == 1)
-                stage.clock.ahead += FIRST_HOLD
+                stage.clock.ahead += FIRST_HOLDS[0]
                 notifier.tell()
                 await until(lambda: notifier.failed == 2)
                 assert await stage.events() == []

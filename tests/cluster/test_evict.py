@@ -29,7 +29,7 @@ from enforcer.actions.interface import Answer, Heard
 from enforcer.actions.kube_writer import Writer
 from enforcer.journal.records import Planned
 from enforcer.policy.history import Action
-from enforcer.policy.limit_holders import CaseKey
+from enforcer.policy.holder import CaseKey
 from enforcer.policy.vocabulary import Rung
 from exporter.base.clock import SystemClock
 from exporter.kube.client import in_cluster
@@ -383,12 +383,12 @@ async def test_what_is_not_there_is_gone(scene: Scene) -> None:
 
 @pytest.mark.fault(10)
 async def test_a_namespace_that_did_not_consent_refuses(scene: Scene) -> None:
-    """The RoleBinding of one namespace gives no right in another: refused there, granted here. Row 10."""
+    """The RoleBinding of one namespace gives no right in another: forbidden there, granted here. Row 10."""
     async with fresh_namespace(scene.api) as closed:
         other = Scene(scene.bed, scene.api, scene.folder, closed, scene.node)
         other.uids[VICTIM] = await other.run_pod(VICTIM)
         answer = await other.act()
-        assert (answer.heard, answer.status) == (Heard.REFUSED, 403)
+        assert (answer.heard, answer.status) == (Heard.FORBIDDEN, 403)
         assert f'in the namespace "{closed}"' in answer.detail
         assert await other.lives(VICTIM)
         async with other.evicting() as (evict, writer):
@@ -410,10 +410,11 @@ async def test_each_rule_of_the_role_is_needed(scene: Scene, rule: int, right: s
             async def missed() -> bool:
                 if rule == 1:
                     return await evict.ended(scene.action()) is None
-                return (await evict.act(scene.action(), str(uuid4()))).heard is Heard.REFUSED
+                return (await evict.act(scene.action(), str(uuid4()))).heard is Heard.FORBIDDEN
 
             await until(missed, f"the right to {right} to be missed")
-            assert (await evict.act(scene.action(), str(uuid4()))).heard is (Heard.ACCEPTED if rule else Heard.REFUSED)
+            wanted = Heard.ACCEPTED if rule else Heard.FORBIDDEN
+            assert (await evict.act(scene.action(), str(uuid4()))).heard is wanted
     finally:
         await scene.api.patch(role, {"rules": rules})
     assert await scene.lives(VICTIM) is (rule == 0)
@@ -434,7 +435,7 @@ async def test_what_is_no_eviction_of_the_pod_is_our_fault(scene: Scene) -> None
 async def test_an_old_token_is_replaced_and_a_wrong_one_refused(scene: Scene) -> None:
     """A 401 was not executed: with another token the same request is sent once more, else refused. Row 21."""
     (scene.folder / "token").write_text("wrong")
-    assert (await scene.act()).heard is Heard.REFUSED
+    assert (await scene.act()).heard is Heard.UNAUTHORIZED
     decision = str(uuid4())
     async with scene.evicting() as (evict, _):
         assert await evict.ended(scene.action()) is None
@@ -499,7 +500,7 @@ async def test_the_canary_tells_whether_the_policy_is_in_force(scene: Scene, rea
 
 @pytest.mark.fault(11)
 async def test_a_policy_that_refuses_is_no_budget(scene: Scene) -> None:
-    """Refused by a policy: a matter for the breaker, and the pod lives. Row 11."""
+    """Refused by a policy: the pod alone waits, and lives. Row 11."""
     refusing: Object = {"expression": "false", "message": "no evictions today"}
     async with policy(scene, refusing):
         await sees(scene, Guard.IN_FORCE)

@@ -68,7 +68,7 @@ def another_instance(bed: Bed) -> None:
 
 def checked(release: Release) -> str:
     """What `gpusteward check` says of the driver in the daemon's container."""
-    command = ("exec", f"ds/{release.account}", "--", "gpusteward", "check", "--config=/etc/gpusteward/config.yaml")
+    command = ("exec", f"ds/{release.account}", "--", "gpusteward", "check")
     try:
         said = release.bed.kubectl("-n", release.namespace, *command)
     except subprocess.CalledProcessError as error:

@@ -39,6 +39,7 @@ def test_a_lacking_machine_skips_and_fails_in_ci(tmp_path: Path, ci: str, status
         "from cluster.fixtures import api_server\n\ndef test_one(api_server):\n    raise AssertionError\n"
     )
     environment = {"PYTHONPATH": str(TESTS), "PATH": str(tmp_path), "CI": ci, "HOME": str(tmp_path)}
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # of no use here, and a second of a CPU
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-rs", "-p", "no:cacheprovider", "--rootdir", tmp_path, tmp_path],
         env=environment, cwd=tmp_path, capture_output=True, text=True, check=False,

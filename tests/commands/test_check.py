@@ -9,7 +9,7 @@ import pytest
 
 from driver.node import FakeNode, gpus
 from enforcer.actions.notify.actuator import RIGHTS
-from enforcer.runtime.preflight import fence, mode_rights
+from enforcer.runtime.preflight import fence, kill, mode_rights
 from exporter.check import cluster
 from exporter.check.lines import Failed, Verdict, exit_code
 from exporter.check.probe import preflight
@@ -45,17 +45,20 @@ def test_each_right_that_a_mode_lacks_fails(right: object) -> None:
 
 
 async def test_a_policy_that_run_refuses_is_refused_here(tmp_path: Path) -> None:
-    """A grace that is only a word: check and daemon read the same config with the same eyes."""
+    """A grace that cannot be meant: check and daemon read the same config with the same eyes."""
     from enforcer.runtime.policy_config import impossible
 
     file = tmp_path / "config.yaml"
-    file.write_text("node: {name: n1}\ndevices: simulated\npolicy: {grace: 3s}\n")
+    file.write_text("node: {name: n1}\ndevices: simulated\npolicy: {grace: 2h}\n")
     arguments = Arguments(file)
     with pytest.raises(ConfigError, match=r"policy\.grace"):
         load(arguments, impossible)
     lines = await preflight(arguments, in_a_pod=False, also=impossible, more=mode_rights)
     assert (exit_code(lines), [line.check for line in lines]) == (2, ["config"])
     assert "policy.grace" in lines[0].message
+
+
+OLD = "driver 580.95.05 limits no cgroups: R615 and later do"
 
 
 def config(folder: Path, policy: str, *, devices: str = "nvml", host_root: str = "/host") -> Config:
@@ -86,21 +89,69 @@ def node_of(
 
 
 @pytest.mark.parametrize(
-    ("driver", "mode", "told"),
+    ("driver", "policy", "said"),
     [
-        (R615, "enforce", (Verdict.OK, "experimental")),
-        ("580.95.05", "enforce", (Verdict.FAIL, "driver 580.95.05 limits no cgroups: R615 and later do")),
-        ("580.95.05", "dry-run", (Verdict.WARN, "driver 580.95.05 limits no cgroups")),
+        (R615, "mode: enforce, ladder: [notify, fence]", (Verdict.OK, "experimental")),
+        (
+            "580.95.05",
+            "mode: enforce, ladder: [notify, fence]",
+            (Verdict.FAIL, f"{OLD}; pods over their limit are held"),
+        ),
+        ("580.95.05", "mode: dry-run, ladder: [notify, fence]", (Verdict.WARN, OLD)),
+        (
+            "580.95.05",
+            "mode: enforce, ladder: [notify, fence, evict]",
+            (Verdict.WARN, f"{OLD}; the next step of the ladder follows"),
+        ),
     ],
 )
 async def test_a_ladder_with_a_fence_asks_whether_the_node_can(
-    node_of: Callable[[str], FakeNode], tmp_path: Path, driver: str, mode: str, told: tuple[Verdict, str]
+    node_of: Callable[[str], FakeNode], tmp_path: Path, driver: str, policy: str, said: tuple[Verdict, str]
 ) -> None:
-    """Where it cannot, mode enforce acts on nobody, so that fails; in others it is a warning. Nothing is set."""
+    """Where it cannot, enforce holds all pods, unless another step follows: then it is a warning. Nothing is set."""
     fake_node = node_of(driver)
-    (line,) = await fence(config(tmp_path, f"mode: {mode}, ladder: [notify, fence]", host_root=str(tmp_path / "host")))
-    assert (line.check, line.verdict) == ("fence", told[0]) and told[1] in line.message
+    (line,) = await fence(config(tmp_path, policy, host_root=str(tmp_path / "host")))
+    assert (line.check, line.verdict) == ("fence", said[0]) and said[1] in line.message
     assert not fake_node.calls("nvmlDeviceSetMemoryLimits")
+
+
+async def test_a_driver_that_does_not_answer_fails_the_check(
+    node_of: Callable[[str], FakeNode], tmp_path: Path
+) -> None:
+    """No other step follows until it answers, and the line says so."""
+    node_of(R615).fail("nvmlSystemGetDriverVersion", 999)
+    policy = "mode: enforce, ladder: [notify, fence, evict]"
+    (line,) = await fence(config(tmp_path, policy, host_root=str(tmp_path / "host")))
+    assert line.verdict is Verdict.FAIL and line.message.endswith(
+        "; pods over their limit are held until that is known"
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        ("mode: enforce, ladder: [notify, kill]", (Verdict.FAIL, "; pods over their limit are held")),
+        ("mode: dry-run, ladder: [notify, kill]", (Verdict.WARN, "; pods over their limit are held")),
+        (
+            "mode: enforce, ladder: [evict, kill], when_blocked: kill",
+            (Verdict.WARN, "; a blocked eviction is repeated"),
+        ),
+    ],
+)
+def test_a_ladder_with_a_kill_asks_whether_the_node_can(
+    node_of: Callable[[str], FakeNode], tmp_path: Path, policy: str, said: tuple[Verdict, str]
+) -> None:
+    """A daemon that does not see the host's processes cannot signal them."""
+    node_of(R615)
+    (line,) = kill(config(tmp_path, policy, host_root=str(tmp_path / "host")))
+    assert (line.check, line.verdict) == ("kill", said[0]) and said[1] in line.message
+    assert line.message.startswith("this node cannot kill: ")
+
+
+def test_a_ladder_without_a_kill_has_no_line_about_it(tmp_path: Path) -> None:
+    """Neither have devices that are not the node's."""
+    assert kill(config(tmp_path, "ladder: [notify, evict]")) == ()
+    assert kill(config(tmp_path, "ladder: [notify, kill]", devices="simulated")) == ()
 
 
 async def test_who_does_not_fence_is_not_asked(tmp_path: Path) -> None:

@@ -220,6 +220,17 @@ def test_flags_win_over_the_environment_and_that_over_the_file() -> None:
     assert of_file("", NODE_NAME="").node.name == "host"
 
 
+def test_the_environment_names_the_config_file() -> None:
+    """GPUSTEWARD_CONFIG is the default of --config, and an empty value is none."""
+
+    def file(*argv: str, **environ: str) -> Path | None:
+        return parse_arguments(argv, environ).config_file
+
+    assert file(GPUSTEWARD_CONFIG="/etc/env.yaml") == Path("/etc/env.yaml")
+    assert file("--config=/etc/flag.yaml", GPUSTEWARD_CONFIG="/etc/env.yaml") == Path("/etc/flag.yaml")
+    assert file(GPUSTEWARD_CONFIG="") is None
+
+
 def test_every_key_has_a_flag_and_every_flag_a_key() -> None:
     """What the file can say, the command line can say, and the other way round; but for rows and policy."""
     line = """

@@ -25,9 +25,8 @@ from enforcer.actions.kill.pidfds import Hold, Inits, unavailable
 from enforcer.actions.victim import Victim
 from enforcer.journal.records import Planned
 from enforcer.policy.history import Action
-from enforcer.policy.limit_holders import CaseKey
+from enforcer.policy.holder import CaseKey
 from enforcer.policy.vocabulary import Rung
-from enforcer.runtime.decider import read_moment
 from exporter.model import ContainerId, DeviceKey, GpuUuid, PodUid
 
 PROC = Path("/proc")
@@ -81,7 +80,7 @@ def said(answer: Answer | None) -> list[str] | None:
 async def ask(victim: Victim) -> Any:
     """Whether the rung is there; why the victim is not held; what is heard before and with SIGTERM."""
     kill = Kill(PROC, trusted=True)
-    await kill.hold([victim], read_moment())
+    await kill.hold([victim])
     answers = [said(kill.preflight(action(victim))), said(await kill.act(action(victim), "1"))]
     return [unavailable(PROC, trusted=True), sorted(kill.obstacles.values()), answers]
 
@@ -122,7 +121,7 @@ async def reuse(victim: Victim, mine: str, others: str) -> Any:
     early, late, running = Kill(PROC, trusted=True), Kill(PROC, trusted=True), Init(mine)
     asked = action(victim)
     for kill in (early, late):
-        await kill.hold([victim], read_moment())
+        await kill.hold([victim])
     began = [early.held == late.held == {victim}, (await early.act(asked, "1")).heard, await early.ended(asked)]
     told: list[Any] = []
     hears = Inits.hears

@@ -30,7 +30,7 @@ from enforcer.journal.file import JournalFile
 from enforcer.journal.records import Planned
 from enforcer.journal.writer import JournalWriter
 from enforcer.policy.history import Action
-from enforcer.policy.limit_holders import CaseKey
+from enforcer.policy.holder import CaseKey
 from enforcer.policy.vocabulary import Rung
 from exporter.model import ContainerId, DeviceKey, GpuUuid, PodUid
 from sources.limits import R615, limits, out_of_memory

@@ -28,12 +28,11 @@ from containers.pods import Bed, Container, Pod
 from containers.specs import ContainerSpec, HostPath, PidMode
 from driver.namespaces import in_new_namespace
 from enforcer.actions.interface import Answer, Heard
-from enforcer.actions.kill.actuator import DEAF, Kill
+from enforcer.actions.kill.actuator import DEAF, INSISTED, Kill
 from enforcer.actions.kill.pidfds import Hold, Inits
 from enforcer.actions.kill.targets import Member, Obstacle
 from enforcer.actions.victim import Victim
 from enforcer.policy.history import Action
-from enforcer.runtime.decider import read_moment
 from exporter.model import ContainerId, HostSample, PodUid
 from stopping import stopped
 
@@ -92,7 +91,7 @@ class Stage:
         self._bystanders[pid] = start_ticks(pid)
 
     async def hold(self, *victims: Victim | Container) -> None:
-        await self.kill.hold([victim_of(v) if isinstance(v, Container) else v for v in victims], read_moment())
+        await self.kill.hold([victim_of(v) if isinstance(v, Container) else v for v in victims])
 
     def all_live(self) -> bool:
         return all(ticks is not None and start_ticks(pid) == ticks for pid, ticks in self._bystanders.items())
@@ -205,7 +204,7 @@ async def test_an_exec_changes_nobodys_identity(stage: Stage) -> None:
     wait_until(lambda: Path(f"/proc/{init}/comm").read_text() == "sleep\n", what="another program")
     assert stage.kill.preflight(action(victim_of(main))) is None
     fresh = Kill(Path("/proc"), trusted=True)
-    await fresh.hold([victim_of(main)], read_moment())
+    await fresh.hold([victim_of(main)])
     assert fresh.held == {victim_of(main)}, "an exec in between is no obstacle"
     fresh.close()
     assert main.running
@@ -236,17 +235,14 @@ async def test_a_restarted_container_lives(stage: Stage) -> None:
 
 
 async def test_who_is_not_held_is_not_signalled(stage: Stage) -> None:
-    """An action whose victim nobody held, is no container, or is younger than its evidence is not taken."""
+    """An action whose victim was not held, or is no container, is not taken."""
     main = stage.start(SAVES)
-    before = time.monotonic() - 3600.0
     not_held = await stage.kill.act(action(victim_of(main)), DECISION)
     assert not_held == Answer(Heard.FAILED, "it was not held while its grace ran")
     await stage.hold(main)
-    younger = await stage.kill.act(action(victim_of(main), since=before), DECISION)
-    assert younger == Answer(Heard.FAILED, "its init started after the excess was seen")
     container = action(victim_of(main))
     pod = replace(container, key=replace(container.key, container_id=ContainerId("")))
-    assert (await stage.kill.act(pod, DECISION)).heard is Heard.FAILED
+    assert (await stage.kill.act(pod, DECISION)).heard is Heard.IMPOSSIBLE
     assert await stage.kill.ended(pod) is None
     await stage.hold()
     assert (await stage.kill.act(action(victim_of(main)), DECISION)).heard is Heard.FAILED
@@ -276,24 +272,33 @@ async def test_what_one_daemon_began_another_does_not_finish(stage: Stage) -> No
     await until(lambda: stage.kill.ended(asked), "nothing of it is left")
 
 
-async def test_one_that_was_asked_is_held_until_the_next(stage: Stage) -> None:
-    """Between SIGTERM and SIGKILL a container stays held, though its excess may be over; two never do."""
+async def test_each_that_was_asked_is_held_until_it_has_exited(stage: Stage) -> None:
+    """Between SIGTERM and SIGKILL containers stay held, though their levels began anew; afterwards none is."""
     main = stage.start(HEARS_AND_STAYS)
     other = stage.pod("main", name="other").containers["main"]
     await stage.hold(main, other)
     assert await stage.kill.act(action(victim_of(main)), DECISION) == Answer(Heard.ACCEPTED)
+    assert await stage.kill.act(action(victim_of(other)), ANOTHER) == Answer(Heard.ACCEPTED)
+    await gone(stage, action(victim_of(other)), other)
     await stage.hold()
     assert stage.kill.held == {victim_of(main)}
     assert await stage.kill.insist(action(victim_of(main)), DECISION) == Answer(Heard.ACCEPTED)
     assert await gone(stage, action(victim_of(main)), main) == KILLED
-    await stage.hold(other)
-    assert await stage.kill.act(action(victim_of(other)), ANOTHER) == Answer(Heard.ACCEPTED)
-    await gone(stage, action(victim_of(other)), other)
-    await stage.hold()
-    assert stage.kill.held == {victim_of(other)}
     files = descriptors()
-    stage.kill.close()
-    assert descriptors() == files - 1
+    await stage.hold()
+    assert not stage.kill.held and descriptors() == files - 1
+
+
+async def test_one_that_lived_on_is_killed_when_it_is_due_again(stage: Stage) -> None:
+    """It heard SIGTERM and its grace is over: a pause whenever SIGKILL is due must not keep it alive for ever."""
+    main = stage.start(HEARS_AND_STAYS)
+    asked = action(victim_of(main))
+    await stage.hold(main)
+    assert await stage.kill.act(asked, DECISION) == Answer(Heard.ACCEPTED)
+    stage.wrote("heard")
+    assert await stage.kill.act(asked, ANOTHER) == Answer(Heard.ACCEPTED, INSISTED)
+    assert await stage.kill.insist(asked, ANOTHER) is None
+    assert await gone(stage, asked, main) == KILLED
 
 
 @pytest.mark.parametrize(("mode", "why"), [(PidMode.NODE, Obstacle.HOST), (PidMode.POD, Obstacle.SHARED)])
@@ -305,8 +310,8 @@ async def test_a_shared_namespace_has_no_init_of_the_container(stage: Stage, mod
     await stage.hold(*pod.containers.values())
     assert stage.kill.obstacles == {victim_of(container): why for container in pod.containers.values()}
     asked = action(victim_of(pod.containers["main"]))
-    assert await stage.kill.act(asked, DECISION) == Answer(Heard.FAILED, why.value)
-    assert stage.kill.preflight(asked) == Answer(Heard.FAILED, why.value)
+    assert await stage.kill.act(asked, DECISION) == Answer(Heard.IMPOSSIBLE, why.value)
+    assert stage.kill.preflight(asked) == Answer(Heard.IMPOSSIBLE, why.value)
     assert await stage.kill.ended(asked) is False
 
 
@@ -338,7 +343,7 @@ async def test_an_init_that_a_workload_makes_is_not_the_containers(stage: Stage)
             stage.spare(pid)
         await stage.hold(main)
         assert stage.kill.obstacles == {victim_of(main): Obstacle.NOT_SURE}
-        assert (await stage.kill.act(action(victim_of(main)), DECISION)).heard is Heard.FAILED
+        assert (await stage.kill.act(action(victim_of(main)), DECISION)).heard is Heard.IMPOSSIBLE
         assert stage.all_live()
         os.kill(fake, signal.SIGKILL)
         stage._bystanders.clear()
@@ -376,9 +381,9 @@ async def test_what_was_searched_is_read_again(stage: Stage) -> None:
     worker, dead = main.spawn("sleep", "600"), await asyncio.to_thread(ended_process)
     for pid, why in ((neighbour.pid, Obstacle.NOT_SURE), (worker, Obstacle.NOT_SURE), (dead, Obstacle.NOT_FOUND)):
         before = descriptors()
-        assert inits.hold(victim, [Member(pid, (pid, 1))], read_moment()) is why
+        assert inits.hold(victim, [Member(pid, (pid, 1))]) is why
         assert descriptors() == before
-    held = inits.hold(victim, [Member(main.pid, (main.pid, 1))], read_moment())
+    held = inits.hold(victim, [Member(main.pid, (main.pid, 1))])
     assert isinstance(held, Hold)
     held.release()
 
@@ -451,7 +456,7 @@ async def test_a_zombie_has_exited(stage: Stage) -> None:
         assert stat(pid)[0] == "Z"
         assert await stage.kill.act(asked, DECISION) == Answer(Heard.GONE, "its init has exited")
         fresh = Kill(Path("/proc"), trusted=True)
-        await fresh.hold([victim_of(main)], read_moment())
+        await fresh.hold([victim_of(main)])
         assert fresh.obstacles == {victim_of(main): Obstacle.NOT_FOUND}
     wait_until(lambda: not main.running, what="the runtime knows")
 
@@ -517,4 +522,4 @@ async def test_our_own_container_is_never_held(stage: Stage) -> None:
     enter = ("sh", "-c", 'for procs in $0; do echo $$ > "$procs"; done; exec "$@"', " ".join(procs))
     _, obstacles, answers = killer("ask", *victim_of(main), below_=enter)
     assert obstacles == [Obstacle.OURS.value]
-    assert answers == [[Heard.FAILED.value, Obstacle.OURS.value]] * 2
+    assert answers == [[Heard.IMPOSSIBLE.value, Obstacle.OURS.value]] * 2

@@ -128,6 +128,8 @@ class Daemon:
         self._reader.join(5)
         assert self.process.stderr is not None
         self.process.stderr.close()
+        if error is not None:
+            print(self.log)  # pytest shows it beside the failure
 
 
 def until(condition: Callable[[], T | None], what: str, daemon: Daemon, within: float = 60.0) -> T:

@@ -57,7 +57,7 @@ def test_an_excess_is_rehearsed_as_it_would_have_been(excess: Path, policy: Path
         outs.append(found.stdout)
     assert outs[0] == outs[1]
     mine = [line.split()[2] for line in outs[0].splitlines() if "anna-notebook-0" in line]
-    assert mine == ["over", "grace", "due", "rehearsed", "ok"]
+    assert mine == ["over", "grace", "due", "rehearsed", "due", "held"], "two calm seconds do not empty the level"
     assert "1 evict rehearsed" in outs[0].splitlines()[-1]
 
 

@@ -133,7 +133,8 @@ def test_an_excess_from_its_beginning_to_its_end(start_run: StartRun, tmp_path: 
     assert json.loads(daemon.get("/api/v1/decisions")[1])["recent"] == []
 
     over = standing(daemon.until(reached("over"), "the excess"))
-    assert (over["over"], over["due_at"], over["limit_bytes"]) == (True, None, 16 << 30)
+    assert (over["over"], over["limit_bytes"]) == (True, 16 << 30)
+    assert over["due_at"] > over["over_since"] + 30, "warn_after and grace are still to come"
     assert over["used_bytes"] > over["limit_bytes"]
     told = daemon.until(reached("grace"), "the grace")
     one = standing(told)
@@ -144,26 +145,29 @@ def test_an_excess_from_its_beginning_to_its_end(start_run: StartRun, tmp_path: 
     shown = explain(POD, "--url", daemon.url)
     assert re.search(r"policy:\n    container notebook on GPU-\S+: grace", shown.stdout), shown
     would = json.loads(daemon.get("/api/v1/preview")[1])
-    assert [(each["pod"], each["state"]) for each in would["would_act_on"]] == [(ANNA[1], "due")]
+    assert [(each["pod"], each["state"]) for each in would["would_act_on"]] == [(ANNA[1], "grace")]
 
     due = until(lambda: reached("due")(daemon.snapshot()), "the end of the grace", daemon, within=120)
     assert standing(due)["over_since"] == pytest.approx(over["over_since"], abs=0.01)
     (decision,) = due["policy"]["recent"]
     assert (decision["kind"], decision["action"], decision["pod"]) == ("dry_run", "evict", ANNA[1])
-    assert 31 < decision["at"] - decision["over_since"] < 34
+    assert 31 < decision["at"] - decision["over_since"] < 40
     assert json.loads(daemon.get("/api/v1/decisions")[1])["recent"] == [decision]
     page = exported(daemon, "dry_run_actions_total", {("evict", ANNA[0]): 1}, "action", "namespace")
-    exported(daemon, "actions_total", {("notify", ANNA[0]): 1}, "action", "namespace")
-    assert series(page, "budget_remaining", "scope") == {("node",): 2, ("namespace",): 1, ("workload",): 2}
+    assert set(series(page, "actions_total", "action", "namespace").values()) == {0.0}, "without an API server"
+    assert series(page, "budget_remaining", "scope") == {("node",): 3, ("namespace",): 2}, "a dry run spends nothing"
     over_for = series(page, "container_over_limit_seconds_total", "namespace", "pod", "container", "uuid")
     (seconds,) = [value for key, value in over_for.items() if key[:3] == ANNA]
-    assert 31 < seconds < 34
+    assert 31 < seconds < 40
 
-    daemon.until(reached("ok"), "the end of the excess")
-    states(daemon, "ok")
+    daemon.until(reached("held"), "the end of the excess")  # its level falls, at half the speed
+    states(daemon, "held")
     mine = [json.loads(line) for line in daemon.lines]
     events = [line["event"] for line in mine if line.get("pod") == ANNA[1]]
-    assert events == ["enforcer.over", "enforcer.grace", "enforcer.due", "enforcer.rehearsed", "enforcer.ok"]
+    begun = ["enforcer.over", "enforcer.grace", "enforcer.due", "enforcer.rehearsed"]
+    # Lists and device are read a moment apart: where memory moves fast, a reading may be in doubt, and the next is not.
+    assert [event for event in events if event != "enforcer.ok"][:4] == begun
+    assert set(events[events.index("enforcer.rehearsed") + 1 :]) == {"enforcer.due", "enforcer.held"}
     assert [line["mode"] for line in logged(daemon, "enforcer.mode")] == ["dry-run"]
     assert daemon.stop()[0] == 0
 
@@ -198,7 +202,7 @@ def test_the_stop_file_stops_at_once_and_its_end_begins_anew(
     assert one["state"] == "grace"
     assert one["due_at"] > again["taken_at"] + 29
     assert len(logged(daemon, "enforcer.stop_ended")) == 1
-    until(lambda: len(logged(daemon, "enforcer.grace")) == 3 or None, "the word on each grace", daemon)
+    assert one["over_seconds"] <= 2.0, "back at warn_after"
 
 
 def test_a_stop_file_that_cannot_be_looked_for_is_one(start_run: StartRun, tmp_path: Path, always_over: Path) -> None:
@@ -212,17 +216,14 @@ def test_a_stop_file_that_cannot_be_looked_for_is_one(start_run: StartRun, tmp_p
 
 
 @pytest.mark.fault(55)
-def test_a_reload_counts_at_once_and_voids_what_was_seen(
-    start_run: StartRun, tmp_path: Path, always_over: Path
-) -> None:
-    """Mode, rules and stop file change while it runs; under other rules nobody was told, so all begins anew."""
+def test_a_reload_counts_at_once_and_voids_no_time(start_run: StartRun, tmp_path: Path, always_over: Path) -> None:
+    """Mode, rules and stop file change while it runs; another tolerance leaves the counted time as it is."""
     daemon = start_run(always_over)
     first = standing(daemon.until(reached("grace"), "the grace"))
     write(tmp_path, always_over, tolerance={"ratio": 0.03})
-    other = daemon.until(
-        lambda s: s if (standing(s)["over_since"] or 0) > first["over_since"] + 0.1 else None, "the new beginning"
-    )
-    assert standing(other)["state"] == "over"
+    until(lambda: logged(daemon, "config.reloaded") or None, "the reload", daemon)
+    other = daemon.until(lambda s: s if standing(s)["over_seconds"] > first["over_seconds"] + 1 else None, "more time")
+    assert standing(other)["over_since"] == pytest.approx(first["over_since"], abs=0.01)
     write(tmp_path, always_over, mode="warn")
     daemon.until(in_mode("warn"), "the other mode")
     in_metrics(daemon, "warn")
@@ -239,7 +240,7 @@ def faulty(told: str) -> Callable[[dict[str, Any]], dict[str, Any] | None]:
 
 @pytest.mark.fault(56)
 def test_a_policy_that_cannot_be_meant_stops_everything(start_run: StartRun, tmp_path: Path, always_over: Path) -> None:
-    """While the file is broken: mode observe, breaker `config`, a fault with the place; then as before."""
+    """While the file is broken: mode observe, the reason `config`, a fault with the place; then a whole grace."""
     daemon = start_run(always_over)
     daemon.until(reached("grace"), "the grace")
     for policy, told in (
@@ -251,15 +252,10 @@ def test_a_policy_that_cannot_be_meant_stops_everything(start_run: StartRun, tmp
         assert [one["reason"] for one in broken["faults"] if one["source"] == "config"] == ["config_invalid"]
         assert broken["complete"]
         assert broken["policy"]["mode"] == "observe"
-        (breaker,) = broken["policy"]["breakers"]
-        assert (breaker["breaker"], told in breaker["detail"]) == ("config", True), breaker
-        exported(daemon, "breaker_open", {("config",): 1}, "breaker")
+        assert broken["policy"]["breakers"] == []
     write(tmp_path, always_over)
     mended = daemon.until(in_mode("dry-run"), "the mended file")
     assert mended["policy"]["breakers"] == []
-    exported(daemon, "breaker_open", {}, "breaker")
-    assert standing(mended)["due_at"] > mended["taken_at"] + 28, "as if it had begun now"
-    assert len(logged(daemon, "enforcer.breaker_opened")) == len(logged(daemon, "enforcer.breaker_closed")) == 1
 
 
 def ended(
@@ -280,7 +276,7 @@ def ended(
     ("text", "told"),
     [
         ("{mode: enforce}", "policy.mode: expected at most dry-run, because the devices are not those of this node"),
-        ("{ladder: [evict, notify]}", "config.yaml: policy.ladder: expected rungs"),
+        ("{ladder: [evict, notify]}", "config.yaml: policy.ladder: expected steps"),
     ],
 )
 def test_a_policy_that_cannot_be_meant_is_refused_at_the_start(tmp_path: Path, text: str, told: str) -> None:

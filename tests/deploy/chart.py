@@ -16,8 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+import plain_yaml
 from cluster import build
 
 Object = dict[str, Any]
@@ -96,7 +95,7 @@ def lint() -> None:
 
 def objects(rendering: str) -> tuple[Object, ...]:
     """Read the objects of a rendering."""
-    return tuple(filter(None, yaml.safe_load_all(rendering)))
+    return tuple(filter(None, plain_yaml.load_all(rendering)))
 
 
 @dataclass(frozen=True, slots=True)

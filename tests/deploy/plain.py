@@ -13,9 +13,9 @@ from deploy import chart
 FOLDER = chart.DEPLOY / "manifests"
 VARIANTS = {
     "exporter": "the read-only daemon alone",
-    "observe": "measures and judges, tells nobody",
-    "warn": "tells pods that exceed their limit by Events",
-    "dry-run": "rehearses evictions, and touches nobody",
+    "observe": "measures and judges; warns no pod",
+    "warn": "warns pods that exceed their limit by Events",
+    "dry-run": "decides and checks as evict does, and acts on no pod",
     "evict": "evicts from namespaces that consent",
     "kill": "evicts, and kills containers where a PodDisruptionBudget blocks that",
     "mig": "observe, with the capability to see what MIG instances hold (CAP_SYS_ADMIN)",

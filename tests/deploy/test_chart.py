@@ -18,8 +18,9 @@ from deploy import chart
 from deploy.chart import CHART, OLDEST, RELEASE, Rendered, rendered, text, variant, written
 from enforcer.runtime.policy_config import impossible, rules_of
 from exporter.config import Config
-from exporter.config.arguments import Arguments
+from exporter.config.arguments import CONFIG_FILE, Arguments
 from exporter.config.loading import combine
+from exporter.config.policy import REMOVED, removed
 from exporter.kube.rights import RIGHTS
 
 pytestmark = [pytest.mark.charts, pytest.mark.usefixtures("helm")]
@@ -174,6 +175,8 @@ def test_a_change_of_the_config_rolls_nobody(name: str) -> None:
     words = [*made.container["command"], *made.container["args"]]
     program = ["gpusteward-exporter"] if name == "exporter" else ["gpusteward", "run"]
     assert words == [*program, "--config=/etc/gpusteward/config.yaml"]
+    # A command in the pod, such as `gpusteward check`, reads the same file without a flag.
+    assert {"name": CONFIG_FILE, "value": "/etc/gpusteward/config.yaml"} in made.container["env"]
 
 
 def test_with_given_rights_the_mode_moves_without_a_new_pod(tmp_path: Path) -> None:
@@ -190,6 +193,12 @@ def test_no_chart_version_rolls_the_fleet() -> None:
     """What changes with each release of the chart is no label of the pod."""
     labels = rendered("observe").only("DaemonSet")["spec"]["template"]["metadata"]["labels"]
     assert set(labels) == {f"app.kubernetes.io/{one}" for one in ("name", "instance", "component")}
+
+
+def of_key(key: str, value: Any) -> dict[str, Any]:
+    """Write values with one dotted key."""
+    first, _, rest = key.partition(".")
+    return {first: of_key(rest, value) if rest else value}
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -218,7 +227,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a fence without the host's cgroups": (
         {"config": {"policy": {"mode": "enforce", "ladder": ["notify", "fence"]}}},
-        "the rung fence needs",
+        "the step fence needs",
     ),
     "a MIG capability that comes another way": ({"nvml": {"mig": True, "access": "cdi"}}, "nvml.mig is for"),
     "a MIG capability beside a CDI device": (
@@ -242,6 +251,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"config": {"policy": {"namespaces": {"label": 'a=b" || "" == "'}}}},
         "/config/policy/namespaces/label",
     ),
+    **{f"{key}, which is gone": (of_key(f"config.{key}", 3), f"config.{removed(key)}") for key in REMOVED},
     "rules that are not there": ({"prometheusRule": {"enabled": True}}, "brings no alerts"),
     "runbooks at no address": ({"prometheusRule": {"runbookUrl": "wiki"}}, "/prometheusRule/runbookUrl"),
     "dashboards that are not there": ({"dashboards": {"enabled": True}}, "brings no dashboards"),
@@ -319,7 +329,7 @@ def test_the_ways_to_the_driver(name: str) -> None:
     runtime, environment = WAYS[name]
     assert made.pod.get("runtimeClassName") == runtime
     found = {one["name"]: one.get("value") for one in made.container["env"] if "value" in one}
-    assert found == environment
+    assert found == {"GPUSTEWARD_CONFIG": "/etc/gpusteward/config.yaml", **environment}
     annotations = made.only("DaemonSet")["spec"]["template"]["metadata"]["annotations"]
     device = annotations.get("nvidia.cdi.k8s.io/container.gpusteward")
     assert device == ("management.nvidia.com/gpu=all" if name == "cdi" else None)
@@ -496,7 +506,7 @@ def test_the_notes_say_the_mode_loudly(tmp_path: Path) -> None:
     assert "IT KILLS CONTAINERS" in said(mode="enforce", ladder=["notify", "kill"])
     for mode in ("off", "observe", "warn", "dry-run"):
         quiet = said(mode=mode)
-        assert f"MODE {mode.upper()}" in quiet and "ENFORCE" not in quiet and "acts on nobody" in quiet
+        assert f"MODE {mode.upper()}" in quiet and "ENFORCE" not in quiet and "acts on no pod" in quiet
     assert "READ-ONLY" in chart.notes(tmp_path, {"profile": "exporter"})
 
 

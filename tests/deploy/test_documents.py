@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-import yaml
 
+import plain_yaml
 from deploy import plain
 from deploy.chart import CHART, DEPLOY, VARIANTS
 
@@ -34,7 +34,7 @@ def test_each_file_that_a_page_links_to_is_there(page: str) -> None:
 def test_the_page_knows_the_values_and_the_manifests() -> None:
     """A value that the page names is one of values.yaml, and each plain manifest is named."""
     text = (ROOT / "docs" / "deploy.md").read_text()
-    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    values = plain_yaml.load((CHART / "values.yaml").read_text())
     sections = [name for name, one in values.items() if isinstance(one, dict) and name != "config"]
     for section, key in re.findall(rf"`({'|'.join(sections)})\.(\w+)", text):
         assert key in values[section], f"{section}.{key}"

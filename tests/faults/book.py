@@ -44,6 +44,8 @@ PLACES = (
 
 MARKS = re.compile(r"mark\.fault\(|showing\(")
 """How a file shows that it has marked tests: imports of all others are seconds."""
+IMPORTS = re.compile(r"^from (\S+) import ", re.MULTILINE)
+"""The modules that a file imports names from."""
 
 
 class Ended(StrEnum):
@@ -101,9 +103,20 @@ def missing(book: Mapping[str, Kept]) -> Iterator[str]:
                 yield f"{number}. {row.fault}: not shown as {step}: {would}"
 
 
+def marked_files(folder: Path = TESTS) -> list[Path]:
+    """Name the test files below a folder that have marks, or import from a file of it that has: lists of examples."""
+    texts = {file: file.read_text() for file in sorted(folder.rglob("*.py"))}
+    named = {".".join(file.relative_to(folder).with_suffix("").parts): file for file in texts}
+    imports = {file: {named.get(name) for name in IMPORTS.findall(text)} for file, text in texts.items()}
+    found = {file for file, text in texts.items() if MARKS.search(text) and file.name.startswith("test_")}
+    while more := {file for file, these in imports.items() if these & found} - found:
+        found |= more
+    return [file for file in texts if file in found and file.name.startswith("test_")]
+
+
 def marked() -> Book:
     """Collect all tests that are marked, in another process; nothing is run."""
-    files = [str(file) for file in sorted(TESTS.rglob("test_*.py")) if MARKS.search(file.read_text())]
+    files = list(map(str, marked_files()))
     with tempfile.TemporaryDirectory() as folder:
         book = Path(folder) / "book.json"
         quick = ("-qq", "-p", "no:cacheprovider", "--assert=plain", "--collect-only")
@@ -148,12 +161,13 @@ HEAD = """\
 
 What can go wrong around a daemon that evicts and kills, what follows from it, and the tests that show it. A word in
 `code` is the one in log, metrics, Events and journal; [policy.md](policy.md) and [journal.md](journal.md) explain it.
-Unless something else is said, nobody is acted on.
+Unless the table says something else, no pod is acted on.
 
-A fault is met at up to three steps: it is *seen* (what is measured and known of it), something is *decided* in view of
-it, and an action that was decided is *acted* out, or not. Each step has tests of its own. `make test` fails where one
-of them was not shown by a test that passed in that very run; so this page is written before, and says nothing of runs.
-Written by `make golden` from the marks of the tests: change those, or `tests/faults/rows.py`.
+A fault can show at three steps. It is *seen*: the daemon measures it or notices it. The policy *decides* with it. An
+action that was decided is *acted* out, or not. Each step has its own tests. This page lists the tests; it does not say
+how they ended. `make test` ends with a line for each step that no test showed in that run. With `CI=true` such a line
+is a failure.
+`make golden` writes this page from the marks of the tests and from `tests/faults/rows.py`.
 
 | # | fault | what follows | shown by |
 |---|---|---|---|"""

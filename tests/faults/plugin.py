@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from faults.book import Ended, Kept, function, read, write
+from faults.book import Book, Ended, Kept, function, read, write
 from faults.rows import FAULTS
 
 PROPERTY = "fault"
@@ -31,15 +31,32 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Keeping(file))
 
 
+COLLECTED = pytest.StashKey[Book]()
+"""All marked tests that this run collected."""
+FILES = pytest.StashKey[frozenset[str]]()
+"""The files of all tests that this run collected."""
+
+
 @pytest.hookimpl(tryfirst=True)  # before `-m` takes some away
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let each report of a marked test tell its faults."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let each report of a marked test tell its faults, and note which tests there are."""
+    config.stash[COLLECTED] = _book_of(items)
+    config.stash[FILES] = frozenset(item.nodeid.partition("::")[0] for item in items)
     for item in items:
         for mark in item.iter_markers("fault"):
             unknown = [row for row in mark.args if row not in FAULTS]
             if unknown or mark.kwargs or not mark.args:
                 raise pytest.UsageError(f"{item.nodeid}: fault{mark.args} names no faults of tests/faults/rows.py")
             item.user_properties += [(PROPERTY, row) for row in mark.args]
+
+
+def _book_of(items: list[pytest.Item]) -> Book:
+    book = {}
+    for item in items:
+        rows = {row for mark in item.iter_markers("fault") for row in mark.args}
+        book[item.nodeid] = Kept(Ended.COLLECTED, tuple(sorted(rows)))
+    marked = {function(test) for test, kept in book.items() if kept.rows}
+    return {test: kept for test, kept in book.items() if function(test) in marked}
 
 
 class Keeping:
@@ -52,11 +69,7 @@ class Keeping:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Note which tests there are; of a test that is marked all examples, so that some are told from all."""
-        for item in items:
-            rows = {row for mark in item.iter_markers("fault") for row in mark.args}
-            self._kept[item.nodeid] = Kept(Ended.COLLECTED, tuple(sorted(rows)))
-        marked = {function(test) for test, kept in self._kept.items() if kept.rows}
-        self._kept = {test: kept for test, kept in self._kept.items() if function(test) in marked}
+        self._kept |= _book_of(items)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note how a part of a test ended: the worst counts."""

@@ -3,7 +3,7 @@ The faults that a daemon which evicts and kills has to live with, and what follo
 
 What comes in: nothing. What goes out: `FAULTS`, from which docs/faults.md is written.
 
-The law: each fault stands here once, under a number that stays its own; what follows is told in the words that log,
+The law: each fault stands here once, under a number that stays its own; what follows is said in the words that log,
 metrics, Events and journal use, and each of its steps is shown by a test of its own. (Beyond 300 lines: one table.)
 """
 
@@ -33,63 +33,73 @@ S, D, A = Step
 FAULTS: dict[int, Row] = {
     1: Row(
         "The API server is away before the last look",
-        "Nobody is acted on: `names_stale`, or `look_failed` in the last look; with its return all is looked at anew",
+        "No pod is acted on: `names_stale`, or `failed` in the last look, which is repeated after a growing wait",
         (D, A),
     ),
     2: Row(
         "It goes away between last look and request",
-        "Nothing was sent: `failed`; the token stays spent, and whoever is still over has its whole grace again",
+        "Nothing was sent: `failed`; the token comes back, this pod waits 10 s, and its counted time stays",
         (A,),
     ),
     3: Row(
         "The connection breaks after the request was sent",
-        "It may have come about: in flight until a look tells, for a minute at least; it is never sent again",
+        "It may have been carried out: the pod is looked up until that is known, and the request is never sent again",
         (D, A),
     ),
     4: Row(
         "A PodDisruptionBudget says no (429)",
-        "`blocked`: asked again after a growing wait, not killed instead, and the token comes back",
+        "`blocked`: requested again after a growing wait, for this pod alone; the token comes back",
         (D, A),
     ),
     5: Row(
         "A PodDisruptionBudget says no for hours",
-        "The wait stays at five minutes, the pod is told once in five minutes at most",
+        "The wait stays at five minutes; after 15 minutes `GPULimitEvaded` names the pod",
         (D, A),
     ),
     6: Row(
         "The API server is busy (429 as plain text, with Retry-After)",
-        "`failed`, and not taken for a PodDisruptionBudget; one request, nobody else is tried",
+        "`failed`, and not taken for a PodDisruptionBudget; one request, and the pod waits",
         (A,),
     ),
     7: Row(
         "A 429 hides that the pod of this name has another UID",
-        "Nobody is evicted: `blocked`, word for word the answer of a slow budget; the next look sees the other UID",
+        "No pod is evicted: `blocked`, as for a slow PodDisruptionBudget; the next look sees the other UID",
         (A,),
     ),
     8: Row(
         "The pod of this name has another UID (409)",
-        "`abandoned`: the new pod lives, nobody else is tried",
+        "`abandoned`: the new pod lives, and no other pod takes its place",
         (A,),
     ),
-    9: Row("The pod is gone (404)", "`abandoned`: no success is claimed, nobody else is tried", (A,)),
+    9: Row("The pod is gone (404)", "`abandoned`: it counts as no action, and no other pod takes its place", (A,)),
     10: Row(
         "The right to evict is missing (403)",
-        "`refused`; three in a row open the breaker `api` until a person closes it; measuring goes on",
+        "`forbidden`: pods of this namespace are held (`no_rights`) until the right exists; others are not",
         (D, A),
     ),
-    11: Row("An admission policy forbids it (403, 422)", "`refused`, as a missing right", (D, A)),
-    12: Row("The namespace is being deleted (403)", "`abandoned`: what is deleted needs no eviction", (A,)),
+    11: Row(
+        "An admission policy forbids it (403, 422)",
+        "`refused`: this pod waits, from 10 s up to five minutes; other pods do not wait",
+        (D, A),
+    ),
+    12: Row("The namespace is being deleted (403)", "`abandoned`: the pod ends with its namespace", (A,)),
     13: Row("A PodDisruptionBudget's status forbids it (403)", "`blocked`, and not taken for a missing right", (A,)),
-    14: Row("Two PodDisruptionBudgets select the pod (500)", "`blocked`, and the server's words are told", (A,)),
-    15: Row("The API server gives up (504)", "As with a broken connection: looked for, and never sent again", (D, A)),
+    14: Row(
+        "Two PodDisruptionBudgets select the pod (500)", "`blocked`, and the detail has the server's message", (A,)
+    ),
+    15: Row(
+        "The API server gives up (504)",
+        "As with a broken connection: the pod is looked up, nothing is sent again",
+        (D, A),
+    ),
     16: Row(
         "A webhook says no, or moves the pod away itself (429)",
-        "`blocked`; who moves it away has ten minutes before its effect is missed",
+        "`blocked`; a controller that moves the pod away has ten minutes before the result is `stuck`",
         (A,),
     ),
     17: Row(
         "A pod is made anew under its name",
-        "Another UID is another subject with a grace of its own; the last look spares it: `other_pod`",
+        "Another UID is another pod with a level of its own; the last look spares it: `other_pod`",
         (D, A),
     ),
     18: Row(
@@ -99,12 +109,12 @@ FAULTS: dict[int, Row] = {
     ),
     19: Row(
         "The API server has forgotten the watch's version (410)",
-        "All is listed anew: who was known is the same as before, who is gone goes",
+        "All pods are listed again: known pods stay the same, and pods that no longer exist are dropped",
         (S,),
     ),
     20: Row(
         "A container's id is that of an earlier generation",
-        "It is known whose memory that is, and nobody is acted on for it: `other_generation`, in the last look "
+        "The memory belongs to the old generation, and no pod is acted on for it: `other_generation`, in the last look "
         "`other_container`",
         (D, A),
     ),
@@ -113,9 +123,21 @@ FAULTS: dict[int, Row] = {
         "Read anew; only what the server refused to look at (401) is sent twice",
         (S, A),
     ),
-    22: Row("The wall clock jumps", "Nothing: no grace, budget, strike or breaker reads it", (D, A)),
-    23: Row("The machine was suspended", "What was seen before is void", (D,)),
-    24: Row("The daemon stalls for half a minute", "What was seen before is void, and late rounds make no burst", (D,)),
+    22: Row(
+        "The wall clock jumps",
+        "Nothing: no level, budget or breaker reads it; only the back-off compares the age of new pods with it",
+        (D, A),
+    ),
+    23: Row(
+        "The machine was suspended",
+        "The time without readings lowers the level by half of it",
+        (D,),
+    ),
+    24: Row(
+        "The daemon stalls for half a minute",
+        "The time without readings lowers the level by half of it, and late rounds make no burst",
+        (D,),
+    ),
     25: Row(
         "A call of the driver hangs",
         "`driver_hung` after its deadline, and no figures: `reading_unknown`; a last look that gets no round spares: "
@@ -135,30 +157,33 @@ FAULTS: dict[int, Row] = {
     28: Row("One GPU of several fails", "That one has no figures; on the others everything goes on", (S, D)),
     29: Row(
         "A GPU falls off the bus, or is reset",
-        "No figures of it, and what was seen is void; `sampler` holds all actions for a while",
+        "No figures of it: `reading_unknown`; the other GPUs go on",
         (S, D),
     ),
     30: Row(
         "MIG is set up anew, GPUs change their order, the driver is exchanged",
-        "Devices are known by UUID; other GPUs or drivers open `sampler`, and what was seen is void; of a GPU that is "
-        "divided anew only what was seen on it",
+        "Devices are known by UUID; another driver starts `hold_off`; on a GPU that is divided anew levels begin anew",
         (S, D),
     ),
     31: Row(
         "The process lists say more than the device holds",
-        "The account says that it does not close; whose excess the difference could explain is not acted on",
+        "The account says that it does not close; an excess that the difference could explain is not acted on",
         (S, D),
     ),
     32: Row("A process stands in two lists", "It counts once, with the larger of both figures", (S,)),
     33: Row(
         "A hidden process holds 30 GiB",
-        "Unattributed, and exported as that; it is nobody's victim, and shields no other",
+        "Its memory is unattributed and exported as that; no action hits it, and it protects no other pod",
         (S, D),
     ),
-    34: Row("Pods share through an MPS server", "Told and held: `mps`", (D,)),
+    34: Row(
+        "Pods share through an MPS server",
+        "Warned and held: `mps`",
+        (D,),
+    ),
     35: Row(
         "A sandboxed pod (gVisor, Kata)",
-        "Its memory is the pod's as far as its cgroup tells, of no container; nobody in it is signalled",
+        "Its cgroup says which pod holds the memory, not which container; none of its processes gets a signal",
         (S, A),
     ),
     36: Row(
@@ -169,7 +194,7 @@ FAULTS: dict[int, Row] = {
     37: Row("containerd is away, and starts again", "Nothing: containers are known by their cgroups", (S,)),
     38: Row(
         "A container restarts in the middle of a grace",
-        "Another subject, whose grace begins anew; its workload keeps its strikes",
+        "The level is kept, and falls while none runs; the new container must be over for some time itself",
         (D, A),
     ),
     39: Row(
@@ -179,12 +204,12 @@ FAULTS: dict[int, Row] = {
     ),
     40: Row(
         "A use oscillates around its limit",
-        "Never three readings over it in a row: nobody is told, nothing is done",
+        "Over for a third of the time or less: never acted on. Above that: acted on within the bound of docs/policy.md",
         (D,),
     ),
     41: Row(
         "A process exits between decision and signal",
-        "The pidfd says so: `abandoned`, no signal, nobody else is tried",
+        "The pidfd says so: `abandoned`, no signal, and no other pod takes its place",
         (A,),
     ),
     42: Row(
@@ -194,23 +219,23 @@ FAULTS: dict[int, Row] = {
     ),
     43: Row(
         "A fork storm: memory moves among children",
-        "The subject is the container, and it ends with its init",
+        "The holder is the container, and it ends with its init",
         (D, A),
     ),
-    44: Row("A process executes another program", "It is who it was: no name is part of an identity", (A,)),
+    44: Row("A process executes another program", "It is the same process: its identity does not include a name", (A,)),
     45: Row(
         "The victim ended, and its memory stays (a zombie, a driver that holds on)",
-        "`stuck`: `effectiveness` opens, and nobody else is tried",
+        "`stuck`: reported and alerted; other pods are acted on",
         (D, A),
     ),
     46: Row(
         "SIGTERM is ignored",
-        "The pod's whole grace, another last look, and SIGKILL once; a look that tells nothing is repeated for 30 s",
+        "The pod's whole grace, another last look, and SIGKILL once; a look without a result is repeated for 30 s",
         (A,),
     ),
     47: Row(
         "A finalizer, or a preStop hook that hangs",
-        "A pod that terminates `lingers`, and stops nobody; one that does not is `stuck`",
+        "The action ends with the server's answer, and delays no other pod's; after ten minutes `deletion_stuck`",
         (D, A),
     ),
     48: Row(
@@ -220,7 +245,7 @@ FAULTS: dict[int, Row] = {
     ),
     49: Row(
         "The daemon is killed between intent and request",
-        "The next one looks for a minute: `failed` if the pod lives; never repeated, and the token stays spent",
+        "The next one looks for a minute: `failed` if the pod lives; nothing is repeated, and the token comes back",
         (A,),
     ),
     50: Row(
@@ -235,7 +260,7 @@ FAULTS: dict[int, Row] = {
     ),
     52: Row(
         "The daemon is killed again and again",
-        "`hold_off` each time: nothing is hastened; tokens and open decisions are on disk",
+        "The same version, rules and driver: levels are at most 30 s old. Tokens and open decisions are on disk",
         (D, A),
     ),
     53: Row("Two daemons on one node", "One has the lock; the other observes: `not_owner`", (A,)),
@@ -246,14 +271,18 @@ FAULTS: dict[int, Row] = {
     ),
     55: Row(
         "All limits are lowered at once",
-        "What was seen under other rules is void; half of the pods over at once open `blast_radius`",
+        "`hold_off`, and then the blast radius is judged once: half of the workloads over open `blast_radius`",
         (D,),
     ),
-    56: Row("The config cannot be used", "Mode `observe` and breaker `config` until it can", (D,)),
+    56: Row(
+        "The config cannot be used",
+        "Mode `observe` until it can (`config`); the level counts on",
+        (D,),
+    ),
     57: Row(
         "A limit is edited in the middle of a grace",
-        "An excess that the new limit did not exceed is void, in the last look too; `declaration_changed` while the "
-        "server tells of an edit that the watch has not told of yet",
+        "A limit above the least usage that was counted starts the level anew; `declaration_changed` in the last look "
+        "while the server reports an edit that the watch has not reported yet",
         (D, A),
     ),
     58: Row(
@@ -263,7 +292,7 @@ FAULTS: dict[int, Row] = {
     ),
     59: Row(
         "The stop file appears while an action is in flight",
-        "What was asked for is seen to its end, nothing new begins: `stopped`",
+        "What was requested is watched to its end, and nothing new begins: `stopped`",
         (D, A),
     ),
     60: Row(
@@ -271,46 +300,62 @@ FAULTS: dict[int, Row] = {
         "What cannot be noted is not done: `journal`; of a damaged one everything counts as spent",
         (A,),
     ),
-    61: Row("The node reboots with an open breaker", "It is still open, and no token is free", (D, A)),
-    62: Row("Every pod of the node is over at once", "`blast_radius`: nobody is acted on", (D,)),
+    61: Row(
+        "The node reboots with an open breaker",
+        "It is still open, and no token is free",
+        (D, A),
+    ),
+    62: Row(
+        "Every pod of the node is over at once",
+        "After a change of ours: `blast_radius`. At other times one after the other, within the budgets",
+        (D,),
+    ),
     63: Row(
         "A limit in the wrong unit",
-        "No limit where it cannot be meant (`limit_invalid`), a breaker where it hits all: nobody is acted on",
+        "No limit where it cannot be meant (`limit_invalid`); where a new version or rule makes it, `blast_radius`",
         (S, D),
     ),
-    64: Row("A Job makes its evicted pod anew for ever", "Three actions a day, then `budget_workload`", (D,)),
-    65: Row("Somebody else deletes the victim", "`terminating`: protected, and not hurried", (D, A)),
+    64: Row(
+        "A Job creates its evicted pod again and again",
+        "`back_off`: one minute, doubling to ten, between two actions on its pods",
+        (D,),
+    ),
+    65: Row(
+        "A user or controller deletes the victim",
+        "`terminating`, for ten minutes; then `deletion_stuck`, or `kill` where the ladder has it",
+        (D, A),
+    ),
     66: Row("The victim finishes in the last moment", "`not_running`: its object is not deleted", (D, A)),
     67: Row(
         "Managed memory (UVM), which no process list shows",
-        "Unattributed, and in nobody's figure: nobody is accused of it",
+        "Unattributed: no container's usage includes it, and no pod is acted on for it",
         (S,),
     ),
     68: Row("Readings go backwards in time", "They add nothing", (D,)),
     69: Row(
         "Events cannot be written",
-        "Actions go on as ever: the journal is the record; Events are kept and written later, or counted",
+        "The level waits 60 s at `warn_after`; then actions go on. Events are kept and written later, or counted",
         (A,),
     ),
     70: Row("A scrape is never read to its end", "Rounds and probes go on", (S,)),
     71: Row(
         "The daemon is not in the host's PID namespace",
-        "Proven at the start or nothing is attributed: `pid_domain`, breaker `attribution`",
+        "Proven at the start, or nothing is attributed and no pod is judged: `pid_domain`",
         (S, D),
     ),
     72: Row(
         "A process forks or ends between the driver's list and the look at it",
-        "Its container's, if it was seen there alive, else a ghost's; never somebody else's",
+        "It counts for its container if the process was seen alive there, else as ghost memory; never for another one",
         (S,),
     ),
     73: Row(
         "Enforcing would hit half of the node",
-        "The preview says so; `blast_radius` opens in the first round in which it is tried",
+        "The preview says so; after a change of ours `blast_radius` opens before the first action",
         (D,),
     ),
     74: Row(
         "The admission policy that bounds evictions is removed",
-        "Found out by the canary: `admission`, and all are held until it is back",
+        "A probe finds it: `admission`, and all pods are held until the policy is back",
         (A,),
     ),
 }

@@ -8,19 +8,26 @@ from pathlib import Path
 
 import pytest
 
-from faults.book import PAGE, Book, Ended, Kept, marked, missing, page, read, step_of, write
+from faults.book import PAGE, Book, Ended, Kept, marked, marked_files, missing, page, read, step_of, write
 from faults.marking import showing
+from faults.plugin import COLLECTED, FILES
 from faults.rows import FAULTS, Step
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [file.read_text() for half in ("exporter", "enforcer") for file in (ROOT / half).rglob("*.py")]
+SOURCES += [f'"{name}"' for name in re.findall(r"alert: (\w+)", (ROOT / "alerts" / "policy.yaml").read_text())]
 WORDS = sorted({word for row in FAULTS.values() for word in re.findall(r"`([^`]+)`", row.follows)})
 
 
 @pytest.fixture(scope="module")
-def tests() -> Book:
-    """All tests that are marked, as they are collected."""
-    return marked()
+def tests(request: pytest.FixtureRequest) -> Book:
+    """All tests that are marked, as they are collected: by this run, where it collected each of their files."""
+    config = request.config
+    single = any("::" in word for word in config.args)
+    files = {file.relative_to(ROOT).as_posix() for file in marked_files()}
+    if single or not files <= config.stash[FILES]:
+        return marked()
+    return {test: kept for test, kept in sorted(config.stash[COLLECTED].items()) if test.partition("::")[0] in files}
 
 
 def test_all_faults_are_there() -> None:
@@ -35,7 +42,7 @@ def test_all_faults_are_there() -> None:
 
 @pytest.mark.parametrize("word", WORDS)
 def test_each_word_is_the_program_s(word: str) -> None:
-    """What the table calls a refusal, an end or a fault, the program calls so, too."""
+    """What the table calls a refusal, an end, a fault or an alert, the program or its alerts call so, too."""
     assert any(f'"{word}"' in source for source in SOURCES)
 
 
@@ -49,10 +56,33 @@ def test_the_page_is_written_from_the_marks(tests: Book) -> None:
     assert PAGE.read_text() == page(tests)
 
 
+def test_no_marked_test_is_in_another_file(request: pytest.FixtureRequest) -> None:
+    """Of all tests that this run collected: a file without marks of its own may import marked examples."""
+    files = {file.relative_to(ROOT).as_posix() for file in marked_files()}
+    marked_tests = {test for test, kept in request.config.stash[COLLECTED].items() if kept.rows}
+    assert {test for test in marked_tests if test.partition("::")[0] not in files} == set()
+
+
+def test_a_file_that_imports_marked_examples_is_read(tmp_path: Path) -> None:
+    """Also through another file; a file that imports something else is not."""
+    texts = {
+        "a/test_marked.py": "EXAMPLES = showing(...)",
+        "a/test_importing.py": "from a.test_marked import EXAMPLES",
+        "a/scenes.py": "from a.test_importing import EXAMPLES",
+        "b/test_by_scenes.py": "from a.scenes import EXAMPLES",
+        "b/test_other.py": "from pathlib import Path",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found = [file.relative_to(tmp_path).as_posix() for file in marked_files(tmp_path)]
+    assert found == ["a/test_importing.py", "a/test_marked.py", "b/test_by_scenes.py"]
+
+
 @pytest.mark.parametrize("ended", [Ended.COLLECTED, Ended.SKIPPED, Ended.FAILED])
 def test_what_was_not_passed_shows_nothing(tests: Book, ended: Ended) -> None:
     """Of each fault: if its tests of one step were not run, skipped or failed, that step is missing, and no other."""
-    passed = {test: replace(kept, ended=Ended.PASSED) for test, kept in tests.items()}
+    passed = {test: replace(kept, ended=Ended.PASSED) for test, kept in tests.items() if kept.rows}
     for number, row in FAULTS.items():
         for step in row.steps:
             without = {

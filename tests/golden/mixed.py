@@ -15,7 +15,7 @@ from builders import GIB, allocation, device, gpu, limit, memory, pod, snapshot,
 from default_rules import default_rules
 from enforcer.messages.tally import Tally as Acts
 from enforcer.policy.history import History, Moment, Standing, Verdict
-from enforcer.policy.limit_holders import key_of
+from enforcer.policy.holder import key_of
 from enforcer.policy.vocabulary import Mode, Scope, State
 from enforcer.runtime.metrics import collect
 from exporter.metrics.exposition import Exposition

@@ -20,15 +20,15 @@ def test_what_is_asked_is_heard_once(journal: Path) -> None:
     """Breaker and name; the file is gone then, and asking twice before that is asking once."""
     assert list(take(journal)) == []
     for who in ("ann", "bob"):
-        asked = ask(journal, Breaker.API, who)
+        asked = ask(journal, Breaker.BLAST_RADIUS, who)
     assert asked.parent == folder(journal) and asked.stat().st_mode & 0o777 == 0o600
-    assert list(take(journal)) == [(Breaker.API, "bob")]
+    assert list(take(journal)) == [(Breaker.BLAST_RADIUS, "bob")]
     assert list(take(journal)) == [] and not asked.exists()
 
 
 def test_a_name_is_what_can_be_printed(journal: Path) -> None:
     """What somebody typed goes into a log and a journal: no line breaks, no book."""
-    ask(journal, Breaker.API, "ann\n\x1b[2J" + "x" * 1000)
+    ask(journal, Breaker.BLAST_RADIUS, "ann\n\x1b[2J" + "x" * 1000)
     ((_, by),) = take(journal)
     assert by.startswith("ann[2Jxx") and len(by) <= LONGEST
 
@@ -37,12 +37,12 @@ def test_who_may_not_write_the_journal_may_not_ask(journal: Path) -> None:
     """A file that others may write, a link, a pipe: each stays where it is, and closes nothing."""
     place = folder(journal)
     place.mkdir(mode=0o700)
-    (place / Breaker.API).write_text("mallory")
-    (place / Breaker.API).chmod(0o666)
+    (place / Breaker.ATTRIBUTION).write_text("mallory")
+    (place / Breaker.ATTRIBUTION).chmod(0o666)
     (place / "elsewhere").write_text("mallory")
     (place / Breaker.JOURNAL).symlink_to(place / "elsewhere")
     os.mkfifo(place / Breaker.INTERNAL)
-    (place / Breaker.CONFIG).write_text("closes by itself")
+    (place / "effectiveness").write_text("a breaker of version 0.1")
     before = sorted(one.name for one in place.iterdir())
     assert list(take(journal)) == []
     assert sorted(one.name for one in place.iterdir()) == before
@@ -53,4 +53,4 @@ def test_a_folder_that_others_may_write_is_refused(journal: Path) -> None:
     folder(journal).mkdir()
     folder(journal).chmod(0o777)
     with pytest.raises(PermissionError):
-        ask(journal, Breaker.API, "ann")
+        ask(journal, Breaker.BLAST_RADIUS, "ann")

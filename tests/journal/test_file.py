@@ -23,7 +23,7 @@ from enforcer.journal.file import Given, JournalError, JournalFile
 from enforcer.journal.fold import UNKNOWN, changes, replayed
 from enforcer.journal.records import Acked, Ended, Sent, decode
 from enforcer.journal.writer import JournalWriter
-from enforcer.policy.history import History, Opened, Result, Strikes
+from enforcer.policy.history import History, Opened, Result
 from enforcer.policy.rules import Budget
 from enforcer.policy.vocabulary import Breaker, Mode
 from journals import BOOT, LATER, Hands, action, intended, uuid
@@ -48,29 +48,25 @@ def records(path: Path) -> list[str]:
 
 
 def test_the_next_daemon_finds_what_this_one_kept(path: Path) -> None:
-    """Tokens, breakers, strikes and open decisions are the same for the next daemon, and for who remembers them."""
-    hands, job = Hands(), ("team", "Job", "x")
+    """Tokens, breakers and open decisions are the same for the next daemon, and for the one that wrote them."""
+    hands = Hands()
     first = opened(path, hands)
     first.append(intended(uuid(1), action(1)))
     first.append(Sent(uuid(1)))
     first.append(Acked(uuid(1), Answer(Heard.ACCEPTED, "", 201)))
     first.append(Ended(uuid(1), Result.VERIFIED, ""))
     first.append(intended(uuid(2), action(2)))
-    now = History(breakers={Breaker.API: Opened(200.0, None, "403")}, strikes={job: Strikes(1.5, 200.0)})
+    now = History(breakers={Breaker.INTERNAL: Opened(200.0, "?")})
     first.append(*changes(History(), now))
     kept = first.kept
     first.close()
     second = opened(path, hands)
     assert second.kept == kept
-    assert (len(kept.spent), set(kept.open), set(kept.breakers), set(kept.strikes)) == (
-        2,
-        {uuid(2)},
-        {Breaker.API},
-        {job},
-    )
-    second.append(*changes(now, History(strikes=now.strikes), by="ann"))
+    assert (len(kept.spent), set(kept.open), set(kept.breakers)) == (2, {uuid(2)}, {Breaker.INTERNAL})
+    assert [token.time for token in kept.spent] == [1.7e9 + 200.0] * 2, "for the back-off of their workload"
+    second.append(*changes(now, History(), by="ann"))
     second.close()
-    first_life = "state started intent sent acked ended intent breaker_opened struck stopped"
+    first_life = "state started intent sent acked ended intent breaker_opened stopped"
     assert records(path) == f"{first_life} started breaker_closed stopped".split()
     assert opened(path, hands).kept.breakers == {}
 
@@ -155,7 +151,7 @@ def test_a_daemon_killed_anywhere_leaves_what_it_promised(graves: list[Path]) ->
         assert len(kept.spent) >= said.count("token"), grave
         assert len(kept.spent) <= said.count("token") + 1, grave
         assert opens - ends <= set(kept.open), grave
-        assert "breaker" not in said or Breaker.EFFECTIVENESS in kept.breakers, grave
+        assert "breaker" not in said or Breaker.INTERNAL in kept.breakers, grave
         # And it can be written on.
         journal.append(intended(uuid(99), action(99)))
         journal.close()
@@ -266,12 +262,12 @@ def test_what_another_boot_left_binds(path: Path) -> None:
     """After a reboot tokens are as old as is proven, the open decision is told to be of then, the breaker is open."""
     journal = opened(path, Hands(boottime=5000.0))
     journal.append(intended(uuid(1), action(1)))
-    journal.append(*changes(History(), History(breakers={Breaker.API: Opened(5000.0, None, "403")})))
+    journal.append(*changes(History(), History(breakers={Breaker.INTERNAL: Opened(5000.0, "?")})))
     journal.close()
     later = opened(path, Hands(boottime=20.0, boot=LATER)).kept
     assert [one.at for one in later.spent] == [0.0]
     assert later.open[uuid(1)].rebooted
-    assert set(later.breakers) == {Breaker.API}
+    assert set(later.breakers) == {Breaker.INTERNAL}
 
 
 # --- full, and other people's hands -----------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import gpu, gpu_uuid, leaf
-from exporter.kube.device_ids import DeviceIndex, resolve, resolve_claimed
+from exporter.kube.device_ids import DeviceIndex, RememberedIds, read_ids, resolve, resolve_claimed
 from exporter.model import GpuInstance
 from exporter.model.vendors import DeviceId, device_id
 
@@ -166,3 +166,26 @@ def test_any_text_is_read_or_left(text: str) -> None:
     """No id, whatever a plugin invents, raises; and what resolves is one of the leaf devices that there are."""
     meant = resolve(device_id("nvidia.com/gpu", text), INDEX)
     assert meant is None or meant in {leaf(0), leaf(1, 3), leaf(1, 9)}
+
+
+def test_a_list_that_is_asked_for_in_each_round_is_read_once() -> None:
+    """Plugins that count memory offer 80,000 ids. They are read when they change, also where no id means a device."""
+    read = RememberedIds()
+    for ids in ((f"{gpu_uuid(0)}::0", f"{gpu_uuid(0)}::1", f"{gpu_uuid(0)}::1", "anything"), ("anything",)):
+        first = read("nvidia.com/gpu", ids)
+        assert first == read_ids("nvidia.com/gpu", ids)
+        for _ in range(3):
+            read.begin_round()
+            assert read("nvidia.com/gpu", tuple(text for text in ids)) is first
+    (group,) = read_ids("nvidia.com/gpu", (f"{gpu_uuid(0)}::0", f"{gpu_uuid(0)}::1", f"{gpu_uuid(0)}::1"))
+    assert (resolve(group.meant, INDEX), len(group.ids), group.texts) == (leaf(0), 2, 2)
+
+
+def test_a_list_that_is_asked_for_no_longer_is_forgotten() -> None:
+    """What the daemon remembers is bounded by what the kubelet lists."""
+    read = RememberedIds()
+    ids = (gpu_uuid(0),)
+    first = read("nvidia.com/gpu", ids)
+    read.begin_round()
+    read.begin_round()
+    assert read("nvidia.com/gpu", ids) is not first

@@ -1,6 +1,7 @@
 """What the tests of limits share: the catalogue, fixtures as systems write them, facts in one line."""
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,11 +18,12 @@ FIXTURES = Path(__file__).parent / "fixtures"
 @pytest.fixture
 def manifest() -> Callable[[str], Manifest]:
     """Read a fixture by the name of its system."""
+    return _manifest
 
-    def load(name: str) -> Manifest:
-        return read((FIXTURES / f"{name}.yaml").read_text(), name)
 
-    return load
+@cache
+def _manifest(name: str) -> Manifest:
+    return read((FIXTURES / f"{name}.yaml").read_text(), name)
 
 
 @pytest.fixture

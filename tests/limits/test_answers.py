@@ -70,12 +70,21 @@ def user_of_claim(name: str) -> DeclaredPod:
 
 
 def test_a_claim_counts_once(gpus: Gpus) -> None:
-    """Two pods share a claim of 10 GiB: each sees it, together they may hold 10 GiB, and neither is judged alone."""
+    """Two pods share a claim of 10 GiB: each of them has its limit, and together they may hold 10 GiB."""
     devices, claim = gpus(16 * GIB), shared_claim(2, "10Gi")
     found = [resolve(user_of_claim(name), None, devices, builtin(), claims=[claim]) for name in ("a", "b")]
-    assert [limit.bytes for each in found for limit in each.limits] == [10 * GIB, 10 * GIB]
-    assert not any(limit.enforceable for each in found for limit in each.limits)
+    limits = [limit for each in found for limit in each.limits]
+    assert [limit.bytes for limit in limits] == [10 * GIB, 10 * GIB]
+    assert {(limit.scope, limit.subject.claim) for limit in limits} == {(Scope.CLAIM, "team-a/shared")}
     assert declared(found) == {devices[0].key: 10 * GIB}
+
+
+def test_sharing_is_no_reason_to_only_report_a_claim_s_limit(gpus: Gpus) -> None:
+    """The limit of a claim can be enforced, however many pods share the claim."""
+    for consumers in (1, 2, 30):
+        claim = shared_claim(consumers, "10Gi")
+        (limit,) = resolve(user_of_claim("a"), None, gpus(16 * GIB), builtin(), claims=[claim]).limits
+        assert limit.enforceable and limit.report_only == ()
 
 
 def test_shares_of_one_claim_add_up(gpus: Gpus) -> None:

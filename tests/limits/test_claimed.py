@@ -82,6 +82,23 @@ def test_a_container_with_two_claims_of_one_device_tells_neither() -> None:
     assert found == {"a": None, "b": None, "c": 2 * GIB}
 
 
+def test_whose_memory_may_be_held_by_another_claim_is_named() -> None:
+    """Of three containers that use a claim one holds another claim of that device, too: it alone is in doubt."""
+    pods = {ONE.uid: user(ONE, claims=("a", "b")), TWO.uid: user(TWO, claims=("a",))}
+    usages = [usage(ONE, leaf(0), GIB), usage(TWO, leaf(0), 2 * GIB)]
+    doubtful = {one.claim: one.doubtful for one in claim_usages(pods, [claim("a"), claim("b")], usages, DEVICES)}
+    assert doubtful == {"a": frozenset({subject(ONE)}), "b": frozenset({subject(ONE)})}
+
+
+def test_a_sandboxed_pod_with_two_claims_of_one_device_tells_neither() -> None:
+    """Each of its containers holds one of them; what is seen is what they hold together."""
+    uses = [DeclaredContainer(name, claims=(ClaimUse(name, ""),)) for name in ("a", "b")]
+    both = DeclaredPod(ONE.uid, ONE.namespace, ONE.name, containers=tuple(uses), claims={"a": "a", "b": "b"})
+    assert held([claim("a"), claim("b")], [both], usage(subject(ONE, ""), leaf(0), GIB)) == {"a": None, "b": None}
+    apart = [usage(subject(ONE, "a"), leaf(0), GIB), usage(subject(ONE, "b"), leaf(0), 2 * GIB)]
+    assert held([claim("a"), claim("b")], [both], *apart) == {"a": GIB, "b": 2 * GIB}
+
+
 def test_only_the_containers_and_requests_that_use_it() -> None:
     """A container that does not name the claim is not in it, nor one that names another of its requests."""
     other = DeclaredContainer("other")

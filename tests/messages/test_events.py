@@ -25,6 +25,7 @@ from enforcer.messages.events import (
     event_name,
     plan,
 )
+from enforcer.policy.holder import HolderKey
 from exporter.model import PodUid
 
 AT = 1_700_000_000.0
@@ -138,6 +139,34 @@ def test_an_event_is_named_by_what_it_says() -> None:
     (other,) = Steps().tell(notice(note="uses more"))
     assert (same.name, same.last_at) == (before.name, before.last_at + 60.0)
     assert other.name != before.name
+
+
+def test_what_lasts_without_news_is_written_each_half_hour() -> None:
+    """Said in every round as lasting, it makes a write each half hour, with the figures of its own time."""
+    steps = Steps()
+    steps.tell(notice(note="uses 9 GiB"))
+    lasting = replace(notice(note="uses 12 GiB"), lasting=True)
+    written = [(number, event) for number in range(1, 1081) for event in steps.tell(lasting, after=5.0)]
+    assert [number * 5.0 for number, _ in written] == [RENEWAL, 2 * RENEWAL, 3 * RENEWAL]
+    assert [event.first.note for _, event in written] == ["uses 12 GiB"] * 3
+    assert steps.remembered.dropped == 0
+
+
+def test_what_lasts_is_written_at_once_where_it_is_not_known() -> None:
+    """A daemon that has just started does not know which Events stand."""
+    steps = Steps()
+    assert len(steps.tell(replace(notice(), lasting=True))) == 1
+
+
+def test_a_warning_that_is_asked_for_is_written_at_once_each_time() -> None:
+    """A grace waits for it: it is one more of its series, and names the holder whose grace runs then."""
+    steps = Steps()
+    (first,) = steps.tell(notice())
+    holder = HolderKey(PodUid("uid-1"), "main", "")
+    (again,) = steps.tell(replace(notice(), holder=holder), after=10.0)
+    assert (again.name, again.count, again.first.holder) == (first.name, 2, holder)
+    burst = [steps.tell(replace(notice(), holder=holder), after=1.0) for _ in range(2 * BURST)]
+    assert len([event for events in burst for event in events]) == BURST - 2, "the pod's burst bounds it"
 
 
 def test_what_the_server_has_forgotten_begins_anew() -> None:

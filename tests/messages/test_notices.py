@@ -1,238 +1,284 @@
-"""What is told of verdicts, to users and to operators."""
+"""What a pod is told: the warning, what lasts, and why an action is held."""
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 from default_rules import default_rules
 from enforcer.messages.action_texts import EventReason
-from enforcer.messages.events import EventType, Notice
-from enforcer.messages.notices import PASSING, Line, lines, notices
-from enforcer.policy.history import Verdict
-from enforcer.policy.rules import Rules
-from enforcer.policy.vocabulary import Mode, Reason, State
+from enforcer.messages.events import Event, EventType, Notice, Remembered, plan
+from enforcer.messages.notices import notices
+from enforcer.policy.history import Change, Verdict
+from enforcer.policy.holds import held, lifted
+from enforcer.policy.rules import Ceiling, Rules
+from enforcer.policy.vocabulary import REASONS_OF, Kind, Mode, Place, Reason, Rung, State, Trigger
 from exporter.model import Sharing
-from policy.scenes import BEGIN, CONSENTING, GIB, GREEDY, MEEK, UNHURRIED, WALL, Actor, Play, snapshot
+from policy.scenes import BEGIN, GIB, GREEDY, MEEK, UNHURRIED, WALL, Actor, Play, settled, snapshot
 
 DRY = replace(UNHURRIED, mode=Mode.DRY_RUN)
 SAYS = 'Container "main" uses 70 GiB of GPU-0, 62 GiB more than its limit of 8 GiB (declared by policy annotation). '
+FOR = "It was above its limit for 15 s in total"
+ONLY = f"{FOR}. For now, only this message follows: "
+WILL = f"{FOR}; after 2 min 15 s in total the pod will be evicted."
+UNTIL_WARNED = 4
+"""Rounds of 5 s: the first one over, and three more until 15 s."""
 
 
-class Told:
-    """A play, and all that is told of it."""
+class Stage:
+    """A play, and all that its pods are told."""
 
-    def __init__(self, rules: Rules = DRY) -> None:
-        self.play = Play(rules)
+    def __init__(self, rules: Rules = UNHURRIED) -> None:
+        self.play = Play(rules, settled(rules))
         self.notices: list[Notice] = []
-        self.lines: list[Line] = []
+        self.events: list[Event] = []
+        self._remembered = Remembered()
 
     def rounds(self, count: int, *actors: Actor, **world: object) -> Verdict:
         """Let so many rounds pass."""
+        play = self.play
         for _ in range(count):
-            before = self.play.verdicts[-1] if self.play.verdicts else None
-            verdict = self.play.step(*actors, **world)  # type: ignore[arg-type]
-            seen = snapshot(actors, self.play.monotonic, **world)  # type: ignore[arg-type]
-            self.notices += notices(verdict, seen)
-            self.lines += lines(verdict, before)
+            before = play.verdicts[-1] if play.verdicts else None
+            verdict = play.step(*actors, **world)  # type: ignore[arg-type]
+            seen = snapshot(actors, play.monotonic, **world)  # type: ignore[arg-type]
+            told = list(notices(verdict, before, seen, play.rules.trigger))
+            self._remembered, events = plan(told, self._remembered, play.monotonic)
+            self.notices += [notice for notice in told if not notice.lasting]
+            self.events += events
         return verdict
 
     @property
     def notes(self) -> list[str]:
-        """What users read, without the facts at the beginning."""
+        """What users read in new notices, without the facts at the beginning."""
         assert all(one.note.startswith(SAYS) for one in self.notices)
         return [one.note.removeprefix(SAYS) for one in self.notices]
 
     @property
-    def events(self) -> list[str]:
-        """The names of the log lines."""
-        return [line.event.removeprefix("enforcer.") for line in self.lines]
+    def written(self) -> list[str]:
+        """What users read in Events, without the facts at the beginning."""
+        return [event.first.note.removeprefix(SAYS) for event in self.events]
 
 
-def test_a_user_is_told_once_when_the_grace_begins() -> None:
-    """How much, of what, whose declaration, what follows and when; on the pod, about the container."""
-    told = Told(UNHURRIED)
-    told.rounds(20, GREEDY, MEEK)
-    (notice,) = told.notices
-    assert notice.note == f"{SAYS}If it stays above the limit, the pod will be evicted in 2 min."
-    assert (notice.reason, notice.type, notice.topic) == (EventReason.EXCEEDED, EventType.WARNING, "GPU-0")
+def test_a_pod_is_warned_when_its_level_reaches_warn_after() -> None:
+    """It reads how much, of what, whose declaration, for how long, and what follows after how long in total."""
+    stage = Stage()
+    stage.rounds(UNTIL_WARNED - 1, GREEDY, MEEK)
+    assert stage.events == []
+    stage.rounds(10, GREEDY, MEEK)
+    (notice,) = stage.notices
+    assert notice.note == SAYS + WILL
+    assert (notice.reason, notice.type) == (EventReason.EXCEEDED, EventType.WARNING)
     regarding = notice.regarding
     assert (regarding.namespace, regarding.pod, regarding.container) == ("team", "greedy-1", "main")
     assert regarding.pod_uid == GREEDY.pod_uid
     assert WALL < notice.at < WALL + 60
+    assert notice.holder is not None
+    assert (notice.holder.pod_uid, notice.holder.container) == (GREEDY.pod_uid, "main")
+    assert stage.written == [WILL], "what lasts is not written in each round"
 
 
 @pytest.mark.parametrize("mode", [Mode.OFF, Mode.OBSERVE])
-def test_nobody_is_told_in_modes_below_warn(mode: Mode) -> None:
-    """Neither that he is over, nor that something is held; whether the node or the namespace says so."""
-    told = Told(replace(DRY, mode=mode))
-    told.rounds(60, GREEDY, MEEK)
-    assert told.notices == []
-    told = Told()
-    told.rounds(60, GREEDY, MEEK, namespaces={"team": {"gpusteward.io/mode": str(mode)}})
-    assert told.notices == []
-    told.rounds(60, GREEDY, MEEK, namespaces={})
-    assert told.notices == [], "labels that cannot be read are no word to tell anybody"
+def test_pods_are_not_told_anything_in_modes_below_warn(mode: Mode) -> None:
+    """Neither a warning nor a refusal is written, whether the node or the namespace has that mode."""
+    stage = Stage(replace(UNHURRIED, mode=mode))
+    stage.rounds(60, GREEDY, MEEK)
+    assert stage.events == []
+    stage = Stage()
+    stage.rounds(60, GREEDY, MEEK, namespaces={"team": {"gpusteward.io/mode": str(mode)}})
+    assert stage.events == []
+    stage.rounds(60, GREEDY, MEEK, namespaces={})
+    assert stage.events == [], "labels that cannot be read allow no message"
 
 
-def test_in_mode_warn_each_change_is_told_once() -> None:
-    """The grace, and that nothing follows in this mode; not again while nothing changes."""
-    told = Told(replace(DRY, mode=Mode.WARN))
-    told.rounds(200, GREEDY, MEEK)
-    assert told.notes == [
-        "In mode enforce, the pod would be evicted in 2 min; in mode warn nothing is done.",
-        "Now the pod would be evicted, but the mode does not allow it. It is looked at again in every round.",
-    ]
-    assert [one.type for one in told.notices] == [EventType.WARNING, EventType.NORMAL]
+@pytest.mark.parametrize("mode", [Mode.WARN, Mode.DRY_RUN])
+def test_a_mode_that_does_not_act_announces_no_action(mode: Mode) -> None:
+    """The warning says that only this message follows, and names the mode."""
+    stage = Stage(replace(UNHURRIED, mode=mode))
+    stage.rounds(10, GREEDY, MEEK)
+    assert stage.notes == [f"{ONLY}the mode is {mode}."]
 
 
-def test_a_grace_that_begins_anew_is_told_anew() -> None:
-    """
-    Nobody is evicted who was told something else, or nothing.
-
-    The excess began while the namespace said observe, or the stop file was there. Its state stays `grace`.
-    """
-    told = Told(UNHURRIED)
-    told.rounds(10, GREEDY, MEEK, namespaces={"team": {"gpusteward.io/mode": "observe"}})
-    assert (told.play.standing(GREEDY), told.notices) == (State.GRACE, [])
-    told.rounds(1, GREEDY, MEEK)
-    assert told.notes == ["If it stays above the limit, the pod will be evicted in 2 min."]
-    began = told.play.monotonic
-    action = told.play.until_action(GREEDY, MEEK)
-    assert told.play.monotonic - began >= 120
-    assert action.pod == "greedy-1"
-
-
-def test_a_grace_that_begins_anew_in_a_round_without_reading_is_told_with_the_next() -> None:
-    """Without a figure there is nothing to tell yet; the grace begins with the word."""
-    told = Told(UNHURRIED)
-    told.rounds(10, GREEDY, MEEK, namespaces={"team": {"gpusteward.io/mode": "observe"}})
-    told.rounds(1, replace(GREEDY, used=None), MEEK)
-    assert told.notices == []
-    told.rounds(1, GREEDY, MEEK)
-    assert told.notes == ["If it stays above the limit, the pod will be evicted in 2 min."]
+def test_with_the_trigger_contended_an_action_may_follow() -> None:
+    """Whether it follows depends on the neighbours, and the warning says so."""
+    stage = Stage(replace(UNHURRIED, trigger=Trigger.CONTENDED))
+    stage.rounds(10, GREEDY, MEEK)
+    may = "the pod may be evicted when a neighbour is short of memory."
+    assert stage.notes == [f"{FOR}; after 2 min 15 s in total {may}"]
 
 
 @pytest.mark.parametrize(
     ("world", "why"),
     [
-        ({"sharing": Sharing.EXCLUSIVE}, "it has the device for itself."),
-        ({"sharing": Sharing.MPS}, "ending an MPS client may take its neighbours along."),
-        ({"namespaces": {"team": {}}}, "its namespace does not consent."),
-        ({"vendor": "amd"}, "numbers of this vendor's devices were not verified on hardware."),
+        ({"sharing": Sharing.EXCLUSIVE}, Reason.EXCLUSIVE),
+        ({"namespaces": {"team": {}}}, Reason.NO_CONSENT),
+        ({"vendor": "amd"}, Reason.UNVERIFIED_BACKEND),
     ],
 )
-def test_nobody_is_threatened_with_what_would_not_follow(world: Mapping[str, object], why: str) -> None:
-    """Whoever would be held at the end of his grace learns that at its beginning, instead of a time."""
-    told = Told(UNHURRIED)
-    told.rounds(10, GREEDY, MEEK, **world)
-    assert told.notes == [f"Nothing else is done about it: {why}"]
+def test_no_warning_announces_what_would_not_follow(world: Mapping[str, object], why: Reason) -> None:
+    """Where something prevents any action, the warning says what."""
+    stage = Stage()
+    stage.rounds(10, GREEDY, MEEK, **world)
+    assert stage.notes == [f"{ONLY}{why.words}."]
+
+
+def test_what_is_missing_prevents_the_announcement_too() -> None:
+    """Without a journal the node does not act, and no warning says that it will."""
+    stage = Stage(replace(UNHURRIED, ceilings=(Ceiling(Mode.WARN, Reason.JOURNAL),)))
+    stage.rounds(10, GREEDY, MEEK)
+    assert stage.notes == [f"{ONLY}{Reason.JOURNAL.words}."]
+
+
+def test_a_missing_role_binding_prevents_the_announcement_until_it_is_there() -> None:
+    """The warning names the missing right. Once it is granted, what follows is written at once."""
+    stage, team = Stage(), (Place.NAMESPACE, "team", Reason.NO_RIGHTS)
+    stage.rounds(1, GREEDY, MEEK)
+    stage.play.history = held(stage.play.history, *team, stage.play.now, seconds=None)
+    stage.rounds(10, GREEDY, MEEK)
+    assert stage.written == [f"{ONLY}{Reason.NO_RIGHTS.words}."]
+    stage.play.history = lifted(stage.play.history, *team)
+    stage.rounds(1, GREEDY, MEEK)
+    assert "the pod will be evicted" in stage.written[-1]
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_only_what_follows_is_announced(reason: Reason) -> None:
+    """Whatever prevents the action, "will" and "may" stand in no warning."""
+    stage = Stage()
+    verdict = stage.rounds(UNTIL_WARNED, GREEDY, MEEK)
+    (warned,) = [one for one in verdict.standings if one.warned_at is not None]
+    prevented = replace(warned, prevented=reason)
+    (notice,) = notices(
+        replace(verdict, standings=(prevented,)), None, snapshot((GREEDY,), BEGIN), stage.play.rules.trigger
+    )
+    assert "will be" not in notice.note
+    assert "may be" not in notice.note
+    assert "only this message follows" in notice.note
+
+
+def test_when_consent_comes_the_pod_is_warned_anew() -> None:
+    """The first warning announced no action. The next one does, and the grace begins with it."""
+    stage = Stage()
+    stage.rounds(10, GREEDY, MEEK, namespaces={"team": {}})
+    stage.rounds(1, GREEDY, MEEK)
+    assert stage.notes == [f"{ONLY}{Reason.NO_CONSENT.words}.", WILL]
+    assert stage.written == stage.notes, "another announcement is written at once"
+    began = stage.play.monotonic
+    assert stage.play.until_action(GREEDY, MEEK).pod == "greedy-1"
+    assert stage.play.monotonic - began >= 120
+
+
+def test_a_warning_that_is_asked_for_again_is_written_again_at_once() -> None:
+    """The grace waits until the server accepts it: five minutes of silence would stop the limit."""
+    stage = Stage()
+    stage.rounds(UNTIL_WARNED, GREEDY, MEEK)
+    stage.rounds(20, replace(GREEDY, used=GIB), MEEK)
+    stage.rounds(UNTIL_WARNED, GREEDY, MEEK)
+    first, again = stage.events
+    assert (first.name, first.count) == (again.name, again.count - 1)
+    assert again.first.holder is not None
+
+
+def test_an_excess_that_lasts_is_written_each_half_hour() -> None:
+    """The server forgets an Event after an hour. The repeated one has the figures of its own time."""
+    stage = Stage(replace(UNHURRIED, mode=Mode.WARN))
+    stage.rounds(UNTIL_WARNED + 2 * 3600 // 5, GREEDY, MEEK)
+    exceeded = [event for event in stage.events if event.first.reason is EventReason.EXCEEDED]
+    times = [event.last_at for event in exceeded]
+    assert [round(later - earlier) for earlier, later in pairwise(times)] == [1800] * 4
+    assert "above its limit for 2 min 15 s in total. For now" in exceeded[-1].first.note
+
+
+def test_a_warning_outlives_a_restart_of_the_daemon() -> None:
+    """The first verdict of a daemon warns all that are over: it does not know which Events stand."""
+    stage = Stage()
+    verdict = stage.rounds(UNTIL_WARNED + 5, GREEDY, MEEK)
+    (notice,) = notices(verdict, None, snapshot((GREEDY, MEEK), BEGIN), Trigger.LIMIT)
+    assert (notice.holder is not None, notice.lasting) == (True, False)
+
+
+def test_what_prevents_and_what_holds_is_said_once_each() -> None:
+    """The refusal is an Event of its own when the level is full, and only once."""
+    stage = Stage()
+    stage.rounds(200, GREEDY, MEEK, namespaces={"team": {}})
+    label = "the namespace needs the label gpusteward.io/mode: enforce"
+    full = "It was above its limit for 2 min 15 s in total"
+    held = f"{full}. Now the pod would be evicted, but {Reason.NO_CONSENT.words} ({label})."
+    assert stage.notes == [f"{ONLY}{Reason.NO_CONSENT.words}.", held]
+    assert [one.type for one in stage.notices] == [EventType.WARNING, EventType.NORMAL]
 
 
 def test_a_ladder_that_ends_with_the_notice_ends_there() -> None:
-    """Then the notice is all, and being held is no news that threatens with one more notice."""
-    told = Told(replace(UNHURRIED, ladder=(default_rules().ladder[0],)))
-    told.rounds(60, GREEDY, MEEK)
-    assert told.notes == ["Nothing else is done about it: the ladder has no further rung."] * 2
+    """The notice is all that follows, and both messages say so."""
+    stage = Stage(replace(UNHURRIED, ladder=(default_rules().ladder[0],)))
+    stage.rounds(60, GREEDY, MEEK)
+    full = "It was above its limit for 2 min 15 s in total"
+    assert stage.notes == [f"{ONLY}{Reason.NO_RUNG.words}.", f"{full}. No action follows: {Reason.NO_RUNG.words}."]
 
 
-@pytest.mark.parametrize("reason", sorted(PASSING))
-def test_what_passes_by_itself_is_told_to_no_user(reason: Reason) -> None:
-    """It stands in the log; on the pod it would be noise."""
-    told = Told()
-    told.rounds(40, GREEDY, MEEK, namespaces={"team": {}})
-    (change,) = [one for verdict in told.play.verdicts for one in verdict.changes if one.after.state is State.HELD]
-    verdict = told.play.verdicts[-1]
-    for which, count in ((reason, 0), (Reason.STRIKES, 1)):
-        held = replace(verdict, changes=(replace(change, after=replace(change.after, reason=which)),))
-        assert len(list(notices(held, snapshot((GREEDY,), BEGIN)))) == count
-        assert [line.event for line in lines(held, verdict)] == ["enforcer.held"]
+@pytest.mark.parametrize("reason", Reason)
+def test_a_reason_that_passes_by_itself_is_not_written_on_the_pod(reason: Reason) -> None:
+    """
+    Reasons of kind waiting stand in the log; on the pod they would be noise. All others are written.
+
+    But those of an API server that does not answer: the Event would be written when they are not true any more.
+    """
+    stage = Stage()
+    stage.rounds(40, GREEDY, MEEK, namespaces={"team": {}})
+    (change,) = [one for verdict in stage.play.verdicts for one in verdict.changes if one.after.state is State.HELD]
+    verdict = stage.play.verdicts[-1]
+    held = replace(verdict, standings=(), changes=(Change(State.GRACE, replace(change.after, reason=reason)),))
+    written = list(notices(held, None, snapshot((GREEDY,), BEGIN), Trigger.LIMIT))
+    away = (Reason.NAMES_STALE, Reason.NAMESPACE_UNKNOWN)
+    assert len(written) == (reason not in (*REASONS_OF[Kind.WAITING], *away))
 
 
-def test_a_shared_claim_is_told_to_each_of_nobody_else() -> None:
-    """What is told of a claim names no other pod, and says that nothing follows."""
+@pytest.mark.parametrize("reason", [None, Reason.NAMES_STALE, Reason.NAMESPACE_UNKNOWN])
+def test_no_warning_is_repeated_with_what_the_api_server_did_not_say(reason: Reason | None) -> None:
+    """While the API server does not answer, the warning is not repeated with that as its announcement."""
+    stage = Stage()
+    stage.rounds(40, GREEDY, MEEK)
+    verdict = stage.play.verdicts[-1]
+    away = [replace(one, state=State.HELD, reason=reason) if one.over and reason else one for one in verdict.standings]
+    told = list(notices(replace(verdict, standings=tuple(away)), verdict, snapshot((GREEDY,), BEGIN), Trigger.LIMIT))
+    assert len(told) == (reason is None)
+
+
+def test_an_excess_that_waits_for_a_budget_is_still_announced() -> None:
+    """A budget only delays: the action follows, and the repeated warning goes on saying so."""
+    stage = Stage()
+    verdict = stage.rounds(UNTIL_WARNED, GREEDY, MEEK)
+    (warned,) = [one for one in verdict.standings if one.warned_at is not None]
+    waiting = replace(warned, state=State.HELD, reason=Reason.BUDGET_NODE, level=warned.capacity)
+    (notice,) = notices(replace(verdict, standings=(waiting,)), None, snapshot((GREEDY,), BEGIN), Trigger.LIMIT)
+    assert notice.note.endswith("in total; now the pod will be evicted.")
+
+
+def test_messages_about_a_shared_claim_name_no_other_pod() -> None:
+    """The pod that uses most is told, and no other pod is named."""
     claim = {"scope": "claim", "claim": "team/shared", "limit": 8 * GIB}
-    first, second = Actor("rank-0", 30 * GIB, **claim), Actor("rank-1", 30 * GIB, **claim)  # type: ignore[arg-type]
-    told = Told(UNHURRIED)
-    told.rounds(40, first, second)
-    assert told.notices, "whoever declares it has to learn of it"
-    for notice in told.notices:
-        assert notice.regarding.pod in {"rank-0", "rank-1"}
-        assert notice.regarding.container == ""
-        assert "nobody declared whose excess it is" in notice.note
+    first, second = Actor("rank-0", 40 * GIB, **claim), Actor("rank-1", 30 * GIB, **claim)  # type: ignore[arg-type]
+    stage = Stage()
+    stage.rounds(40, first, second)
+    assert stage.notices, "the pods that declare it learn of it"
+    for notice in stage.notices:
         other = {"rank-0": "rank-1", "rank-1": "rank-0"}[notice.regarding.pod]
         assert other not in notice.note
 
 
-def test_the_log_tells_a_story_from_its_beginning_to_its_end() -> None:
-    """Each change once, warnings where somebody may lose something, and the figures as data."""
-    told = Told()
-    told.rounds(2, replace(GREEDY, used=GIB), MEEK)
-    told.rounds(32, GREEDY, MEEK)
-    told.rounds(4, replace(GREEDY, used=GIB), MEEK)
-    assert told.events == ["mode", "over", "grace", "due", "rehearsed", "ok"]
-    assert [line.event for line in told.lines if line.warning] == ["enforcer.grace", "enforcer.rehearsed"]
-    rehearsed = told.lines[4].data
-    assert {key: rehearsed[key] for key in ("action", "namespace", "pod", "container", "device", "used", "limit")} == {
-        "action": "evict",
-        "namespace": "team",
-        "pod": "greedy-1",
-        "container": "main",
-        "device": "GPU-0",
-        "used": 70 * GIB,
-        "limit": 8 * GIB,
-    }
-    assert rehearsed["over_for"] == "3 min"
+def test_protected_pods_are_left_alone() -> None:
+    """A pod that must not be acted on is not warned either."""
+    stage = Stage(replace(UNHURRIED, protect=replace(UNHURRIED.protect, namespaces=("team",))))
+    stage.rounds(60, GREEDY, MEEK)
+    assert stage.events == []
 
 
-def test_who_comes_in_good_order_makes_no_line() -> None:
-    """A node that starts with two hundred pods starts with one line."""
-    told = Told()
-    told.rounds(5, *(Actor(f"good-{number}", GIB) for number in range(50)))
-    assert told.events == ["mode"]
-
-
-def test_a_short_excess_makes_no_warning() -> None:
-    """An allocator's spike is one quiet line."""
-    told = Told()
-    told.rounds(2, replace(GREEDY, used=GIB), MEEK)
-    told.rounds(1, GREEDY, MEEK)
-    told.rounds(3, replace(GREEDY, used=GIB), MEEK)
-    assert told.events == ["mode", "over"]
-    assert not any(line.warning for line in told.lines)
-
-
-def test_a_refusal_is_logged_with_its_reason_and_details() -> None:
-    """An operator finds out what to change."""
-    told = Told()
-    told.rounds(40, GREEDY, MEEK, namespaces={"team": {}})
-    (line,) = [line for line in told.lines if line.event == "enforcer.held"]
-    assert (line.warning, line.data["reason"]) == (True, "no_consent")
-    assert line.data["detail"] == "the namespace needs the label gpusteward.io/mode: enforce"
-    told.rounds(20, GREEDY, MEEK, namespaces={"team": CONSENTING})
-    assert told.events[-1] == "grace", "with the consent it has its grace, and is told"
-
-
-def test_breakers_and_modes_are_logged_as_they_change() -> None:
-    """Opened with the reason, closed, and each change of the node's mode."""
-    told = Told()
-    told.rounds(2, GREEDY, MEEK, proven=False)
-    assert told.events == ["breaker_opened", "mode"]
-    assert (told.lines[0].warning, told.lines[0].data["breaker"]) == (True, "attribution")
-    told.rounds(125, GREEDY, MEEK)
-    assert told.events.count("breaker_closed") == 1
-    told.play.rules = replace(DRY, mode=Mode.WARN)
-    told.rounds(1, GREEDY, MEEK)
-    assert [line.data for line in told.lines if line.event == "enforcer.mode"] == [
-        {"mode": "dry-run"},
-        {"mode": "warn"},
-    ]
-
-
-def test_who_cannot_be_judged_any_more_is_logged_when_he_was_over() -> None:
-    """An over-user who hides, or is protected now, leaves a trace; and who never was over leaves none."""
-    told = Told()
-    told.rounds(10, GREEDY, MEEK)
-    told.rounds(4, replace(GREEDY, used=None), replace(MEEK, used=None))
-    (line,) = [line for line in told.lines if line.event == "enforcer.unjudged"]
-    assert (line.data["pod"], line.data["reason"]) == ("greedy-1", "reading_unknown")
+def test_a_container_that_is_acted_on_for_its_pods_limit_is_named() -> None:
+    """The limit is the pod's, and the warning says which container the step concerns."""
+    rules = replace(UNHURRIED, ladder=(Rung.NOTIFY, Rung.FENCE, Rung.EVICT))
+    stage = Stage(rules)
+    verdict = stage.rounds(UNTIL_WARNED, replace(GREEDY, scope="pod"), MEEK)
+    (warned,) = [one for one in verdict.standings if one.warned_at is not None]
+    (notice,) = stage.notices
+    assert warned.victim is not None
+    assert 'the driver will refuse container "main" more memory' in notice.note

@@ -5,16 +5,16 @@ from dataclasses import replace
 import pytest
 
 from enforcer.messages.tally import ELSEWHERE, MOST_KEYS, MOST_RECENT, Tally
-from enforcer.policy.history import Change, Moment, Standing, Verdict
+from enforcer.policy.history import Change, Moment, Result, Standing, Verdict
 from enforcer.policy.vocabulary import Mode, Reason, Rung, State
-from policy.scenes import GREEDY, MEEK, UNHURRIED, WALL, Play
+from policy.scenes import GIB, GREEDY, MEEK, UNHURRIED, WALL, Play, settled
 
 NOW = Moment(1.0, 1.0)
 
 
 def held() -> Standing:
-    """Take the standing of a real subject that is held."""
-    play = Play(replace(UNHURRIED, mode=Mode.DRY_RUN))
+    """Take the state of a real limit holder that is held."""
+    play = Play(UNHURRIED)
     verdict = play.until_reason(Reason.NO_CONSENT, GREEDY, MEEK, namespaces={"team": {}})
     return verdict.refusals[0]
 
@@ -23,10 +23,11 @@ def refused(*standings: Standing) -> Verdict:
     return Verdict(NOW, Mode.DRY_RUN, standings, changes=tuple(Change(State.GRACE, one) for one in standings))
 
 
-def tallied(rules: Mode) -> tuple[Tally, Play]:
-    """Let GREEDY come to its action, and count each verdict."""
-    play, tally = Play(replace(UNHURRIED, mode=rules)), Tally()
-    for _ in range(40):
+def tallied(mode: Mode, rounds: int = 40) -> tuple[Tally, Play]:
+    """Let GREEDY come to its action, and count each verdict; no warning is accepted, and no request is sent."""
+    rules = replace(UNHURRIED, mode=mode)
+    play, tally = Play(rules, settled(rules)), Tally()
+    for _ in range(rounds):
         verdict = play.step(GREEDY, MEEK)
         tally = tally.after(verdict, WALL)
         if verdict.action is not None:
@@ -34,24 +35,83 @@ def tallied(rules: Mode) -> tuple[Tally, Play]:
     return tally, play
 
 
-def test_what_is_begun_and_what_is_rehearsed_are_counted_apart() -> None:
-    """A rehearsal must not look like an eviction; the notice before it was real in both modes."""
-    rehearsed, _ = tallied(Mode.DRY_RUN)
-    assert dict(rehearsed.begun) == {(Rung.NOTIFY, "team"): 1}
-    assert dict(rehearsed.rehearsed) == {(Rung.EVICT, "team"): 1}
-    done, _ = tallied(Mode.ENFORCE)
-    assert dict(done.begun) == {(Rung.NOTIFY, "team"): 1, (Rung.EVICT, "team"): 1}
-    assert dict(done.rehearsed) == {}
+def test_a_decision_is_no_action_and_a_dry_run_never_is() -> None:
+    """A verdict counts dry runs. An action counts when its request was sent."""
+    dry, _ = tallied(Mode.DRY_RUN)
+    assert (dict(dry.requested), dict(dry.rehearsed)) == ({}, {(Rung.EVICT, "team"): 1})
+    done, play = tallied(Mode.ENFORCE)
+    assert (dict(done.requested), dict(done.rehearsed)) == ({}, {})
     (decision,) = done.recent
     assert (decision.at, decision.action is not None, decision.refusal) == (WALL, True, None)
+    action = play.verdicts[-1].action
+    assert action is not None
+    assert dict(done.sent(action).requested) == {(Rung.EVICT, "team"): 1}
 
 
-def test_where_nobody_is_told_no_notice_is_counted() -> None:
-    """In mode observe a grace begins all the same, and its user learns nothing of it."""
+@pytest.mark.parametrize("mode", [Mode.WARN, Mode.DRY_RUN, Mode.ENFORCE])
+def test_a_warning_counts_once_when_the_server_accepted_it(mode: Mode) -> None:
+    """Reminders of it do not count again; a new warning of the holder does."""
+    tally, play = tallied(mode, 5)
+    (holder,) = play.history.levels
+    assert dict(tally.requested) == {}
+    warned = tally.warned(holder)
+    assert dict(warned.requested) == {(Rung.NOTIFY, "team"): 1}
+    assert warned.warned(holder) is warned
+    for actor in [*[replace(GREEDY, used=GIB)] * 20, *[GREEDY] * 5]:
+        warned = warned.after(play.step(actor, MEEK), WALL)
+    assert dict(warned.warned(holder).requested) == {(Rung.NOTIFY, "team"): 2}
+
+
+def test_no_warning_is_counted_where_none_is_written() -> None:
+    """In mode observe the level rises all the same, and nothing is written on the pod."""
     tally, play = tallied(Mode.OBSERVE)
     assert State.GRACE in {change.after.state for verdict in play.verdicts for change in verdict.changes}
-    assert dict(tally.begun) == {}
-    assert dict(tally.refused) == {(Reason.MODE, "team"): 1}
+    (holder,) = play.history.levels
+    assert tally.warned(holder) is tally
+    assert (dict(tally.undelivered), dict(tally.refused)) == ({}, {(Reason.MODE, "team"): 1})
+
+
+def test_a_warning_that_is_not_accepted_within_a_minute_is_undelivered() -> None:
+    """It counts once. Accepted later, it counts as a warning, too."""
+    tally, play = tallied(Mode.ENFORCE, 15)
+    assert dict(tally.undelivered) == {}
+    for _ in range(10):
+        tally = tally.after(play.step(GREEDY, MEEK), WALL)
+    assert dict(tally.undelivered) == {"team": 1}
+    (holder,) = play.history.levels
+    assert dict(tally.warned(holder).requested) == {(Rung.NOTIFY, "team"): 1}
+    prompt, play = tallied(Mode.ENFORCE, 15)
+    prompt = prompt.warned(holder)
+    for _ in range(10):
+        prompt = prompt.after(play.step(GREEDY, MEEK), WALL)
+    assert dict(prompt.undelivered) == {}
+
+
+@pytest.mark.parametrize("result", sorted(set(Result) - {Result.REHEARSED}))
+def test_each_failure_has_its_reason(result: Result) -> None:
+    """A last look that spares and a budget that blocks are no failures; an action that is accepted is not yet one."""
+    tally, play = tallied(Mode.ENFORCE)
+    action = play.verdicts[-1].action
+    assert action is not None
+    ended = tally.ended(action, result, "says the test", WALL + 9, 144.0)
+    good = {Result.ACCEPTED, Result.VERIFIED, Result.ABANDONED, Result.BLOCKED}
+    assert dict(ended.failed) == ({} if result in good else {(Rung.EVICT, "team", result): 1})
+    assert (ended.recent[0].result, ended.recent[0].detail) == (result, "says the test")
+    assert dict(ended.requested) == {}, "an end is no request"
+
+
+def test_an_effect_is_counted_when_it_is_seen() -> None:
+    """Accepted is not freed: the duration and the time of the last action come with the effect."""
+    tally, play = tallied(Mode.ENFORCE)
+    action = play.verdicts[-1].action
+    assert action is not None
+    accepted = tally.ended(action, Result.ACCEPTED, "", WALL, 140.0)
+    assert (dict(accepted.durations), dict(accepted.last)) == ({}, {})
+    late = accepted.ended(action, Result.LINGERS, "", WALL + 60, 200.0)
+    seen = late.ended(action, Result.VERIFIED, "", WALL + 90, 230.0)
+    assert seen.recent[0].result is Result.VERIFIED
+    assert dict(seen.seconds) == {Rung.EVICT: 230.0}
+    assert dict(seen.last) == {("team", "greedy-1", "main", Rung.EVICT): WALL + 90}
 
 
 def test_a_quiet_round_changes_nothing() -> None:
@@ -82,7 +142,7 @@ def test_recent_decisions_are_bounded_and_the_newest_come_first() -> None:
 
 
 def test_counters_are_bounded_and_lose_nothing() -> None:
-    """Who makes namespaces without end makes no series without end; the sum stays right."""
+    """Namespaces without end make no series without end; the sum stays right."""
     one, tally = held(), Tally()
     count = MOST_KEYS + 100
     for number in range(0, count, 100):
@@ -91,16 +151,19 @@ def test_counters_are_bounded_and_lose_nothing() -> None:
     assert tally.refused[Reason.NO_CONSENT, ELSEWHERE] == 100
     assert sum(tally.refused.values()) == count
     again = tally.after(refused(replace(one, namespace="n-0")), 0.0)
-    assert again.refused[Reason.NO_CONSENT, "n-0"] == 2, "who has a series keeps it"
+    assert again.refused[Reason.NO_CONSENT, "n-0"] == 2, "a namespace that has a series keeps it"
 
 
 @pytest.mark.parametrize("mode", [Mode.WARN, Mode.DRY_RUN])
 def test_counters_only_grow(mode: Mode) -> None:
     """A counter that falls looks like a restart to Prometheus."""
-    play, tally = Play(replace(UNHURRIED, mode=mode)), Tally()
-    for number in range(120):
+    rules = replace(UNHURRIED, mode=mode)
+    play, tally = Play(rules, settled(rules)), Tally()
+    for number in range(240):
         before = tally
-        tally = tally.after(play.step(GREEDY if number % 50 < 40 else replace(GREEDY, used=0), MEEK), WALL + number)
-        for was, now in ((before.begun, tally.begun), (before.rehearsed, tally.rehearsed)):
+        tally = tally.after(play.step(GREEDY if number % 120 < 40 else replace(GREEDY, used=0), MEEK), WALL + number)
+        for holder in play.history.levels:
+            tally = tally.warned(holder)
+        for was, now in ((before.requested, tally.requested), (before.rehearsed, tally.rehearsed)):
             assert all(now[key] >= value for key, value in was.items())
-    assert tally.begun[Rung.NOTIFY, "team"] > 1
+    assert tally.requested[Rung.NOTIFY, "team"] > 1

@@ -2,13 +2,17 @@
 
 import asyncio
 import gzip
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
 
 from builders import GIB, TAKEN_AT, device, gpu, leaf, memory, pod, snapshot, usage
 from exporter.metrics.exposition import Exposition
+from exporter.metrics.family import Family, Row
 from exporter.metrics.labels import LONGEST, written
 from exporter.model import Snapshot
 from exporter.rounds.latest import Latest
@@ -83,6 +87,44 @@ async def test_a_page_that_was_rendered_in_slices_is_the_page_that_prometheus_cl
         bodies.append(exposition(latest).page(now=5000, interval=5, accept=accept).body)
     assert bodies[0].count(b"gpusteward_container_memory_used_bytes{") == len(pods)
     assert bodies[1] == bodies[0] and bodies[2] == bodies[0]
+
+
+async def test_between_two_turns_of_the_loop_one_slice_is_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scrape that comes meanwhile waits for `SLICE` samples at most; a family with more is collected beforehand."""
+    pods = [pod(uid=f"p{number}", name=f"p{number}") for number in range(30)]
+    many = snapshot(
+        device(gpu(memory=memory(used=30 * GIB)), attributed=30 * GIB),
+        usages=[usage(workload, leaf()) for workload in pods],
+        pods=pods,
+        sources_up={"devices": True},
+    )
+    latest = Latest()
+    await publish(latest, many)
+    exposing = exposition(latest)
+    for scrape in (4990, 5000):
+        exposing.page(now=scrape, interval=5)
+    turns: list[dict[str, int]] = [{}]
+
+    async def turn(_seconds: float) -> None:
+        turns.append({})
+
+    def collected(family: Family, rows: Iterable[Row]) -> Metric:
+        metric = collect(family, rows)
+        turns[-1]["collected"] = max(len(metric.samples), turns[-1].get("collected", 0))
+        return metric
+
+    def rendered(registry: Collector) -> bytes:
+        turns[-1]["rendered"] = sum(len(family.samples) for family in registry.collect())
+        return b""
+
+    collect = Family.of
+    monkeypatch.setattr(Family, "of", collected)
+    monkeypatch.setattr("exporter.metrics.exposition.SLICE", 7)
+    monkeypatch.setattr("exporter.metrics.exposition.generate_text", rendered)
+    monkeypatch.setattr("exporter.metrics.exposition.asyncio.sleep", turn)
+    await exposing.prepare(now=5005, interval=5)
+    assert max(work.get("rendered", 0) for work in turns) == 7
+    assert {work.get("rendered", 0) for work in turns if work.get("collected", 0) > 7} == {0}
 
 
 async def test_an_old_snapshot_is_withdrawn() -> None:

@@ -1,12 +1,16 @@
 """
 All traces up to a length, over an alphabet of abstract events: none is left out.
 
-What comes in: a length. What goes out: how many traces there are, in how many of them somebody was acted on, and each
-step in which the policy and a second telling of its law disagree, or an invariant is broken.
+A length comes in. The number of traces goes out, in how many of them an action was requested, and each step in which
+the policy disagrees with a second wording of its law, or breaks a clause of one of the two laws.
 
-The law: **nothing is sampled.** Two traces that led to the same history at the same moment have the same future, since
-`decide` is a function: they are gone on with as one, and counted as two. Rules are scaled to the smallest that are
-legal (interval, warn_after and grace 30 s), so that the fourth reading in a row may act and short traces say much.
+The rule: **nothing is sampled.** Two traces that led to the same history at the same moment have the same future, since
+`decide` is a function: they are continued as one, and counted as two. Rules are scaled to the smallest that are legal
+(interval, warn_after and grace 30 s), so that the third reading in a row may lead to an action.
+
+There are two sets of traces. In `ALONE` anything happens to one holder, and `Law` says of each step whether it is acted
+on. In `TWO` the holder's usage comes and goes, beside another holder that was due earlier and whose actions end in any
+way: then the victim may wait for two requests, and no round in which it could be acted on may pass without a request.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,97 +20,135 @@ from typing import Any
 
 from enforcer.policy.decide import decide
 from enforcer.policy.history import History, Moment, Result
+from enforcer.policy.holder import HolderKey
 from enforcer.policy.outcomes import conclude
 from enforcer.policy.vocabulary import Trigger
 from exporter.model import Snapshot
-from policy.invariants import Step, violations
-from policy.scenes import BEGIN, CARD, GIB, UNHURRIED, Actor, snapshot
+from policy.facts import OVER, Step
+from policy.invariants import Watch
+from policy.scenes import BEGIN, GIB, UNHURRIED, Actor, settled, snapshot
 
-RULES = replace(UNHURRIED, interval=30.0, warn_after=30.0, grace=30.0, spacing=30.0, trigger=Trigger.CONTENDED)
-EVENTS = {
-    "over": "above limit and tolerance; a neighbour is short",
+RULES = replace(UNHURRIED, interval=30.0, warn_after=30.0, grace=30.0, spacing=30.0, trigger=Trigger.LIMIT)
+ALONE = {
+    "over": "above limit and tolerance",
     "within": "at or below the limit",
-    "between": "above the limit, within the tolerance",
     "unknown": "one of its processes is not known",
-    "paused": "over, after so long a time without a round that evidence is void",
-    "sated": "over, and nobody is short",
+    "paused": "over, after a long time without a round",
     "shielded": "over, and protected in this round",
     "restarted": "over, in a new container",
-    "ended": "over; the action in flight, if there is one, failed before",
+    "failed": "over; the action in flight, if there is one, failed before",
+    "accepted": "over; the action in flight, if there is one, was accepted before",
+}
+OUTCOMES = {"": None, "blocked": Result.BLOCKED, "failed": Result.FAILED, "accepted": Result.ACCEPTED}
+TWO = {
+    f"{usage}{' ' if outcome else ''}{outcome}": "the victim's usage, and how the other one's action ended before"
+    for usage in ("over", "within")
+    for outcome in OUTCOMES
 }
 PAUSE = 100.0
+FULL, WARNED, STAYS = 4, 2, 2
+"""Levels in halves of an interval: when an action is due, when the pod is warned, and until when it stays due."""
+RECENT = 6
+"""Rounds after which a reading does not count towards three."""
 
 
 @dataclass(frozen=True, slots=True)
 class Law:
     """
-    The law of a scaled trace, told a second time: an automaton that counts rounds and knows no seconds.
+    The law of a scaled trace, worded a second time: an automaton that counts rounds and knows no seconds.
 
-    `rounds` and `pairs` are readings over, and pairs of them one after the other, since the excess began; `missed`
-    rounds without a reading; `quiet` rounds since the last reading that was over or below.
+    `level` and `own` count halves of an interval. `quiet` are the rounds since the last reading that was known, `last`
+    what it said. `fails` are the failed actions, `rests` the rounds for which the pod is still held.
     """
 
-    phase: str = "ok"
-    rounds: int = 0
-    pairs: int = 0
-    over: bool = False
-    missed: int = 0
-    below: int = 0
-    quiet: int = 0
+    counts: bool = False
+    level: int = 0
+    own: int = 0
+    due: bool = False
+    warned: bool = False
+    last: str = ""
+    quiet: int = 1
+    readings: int = 0
+    age: int = 0
     flying: bool = False
+    fails: int = 0
+    rests: int = 0
 
     def after(self, event: str) -> tuple["Law", bool]:
-        """Tell what is so after an event, and whether somebody is acted on."""
-        fresh = Law(flying=self.flying)
-        if event == "unknown":
-            return replace(self, missed=self.missed + 1, quiet=self.quiet + 1), False
+        """Return what is so after an event, and whether an action is requested."""
+        now = replace(self, rests=max(0, self.rests - 1), age=self.age + 1)
+        if event in {"failed", "accepted"} and now.flying:
+            now = now._ended(event)
         if event == "shielded":
-            return fresh, False
-        if event == "ended" and self.flying:
-            return Law()._over(), False
-        if event in {"paused", "restarted"} or self.missed > 1:
-            self = fresh  # noqa: PLW0642  (what was before is void)
+            return now._nothing(), False
+        if event == "unknown":
+            return now._unread(), False
         if event == "within":
-            now = self._within()
-        elif event == "between":
-            now = self._between()
-        else:
-            now = self._over()
-            if now.phase == "due" and event != "sated" and not now.flying:
-                return replace(now, flying=True), True
-        return now, False
+            return now._moved("within", 1)._kept(), False
+        now = now._renewed(event)._moved("over", 5 if event == "paused" else 1, paid=event != "restarted")
+        now = now._seen(5 if event == "paused" else 1)._kept()
+        acts = now.due and now.readings >= 3 and now.own >= FULL and not now.flying and now.rests == 0
+        return (replace(now, flying=True) if acts else now), acts
 
-    def _over(self) -> "Law":
-        pair = self.over and self.missed == 0
-        now = replace(self, over=True, missed=0, below=0, quiet=0)
-        if self.phase == "ok" or (self.phase == "over" and self.rounds == 0):
-            return replace(now, phase="over", rounds=1, pairs=0)
-        if self.phase == "over":
-            now = replace(now, rounds=self.rounds + 1, pairs=self.pairs + pair)
-            return replace(now, phase="grace") if now.rounds >= 3 and now.pairs >= 1 else now
-        return replace(now, phase="due") if pair else now
+    def _nothing(self) -> "Law":
+        return Law(flying=self.flying, fails=self.fails, rests=self.rests)
 
-    def _between(self) -> "Law":
-        now = replace(self, over=False, missed=0, quiet=self.quiet + 1)
-        if self.phase == "over":
-            return replace(now, rounds=0, pairs=0, quiet=0)
-        anew = self.phase == "due" and now.quiet >= 3
-        return replace(now, phase="grace", below=0, quiet=0) if anew else now
+    def _ended(self, event: str) -> "Law":
+        if event == "accepted":
+            return replace(self._nothing(), flying=False)
+        fails = self.fails + 1
+        return replace(self, flying=False, fails=fails, rests={1: 0, 2: 0, 3: 1}.get(fails, 2))
 
-    def _within(self) -> "Law":
-        ended = self.phase in {"ok", "over"} or self.below == 2
-        return Law(flying=self.flying) if ended else replace(self, over=False, missed=0, quiet=0, below=self.below + 1)
+    def _unread(self) -> "Law":
+        if not self.counts:
+            return replace(self, quiet=1)
+        if self.quiet < 2:
+            return replace(self, quiet=2)._kept(over=False)
+        return replace(self, level=max(0, self.level - self.quiet), last="", quiet=1)._kept(over=False)
+
+    def _renewed(self, event: str) -> "Law":
+        return replace(self, own=0, readings=0) if event == "restarted" and self.counts else self
+
+    def _moved(self, said: str, rounds: int, *, paid: bool = True) -> "Law":
+        if not self.counts:
+            if said == "within":
+                return self
+            return replace(self, counts=True, last="over", quiet=1)
+        apart = self.quiet - 1 + rounds
+        level, own = self.level, self.own
+        if apart > 1 or not self.last or said == self.last == "within":
+            level = max(0, level - (apart if rounds < 5 else FULL))
+        elif said == self.last == "over":
+            level, own = level + 2, own + 2 * paid
+        return replace(self, level=level, own=min(own, FULL), last=said, quiet=1)
+
+    def _seen(self, rounds: int) -> "Law":
+        age = self.age + (rounds - 1)
+        readings = 1 if age > RECENT or self.readings == 0 else min(self.readings + 1, 3)
+        return replace(self, readings=readings, age=0)
+
+    def _kept(self, *, over: bool | None = None) -> "Law":
+        """Keep the level within its bounds; at 0 without an excess nothing is remembered."""
+        over = self.last == "over" if over is None else over
+        if not self.counts or (self.level <= 0 and not over):
+            return self._nothing()
+        if not self.warned and self.level >= WARNED:
+            return replace(self, warned=True, level=WARNED)
+        level = min(self.level, FULL)
+        return replace(self, level=level, due=level >= FULL or (self.due and level >= STAYS))
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where traces have led: one of them (`trace`), how many, and in how many of those somebody was acted on."""
+    """Where traces have led: one of them, how many, and in how many of those an action was requested."""
 
     history: History
     law: Law
+    watch: Watch
     at: float
     generation: int
-    trace: tuple[Step, ...]
+    flown: int
+    passed: int
     events: tuple[str, ...]
     traces: int
     acted: int
@@ -114,7 +156,7 @@ class Place:
 
 @dataclass(slots=True)
 class Found:
-    """What was found: `traces` of the whole length, `acted` of them with an action, `decided` calls of the policy."""
+    """What came out: `traces` of the whole length, `acted` of them with an action, `decided` calls of the policy."""
 
     traces: int = 0
     acted: int = 0
@@ -122,14 +164,23 @@ class Found:
     wrong: list[str] = field(default_factory=list)
 
 
-def enumerate_all(length: int, *, alphabet: Iterable[str] = EVENTS, merged: bool = True) -> Found:
-    """Go through all traces of `length` events of the alphabet. Not `merged`: each for itself, which takes long."""
+def enumerate_all(length: int, *, alphabet: Iterable[str] = ALONE, merged: bool = True, others: bool = False) -> Found:
+    """
+    Go through all traces of `length` events of the alphabet.
+
+    Args:
+        length: of each trace.
+        alphabet: some of `ALONE`; with `others` some of `TWO`.
+        merged: continue equal histories as one; without it each trace is played by itself, which takes long.
+        others: beside another holder, which was due earlier.
+
+    """
     found = Found()
-    places = [Place(History(), Law(), BEGIN, 0, (), (), 1, 0)]
+    places = [_first(others=others)]
     for _ in range(length):
         nexts: dict[object, Place] = {}
         for place in places:
-            for one in _after(place, alphabet, found):
+            for one in _after(place, alphabet, found, others=others):
                 key = _same(one) if merged else one.events
                 known = nexts.get(key)
                 nexts[key] = (
@@ -142,7 +193,7 @@ def enumerate_all(length: int, *, alphabet: Iterable[str] = EVENTS, merged: bool
     return found
 
 
-def by_the_law(length: int, alphabet: Iterable[str] = EVENTS) -> tuple[int, int]:
+def by_the_law(length: int, alphabet: Iterable[str] = ALONE) -> tuple[int, int]:
     """Count traces, and traces with an action, by the automaton alone."""
     places = {(Law(), False): 1}
     for _ in range(length):
@@ -155,71 +206,114 @@ def by_the_law(length: int, alphabet: Iterable[str] = EVENTS) -> tuple[int, int]
     return sum(places.values()), sum(traces for (_, acted), traces in places.items() if acted)
 
 
-def _after(place: Place, alphabet: Iterable[str], found: Found) -> Iterator[Place]:
+def _first(*, others: bool) -> Place:
+    place = Place(settled(RULES), Law(), Watch(RULES), BEGIN, 0, 0, 0, (), 1, 0)
+    if others:  # two rounds in which only the other one is over: it is due one round before the victim can be
+        for _ in range(2):
+            place = _play(place, "within", others=True)[0]
+    return place
+
+
+def _after(place: Place, alphabet: Iterable[str], found: Found, *, others: bool) -> Iterator[Place]:
     for event in alphabet:
-        step, generation = _play(place, event)
+        one, step, broken = _play(place, event, others=others)
         found.decided += 1
-        law, acts = place.law.after(event)
-        events, trace = (*place.events, event), (*place.trace, step)
         acted = step.verdict.action is not None
-        if acted is not acts:
-            found.wrong.append(f"{' '.join(events)}: {'an action' if acted else 'no action'} against the law")
-        found.wrong += [f"{' '.join(events)}: {what}" for what in violations(trace)]
-        counted = place.traces if acted else place.acted
-        yield Place(step.history, law, step.now.monotonic, generation, trace, events, place.traces, counted)
+        events = (*place.events, event)
+        if others:
+            one, waits = _waits(place, one, step)
+            broken += waits
+        else:
+            law, acts = place.law.after(event)
+            one = replace(one, law=law)
+            if acted is not acts:
+                broken.append(f"{'an action' if acted else 'no action'} against the law")
+        found.wrong += [f"{', '.join(events)}: {what}" for what in broken]
+        yield replace(one, events=events, acted=place.traces if acted else place.acted)
 
 
-def _play(place: Place, event: str) -> tuple[Step, int]:
-    history, ended = place.history, None
-    generation = place.generation + (event == "restarted")
-    if event == "ended" and history.in_flight is not None:
-        ended = Result.FAILED
+def _play(place: Place, event: str, *, others: bool) -> tuple[Place, Step, list[str]]:
+    usage, _, outcome = event.partition(" ")
+    history, ended, flying = place.history, None, place.history.in_flight
+    if not others and event in {"failed", "accepted"}:
+        outcome = event
+    if flying is not None and others and flying.action.pod == VICTIM.pod:
+        outcome = "accepted"
+    elif flying is not None and others and place.flown >= 2 and not outcome:
+        outcome = "accepted"  # a request takes two rounds at most
+    if outcome and flying is not None:
+        ended = OUTCOMES[outcome]
+        assert ended is not None
         history = conclude(history, ended, Moment(place.at, place.at))
+    generation = place.generation + (event == "restarted")
     at = place.at + RULES.interval + (PAUSE if event == "paused" else 0.0)
-    seen = _seen(event, at, generation)
+    seen = _seen(usage, at, generation, others=others)
     now = Moment(at, at)
     after, verdict = decide(seen, RULES, history, now)
-    return Step(seen, RULES, now, verdict, after, ended), generation
+    step = Step(seen, RULES, now, verdict, after, ended, place.at)
+    watch = place.watch.copy()
+    broken = watch.step(step)
+    flown = place.flown + 1 if after.in_flight is not None and ended is None else 0
+    one = replace(place, history=after, watch=watch, at=at, generation=generation, flown=flown)
+    return one, step, broken
+
+
+def _waits(before: Place, place: Place, step: Step) -> tuple[Place, list[str]]:
+    """Hold the victim's wait against the second law: two requests for others at most, and no round without one."""
+    tally, action = place.watch.tallies.get(HOLDER), step.verdict.action
+    ready = tally is not None and tally.due_at is not None and tally.status == OVER
+    ready = ready and all(count >= 3 for count, _ in tally.readings.values()) if tally is not None else False
+    if action is not None and action.pod == VICTIM.pod:
+        return replace(place, passed=0), []
+    if not ready:
+        return replace(place, passed=place.passed if tally is not None and tally.due_at is not None else 0), []
+    if action is not None:
+        passed = place.passed + 1
+        return replace(place, passed=passed), ["liveness: it waits for a third request"] if passed > 2 else []
+    flying = before.watch.flying is not None and step.ended is None
+    kept = [at for at in (place.watch.last_kept,) if at is not None and step.now.monotonic - at < RULES.spacing]
+    return place, [] if flying or kept else ["liveness: a round without a request while it could be acted on"]
+
+
+VICTIM = Actor("train-0", 30 * GIB)
+HOLDER = HolderKey(VICTIM.pod_uid, VICTIM.container, "")
 
 
 @cache
-def _seen(event: str, at: float, generation: int) -> Snapshot:
-    used = {"within": 8 * GIB, "between": 8 * GIB + GIB // 8, "unknown": None}.get(event, 30 * GIB)
+def _seen(event: str, at: float, generation: int, *, others: bool) -> Snapshot:
+    used = {"within": 8 * GIB, "unknown": None}.get(event, 30 * GIB)
     facts: dict[str, object] = {"priority": 2_000_000_000 if event == "shielded" else 0}
-    accused = Actor("train-0", used, generation=generation, facts=facts)
-    neighbour = Actor("poor-0", 5 * GIB, limit=40 * GIB)
-    free = 50 * GIB if event == "sated" else GIB
-    hidden = {0: max(0, CARD - free - 5 * GIB - (used or 0))}
-    return snapshot([accused, neighbour], at, hidden=hidden)
+    victim = replace(VICTIM, used=used, generation=generation, facts=facts)
+    neighbours = [Actor("other-0", 12 * GIB, namespace="other")] if others else []
+    return snapshot([victim, *neighbours, Actor("calm-0", 5 * GIB)], at)
 
 
 def _same(place: Place) -> object:
     """
-    Make what tells two places apart: all of the history that a later decision can depend on.
+    Make what tells two places apart: all of the history that a later decision can depend on, and the automaton.
 
     Left out are the rules, which never change here, seconds that are only counted for a metric, and of standings all
-    but their state, which is said again where a round is blind.
+    but their state, which is stated again where a round is blind.
     """
     known = place.history
     return (
         place.at,
         place.generation,
         place.law,
-        known.started,
+        place.flown,
+        place.passed,
         known.shown,
-        known.gpus,
-        known.armed,
-        _items(known.evidence),
+        repr(sorted(known.levels.items())),
         frozenset((key, one.state, one.reason) for key, one in known.standings.items()),
         known.spent,
         _items(known.breakers),
-        _items(known.strikes),
-        _items(known.blocked),
-        known.fenced,
-        known.in_flight,
-        known.rehearsal,
+        _items(known.holds),
+        _items(known.tried),
+        _items(known.turns),
+        known.retry_next,
+        known.done,
+        repr(known.in_flight),
         known.ended_at,
-        known.refused,
     )
 
 

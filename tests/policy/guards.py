@@ -1,35 +1,46 @@
 """
 The guards of the policy's pure modules, as their syntax trees show them, and each of them broken.
 
-What comes in: the source of the modules. What goes out: guards, each with the one change that takes it away.
+The source of the modules comes in. Guards go out, each with the one change that takes it away.
 
-The law: a guard is known by its function and its own text, so that a list of guards outlives a change elsewhere. Each
+The rule: a guard is known by its function and its own text, so that a list of guards outlives a change elsewhere. Each
 `if` never holds; each operand of `and` and `or` is left out, each filter of a comprehension, too; each comparison is
-its neighbour (`<` is `<=`) or its contrary (`is` is `is not`); each number of the law is a fifth smaller, or one less.
+its neighbour (`<` is `<=`) or its contrary (`is` is `is not`); each number is a fifth smaller, or one less.
 """
 
 import ast
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 POLICY = Path(__file__).resolve().parents[2] / "enforcer" / "policy"
 MODULES = (
-    "evidence",
+    "levels",
+    "weighing",
+    "announcing",
+    "judgement",
     "protection",
     "victims",
-    "carry_over",
-    "breakers",
+    "holds",
     "budgets",
-    "contention",
-    "limit_holders",
-    "certain_usage",
+    "breakers",
+    "settling",
     "outcomes",
-    "judgement",
+    "last_look",
+    "carry_over",
+    "contention",
+    "entitlements",
+    "abnormal_ends",
+    "limit_holders",
+    "cases",
+    "shared_claims",
+    "usage_bounds",
+    "mps",
     "decide",
 )
-CONSTANTS = {"rules": {"ROUNDS", "COVERAGE", "SHORTEST_GRACE", "LONGEST_GRACE"}}
+CONSTANTS = {"rules": {"READINGS", "APART", "TOGETHER", "FEWEST_INTERVALS", "LONGEST_GRACE"}}
 """Modules of which only these names, and numbers inside of functions, are looked at."""
 
 _OTHER: dict[type[ast.cmpop], tuple[type[ast.cmpop], str]] = {
@@ -63,6 +74,7 @@ Break = Callable[[], None]
 """Changes the tree, in place."""
 
 
+@cache
 def source(module: str) -> str:
     """Read a module of the policy."""
     return (POLICY / f"{module}.py").read_text()
@@ -77,8 +89,11 @@ def broken(guard: Guard) -> ast.Module:
     """Return the module of a guard with this guard broken. Raises KeyError where there is none."""
     module = guard.where.split(".")[0]
     tree = ast.parse(source(module))
-    dict(_found(module, tree))[guard]()
-    return ast.fix_missing_locations(tree)
+    for there, apply in _found(module, tree):
+        if there == guard:
+            apply()
+            return ast.fix_missing_locations(tree)
+    raise KeyError(guard)
 
 
 def _found(module: str, tree: ast.Module) -> Iterator[tuple[Guard, Break]]:

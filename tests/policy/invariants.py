@@ -1,660 +1,551 @@
 """
-What must hold of each trace of the policy, told a second time and naively.
+The first law, checked from outside: no action is unjustified.
 
-What comes in: a trace, step by step: what was seen, under which rules, when, and what the policy said. What goes out:
-each invariant that the last step breaks, in words.
+A trace comes in, step by step: what was seen, under which rules, when, what the policy said, and how actions ended.
+Each clause of the law that the last step breaks goes out, in words.
 
-The law: **nothing of the policy's judgement is used here.** Only its data (keys, actions, standings) and the model are
-known; use, protection, consent, time seen, shortage and budgets are derived anew, by the slowest way that is plainly
-right. What is derived is necessary for an action, not sufficient: that no action is missing `enumeration` shows.
+The rule: **no judgement of the policy is used here.** `Watch` keeps a level of its own for each limit holder, made of
+the facts of `policy.facts`. What it demands is necessary for an action, not sufficient: `policy.liveness` and
+`policy.enumeration` show that no action is missing.
 
-    invariant                                                         checked
-    INV-1   evidence: complete, newer than anything that voids it     here (`_evidence`)
-    INV-2   tied to one pod and container that live now               here (`_identity`)
-    INV-3   UID precondition                                          acting half; here: the action names the UID
-    INV-4   last look                                                 acting half; here: all guards hold in this round
-    INV-5   one in flight, no fallthrough                             here (`_alone`)
-    INV-6   the intent is durable                                     acting half; here: a token goes with the action
-    INV-7   restart, sleep, reload, gap only delay                    here (`_evidence`), and `enumeration`
-    INV-8   budgets and breakers survive                              here (`_budgets`, `_breakers`)
-    INV-9   unknown is not over and not under                         here (`_evidence`, `_telling`)
-    INV-10  never grace 0                                             acting half
-    INV-11  signals through a pidfd                                   acting half
-    INV-12  protections                                               here (`shield`, both ways: `_telling`)
-    INV-13  each refusal is told once, with its reason                here (`_telling`)
-    INV-14  a rehearsal touches nothing                               acting half; here: dry exactly where the mode says
-    INV-15  two enforcers                                             acting half
-    INV-16  MPS                                                       here (`_device`)
-    INV-17  success is seen                                           acting half; here: what an end voids (`_voided`)
-    INV-18  total and pure                                            here (`internal` is never open), and the tests
-    INV-19  the PID domain                                            here (`use`)
+    clause     an action is requested only if ...
+    over       the holder is certainly over its ceiling, on this device, in this round
+    level      it was over for warn_after + grace and two intervals at least, less half of the time within; and since
+               then the level has not fallen below half of that
+    readings   three readings of this device, an interval apart, showed the excess since the level was last 0
+    own        this generation of the container was over for warn_after itself
+    warned     it was warned of this step under these terms, and over for a grace since then
+    identity   the pod and the container exist now, under these names
+    protected  nothing that an operator or an administrator wrote protects it
+    allowed    mode, consent, sharing and kind of the container permit this step
+    ladder     the gentler steps were done before
+    alone      no other action is in flight, and spacing and the pauses after vain requests have passed
+    budgets    tokens are left for the node and the namespace, and the workload's back-off has passed
+    held       the pod, its namespace and the node are not held by an answer of the API server
+    breakers   no breaker is open, and the hold-off is over
+    contended  with this trigger: neighbours may be short of memory
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from math import inf
 
-from enforcer.policy.history import Action, History, Moment, Result, Verdict
-from enforcer.policy.limit_holders import CaseKey, key_of
-from enforcer.policy.rules import Rules
-from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung, State, Trigger
-from exporter.model import ContainerKind, Device, DeviceKey, Limit, Pod, PodUid, Sharing, Snapshot, Usage
+from enforcer.policy.history import Action, Result
+from enforcer.policy.holder import CaseKey, HolderKey
+from enforcer.policy.rules import APART, CONSENT, TOGETHER, Rules
+from enforcer.policy.vocabulary import Breaker, Kind, Mode, Reason, Rung, State
+from exporter.model import DeviceKey, PodUid
+from policy.facts import MODES, OVER, UNKNOWN, WITHIN, Fact, Facts, Step
 
-SHARE = 0.9
-MODES = ["off", "observe", "warn", "dry-run", "enforce"]
-RUNGS = [Rung.NOTIFY, Rung.FENCE, Rung.EVICT, Rung.KILL]
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """
-    One call of `decide`.
-
-    `history` is what it returned. `ended`, `reborn` and `closed` happened since the step before: the action in flight
-    ended so, the daemon was started anew, a person closed breakers.
-    """
-
-    snapshot: Snapshot
-    rules: Rules
-    now: Moment
-    verdict: Verdict
-    history: History
-    ended: Result | None = None
-    reborn: bool = False
-    closed: frozenset[Breaker] = frozenset()
-
-
+EPSILON = 1e-6
+PAUSE = 5.0
+BACKS_OFF = {Result.BLOCKED, Result.FORBIDDEN, Result.REFUSED, Result.FAILED, Result.IMPOSSIBLE}
+MAY_HAVE_ACTED = {Result.ACCEPTED, Result.UNKNOWN}
+PATIENCE = 60.0
+REMEMBERED = 600.0
+"""Seconds after the end of a wait: a pod that is tried in vain again later starts with the shortest wait."""
+STAYS_DUE = 0.5
+"""Of the capacity: a level that was full stays due above this, so that short pauses gain nothing."""
+HOUR = 3600.0
+"""Seconds after a warning that the API server did not accept: the next ones are waited for no longer than that one."""
 Trace = Sequence[Step]
+Clause = Callable[[Step, Facts, Action], Iterator[str]]
+
+
+@dataclass(slots=True)
+class Tally:
+    """
+    What was counted of one limit holder.
+
+    Attributes:
+        seconds: the level; `since` when it left 0, `due_at` when it was full; below half of that it is not due.
+        read_at, status: of the last reading; a round without one breaks the chain.
+        readings: by device, how many readings over, an interval apart, and when the last of them was.
+        least: by device, the smallest excess over the ceiling's limit that was counted, as usage in bytes.
+        own: seconds over of the present generation of the container.
+        warned_at: when the present warning was asked for; `since_warned` the seconds over since it was accepted.
+        terms: what was announced then; `says` what would be announced now.
+        eased_at: when a limit that rose last took the level back to 0: once an hour, because its pod can change it.
+        unbounded: the level without an upper bound; `place` when the level was first full since `unbounded` was last 0.
+
+    """
+
+    seconds: float = 0.0
+    since: float | None = None
+    due_at: float | None = None
+    read_at: float = -inf
+    status: str = UNKNOWN
+    readings: dict[DeviceKey, tuple[int, float]] = field(default_factory=dict)
+    least: dict[DeviceKey, int] = field(default_factory=dict)
+    generation: str = ""
+    own: float = 0.0
+    warned_at: float | None = None
+    accepted: bool = False
+    unheard_at: float | None = None
+    since_warned: float = 0.0
+    warned_of: Rung | None = None
+    terms: object = None
+    says: object = None
+    eased_at: float = -inf
+    unbounded: float = 0.0
+    place: float | None = None
+
+    def ended(self) -> None:
+        """Start again from 0, and at the end of the order."""
+        self.clear()
+        self.unbounded, self.place = 0.0, None
+
+    def clear(self) -> None:
+        """Start again from 0; the readings' chain goes on."""
+        self.seconds, self.since, self.due_at, self.warned_at, self.warned_of = 0.0, None, None, None, None
+        self.accepted, self.since_warned, self.own = False, 0.0, 0.0
+        self.readings, self.least = {}, {}
+
+
+@dataclass(slots=True)
+class Token:
+    """An action that was requested."""
+
+    action: Action
+    boot: float
+    time: float
+    kept: bool = True
+
+
+class Watch:
+    """Watches one trace. `step` returns what the newest step breaks."""
+
+    def __init__(self, vetted: Rules | None = None) -> None:
+        """Begin with a daemon that has just started; `vetted`: with one for which nothing of ours has changed."""
+        self.tallies: dict[HolderKey, Tally] = {}
+        self.tokens: list[Token] = []
+        self.flying: Token | None = None
+        self.last_kept: float | None = None
+        self.last_vain: float | None = None
+        self.tries: dict[tuple[PodUid, Result], int] = {}
+        self.waits: dict[tuple[str, str], float] = {}
+        self.done: set[tuple[CaseKey, Rung]] = set()
+        self.deleted: dict[PodUid, float] = {}
+        self.settled: float = -inf
+        self.ours = None if vetted is None else (replace(vetted, ceilings=()), frozenset[str]())
+        self.shown = -inf
+        self.open: frozenset[Breaker] = frozenset()
+        self.facts: Facts | None = None
+
+    def copy(self) -> "Watch":
+        """Make another one that goes on from here."""
+        other = Watch()
+        for name, value in vars(self).items():
+            setattr(other, name, copy(value))
+        other.tallies = {holder: _copied(tally) for holder, tally in self.tallies.items()}
+        other.tokens = [copy(token) for token in self.tokens]
+        if self.flying is not None:
+            other.flying = other.tokens[self.tokens.index(self.flying)]
+        return other
+
+    def step(self, step: Step) -> list[str]:
+        """Add a step, and name what it breaks."""
+        facts = self.facts = Facts(step.snapshot, step.rules, step.now)
+        self._began(step)
+        self._ended(step)
+        self._warnings(step)
+        broken = [*self._breakers(step)]
+        if step.snapshot.monotonic > self.shown:
+            self.shown = step.snapshot.monotonic
+            self._count(facts)
+        elif step.verdict.action is not None:
+            broken.append("over: a snapshot that is not newer leads to an action")
+        action = step.verdict.action
+        if action is not None:
+            broken += [f"{name}: {what}" for name, clause in self._clauses() for what in clause(step, facts, action)]
+            self._requested(step, action)
+        self._asked(step, facts)
+        broken += self._states(step)
+        return broken
+
+    def _clauses(self) -> Iterator[tuple[str, Clause]]:
+        for name in CLAUSES:
+            yield name, getattr(self, f"_{name}")
+
+    # --- what is remembered ---
+
+    def _began(self, step: Step) -> None:
+        # A start with other rules, another build or other drivers is a change of ours, and so is a first start.
+        rules = replace(step.rules, ceilings=()) if step.rules.ceilings else step.rules
+        ours = rules, frozenset(gpu.driver_version for gpu in step.snapshot.gpus)
+        drivers = self.ours[1] if self.ours is not None else frozenset[str]()
+        changed = self.ours is None or ours[0] != self.ours[0] or (bool(drivers) and not ours[1] <= drivers)
+        if changed or step.began == "new":
+            self.settled = step.now.monotonic
+        self.ours = ours[0], ours[1] if changed else ours[1] | drivers
+        if step.began:
+            for tally in self.tallies.values():
+                tally.status, tally.readings = UNKNOWN, {}
+                if step.began == "new":
+                    tally.ended()
+            self.flying = None
+            self.last_kept = self.last_vain = None
+            self.waits, self.tries, self.done, self.deleted = {}, {}, set(), {}
+
+    def _ended(self, step: Step) -> None:
+        if step.ended is None or self.flying is None:
+            return
+        token, self.flying = self.flying, None
+        action, at = token.action, step.ended_at
+        if step.ended in MAY_HAVE_ACTED:
+            self.last_kept = at
+            for holder, tally in self.tallies.items():
+                fence = action.rung is Rung.FENCE
+                if holder == action.key.holder or (not fence and holder.pod_uid == action.pod_uid):
+                    tally.ended()
+                    tally.status = UNKNOWN
+            if action.rung is Rung.FENCE:
+                self.done.add((action.key, Rung.FENCE))
+            return
+        token.kept = False
+        if step.ended is not Result.ABANDONED:  # nothing was asked of the API server
+            self.last_vain = at
+        fenced = action.rung is Rung.FENCE and step.ended in {Result.IMPOSSIBLE, Result.FAILED}
+        blocked = action.rung is Rung.EVICT and step.ended is Result.BLOCKED and step.rules.kill_when_blocked
+        if fenced or blocked:
+            self.done.add((action.key, action.rung))
+        elif step.ended is Result.UNAUTHORIZED:
+            self.waits["node", ""] = at + 60.0
+        elif step.ended in BACKS_OFF:
+            forgotten = at - self.waits.get(("pod", action.pod_uid), at) >= REMEMBERED
+            before = 0 if forgotten else self.tries.get((action.pod_uid, step.ended), 0)
+            times = self.tries[action.pod_uid, step.ended] = before + 1
+            self.waits["pod", action.pod_uid] = at + min(300.0, 10.0 * 2.0 ** min(times - 1, 10))
+        else:
+            self.waits["pod", action.pod_uid] = at + 10.0
+
+    def _warnings(self, step: Step) -> None:
+        for holder in step.accepted:
+            if holder in self.tallies and self.tallies[holder].warned_at is not None:
+                self.tallies[holder].accepted, self.tallies[holder].unheard_at = True, None
+
+    def _count(self, facts: Facts) -> None:
+        at = facts.snapshot.monotonic
+        for pod in facts.snapshot.pods.values():
+            if pod.terminating:
+                self.deleted.setdefault(pod.uid, at)
+        for holder, group in facts.holders.items():
+            status = facts.status(holder)
+            tally = self.tallies.get(holder)
+            if tally is None:
+                if status is not OVER:
+                    continue
+                tally = self.tallies[holder] = Tally()
+            self._weigh(tally, facts, group, status, at)
+        for holder, tally in self.tallies.items():
+            if holder not in facts.holders:
+                tally.status = UNKNOWN
+
+    def _weigh(self, tally: Tally, facts: Facts, group: list[Fact], status: str, at: float) -> None:
+        rules = facts.rules
+        raised = any(fact.amount is not None and fact.amount > tally.least.get(fact.where, inf) for fact in group)
+        if raised and status is not UNKNOWN and at - tally.eased_at >= HOUR:
+            tally.ended()
+            tally.eased_at = at
+        generations = {fact.key.container_id for fact in group}
+        generation = max(generations) if len(generations) == 1 else tally.generation
+        same = generation == tally.generation or not generation
+        apart = at - tally.read_at
+        if status is not UNKNOWN and status == tally.status and apart <= TOGETHER * rules.interval + EPSILON:
+            if status is WITHIN:
+                tally.seconds = max(0.0, tally.seconds - apart / 2)
+                tally.unbounded = max(0.0, tally.unbounded - apart / 2)
+            else:
+                tally.seconds += apart
+                tally.unbounded += apart
+                tally.own += apart if same else 0.0
+                if tally.warned_at is not None and (tally.accepted or not _waits(tally, facts, at)):
+                    tally.since_warned += apart
+        if not same:
+            tally.own = 0.0
+        tally.generation = generation
+        if status is not UNKNOWN:
+            tally.read_at = at
+        tally.status = status
+        for fact in group:
+            if fact.status is OVER and fact.low is not None:
+                count, last = tally.readings.get(fact.where, (0, -inf))
+                if at - last >= APART * rules.interval - EPSILON:
+                    tally.readings[fact.where] = count + 1, at
+                tally.least[fact.where] = min(fact.low, tally.least.get(fact.where, fact.low))
+        if tally.seconds <= 0.0 and status is WITHIN:
+            tally.clear()
+        if tally.since is None and status is OVER:
+            tally.since = at
+        if status is not UNKNOWN:
+            self._terms(tally, facts, group)
+        most = _capacity(rules, _grace(facts, group))
+        waiting = _waits(tally, facts, at)
+        if tally.seconds >= most - EPSILON and not waiting and tally.due_at is None:
+            tally.due_at = at
+            tally.place = at if tally.place is None else tally.place
+        elif tally.unbounded <= 0.0:
+            tally.due_at = tally.place = None
+        elif tally.seconds < STAYS_DUE * most - EPSILON:
+            tally.due_at = None
+        tally.seconds = min(tally.seconds, rules.warn_after if waiting else most)
+
+    def _terms(self, tally: Tally, facts: Facts, group: list[Fact]) -> None:
+        """Fall back to warn_after when what was announced is not true any more, or what an operator chose has ended."""
+        pods = [facts.snapshot.pods[uid] for fact in group for uid in fact.pods if uid in facts.snapshot.pods]
+        if not pods or any(pod.namespace not in facts.snapshot.namespaces for pod in pods):
+            return
+        tally.says = self._says(facts, group)
+        if tally.warned_at is None:
+            return
+        if tally.says is None:
+            tally.terms = None
+        elif tally.says != tally.terms:
+            tally.seconds = min(tally.seconds, facts.rules.warn_after)
+            tally.due_at, tally.warned_at, tally.accepted, tally.since_warned = None, None, False, 0.0
+
+    def _says(self, facts: Facts, group: list[Fact]) -> object:
+        """Return what would be announced to the holder now; None while what somebody chose prevents any action."""
+        rules = facts.rules
+        modes = [rules.mode, *(one.mode for one in rules.ceilings if one.reason.kind is Kind.CHOSEN)]
+        for fact in group:
+            pods = fact.pods & facts.snapshot.pods.keys()
+            shields = [facts.shield(fact, uid) for uid in pods]
+            if all(reason is not None and reason.kind is Kind.CHOSEN for reason in shields):
+                return None
+            for uid in pods:
+                labels = facts.snapshot.namespaces.get(facts.snapshot.pods[uid].namespace, {})
+                written = labels.get(CONSENT, Mode.ENFORCE)
+                modes.append(Mode(written) if written in MODES else Mode.OBSERVE)
+                # A fence needs no consent, so that a namespace without it is warned of the fence.
+                consents = Rung.FENCE in rules.ladder or labels.get(rules.consent[0]) == rules.consent[1]
+                promised = Rung.FENCE not in rules.ladder and facts.promised(facts.snapshot.pods[uid])
+                if (promised or not consents) and written != Mode.DRY_RUN:
+                    modes.append(Mode.WARN)
+        mode = min(modes, key=MODES.index)
+        return None if MODES.index(mode) < MODES.index(Mode.DRY_RUN) else (mode, rules.trigger)
+
+    def _asked(self, step: Step, facts: Facts) -> None:
+        """Note the warnings that the policy asks for."""
+        for standing in step.verdict.standings:
+            tally = self.tallies.get(standing.key.holder)
+            if tally is None or standing.warned_at is None:
+                continue
+            if tally.warned_at is None or standing.warned_at > tally.warned_at:
+                tally.says = self._says(facts, facts.holders.get(standing.key.holder, []))
+                same = tally.warned_at is not None and (tally.terms, tally.warned_of) == (tally.says, standing.rung)
+                joined = bool(standing.key.claim) and same
+                if joined:  # another pod of a shared claim is warned for itself
+                    tally.warned_at = standing.warned_at
+                    continue
+                if same:  # a lowered limit
+                    tally.eased_at = standing.warned_at
+                tally.warned_at, tally.accepted, tally.since_warned = standing.warned_at, False, 0.0
+                tally.warned_of, tally.terms = standing.rung, tally.says
+                tally.seconds = min(tally.seconds, step.rules.warn_after)  # the grace begins with the warning
+                if tally.unheard_at is None or standing.warned_at - tally.unheard_at >= HOUR:
+                    tally.unheard_at = standing.warned_at if step.rules.confirm else None
+            elif tally.warned_of is None:
+                tally.warned_of = standing.rung
+
+    def _requested(self, step: Step, action: Action) -> None:
+        if not action.dry:
+            self.flying = Token(action, step.now.boot, step.snapshot.taken_at)
+            self.tokens.append(self.flying)
+
+    # --- the clauses ---
+
+    def _over(self, step: Step, facts: Facts, action: Action) -> Iterator[str]:
+        fact = facts.cases.get(action.key)
+        if fact is None or fact.status is not OVER or fact.low is None:
+            yield "the holder is not certainly over its ceiling on this device in this round"
+        elif action.used > fact.low or action.limit.memory != fact.amount:
+            yield f"the action names {action.used} of {action.limit.memory} bytes, not {fact.low} of {fact.amount}"
+
+    def _level(self, step: Step, facts: Facts, action: Action) -> Iterator[str]:
+        tally, group = self.tallies.get(action.key.holder), facts.holders.get(action.key.holder, [])
+        capacity = _capacity(step.rules, _grace(facts, group))
+        if tally is None or tally.due_at is None:
+            yield f"over for {tally.seconds if tally else 0.0:.1f} s in total, and not for {capacity:.1f} s"
+
+    def _readings(self, step: Step, facts: Facts, action: Action) -> Iterator[str]:
+        tally = self.tallies.get(action.key.holder)
+        count = tally.readings.get(action.device, (0, 0.0))[0] if tally else 0
+        if count < 3:
+            yield f"only {count} readings of this device show the excess"
+
+    def _own(self, step: Step, facts: Facts, action: Action) -> Iterator[str]:
+        tally = self.tallies.get(action.key.holder)
+        own = tally.own if tally else 0.0
+        if action.key.container and own < min(step.rules.warn_after, 30.0) - EPSILON:
+            yield f"this generation was over for {own:.1f} s only"
+
+    def _warned(self, step: Step, facts: Facts, action: Action) -> Iterator[str]:
+        tally, group = self.tallies.get(action.key.holder), facts.holders.get(action.key.holder, [])
+        grace = _grace(facts, group)
+        if grace <= 0.0:
+            return  # the warning and the action may fall into one round
+        if tally is None or tally.warned_at is None or tally.warned_at >= step.snapshot.monotonic:
+            yield "never warned under these terms"
+            return
+        if tally.since_warned < grace - EPSILON:
+            yield f"over for {tally.since_warned:.1f} s since the warning, and the grace is {grace:.1f} s"
+        ladder = list(Rung)
+        if tally.warned_of is None or ladder.index(tally.warned_of) < ladder.index(action.rung):
+            yield f"warned of {tally.warned_of}, and not of {action.rung}"
+
+    def _identity(self, step: Step, facts: Facts, action: Action) -> Iterator[str]:
+        snapshot, pod = step.snapshot, step.snapshot.pods.get(action.pod_uid)
+        if pod is None or (pod.namespace, pod.name) != (action.namespace, action.pod):
+            yield "the pod that is named does not exist"
+        if not snapshot.names_live:
+            yield "the names are only remembered"
+        fact = facts.cases.get(action.key)
+        if fact is None or action.pod_uid not in fact.pods:
+            yield "the pod does not use this limit"
+            return
+        if action.rung in {Rung.KILL, Rung.FENCE}:
+            box = facts.present.get((action.pod_uid, action.container))
+            if not action.container_id or box is None or box.id != action.container_id:
+                yield f"{action.rung} of another generation of the container"
+        if not action.key.container:
+            largest = facts.largest(fact)
+            if largest and action.pod_uid not in largest:
+                yield "another pod uses more of the shared limit"
+            most = facts.largest_container(fact, action.pod_uid)
+            if most and action.container_id not in {None, *most}:
+                yield "another container uses more of the shared limit"
+
+    def _protected(self, step: Step, facts: Facts, action: Action) -> Iterator[str]:
+        fact = facts.cases.get(action.key)
+        reason = facts.shield(fact, action.pod_uid) if fact is not None else None
+        if reason is not None:
+            yield str(reason)
+        if fact is not None and all(one.report_only for one in fact.limits):
+            yield "its limit is only reported"
+
+    def _allowed(self, step: Step, facts: Facts, action: Action) -> Iterator[str]:
+        fact, pod = facts.cases.get(action.key), step.snapshot.pods.get(action.pod_uid)
+        if fact is None or pod is None:
+            return
+        yield from facts.unallowed(fact, action)
+        mode = facts.mode(pod)
+        if mode not in {Mode.DRY_RUN, Mode.ENFORCE} or action.dry is not (mode is Mode.DRY_RUN):
+            yield f"dry={action.dry} in mode {mode}"
+
+    def _ladder(self, step: Step, facts: Facts, action: Action) -> Iterator[str]:
+        ladder, rung = step.rules.ladder, action.rung
+        if rung not in ladder or rung is Rung.NOTIFY:
+            yield f"{rung} is not a step of the ladder"
+        stuck = step.snapshot.monotonic - self.deleted.get(action.pod_uid, inf) >= 600.0 - EPSILON
+        evicted = Rung.EVICT not in ladder or (action.key, Rung.EVICT) in self.done
+        if rung is Rung.KILL and not stuck and not evicted:
+            yield "a kill without a blocked eviction, or a deletion long ago, before it"
+        if Rung.FENCE in ladder and rung is not Rung.FENCE and (action.key, Rung.FENCE) not in self.done:
+            yield "the fence was left out"
+
+    def _alone(self, step: Step, facts: Facts, action: Action) -> Iterator[str]:
+        if action.dry:
+            return
+        if self.flying is not None:
+            yield "another action is in flight"
+        now = step.now.monotonic
+        if self.last_kept is not None and now - self.last_kept < step.rules.spacing - EPSILON:
+            yield f"{now - self.last_kept:.1f} s after another action"
+        if self.last_vain is not None and now - self.last_vain < PAUSE - EPSILON:
+            yield f"{now - self.last_vain:.1f} s after a request in vain"
+        flight = step.history.in_flight
+        if flight is None or flight.action != action:
+            yield "the action is not remembered as in flight"
+
+    def _budgets(self, step: Step, facts: Facts, action: Action) -> Iterator[str]:
+        if action.dry:
+            return
+        now, budgets = step.now.boot, step.rules.budgets
+        kept = [token for token in self.tokens if token.kept]
+        mine = [token for token in kept if token.action.namespace == action.namespace]
+        for name, budget, tokens in (("node", budgets.node, kept), ("namespace", budgets.namespace, mine)):
+            if sum(now - token.boot < budget.window - EPSILON for token in tokens) >= budget.most:
+                yield f"the budget of the {name} is used up"
+        same = [token.time for token in kept if token.action.workload == action.workload]
+        same = [time for time in same if step.snapshot.taken_at - time < 86400.0]
+        pod = step.snapshot.pods.get(action.pod_uid)
+        if same and pod is not None and pod.created_at > max(same):
+            wait = min(600.0, 60.0 * 2.0 ** min(len(same) - 1, 10))
+            if step.snapshot.taken_at - max(same) < wait - 1.0:
+                yield "the back-off of its workload has not passed"
+
+    def _held(self, step: Step, facts: Facts, action: Action) -> Iterator[str]:
+        if action.dry:
+            return
+        for place in (("node", ""), ("pod", action.pod_uid)):
+            if step.now.monotonic < self.waits.get(place, -inf) - EPSILON:
+                yield f"the {place[0]} {place[1]} is held by an earlier answer"
+
+    def _contended(self, step: Step, facts: Facts, action: Action) -> Iterator[str]:
+        if facts.shortage(action) <= 0:
+            yield "no neighbour can be short of memory"
+
+    def _breakers(self, step: Step) -> Iterator[str]:
+        open_ = frozenset(step.verdict.breakers)
+        if Breaker.INTERNAL in open_ - self.open:
+            yield f"breakers: an error of the policy: {step.verdict.breakers[Breaker.INTERNAL].detail}"
+        for name in self.open - open_ - step.closed:
+            yield f"breakers: nobody closed {name}"
+        if step.verdict.action is not None and open_:
+            yield f"breakers: an action with open breakers: {sorted(open_)}"
+        if step.verdict.action is not None and step.now.monotonic - self.settled < step.rules.hold_off - EPSILON:
+            yield "breakers: an action within the hold-off"
+        self.open = open_
+
+    def _states(self, step: Step) -> Iterator[str]:
+        """Hold the states that are shown against one another."""
+        for standing in step.verdict.standings:
+            silent = standing.reason is None or standing.reason is Reason.DRY_RUN
+            if not silent and standing.state not in {State.HELD, State.EXEMPT, State.UNJUDGED}:
+                yield f"states: {standing.state} with reason {standing.reason}"
+
+
+CLAUSES = (
+    "over",
+    "level",
+    "readings",
+    "own",
+    "warned",
+    "identity",
+    "protected",
+    "allowed",
+    "ladder",
+    "alone",
+    "budgets",
+    "held",
+    "contended",
+)
 
 
 def violations(trace: Trace) -> list[str]:
     """Name what the last step of `trace` breaks."""
-    found = [*_telling(trace), *_breakers(trace)]
-    action = trace[-1].verdict.action
-    if action is not None:
-        for check in (_identity, _device, _permission, _evidence, _announced, _contention, _alone, _budgets, _order):
-            found += [f"{check.__name__.strip('_')}: {what}" for what in check(trace, action)]
-    return found
+    watch, broken = Watch(), list[str]()
+    for step in trace:
+        broken = watch.step(step)
+    return broken
 
 
-# --- what is so, derived from a snapshot -------------------------------------------------------------------------
+def _waits(tally: Tally, facts: Facts, at: float) -> bool:
+    """Tell whether the level waits for the API server to accept the warning."""
+    if not facts.rules.confirm or tally.warned_at is None or tally.accepted:
+        return False
+    return at - (tally.warned_at if tally.unheard_at is None else tally.unheard_at) < PATIENCE
 
 
-def _device_of(snapshot: Snapshot, key: CaseKey) -> Device | None:
-    return next((one for one in snapshot.devices if _leaf(one.key) == key.device), None)
+def _capacity(rules: Rules, grace: float) -> float:
+    return max(rules.warn_after + grace, 2 * rules.interval)
 
 
-def _leaf(device: DeviceKey) -> tuple[str, int]:
-    return device.uuid, -1 if device.gpu_instance is None else device.gpu_instance
+def _grace(facts: Facts, group: list[Fact]) -> float:
+    return min((facts.grace(fact) for fact in group), default=facts.rules.grace)
 
 
-def limits(snapshot: Snapshot, key: CaseKey) -> list[Limit]:
-    """List the declarations that hold for a subject."""
-    here = [one for one in snapshot.limits if _leaf(one.device) == key.device]
-    if key.claim:
-        return [one for one in here if one.claim == key.claim]
-    return [one for one in here if not one.claim and (one.pod_uid, one.container) == (key.pod_uid, key.container)]
-
-
-def limit(snapshot: Snapshot, key: CaseKey) -> int | None:
-    """Find the smallest valid amount."""
-    return min((one.memory for one in limits(snapshot, key) if one.memory is not None), default=None)
-
-
-def use(step: Step, key: CaseKey) -> int | None:
-    """Find the bytes that the subject certainly holds in this round; None where nothing is certain."""
-    snapshot = step.snapshot
-    device = _device_of(snapshot, key)
-    stale = step.now.monotonic - snapshot.monotonic > 2.5 * step.rules.interval
-    if device is None or stale or not snapshot.pid_domain_proven or key.uuid not in snapshot.gpus_read:
-        return None
-    if any(fault.source == "allocations" for fault in snapshot.faults):
-        return None
-    if device.account.memory is None:  # the lists alone are not believed (seed 60915877)
-        return None
-    pods = {one.pod_uid for one in limits(snapshot, key)} if key.claim else {key.pod_uid}
-    held = [
-        usage.memory_used
-        for usage in snapshot.usages
-        if usage.device == device.key
-        and usage.subject.pod_uid in pods
-        and (
-            not key.container
-            or (usage.subject.container, usage.subject.container_id or "") == (key.container, key.container_id)
-        )
-    ]
-    if not held or None in held:
-        return None
-    return sum(one or 0 for one in held) - _doubt(snapshot, device)
-
-
-def _doubt(snapshot: Snapshot, device: Device) -> int:
-    """Return the bytes that cannot all be true; what containers hold counts as far as it is known (seed 60388793)."""
-    account = device.account
-    known = [one.memory_used for one in snapshot.usages if one.device == device.key and one.memory_used is not None]
-    listed = sum(known) + (account.ghost or 0) + (account.host or 0)
-    used = account.memory.used if account.memory else listed
-    return max(account.clamped, listed - used, 0)
-
-
-def ceiling(rules: Rules, amount: int) -> int:
-    """Return limit and tolerance."""
-    return amount + max(int(amount * rules.tolerance.ratio), rules.tolerance.bytes)
-
-
-def shield(step: Step, key: CaseKey) -> Reason | None:
-    """Say why nobody may touch the subject (INV-12); any reason that holds."""
-    snapshot, rules = step.snapshot, step.rules
-    declared = limits(snapshot, key)
-    pod = snapshot.pods.get(key.pod_uid or declared[0].pod_uid)
-    if pod is None:
-        return Reason.POD_UNKNOWN
-    if pod.uid == rules.own_pod:
-        return Reason.OWN_POD
-    if pod.config_hash is not None:
-        return Reason.STATIC_POD
-    name = pod.namespace
-    if name == rules.own_namespace or any(
-        name == one or (one.endswith("*") and name.startswith(one[:-1])) for one in rules.protect.namespaces
-    ):
-        return Reason.NAMESPACE
-    if pod.priority is None or pod.priority >= rules.protect.priority_at_least or pod.priority_class[:7] == "system-":
-        return Reason.PRIORITY
-    if any((name, value) in pod.labels.items() for name, value in rules.protect.labels.items()):
-        return Reason.LABEL
-    if pod.terminating:
-        return Reason.TERMINATING
-    if pod.phase != "Running":
-        return Reason.NOT_RUNNING
-    if key.container:
-        same = [one for one in snapshot.containers if (one.pod_uid, one.name) == (key.pod_uid, key.container)]
-        if not same or same[-1].id is None or same[-1].id != key.container_id:
-            return Reason.OTHER_GENERATION
-        if same[-1].kind in {ContainerKind.INIT, ContainerKind.EPHEMERAL}:
-            return Reason.CONTAINER_KIND
-    labels = snapshot.namespaces.get(pod.namespace, {})
-    trusted = labels.get("gpusteward.io/allow-pod-exemption") == "true"
-    return Reason.EXEMPT if trusted and pod.annotations.get("gpusteward.io/exempt") == "true" else None
-
-
-def mode(step: Step, pod: Pod) -> Mode:
-    """Find the effective mode for a pod: the most restrictive of all that may restrict."""
-    labels = step.snapshot.namespaces.get(pod.namespace)
-    written = "observe" if labels is None else labels.get("gpusteward.io/mode", "enforce")
-    inputs = [step.rules.mode.value, *(one.mode.value for one in step.rules.ceilings)]
-    inputs.append(written if written in MODES else "observe")
-    if any(fault.reason == "config_invalid" for fault in step.snapshot.faults):
-        inputs.append("observe")
-    return Mode(min(inputs, key=MODES.index))
-
-
-def _wished(step: Step, pod: Pod) -> bool:
-    """Tell whether somebody wants this rehearsal."""
-    label = step.snapshot.namespaces.get(pod.namespace, {}).get("gpusteward.io/mode")
-    if step.rules.mode is Mode.DRY_RUN or label == "dry-run":
-        return True
-    return any(one.mode is Mode.DRY_RUN and one.reason is Reason.MODE for one in step.rules.ceilings)
-
-
-def unallowed(step: Step, key: CaseKey, rung: Rung, victim: str = "") -> str | None:
-    """Say why this rung is not allowed for the subject in this round, if it is not."""
-    snapshot, rules = step.snapshot, step.rules
-    declared, device = limits(snapshot, key), _device_of(snapshot, key)
-    pod = snapshot.pods.get(key.pod_uid or (declared[0].pod_uid if declared else key.pod_uid))
-    if pod is None or not declared or device is None:
-        return "nobody and nothing to act on"
-    if mode(step, pod) not in {Mode.DRY_RUN, Mode.ENFORCE}:
-        return f"mode {mode(step, pod)}"
-    if mode(step, pod) is Mode.DRY_RUN and not _wished(step, pod):
-        return "nobody asked for a rehearsal: something that acting takes is missing"
-    smallest = limit(snapshot, key)
-    if any(one.report_only for one in declared if one.memory == smallest):
-        return "report only"
-    if any(one.scope in {"process", "instance"} for one in declared if one.memory == smallest):
-        return "the limit is not the subject's"
-    if len({one.pod_uid for one in declared}) > 1:
-        return "several pods share the claim"
-    alone = device.key.gpu_instance is not None and device.pods <= 1
-    if alone or device.sharing is Sharing.EXCLUSIVE:
-        return f"sharing {device.sharing}"
-    if device.gpu.vendor not in rules.trusted_vendors:
-        return f"vendor {device.gpu.vendor}"
-    ended = _clients(snapshot, pod.uid)
-    if rung in {Rung.KILL, Rung.FENCE}:
-        ended &= {"", key.container or victim}
-    if ended and RUNGS.index(rung) > RUNGS.index(rules.mps):
-        return "MPS"
-    if rung in {Rung.EVICT, Rung.KILL}:
-        name, value = rules.consent
-        labels = snapshot.namespaces.get(pod.namespace, {})
-        rehearsed = mode(step, pod) is Mode.DRY_RUN and labels.get("gpusteward.io/mode") == "dry-run"
-        if labels.get(name) != value and not rehearsed:
-            return "no consent"
-        written = pod.annotations
-        if rules.protect.third_party and (
-            written.get("cluster-autoscaler.kubernetes.io/safe-to-evict") == "false"
-            or written.get("karpenter.sh/do-not-disrupt") == "true"
-            or "descheduler.alpha.kubernetes.io/prefer-no-eviction" in written
-        ):
-            return "a third party's promise"
-    if rung is Rung.EVICT and rules.protect.daemon_sets and pod.controller_kind == "DaemonSet":
-        return "DaemonSet"
-    if rung is Rung.EVICT and rules.protect.bare_pods and not pod.controller_kind:
-        return "bare pod"
-    return None
-
-
-def shortest_grace(step: Step, key: CaseKey) -> float:
-    """Return the seconds of grace that the subject has at least, whenever it was told."""
-    declared = limits(step.snapshot, key)
-    pod = step.snapshot.pods.get(key.pod_uid or declared[0].pod_uid)
-    written = pod.annotations.get("gpusteward.io/grace-seconds", "") if pod else ""
-    try:
-        return max(30.0, min(step.rules.grace, float(int(written))))
-    except ValueError:
-        return step.rules.grace
-
-
-# --- the invariants ------------------------------------------------------------------------------------------------
-
-
-def _identity(trace: Trace, action: Action) -> Iterator[str]:
-    snapshot, key = trace[-1].snapshot, action.key
-    pod = snapshot.pods.get(action.pod_uid)
-    if pod is None or (pod.namespace, pod.name) != (action.namespace, action.pod):
-        yield "INV-2 the pod that is named is not there"
-    own = action.container_id if action.limit.container else None
-    limited = key_of(action.limit.device, action.limit.pod_uid, action.limit.container, own)
-    if replace(key, claim="") != limited:
-        yield "INV-3 the action names another subject than its key"
-    if action.rung in {Rung.KILL, Rung.FENCE} and not action.container_id:
-        yield f"INV-2 {action.rung} without a container"
-    if action.rung in {Rung.KILL, Rung.FENCE} and not key.container:
-        yield from _only_user(snapshot, action)
-    reason = shield(trace[-1], key)
-    if reason is not None:
-        yield f"INV-12 protected: {reason}"
-    if not snapshot.names_live:
-        yield "INV-2 the names are remembered only"
-    if any(earlier.snapshot.monotonic > snapshot.monotonic for earlier in trace[-10:]):
-        yield "INV-4 a newer snapshot was seen already"
-    if (action.used, action.limit.memory) != (use(trace[-1], key), limit(snapshot, key)):
-        yield "INV-4 use or limit of another time"
-
-
-def _only_user(snapshot: Snapshot, action: Action) -> Iterator[str]:
-    """Of a pod's limit only the container that uses the device alone may be taken, in its present generation."""
-    users = {
-        (usage.subject.container, usage.subject.container_id)
-        for usage in snapshot.usages
-        if usage.device == action.device and usage.subject.pod_uid == action.pod_uid
-        if usage.memory_used is None or usage.memory_used > 0 or len(usage.processes) > 0
-    }
-    if users != {(action.container, action.container_id)}:
-        yield f"INV-3 {action.container} is not the only one of its pod that uses the device"
-    same = [one for one in snapshot.containers if (one.pod_uid, one.name) == (action.pod_uid, action.container)]
-    if not same or same[-1].id != action.container_id or same[-1].kind in {ContainerKind.INIT, ContainerKind.EPHEMERAL}:
-        yield "INV-2 another generation, or a container that is left alone"
-
-
-def _clients(snapshot: Snapshot, pod_uid: PodUid) -> set[str]:
-    """Name the containers of a pod that are MPS clients, "" for all of it (INV-16)."""
-    shared = {device.key for device in snapshot.devices if device.sharing is Sharing.MPS}
-    mine = [
-        one for one in snapshot.usages if one.subject.pod_uid == pod_uid and (one.memory_used != 0 or one.processes)
-    ]
-    found = {one.subject.container for one in mine if one.device in shared}
-    found |= {one.container for one in snapshot.limits if one.mps and one.pod_uid == pod_uid and _on(one.device, mine)}
-    for usage in (one for one in mine if one.mps):
-        others = [one for one in snapshot.usages if one.device == usage.device and one.mps]
-        if any(one.subject.pod_uid != pod_uid for one in others):
-            found.add(usage.subject.container)
-    return found
-
-
-def _on(device: DeviceKey, usages: Iterable[Usage]) -> bool:
-    return any(usage.device == device for usage in usages)
-
-
-def _device(trace: Trace, action: Action) -> Iterator[str]:
-    why = unallowed(trace[-1], action.key, action.rung, action.container)
-    if why is not None:
-        yield f"INV-12/16 not allowed: {why}"
-
-
-def _permission(trace: Trace, action: Action) -> Iterator[str]:
-    step = trace[-1]
-    effective = mode(step, step.snapshot.pods[action.pod_uid])
-    if action.dry is not (effective is Mode.DRY_RUN):
-        yield f"INV-14 dry={action.dry} in mode {effective}"
-    if action.rung not in step.rules.ladder or action.rung is Rung.NOTIFY:
-        yield f"{action.rung} is not on the ladder"
-    if (
-        action.rung is Rung.KILL
-        and Rung.EVICT in step.rules.ladder
-        and not _ends(trace, action, Rung.EVICT, Result.BLOCKED)
-    ):
-        yield "a kill without a blocked eviction before it"
-    first = next(one for one in step.rules.ladder if one is not Rung.NOTIFY)
-    if first is Rung.FENCE and action.rung is not Rung.FENCE and action.container and not _fences(trace, action):
-        yield "the gentler rung was left out"
-    since = next(i for i in range(len(trace) - 1, -1, -1) if i == 0 or trace[i].reborn)
-    if step.now.monotonic - trace[since].now.monotonic < step.rules.hold_off:
-        yield "INV-7 within the hold-off"
-
-
-def _ends(trace: Trace, action: Action, rung: Rung, result: Result) -> list[int]:
-    """List the steps before which an action of `rung` on the same subject ended so."""
-    flying: Action | None = None
-    found = []
-    for index, step in enumerate(trace):
-        if step.ended is not None and flying is not None:
-            if (flying.key, flying.rung, step.ended) == (action.key, rung, result):
-                found.append(index)
-            flying = None
-        done = step.verdict.action
-        flying = done if done is not None and not done.dry else flying
-    return found
-
-
-def _fences(trace: Trace, action: Action) -> list[int]:
-    """List the steps before which a fence stood, or turned out to be impossible."""
-    return [one for end in (Result.VERIFIED, Result.FAILED) for one in _ends(trace, action, Rung.FENCE, end)]
-
-
-@dataclass(frozen=True, slots=True)
-class _Look:
-    at: float
-    used: int
-    limit: int
-    over: bool
-    allowed: bool
-
-
-def _looks(trace: Trace, action: Action) -> list[_Look]:
-    """List the readings of the subject since the last thing that voids evidence, the oldest first."""
-    key, looks = action.key, list[_Look]()
-    amount = limit(trace[-1].snapshot, key) or 0
-    least = ceiling(trace[-1].rules, amount)
-    voided = _voided(trace, key)
-    after_evicting = action.rung is Rung.KILL and Rung.EVICT in trace[-1].rules.ladder
-    ended = _ends(trace, action, Rung.EVICT, Result.BLOCKED) if after_evicting else []
-    allowed_from = max([0, *ended, *_fences(trace, action)])
-    newest, shown = set[int](), float("-inf")
-    for index, step in enumerate(trace):
-        if step.snapshot.monotonic > shown:  # one that was shown before is no second reading
-            newest.add(index)
-            shown = step.snapshot.monotonic
-    for index in range(len(trace) - 1, -1, -1):
-        step = trace[index]
-        declared = limits(step.snapshot, key)
-        if not declared or shield(step, key) is not None or step.verdict.mode is Mode.OFF:
-            break
-        held, now = use(step, key), limit(step.snapshot, key)
-        if held is not None and now is not None and index in newest:
-            at = step.snapshot.monotonic
-            if looks and looks[0].at - at > 2.5 * step.rules.interval:
-                break
-            pod = step.snapshot.pods[action.pod_uid]
-            same = mode(step, pod) is (Mode.DRY_RUN if action.dry else Mode.ENFORCE)
-            allowed = index >= allowed_from and same and unallowed(step, key, action.rung) is None
-            over = held > ceiling(step.rules, now) and held > least
-            looks.insert(0, _Look(at, held, now, over, allowed))
-        if index in voided:
-            break
-    below = 0
-    for index in range(len(looks) - 1, -1, -1):
-        below = below + 1 if looks[index].used <= looks[index].limit else 0
-        if below == 3 and looks[index + 2].at - looks[index].at >= 2 * trace[-1].rules.interval:
-            return looks[index + 3 :]
-    return looks
-
-
-def _voided(trace: Trace, key: CaseKey) -> set[int]:
-    """Find the steps from which on all evidence about the subject must be: what was before is another past."""
-    found: set[int] = set()
-    known: dict[str, object] = {}
-    flying: Action | None = None
-    for index, step in enumerate(trace):
-        before = trace[index - 1] if index else None
-        if step.reborn or not step.snapshot.pid_domain_proven:
-            found.add(index)
-        if before is not None:
-            if (step.now.boot - before.now.boot) - (step.now.monotonic - before.now.monotonic) > 5:
-                found.add(index)
-            if replace(step.rules, ceilings=()) != replace(before.rules, ceilings=()):
-                found.add(index)
-            if step.snapshot.gpus_present.keys() != before.snapshot.gpus_present.keys():
-                found.add(index)
-        for gpu in step.snapshot.gpus:
-            if known.setdefault(gpu.uuid, gpu.driver_version) != gpu.driver_version:
-                found.add(index)
-                known[gpu.uuid] = gpu.driver_version
-            parts = (gpu.mig, [(one.id, one.mig_uuids) for one in gpu.instances])
-            if gpu.uuid == key.uuid and known.setdefault("its parts", parts) != parts:
-                found.add(index)
-                known["its parts"] = parts
-        if step.ended is not None and flying is not None:
-            if step.ended is not Result.BLOCKED and flying.key.device == key.device:
-                found.add(index)
-            flying = None
-        done = step.verdict.action
-        flying = done if done is not None and not done.dry else flying
-    return found
-
-
-def _evidence(trace: Trace, action: Action) -> Iterator[str]:
-    step, rules = trace[-1], trace[-1].rules
-    looks = _looks(trace, action)
-    if not looks or looks[-1].at != step.snapshot.monotonic or not looks[-1].over:
-        yield "INV-9 not over in this very round"
-        return
-    pairs = [
-        later.at - one.at if one.over and later.over and later.at - one.at <= 1.5 * rules.interval else 0.0
-        for one, later in pairwise(looks)
-    ]
-    told = _told(looks, pairs, rules)
-    if told is None:
-        yield "INV-1 never seen over for warn_after and three rounds"
-        return
-    grace = min(shortest_grace(one, action.key) for one in trace if limits(one.snapshot, action.key))
-    first = next((i for i in range(len(looks) - 1, -1, -1) if not looks[i].allowed), -1) + 1
-    for begin in range(max(told, first), len(looks)):
-        seen = 0.0
-        for end in range(begin + 1, len(looks)):
-            seen += pairs[end - 1]
-            if seen >= grace - 1e-6 and seen >= SHARE * (looks[end].at - looks[begin].at) - 1e-6:
-                return
-    yield f"INV-1 the excess was not seen for a grace of {grace:.0f} s under the same terms"
-
-
-def _announced(trace: Trace, action: Action) -> Iterator[str]:
-    """Look for the round in which its subject was told of this very rung, since the daemon began."""
-    wanted = Mode.DRY_RUN if action.dry else Mode.ENFORCE
-    for step in reversed(trace[:-1]):
-        for one in step.verdict.standings:
-            if one.key == action.key and (one.state, one.rung, one.mode) == (State.GRACE, action.rung, wanted):
-                return
-        if step.reborn:
-            break
-    yield f"INV-1 nobody was told of {action.rung}"
-
-
-def _told(looks: Sequence[_Look], pairs: Sequence[float], rules: Rules) -> int | None:
-    for begin in range(len(looks)):
-        seen, rounds, counted = 0.0, 1, looks[begin].at
-        for index in range(begin, len(looks)):
-            if not looks[index].over:
-                break
-            if index > begin:
-                seen += pairs[index - 1]
-                if looks[index].at - counted >= 0.9 * rules.interval:
-                    rounds, counted = rounds + 1, looks[index].at
-            if seen >= rules.warn_after and rounds >= 3:
-                return index
-    return None
-
-
-def _contention(trace: Trace, action: Action) -> Iterator[str]:
-    if (
-        trace[-1].rules.trigger is Trigger.CONTENDED
-        and shortage(trace[-1].snapshot, action.device, action.pod_uid) <= 0
-    ):
-        yield "no neighbour is short"
-
-
-def shortage(snapshot: Snapshot, where: DeviceKey, accused: str) -> int:
-    """Return the bytes that neighbours are certainly short of."""
-    device = next(one for one in snapshot.devices if one.key == where)
-    memory = device.account.memory
-    if memory is None:
-        return 0
-    owed, blind = 0, 0
-    entitled: dict[tuple[str, str], tuple[int, list[int | None]]] = {}
-    whole = {one.pod_uid for one in snapshot.limits if one.device == where and not one.container and not one.claim}
-    for one in snapshot.limits:
-        pod = snapshot.pods.get(one.pod_uid)
-        if pod is None or pod.uid == accused or pod.terminating or pod.phase in {"Succeeded", "Failed"}:
-            continue
-        if one.device != where or one.memory is None or one.report_only or one.scope == "process":
-            continue
-        if one.container and one.pod_uid in whole:
-            continue
-        kinds = [box.kind for box in snapshot.containers if (box.pod_uid, box.name) == (one.pod_uid, one.container)]
-        if pod.phase == "Running" and kinds[-1:] == [ContainerKind.INIT]:
-            continue
-        held = [
-            usage.memory_used
-            for usage in snapshot.usages
-            if (usage.device, usage.subject.pod_uid) == (where, one.pod_uid)
-            and one.container in {"", usage.subject.container}
-        ]
-        amount, before = entitled.get((one.claim or one.pod_uid, one.container), (one.memory, []))
-        entitled[one.claim or one.pod_uid, one.container] = min(amount, one.memory), [*before, *held]
-    for amount, held in entitled.values():
-        rest = max(0, amount - sum(one or 0 for one in held))
-        if not held or None in held:
-            blind += amount
-        elif device.account.partial:
-            blind += rest
-        else:
-            owed += rest
-    explained = sum(usage.memory_used or 0 for usage in snapshot.usages if usage.device == where)
-    explained += (device.account.ghost or 0) + (device.account.host or 0)
-    owed += max(0, blind - max(0, memory.used - explained))
-    return owed - memory.free if owed > 0 else 0
-
-
-def _alone(trace: Trace, action: Action) -> Iterator[str]:
-    step = trace[-1]
-    ended_at = began = None
-    flying = harmless = False
-    for index, one in enumerate(trace[:-1]):
-        flying = flying and one.ended is None and not one.reborn
-        if one.reborn and harmless:
-            ended_at = began = None  # nothing was done, so a new daemon knows of nothing
-        done = one.verdict.action
-        if done is not None and not done.dry:
-            flying, began, harmless = True, one.now.monotonic, False
-        end = trace[index + 1].ended
-        if end is not None and flying:
-            ended_at, harmless = one.now.monotonic, end.harmless
-    if step.reborn and harmless:
-        ended_at = began = None
-    flying = flying and step.ended is None and not step.reborn
-    if not action.dry and flying:
-        yield "INV-5 another action is in flight"
-    for when in () if action.dry else (ended_at, began):
-        if when is not None and step.now.monotonic - when < step.rules.spacing:
-            yield f"INV-5 {step.now.monotonic - when:.0f} s after another action"
-    flight = step.history.rehearsal if action.dry else step.history.in_flight
-    if flight is None or flight.action != action:
-        yield "INV-6 the action is not noted"
-
-
-def _budgets(trace: Trace, action: Action) -> Iterator[str]:
-    step, budgets = trace[-1], trace[-1].rules.budgets
-    harmless = {Result.ABANDONED, Result.BLOCKED}  # certainly nothing was done: the token came back
-    returned, last = set(), None
-    for place, one in enumerate(trace):
-        if one.ended in harmless and last is not None:
-            returned.add(last)
-        if one.verdict.action is not None and not one.verdict.action.dry:
-            last = place
-    earlier = [
-        (one.now.boot, one.verdict.action)
-        for place, one in enumerate(trace[:-1])
-        if place not in returned and one.verdict.action is not None and one.verdict.action.dry is action.dry
-    ]
-    for name, budget, same in (
-        ("node", budgets.node, earlier),
-        ("namespace", budgets.namespace, [one for one in earlier if one[1].namespace == action.namespace]),
-        ("workload", budgets.workload, [one for one in earlier if one[1].workload == action.workload]),
-    ):
-        if sum(step.now.boot - at < budget.window for at, _ in same) >= budget.most:
-            yield f"INV-8 the budget of the {name} was spent"
-    if not any(one.at == step.now.boot and one.workload == action.workload for one in step.history.spent):
-        yield "INV-6 no token was taken"
-
-
-def _order(trace: Trace, action: Action) -> Iterator[str]:
-    """Who waits for this action to end comes after its victim in the order; who acts may not be one of too many."""
-    step = trace[-1]
-    told = {State.GRACE, State.DUE, State.HELD, State.ACTING}
-    judged = [one for one in step.verdict.standings if one.state not in {State.EXEMPT, State.UNJUDGED}]
-    over = set()
-    for one in judged:
-        held, amount = use(step, one.key), limit(step.snapshot, one.key)
-        if held is not None and amount is not None and one.state in told and held > ceiling(step.rules, amount):
-            over.add(one.key.pod_uid)
-    if len(over) >= 3 and len(over) >= 0.5 * len({one.key.pod_uid for one in judged}):
-        yield "INV-8 so many pods over their limits are more likely an error of ours"
-    mine = _rank(step, action.key)
-    for one in step.verdict.standings:
-        if one.reason is Reason.QUEUED and (one.mode is Mode.DRY_RUN) == action.dry and _rank(step, one.key) < mine:
-            yield "the victim is not the first in the order"
-        if one.reason is Reason.QUEUED and action.dry and one.mode is Mode.ENFORCE:
-            yield "a rehearsal delays an action"
-
-
-def _rank(step: Step, key: CaseKey) -> tuple[int, int, int, float, CaseKey]:
-    pod = step.snapshot.pods[key.pod_uid]
-    cost = int(pod.annotations.get("controller.kubernetes.io/pod-deletion-cost", "0"))
-    excess = (use(step, key) or 0) - (limit(step.snapshot, key) or 0)
-    return pod.priority or 0, cost, -excess, -pod.created_at, key
-
-
-def _breakers(trace: Trace) -> Iterator[str]:
-    step = trace[-1]
-    if Breaker.INTERNAL in step.verdict.breakers:
-        yield f"INV-18 {step.verdict.breakers[Breaker.INTERNAL].detail}"
-    if step.verdict.action is not None and step.verdict.breakers:
-        yield f"INV-8 an action with open breakers: {[*step.verdict.breakers]}"
-    if len(trace) > 1:
-        for name, one in trace[-2].history.breakers.items():
-            if one.until is None and name is not Breaker.CONFIG and name not in {*step.closed, *step.verdict.breakers}:
-                yield f"INV-8 nobody closed {name}"
-
-
-def _telling(trace: Trace) -> Iterator[str]:
-    step = trace[-1]
-    before = {one.key: one for one in trace[-2].verdict.standings} if len(trace) > 1 and not step.reborn else {}
-    refusals = {one.key for one in step.verdict.refusals}
-    flying = step.history.in_flight
-    if step.verdict.at != step.now or (len(trace) > 1 and step.now.monotonic <= trace[-2].now.monotonic):
-        return
-    for one in step.verdict.standings:
-        if (one.reason is not None) is not (one.state in {State.HELD, State.EXEMPT, State.UNJUDGED}):
-            yield f"INV-13 {one.state} with reason {one.reason}"
-        was = before.get(one.key)
-        changed = was is None or (was.state, was.reason) != (one.state, one.reason)
-        if (one.key in refusals) is not (one.state is State.HELD and changed):
-            yield f"INV-13 a refusal that is not told, or told twice: {one.reason}"
-        acting = flying is not None and flying.action.key == one.key
-        if (one.state is State.ACTING) is not acting:
-            yield "INV-5 acting without an action, or the other way round"
-        shared = len({each.pod_uid for each in limits(step.snapshot, one.key)}) > 1  # only reported in any case
-        if not acting and not shared and (one.state is State.EXEMPT) is not (shield(step, one.key) is not None):
-            yield f"INV-12 {one.state}, but protected: {shield(step, one.key)}"
-        if one.state in {State.OVER, State.GRACE, State.DUE, State.HELD} and limit(step.snapshot, one.key) is None:
-            yield f"INV-9 {one.state} without a limit"
+def _copied(tally: Tally) -> Tally:
+    return replace(tally, readings=dict(tally.readings), least=dict(tally.least))

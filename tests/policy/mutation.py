@@ -1,10 +1,10 @@
 """
 Breaks each guard of the policy, one at a time, and sees which test turns red: `make guards`.
 
-What comes in: the guards, and the tests beside this file. What goes out: `guards.txt`, where each guard stands with the
-first test that noticed its loss; the exit code is 1 when one was lost unnoticed.
+The guards come in, and the tests beside this file. `guards.txt` goes out, where each guard stands with the first test
+that noticed its loss. The exit code is 1 when one was lost unnoticed.
 
-The law: nothing on disk is broken. The tests are collected once; then each guard gets a fork of that process, in which
+The rule: nothing on disk is broken. The tests are collected once; then each guard gets a fork of that process, in which
 the code of its function is replaced by what its changed syntax tree compiles to. The test that noticed last time is
 asked first, then those that noticed the loss of neighbours, then the module's own, the quick ones first, and all
 others. A guard whose loss cannot be noticed, because another one does the same, stands there with the reason, written
@@ -117,6 +117,7 @@ def _function(module: object, place: str) -> FunctionType:
     for part in place.split("."):
         found = vars(found)[part]
     found = found.fget if isinstance(found, property) else found
+    found = found.__func__ if isinstance(found, classmethod | staticmethod) else found
     assert isinstance(found, FunctionType)
     return found
 

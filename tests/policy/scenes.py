@@ -9,13 +9,13 @@ The law: nothing here judges. A scene says what is so, in the model's own facts.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
 
 from default_rules import default_rules
 from enforcer.policy.decide import decide
-from enforcer.policy.history import Action, History, Moment, Result, Verdict
-from enforcer.policy.outcomes import conclude
+from enforcer.policy.history import Action, History, Moment, Result, Settled, Verdict
+from enforcer.policy.outcomes import conclude, rehearsed
 from enforcer.policy.rules import Budget, Budgets, Rules
 from enforcer.policy.vocabulary import Mode, Reason, State
 from exporter.model import (
@@ -54,7 +54,7 @@ CONSENTING = {"gpusteward.io/mode": "enforce"}
 UNHURRIED = default_rules(
     mode=Mode.ENFORCE,
     hold_off=0.0,
-    budgets=Budgets(Budget(100, 600.0), Budget(100, 600.0), Budget(100, 86400.0)),
+    budgets=Budgets(Budget(100, 600.0), Budget(100, 600.0)),
 )
 """Rules of stories that are about something else than hold-offs and budgets."""
 
@@ -105,24 +105,36 @@ class Actor:
 
     def named(self) -> Pod:
         """Make its pod: running, of a Deployment, with priority 0."""
-        usual = Pod(
-            self.pod_uid,
-            self.namespace,
-            self.pod,
-            workload_kind="Deployment",
-            workload=self.pod.rsplit("-", 1)[0],
-            created_at=WALL - 3600,
-            phase="Running",
-            priority=0,
-            controller_kind="ReplicaSet",
-        )
+        usual = _pod(self.pod_uid, self.namespace, self.pod)
         return replace(usual, **self.facts) if self.facts else usual  # type: ignore[arg-type]
 
 
-@cache  # plays ask each actor in each round
+@lru_cache(1024)  # plays ask each actor in each round
 def _id(pod_uid: PodUid, container: str, generation: int) -> ContainerId:
     return ContainerId(sha256(f"{pod_uid} {container} {generation}".encode()).hexdigest())
 
+
+@lru_cache(maxsize=4096)
+def _pod(uid: PodUid, namespace: str, name: str) -> Pod:
+    return Pod(
+        uid,
+        namespace,
+        name,
+        workload_kind="Deployment",
+        workload=name.rsplit("-", 1)[0],
+        created_at=WALL - 3600,
+        phase="Running",
+        priority=0,
+        controller_kind="ReplicaSet",
+    )
+
+
+# Rounds of a play differ in little: what is the same is made once.
+_usage = lru_cache(maxsize=4096)(Usage)
+_limit = lru_cache(maxsize=4096)(Limit)
+_container = lru_cache(maxsize=4096)(Container)
+_subject = lru_cache(maxsize=4096)(Subject)
+_scope = lru_cache(maxsize=4096)(Scope)
 
 GREEDY = Actor("greedy-1", 70 * GIB)
 """Holds far more than it declares."""
@@ -130,9 +142,15 @@ MEEK = Actor("meek-1", 2 * GIB, limit=30 * GIB)
 """Could not take what it declares while GREEDY is there."""
 
 
+@cache
 def gpu_uuid(index: int) -> GpuUuid:
     """Name a GPU."""
     return GpuUuid(f"GPU-{index}")
+
+
+@cache
+def _device(index: int) -> DeviceKey:
+    return DeviceKey(gpu_uuid(index))
 
 
 def snapshot(
@@ -154,6 +172,7 @@ def snapshot(
     strangers: Iterable[str] = (),
     divided: Mapping[int, Iterable[str]] | None = None,
     partial: bool = False,
+    read_ago: float | None = None,
 ) -> Snapshot:
     """
     Make a snapshot of actors on `gpus` cards of 80 GiB.
@@ -176,11 +195,12 @@ def snapshot(
         strangers: names of pods of which Kubernetes tells nothing.
         divided: by GPU, the instances that it has now.
         partial: who is listed may hold more than that.
+        read_ago: seconds since the last reading of the GPUs that were not read in this round; None: since BEGIN.
 
     """
     devices, cards = [], []
     for index in range(gpus):
-        key = DeviceKey(gpu_uuid(index))
+        key = _device(index)
         mine = [actor for actor in actors if actor.gpu == index]
         known = sum(actor.used or 0 for actor in mine)
         unknown = any(actor.used is None for actor in mine)
@@ -201,7 +221,10 @@ def snapshot(
             partial=partial,
         )
         cards.append(card)
-        devices.append(Device(key, card, account, Utilization(), WALL, sharing, 4, containers=len(mine)))
+        fresh = read is None or index in set(read)
+        ago = 0.0 if fresh else monotonic - BEGIN if read_ago is None else read_ago
+        sampled = WALL + monotonic - BEGIN - ago
+        devices.append(Device(key, card, account, Utilization(), sampled, sharing, 4, containers=len(mine)))
     names, unnamed = {actor.namespace for actor in actors}, set(strangers)
     return Snapshot(
         round=round_,
@@ -213,9 +236,9 @@ def snapshot(
         gpus=tuple(cards),
         devices=tuple(devices),
         usages=tuple(
-            Usage(
-                Subject(actor.pod_uid, actor.container, actor.id),
-                DeviceKey(gpu_uuid(actor.gpu)),
+            _usage(
+                _subject(actor.pod_uid, actor.container, actor.id),
+                _device(actor.gpu),
                 actor.used,
                 mps=actor.client,
                 process_memory=actor.processes or (),
@@ -223,18 +246,18 @@ def snapshot(
             for actor in actors
         ),
         pods={actor.pod_uid: actor.named() for actor in actors if actor.pod not in unnamed},
-        containers=tuple(Container(actor.pod_uid, actor.container, actor.id, actor.kind) for actor in actors),
+        containers=tuple(_container(actor.pod_uid, actor.container, actor.id, actor.kind) for actor in actors),
         namespaces=dict.fromkeys(names, CONSENTING) if namespaces is None else namespaces,
         claim_usages=_claim_usages(actors),
         limits=tuple(
-            Limit(
+            _limit(
                 actor.pod_uid,
                 "" if actor.scope in {"pod", "claim"} else actor.container,
-                DeviceKey(gpu_uuid(actor.gpu)),
+                _device(actor.gpu),
                 actor.limit,
                 "policy",
                 Mechanism.ANNOTATION,
-                Scope(actor.scope),
+                _scope(actor.scope),
                 EnforcedBy.NONE,
                 claim=actor.claim,
                 problems=actor.problems,
@@ -263,8 +286,13 @@ def _claim_usages(actors: Sequence[Actor]) -> tuple[ClaimUsage, ...]:
         assert name, f"{claim}: a claim is written namespace/name"
         subjects = frozenset(Subject(actor.pod_uid, actor.container, actor.id) for actor in mine)
         used = sum(known) if len(known) == len(mine) else None
-        found.append(ClaimUsage(namespace, name, DeviceKey(gpu_uuid(gpu)), used, subjects))
+        found.append(ClaimUsage(namespace, name, _device(gpu), used, subjects))
     return tuple(found)
+
+
+def settled(rules: Rules = UNHURRIED, driver: str = "580.95.05") -> History:
+    """Make the history of a daemon that has watched this node with these rules for long."""
+    return History(settled=Settled(rules, frozenset({driver}), 0.0, vetted=True))
 
 
 class Play:
@@ -272,7 +300,7 @@ class Play:
 
     def __init__(self, rules: Rules = UNHURRIED, history: History | None = None) -> None:
         self.rules = rules
-        self.history = history or History()
+        self.history = history or settled(rules)
         self.monotonic = BEGIN
         self.asleep = 0.0
         """Seconds that the machine slept, in all."""
@@ -336,9 +364,14 @@ class Play:
         found = [one for one in self.verdicts[-1].standings if _is(one.key, actor)]
         return found[0].reason if found else None
 
-    def conclude(self, result: Result) -> None:
+    def conclude(self, result: Result, detail: str = "") -> None:
         """End the action that is in flight."""
-        self.history = conclude(self.history, result, self.now)
+        self.history = conclude(self.history, result, self.now, detail=detail)
+
+    def rehearse(self) -> None:
+        """End the dry run that is in flight: nothing would have prevented the action."""
+        assert self.history.dry_flight is not None
+        self.history = rehearsed(self.history, self.history.dry_flight.action, self.now)
 
     @property
     def actions(self) -> list[str]:

@@ -1,29 +1,38 @@
 """
-Budgets and strikes.
+Budgets of the node and of namespaces, and the back-off of workloads.
 
-What comes in: over-users of several workloads and namespaces, one after the other. What goes out: who is still acted
-on, and of whom the budget is spent.
+Over-users of several workloads and namespaces come in, one after the other. It goes out which of them are acted on, and
+which budget the others wait for.
+
+The rule: a token is kept where something was, or may have been, done. A back-off concerns only pods that were created
+after the last action on their workload.
 """
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
-from default_rules import default_budgets, default_rules
-from enforcer.policy.budgets import exhausted, pruned, remaining, standing, struck, unforgiven
-from enforcer.policy.history import History, Result, Spent, Strikes, Verdict
+from default_rules import default_budgets
+from enforcer.policy.budgets import back_off, exhausted, pruned, remaining
+from enforcer.policy.cases import cases
+from enforcer.policy.history import Result, Spent, Verdict
 from enforcer.policy.rules import Budget, Budgets
 from enforcer.policy.vocabulary import Mode, Reason, Scope, State
-from policy.scenes import BEGIN, GIB, MEEK, UNHURRIED, Actor, Play
+from policy.scenes import BEGIN, GIB, MEEK, UNHURRIED, WALL, Actor, Play, settled, snapshot
 
 SHORT = replace(UNHURRIED, grace=30.0, spacing=5.0)
 WIDE = Budget(100, 86400.0)
+JOB = ("team", "Deployment", "job")
 
 
-def over(name: str, generation: int = 0, namespace: str = "team", workload: str = "job") -> Actor:
+def over(name: str, generation: int = 0, namespace: str = "team", workload: str = "job", created: float = 0) -> Actor:
     """An over-user; another generation is a pod that was made anew, of the same workload."""
-    facts: dict[str, object] = {"workload": workload}
+    facts: dict[str, object] = {"workload": workload, "created_at": WALL + created}
     return Actor(f"{name}-{generation}", 70 * GIB, namespace=namespace, facts=facts)
+
+
+OLDER = over("a", created=-3600.0)
 
 
 def acts(play: Play, actor: Actor, most: int = 30) -> Reason | None:
@@ -31,235 +40,220 @@ def acts(play: Play, actor: Actor, most: int = 30) -> Reason | None:
     for _ in range(most):
         verdict = play.step(actor, MEEK)
         if verdict.action is not None:
-            play.conclude(Result.VERIFIED)
+            play.conclude(Result.ACCEPTED)
             return None
         if play.standing(actor) is State.HELD and play.reason(actor) != Reason.SPACING:
             return Reason(play.reason(actor) or "")
     raise AssertionError(verdict)
 
 
-def left(verdict: Verdict) -> tuple[int, int, int]:
-    return tuple(verdict.remaining[scope] for scope in (Scope.NODE, Scope.NAMESPACE, Scope.WORKLOAD))  # type: ignore[return-value]
+def left(verdict: Verdict) -> tuple[int, int]:
+    """Return the tokens that are left, of the node and of the most spent namespace."""
+    return verdict.remaining[Scope.NODE], verdict.remaining[Scope.NAMESPACE]
 
 
 @pytest.mark.parametrize(
     ("budgets", "victims", "reason"),
     [
         (
-            Budgets(Budget(2, 86400.0), WIDE, WIDE),
-            [over("a", namespace="x"), over("b", namespace="y"), over("c", namespace="z")],
+            Budgets(Budget(2, 86400.0), WIDE),
+            [over(name, namespace=name, created=-3600) for name in "xyz"],
             Reason.BUDGET_NODE,
         ),
         (
-            Budgets(WIDE, Budget(2, 86400.0), WIDE),
-            [over("a", workload="a"), over("b", workload="b"), over("c", workload="c")],
+            Budgets(WIDE, Budget(2, 86400.0)),
+            [over(name, workload=name, created=-3600) for name in "abc"],
             Reason.BUDGET_NAMESPACE,
         ),
-        (Budgets(WIDE, WIDE, Budget(2, 86400.0)), [over("a"), over("b"), over("c")], Reason.BUDGET_WORKLOAD),
     ],
-    ids=["node", "namespace", "workload"],
+    ids=["node", "namespace"],
 )
 def test_the_third_of_two_is_held_and_the_window_frees_it(
     budgets: Budgets, victims: list[Actor], reason: Reason
 ) -> None:
     """Two actions are allowed in a window: the third victim is held, and acted on when it has passed."""
     play = Play(replace(SHORT, budgets=budgets))
-    assert [acts(play, one) for one in victims] == [None, None, reason]
+    assert [acts(play, victim) for victim in victims] == [None, None, reason]
     play.monotonic += 86400.0
     assert acts(play, victims[2]) is None
 
 
-@pytest.mark.parametrize(
-    ("budgets", "other"),
-    [
-        (Budgets(WIDE, Budget(1, 600.0), WIDE), over("b", namespace="elsewhere")),
-        (Budgets(WIDE, WIDE, Budget(1, 600.0)), over("b", workload="another")),
-    ],
-    ids=["another namespace", "another workload"],
-)
-def test_a_spent_budget_spares_nobody_else(budgets: Budgets, other: Actor) -> None:
-    """The twin: whoever has another budget is acted on although this one is spent."""
-    play = Play(replace(SHORT, budgets=budgets))
+def test_a_spent_budget_of_a_namespace_spares_no_other() -> None:
+    """The twin: a pod of another namespace is acted on although this one's budget is spent."""
+    play = Play(replace(SHORT, budgets=Budgets(WIDE, Budget(1, 600.0))))
     assert acts(play, over("a")) is None
-    assert acts(play, other) is None
+    assert acts(play, over("b", namespace="elsewhere")) is None
+
+
+def test_by_default_three_in_ten_minutes_of_which_two_in_a_namespace() -> None:
+    """The documented defaults."""
+    budgets = default_budgets()
+    assert (budgets.node, budgets.namespace) == (Budget(3, 600.0), Budget(2, 600.0))
+
+
+@pytest.mark.parametrize("result", [each for each in Result if each is not Result.REHEARSED], ids=str)
+def test_a_token_is_taken_when_the_action_is_intended(result: Result) -> None:
+    """In the very round of the action one is gone; it comes back where it is certain that nothing was done."""
+    play = Play(replace(SHORT, budgets=Budgets(Budget(9, 600.0), Budget(8, 600.0))))
+    play.until_action(OLDER, MEEK)
+    assert left(play.verdicts[-1]) == (8, 7)
+    play.conclude(result)
+    assert left(play.step(MEEK)) == ((9, 8) if result.harmless else (8, 7))
+
+
+def test_what_is_left_is_shown_of_the_most_spent_namespace() -> None:
+    """Of all namespaces the one with the least left is shown."""
+    play = Play(replace(SHORT, budgets=Budgets(Budget(9, 86400.0), Budget(8, 86400.0))))
+    for victim in (over("a", workload="a"), over("b", workload="b"), over("c", workload="c", namespace="other")):
+        assert acts(play, victim) is None
+    assert left(play.step(MEEK)) == (6, 6)
 
 
 @pytest.mark.fault(64)
-def test_a_job_that_comes_back_for_ever_costs_three_actions_a_day() -> None:
-    """Row 64: the same workload under new names and UIDs: three actions, then held with `budget_workload`."""
-    play = Play(replace(SHORT, budgets=Budgets(WIDE, WIDE, Budget(3, 86400.0))))
-    told = [acts(play, over("job", generation)) for generation in range(5)]
-    assert told == [None, None, None, Reason.BUDGET_WORKLOAD, Reason.BUDGET_WORKLOAD]
+def test_a_job_that_comes_back_for_ever_waits_longer_each_time() -> None:
+    """Row 64: the same workload under new names and UIDs: acted on again after 1, 2, 4, 8 and at most 10 minutes."""
+    play, at = Play(replace(SHORT, budgets=Budgets(WIDE, WIDE))), list[float]()
+    for generation in range(8):
+        pod = over("job", generation, created=play.monotonic - BEGIN + 1.0)
+        play.until_action(pod, MEEK)
+        play.conclude(Result.ACCEPTED)
+        at.append(play.monotonic)
+    gaps = [later - before for before, later in pairwise(at)]
+    assert gaps == [60.0, 120.0, 240.0, 480.0, 600.0, 600.0, 600.0]
 
 
-def test_a_token_is_taken_when_the_action_is_intended() -> None:
-    """In the very round of the action one is gone; it comes back when certainly nothing was done, and else never."""
-    for result in Result:
-        play = Play(replace(SHORT, budgets=Budgets(Budget(9, 600.0), Budget(8, 600.0), Budget(7, 600.0))))
-        play.until_action(over("a"), MEEK)
-        assert left(play.verdicts[-1]) == (8, 7, 6)
-        play.conclude(result)
-        harmless = result in {Result.ABANDONED, Result.BLOCKED}
-        assert left(play.step(MEEK)) == ((9, 8, 7) if harmless else (8, 7, 6))
+@pytest.mark.parametrize(
+    ("times", "seconds"), [(0, 0.0), (1, 60.0), (2, 120.0), (3, 240.0), (4, 480.0), (5, 600.0), (10**6, 600.0)]
+)
+def test_the_back_off_doubles_up_to_ten_minutes(times: int, seconds: float) -> None:
+    """By the number of the workload's actions within a day; no number overflows."""
+    assert back_off(times) == seconds
 
 
-def test_what_is_left_is_told_for_the_most_spent() -> None:
-    """Of namespaces and workloads the one with the least left is shown."""
-    play = Play(replace(SHORT, budgets=Budgets(Budget(9, 86400.0), Budget(8, 86400.0), Budget(7, 86400.0))))
-    for one in (over("a", workload="a"), over("b", workload="a"), over("c", workload="c", namespace="other")):
-        assert acts(play, one) is None
-    assert left(play.step(MEEK)) == (6, 6, 5)
+@pytest.mark.parametrize(
+    ("created", "age", "actions", "reason"),
+    [
+        (-10.0, 59.9, 1, Reason.BACK_OFF),  # created with the action: newer
+        (-10.1, 59.9, 1, None),  # created before it: it was over before, too
+        (0.0, 60.0, 1, None),  # a minute has passed
+        (0.0, 60.0, 2, Reason.BACK_OFF),  # and is two after the second action
+        (0.0, 120.0, 2, None),
+        (0.0, 599.9, 9, Reason.BACK_OFF),
+        (0.0, 600.0, 9, None),
+    ],
+)
+def test_only_pods_that_are_newer_than_the_last_action_wait(
+    created: float, age: float, actions: int, reason: Reason | None
+) -> None:
+    """Creation is compared in Unix time, the wait is boot time: setting the clock shortens no wait."""
+    (case,) = cases(snapshot([over("a", created=created)], BEGIN))
+    spent = tuple(Spent(BEGIN - age - 1000.0 * number, JOB, WALL - 10.0) for number in range(actions))
+    assert exhausted(spent, case, SHORT, BEGIN) is reason
 
 
-def test_tokens_outlive_the_daemon() -> None:
-    """INV-8: a history that begins with what was spent holds back what the one before would have."""
-    spent = Spent(BEGIN - 10, ("team", "Deployment", "job"), dry=False)
-    rules = replace(SHORT, budgets=Budgets(WIDE, WIDE, Budget(1, 600.0)))
-    assert acts(Play(rules, History(spent=(spent,))), over("a")) is Reason.BUDGET_WORKLOAD
-    assert acts(Play(rules), over("a")) is None
+def test_actions_of_more_than_a_day_ago_do_not_count() -> None:
+    """The back-off begins anew a day after an action: the next one is the first."""
+    (case,) = cases(snapshot([over("a")], BEGIN))
+    old = tuple(Spent(BEGIN - 86400.0 - number, JOB, WALL - 90000.0) for number in range(9))
+    last = Spent(BEGIN - 60.0, JOB, WALL - 60.0)
+    assert exhausted((*old, last), case, SHORT, BEGIN) is None
+    assert exhausted((*old, replace(last, at=BEGIN - 59.0)), case, SHORT, BEGIN) is Reason.BACK_OFF
 
 
-def test_after_a_restart_the_spacing_counts_from_the_start() -> None:
-    """
-    An action of before took a while to end: when nobody knows, but that it was before the start.
-
-    Its token alone, taken as it began, would let the next one begin too early.
-    """
-    spent = Spent(BEGIN - 200.0, ("team", "Deployment", "other"), dry=False)
-    rules = replace(SHORT, spacing=120.0)
-    play = Play(rules, History(spent=(spent,)))
-    play.until_action(over("a"), MEEK)
-    assert 120.0 <= play.monotonic - play.history.started < 120.0 + SHORT.interval
-    twin = Play(rules, History(spent=(replace(spent, dry=True),)))
-    twin.until_action(over("a"), MEEK)
-    assert twin.monotonic - twin.history.started < 60.0, "a rehearsal has no end"
+def test_a_back_off_is_the_workload_s() -> None:
+    """Another workload of the namespace, and one of the same name elsewhere, do not wait."""
+    spent = (Spent(BEGIN - 10.0, JOB, WALL - 10.0),)
+    for pod, reason in (
+        (over("a"), Reason.BACK_OFF),
+        (over("a", workload="another"), None),
+        (over("a", namespace="elsewhere"), None),
+    ):
+        (case,) = cases(snapshot([pod], BEGIN))
+        assert exhausted(spent, case, SHORT, BEGIN) is reason
 
 
-def test_the_spacing_outlives_the_daemon() -> None:
-    """Of the action before our restart only the token is known: the next one keeps its distance all the same."""
-    spent = Spent(BEGIN, ("elsewhere", "Deployment", "other"), dry=False)
-    play = Play(replace(SHORT, spacing=300.0), History(spent=(spent,)))
-    play.until_reason(Reason.SPACING, over("a"), MEEK)
-    play.until_action(over("a"), MEEK)
-    assert play.monotonic - BEGIN >= 300.0
-    twin = Play(replace(SHORT, spacing=300.0), History(spent=(replace(spent, dry=True),)))
-    twin.until_action(over("a"), MEEK)
-    assert twin.monotonic - BEGIN < 300.0
-
-
-@pytest.mark.parametrize("at", [BEGIN + 1e9, BEGIN + 600.0])
-def test_a_token_from_another_boot_s_future_counts(at: float) -> None:
-    """Boot time began anew: tokens that seem to lie in the future delay, they are not free."""
-    rules = replace(SHORT, budgets=Budgets(WIDE, WIDE, Budget(1, 600.0)))
-    play = Play(rules, History(spent=(Spent(at, ("team", "Deployment", "job"), dry=False),)))
-    assert acts(play, over("a")) is Reason.BUDGET_WORKLOAD
-
-
-@pytest.mark.fault(22)
-def test_sleep_passes_windows_and_the_clock_on_the_wall_does_not() -> None:
-    """Windows are boot time: a machine that slept an hour has its budget back, and nothing else moves it."""
-    rules = replace(SHORT, budgets=Budgets(WIDE, WIDE, Budget(1, 3600.0)))
-    play = Play(rules)
-    assert acts(play, over("a")) is None
-    assert acts(play, over("b")) is Reason.BUDGET_WORKLOAD
-    play.asleep += 3600.0
-    assert acts(play, over("b")) is None
-
-
-def test_a_rehearsal_spends_of_its_own() -> None:
-    """Dry runs take from budgets as large as the real ones, and leave those alone."""
-    rules = replace(SHORT, mode=Mode.DRY_RUN, budgets=Budgets(WIDE, WIDE, Budget(1, 86400.0)))
-    play = Play(rules)
-    play.until_action(over("a"), MEEK)
-    play.until_reason(Reason.BUDGET_WORKLOAD, over("a"), MEEK)
-    assert play.actions == ["evict team/a-0 (dry)"]
-    play.rules = replace(rules, mode=Mode.ENFORCE)
-    assert acts(play, over("a")) is None
-
-
-def test_the_second_episode_is_one_too_many() -> None:
-    """strikes: 2: told and ended once, it is held; over again it is acted on."""
-    play = Play(replace(SHORT, strikes=2))
-    assert acts(play, over("a")) is Reason.STRIKES
-    play.steps(3, replace(over("a"), used=GIB), MEEK)
-    assert acts(play, over("a")) is None
-
-
-@pytest.mark.fault(38)
-def test_a_strike_is_the_workload_s() -> None:
-    """Row 38: a container that restarts, or a pod made anew, keeps its workload's strikes; its grace begins anew."""
-    play = Play(replace(SHORT, strikes=2))
-    assert acts(play, over("a")) is Reason.STRIKES
-    play.step(MEEK)
-    assert acts(play, over("a", generation=1)) is None
-    play = Play(replace(SHORT, strikes=2))
-    assert acts(play, over("a")) is Reason.STRIKES
-    play.step(MEEK)
-    assert acts(play, over("b", workload="another")) is Reason.STRIKES
-
-
-def test_a_strike_is_forgiven_little_by_little() -> None:
-    """After its half-life a strike is gone: the next episode is a first one; a little earlier it is not."""
-    for later, expected in ((3700.0, Reason.STRIKES), (1800.0, None)):
-        play = Play(replace(SHORT, strikes=2))
-        assert acts(play, over("a")) is Reason.STRIKES
-        play.step(MEEK, after=later)
-        assert acts(play, over("a")) is expected
-
-
-def test_who_exceeds_on_two_devices_at_once_did_it_once() -> None:
-    """Two containers of a pod that are told in the same round are one episode of their workload."""
-    both = (over("a"), replace(over("a"), container="second", gpu=1))
-    play = Play(replace(SHORT, strikes=2))
-    play.steps(20, *both, MEEK, replace(MEEK, pod="other-1", gpu=1), gpus=2)
-    assert play.actions == []
-    assert {one.reason for one in play.verdicts[-1].standings if one.pod == "a-0"} == {Reason.STRIKES}
-
-
-def test_strikes_that_lie_in_the_future_are_not_more_than_they_were() -> None:
-    """Another boot's strikes: neither forgiven nor grown."""
-    rules, workload = default_rules(), ("team", "Job", "a")
-    assert standing({workload: Strikes(2.0, BEGIN + 1e6)}, workload, rules, BEGIN) == 2.0
-    assert standing({workload: Strikes(2.0, BEGIN)}, workload, rules, BEGIN + 1800) == 1.5
-    assert standing({workload: Strikes(2.0, BEGIN)}, workload, rules, BEGIN + 1e6) == 0.0
-
-
-@pytest.mark.parametrize(("age", "kept"), [(86399.0, True), (86400.0, False)])
-def test_tokens_are_kept_for_a_day_at_least(age: float, *, kept: bool) -> None:
-    """However short the windows are now: they may be a day again in the next round."""
-    spent = (Spent(BEGIN - age, ("team", "Deployment", "job"), dry=False),)
-    rules = replace(SHORT, budgets=Budgets(*[Budget(1, 1.0)] * 3))
-    assert pruned(spent, rules, BEGIN) == (spent if kept else ())
-    longer = replace(SHORT, budgets=default_budgets(node=Budget(1, 2 * 86400.0)))
-    assert pruned(spent, longer, BEGIN) == spent
-
-
-def test_what_is_left_is_told_of_real_and_rehearsed_actions_apart() -> None:
-    """Who only rehearses sees what the rehearsals left, who acts what the actions did."""
-    job = ("team", "Deployment", "job")
-    spent = (Spent(BEGIN, job, dry=False), Spent(BEGIN, job, dry=True), Spent(BEGIN, job, dry=True))
-    rules = replace(SHORT, budgets=Budgets(*[Budget(9, 600.0)] * 3))
-    told = [set(remaining(spent, rules, BEGIN, dry=dry).values()) for dry in (False, True)]
-    assert told == [{8}, {7}]
-
-
-@pytest.mark.parametrize(("later", "count"), [(0.0, 1.0), (14.9, 1.0), (15.0, 2.0 - 15 / 3600)])
-def test_what_is_told_within_warn_after_is_one_episode(later: float, count: float) -> None:
-    """Fifteen seconds after an episode the next one counts, not a moment before."""
-    job = ("team", "Deployment", "job")
-    assert struck({job: Strikes(1.0, BEGIN)}, job, default_rules(), BEGIN + later).count == pytest.approx(count)
-
-
-def test_a_workload_to_which_all_was_forgiven_is_forgotten() -> None:
-    """A half-life after its only strike nothing is known of it; a second earlier something is."""
-    strikes = {("team", "Deployment", "job"): Strikes(1.0, BEGIN)}
-    assert unforgiven(strikes, default_rules(), BEGIN + 3599.0) == strikes
-    assert unforgiven(strikes, default_rules(), BEGIN + 3600.0) == {}
+def test_a_back_off_is_named_before_a_budget() -> None:
+    """A workload that comes back for ever does not look like a budget that is too small."""
+    none = replace(SHORT, budgets=Budgets(Budget(0, 600.0), Budget(0, 600.0)))
+    (case,) = cases(snapshot([over("a")], BEGIN))
+    assert exhausted((Spent(BEGIN - 10.0, JOB, WALL - 10.0),), case, none, BEGIN) is Reason.BACK_OFF
+    assert exhausted((), case, none, BEGIN) is Reason.BUDGET_NAMESPACE
+    nodes = replace(none, budgets=Budgets(Budget(0, 600.0), WIDE))
+    assert exhausted((), case, nodes, BEGIN) is Reason.BUDGET_NODE
 
 
 @pytest.mark.parametrize(("age", "reason"), [(599.9, Reason.BUDGET_NODE), (600.0, None)])
 def test_a_token_is_back_when_its_window_has_passed(age: float, reason: Reason | None) -> None:
     """Ten minutes after the action, to the second."""
-    rules = replace(SHORT, budgets=Budgets(Budget(1, 600.0), WIDE, WIDE))
-    spent = (Spent(BEGIN - age, ("elsewhere", "Deployment", "other"), dry=False),)
-    assert exhausted(spent, ("team", "Deployment", "job"), rules, BEGIN, dry=False) is reason
+    rules = replace(SHORT, budgets=Budgets(Budget(1, 600.0), WIDE))
+    (case,) = cases(snapshot([OLDER], BEGIN))
+    spent = (Spent(BEGIN - age, ("elsewhere", "Deployment", "other")),)
+    assert exhausted(spent, case, rules, BEGIN) is reason
+
+
+def test_tokens_outlive_the_daemon() -> None:
+    """A history that begins with what was spent holds back what the daemon before would have."""
+    rules = replace(SHORT, budgets=Budgets(Budget(1, 600.0), WIDE))
+    spent = (Spent(BEGIN - 10, ("elsewhere", "Deployment", "other"), WALL - 10),)
+    assert acts(Play(rules, replace(settled(rules), spent=spent)), OLDER) is Reason.BUDGET_NODE
+    assert acts(Play(rules), OLDER) is None
+
+
+def test_the_spacing_outlives_the_daemon() -> None:
+    """Of the action before our restart only the token is known: the next action keeps its distance all the same."""
+    rules = replace(SHORT, spacing=300.0)
+    play = Play(rules, replace(settled(rules), spent=(Spent(BEGIN, ("elsewhere", "Deployment", "other")),)))
+    play.until_reason(Reason.SPACING, OLDER, MEEK)
+    play.until_action(OLDER, MEEK)
+    assert play.monotonic - BEGIN == 300.0
+
+
+@pytest.mark.parametrize("at", [BEGIN + 1e9, BEGIN + 600.0])
+def test_a_token_from_another_boot_s_future_counts(at: float) -> None:
+    """Boot time began anew: tokens that seem to lie in the future delay, they are not free."""
+    rules = replace(SHORT, budgets=Budgets(WIDE, Budget(1, 600.0)))
+    play = Play(rules, replace(settled(rules), spent=(Spent(at, JOB),)))
+    assert acts(play, over("b", workload="another")) is Reason.BUDGET_NAMESPACE
+
+
+@pytest.mark.fault(22)
+def test_sleep_passes_windows_and_the_clock_on_the_wall_does_not() -> None:
+    """Windows are boot time: a machine that slept an hour has its budget back, and nothing else moves it."""
+    play = Play(replace(SHORT, budgets=Budgets(WIDE, Budget(1, 3600.0))))
+    assert acts(play, over("a")) is None
+    assert acts(play, over("b", workload="b")) is Reason.BUDGET_NAMESPACE
+    play.asleep += 3600.0
+    assert acts(play, over("b", workload="b")) is None
+
+
+def test_a_dry_run_takes_no_token() -> None:
+    """Dry runs leave the budgets alone, and are not bounded by them: each pod rests for ten minutes instead."""
+    play = Play(replace(SHORT, mode=Mode.DRY_RUN, budgets=Budgets(Budget(0, 600.0), Budget(0, 600.0))))
+    play.until_action(OLDER, MEEK)
+    play.rehearse()
+    assert play.actions == ["evict team/a-0 (dry)"]
+    assert play.history.spent == ()
+
+
+@pytest.mark.parametrize(("age", "kept"), [(86399.0, True), (86400.0, False)])
+def test_tokens_are_kept_for_a_day_at_least(age: float, *, kept: bool) -> None:
+    """However short the windows are: the back-off counts a day, and the windows may be as long in the next round."""
+    spent = (Spent(BEGIN - age, JOB),)
+    rules = replace(SHORT, budgets=Budgets(Budget(1, 1.0), Budget(1, 1.0)))
+    assert pruned(spent, rules, BEGIN) == (spent if kept else ())
+    for longer in (default_budgets(node=Budget(1, 2 * 86400.0)), default_budgets(namespace=Budget(1, 2 * 86400.0))):
+        assert pruned(spent, replace(SHORT, budgets=longer), BEGIN) == spent
+
+
+def test_a_budget_of_nothing_has_nothing_left() -> None:
+    """More was spent than the budget allows now: 0, and not less."""
+    rules = replace(SHORT, budgets=Budgets(Budget(1, 600.0), Budget(1, 600.0)))
+    assert remaining((Spent(BEGIN, JOB),) * 3, rules, BEGIN) == {Scope.NODE: 0, Scope.NAMESPACE: 0}
+    assert remaining((), rules, BEGIN) == {Scope.NODE: 1, Scope.NAMESPACE: 1}
+
+
+def test_a_pod_that_is_not_known_waits_for_no_back_off() -> None:
+    """It is protected in any case: its age is not asked for."""
+    (case,) = cases(snapshot([over("a")], BEGIN))
+    unknown = replace(case, pod=None)
+    assert exhausted((Spent(BEGIN - 10.0, unknown.workload, WALL - 10.0),), unknown, SHORT, BEGIN) is None

@@ -1,114 +1,108 @@
 """
-What of the past still counts, told of one function at a time.
+What of the past still counts, one function at a time.
 
-What comes in: histories that a play left behind, with one fact changed. What goes out: what is left of them.
+Histories that a play left behind, with one fact changed, come in. What is left of them goes out.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from enforcer.policy.carry_over import carried, remembered, series_of
-from enforcer.policy.decide import blast
-from enforcer.policy.evidence import Evidence, Phase, Terms
-from enforcer.policy.history import Blocked, Excess, History, InFlight, Moment, Result, Spent, Strikes
-from enforcer.policy.judgement import Judged
-from enforcer.policy.limit_holders import CaseKey, cases
-from enforcer.policy.protection import Permission
-from enforcer.policy.vocabulary import Mode, Reason, Rung, State
-from exporter.model import Claim, ContainerId, PodUid, Snapshot
-from policy.scenes import BEGIN, GIB, GREEDY, MEEK, UNHURRIED, Actor, Play, snapshot
+from enforcer.journal import levels_file
+from enforcer.policy.carry_over import carried, remembered, restored, series_of
+from enforcer.policy.cases import cases
+from enforcer.policy.history import History, Moment, Result, Spent
+from enforcer.policy.holder import CaseKey, HolderKey
+from enforcer.policy.judgement import judge_all
+from enforcer.policy.levels import Level
+from enforcer.policy.rules import Rules
+from enforcer.policy.vocabulary import Place, Reason, Rung, State
+from exporter.model import Claim, ContainerId, DeviceKey, GpuUuid, PodUid, Snapshot
+from policy.scenes import GIB, GREEDY, MEEK, UNHURRIED, Play, settled, snapshot
 
-BLOCKED = Blocked(1, 1e9)
-TERMS = Terms(Mode.ENFORCE, None, Rung.EVICT)
-ALLOWED = Permission(Mode.ENFORCE, Rung.EVICT, None)
 SEEN = snapshot([GREEDY, MEEK], 1.0)
 CASE, OTHER = cases(SEEN)
+HOLDER = CASE.key.holder
+CLAIM = HolderKey(PodUid(""), "", "team/shared")
+SHORT = replace(UNHURRIED, grace=30.0)
 
 
-def told() -> Play:
-    """Play until GREEDY has some evidence against it."""
-    play = Play()
-    play.steps(3, GREEDY, MEEK)
-    assert len(play.history.evidence) == 2
+def over(rounds: int = 3, rules: Rules = UNHURRIED) -> Play:
+    """Play until GREEDY has a level."""
+    play = Play(rules)
+    play.steps(rounds, GREEDY, MEEK)
+    assert set(play.history.levels) == {HOLDER}
     return play
-
-
-def judged(evidence: Evidence | None) -> Judged:
-    """Say that this is known of GREEDY now."""
-    return Judged(CASE, None, ALLOWED, evidence)
 
 
 def later(play: Play, *, slept: float = 0.0, **world: object) -> History:
     """Carry what the play left behind to its next round."""
     seen: Snapshot = snapshot([GREEDY, MEEK], play.monotonic + 5, **world)  # type: ignore[arg-type]
-    return carried(play.history, seen, UNHURRIED, Moment(play.monotonic + 5, play.monotonic + 5 + slept))
+    return carried(play.history, seen, play.rules, Moment(play.monotonic + 5, play.monotonic + 5 + slept))
 
 
-@pytest.mark.parametrize(
-    ("phase", "over", "armed", "counts"),
-    [
-        (Phase.OK, False, True, 0),
-        (Phase.OVER, True, True, 0),
-        (Phase.OVER, True, False, 1),
-        (Phase.OVER, False, False, 0),
-        (Phase.GRACE, True, True, 1),
-        (Phase.GRACE, False, True, 0),
-        (Phase.DUE, True, False, 1),
-        (Phase.DUE, False, False, 0),
-    ],
-)
-def test_who_is_over_now_counts_as_over(phase: Phase, *, over: bool, armed: bool, counts: int) -> None:
-    """A pod that was told, and is within its limit now, is none of those over it; one without a reading is neither."""
-    found = [judged(Evidence(TERMS, 1.0, phase, over=over)), Judged(OTHER, None, ALLOWED, None)]
-    assert blast(found, armed=armed) == (counts, 1)
-
-
+@pytest.mark.fault(23)
 @pytest.mark.parametrize(("slept", "kept"), [(4.5, True), (5.0, True), (5.5, False)])
 def test_a_machine_that_slept_for_longer_than_five_seconds_has_another_past(slept: float, *, kept: bool) -> None:
     """Boot time may run ahead of monotonic time by five seconds between two rounds; a second sleep is none."""
-    assert bool(later(told(), slept=slept).evidence) is kept
+    assert bool(later(over(), slept=slept).levels) is kept
 
 
-def test_process_numbers_that_are_not_proven_void_what_was_seen() -> None:
-    """In the round without a proof all evidence is void, whatever the breaker does."""
-    assert later(told()).evidence
-    assert not later(told(), proven=False).evidence
+def test_a_second_round_after_a_sleep_is_an_ordinary_one() -> None:
+    """The sleep is judged once: the levels that rise after it stay."""
+    play = over(20)
+    play.asleep = 3600.0
+    play.step(GREEDY, MEEK)
+    assert play.history.levels[HOLDER].seconds == 0.0
+    play.step(GREEDY, MEEK)
+    assert play.history.levels[HOLDER].seconds == 5.0
 
 
-def test_a_device_is_remembered_as_long_as_the_driver_counts_it() -> None:
-    """A GPU that is counted and not described is the same one afterwards; one that is not counted is forgotten."""
-    play = told()
-    (gpu,) = play.history.gpus
-    seen = snapshot([GREEDY, MEEK], play.monotonic)
-    assert carried(play.history, replace(seen, gpus=()), UNHURRIED, play.now).gpus == {gpu}
-    assert carried(play.history, replace(seen, gpus=(), gpus_present={}), UNHURRIED, play.now).gpus == frozenset()
+def test_process_numbers_that_are_not_proven_hold_the_node_for_ten_minutes() -> None:
+    """The level is not erased; after the last doubt all actions wait until the accounts were clean for ten minutes."""
+    play = over(26)
+    play.step(GREEDY, MEEK, proven=False)
+    doubted = play.monotonic
+    assert (Place.NODE, "", Reason.PID_DOMAIN) in play.history.holds
+    play.steps(20, GREEDY, MEEK)
+    assert (play.actions, play.reason(GREEDY)) == ([], Reason.PID_DOMAIN)
+    play.until_action(GREEDY, MEEK)
+    assert play.monotonic - doubted == 600.0
+
+
+# --- MIG instances that were made anew ---
 
 
 @pytest.mark.fault(30)
-@pytest.mark.parametrize("divided", [("MIG-a", "MIG-c"), ("MIG-a",), ("MIG-b", "MIG-a"), (), None], ids=str)
-def test_another_division_of_a_gpu_voids_what_was_seen_on_it_and_nothing_else(divided: tuple[str, ...] | None) -> None:
-    """An instance that came, went or has another's number: its GPU's subjects begin anew, those of others go on."""
-    elsewhere = replace(GREEDY, pod="other-1", gpu=1)
-    play = Play()
-    for _ in range(3):
-        play.step(GREEDY, elsewhere, gpus=2, divided={0: ("MIG-a", "MIG-b")})
-    here, there = sorted(play.history.evidence, key=lambda key: key.uuid)
-    assert (here.uuid, there.uuid) == ("GPU-0", "GPU-1")
+@pytest.mark.parametrize("divided", [("MIG-a", "MIG-c"), ("MIG-a",), ("MIG-b", "MIG-a")], ids=str)
+def test_an_instance_that_was_made_anew_starts_its_readings_anew(divided: tuple[str, ...]) -> None:
+    """Under an old number there is another instance: its readings are forgotten, those of other GPUs are not."""
+    play = over()
+    device, elsewhere = DeviceKey(GpuUuid("GPU-0")), DeviceKey(GpuUuid("GPU-1"))
+    level = play.history.levels[HOLDER]
+    both = replace(level, excesses={device: level.excesses[device], elsewhere: level.excesses[device]})
+    history = replace(play.history, levels={HOLDER: both}, parts={device: ("MIG-a", "MIG-b"), elsewhere: ("MIG-x",)})
+    seen = snapshot([GREEDY, MEEK], play.monotonic + 5)
 
-    def left(parts: tuple[str, ...] | None) -> set[CaseKey]:
-        split = {} if parts is None else {0: parts}
-        seen = snapshot([GREEDY, elsewhere], play.monotonic + 5, gpus=2, divided=split)
-        after = carried(play.history, seen, UNHURRIED, Moment(play.monotonic + 5, play.monotonic + 5))
-        assert after.breakers == {}
-        return set(after.evidence)
+    def left(parts: tuple[str, ...]) -> set[DeviceKey]:
+        (card,) = seen.devices
+        now = Moment(play.monotonic + 5, play.monotonic + 5)
+        after = carried(history, replace(seen, devices=(replace(card, mig_uuids=parts),)), UNHURRIED, now)
+        assert after.levels[HOLDER].seconds == both.seconds
+        return set(after.levels[HOLDER].excesses)
 
-    assert left(("MIG-a", "MIG-b")) == {here, there}
-    assert left(divided) == {there}
+    assert left(("MIG-a", "MIG-b")) == {device, elsewhere}
+    assert left(divided) == {elsewhere}
+    assert left(()) == {device, elsewhere}, "a round that does not name the instances says nothing"
+
+
+# --- counters ---
 
 
 def test_seconds_above_the_limit_are_counted_between_two_readings_above_it() -> None:
-    """Ten rounds above are nine intervals; a reading at the limit, and one a long time later, count nothing."""
+    """Ten rounds above are nine intervals; a reading within, and one a long time later, count nothing."""
     play = Play()
     play.steps(10, GREEDY, MEEK)
     assert play.history.over_seconds == {series_of(CASE): 45.0}
@@ -118,6 +112,15 @@ def test_seconds_above_the_limit_are_counted_between_two_readings_above_it() -> 
     play.step(replace(GREEDY, used=GREEDY.limit), MEEK)
     play.step(GREEDY, MEEK)
     assert play.history.over_seconds == {series_of(CASE): 52.5}
+
+
+def test_seconds_above_the_limit_are_those_of_each_device() -> None:
+    """A holder that is over on one GPU, and then on another one, too: the second counts from its own first reading."""
+    here, there = replace(GREEDY, used=20 * GIB), replace(GREEDY, used=GIB, gpu=1)
+    play = Play()
+    play.steps(3, here, there, gpus=2)
+    play.steps(2, here, replace(there, used=20 * GIB), gpus=2)
+    assert {key[3].uuid: seconds for key, seconds in play.history.over_seconds.items()} == {"GPU-0": 20.0, "GPU-1": 5.0}
 
 
 def test_the_seconds_of_a_pod_are_counted_as_long_as_there_is_one() -> None:
@@ -132,83 +135,55 @@ def test_the_seconds_of_a_pod_are_counted_as_long_as_there_is_one() -> None:
     assert play.history.over_seconds == {}
 
 
-WITHIN = replace(GREEDY, used=8 * GIB)
-BETWEEN = replace(GREEDY, used=8 * GIB + 100 * 2**20)
-LAPSE = replace(GREEDY, limit=None)
-UNREAD = replace(GREEDY, used=None)
+def test_seconds_that_a_holder_is_due_are_counted_by_reason() -> None:
+    """Each second from the round in which it was due until it is acted on, under the reason of that round."""
+    play = Play(SHORT)
+    play.steps(10, GREEDY, MEEK, namespaces={})
+    begun = play.monotonic
+    play.steps(6, GREEDY, MEEK, namespaces={})
+    by_reason = {key[4]: seconds for key, seconds in play.history.due_seconds.items()}
+    assert by_reason == {Reason.NAMESPACE_UNKNOWN: play.monotonic - begun}
+    assert {key[:3] for key in play.history.due_seconds} == {("team", "greedy-1", "main")}
+
+
+def test_within_its_limit_a_holder_that_is_due_has_the_reason() -> None:
+    """The alert on due seconds does not count what is waiting for the holder itself as unknown or evaded."""
+    play = Play(replace(SHORT, spacing=5.0))
+    play.steps(9, GREEDY, MEEK, namespaces={})
+    play.steps(2, replace(GREEDY, used=GIB), MEEK)
+    kinds = {key[4].kind if key[4] else None for key in play.history.due_seconds}
+    assert kinds <= {Reason.NOT_OVER_NOW.kind, Reason.NAMESPACE_UNKNOWN.kind}
+
+
+# --- what ends, and what a round only misses ---
+
+_PENDING = replace(SEEN, containers=tuple(replace(container, id=None) for container in SEEN.containers))
+_RESTARTED = replace(
+    SEEN, containers=tuple(replace(container, id=ContainerId("anew")) for container in SEEN.containers)
+)
 
 
 @pytest.mark.parametrize(
-    ("seen", "count"),
+    ("seen", "holder", "kept"),
     [
-        ((), 1),
-        ((BETWEEN,), 1),
-        ((WITHIN, WITHIN), 1),
-        ((WITHIN, BETWEEN, WITHIN, WITHIN), 1),
-        ((LAPSE,), 1),
-        ((LAPSE, BETWEEN), 1),
-        ((LAPSE, WITHIN), 1),
-        ((LAPSE, WITHIN, WITHIN), 1),
-        ((UNREAD,) * 4, 1),
-        (((UNREAD,) * 4 + (WITHIN,)) * 3, 1),
-        ((WITHIN, WITHIN, WITHIN), 2),
-        ((LAPSE, WITHIN, WITHIN, WITHIN), 2),
-        (((UNREAD,) * 4 + (WITHIN,) * 3), 2),
+        (SEEN, HOLDER, True),
+        (replace(SEEN, containers=()), HOLDER, True),
+        (_RESTARTED, HOLDER, True),
+        (replace(SEEN, pods={}, names_live=False), HOLDER, True),
+        (replace(SEEN, pods={}), HOLDER, False),
+        (SEEN, HolderKey(GREEDY.pod_uid, "", ""), True),
+        (SEEN, CLAIM, True),  # claims are read after pods
+        (replace(SEEN, claims=(Claim("team", "shared"),)), CLAIM, True),
+        (replace(SEEN, claims=(Claim("team", "other"), Claim("other", "shared"))), CLAIM, False),
     ],
 )
-def test_an_excess_lasts_until_three_rounds_in_a_row_saw_its_end(seen: tuple[Actor, ...], count: int) -> None:
-    """What interrupts the readings, and whoever dips for a round after that, makes no second excess, so no strike."""
-    play = Play(replace(UNHURRIED, strikes=2))
-    play.until(State.HELD, GREEDY, MEEK)
-    assert (play.reason(GREEDY), play.history.excesses) == (Reason.STRIKES, {CASE.key: Excess(1.0)})
-    for one in seen:
-        play.step(one, MEEK)
-    play.steps(60, GREEDY, MEEK)
-    assert play.history.strikes[CASE.workload].count == pytest.approx(count, abs=0.1)
-    assert bool(play.actions) is (count > 1)
+def test_a_round_that_misses_a_holder_forgets_no_level(seen: Snapshot, holder: HolderKey, *, kept: bool) -> None:
+    """A level is forgotten only where live names say that the pod, or the claim, does not exist any more."""
+    after = remembered(History(levels={holder: Level(1.0, seconds=9.0)}), [], {}, seen, UNHURRIED)
+    assert set(after.levels) == ({holder} if kept else set())
 
 
-@pytest.mark.parametrize(
-    ("readings", "lasts"),
-    [
-        ((0.0, 5.0, 8.9), True),
-        ((0.0, 5.0, 9.0), False),  # rounds begin some milliseconds late: nine tenths of two intervals
-        ((0.0, 7.5, 9.0), False),
-        ((0.0, 7.6, 9.0), True),  # what was between the first two nobody saw
-        ((0.0, 7.6, 12.6, 16.6), False),
-    ],
-)
-def test_the_end_of_an_excess_is_seen_without_a_gap(readings: tuple[float, ...], *, lasts: bool) -> None:
-    """Readings within the limit count from the first of those that are at most one and a half intervals apart."""
-    history = History(excesses={CASE.key: Excess(1.0)})
-    for at in readings:
-        history = remembered(history, [judged(Evidence(TERMS, BEGIN + at))], SEEN, UNHURRIED, Moment(BEGIN, BEGIN))
-    assert (CASE.key in history.excesses) is lasts
-
-
-def test_an_excess_lasts_as_long_as_its_grace() -> None:
-    """Rounds that come a little early end an excess before they end its grace, and it must not be told of twice."""
-    history = History(excesses={CASE.key: Excess(1.0)})
-    for at in (0.0, 5.0, 9.0):
-        told = Evidence(TERMS, BEGIN + at, Phase.GRACE)
-        history = remembered(history, [judged(told)], SEEN, UNHURRIED, Moment(BEGIN, BEGIN))
-    assert (set(history.excesses), history.strikes) == ({CASE.key}, {})
-
-
-@pytest.mark.parametrize("late", [0, 2, 3, 10])
-def test_a_restart_makes_no_second_excess(late: int) -> None:
-    """However late limits or names come, the excess that the journal names is the same one: its strike was counted."""
-    past = History(strikes={CASE.workload: Strikes(1.0, BEGIN - 20)}, excesses={CASE.key: Excess(1.0)})
-    play = Play(replace(UNHURRIED, strikes=2), past)
-    for _ in range(late):
-        play.step(LAPSE, MEEK)
-    play.steps(60, GREEDY, MEEK)
-    assert (play.actions, play.reason(GREEDY)) == ([], Reason.STRIKES)
-
-
-_PENDING = replace(SEEN, containers=tuple(replace(one, id=None) for one in SEEN.containers))
-_RESTARTED = replace(SEEN, containers=tuple(replace(one, id=ContainerId("anew")) for one in SEEN.containers))
-_CLAIM = replace(CASE.key, pod_uid=PodUid(""), container="", container_id=ContainerId(""), claim="team/shared")
+_CLAIM_CASE = CaseKey(PodUid(""), "", ContainerId(""), "team/shared", "GPU-0")
 
 
 @pytest.mark.parametrize(
@@ -218,137 +193,250 @@ _CLAIM = replace(CASE.key, pod_uid=PodUid(""), container="", container_id=Contai
         (_PENDING, CASE.key, True),
         (replace(SEEN, containers=()), CASE.key, True),
         (replace(_RESTARTED, names_live=False), CASE.key, True),
-        (replace(SEEN, pods={}, names_live=False), CASE.key, True),
         (_RESTARTED, CASE.key, False),
         (replace(SEEN, pods={}), CASE.key, False),
         (SEEN, replace(CASE.key, container="", container_id=ContainerId("")), True),
-        (SEEN, _CLAIM, True),  # claims are read after pods
-        (replace(SEEN, claims=(Claim("team", "shared"),)), _CLAIM, True),
-        (replace(SEEN, claims=(Claim("team", "other"), Claim("other", "shared"))), _CLAIM, False),
-        (replace(SEEN, claims=(Claim("team", "other"),)), replace(_CLAIM, pod_uid=CASE.key.pod_uid), True),
-        (replace(SEEN, claims=(Claim("team", "shared"),)), replace(_CLAIM, pod_uid=PodUid("gone")), False),
+        (replace(SEEN, claims=(Claim("team", "shared"),)), _CLAIM_CASE, True),
+        (replace(SEEN, claims=(Claim("team", "other"),)), _CLAIM_CASE, False),
     ],
 )
-def test_a_round_that_misses_a_subject_forgets_neither_its_fence_nor_that_it_was_told(
-    seen: Snapshot, key: CaseKey, *, kept: bool
-) -> None:
-    """What has no case is gone only where names that are true now say so: pod, generation of its container, claim."""
-    now = Moment(BEGIN, BEGIN)
-    after = remembered(
-        History(excesses={key: Excess(1.0)}, fenced=frozenset({key}), blocked={key: BLOCKED}), [], seen, UNHURRIED, now
-    )
-    assert set(after.excesses) == set(after.fenced) == set(after.blocked) == ({key} if kept else set())
+def test_a_round_that_misses_a_case_forgets_no_fence(seen: Snapshot, key: CaseKey, *, kept: bool) -> None:
+    """A step is done for one generation: another generation of the container is fenced anew."""
+    after = remembered(History(done=frozenset({(key, Rung.FENCE)})), [], {}, seen, UNHURRIED)
+    assert after.done == (frozenset({(key, Rung.FENCE)}) if kept else frozenset())
 
 
-def test_who_is_found_is_not_gone() -> None:
-    """A pod that was deleted by force is no name any more, and its processes may hold memory: its fence stands."""
-    history, now = History(excesses={CASE.key: Excess(1.0)}, fenced=frozenset({CASE.key})), Moment(BEGIN, BEGIN)
-    found = [judged(Evidence(TERMS, BEGIN, Phase.OVER, above=True))]
-    after = remembered(history, found, replace(SEEN, pods={}, containers=()), UNHURRIED, now)
-    assert (after.excesses, after.fenced) == (history.excesses, history.fenced)
+@pytest.mark.parametrize(
+    "missed",
+    [
+        {"live": False},
+        {"read": []},
+        {"namespaces": {}},
+        {"strangers": ["greedy-1"]},
+    ],
+    ids=["names", "gpu", "labels", "pod"],
+)
+def test_rounds_that_miss_something_delay_by_their_own_length_at_most_twice(missed: Mapping[str, object]) -> None:
+    """Ten such rounds in the middle of a grace: what was counted before is not lost."""
+    play = Play()
+    play.steps(15, GREEDY, MEEK)
+    play.steps(10, GREEDY, MEEK, **missed)
+    assert play.actions == []
+    again = play.monotonic
+    play.until_action(GREEDY, MEEK)
+    assert play.monotonic - again <= 135.0 - 70.0 + (50.0 + 10.0) / 2 + 5.0
 
 
-def test_a_lapse_in_the_middle_of_an_excess_hastens_nothing() -> None:
-    """The grace begins anew after a round without its limit, but the strike was counted: who acts on two waits."""
-    play = Play(replace(UNHURRIED, strikes=2))
-    play.until(State.HELD, GREEDY, MEEK)
-    assert play.reason(GREEDY) == Reason.STRIKES
-    play.step(replace(GREEDY, limit=None), MEEK)
-    play.steps(100, GREEDY, MEEK)
-    assert (play.actions, play.reason(GREEDY)) == ([], Reason.STRIKES)
+# --- a restart of the daemon ---
+
+
+def anew(play: Play, levels: Mapping[HolderKey, Level]) -> Play:
+    """Start a daemon anew half a minute later, with the levels that it finds on the disk."""
+    other = Play(play.rules, settled(play.rules))
+    other.monotonic = play.monotonic + 30.0
+    other.history = restored(other.history, levels, other.now)
+    return other
+
+
+def test_restored_levels_go_on_where_they_were() -> None:
+    """The gap counts as unknown, half of it is lost; three new readings are needed, and then the action follows."""
+    before = over(27)
+    play = anew(before, before.history.levels)
+    play.step(GREEDY, MEEK)
+    level = play.history.levels[HOLDER]
+    assert (level.seconds, level.warned_at) == (130.0 - 17.5, before.history.levels[HOLDER].warned_at)
+    begun = play.monotonic
+    play.until_action(GREEDY, MEEK)
+    assert play.monotonic - begun == 25.0
+
+
+def test_a_restored_level_that_is_full_needs_three_readings() -> None:
+    """However high it was: nothing is done before this daemon has seen the excess three times."""
+    before = over(60, replace(UNHURRIED, grace=600.0))
+    full = {HOLDER: replace(before.history.levels[HOLDER], seconds=615.0, due_at=before.monotonic)}
+    play = anew(before, full)
+    play.steps(2, GREEDY, MEEK)
+    assert (play.actions, play.reason(GREEDY)) == ([], Reason.FEW_READINGS)
+    play.step(GREEDY, MEEK)
+    assert play.actions == ["evict team/greedy-1"]
+
+
+def test_levels_of_another_boot_are_not_restored() -> None:
+    """Their times are later than ours."""
+    before = over(20)
+    late = replace(before.history.levels[HOLDER], read_at=before.monotonic + 1e6)
+    assert anew(before, {HOLDER: late}).history.levels == {}
+
+
+def test_what_the_new_daemon_counted_meanwhile_is_kept() -> None:
+    """The levels are found after the first rounds: the readings since the start are this daemon's."""
+    before = over(27)
+    play = Play(history=settled())
+    play.monotonic = before.monotonic + 10.0
+    play.steps(3, GREEDY, MEEK)
+    play.history = restored(play.history, before.history.levels, play.now)
+    level = play.history.levels[HOLDER]
+    assert (level.seconds, level.over, level.read_at) == (130.0, True, play.monotonic)
+    assert level.excesses[CASE.limit.device].readings == 3
+    play.step(GREEDY, MEEK)
+    assert play.actions == ["evict team/greedy-1"]
+
+
+@pytest.mark.parametrize("rounds", [0, 2])
+def test_a_limit_that_was_raised_while_the_daemon_was_away_starts_the_level_anew(rounds: int, tmp_path: Path) -> None:
+    """What was counted against the old limit is none of the new one's, on the disk as in memory."""
+    before = Play()
+    before.steps(27, replace(GREEDY, used=20 * GIB), MEEK)
+    file = levels_file.path_of(tmp_path / "journal")
+    kept = levels_file.saved(before.history, "boot")
+    assert kept is not None
+    tmp_path.chmod(0o700)
+    levels_file.write(file, kept)
+    read = levels_file.read(file)
+    assert read is not None
+    play = Play(history=settled())
+    play.monotonic = before.monotonic + 10.0
+    raised = replace(GREEDY, limit=30 * GIB)
+    for _ in range(rounds):
+        play.step(raised, MEEK)
+    play.history = restored(play.history, read.restored(), play.now)
+    play.step(raised, MEEK)
+    assert play.history.levels[HOLDER].seconds == 0.0
+    begun = play.monotonic
+    play.until_action(raised, MEEK)
+    assert play.monotonic - begun == 135.0
 
 
 def test_a_daemon_that_is_started_anew_does_not_fence_twice() -> None:
     """Its first rounds know no limits yet; the fence that the journal names stands all the same."""
-    play = Play(replace(UNHURRIED, ladder=(Rung.FENCE, Rung.EVICT)), History(fenced=frozenset({CASE.key})))
+    rules = replace(UNHURRIED, ladder=(Rung.FENCE, Rung.EVICT))
+    play = Play(rules, replace(settled(rules), done=frozenset({(CASE.key, Rung.FENCE)})))
     play.step(live=False)
     play.step(replace(GREEDY, limit=None), MEEK)
     assert play.until_action(GREEDY, MEEK).rung is Rung.EVICT
 
 
 def test_a_token_of_this_very_moment_is_too_soon() -> None:
-    """The spacing begins with the action before, which a daemon before us may have begun at the same second."""
+    """The spacing begins with the action before, which an earlier daemon may have begun at the same second."""
     free = Play()
     free.until_action(GREEDY, MEEK)
-    spent = Spent(free.now.boot, ("elsewhere", "Deployment", "other"), dry=False)
-    play = Play(history=History(spent=(spent,)))
+    spent = Spent(free.now.boot, ("elsewhere", "Deployment", "other"))
+    play = Play(history=replace(settled(), spent=(spent,)))
     play.steps(len(free.verdicts), GREEDY, MEEK)
     assert (play.actions, play.reason(GREEDY)) == ([], Reason.SPACING)
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "told"),
-    [
-        (Phase.OK, Phase.OVER, False),  # not told yet
-        (Phase.OVER, Phase.GRACE, True),
-        (None, Phase.GRACE, True),
-        (Phase.GRACE, Phase.GRACE, False),  # as it was told, however much was forgiven since
-        (Phase.DUE, Phase.GRACE, False),  # the same excess, with a grace anew
-        (Phase.DUE, Phase.DUE, False),
-    ],
-)
-def test_strikes_are_what_they_were_when_it_was_told(before: Phase | None, after: Phase, *, told: bool) -> None:
-    """The beginning of an excess's first grace is an episode, and no other round is."""
-    known = {} if before is None else {CASE.key: Evidence(TERMS, BEGIN, before)}
-    lasts = {CASE.key: Excess(7.0)} if before in {Phase.GRACE, Phase.DUE} else {}
-    history = History(evidence=known, excesses=lasts, strikes={CASE.workload: Strikes(2.0, BEGIN - 20)})
-    now = Moment(BEGIN, BEGIN - 20)
-    found = [judged(Evidence(TERMS, BEGIN + 5, after, strikes=7.0))]
-    later = remembered(history, found, SEEN, UNHURRIED, now)
-    assert later.evidence[CASE.key].strikes == (2.0 if told else 7.0)
-    first = remembered(replace(history, strikes={}), found, SEEN, UNHURRIED, now)
-    assert first.strikes == ({CASE.workload: Strikes(1.0, now.boot)} if told else {})
+# --- the restart of a container ---
 
 
-def test_what_is_forgiven_later_is_not_forgiven_an_excess_that_lasts() -> None:
-    """Two strikes when it was told, a neighbour that is short hours later, a lapse between: it is acted on."""
-    rules = replace(UNHURRIED, strikes=2, strike_half_life=3600.0)
-    past = {CASE.workload: Strikes(1.0, BEGIN)}
-    for lapse in ((), (LAPSE,), (UNREAD,) * 4):
-        play = Play(rules, History(strikes=past))
-        play.until(State.HELD, GREEDY)
-        assert (play.reason(GREEDY), play.history.excesses[CASE.key].strikes > 1) == (Reason.NOT_CONTENDED, True)
-        play.steps(1000, GREEDY)
-        for one in lapse:
-            play.step(one, MEEK)
-        play.steps(60, GREEDY, MEEK)
-        assert play.actions == ["evict team/greedy-1"], lapse
-
-
-@pytest.mark.parametrize("late", [1, 5, 40])
-def test_whose_strike_it_is_may_come_later(late: int) -> None:
-    """While the owner is not read nobody has a strike; then its own workload has one, with those of before."""
-    past = {CASE.workload: Strikes(1.0, BEGIN)}
-    play = Play(replace(UNHURRIED, strikes=2), History(strikes=past))
-    play.steps(late, replace(GREEDY, facts={"workload": "", "workload_kind": ""}), MEEK)
-    assert set(play.history.strikes) == set(past)
-    play.steps(60, GREEDY, MEEK)
-    assert (play.actions, set(play.history.strikes)) == (["evict team/greedy-1"], set(past))
-
-
-def test_of_the_next_excess_a_budget_is_asked_anew() -> None:
-    """A PodDisruptionBudget's no outlives what interrupts an excess, and not the excess itself."""
+@pytest.mark.fault(38)
+def test_a_restarted_container_keeps_the_level_and_must_be_over_itself() -> None:
+    """It comes back with as much: three readings and 15 s later it is acted on, not a whole grace later."""
     play = Play()
-    play.until(State.ACTING, GREEDY, MEEK)
-    play.conclude(Result.BLOCKED)
-    play.step(LAPSE, MEEK)
-    play.steps(2, WITHIN, MEEK)
-    assert set(play.history.blocked) == {CASE.key}
-    play.step(WITHIN, MEEK)
-    assert (play.history.blocked, play.history.excesses) == ({}, {})
+    play.steps(27, GREEDY, MEEK)
+    again = replace(GREEDY, generation=1)
+    play.step(again, MEEK)
+    begun = play.monotonic
+    assert (play.standing(again), play.actions) == (State.GRACE, [])
+    action = play.until_action(again, MEEK)
+    assert action.container_id == again.id or action.rung is Rung.EVICT
+    assert play.monotonic - begun == 15.0
 
 
-@pytest.mark.parametrize(("after", "ended"), [(59.9, False), (60.0, True)])
-def test_a_rehearsal_ends_after_the_spacing_and_takes_its_own_evidence_along(after: float, *, ended: bool) -> None:
-    """What was seen on other devices stays, and so does what was seen of those who are not rehearsed on this one."""
-    play = Play(replace(UNHURRIED, mode=Mode.DRY_RUN))
-    action = play.until_action(GREEDY, MEEK)
-    rehearsed = Evidence(replace(TERMS, mode=Mode.DRY_RUN), play.monotonic)
-    real, elsewhere = replace(CASE.key, container="real"), replace(CASE.key, uuid="GPU-9")
-    evidence = {CASE.key: rehearsed, real: replace(rehearsed, terms=TERMS), elsewhere: rehearsed}
-    flight = InFlight(action, play.monotonic)
-    history = replace(play.history, rehearsal=flight, evidence=evidence)
-    now = Moment(play.monotonic + after, play.monotonic + after)
-    landed = carried(history, snapshot([GREEDY, MEEK], now.monotonic), play.rules, now)
-    assert landed.rehearsal == (None if ended else flight)
-    assert set(landed.evidence) == ({real, elsewhere} if ended else set(evidence))
+def test_a_restarted_container_that_keeps_its_limit_is_not_acted_on() -> None:
+    """The level falls; the memory of the earlier generation is not its own."""
+    play = Play()
+    play.steps(20, GREEDY, MEEK)
+    meek = replace(GREEDY, generation=1, used=2 * GIB)
+    play.steps(100, meek, MEEK)
+    assert (play.actions, play.history.levels) == ([], {})
+    assert play.standing(meek) is State.OK
+
+
+def test_a_container_that_crashes_all_the_time_is_acted_on() -> None:
+    """Half a minute over its limit, ten seconds away, again and again: a restart is no way out."""
+    play = Play()
+    begun = play.monotonic
+    while not play.actions and play.monotonic < begun + 900:
+        generation, phase = divmod(len(play.verdicts), 8)
+        actors = [replace(GREEDY, generation=generation)] if phase < 6 else []
+        gone = replace(GREEDY, generation=generation, used=0, limit=GREEDY.limit)
+        play.step(*(actors or [gone]), MEEK)
+    assert play.actions
+    assert play.monotonic - begun <= 400.0
+
+
+def test_an_accepted_action_starts_the_levels_of_its_pod_anew() -> None:
+    """All limit holders of the pod, and no other pod's."""
+    sibling = replace(GREEDY, container="second", used=9 * GIB)
+    other = replace(GREEDY, pod="other-1", used=0, limit=8 * GIB)
+    play = Play()
+    small = replace(GREEDY, used=30 * GIB)
+    loud = replace(other, used=20 * GIB)
+    play.until_action(small, sibling, loud, MEEK)
+    play.conclude(Result.ACCEPTED)
+    assert play.actions == ["evict team/greedy-1"]
+    assert {key.pod_uid for key in play.history.levels} == {other.pod_uid}
+
+
+def test_a_device_on_which_the_earlier_daemon_saw_no_excess_keeps_its_own() -> None:
+    """The holder is over on another GPU since the start: both excesses count."""
+    before = over(27)
+    play = Play(history=settled())
+    play.monotonic = before.monotonic + 10.0
+    play.steps(3, replace(GREEDY, gpu=1), MEEK, gpus=2)
+    play.history = restored(play.history, before.history.levels, play.now)
+    readings = {key.uuid: each.readings for key, each in play.history.levels[HOLDER].excesses.items()}
+    assert readings == {"GPU-0": 0, "GPU-1": 3}
+
+
+def test_levels_may_be_restored_before_the_first_snapshot() -> None:
+    """Then nothing of ours is settled yet; otherwise the earlier daemon judged the blast radius."""
+    levels = over(20).history.levels
+    assert restored(History(), levels, Moment(1e6, 1e6)).settled is None
+    found = restored(settled(), levels, Moment(1e6, 1e6)).settled
+    assert found is not None
+    assert found.vetted
+
+
+def test_what_was_tried_is_forgotten_with_the_excess() -> None:
+    """A pod without a level was tried in an excess that is over."""
+    history = History(tried={GREEDY.pod_uid: 1.0}, turns={"team": 1.0})
+    within = snapshot([replace(GREEDY, used=GIB)], 1.0)
+    judged, levels = judge_all(within, UNHURRIED, history, Moment(1.0, 1.0))
+    for cases_ in ([], judged):
+        assert remembered(history, cases_, levels, SEEN, UNHURRIED).tried == {}
+    kept = remembered(history, [], {HOLDER: Level(1.0, seconds=9.0)}, SEEN, UNHURRIED)
+    assert (kept.tried, kept.turns) == (history.tried, history.turns)
+
+
+def test_a_fence_of_a_claim_that_is_judged_stands() -> None:
+    """The list of claims misses it in this round, and its limit is there."""
+    sharer = replace(GREEDY, scope="claim", claim="team/shared")
+    seen = replace(snapshot([sharer, MEEK], 1.0), claims=(Claim("team", "other"),))
+    judged, levels = judge_all(seen, UNHURRIED, History(), Moment(1.0, 1.0))
+    done = frozenset({(next(each.case.key for each in judged if each.case.key.claim), Rung.FENCE)})
+    assert remembered(History(done=done), judged, levels, seen, UNHURRIED).done == done
+
+
+def test_a_pod_is_deleted_from_the_round_that_first_shows_it() -> None:
+    """Not from the round that first showed the pod; and no longer once the pod is gone."""
+    play = over()
+    assert play.history.deleted == {}
+    ends = replace(GREEDY, facts={"terminating": True})
+    play.step(ends, MEEK)
+    begun = play.monotonic
+    play.steps(3, ends, MEEK)
+    assert play.history.deleted == {GREEDY.pod_uid: begun}
+    play.step(MEEK)
+    assert play.history.deleted == {}
+
+
+@pytest.mark.parametrize(("gap", "counted"), [(15.0, 15.0), (15.1, 0.0)])
+def test_a_gap_of_more_than_three_intervals_is_no_time_that_a_holder_was_due(gap: float, counted: float) -> None:
+    """The daemon does not know what was so while it stood still."""
+    play = Play(SHORT)
+    play.until_reason(Reason.NAMESPACE_UNKNOWN, GREEDY, MEEK, namespaces={})
+    before = sum(play.history.due_seconds.values())
+    play.step(GREEDY, MEEK, after=gap, namespaces={})
+    assert sum(play.history.due_seconds.values()) - before == counted

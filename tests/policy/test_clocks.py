@@ -1,8 +1,8 @@
 """
 Clocks, stalls, sleep, and sources that fall silent: doubt about the whole node.
 
-What comes in: GREEDY, far over its limit, and a time that does not pass as it should. What goes out: delay, and never
-haste.
+GREEDY comes in, far over its limit, and a time that does not pass as it should. Delay goes out, which is bounded, and
+never haste.
 """
 
 from dataclasses import replace
@@ -19,7 +19,7 @@ UNDISTURBED = 28
 
 
 @pytest.mark.fault(22)
-def test_the_wall_clock_is_nobody_s_evidence() -> None:
+def test_the_wall_clock_counts_for_nothing() -> None:
     """Row 22: the clock on the wall is an hour ahead, an hour behind, in turn: the same round."""
     play = Play()
     for number in range(1, 41):
@@ -33,26 +33,25 @@ def test_the_wall_clock_is_nobody_s_evidence() -> None:
 
 
 @pytest.mark.fault(23)
-def test_a_machine_that_slept_begins_anew() -> None:
-    """Row 23: ten minutes of sleep in the middle of a grace: from the beginning."""
-    play = Play()
-    play.steps(20, GREEDY, MEEK)
-    play.asleep += 600.0
-    play.step(GREEDY, MEEK)
-    assert play.standing(GREEDY) is State.OVER
-    play.steps(26, GREEDY, MEEK)
-    assert play.actions == []
-    play.step(GREEDY, MEEK)
-    assert play.actions == ["evict team/greedy-1"]
+def test_a_machine_that_slept_counts_nothing_of_its_sleep() -> None:
+    """Row 23: what was before a sleep of more than five seconds says nothing about what is now: from the beginning."""
+    for asleep, begins_anew in ((4.0, False), (600.0, True)):
+        play = Play()
+        play.steps(20, GREEDY, MEEK)
+        play.asleep += asleep
+        play.step(GREEDY, MEEK)
+        assert play.standing(GREEDY) is (State.OVER if begins_anew else State.GRACE)
+        play.until_action(GREEDY, MEEK)
+        assert play.round == UNDISTURBED + (20 if begins_anew else 0)
 
 
 @pytest.mark.fault(24)
-def test_a_stall_of_ours_begins_anew_and_bursts_nothing() -> None:
-    """Row 24: nothing is decided for 30 s, then the rounds that waited come at once: no evidence is made of them."""
+def test_a_stall_of_ours_delays_and_bursts_nothing() -> None:
+    """Row 24: nothing is decided for 30 s, then the rounds that waited come at once: none leads to an action."""
     play = Play()
-    play.steps(20, GREEDY, MEEK)
+    play.steps(26, GREEDY, MEEK)
     play.monotonic += 30.0
-    waiting = [snapshot([GREEDY, MEEK], play.monotonic - 25.0 + 5.0 * late, round_=21 + late) for late in range(6)]
+    waiting = [snapshot([GREEDY, MEEK], play.monotonic - 25.0 + 5.0 * late, round_=27 + late) for late in range(4)]
     for number, seen in enumerate(waiting):
         play.monotonic += 0.01
         play.history, verdict = decide(seen, play.rules, play.history, play.now)
@@ -60,7 +59,7 @@ def test_a_stall_of_ours_begins_anew_and_bursts_nothing() -> None:
     assert play.actions == []
     begun = play.monotonic
     play.until_action(GREEDY, MEEK)
-    assert play.monotonic - begun >= 120.0
+    assert 10.0 <= play.monotonic - begun <= 60.0
 
 
 @pytest.mark.fault(68)
@@ -77,7 +76,7 @@ def test_the_first_snapshot_twice_is_one() -> None:
 
 @pytest.mark.fault(1, 18)
 def test_names_that_are_remembered_only_hold_back() -> None:
-    """Row 18: the API server is silent: the evidence goes on, nobody is acted on, and with its return it is."""
+    """Row 18: the API server is silent: the level rises, no action follows, and with its return one does."""
     play = Play()
     play.steps(40, GREEDY, MEEK, live=False)
     assert (play.actions, play.reason(GREEDY)) == ([], Reason.NAMES_STALE)
@@ -85,7 +84,7 @@ def test_names_that_are_remembered_only_hold_back() -> None:
     assert play.actions == ["evict team/greedy-1"]
 
 
-def test_the_rehearsal_doubts_as_the_play_does() -> None:
+def test_dry_run_doubts_as_enforce_does() -> None:
     """In dry-run the same doubts hold back as in enforce."""
     play = Play(replace(UNHURRIED, mode=Mode.DRY_RUN))
     play.steps(60, replace(GREEDY, used=None), MEEK)

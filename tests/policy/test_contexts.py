@@ -1,7 +1,7 @@
 """
 CUDA contexts: how much a use may exceed a limit that does not include them.
 
-What comes in: limits, processes, and plays of pods that are configured as their users do. What goes out: bytes, states.
+Limits, processes, and plays of pods that are configured as their users do come in. Bytes and states go out.
 """
 
 from dataclasses import replace
@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enforcer.messages import sentences
-from enforcer.policy.evidence import Evidence, Phase, Reading, Terms, weigh
-from enforcer.policy.limit_holders import cases
+from enforcer.policy.cases import cases
 from enforcer.policy.preview import preview
-from enforcer.policy.vocabulary import Mode, Rung, State, Trigger
+from enforcer.policy.vocabulary import State, Trigger
 from exporter.model import (
     Context,
     DeviceKey,
@@ -27,14 +26,13 @@ from exporter.model import (
     Tolerance,
     processes_of,
 )
-from policy.scenes import GIB, MEEK, UNHURRIED, Actor, Play, snapshot
+from policy.scenes import GIB, MEEK, UNHURRIED, Actor, Play, settled, snapshot
 
 MIB = 2**20
 CONTEXT = 512 * MIB
 DEFAULT = UNHURRIED.tolerance
 LIMITED = replace(UNHURRIED, trigger=Trigger.LIMIT, grace=30.0)
 """The limit alone counts, whatever neighbours need."""
-TERMS = Terms(Mode.ENFORCE, None, Rung.EVICT)
 
 amounts = st.integers(1, 2**40)
 processes = st.lists(st.integers(0, 2**38), max_size=200)
@@ -170,7 +168,7 @@ def test_unknown_processes_spare_up_to_the_cap() -> None:
         assert play.standing(hidden) is state
 
 
-def test_processes_that_start_later_do_not_begin_the_evidence_anew() -> None:
+def test_processes_that_start_later_do_not_start_the_level_anew() -> None:
     """An excess that goes on is the same excess, whatever was allowed for contexts at each moment."""
     alone = Actor("fork-1", 12 * GIB, context=Context.EXCLUDED, processes=(12 * GIB,))
     forked = replace(alone, processes=(3 * GIB,) * 4)
@@ -187,26 +185,38 @@ def test_a_pod_that_returns_to_its_limit_and_contexts_is_within_it() -> None:
     over = framework(used=12 * GIB, processes=(12 * GIB,))
     play = Play(LIMITED)
     play.until(State.GRACE, over)
-    play.steps(3, framework())
+    play.steps(12, framework())
     assert play.standing(over) is State.OK
+    assert play.history.levels == {}
 
 
-@pytest.mark.parametrize(("cap", "kept"), [(0, True), (2 * GIB, False)])
-def test_a_limit_that_comes_to_allow_more_voids_what_it_would_have_allowed(cap: int, *, kept: bool) -> None:
-    """Only another declaration changes the cap: what was seen must exceed the new one's most, too."""
-    evidence: Evidence | None = None
-    for at in (0.0, 5.0, 10.0, 15.0):
-        evidence = weigh(evidence, Reading(at, 9 * GIB, 8 * GIB, 30.0), TERMS, LIMITED)
-    assert evidence is not None and evidence.phase is Phase.GRACE
-    after = weigh(evidence, Reading(20.0, 12 * GIB, 8 * GIB, 30.0, allowance=0, cap=cap), TERMS, LIMITED)
-    assert after.phase is (Phase.GRACE if kept else Phase.OVER)
+def test_a_new_allowance_restarts_nothing() -> None:
+    """Each reading is judged by the ceiling of its own moment: starting a process must not erase a level."""
+    alone = Actor("fork-1", 12 * GIB, context=Context.EXCLUDED, processes=(12 * GIB,))
+    most = replace(alone, processes=(3 * GIB,) * 4)
+    play = Play(LIMITED)
+    for number in range(9):
+        play.step(most if number % 3 == 2 else alone)
+    (level,) = play.history.levels.values()
+    assert (level.seconds, level.warned_at is not None) == (40.0, True)
+
+
+@pytest.mark.parametrize(("context", "seconds"), [(Context.INCLUDED, 25.0), (Context.EXCLUDED, 0.0)])
+def test_a_declaration_that_comes_to_exclude_contexts_is_a_limit_that_rises(context: Context, seconds: float) -> None:
+    """What was counted must exceed the most that the new declaration allows, too."""
+    play = Play(LIMITED)
+    play.steps(5, Actor("job-1", 9 * GIB))
+    play.step(Actor("job-1", 12 * GIB, context=context, processes=(12 * GIB,)))
+    (level,) = play.history.levels.values()
+    assert level.seconds == seconds
 
 
 def test_the_last_look_and_the_preview_allow_the_same() -> None:
     """A pod within limit, tolerance and contexts is in no preview, and is spared by the last look."""
-    assert not preview(snapshot([framework(), MEEK], 1.0), LIMITED).would
-    over = preview(snapshot([framework(context=Context.INCLUDED), MEEK], 1.0), LIMITED)
-    assert [one.pod for one in over.would] == ["framework-1"]
+    history = settled(LIMITED)
+    assert not preview(snapshot([framework(), MEEK], 1.0), LIMITED, history).would
+    over = preview(snapshot([framework(context=Context.INCLUDED), MEEK], 1.0), LIMITED, history)
+    assert [standing.pod for standing in over.would] == ["framework-1"]
 
 
 def test_pods_and_claims_count_the_processes_of_all_their_containers() -> None:
@@ -230,8 +240,8 @@ def test_what_is_allowed_is_said() -> None:
     """An Event names the limit and what is allowed above it, and counts the excess from there."""
     play = Play(LIMITED)
     play.step(framework(used=12 * GIB, processes=(12 * GIB,)))
-    text = sentences.exceeded(play.verdicts[-1].standings[0], Mode.ENFORCE, Rung.EVICT)
+    text = sentences.exceeded(play.verdicts[-1].standings[0], Trigger.LIMIT)
     assert "3.5 GiB more than its limit of 8 GiB" in text
     assert "plus 512 MiB allowed for CUDA contexts" in text
     play.step(framework(used=12 * GIB, processes=(12 * GIB,), context=Context.INCLUDED))
-    assert "CUDA" not in sentences.exceeded(play.verdicts[-1].standings[0], Mode.ENFORCE, Rung.EVICT)
+    assert "CUDA" not in sentences.exceeded(play.verdicts[-1].standings[0], Trigger.LIMIT)

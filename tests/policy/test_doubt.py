@@ -1,8 +1,8 @@
 """
-Doubt is per subject.
+Doubt is per limit holder.
 
-What comes in: GREEDY, far over its limit, MEEK, who is denied its due, and somebody or something doubtful. What goes
-out: doubt about others delays nothing; doubt about GREEDY itself convicts nobody, and is told.
+GREEDY comes in, far over its limit, MEEK, which is short of memory, and something doubtful. Doubt about others delays
+nothing. Doubt about GREEDY itself leads to no action, and is shown.
 """
 
 from collections.abc import Iterable
@@ -10,18 +10,18 @@ from dataclasses import replace
 
 import pytest
 
-from enforcer.policy.rules import EXEMPT, GRACE
+from enforcer.policy.rules import EXEMPT, GRACE, Rules
 from enforcer.policy.vocabulary import Reason, State, Trigger
 from policy.scenes import CONSENTING, GIB, GREEDY, MEEK, UNHURRIED, Actor, Play
 
 UNDISTURBED = 28
-"""The round in which GREEDY is acted on when nobody disturbs."""
+"""The round in which GREEDY is acted on when nothing disturbs."""
 LONG = 180
 
 
-def first_action(actors: Iterable[tuple[Actor, ...]], **world: object) -> int | None:
+def first_action(actors: Iterable[tuple[Actor, ...]], rules: Rules = UNHURRIED, **world: object) -> int | None:
     """Play a line of rounds; in which was the first action, and was it GREEDY's?"""
-    play = Play()
+    play = Play(rules)
     for number, present in enumerate(actors, 1):
         if play.step(*present, **world).action is not None:  # type: ignore[arg-type]
             assert play.actions == ["evict team/greedy-1"]
@@ -32,13 +32,13 @@ def first_action(actors: Iterable[tuple[Actor, ...]], **world: object) -> int | 
 # Others
 
 
-def test_a_crash_looping_neighbour_shields_nobody() -> None:
+def test_a_crash_looping_neighbour_is_no_shield() -> None:
     """A neighbour with another container id in each round: GREEDY is acted on in the same round as without it."""
     rounds = ((GREEDY, MEEK, Actor("crash-1", GIB, generation=number)) for number in range(40))
     assert first_action(rounds) == UNDISTURBED
 
 
-def test_a_neighbour_that_comes_and_goes_shields_nobody() -> None:
+def test_a_neighbour_that_comes_and_goes_is_no_shield() -> None:
     """A pod that is there in every second round, under a new UID each time."""
     rounds = (
         (GREEDY, MEEK, *((Actor("blink-1", GIB, uid=f"uid-{number}"),) if number % 2 else ())) for number in range(40)
@@ -48,13 +48,13 @@ def test_a_neighbour_that_comes_and_goes_shields_nobody() -> None:
 
 @pytest.mark.fault(33)
 @pytest.mark.parametrize("hidden", [1, 5, 8])
-def test_a_hidden_process_shields_nobody(hidden: int) -> None:
-    """Row 33: memory that nobody explains, next to an over-user, is told elsewhere, and is no veto here."""
+def test_a_hidden_process_is_no_shield(hidden: int) -> None:
+    """Row 33: memory that no known process explains, next to an over-user, is shown elsewhere, and is no veto here."""
     assert first_action([(GREEDY, MEEK)] * 40, hidden={0: hidden * GIB}) == UNDISTURBED
 
 
 @pytest.mark.fault(33)
-def test_thirty_gib_that_nobody_explains_shield_nobody() -> None:
+def test_thirty_unattributed_gib_are_no_shield() -> None:
     """Row 33, in full: 30 GiB hidden, the over-user has 45, and its neighbour is short of 25."""
     greedy = replace(GREEDY, used=45 * GIB)
     assert first_action([(greedy, MEEK)] * 40, hidden={0: 30 * GIB}) == UNDISTURBED
@@ -62,14 +62,14 @@ def test_thirty_gib_that_nobody_explains_shield_nobody() -> None:
 
 @pytest.mark.fault(33)
 def test_a_hidden_process_is_never_the_victim() -> None:
-    """Row 33: 70 GiB that nobody explains; nobody who is known is over: nothing is done, for ever."""
+    """Row 33: 70 GiB are unattributed, and no known holder is over: nothing is ever done."""
     play = Play()
     play.steps(LONG, replace(GREEDY, used=GIB), MEEK, hidden={0: 70 * GIB})
     assert (play.actions, play.standing(GREEDY)) == ([], State.OK)
 
 
 @pytest.mark.fault(26)
-def test_a_neighbour_with_unknown_readings_shields_nobody() -> None:
+def test_a_neighbour_with_unknown_readings_is_no_shield() -> None:
     """Row 26 of a neighbour: its own N/A makes it unjudged; GREEDY is acted on as if nothing was."""
     unknown = Actor("na-1", None, limit=20 * GIB)
     assert first_action([(GREEDY, MEEK, unknown)] * 40) == UNDISTURBED
@@ -77,8 +77,8 @@ def test_a_neighbour_with_unknown_readings_shields_nobody() -> None:
 
 @pytest.mark.fault(31, 43)
 @pytest.mark.parametrize("doubled", [1, 10, 30])
-def test_a_forking_neighbour_shields_nobody_who_is_far_over(doubled: int) -> None:
-    """Rows 31, 43: the lists say more than the device holds: GREEDY is over by more than that, whoever is wrong."""
+def test_a_forking_neighbour_is_no_shield_for_a_large_excess(doubled: int) -> None:
+    """Rows 31, 43: the lists exceed the device's memory: GREEDY is over by more than that, whichever entry is wrong."""
     short = replace(MEEK, limit=79 * GIB)  # short of its due even if all that is wrong is its own
     assert first_action([(GREEDY, short)] * 40, listed_too_much=doubled * GIB) == UNDISTURBED
 
@@ -101,11 +101,13 @@ def test_an_unknown_neighbour_does_not_hide_that_the_lists_are_wrong() -> None:
 
 
 def test_doubt_that_could_change_the_need_holds_back() -> None:
-    """A neighbour with unknown use, whose need is all that justifies it, may hold what nobody explains."""
+    """A neighbour with unknown usage, whose need is all that justifies an action, may hold what nothing explains."""
+    contended = replace(UNHURRIED, trigger=Trigger.CONTENDED)
     greedy, unknown = replace(GREEDY, used=40 * GIB), Actor("na-1", None, limit=35 * GIB)
-    assert first_action([(greedy, unknown)] * 60, hidden={0: 35 * GIB}) is None
-    assert first_action([(greedy, unknown)] * 60, hidden={0: 5 * GIB}) is None  # 30 short, 35 free
-    assert first_action([(replace(greedy, used=50 * GIB), unknown)] * 60, hidden={0: 5 * GIB}) == UNDISTURBED
+    assert first_action([(greedy, unknown)] * 60, contended, hidden={0: 35 * GIB}) is None
+    assert first_action([(greedy, unknown)] * 60, contended, hidden={0: 5 * GIB}) is None  # 30 short, 35 free
+    acted = first_action([(replace(greedy, used=50 * GIB), unknown)] * 60, contended, hidden={0: 5 * GIB})
+    assert acted == UNDISTURBED
 
 
 @pytest.mark.fault(28)
@@ -122,7 +124,7 @@ def test_another_gpu_that_fails_is_another_gpu() -> None:
 
 
 @pytest.mark.fault(26)
-def test_unknown_for_ever_is_never_acted_on_and_always_told() -> None:
+def test_unknown_for_ever_is_never_acted_on_and_always_shown() -> None:
     """Row 26: N/A memory all the time: no action, and `unjudged` with its reason in each round, for an alert."""
     play = Play()
     for _ in range(LONG):
@@ -142,26 +144,30 @@ def test_one_flaky_reading_now_and_then_delays_and_does_not_spare() -> None:
         assert UNDISTURBED < acted <= UNDISTURBED + bad, bad
 
 
-def test_who_is_unknown_in_each_second_round_is_not_convicted() -> None:
-    """Half of its readings are unknown: nothing vouches for the time between two, so nothing is ever due."""
+def test_a_holder_that_is_unknown_in_each_second_round_is_not_acted_on() -> None:
+    """Half of its readings are unknown: nothing says what was so between two, so nothing is ever due."""
     play = Play()
     for number in range(LONG):
         play.step(replace(GREEDY, used=None) if number % 2 else GREEDY, MEEK)
     assert play.actions == []
-    assert play.standing(GREEDY) is State.OVER
+    assert {State.OVER, State.UNJUDGED} >= {play.standing(GREEDY)}
+    reasons = {change.after.reason for verdict in play.verdicts for change in verdict.changes}
+    assert Reason.READING_UNKNOWN in reasons
 
 
 @pytest.mark.fault(25)
 def test_no_answer_is_not_an_answer_of_zero() -> None:
-    """INV-9: while GREEDY is unknown its excess has not ended: with the next reading it goes on, else it is void."""
+    """Unknown is not within: one unknown reading changes nothing, and a long time lowers the level."""
     play = Play()
     play.until(State.GRACE, GREEDY, MEEK)
+    play.steps(5, GREEDY, MEEK)
+    (before,) = play.history.levels.values()
     play.step(replace(GREEDY, used=None), MEEK)
     assert play.standing(GREEDY) is State.GRACE
-    play.step(GREEDY, MEEK)
-    assert play.standing(GREEDY) is State.GRACE
+    assert [level.seconds for level in play.history.levels.values()] == [before.seconds]
     play.steps(3, replace(GREEDY, used=None), MEEK)
-    assert (play.standing(GREEDY), play.reason(GREEDY)) == (State.UNJUDGED, Reason.READING_UNKNOWN)
+    assert [level.seconds < before.seconds for level in play.history.levels.values()] == [True]
+    assert play.actions == []
 
 
 # What it declares
@@ -179,8 +185,8 @@ def test_toggling_between_two_limits_that_it_exceeds_gains_nothing() -> None:
     assert first_action(limits(8, 8, 8, 60)) == UNDISTURBED
 
 
-def test_toggling_the_declaration_off_is_seen_in_what_it_stands_as() -> None:
-    """In each second round nothing is declared: nobody can be convicted of that, and it never stands as `ok`."""
+def test_toggling_the_declaration_off_is_seen_in_its_state() -> None:
+    """In each second round nothing is declared: no action follows from that, and its state is never `ok`."""
     play = Play()
     states = set()
     for present in limits(8, None):
@@ -190,32 +196,32 @@ def test_toggling_the_declaration_off_is_seen_in_what_it_stands_as() -> None:
     assert states == {State.OVER, None}
 
 
-def test_a_limit_that_turns_invalid_is_told() -> None:
-    """A declaration that nobody can read in each second round: no action, and `limit_invalid` is told each time."""
+def test_a_limit_that_turns_invalid_is_shown() -> None:
+    """A declaration that cannot be read in each second round: no action, and `limit_invalid` is shown each time."""
     play = Play()
     for number in range(60):
         actor = replace(GREEDY, limit=None, problems=("8 what?",)) if number % 2 else GREEDY
         play.step(actor, MEEK)
-    told = [change.after.reason for verdict in play.verdicts for change in verdict.changes]
+    shown = [change.after.reason for verdict in play.verdicts for change in verdict.changes]
     assert play.actions == []
-    assert told.count(Reason.LIMIT_INVALID) == 30
+    assert shown.count(Reason.LIMIT_INVALID) == 30
 
 
 def test_toggling_the_grace_annotation_gains_nothing() -> None:
-    """The grace that it had when it was told counts: what is written meanwhile is for the next time."""
+    """An announced grace is never shortened, and one that the namespace does not allow is never longer."""
     asking = replace(GREEDY, facts={"annotations": {GRACE: "30"}})
     longer = replace(GREEDY, facts={"annotations": {GRACE: "3600"}})
     assert first_action([(GREEDY, MEEK)] * 4 + [(asking, MEEK), (longer, MEEK)] * 30) == UNDISTURBED
 
 
-def test_toggling_an_exemption_that_nobody_granted_gains_nothing() -> None:
-    """`gpusteward.io/exempt` without the namespace's word is no word, however often it comes and goes."""
+def test_toggling_an_exemption_that_was_not_granted_gains_nothing() -> None:
+    """`gpusteward.io/exempt` counts for nothing without its namespace, however often it comes and goes."""
     claiming = replace(GREEDY, facts={"annotations": {EXEMPT: "true"}})
     assert first_action([(claiming, MEEK), (GREEDY, MEEK)] * 30) == UNDISTURBED
 
 
 def test_toggling_a_granted_exemption_is_the_administrator_s_doing() -> None:
-    """The twin: in a namespace that lets its pods exempt themselves it protects, and is told."""
+    """The twin: in a namespace that lets its pods exempt themselves it protects, and is shown."""
     play = Play()
     labels = {"team": {**CONSENTING, "gpusteward.io/allow-pod-exemption": "true"}}
     for number in range(120):
@@ -228,13 +234,13 @@ def test_toggling_a_granted_exemption_is_the_administrator_s_doing() -> None:
 @pytest.mark.fault(57)
 @pytest.mark.parametrize(("limit", "acted"), [(9, UNDISTURBED), (4, UNDISTURBED), (60, UNDISTURBED), (70, None)])
 def test_a_limit_that_is_raised_or_lowered_in_the_middle_of_a_grace(limit: int, acted: int | None) -> None:
-    """Row 57: who was above the new limit all the time was told rightly; who is within it is not over."""
+    """Row 57: a holder that was above the new limit all the time was warned rightly; one within it is not over."""
     assert first_action([(GREEDY, MEEK)] * 15 + [(replace(GREEDY, limit=limit * GIB), MEEK)] * 60) == acted
 
 
 @pytest.mark.fault(57)
 def test_a_limit_that_the_excess_seen_so_far_did_not_exceed_voids_it() -> None:
-    """Row 57: 20 GiB when it was told, 70 now, and the limit is raised to 30: from the beginning."""
+    """Row 57: 20 GiB when it was warned, 70 now, and the limit is raised to 30: from the beginning."""
     before, after = replace(GREEDY, used=20 * GIB), replace(GREEDY, limit=30 * GIB)
     full = Actor("full-1", 50 * GIB, limit=60 * GIB)
     short = Actor("meek-1", 2 * GIB, limit=40 * GIB)
@@ -245,13 +251,25 @@ def test_a_limit_that_the_excess_seen_so_far_did_not_exceed_voids_it() -> None:
 
 
 @pytest.mark.fault(38)
-def test_a_restart_in_the_middle_of_a_grace_is_another_subject() -> None:
-    """Row 38: the same container in its next generation: from the beginning."""
-    assert first_action([(GREEDY, MEEK)] * 20 + [(replace(GREEDY, generation=1), MEEK)] * 40) == 20 + UNDISTURBED
+def test_a_restart_in_the_middle_of_a_grace_gains_no_new_grace() -> None:
+    """Row 38: the level is the container's, not its generation's: a crash loop is no shield."""
+    rounds = [(GREEDY, MEEK)] * 20 + [(replace(GREEDY, generation=1), MEEK)] * 40
+    acted = first_action(rounds)
+    assert acted is not None
+    assert UNDISTURBED <= acted <= UNDISTURBED + 3
+
+
+@pytest.mark.fault(38)
+def test_a_restart_at_the_end_of_a_grace_must_be_over_itself() -> None:
+    """Row 38: the new generation is acted on when it was over for a while itself, and not at its first reading."""
+    rounds = [(GREEDY, MEEK)] * 27 + [(replace(GREEDY, generation=1), MEEK)] * 40
+    acted = first_action(rounds)
+    assert acted is not None
+    assert UNDISTURBED + 3 <= acted <= UNDISTURBED + 6
 
 
 @pytest.mark.fault(17)
-def test_the_same_name_with_another_uid_is_another_subject() -> None:
+def test_the_same_name_with_another_uid_is_another_holder() -> None:
     """Row 17: a StatefulSet's pod is made anew in the middle of a grace: from the beginning."""
     assert first_action([(GREEDY, MEEK)] * 20 + [(replace(GREEDY, uid="uid-new"), MEEK)] * 40) == 20 + UNDISTURBED
 
@@ -264,12 +282,12 @@ def test_two_pods_of_one_name_are_two() -> None:
     play = Play()
     action = play.until_action(new, old, MEEK)
     assert action.pod_uid == "uid-new"
-    assert play.standing(old) is State.EXEMPT
+    assert (play.standing(old), play.reason(old)) == (State.HELD, Reason.TERMINATING)
 
 
 @pytest.mark.fault(43)
 def test_memory_that_moves_among_its_processes_is_still_its_own() -> None:
-    """Row 43: the subject is the container: whoever forks holds the same sum, under the same evidence."""
+    """Row 43: the limit holder is the container: one that forks holds the same sum."""
     assert first_action((replace(GREEDY, used=(60 + n % 9) * GIB), MEEK) for n in range(40)) == UNDISTURBED
 
 
@@ -278,10 +296,10 @@ def test_memory_that_moves_among_its_processes_is_still_its_own() -> None:
 
 @pytest.mark.fault(39)
 def test_memory_that_is_freed_in_time() -> None:
-    """Row 39: free in the last round of the grace, and from then on: nothing is done, and it stands as ok again."""
+    """Row 39: free in the last round of the grace, and from then on: nothing is done, and its state is ok again."""
     play = Play()
     play.steps(27, GREEDY, MEEK)
-    play.steps(40, replace(GREEDY, used=8 * GIB), MEEK)
+    play.steps(60, replace(GREEDY, used=8 * GIB), MEEK)
     assert (play.actions, play.standing(GREEDY)) == ([], State.OK)
 
 
@@ -298,7 +316,7 @@ def test_memory_that_is_freed_for_one_round_is_not_freed() -> None:
 @pytest.mark.parametrize("trigger", Trigger, ids=str)
 @pytest.mark.parametrize("low", [8 * GIB, 8 * GIB + 2**20])
 def test_oscillating_around_the_limit_is_never_due(low: int, trigger: Trigger) -> None:
-    """Row 40: above in each second round: never in three rounds on end, so nobody is told, and nothing is done."""
+    """Row 40: above in each second round: never in two rounds on end, so no warning follows, and no action."""
     play = Play(replace(UNHURRIED, trigger=trigger))
     for number in range(LONG):
         play.step(replace(GREEDY, used=low if number % 2 else 70 * GIB), MEEK)

@@ -1,9 +1,9 @@
 """
 What must not change, or only in one direction, when a trace of rounds is changed.
 
-What comes in: traces of an over-user and its neighbours, made up by Hypothesis, and one change of each. What goes out:
-the actions of both. No oracle is needed: a gap, a restart or an unknown may delay and must not hasten; a protection or
-a stricter mode must not add; an order or a name must not matter.
+Traces of an over-user and its neighbours come in, and one change of each. The actions of both go out. No oracle is
+needed: a gap, an unknown or a protection may delay and must not hasten; other pods, their outcomes, annotations and
+restarts may delay by budgets and spacing, and by nothing else; an order or a name must not matter.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,16 +20,12 @@ from enforcer.policy.history import History, Result
 from enforcer.policy.rules import ALLOW_EXEMPTION, CONSENT, EXEMPT, Budget, Budgets, Rules
 from enforcer.policy.vocabulary import Mode, Rung, Trigger
 from exporter.model import Snapshot
-from policy.scenes import CONSENTING, GIB, UNHURRIED, Actor, Play, snapshot
+from policy.hostile import World
+from policy.scenes import CONSENTING, GIB, UNHURRIED, Actor, Play, settled, snapshot
 
 SHORT = replace(UNHURRIED, grace=30.0, trigger=Trigger.LIMIT)
-"""Told in round 4, acted on in round 10; whoever is over is over, whatever the neighbours need."""
-TIGHT = replace(
-    SHORT,
-    spacing=20.0,
-    budgets=Budgets(Budget(3, 600.0), Budget(2, 600.0), Budget(2, 600.0)),
-    trigger=Trigger.CONTENDED,
-)
+"""Warned after three pairs of readings, and acted on after six more."""
+TIGHT = replace(SHORT, spacing=20.0, budgets=Budgets(Budget(3, 600.0), Budget(2, 600.0)), trigger=Trigger.CONTENDED)
 OTHERS = (Actor("meek-1", 2 * GIB, limit=30 * GIB),)
 Line = TypeVar("Line")
 USES = {"o": 60 * GIB, "t": 8 * GIB + 2**20, "b": GIB, "?": None}
@@ -51,14 +47,14 @@ def acted(trace: Sequence[Round], rules: Rules = SHORT, *, ends: Result | None =
     """
     Play a trace; the moments at which GREEDY was acted on, in seconds since the beginning.
 
-    `ends`: how each action ends, one round later; None: nobody knows, and nothing follows.
+    `ends`: how each action ends, one round later; None: it stays in flight, and nothing follows.
     """
     play = Play(rules)
     begin, moments = play.monotonic, []
     for one in trace:
         if one.restart:
             known = play.history
-            play.history = History(spent=known.spent, breakers=known.breakers, strikes=known.strikes)
+            play.history = replace(settled(rules), spent=known.spent, breakers=known.breakers)
         if ends is not None and not one.restart:
             play.conclude(ends)
         play.asleep += one.asleep
@@ -92,7 +88,7 @@ def missing(trace: list[Round], where: int) -> list[Round]:
 
 
 def restarted(trace: list[Round], where: int) -> list[Round]:
-    """The daemon restarts: it remembers tokens, breakers and strikes."""
+    """The daemon restarts without its levels: it remembers tokens and breakers."""
     return [*trace[:where], replace(trace[where], restart=True), *trace[where + 1 :]]
 
 
@@ -107,8 +103,8 @@ def nodded(trace: list[Round], where: int) -> list[Round]:
 
 
 def within(trace: list[Round], where: int) -> list[Round]:
-    """It is between limit and tolerance in one round."""
-    return [*trace[:where], replace(trace[where], use="t"), *trace[where + 1 :]]
+    """It is within its limit in one round."""
+    return [*trace[:where], replace(trace[where], use="b"), *trace[where + 1 :]]
 
 
 CHANGES: list[Callable[[list[Round], int], list[Round]]] = [unknown, missing, restarted, slept, nodded, within]
@@ -121,8 +117,8 @@ CHANGES: list[Callable[[list[Round], int], list[Round]]] = [unknown, missing, re
 def test_nothing_hastens_the_first_action(
     change: Callable[[list[Round], int], list[Round]], trace: list[Round], where: int
 ) -> None:
-    """INV-7: wherever it comes, the first action is not earlier, and there is none where there was none."""
-    assert not_hastened(acted(trace), acted(change(trace, where % len(trace))))
+    """Wherever it comes, the first action is not earlier, and there is none where there was none."""
+    assert not_hastened(acted(trace)[:1], acted(change(trace, where % len(trace)))[:1])
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
@@ -130,17 +126,17 @@ def test_nothing_hastens_the_first_action(
 def test_nothing_hastens_what_follows_either(change: Callable[[list[Round], int], list[Round]], rules: Rules) -> None:
     """Each place of a long excess, whose victim does not go: no action is earlier, none is added."""
     trace = [Round()] * 36
-    before = acted(trace, rules, ends=Result.FAILED)
+    before = acted(trace, rules, ends=Result.ACCEPTED)
     assert len(before) >= 2
     for where in range(0, 36, 5):
-        assert not_hastened(before, acted(change(trace, where), rules, ends=Result.FAILED)), where
+        assert not_hastened(before, acted(change(trace, where), rules, ends=Result.ACCEPTED)), where
 
 
 def test_a_gap_that_is_inserted_delays() -> None:
     """A pause of any length between two rounds: what was to come comes at least so much later, if it had not come."""
-    trace = [Round()] * 24
+    trace = [Round()] * 40
     (before,) = acted(trace)
-    for where in range(1, 10, 2):
+    for where in range(1, 9, 2):
         for pause in (5.0, 7.0, 13.0, 4000.0):
             longer = [*trace[:where], replace(trace[where], after=5.0 + pause), *trace[where + 1 :]]
             (after,) = acted(longer)
@@ -150,12 +146,8 @@ def test_a_gap_that_is_inserted_delays() -> None:
 PROTECTIONS: list[Mapping[str, object]] = [
     {"priority": 2_000_000_000},
     {"terminating": True},
-    {"phase": "Pending"},
+    {"phase": "Succeeded"},
     {"config_hash": "0123"},
-    {"annotations": {EXEMPT: "true"}},
-    {"annotations": {"karpenter.sh/do-not-disrupt": "true"}},
-    {"controller_kind": "DaemonSet"},
-    {"controller_kind": ""},
 ]
 
 
@@ -163,13 +155,136 @@ PROTECTIONS: list[Mapping[str, object]] = [
 def test_a_protection_never_adds_an_action(facts: Mapping[str, object]) -> None:
     """Wherever a protection comes and goes, no action is earlier and none is added; while it holds there is none."""
     trace = [Round()] * 24
-    before = acted(trace, ends=Result.FAILED)
+    before = acted(trace, ends=Result.ACCEPTED)
     for begin, end in [(0, 24), (0, 5), (3, 10), (9, 10), (8, 20), (11, 12)]:
         changed = [replace(one, facts=facts) if begin <= n < end else one for n, one in enumerate(trace)]
-        after = acted(changed, ends=Result.FAILED)
-        assert not_hastened(before, after)
-        granted = "annotations" not in facts or EXEMPT not in str(facts)
-        assert not granted or not [moment for moment in after if begin < moment / 5 <= end]
+        after = acted(changed, ends=Result.ACCEPTED)
+        assert not_hastened(before[:1], after[:1])
+        assert not [moment for moment in after if begin < moment / 5 <= end]
+
+
+ANNOTATIONS: list[Mapping[str, object]] = [
+    {"annotations": {EXEMPT: "true"}},
+    {"annotations": {"karpenter.sh/do-not-disrupt": "true"}},
+    {"annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}},
+    {"annotations": {"gpusteward.io/grace-seconds": "3600"}},
+    {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "2147483647"}},
+    {"controller_kind": ""},
+    {"controller_kind": "DaemonSet"},
+    {"workload": "", "workload_kind": ""},
+    {"phase": "Pending"},
+]
+
+
+@pytest.mark.parametrize("facts", ANNOTATIONS, ids=str)
+def test_nothing_that_a_tenant_writes_by_itself_delays(facts: Mapping[str, object]) -> None:
+    """The second law: annotations that the namespace does not allow, and kinds of pods, delay nothing."""
+    before = acted([Round()] * 24)
+    for begin, end in [(0, 24), (0, 5), (3, 10), (9, 10)]:
+        changed = [replace(one, facts=facts) if begin <= n < end else one for n, one in enumerate([Round()] * 24)]
+        assert acted(changed) == before
+
+
+# The second law: what others do
+
+
+@pytest.mark.parametrize("seeds", [range(begin, begin + 20) for begin in (1000, 2000, 3000)], ids=str)
+def test_others_delay_by_budgets_and_spacing_and_hasten_nothing(seeds: range) -> None:
+    """The same victim at the same readings, alone and among hostile others: its action comes within the bound."""
+    compared = 0
+    for seed in seeds:
+        alone, among = World(seed, hostile=False).play(), World(seed).play()
+        if alone.promise is None or among.promise is None:
+            continue
+        assert alone.found == among.found == []
+        assert alone.promise.met is not None and among.promise.met is not None
+        most = among.promise.deadline(among.rules)
+        assert alone.promise.met <= among.promise.met <= most or among.promise.gaps > alone.promise.gaps
+        compared += 1
+    assert compared > 10
+
+
+def among(
+    cast: Callable[[int], Sequence[Actor]],
+    end: Callable[[str], Result | None],
+    rules: Rules = SHORT,
+    *,
+    earlier: int = 0,
+) -> int:
+    """
+    Play GREEDY beside others until it is acted on; return the round.
+
+    `end` says how an action on a pod ends; for `earlier` rounds GREEDY is not there yet.
+    """
+    play = Play(rules)
+    for _ in range(earlier):
+        play.step(*cast(0))
+    for number in range(1, 400):
+        flight = play.history.in_flight
+        if flight is not None and (result := end(flight.action.pod)) is not None:
+            play.conclude(result)
+        verdict = play.step(Actor("greedy-1", 60 * GIB), *cast(number))
+        if verdict.action is not None and verdict.action.pod == "greedy-1":
+            return number
+    raise AssertionError("never acted on")
+
+
+UNDISTURBED = 10
+"""The round in which GREEDY is acted on when it is alone."""
+A_REQUEST = 2
+"""Rounds of 5 s for a request in vain: the one in which it is decided, and its pause."""
+
+
+def over(number: int, **facts: object) -> Actor:
+    """Another over-user, of a pod that comes first by its name."""
+    return Actor(f"a-other-{number}", 2 * GIB, limit=GIB, namespace=f"n{number % 3}", facts=facts)
+
+
+@pytest.mark.parametrize("count", [1, 3, 6])
+@pytest.mark.parametrize(
+    "result",
+    [Result.BLOCKED, Result.REFUSED, Result.FORBIDDEN, Result.FAILED, Result.ABANDONED, Result.IMPOSSIBLE],
+    ids=str,
+)
+def test_requests_in_vain_delay_by_their_pauses_alone(result: Result, count: int) -> None:
+    """PodDisruptionBudgets, missing rights and failed calls of others use up no budget, and delay by pauses."""
+    budgets = Budgets(Budget(1, 3600.0), Budget(1, 3600.0))
+    others = [over(number) for number in range(count)]
+    acted_in = among(lambda _: others, lambda _: result, replace(SHORT, budgets=budgets))
+    assert UNDISTURBED <= acted_in <= UNDISTURBED + 2 * (count + 1) * A_REQUEST
+
+
+def test_other_pods_that_come_later_delay_nothing() -> None:
+    """Pods that start to exceed their limits after GREEDY, however many and however far, come after it."""
+    huge = [replace(over(number), used=3 * GIB) for number in range(5)]
+    assert among(lambda number: huge if number > 3 else [], lambda _: Result.ACCEPTED) == UNDISTURBED
+
+
+def test_restarts_and_new_pods_of_others_delay_nothing() -> None:
+    """Others that restart, are made anew or change their limits in each round are never due, and delay nothing."""
+    for change in (
+        lambda number: replace(over(1), generation=number),
+        lambda number: replace(over(1), uid=f"uid-{number}"),
+        lambda number: replace(over(1), limit=GIB if number % 2 else 4 * GIB),
+        lambda number: replace(over(1), used=None if number % 2 else 2 * GIB),
+        lambda number: over(1, terminating=True) if number % 3 else over(1),
+    ):
+        acted_in = among(lambda number, one=change: [one(number)], lambda _: Result.FAILED)  # type: ignore[misc]
+        assert UNDISTURBED <= acted_in <= UNDISTURBED + 2 * 2 * A_REQUEST
+
+
+def test_k_holders_that_were_due_earlier_delay_by_the_budget() -> None:
+    """With a budget of one action in 60 s and three holders that were due earlier, GREEDY waits for 180 s."""
+    rules = replace(SHORT, spacing=5.0, budgets=Budgets(Budget(1, 60.0), Budget(9, 60.0)))
+    others = [over(number) for number in range(3)]
+    gone: set[str] = set()
+
+    def end(pod: str) -> Result:
+        gone.add(pod)
+        return Result.ACCEPTED
+
+    acted_in = among(lambda _: [one for one in others if one.pod not in gone], end, rules, earlier=2)
+    assert UNDISTURBED + 34 <= acted_in <= UNDISTURBED + 36 + 4 * A_REQUEST
 
 
 @FEW
@@ -188,10 +303,9 @@ def test_a_stricter_mode_never_adds(trace: list[Round]) -> None:
         replace(SHORT, warn_after=20.0),
         replace(SHORT, grace=60.0),
         replace(SHORT, trigger=Trigger.CONTENDED),
-        replace(SHORT, strikes=2),
-        replace(SHORT, hold_off=100.0),
+        replace(SHORT, confirm=True),
         replace(SHORT, spacing=120.0),
-        replace(SHORT, budgets=Budgets(Budget(1, 600.0), Budget(1, 600.0), Budget(1, 600.0))),
+        replace(SHORT, budgets=Budgets(Budget(1, 600.0), Budget(1, 600.0))),
         replace(SHORT, ladder=(Rung.NOTIFY,)),
         replace(SHORT, consent=("example.com/other", "yes")),
     ],
@@ -223,8 +337,8 @@ def shuffled(seen: Snapshot, chance: Random) -> Snapshot:
     """The same snapshot, all of its lines in another order."""
 
     def mixed(lines: Iterable[Line]) -> list[Line]:
-        found = list(lines)
-        return chance.sample(found, len(found))
+        every = list(lines)
+        return chance.sample(every, len(every))
 
     return replace(
         seen,
@@ -241,22 +355,22 @@ def shuffled(seen: Snapshot, chance: Random) -> Snapshot:
 @pytest.mark.parametrize("seed", range(4))
 def test_no_order_matters(seed: int) -> None:
     """Limits, usages, devices, pods in any order, another one in each round: the same histories and verdicts."""
-    one = other = History()
+    one = other = settled(SHORT)
     chance, play = Random(seed), Play(SHORT)
     for number in range(12):
         play.monotonic += 5.0
         seen = snapshot(CAST, play.monotonic, round_=number, gpus=2)
-        one, told = decide(seen, SHORT, one, play.now)
+        one, said = decide(seen, SHORT, one, play.now)
         other, same = decide(shuffled(seen, chance), SHORT, other, play.now)
-        assert told == same
+        assert said == same
     assert one == other
 
 
 @settings(FEW, max_examples=8)
 @given(names=st.lists(st.text("abcxyz", min_size=1, max_size=6), min_size=6, max_size=6, unique=True))
 def test_no_name_matters(names: list[str]) -> None:
-    """Other names of the same pods: the same number of actions in the same rounds, on who held as much."""
-    told = []
+    """Other names of the same pods: the same number of actions in the same rounds, on pods that held as much."""
+    said = []
     for called in (names, ["a", "b", "c", "d", "e", "f"]):
         cast = [
             Actor(f"{name}-1", use * GIB, limit=limit * GIB)
@@ -265,17 +379,17 @@ def test_no_name_matters(names: list[str]) -> None:
         play = Play(replace(TIGHT, trigger=Trigger.LIMIT))
         moments = []
         for _ in range(40):
-            play.conclude(Result.FAILED)
+            play.conclude(Result.ACCEPTED)
             verdict = play.step(*cast)
             if verdict.action is not None:
                 moments.append((verdict.action.used, play.monotonic))
-        told.append(moments)
-    assert told[0] == told[1]
-    assert told[0]
+        said.append(moments)
+    assert said[0] == said[1]
+    assert said[0]
 
 
 def test_the_same_call_twice_says_the_same() -> None:
-    """INV-18: nothing is kept outside of the history: each call can be made again, and says the same."""
+    """Nothing is kept outside of the history: each call can be made again, and says the same."""
     play = Play(SHORT)
     for number in range(14):
         play.monotonic += 5.0
@@ -287,7 +401,7 @@ def test_the_same_call_twice_says_the_same() -> None:
 
 @FEW
 @given(trace=traces, labels=st.sampled_from([{}, {CONSENT: "warn"}, {CONSENT: "off"}, {ALLOW_EXEMPTION: "true"}]))
-def test_a_namespace_s_word_never_adds(trace: list[Round], labels: dict[str, str]) -> None:
+def test_a_namespace_s_label_never_adds(trace: list[Round], labels: dict[str, str]) -> None:
     """Whatever a namespace says besides its consent: no action is added, none is earlier."""
     play = Play(SHORT)
     begin, moments = play.monotonic, []
@@ -296,3 +410,11 @@ def test_a_namespace_s_word_never_adds(trace: list[Round], labels: dict[str, str
         if verdict.action is not None:
             moments.append(play.monotonic - begin)
     assert not_hastened(acted(trace), moments)
+
+
+def test_an_empty_history_is_a_first_start() -> None:
+    """A first start waits for the hold-off; a daemon that has watched the node for long does not."""
+    rules = replace(SHORT, hold_off=100.0)
+    first, long = Play(rules, History()), Play(rules)
+    rounds = [next(n for n in range(99) if play.step(Actor("greedy-1", 60 * GIB)).action) for play in (first, long)]
+    assert rounds[0] > rounds[1]

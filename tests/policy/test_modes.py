@@ -1,7 +1,7 @@
 """
-Modes: who may say how far it goes, and that the most restrictive word wins.
+Modes: node, namespace and ceilings say how far the daemon may go, and the most restrictive one counts.
 
-What comes in: the mode of the node, of what stands above it, and of the namespace. What goes out: what is done.
+The modes of the node, of its ceilings and of the namespace come in. What is done goes out.
 """
 
 from dataclasses import replace
@@ -13,10 +13,12 @@ from default_rules import default_rules
 from enforcer.policy.rules import CONSENT, Ceiling
 from enforcer.policy.vocabulary import Mode, Reason, Rung, State
 from exporter.model import Fault
-from policy.refusals import ENOUGH
 from policy.scenes import CONSENTING, GIB, GREEDY, MEEK, UNHURRIED, Play
 
+ENOUGH = 32
+"""Rounds after which GREEDY is acted on, if ever."""
 SHORT = replace(UNHURRIED, grace=30.0)
+"""Warned in round 4, acted on in round 10."""
 OWN_LABEL = replace(SHORT, consent=("example.com/may-evict", "yes"))
 """Consent has a label of its own, so that the mode's label may be anything."""
 
@@ -26,7 +28,7 @@ def done(play: Play) -> str:
 
 
 def test_the_default_observes() -> None:
-    """Who configures nothing has a daemon that never acts."""
+    """Without a config the daemon never acts."""
     play = Play(default_rules(hold_off=0.0))
     play.steps(ENOUGH, GREEDY, MEEK)
     assert (play.actions, play.reason(GREEDY)) == ([], Reason.MODE)
@@ -58,9 +60,12 @@ def test_a_ceiling_lowers_and_never_raises(mode: Mode) -> None:
     assert play.reason(GREEDY) == expected
 
 
-@pytest.mark.parametrize("missing", [Reason.NOT_ARMED, Reason.JOURNAL, Reason.ADMISSION, Reason.NO_RUNG], ids=str)
-def test_who_cannot_act_holds_and_says_what_is_missing(missing: Reason) -> None:
-    """Nobody asked for a rehearsal: the refusal is counted under what is missing, in words, and no budget is spent."""
+MISSING = [Reason.NOT_ARMED, Reason.JOURNAL, Reason.ADMISSION, Reason.NOT_OWNER]
+
+
+@pytest.mark.parametrize("missing", MISSING, ids=str)
+def test_a_daemon_that_cannot_act_holds_and_says_what_is_missing(missing: Reason) -> None:
+    """The operator wrote no dry run: the hold has the reason that is missing, in words, and no budget is spent."""
     play = Play(replace(SHORT, ceilings=(Ceiling(Mode.DRY_RUN, missing, "the disk is full"),)))
     verdict = play.steps(12, GREEDY, MEEK)
     assert (play.actions, play.reason(GREEDY), play.history.spent) == ([], missing, ())
@@ -68,9 +73,63 @@ def test_who_cannot_act_holds_and_says_what_is_missing(missing: Reason) -> None:
     assert (held.state, held.mode, held.detail) == (State.HELD, Mode.DRY_RUN, "the disk is full")
 
 
+@pytest.mark.parametrize("missing", MISSING, ids=str)
+def test_what_was_missing_for_a_while_costs_no_grace(missing: Reason) -> None:
+    """A mode that is lowered because something is missing changes nothing: the action follows when it is back."""
+    play = Play(SHORT)
+    play.steps(9, GREEDY, MEEK)
+    (before,) = play.history.levels.values()
+    play.rules = replace(SHORT, ceilings=(Ceiling(Mode.DRY_RUN, missing),))
+    play.steps(20, GREEDY, MEEK)
+    assert play.actions == []
+    play.rules = SHORT
+    play.step(GREEDY, MEEK)
+    (after,) = play.history.levels.values()
+    assert play.actions == ["evict team/greedy-1"]
+    assert before.warned_at == after.warned_at
+
+
+def test_the_stop_file_starts_a_new_grace_when_it_is_removed() -> None:
+    """An operator wrote it: pods are warned of what follows now, and have the whole grace again."""
+    play = Play(SHORT)
+    play.steps(9, GREEDY, MEEK)
+    play.rules = replace(SHORT, ceilings=(Ceiling(Mode.OBSERVE, Reason.STOPPED),))
+    play.step(GREEDY, MEEK)
+    assert (play.actions, play.reason(GREEDY)) == ([], Reason.STOPPED)
+    play.rules = SHORT
+    play.step(GREEDY, MEEK)
+    removed = play.monotonic
+    (level,) = play.history.levels.values()
+    assert (level.seconds, level.warned_at) == (SHORT.warn_after, removed)
+    play.until_action(GREEDY, MEEK)
+    assert play.monotonic - removed == SHORT.grace
+
+
+@pytest.mark.parametrize("spaces", [{}, {"team": {}}, {"team": {CONSENT: "observe"}}, {"team": {CONSENT: "warn"}}])
+def test_a_namespace_that_comes_to_consent_starts_a_grace(spaces: dict[str, dict[str, str]]) -> None:
+    """Without its labels the pod was warned of nothing that follows; with them it has the whole grace."""
+    play = Play(SHORT)
+    play.steps(20, GREEDY, MEEK, namespaces=spaces)
+    assert (play.standing(GREEDY), play.actions) == (State.HELD, [])
+    play.step(GREEDY, MEEK)
+    consented = play.monotonic
+    play.until_action(GREEDY, MEEK)
+    assert play.monotonic - consented == SHORT.grace
+
+
+def test_labels_that_cannot_be_read_for_a_while_cost_no_grace() -> None:
+    """What the daemon cannot see changes nothing of what was announced."""
+    play = Play(SHORT)
+    play.steps(9, GREEDY, MEEK)
+    play.steps(20, GREEDY, MEEK, namespaces={})
+    assert (play.actions, play.reason(GREEDY)) == ([], Reason.NAMESPACE_UNKNOWN)
+    play.step(GREEDY, MEEK)
+    assert play.actions == ["evict team/greedy-1"]
+
+
 @pytest.mark.parametrize("wish", ["node", "namespace"])
-def test_a_rehearsal_that_is_wished_needs_nothing(wish: str) -> None:
-    """Where dry-run is written, be it for the node or the namespace, what only acting takes may be missing."""
+def test_a_dry_run_that_is_written_needs_nothing(wish: str) -> None:
+    """Where dry-run is written for the node or the namespace, what only acting needs may be missing."""
     missing = (Ceiling(Mode.DRY_RUN, Reason.JOURNAL),)
     play = Play(replace(OWN_LABEL, mode=Mode.DRY_RUN if wish == "node" else Mode.ENFORCE, ceilings=missing))
     label = {} if wish == "node" else {CONSENT: "dry-run"}
@@ -79,7 +138,7 @@ def test_a_rehearsal_that_is_wished_needs_nothing(wish: str) -> None:
 
 
 @pytest.mark.parametrize("label", ["Enforce", "ENFORCE", "", "on", "dryrun"])
-def test_a_mode_that_nobody_can_read_observes(label: str) -> None:
+def test_a_mode_that_is_none_observes(label: str) -> None:
     """A word that is no mode restricts to `observe`, even where consent is given by another label."""
     play = Play(OWN_LABEL)
     play.steps(ENOUGH, GREEDY, MEEK, namespaces={"team": {"example.com/may-evict": "yes", CONSENT: label}})
@@ -104,46 +163,47 @@ def test_consent_is_the_label_that_the_operator_chose(labels: dict[str, str], ac
         assert play.reason(GREEDY) == Reason.NO_CONSENT
 
 
-def test_a_namespace_may_ask_for_a_rehearsal() -> None:
-    """`gpusteward.io/mode: dry-run` on a namespace of an enforcing node: rehearsed there, done elsewhere."""
+def test_a_namespace_may_ask_for_a_dry_run() -> None:
+    """`gpusteward.io/mode: dry-run` on a namespace of an enforcing node: a dry run there, actions elsewhere."""
     play = Play(SHORT)
     play.steps(12, GREEDY, MEEK, namespaces={"team": {CONSENT: "dry-run"}})
     assert play.actions == ["evict team/greedy-1 (dry)"]
 
 
-def test_a_rehearsing_node_asks_for_consent_all_the_same() -> None:
-    """What the node rehearses is what it would do: without the consent it would do nothing."""
+def test_a_dry_run_needs_consent_all_the_same() -> None:
+    """A dry run shows what would be done: without consent that is nothing."""
     play = Play(replace(SHORT, mode=Mode.DRY_RUN))
     play.steps(ENOUGH, GREEDY, MEEK, namespaces={"team": {}})
     assert (play.actions, play.reason(GREEDY)) == ([], Reason.NO_CONSENT)
 
 
 def test_notices_need_no_consent() -> None:
-    """A ladder that only notifies asks nobody: it is told, and nothing would follow."""
+    """A ladder that only notifies warns without consent, and no step follows."""
     play = Play(replace(SHORT, ladder=(Rung.NOTIFY,)))
     play.steps(12, GREEDY, MEEK, namespaces={"team": {}})
     assert (play.standing(GREEDY), play.reason(GREEDY)) == (State.HELD, Reason.NO_RUNG)
 
 
 def test_a_fence_needs_no_consent() -> None:
-    """Nobody's work is lost by a fence."""
+    """A fence ends no process."""
     play = Play(replace(SHORT, ladder=(Rung.NOTIFY, Rung.FENCE)))
     play.steps(12, GREEDY, MEEK, namespaces={"team": {}})
     assert play.actions == ["fence team/greedy-1"]
 
 
 @pytest.mark.fault(59)
-def test_off_forgets_the_evidence_and_keeps_what_was_spent() -> None:
-    """Off and on again in the middle of a grace: it begins anew; tokens and the action in flight stay."""
+def test_off_forgets_the_levels_and_keeps_what_was_spent() -> None:
+    """Off and on again in the middle of a grace: it starts at 0; tokens and the action in flight stay."""
     play = Play(SHORT)
     play.steps(9, GREEDY, MEEK)
     play.rules = replace(SHORT, mode=Mode.OFF)
     play.step(GREEDY, MEEK)
+    assert play.history.levels == {}
     play.rules = SHORT
-    play.steps(9, GREEDY, MEEK)
-    assert play.actions == []
     play.step(GREEDY, MEEK)
-    assert play.actions == ["evict team/greedy-1"]
+    again = play.monotonic
+    play.until_action(GREEDY, MEEK)
+    assert play.monotonic - again == 45.0
     play.rules = replace(SHORT, mode=Mode.OFF)
     play.step(GREEDY, MEEK)
     assert play.history.in_flight is not None
@@ -151,39 +211,51 @@ def test_off_forgets_the_evidence_and_keeps_what_was_spent() -> None:
 
 
 @pytest.mark.fault(55)
-def test_a_reload_of_other_rules_voids_the_evidence() -> None:
-    """INV-7, row 55: any other rule in the middle of a grace: from the beginning."""
-    play = Play(SHORT)
+def test_a_reload_of_other_rules_waits_for_the_hold_off_and_keeps_the_levels() -> None:
+    """Another rule in the middle of a grace: nothing is done for the hold-off, and the level goes on meanwhile."""
+    play = Play(replace(SHORT, hold_off=60.0))
     play.steps(9, GREEDY, MEEK)
-    play.rules = replace(SHORT, spacing=61.0)
-    assert play.step(GREEDY, MEEK).action is None
-    assert play.standing(GREEDY) is State.OVER
-    play.steps(8, GREEDY, MEEK)
-    assert play.actions == []
+    play.rules = replace(play.rules, spacing=61.0)
     play.step(GREEDY, MEEK)
-    assert play.actions == ["evict team/greedy-1"]
+    reloaded = play.monotonic
+    assert (play.actions, play.reason(GREEDY)) == ([], Reason.HOLD_OFF)
+    play.until_action(GREEDY, MEEK)
+    assert play.monotonic - reloaded == 60.0
+    assert play.history.settled is not None and play.history.settled.vetted
 
 
-def test_a_reload_of_the_same_rules_voids_nothing() -> None:
+def test_a_reload_of_the_same_rules_changes_nothing() -> None:
     """The twin: rules that are equal are the same rules."""
-    play = Play(SHORT)
+    play = Play(replace(SHORT, hold_off=60.0))
     play.steps(9, GREEDY, MEEK)
-    play.rules = replace(SHORT)
+    play.rules = replace(play.rules)
     play.step(GREEDY, MEEK)
     assert play.actions == ["evict team/greedy-1"]
+
+
+@pytest.mark.parametrize(("grace", "seconds"), [(10.0, 30.0), (60.0, 60.0)])
+def test_a_reload_never_shortens_a_grace_that_was_announced(grace: float, seconds: float) -> None:
+    """A longer grace applies at once; a shorter one from the next excess on."""
+    play = Play(SHORT)
+    play.until(State.GRACE, GREEDY, MEEK)
+    told = play.monotonic
+    play.rules = replace(SHORT, grace=grace)
+    play.until_action(GREEDY, MEEK)
+    assert play.monotonic - told == seconds
 
 
 @pytest.mark.fault(56)
 def test_a_config_that_cannot_be_used_observes() -> None:
-    """Row 56: while the config is invalid the node observes; afterwards a whole grace passes."""
+    """Row 56: while the config is invalid nothing is done; when it is repaired what was due is due."""
     broken = Fault("config", "config_invalid", "policy.grace: expected a duration")
     play = Play(SHORT)
     play.steps(9, GREEDY, MEEK)
     verdict = play.steps(20, GREEDY, MEEK, faults=(broken,))
-    assert (verdict.mode, play.reason(GREEDY), play.actions) == (Mode.OBSERVE, Reason.BREAKER, [])
-    begun = play.monotonic
-    play.until_action(GREEDY, MEEK)
-    assert play.monotonic - begun >= SHORT.grace
+    assert (verdict.mode, play.reason(GREEDY), play.actions) == (Mode.OBSERVE, Reason.CONFIG, [])
+    (held,) = [standing for standing in verdict.standings if standing.reason is Reason.CONFIG]
+    assert held.detail == broken.message
+    play.step(GREEDY, MEEK)
+    assert play.actions == ["evict team/greedy-1"]
 
 
 def test_the_modes_have_one_order() -> None:
@@ -191,8 +263,8 @@ def test_the_modes_have_one_order() -> None:
     assert [mode.rank for mode in (Mode.OFF, Mode.OBSERVE, Mode.WARN, Mode.DRY_RUN, Mode.ENFORCE)] == [0, 1, 2, 3, 4]
 
 
-def test_what_happens_is_not_rehearsed() -> None:
-    """The mode comes down to dry-run while an eviction is in flight: its victim is not rehearsed on beside it."""
+def test_a_pod_that_is_acted_on_has_no_dry_run_beside_it() -> None:
+    """The mode comes down to dry-run while an eviction is in flight: another pod has its dry run, the victim none."""
     play = Play(SHORT)
     play.until_action(GREEDY, MEEK)
     play.rules = replace(SHORT, ceilings=(Ceiling(Mode.DRY_RUN, Reason.MODE),))
@@ -200,4 +272,4 @@ def test_what_happens_is_not_rehearsed() -> None:
     assert play.actions == ["evict team/greedy-1"]
     other = replace(GREEDY, pod="other-1", used=20 * GIB, limit=10 * GIB)
     play.steps(20, replace(GREEDY, used=40 * GIB), MEEK, other)
-    assert play.actions == ["evict team/greedy-1", "evict team/other-1 (dry)"], "others are"
+    assert play.actions == ["evict team/greedy-1", "evict team/other-1 (dry)"]

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from enforcer.policy.mps import DECLARED, LISTED, SHARED
+from enforcer.policy.mps import DECLARED, LISTED, SHARED, clients
 from enforcer.policy.vocabulary import Reason, Rung
-from exporter.model import Sharing
+from exporter.model import ProcessKey, Sharing
 from policy.refusals import ENOUGH
-from policy.scenes import GIB, GREEDY, MEEK, UNHURRIED, Actor, Play
+from policy.scenes import GIB, GREEDY, MEEK, UNHURRIED, Actor, Play, snapshot
 
 CLIENT, NEIGHBOUR = replace(GREEDY, client=True), replace(MEEK, client=True)
 KILLING = replace(UNHURRIED, ladder=(Rung.NOTIFY, Rung.KILL))
@@ -49,8 +49,9 @@ def test_each_fact_alone_holds_and_is_told(actors: tuple[Actor, ...], sharing: S
         (GREEDY, NEIGHBOUR),
         (CLIENT, replace(CLIENT, container="other", used=GIB, limit=None), MEEK),
         (CLIENT, MEEK, replace(NEIGHBOUR, gpu=1)),
+        (GREEDY, NEIGHBOUR, replace(NEIGHBOUR, pod="third-1", used=GIB)),
     ],
-    ids=["its own server", "a neighbour's server", "two clients of one pod", "a client on another GPU"],
+    ids=["its own server", "a neighbour's server", "two clients of one pod", "a client on another GPU", "no client"],
 )
 def test_the_list_counts_beside_a_client_of_another_pod_on_the_same_device(actors: tuple[Actor, ...]) -> None:
     """A tenant that starts an MPS server of its own is evicted like everybody."""
@@ -92,3 +93,13 @@ def test_what_is_declared_for_a_whole_pod_is_each_container_s() -> None:
     play = Play(KILLING)
     play.steps(ENOUGH, whole, MEEK)
     assert outcome(play, whole) == HELD
+
+
+def test_a_process_without_memory_uses_the_device() -> None:
+    """A container that holds nothing and runs nothing there is no client; one that runs a process is."""
+    idle = replace(GREEDY, used=0, declares_mps=True)
+    seen = snapshot([idle], 1.0)
+    assert clients(seen) == {}
+    one = frozenset({ProcessKey(1, 1)})
+    running = replace(seen, usages=tuple(replace(usage, processes=one) for usage in seen.usages))
+    assert clients(running) == {idle.pod_uid: {"main": DECLARED}}

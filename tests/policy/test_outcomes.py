@@ -1,110 +1,227 @@
 """
 What each end of an action means for what follows.
 
-What comes in: an eviction of GREEDY, and each way in which it may end. What goes out: evidence, waits, breakers, and
-when GREEDY is acted on again, if it is still there.
+An action on GREEDY comes in, and each way in which it may end. Levels, holds and tokens go out, and when GREEDY is
+acted on again, if it is still there.
+
+The rule: an outcome concerns its own pod. Only what was, or may have been, done costs a token and the spacing.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from default_rules import default_rules
-from enforcer.policy.history import Blocked, History, Result
-from enforcer.policy.outcomes import LONGEST_WAIT, conclude, rehearsed
-from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung, State
+from enforcer.policy import outcomes
+from enforcer.policy.history import History, Hold, HoldKey, Result
+from enforcer.policy.holds import LONGEST_WAIT
+from enforcer.policy.outcomes import conclude, rehearsed
+from enforcer.policy.vocabulary import Mode, Place, Reason, Rung, State
 from policy.scenes import GIB, GREEDY, MEEK, UNHURRIED, Actor, Play
 
 SHORT = replace(UNHURRIED, grace=30.0)
 AGAIN = SHORT.warn_after + SHORT.grace
-"""Seconds of new evidence that a second action on the same device wants."""
+"""Seconds of new excess that a second action on the same holder needs."""
+OTHER = Actor("other-1", 4 * GIB, limit=2 * GIB)
+SIBLING = replace(GREEDY, container="side", used=4 * GIB, limit=2 * GIB)
+"""Another container of GREEDY's pod, over its own limit."""
+FENCING = replace(SHORT, ladder=(Rung.FENCE, Rung.EVICT))
+BOTH = replace(SHORT, ladder=(Rung.EVICT, Rung.KILL), kill_when_blocked=True)
+KILLING = replace(SHORT, ladder=(Rung.NOTIFY, Rung.KILL))
+HARMLESS = [each for each in Result if each.harmless and each is not Result.REHEARSED]
+DONE = [Result.ACCEPTED, Result.UNKNOWN]
+BACKS_OFF = {
+    Result.BLOCKED: Reason.BLOCKED,
+    Result.FORBIDDEN: Reason.NO_RIGHTS,
+    Result.REFUSED: Reason.REFUSED,
+    Result.FAILED: Reason.FAILED,
+    Result.IMPOSSIBLE: Reason.KILL_IMPOSSIBLE,
+}
+"""Ends after which the pod waits, longer each time, and for which reason."""
 
 
-def acted() -> Play:
-    play = Play(SHORT)
-    play.until_action(GREEDY, MEEK)
+def acted(*others: Actor, rules: Any = SHORT) -> Play:
+    """Play until GREEDY is acted on."""
+    play = Play(rules)
+    play.until_action(GREEDY, MEEK, *others)
+    assert play.actions[0].endswith("team/greedy-1")
     return play
+
+
+def seconds_of(play: Play, actor: Actor) -> float:
+    """Return the level of an actor's holder."""
+    levels = (each for key, each in play.history.levels.items() if (key.pod_uid, key.container) == _key(actor))
+    return next((level.seconds for level in levels), 0.0)
+
+
+def _key(actor: Actor) -> tuple[str, str]:
+    return actor.pod_uid, actor.container
+
+
+def node_holds(play: Play) -> Mapping[Reason, float]:
+    """Return the holds of the node, and in how many seconds each ends."""
+    holds = play.history.holds.items()
+    return {key[2]: (hold.until or 0.0) - play.monotonic for key, hold in holds if key[0] is Place.NODE}
+
+
+def pod_holds(play: Play) -> Mapping[Reason, float]:
+    """Return the holds of GREEDY's pod, and in how many seconds each ends."""
+    holds = play.history.holds.items()
+    return {
+        key[2]: (hold.until or 0.0) - play.monotonic for key, hold in holds if key[:2] == (Place.POD, GREEDY.pod_uid)
+    }
 
 
 @pytest.mark.fault(3, 15)
 def test_while_the_end_is_unknown_nothing_follows() -> None:
-    """Row 3, 15: an ambiguous action is in flight until somebody knows better: however long it takes."""
+    """Rows 3, 15: an ambiguous action is in flight until its end is reported, however long that takes."""
     play = acted()
     play.steps(100, GREEDY, MEEK)
     assert len(play.actions) == 1
     assert play.standing(GREEDY) is State.ACTING
 
 
-@pytest.mark.parametrize("result", [Result.VERIFIED, Result.ABANDONED, Result.FAILED, Result.REFUSED], ids=str)
-def test_afterwards_all_begins_anew(result: Result) -> None:
-    """INV-1: what was seen before an action's end is no evidence; whoever is still over has its whole grace again."""
-    play = acted()
+@pytest.mark.parametrize("result", DONE, ids=str)
+def test_after_an_accepted_action_its_pod_begins_anew(result: Result) -> None:
+    """All holders of the pod begin at 0; a pod that is still over has its warning and its whole grace again."""
+    play = acted(SIBLING)
     play.conclude(result)
     ended = play.monotonic
-    play.step(GREEDY, MEEK)
-    assert play.standing(GREEDY) is State.OVER
-    play.until_action(GREEDY, MEEK)
+    assert (seconds_of(play, GREEDY), seconds_of(play, SIBLING)) == (0.0, 0.0)
+    play.step(GREEDY, MEEK, SIBLING)
+    assert (play.standing(GREEDY), play.standing(SIBLING)) == (State.OVER, State.OVER)
+    play.until_action(GREEDY, MEEK, SIBLING)
     assert play.monotonic - ended >= max(AGAIN, SHORT.spacing)
 
 
-@pytest.mark.fault(17)
-def test_the_same_name_with_another_uid_is_another_pod() -> None:
-    """Row 17: a StatefulSet's pod comes back under its name: nothing that was known of the old one holds for it."""
+@pytest.mark.parametrize("result", [*DONE, *HARMLESS], ids=str)
+def test_an_end_changes_no_level_of_another_pod(result: Result) -> None:
+    """What other pods used on the same device was as it was: their levels go on."""
+    play = acted(OTHER)
+    before = seconds_of(play, OTHER)
+    assert before >= AGAIN
+    play.conclude(result)
+    assert seconds_of(play, OTHER) == before
+
+
+@pytest.mark.parametrize("result", HARMLESS, ids=str)
+def test_what_was_in_vain_keeps_the_level(result: Result) -> None:
+    """Nothing was done: GREEDY is acted on again as soon as its wait is over, without a new grace."""
     play = acted()
-    play.conclude(Result.VERIFIED)
-    reborn = replace(GREEDY, uid="uid-reborn")
+    before = seconds_of(play, GREEDY)
+    play.conclude(result)
+    assert seconds_of(play, GREEDY) == before
     ended = play.monotonic
-    play.step(reborn, MEEK)
-    assert play.standing(reborn) is State.OVER
-    assert play.until_action(reborn, MEEK).pod_uid == "uid-reborn"
-    assert play.monotonic - ended >= AGAIN
+    play.until_action(GREEDY, MEEK)
+    assert play.monotonic - ended == (60.0 if result is Result.UNAUTHORIZED else 10.0)
 
 
-@pytest.mark.fault(45, 47)
-def test_stuck_stops_the_node() -> None:
-    """Rows 45, 47: accepted and without effect: the breaker opens, and nobody else is tried."""
+@pytest.mark.parametrize("result", [*DONE, *HARMLESS], ids=str)
+def test_only_what_may_have_been_done_costs_a_token_and_the_spacing(result: Result) -> None:
+    """Everything harmless gives the token back, and nothing waits a minute for it."""
     play = acted()
-    play.conclude(Result.STUCK)
-    assert play.history.breakers[Breaker.EFFECTIVENESS].detail == "greedy-1 did not go"
-    other = replace(GREEDY, pod="other-1", gpu=1)
-    play.steps(60, other, replace(MEEK, gpu=1), gpus=1)
+    assert len(play.history.spent) == 1
+    play.conclude(result)
+    kept = not result.harmless
+    assert (len(play.history.spent), play.history.ended_at is not None) == (int(kept), kept)
+
+
+@pytest.mark.parametrize("result", [*DONE, *HARMLESS], ids=str)
+def test_a_request_in_vain_is_followed_by_a_pause_of_the_node(result: Result) -> None:
+    """Five seconds, in which the node asks nothing of the API server; without a request there is no pause."""
+    play = acted()
+    play.conclude(result)
+    asked = result in HARMLESS and result is not Result.ABANDONED
+    assert (node_holds(play).get(Reason.SPACING) == outcomes.PAUSE) is asked
+
+
+@pytest.mark.parametrize("result", BACKS_OFF, ids=str)
+def test_the_pod_waits_twice_as_long_each_time(result: Result) -> None:
+    """Ten seconds, twenty, forty, up to five minutes; held with the reason, and asked again each time."""
+    rules = KILLING if result is Result.IMPOSSIBLE else SHORT
+    play, waits = acted(rules=rules), []
+    for _ in range(8):
+        play.conclude(result, "because")
+        ended = play.monotonic
+        play.steps(2, GREEDY, MEEK, after=2.0)
+        assert (play.standing(GREEDY), play.reason(GREEDY)) == (State.HELD, BACKS_OFF[result])
+        assert [each.detail for each in play.verdicts[-1].standings if each.pod == GREEDY.pod] == ["because"]
+        play.until_action(GREEDY, MEEK, after=2.0)
+        waits.append(play.monotonic - ended)
+    assert waits == [10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0, 300.0]
+    assert len(set(play.actions)) == 1
+
+
+@pytest.mark.parametrize(("pause", "wait"), [(599.0, 20.0), (600.0, 10.0)])
+def test_a_wait_is_forgotten_ten_minutes_after_its_end(pause: float, wait: float) -> None:
+    """A pod that was blocked once, and again much later, waits as for the first time."""
+    play = acted()
+    flight = play.history.in_flight
+    play.conclude(Result.BLOCKED)
+    play.step(GREEDY, MEEK, after=10.0 + pause)
+    play.history = replace(play.history, in_flight=flight)
+    play.conclude(Result.BLOCKED)
+    assert pod_holds(play) == {Reason.BLOCKED: wait}
+
+
+@pytest.mark.fault(5)
+def test_the_longest_wait_is_bounded() -> None:
+    """A PodDisruptionBudget of weeks: the wait stays at five minutes, and no number overflows."""
+    play = acted()
+    flight = play.history.in_flight
+    for _ in range(2000):
+        play.history = conclude(replace(play.history, in_flight=flight), Result.BLOCKED, play.now)
+    assert pod_holds(play) == {Reason.BLOCKED: LONGEST_WAIT}
+
+
+def test_a_403_holds_its_pod_and_not_its_namespace() -> None:
+    """Another pod of the namespace is tried itself; only the rights watch holds a namespace."""
+    play = acted(OTHER)
+    play.conclude(Result.FORBIDDEN)
+    assert all(place is not Place.NAMESPACE for place, _, _ in play.history.holds)
+    assert play.until_action(GREEDY, MEEK, OTHER).pod == OTHER.pod
+
+
+def test_a_401_holds_the_node_for_a_minute() -> None:
+    """The token of the daemon is not accepted: no pod is to blame, and no other pod would fare better."""
+    play = acted(OTHER)
+    play.conclude(Result.UNAUTHORIZED, "401")
+    assert node_holds(play)[Reason.UNAUTHORIZED] == 60.0
+    assert pod_holds(play) == {}
+    play.steps(11, GREEDY, MEEK, OTHER)
     assert len(play.actions) == 1
+    assert (play.reason(GREEDY), play.reason(OTHER)) == (Reason.UNAUTHORIZED, Reason.UNAUTHORIZED)
+    play.step(GREEDY, MEEK, OTHER)
+    assert len(play.actions) == 2
 
 
-@pytest.mark.fault(4, 5)
-def test_blocked_waits_longer_each_time() -> None:
-    """Rows 4, 5: a PodDisruptionBudget says no: held with `blocked`, asked again later, and never killed instead."""
-    play = acted()
-    waits = []
-    for _ in range(9):
-        play.conclude(Result.BLOCKED)
+def test_a_last_look_that_spares_is_repeated_after_ten_seconds_each_time() -> None:
+    """Without a wait that grows: a pod that is within its limit for a moment gains ten seconds by it."""
+    play, waits = acted(), []
+    for _ in range(5):
+        play.conclude(Result.ABANDONED, "not_over_now")
         ended = play.monotonic
         play.step(GREEDY, MEEK)
-        assert (play.standing(GREEDY), play.reason(GREEDY)) == (State.HELD, Reason.BLOCKED)
+        assert play.reason(GREEDY) == Reason.LAST_LOOK
         play.until_action(GREEDY, MEEK)
         waits.append(play.monotonic - ended)
-    assert waits == [60.0, 60.0, 60.0, 80.0, 160.0, 300.0, 300.0, 300.0, 300.0]  # at least the spacing
+    assert waits == [10.0] * 5
+
+
+@pytest.mark.fault(4)
+def test_blocked_alone_never_kills() -> None:
+    """Row 4: where no kill was written, a blocked eviction is asked again, and nothing else follows."""
+    play = acted()
+    for _ in range(20):
+        play.conclude(Result.BLOCKED)
+        play.until_action(GREEDY, MEEK)
     assert set(play.actions) == {"evict team/greedy-1"}
 
 
-def test_who_is_blocked_delays_others_for_a_budget_s_window_at_most() -> None:
-    """An over-user behind a PodDisruptionBudget is asked first; when its tokens are spent the other one goes."""
-    first = replace(GREEDY, pod="behind-1", used=40 * GIB)
-    other = replace(GREEDY, pod="other-1", used=30 * GIB)
-    calm = (replace(MEEK, limit=60 * GIB), Actor("calm-1", GIB))
-    play = Play(default_rules(mode=Mode.ENFORCE, hold_off=0.0))
-    begun = play.monotonic
-    while "evict team/other-1" not in play.actions:
-        play.conclude(Result.BLOCKED)
-        play.until_action(first, other, *calm)
-        assert len(play.actions) < 30
-    assert play.monotonic - begun <= 600.0 + 4 * 60.0
-
-
 def test_blocked_and_kill_was_written() -> None:
-    """The operator wrote kill behind evict: it follows after another whole grace, and only for whom is still over."""
-    play = Play(replace(SHORT, ladder=(Rung.EVICT, Rung.KILL), kill_when_blocked=True))
-    play.until_action(GREEDY, MEEK)
+    """The operator wrote kill behind evict: it follows after another warning and a whole grace."""
+    play = acted(rules=BOTH)
     play.conclude(Result.BLOCKED)
     ended = play.monotonic
     play.step(GREEDY, MEEK)
@@ -114,170 +231,127 @@ def test_blocked_and_kill_was_written() -> None:
     assert play.monotonic - ended >= SHORT.grace
 
 
-def test_only_an_eviction_can_be_blocked() -> None:
-    """Of another rung nobody could have said so: nothing is blocked, no kill follows from it, and all begins anew."""
-    play = Play(replace(SHORT, ladder=(Rung.NOTIFY, Rung.KILL)))
-    play.until_action(GREEDY, MEEK)
+def test_a_blocked_eviction_of_an_earlier_generation_is_forgotten() -> None:
+    """A container that restarted is asked for by an eviction first, and not killed."""
+    play = acted(rules=BOTH)
     play.conclude(Result.BLOCKED)
-    assert not play.history.blocked and not play.history.evidence
-    play.step(GREEDY, MEEK)
-    assert play.standing(GREEDY) is State.OVER
-
-
-def test_a_grace_of_which_nobody_heard_is_none() -> None:
-    """
-    Other rules while an eviction is in flight: the grace until their kill begins when the eviction has ended.
-
-    In flight the standing is `acting`, and so nobody was told of another grace.
-    """
-    play = acted()
-    play.rules = replace(SHORT, ladder=(Rung.NOTIFY, Rung.KILL))
-    play.steps(20, GREEDY, MEEK)
-    assert play.standing(GREEDY) is State.ACTING
-    play.conclude(Result.BLOCKED)
-    ended = play.monotonic
-    play.step(GREEDY, MEEK)
-    assert play.standing(GREEDY) is State.OVER
-    play.until_action(GREEDY, MEEK)
-    assert play.actions == ["evict team/greedy-1", "kill team/greedy-1"]
-    assert State.GRACE in [one.state for verdict in play.verdicts for one in verdict.standings if one.rung is Rung.KILL]
-    assert play.monotonic - ended >= AGAIN
-
-
-def test_blocked_keeps_what_was_told() -> None:
-    """The evidence of before the eviction, and that of everybody else, goes on: others are told meanwhile as ever."""
-    play = acted()
-    other = Actor("other-1", 4 * GIB, limit=2 * GIB)
-    play.steps(8, GREEDY, MEEK, other)
-    assert play.standing(other) is State.GRACE
-    before = dict(play.history.evidence)
-    play.conclude(Result.BLOCKED)
-    assert play.history.evidence == before and len(before) == 3
-
-
-def test_blocked_is_forgotten_with_the_excess() -> None:
-    """Who comes below its limit and exceeds it again later is asked for an eviction first, not killed."""
-    play = Play(replace(SHORT, ladder=(Rung.EVICT, Rung.KILL), kill_when_blocked=True))
-    play.until_action(GREEDY, MEEK)
-    play.conclude(Result.BLOCKED)
-    play.step(replace(GREEDY, generation=1, used=0), MEEK)
-    play.steps(4, MEEK)
     reborn = replace(GREEDY, generation=1)
     play.until_action(reborn, MEEK)
     assert play.actions == ["evict team/greedy-1"] * 2
 
 
-def test_a_fence_holds_and_the_next_rung_follows() -> None:
-    """Fenced and still above its limit: the next rung comes after another grace, not at once."""
-    play = Play(replace(SHORT, ladder=(Rung.FENCE, Rung.EVICT)))
+def test_only_an_eviction_can_be_blocked() -> None:
+    """A kill that is answered like this is tried again, and counts as no step that is done."""
+    play = acted(rules=KILLING)
+    play.conclude(Result.BLOCKED)
+    assert not play.history.done
     play.until_action(GREEDY, MEEK)
-    play.conclude(Result.VERIFIED)
-    ended = play.monotonic
-    play.until_action(GREEDY, MEEK)
-    assert play.actions == ["fence team/greedy-1", "evict team/greedy-1"]
-    assert play.monotonic - ended >= max(AGAIN, SHORT.spacing)
+    assert play.actions == ["kill team/greedy-1"] * 2
 
 
-@pytest.mark.parametrize("result", [Result.ABANDONED, Result.REFUSED, Result.STUCK], ids=str)
-def test_a_fence_that_was_not_tried_to_the_end_does_not_hold(result: Result) -> None:
-    """Spared, refused or unseen: it is tried again, and nothing harsher follows from it."""
-    play = Play(replace(SHORT, ladder=(Rung.FENCE, Rung.EVICT)))
-    play.until_action(GREEDY, MEEK)
-    play.conclude(result)
-    play.history = replace(play.history, breakers={})
+def test_a_fence_that_failed_is_tried_again() -> None:
+    """A driver that does not answer, or a full disk, skips no step of the ladder."""
+    play = acted(rules=FENCING)
+    play.conclude(Result.FAILED)
     play.until_action(GREEDY, MEEK)
     assert play.actions == ["fence team/greedy-1"] * 2
 
 
-def test_who_cannot_be_fenced_goes_on_up_the_ladder() -> None:
-    """Odd cgroups are no shield: when the driver cannot fence it, the next rung follows after another whole grace."""
-    play = Play(replace(SHORT, ladder=(Rung.FENCE, Rung.EVICT)))
+def test_a_container_that_cannot_be_fenced_goes_on_up_the_ladder() -> None:
+    """Odd cgroups are no shield: the next step follows after another warning and a whole grace."""
+    play = acted(rules=FENCING)
+    play.conclude(Result.IMPOSSIBLE)
+    ended = play.monotonic
     play.until_action(GREEDY, MEEK)
-    play.conclude(Result.FAILED)
+    assert play.actions == ["fence team/greedy-1", "evict team/greedy-1"]
+    assert play.monotonic - ended >= SHORT.grace
+
+
+@pytest.mark.parametrize("result", DONE, ids=str)
+def test_a_fence_holds_and_the_next_step_follows(result: Result) -> None:
+    """Fenced and still above its limit: the next step comes after a new warning, and not at once."""
+    play = acted(rules=FENCING)
+    play.conclude(result)
     ended = play.monotonic
     play.until_action(GREEDY, MEEK)
     assert play.actions == ["fence team/greedy-1", "evict team/greedy-1"]
     assert play.monotonic - ended >= max(AGAIN, SHORT.spacing)
 
 
+def test_a_fence_restarts_the_level_of_its_own_holder_only() -> None:
+    """A fence limits one container: what another one of the pod uses is as it was."""
+    play = acted(SIBLING, rules=FENCING)
+    play.conclude(Result.ACCEPTED)
+    assert seconds_of(play, GREEDY) == 0.0
+    assert seconds_of(play, SIBLING) >= AGAIN
+
+
+@pytest.mark.parametrize("result", [Result.ABANDONED, Result.REFUSED, Result.BLOCKED, Result.FORBIDDEN], ids=str)
+def test_a_fence_that_was_not_set_is_tried_again(result: Result) -> None:
+    """Spared or refused: nothing harsher follows from it."""
+    play = acted(rules=FENCING)
+    play.conclude(result)
+    play.until_action(GREEDY, MEEK)
+    assert play.actions == ["fence team/greedy-1"] * 2
+
+
 def test_a_fence_is_the_container_s() -> None:
     """Another generation is not fenced."""
-    play = Play(replace(SHORT, ladder=(Rung.FENCE, Rung.EVICT)))
-    play.until_action(GREEDY, MEEK)
-    play.conclude(Result.VERIFIED)
+    play = acted(rules=FENCING)
+    play.conclude(Result.ACCEPTED)
     play.steps(2, MEEK)
     play.until_action(replace(GREEDY, generation=1), MEEK)
     assert play.actions == ["fence team/greedy-1"] * 2
 
 
+@pytest.mark.fault(17)
+def test_the_same_name_with_another_uid_is_another_pod() -> None:
+    """Row 17: a StatefulSet's pod comes back under its name: nothing that was known of the old one holds for it."""
+    play = acted()
+    play.conclude(Result.ACCEPTED)
+    reborn = replace(GREEDY, uid="uid-reborn")
+    ended = play.monotonic
+    play.step(reborn, MEEK)
+    assert play.standing(reborn) is State.OVER
+    assert play.until_action(reborn, MEEK).pod_uid == "uid-reborn"
+    assert play.monotonic - ended >= AGAIN
+
+
+def test_an_accepted_action_starts_the_claim_of_its_pod_anew() -> None:
+    """The pod that held most of a shared claim is evicted: the pods that stay begin at 0."""
+    shared = [
+        Actor(f"sharer{number}-1", used * GIB, limit=8 * GIB, scope="claim", claim="team/shared")
+        for number, used in ((1, 10), (2, 4))
+    ]
+    play = Play(SHORT)
+    assert play.until_action(*shared, MEEK).pod == "sharer1-1"
+    play.conclude(Result.ACCEPTED)
+    assert play.history.levels == {}
+
+
 def test_an_end_without_an_action_is_none() -> None:
-    """Whoever reports an end twice changes nothing."""
+    """An end that is reported twice changes nothing."""
     history = History()
     for result in Result:
         assert conclude(history, result, Play().now) is history
 
 
-@pytest.mark.fault(5)
-def test_the_longest_wait_is_bounded() -> None:
-    """A PDB of weeks: the wait stays at five minutes, and no number overflows."""
-    play = acted()
-    flight = play.history.in_flight
-    for _ in range(2000):
-        play.history = conclude(replace(play.history, in_flight=flight), Result.BLOCKED, play.now)
-    (one,) = play.history.blocked.values()
-    assert (one.times, one.until - play.monotonic) == (2000, LONGEST_WAIT)
-
-
-def test_who_acts_no_more_is_not_told_to_act() -> None:
-    """Blocked, and unread in the next round: it stands as due or held, not as acting, for nothing is in flight."""
+def test_a_blocked_pod_that_is_not_read_is_not_shown_as_acted_on() -> None:
+    """Nothing is in flight any more: it is due or held."""
     play = acted()
     play.conclude(Result.BLOCKED)
     play.step(GREEDY, MEEK, read=())
     assert play.standing(GREEDY) in {State.DUE, State.HELD}
 
 
-def test_an_action_outlives_what_voids_evidence() -> None:
-    """Other rules, a sleep, another driver: the action in flight stays, for the world does not forget it."""
+def test_an_action_outlives_what_changes_levels() -> None:
+    """Other rules, a sleep, another driver: the action in flight stays, because the world does not forget it."""
     play = acted()
     play.rules = replace(SHORT, spacing=90.0)
     play.asleep += 600.0
     play.steps(60, Actor("other-1", GREEDY.used), MEEK, driver="590.10")
     assert play.history.in_flight is not None
     assert len(play.actions) == 1
-
-
-def test_each_end_says_its_own() -> None:
-    """What one end leaves behind: refusals in a row, breakers and fences, told for an eviction and for a fence."""
-    flight = acted().history.in_flight
-    assert flight is not None
-    fence = replace(flight, action=replace(flight.action, rung=Rung.FENCE))
-    key = flight.action.key
-    for in_flight in (flight, fence):
-        fenced = {key} if in_flight is fence else set()
-        for result, refused, broken, holds in (
-            (Result.VERIFIED, 0, set(), fenced),
-            (Result.REFUSED, 3, {Breaker.API}, set()),
-            (Result.BLOCKED, 2 if in_flight is fence else 0, set(), set()),
-            (Result.STUCK, 2, {Breaker.EFFECTIVENESS}, set()),
-            (Result.FAILED, 2, set(), fenced),
-            (Result.ABANDONED, 2, set(), set()),
-            (Result.LINGERS, 2, set(), set()),
-        ):
-            after = conclude(History(in_flight=in_flight, refused=2), result, Play().now, detail="403")
-            assert (after.refused, set(after.breakers), set(after.fenced)) == (refused, broken, holds), result
-    second = conclude(History(in_flight=flight, refused=1), Result.REFUSED, Play().now)
-    assert (second.refused, second.breakers) == (2, {})
-
-
-@pytest.mark.parametrize(("times", "wait"), [(0, 10.0), (1, 20.0), (2, 40.0), (4, 160.0), (5, 300.0), (50, 300.0)])
-def test_a_blocked_eviction_waits_twice_as_long_each_time(times: int, wait: float) -> None:
-    """Ten seconds, twenty, forty, up to five minutes."""
-    flight, now = acted().history.in_flight, Play().now
-    assert flight is not None
-    key = flight.action.key
-    blocked = {key: Blocked(times, 0.0)} if times else {}
-    after = conclude(History(in_flight=flight, blocked=blocked), Result.BLOCKED, now)
-    assert after.blocked == {key: Blocked(times + 1, now.monotonic + wait)}
 
 
 def test_one_token_comes_back_and_no_other() -> None:
@@ -288,28 +362,79 @@ def test_one_token_comes_back_and_no_other() -> None:
     mine, other = flight.token, replace(flight.token, at=1.0)
     for spent, left in (((other, mine, mine), (other, mine)), ((other,), (other,)), ((mine, other), (other,))):
         assert conclude(History(in_flight=flight, spent=spent), Result.ABANDONED, now).spent == left
-        assert conclude(History(in_flight=flight, spent=spent), Result.FAILED, now).spent == spent
+        assert conclude(History(in_flight=flight, spent=spent), Result.ACCEPTED, now).spent == spent
     untaken = replace(flight, token=None)
     assert conclude(History(in_flight=untaken, spent=(mine,)), Result.ABANDONED, now).spent == (mine,)
 
 
-def test_why_nothing_happened_is_told_in_the_asker_s_words() -> None:
-    """Whoever knows more says it; else the pod is named."""
-    flight, now = acted().history.in_flight, Play().now
-    for detail, told in (("a finalizer", "a finalizer"), ("", "greedy-1 did not go")):
-        after = conclude(History(in_flight=flight), Result.STUCK, now, detail=detail)
-        assert after.breakers[Breaker.EFFECTIVENESS].detail == told
+@pytest.mark.parametrize("result", HARMLESS, ids=str)
+def test_a_try_in_vain_is_remembered_until_the_pod_is_acted_on(result: Result) -> None:
+    """The pod and its namespace have had their turn; an accepted action clears the pod's."""
+    play = acted()
+    play.conclude(result)
+    assert play.history.tried == {GREEDY.pod_uid: play.monotonic}
+    assert play.history.turns == {"team": play.monotonic}
+    play.until_action(GREEDY, MEEK)
+    play.conclude(Result.ACCEPTED)
+    assert play.history.tried == {}
 
 
-@pytest.mark.parametrize("result", Result)
-def test_a_rehearsal_gives_its_token_back_where_the_play_would(result: Result) -> None:
-    """Nothing else of the history changes; the end of another rehearsal, or one too late, changes nothing at all."""
+def test_a_warning_is_accepted_once_and_only_the_present_one() -> None:
+    """What the API server accepted of an earlier warning says nothing of the present one."""
+    play = Play(replace(SHORT, confirm=True))
+    play.until(State.GRACE, GREEDY, MEEK)
+    ((key, level),) = play.history.levels.items()
+    assert level.warned_at is not None
+    earlier = outcomes.warned(play.history, key, level.warned_at - 1.0)
+    assert not earlier.levels[key].accepted
+    accepted = outcomes.warned(play.history, key, level.warned_at)
+    assert accepted.levels[key].accepted
+    assert outcomes.warned(accepted, key, level.warned_at) == accepted
+    assert outcomes.warned(play.history, key._replace(container="another"), level.warned_at) is play.history
+
+
+def test_while_the_end_of_a_pod_is_watched_no_second_action_on_it_begins() -> None:
+    """The pod is held while its watch runs; other pods are acted on meanwhile."""
+    play = acted(OTHER)
+    flight = play.history.in_flight
+    assert flight is not None
+    play.conclude(Result.ACCEPTED)
+    play.history = outcomes.watching(play.history, flight.action, play.now)
+    play.until_action(OTHER, GREEDY, MEEK)
+    assert play.verdicts[-1].action is not None
+    assert play.verdicts[-1].action.pod == OTHER.pod
+    play.conclude(Result.ACCEPTED)
+    play.until_reason(Reason.IN_FLIGHT, GREEDY, MEEK)
+    play.steps(20, GREEDY, MEEK)
+    assert len(play.actions) == 2
+    play.history = outcomes.watched(play.history, flight.action)
+    play.step(GREEDY, MEEK)
+    assert play.actions[2:] == ["evict team/greedy-1"]
+
+
+def test_a_watch_that_never_reports_holds_for_fifteen_minutes() -> None:
+    """A watch that was lost holds its pod for a bounded time."""
+    play = acted()
+    flight = play.history.in_flight
+    assert flight is not None
+    play.conclude(Result.ACCEPTED)
+    play.history = outcomes.watching(play.history, flight.action, play.now)
+    ended = play.monotonic
+    play.until_action(GREEDY, MEEK)
+    assert play.monotonic - ended == 900.0
+
+
+def test_a_dry_run_makes_its_pod_rest_and_changes_nothing_else() -> None:
+    """Ten minutes; the end of another dry run, or one too late, changes nothing at all."""
     play = Play(replace(SHORT, mode=Mode.DRY_RUN))
     action = play.until_action(GREEDY, MEEK)
     history = play.history
-    assert history.rehearsal is not None and [one.dry for one in history.spent] == [True]
-    after = rehearsed(history, action, result)
-    assert after == replace(history, spent=() if result.harmless else history.spent)
-    assert rehearsed(history, replace(action, pod="another"), result) == history
-    late = replace(history, rehearsal=None)
-    assert rehearsed(late, action, result) == late
+    assert history.dry_flight is not None
+    assert history.spent == ()
+    after = rehearsed(history, action, play.now, detail="would have been evicted")
+    rests: dict[HoldKey, Hold] = {
+        (Place.POD, GREEDY.pod_uid, Reason.DRY_RUN): Hold(play.monotonic + 600.0, "would have been evicted")
+    }
+    assert after == replace(history, dry_flight=None, holds=rests)
+    assert rehearsed(history, replace(action, pod="another"), play.now) is history
+    assert rehearsed(after, action, play.now) is after

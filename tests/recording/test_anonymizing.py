@@ -44,6 +44,7 @@ from exporter.recording.keeping import Keeping
 from exporter.recording.keeping import read as picked
 from exporter.recording.lines import InventoryPart
 from exporter.simulated import SimulatedNode
+from pace import quick
 from recordings import SteppedClock, assert_same, record, replayed, rounds
 
 FIXTURES = sorted((Path(__file__).parents[1] / "limits" / "fixtures").glob("*.yaml"))
@@ -271,11 +272,16 @@ def test_the_owner_of_a_cgroup_has_its_pseudonym(tmp_path: Path) -> None:
 
 
 async def test_an_anonymized_replay_tells_the_same_numbers(tmp_path: Path) -> None:
-    """Two minutes of the simulated node: used, peaks, limits and processes are those of the node with names."""
-    clock = SteppedClock(120)
+    """
+    Two minutes of the simulated node: used, peaks, limits and processes are those of the node with names.
+
+    In `make check` one minute.
+    """
+    seconds = 60 if quick() else 120
+    clock = SteppedClock(seconds)
     node = SimulatedNode(clock.time, clock.time())
     live = await record(tmp_path / "plain", node, clock)
-    clock = SteppedClock(120)
+    clock = SteppedClock(seconds)
     node = SimulatedNode(clock.time, clock.time())
     names = Pseudonyms(b"salt", KEEPING)
     await record(tmp_path / "anonymous", node, clock, names)

@@ -102,6 +102,8 @@ def test_what_was_said_comes_back(tmp_path: Path, name: str) -> None:
         nothing,
         replace(a_round(4), samples=(amd,)),
         RecordedRound(5, 0.0, 0.0, 0.0),
+        replace(a_round(6), by_time=False),
+        replace(a_round(7), by_time=False),
     ]
     path = written(tmp_path / name, *given)
     assert list(rounds(path)) == given
@@ -287,3 +289,13 @@ def test_a_disk_that_becomes_full_leaves_whole_rounds(tmp_path: Path, name: str)
     writing.close()
     assert writing.rounds == number - 1 > 0
     assert [one.number for one in rounds(path)] == list(range(1, number))
+
+
+def test_a_recording_of_0_1_says_which_rounds_the_clock_asked_for(tmp_path: Path) -> None:
+    """Then full rounds were due by the clock, and movement asked for the others: such rounds are written as then."""
+    then = [a_round(1), replace(a_round(2), by_time=False)]
+    path = written(tmp_path / "r.jsonl", *then)
+    assert "by_time" not in path.read_text()
+    assert [recorded.by_time for recorded in rounds(path)] == [True, False]
+    written(tmp_path / "now.jsonl", replace(a_round(2), by_time=True))
+    assert '"by_time":true' in (tmp_path / "now.jsonl").read_text()

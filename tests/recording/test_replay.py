@@ -32,6 +32,7 @@ from exporter.rounds.latest import Latest
 from exporter.rounds.limits import Limiting
 from exporter.rounds.sampler import Beat, Sampler
 from exporter.simulated import SimulatedNode
+from pace import quick
 from recordings import BEGINNING, SteppedClock, assert_same, header, record, replayed
 
 
@@ -39,9 +40,10 @@ async def test_a_replayed_round_equals_the_live_one(tmp_path: Path) -> None:
     """
     Five minutes of the simulated node: MIG, MPS, ghosts, zombies, pods that come and go, early rounds.
 
-    Every field of every snapshot, peaks and limits as well as the number and the duration of the round.
+    Every field of every snapshot, peaks and limits as well as the number and the duration of the round. In `make check`
+    two minutes.
     """
-    clock = SteppedClock(300)
+    clock = SteppedClock(120 if quick() else 300)
     node = SimulatedNode(clock.time, BEGINNING)
     live = await record(tmp_path / "r.gz", node, clock)
     assert any(len(one.gpus_read) < len(one.gpus_present) for one in live), "no early round was tested"

@@ -1,15 +1,18 @@
 """Promises of exporter/rounds and accounts/snapshot.py: one round, and its beat. Sources are faked at their seams."""
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from random import Random
 
 import pytest
 
 from exporter.accounts.snapshot import holders
 from exporter.devices import DeviceError, DevicesSample
 from exporter.limits.loading import builtin
+from exporter.metrics.exposition import STALE_AFTER
 from exporter.model import (
     Allocation,
     Attribution,
@@ -17,8 +20,6 @@ from exporter.model import (
     ContainerId,
     DeclaredContainer,
     DeclaredPod,
-    Device,
-    DeviceAccount,
     DeviceKey,
     Fault,
     Gpu,
@@ -37,10 +38,12 @@ from exporter.model import (
     ProcessKind,
     Sharing,
     Snapshot,
+    Tolerance,
 )
 from exporter.rounds.latest import Latest
 from exporter.rounds.limits import Limiting
-from exporter.rounds.sampler import LISTS_APART, MOVED, Beat, Sampler, crowded
+from exporter.rounds.sampler import LISTS_APART, MOVED, Beat, Sampler
+from pace import quick
 
 GIB = 2**30
 POD, C = PodUid("11111111-1111-1111-1111-111111111111"), ContainerId("a" * 64)
@@ -144,10 +147,30 @@ def node(seconds: float, *, held: int, sharing: Sharing = Sharing.TIME_SLICING) 
     return Node(SteppedClock(seconds), {ONE: held, TWO: held}, inventory(sharing))
 
 
-async def run(world: Node, beat: Beat = Beat(5.0, 0.5)) -> Latest:
+STEADY = Beat(5.0, 0.5, jitter=0.0)
+
+
+async def run(
+    world: Node,
+    beat: Beat = STEADY,
+    *,
+    limiting: Limiting | None = None,
+    seed: int = 0,
+    keep: Callable[[Snapshot], None] | None = None,
+) -> Latest:
     """Run the beat until the clock ends."""
     latest = Latest()
-    sampler = Sampler(node="n1", devices=world, host=Host(), inventory=world, beat=beat, clock=world.clock)
+    sampler = Sampler(
+        node="n1",
+        devices=world,
+        host=Host(),
+        inventory=world,
+        beat=beat,
+        clock=world.clock,
+        limiting=limiting,
+        keep=keep,
+        random=Random(seed),
+    )
     with pytest.raises(asyncio.CancelledError):
         await sampler.run(latest)
     return latest
@@ -163,6 +186,46 @@ async def test_a_round_an_interval() -> None:
     assert latest.snapshot is not None and latest.snapshot.complete and latest.ready
 
 
+def limited(world: Node, amount: str) -> Limiting:
+    """Let the container declare a limit on each device; the answer reads it, without any tolerance."""
+    declares = DeclaredPod(
+        POD,
+        "team",
+        "train",
+        annotations={"nvidia.com/container.main.gpu-memory.limit": amount},
+        containers=(DeclaredContainer("main"),),
+    )
+    world.inventory_ = replace(world.inventory_, declared={POD: declares})
+    return Limiting(builtin(), tolerance=Tolerance(0.0, 0, 0))
+
+
+async def test_full_rounds_keep_no_fixed_rhythm() -> None:
+    """Each full round begins 0.8 to 1.2 intervals after the one before, spread evenly, and one interval on average."""
+    world = node(4_000.0 if quick() else 10_000.0, held=GIB)
+    await run(world, Beat(5.0, 0.5))
+    gaps = [later - earlier for (earlier, _), (later, _) in pairwise(world.asked)]
+    assert min(gaps) >= 4.0 and max(gaps) <= 6.0 + 0.01
+    assert sum(gaps) / len(gaps) == pytest.approx(5.0, rel=0.01)
+    for low, high in ((4.0, 4.5), (4.5, 5.0), (5.0, 5.5), (5.5, 6.0)):
+        share = sum(low <= gap < high for gap in gaps) / len(gaps)
+        assert share == pytest.approx(0.25, abs=0.05), (low, high)
+
+
+async def test_two_daemons_keep_different_rhythms() -> None:
+    """The moments of the rounds come from the random source alone: another seed, other moments."""
+    moments = []
+    for seed in (1, 2, 1):
+        world = node(100.0, held=GIB)
+        await run(world, Beat(5.0, 0.5), seed=seed)
+        moments.append([at for at, _ in world.asked])
+    assert moments[0] == moments[2] != moments[1]
+
+
+async def test_the_series_outlive_two_failed_rounds_at_the_longest_waits() -> None:
+    """Three intervals without a snapshot withdraw the series; two waits of 1.2 intervals are shorter than that."""
+    assert 2 * Beat().wait(1.0) < STALE_AFTER * Beat().interval
+
+
 async def test_the_beat_is_renewed_while_nothing_is_due() -> None:
     """The heartbeat for /healthz never grows older than a second on an idle node with long intervals."""
     world = node(55.0, held=GIB)
@@ -170,8 +233,8 @@ async def test_the_beat_is_renewed_while_nothing_is_due() -> None:
     assert latest.beat is not None and world.clock.end - latest.beat <= 1.0
 
 
-async def test_nearly_full_shared_devices_are_looked_at_faster_and_exclusive_ones_never() -> None:
-    """Only the shared GPU is looked at in between, at the fast interval, and only its memory."""
+async def test_nearly_full_shared_devices_are_looked_at_faster_and_exclusive_ones_are_not() -> None:
+    """Without an excess only the shared GPU is looked at in between, at the fast interval, and only its memory."""
     world = node(4.9, held=int(9.5 * GIB))
     await run(world)
     assert [gpus for _, gpus in world.looks] == [frozenset({ONE})] * 9
@@ -179,11 +242,55 @@ async def test_nearly_full_shared_devices_are_looked_at_faster_and_exclusive_one
     assert len(world.asked) == 1, "nothing moved, so that no list was read"
 
 
-async def test_an_exclusive_node_is_never_looked_at() -> None:
-    """A full GPU that one container owns is its own affair."""
+async def test_exclusive_gpus_without_an_excess_are_not_looked_at() -> None:
+    """A full GPU that one container owns concerns no neighbour."""
     world = node(4.9, held=int(9.5 * GIB), sharing=Sharing.EXCLUSIVE)
     await run(world)
     assert world.looks == []
+
+
+async def test_a_gpu_with_an_excess_is_read_about_once_a_second_also_an_exclusive_one() -> None:
+    """Above its limit on the exclusive GPU: that one is read at irregular moments, though nothing moves there."""
+    world = node(200.0, held=GIB, sharing=Sharing.EXCLUSIVE)
+    world.held[TWO] = 3 * GIB
+    await run(world, Beat(5.0, 0.5), limiting=limited(world, "2Gi"))
+    assert {gpus for _, gpus in world.asked} == {None, frozenset({TWO})}
+    gaps = [later - earlier for (earlier, _), (later, gpus) in pairwise(world.asked) if gpus is not None]
+    assert min(gaps) >= 0.5 - 0.001 and max(gaps) <= 1.5 + 0.1
+    assert sum(gaps) / len(gaps) == pytest.approx(1.0, abs=0.1)
+    assert world.looks == []
+
+
+async def test_readings_stay_fast_for_a_minute_after_the_excess() -> None:
+    """A holder that pauses is read as fast in the pause as in its excess: readings in step with it could be evaded."""
+    world = node(200.0, held=GIB, sharing=Sharing.EXCLUSIVE)
+    world.held[TWO] = 3 * GIB
+    asked = world.sample
+
+    async def giving_back(only: Collection[GpuUuid] | None = None) -> DevicesSample:
+        if world.clock.now > 20.0:
+            world.held[TWO] = GIB
+        return await asked(only)
+
+    world.sample = giving_back  # type: ignore[method-assign]
+    await run(world, Beat(5.0, 0.5, jitter=0.0), limiting=limited(world, "2Gi"))
+    early = [at for at, gpus in world.asked if gpus is not None]
+    assert 78.0 < early[-1] < 82.0
+
+
+async def test_a_round_says_whether_the_clock_asked_for_it() -> None:
+    """Full rounds and readings of suspect GPUs are due by time; a round that movement began, or a caller, is not."""
+    world = node(4.4, held=int(9.5 * GIB))
+    original, seen = world.memory, list[Snapshot]()
+
+    async def growing(only: Collection[GpuUuid]) -> Mapping[DeviceKey, Memory]:
+        world.held[ONE] += MOVED
+        return await original(only)
+
+    world.memory = growing  # type: ignore[method-assign]
+    await run(world, keep=seen.append)
+    assert [snapshot.by_time for snapshot in seen] == [gpus is None for _, gpus in world.asked]
+    assert not all(snapshot.by_time for snapshot in seen)
 
 
 async def test_what_moved_is_read_early_but_lists_at_most_once_a_second() -> None:
@@ -392,6 +499,21 @@ async def test_a_slow_driver_does_not_stop_the_beat() -> None:
     assert (await asking).complete
 
 
+async def test_the_kernel_is_asked_beside_the_event_loop() -> None:
+    """Thousands of small files are read for a round; a scrape does not wait for them."""
+    world = node(1.0, held=GIB)
+    threads = set()
+
+    class Watched(Host):
+        def sample(self, pids: Collection[int], *, want_living: bool = False) -> HostSample:
+            threads.add(threading.get_ident())
+            return super().sample(pids, want_living=want_living)
+
+    sampler = Sampler(node="n", devices=world, host=Watched(), inventory=world, beat=Beat(), clock=world.clock)
+    snapshot = await sampler.round()
+    assert snapshot.usages and threads and threading.get_ident() not in threads
+
+
 async def test_the_living_are_counted_once_a_round_however_many_dead_numbers_there_are() -> None:
     """All of /proc is read at most once a round, for all GPUs together."""
     world = node(1.0, held=GIB)
@@ -432,9 +554,7 @@ async def test_the_counters_of_an_early_round_count_what_it_read() -> None:
 async def test_limits_are_in_each_snapshot() -> None:
     """What a pod declares is placed on the devices where it is found, in full rounds and in early ones."""
     world = node(1.0, held=GIB)
-    limit = {"nvidia.com/container.main.gpu-memory.limit": "2Gi"}
-    declares = DeclaredPod(POD, "team", "train", annotations=limit, containers=(DeclaredContainer("main"),))
-    world.inventory_ = replace(world.inventory_, declared={POD: declares})
+    limiting = limited(world, "2Gi")
     sampler = Sampler(
         node="n1",
         devices=world,
@@ -442,7 +562,7 @@ async def test_limits_are_in_each_snapshot() -> None:
         inventory=world,
         beat=Beat(),
         clock=world.clock,
-        limiting=Limiting(builtin()),
+        limiting=limiting,
     )
     for snapshot in [await sampler.round(), await sampler.round(only={ONE})]:
         assert {(limit.container, limit.device.uuid, limit.memory) for limit in snapshot.limits} == {
@@ -450,15 +570,3 @@ async def test_limits_are_in_each_snapshot() -> None:
             ("main", TWO, 2 * GIB),
         }
         assert snapshot.memory_declared == {DeviceKey(ONE): 2 * GIB, DeviceKey(TWO): 2 * GIB}
-
-
-def test_reserved_memory_counts_as_full() -> None:
-    """What the driver keeps for itself nobody else can have: it makes a device crowded like any use."""
-    key = DeviceKey(ONE)
-    full = Memory(100, 10, 20)
-    account = DeviceAccount(key, full)
-    gpu = Gpu(ONE, 0, "x", memory=full)
-    shared = Device(key, gpu, account, gpu.utilization, 0.0, Sharing.TIME_SLICING, 2)
-    assert crowded(Snapshot(1, 0.0, 0.0, "n", devices=(shared,))) == {key}
-    roomy = replace(shared, account=DeviceAccount(key, Memory(100, 11, 20)))
-    assert crowded(Snapshot(1, 0.0, 0.0, "n", devices=(roomy,))) == frozenset()

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from enforcer.actions.interface import Answer, Heard
 from enforcer.actions.kube_writer import Writer
-from enforcer.journal import close_requests, lock
+from enforcer.journal import close_requests, levels_file, lock
 from enforcer.journal import file as journal_file
-from enforcer.journal.records import Record, Sent, Started, State, decode
+from enforcer.journal.records import Acked, Record, Sent, Started, State, decode
 from enforcer.policy.history import Moment
 from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung
@@ -34,10 +35,16 @@ NO_POD = status(404, "NotFound") | {"details": {"kind": "pods"}}
 
 
 class Steps:
-    """A clock that only steps; whoever sleeps on it steps it."""
+    """
+    A clock that steps from one sleeper's end to the next one's, once in two real milliseconds at most.
+
+    Requests to the played server take real time: a clock that each sleeper moved on would let minutes pass meanwhile.
+    """
 
     def __init__(self) -> None:
         self.now = 1000.0
+        self._ends: list[float] = []
+        self._stepped = 0.0
 
     def time(self) -> float:
         return 1_700_000_000.0 + self.now
@@ -46,16 +53,24 @@ class Steps:
         return self.now
 
     async def sleep(self, seconds: float) -> None:
-        self.now += seconds
-        await asyncio.sleep(0.001)
+        end = self.now + seconds
+        self._ends.append(end)
+        try:
+            while self.now < end:
+                await asyncio.sleep(0.002)
+                real = asyncio.get_running_loop().time()
+                if real - self._stepped >= 0.002:
+                    self.now, self._stepped = max(self.now, min(self._ends)), real
+        finally:
+            self._ends.remove(end)
 
 
 class Stage:
     """A daemon's acting half, an API server that is played, and a folder with the journal."""
 
-    def __init__(self, folder: Path, rules: Rules) -> None:
-        self.journal = folder / "state" / "journal"
-        self.journal.parent.mkdir(mode=0o700)
+    def __init__(self, folder: Path, rules: Rules, *, journal: Path | None = None) -> None:
+        self.journal = journal or folder / "state" / "journal"
+        self.journal.parent.mkdir(mode=0o700, exist_ok=journal is not None)
         self.canary: web.Response | None = None
         """The answer to the canary; None: none comes for now."""
         self.code, self.body = 403, status(403, "Forbidden") | DENIED
@@ -66,6 +81,8 @@ class Stage:
         self.decider = Decider(rules, folder / "stop", moment=lambda: Moment(self.now, self.now))
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
+        if request.path.endswith("/selfsubjectaccessreviews"):
+            return web.json_response({"status": {"allowed": True}}, status=201)
         if request.method == "POST":
             self.posted.append(request.path)
             assert request.query == {"dryRun": "All"}, "the canary alone may ask"
@@ -100,6 +117,11 @@ class Stage:
         summary = self.decider.summary()
         assert summary is not None
         return summary
+
+    @property
+    def remaining(self) -> int:
+        """The tokens of the node that are left."""
+        return int(self.summary["budget_remaining"]["node"])
 
     @property
     def reasons(self) -> dict[Reason, Mode]:
@@ -214,7 +236,8 @@ async def test_a_journal_that_is_lost_ends_the_acting(tmp_path: Path) -> None:
         kept = stage.journal.with_name("journal.damaged-1")
         await until(lambda: kept.exists() and not stage.reasons)
         assert kept.read_bytes().endswith(b"{}\n"), "what was written is kept for people"
-        assert not server.seen, "neither the last look nor the call"
+        asked = {seen.path for seen in server.seen if not seen.path.endswith("selfsubjectaccessreviews")}
+        assert not asked, "neither the last look nor the call"
         stage.rounds(1)
         assert {one["breaker"] for one in stage.summary["breakers"]} == {"journal"}, "and a person has to look"
 
@@ -263,7 +286,7 @@ async def test_a_person_closes_a_breaker(tmp_path: Path) -> None:
         assert (closed["breaker"], closed["by"]) == ("internal", "ann")
         stage.rounds(1)
         assert stage.summary["breakers"] == []
-        close_requests.ask(stage.journal, Breaker.API, "ann")
+        close_requests.ask(stage.journal, Breaker.BLAST_RADIUS, "ann")
         await until(lambda: not list(close_requests.folder(stage.journal).iterdir()))
     assert [one["record"] for one in stage.records].count("breaker_closed") == 1, "what is not open is not closed"
 
@@ -274,7 +297,7 @@ async def test_a_request_waits_for_whoever_knows_the_breakers(tmp_path: Path, mo
     stage = Stage(tmp_path, replace(UNHURRIED, mode=mode))
     stage.journal.mkdir()
     async with arming(tmp_path, stage=stage):
-        asked = close_requests.ask(stage.journal, Breaker.EFFECTIVENESS, "ann")
+        asked = close_requests.ask(stage.journal, Breaker.ATTRIBUTION, "ann")
         if mode is Mode.ENFORCE:
             await until(lambda: Reason.JOURNAL in stage.reasons)
             await stage.a_while()
@@ -357,17 +380,19 @@ async def test_where_nobody_is_evicted_the_policy_is_not_asked_for(tmp_path: Pat
         await until(lambda: Reason.ADMISSION in stage.reasons)
 
 
-def begun(stage: Stage, *, rung: Rung = Rung.EVICT) -> None:
-    """Leave a journal behind as a daemon that was killed after its call had left."""
+def begun(stage: Stage, *, rung: Rung = Rung.EVICT, answer: Answer | None = None) -> None:
+    """Leave a journal behind as a daemon that was killed after its call had left, or after the answer had come."""
     journal = journal_file.opened(stage.journal, stage.decider.rules)
     journal.append(intended(uuid(1), action(1, rung=rung)))
     journal.append(Sent(uuid(1)))
+    if answer is not None:
+        journal.append(Acked(uuid(1), answer))
     journal.close()
 
 
 @pytest.mark.fault(50, 54)
-async def test_what_was_begun_is_watched_and_never_repeated(tmp_path: Path) -> None:
-    """The pod is gone and its memory free: verified, by looks alone; its token is spent, and nothing was asked for."""
+async def test_what_was_begun_is_looked_up_and_never_repeated(tmp_path: Path) -> None:
+    """The pod is gone and its memory free: verified, by looks alone; its token is spent, and no call is made."""
     stage = Stage(tmp_path, UNHURRIED)
     begun(stage)
     async with arming(tmp_path, stage=stage) as (_, server):
@@ -376,9 +401,25 @@ async def test_what_was_begun_is_watched_and_never_repeated(tmp_path: Path) -> N
         assert {seen.path for seen in server.seen} == {"/api/v1/namespaces/team/pods/train-1"}
         assert not stage.posted
         assert [one["record"] for one in stage.records].count("intent") == 1
+        (acked,) = [one for one in stage.records if one["record"] == "acked"]
+        assert acked["answer"]["heard"] == "accepted", "what a look has confirmed is noted"
         stage.rounds(1)
         summary = stage.decider.summary()
         assert summary is not None and not summary["breakers"]
+
+
+@pytest.mark.fault(50, 54)
+async def test_what_was_accepted_is_only_watched(tmp_path: Path) -> None:
+    """The journal has the acceptance: nothing is in flight, although the pod still terminates."""
+    stage = Stage(tmp_path, UNHURRIED)
+    begun(stage, answer=Answer(Heard.ACCEPTED, "", 201))
+    going = {"deletionTimestamp": "2026-11-01T10:00:00Z"}
+    stage.pod = a_pod("train-1", "uid-1", node="node", namespace="team", metadata=going)
+    async with arming(tmp_path, stage=stage) as (_, server):
+        await until(lambda: not stage.reasons and server.seen)
+        assert not stage.decider.in_flight
+        await until(lambda: stage.ended)
+        assert stage.ended == {uuid(1): "lingers"} and not stage.posted
 
 
 @pytest.mark.fault(49)
@@ -392,6 +433,18 @@ async def test_of_what_was_begun_and_did_not_come_about_the_end_is_told(tmp_path
         assert stage.ended == {uuid(1): "failed"} and not stage.posted
 
 
+@pytest.mark.parametrize("live", [True, False], ids=["not carried out", "carried out"])
+async def test_what_was_not_carried_out_gives_its_token_back(tmp_path: Path, live: bool) -> None:
+    """The daemon before was killed after its call had left. What its call did not do costs no budget."""
+    stage = Stage(tmp_path, UNHURRIED)
+    begun(stage)
+    stage.pod = a_pod("train-1", "uid-1", node="node", namespace="team") if live else None
+    async with arming(tmp_path, stage=stage):
+        await until(lambda: not stage.reasons and not stage.decider.in_flight)
+        stage.rounds(1)
+        assert stage.remaining == UNHURRIED.budgets.node.most - (0 if live else 1)
+
+
 async def test_a_kill_of_before_the_reboot_is_void(tmp_path: Path) -> None:
     """Its process cannot be there any more: ended, and nobody looks for it."""
     stage = Stage(tmp_path, UNHURRIED)
@@ -401,3 +454,44 @@ async def test_a_kill_of_before_the_reboot_is_void(tmp_path: Path) -> None:
     async with arming(tmp_path, stage=stage) as (_, server):
         await until(lambda: stage.ended and not stage.reasons)
         assert stage.ended == {uuid(3): "failed"} and not server.seen
+
+
+# --- the levels -------------------------------------------------------------------------------------------------------
+
+
+def saved(stage: Stage) -> levels_file.SavedLevels | None:
+    """What stands beside the journal."""
+    return levels_file.read(levels_file.path_of(stage.journal))
+
+
+def levels_of(stage: Stage) -> list[float]:
+    """The seconds of the levels that are saved."""
+    levels = saved(stage)
+    return [] if levels is None else [level.seconds for level in levels.restored().values()]
+
+
+def seconds(stage: Stage) -> float:
+    """The level of GREEDY."""
+    (level,) = (one["over_seconds"] for one in stage.decider.standings(GREEDY.pod_uid))
+    return float(level)
+
+
+async def test_levels_outlive_the_daemon(tmp_path: Path) -> None:
+    """They are saved every half minute and at the end, and the next daemon goes on with them."""
+    stage = Stage(tmp_path, UNHURRIED)
+    stage.now = journal_file.read_clocks()[0]
+    async with arming(tmp_path, stage=stage):
+        await until(lambda: not stage.reasons)
+        stage.rounds(10)
+        before = seconds(stage)
+        await until(lambda: levels_of(stage))
+        assert before > 0
+        stage.rounds(3)
+    at_the_end = seconds(stage)
+    assert levels_of(stage) == [at_the_end] and at_the_end > before
+    again = Stage(tmp_path, UNHURRIED, journal=stage.journal)
+    again.now = stage.now
+    async with arming(tmp_path, stage=again):
+        await until(lambda: not again.reasons)
+        again.rounds(1)
+        assert at_the_end - UNHURRIED.interval <= seconds(again) <= at_the_end

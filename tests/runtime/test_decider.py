@@ -8,16 +8,15 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from enforcer.journal.resume import larger
 from enforcer.messages.action_texts import EventReason
 from enforcer.messages.events import Notice
 from enforcer.messages.tally import MOST_RECENT
-from enforcer.policy.history import Action, Excess, History, Moment, Strikes
-from enforcer.policy.limit_holders import CaseKey, cases
+from enforcer.policy.history import Action, History, InFlight, Moment, Opened, Result, Spent
 from enforcer.policy.rules import Ceiling, Rules
-from enforcer.policy.vocabulary import Mode, Reason
+from enforcer.policy.vocabulary import Breaker, Mode, Place, Reason, Trigger
 from enforcer.runtime.decider import SHOWN, Decider
 from exporter.model import Fault
+from journals import action
 from policy.scenes import BEGIN, CONSENTING, GIB, GREEDY, MEEK, UNHURRIED, WALL, Actor, snapshot
 
 DRY = replace(UNHURRIED, mode=Mode.DRY_RUN)
@@ -73,25 +72,23 @@ def test_before_the_first_round_nothing_is_said(stage: Stage) -> None:
 
 
 @pytest.mark.fault(59)
-def test_the_stop_file_counts_from_the_next_round_on(stage: Stage) -> None:
-    """Who is due is held, with the reason; when the file is gone, he has his whole grace again."""
-    stage.rounds(32)
-    assert stage.greedy["state"] == "due"
+def test_the_stop_file_counts_from_the_next_round_on(tmp_path: Path) -> None:
+    """A holder that is due is held, with the reason. When the file is gone, it is warned anew, with its whole grace."""
+    stage = Stage(tmp_path, UNHURRIED)
     stage.stop.touch()
-    with capture_logs() as told:
-        stage.rounds(3)
-    assert (stage.mode, stage.greedy["state"], stage.greedy["mode"]) == ("observe", "grace", "observe")
-    assert [(one["event"], one["log_level"]) for one in told if "stop" in one["event"]] == [
+    with capture_logs() as logs:
+        stage.rounds(40)
+    assert [(one["event"], one["log_level"]) for one in logs if "stop" in one["event"]] == [
         ("enforcer.stopped", "warning")
     ]
-    stage.rounds(40)
-    assert (stage.greedy["state"], stage.greedy["reason"]) == ("held", "stopped")
+    assert (stage.mode, stage.greedy["state"], stage.greedy["reason"]) == ("observe", "held", "stopped")
+    assert stage.begun == []
     stage.stop.unlink()
-    with capture_logs() as told:
+    with capture_logs() as logs:
         stage.rounds(1)
-    assert "enforcer.stop_ended" in {one["event"] for one in told}
-    assert (stage.mode, stage.greedy["state"]) == ("dry-run", "grace")
-    assert stage.greedy["due_at"] == pytest.approx(WALL + stage.monotonic - BEGIN + DRY.grace, abs=0.01)
+    assert "enforcer.stop_ended" in {one["event"] for one in logs}
+    assert (stage.mode, stage.greedy["state"]) == ("enforce", "grace")
+    assert stage.greedy["due_at"] == pytest.approx(WALL + stage.monotonic - BEGIN + UNHURRIED.grace, abs=0.01)
 
 
 def test_after_a_stop_everybody_is_told_before_anything_is_done(tmp_path: Path) -> None:
@@ -146,45 +143,44 @@ def test_the_lowest_ceiling_counts(stage: Stage) -> None:
     assert stage.mode == "warn"
 
 
-def test_other_rules_void_the_evidence(stage: Stage) -> None:
-    """Under them nobody was told."""
-    stage.rounds(40)
-    stage.judge.rules = replace(DRY, grace=60.0)
+def test_another_trigger_is_announced_before_it_counts(stage: Stage) -> None:
+    """A holder that was warned of one trigger is warned of the other one, and has its whole grace from then on."""
+    stage.rounds(20)
+    other = Trigger.LIMIT if DRY.trigger is Trigger.CONTENDED else Trigger.CONTENDED
+    stage.judge.rules = replace(DRY, trigger=other)
     stage.rounds(1)
-    assert (stage.greedy["state"], stage.greedy["over_since"]) == (
-        "over",
-        pytest.approx(WALL + stage.monotonic - BEGIN, abs=0.01),
-    )
+    assert (stage.greedy["state"], stage.greedy["over_seconds"]) == ("grace", DRY.warn_after)
+    assert stage.greedy["due_at"] == pytest.approx(WALL + stage.monotonic - BEGIN + DRY.grace, abs=0.01)
 
 
 @pytest.mark.fault(56)
-def test_a_config_that_cannot_be_used_means_observe(stage: Stage) -> None:
-    """It is said by a fault of the snapshot; the breaker tells the same, and closes with the fault."""
+def test_a_config_that_cannot_be_used_means_observe(tmp_path: Path) -> None:
+    """A fault of the snapshot says so, and the holder is held for it. With a valid config it goes on where it was."""
+    stage = Stage(tmp_path, UNHURRIED)
     broken = Fault("config", "config_invalid", "policy.grase: unknown key", incomplete=False)
-    stage.rounds(32)
-    stage.rounds(1, faults=(broken,))
+    stage.rounds(20)
+    stage.rounds(20, faults=(broken,))
+    assert (stage.mode, stage.greedy["state"], stage.greedy["reason"]) == ("observe", "held", "config")
+    assert stage.begun == []
     summary = stage.judge.summary()
-    assert summary is not None
-    assert (summary["mode"], stage.greedy["mode"]) == ("observe", "observe")
-    assert summary["breakers"] == [{"breaker": "config", "detail": "policy.grase: unknown key", "by_itself": True}]
-    stage.rounds(1)
-    assert stage.mode == "dry-run"
-    assert stage.greedy["due_at"] == pytest.approx(WALL + stage.monotonic - BEGIN + DRY.grace, abs=0.01)
+    assert summary is not None and summary["breakers"] == []
+    stage.rounds(3)
+    assert stage.mode == "enforce" and len(stage.begun) == 1, "nothing was written, so that nothing is announced anew"
 
 
 def test_decisions_are_kept_for_people(stage: Stage) -> None:
     """The newest first; the page gets ten of them, and whoever asks for all gets two hundred."""
     crowd = [Actor(f"p-{number}", 3 * GIB, limit=GIB) for number in range(25)]
-    for number in range(9):
-        stage.judge.rules = replace(DRY, grace=30.0 + number)
-        stage.rounds(12, *crowd, namespaces={"team": {}})
+    stage.judge.rules = replace(DRY, grace=0.0)
+    for number in range(20):
+        stage.rounds(1, *crowd, namespaces={"team": {} if number % 2 else {"gpusteward.io/mode": "warn"}})
     recent = stage.judge.decisions()["recent"]
     summary = stage.judge.summary()
     assert summary is not None
     assert len(recent) == MOST_RECENT
     assert [one["at"] for one in recent] == sorted((one["at"] for one in recent), reverse=True)
     assert summary["recent"] == recent[:SHOWN]
-    assert {(one["kind"], one["reason"]) for one in recent} == {("refusal", "no_consent")}
+    assert {(one["kind"], one["reason"]) for one in recent} == {("refusal", "no_consent"), ("refusal", "mode")}
 
 
 def test_only_real_actions_are_begun(tmp_path: Path) -> None:
@@ -237,33 +233,202 @@ def test_a_preview_tells_what_enforcing_would_hit(stage: Stage) -> None:
 
 
 def test_what_the_journal_says_counts_and_what_changes_is_noted(tmp_path: Path) -> None:
-    """Armed late, with the excess that the daemon before us told: no strike is added, and its end is noted."""
-    stage = Stage(tmp_path, replace(UNHURRIED, strikes=2))
-    (greedy,) = cases(snapshot([GREEDY], BEGIN))
-    key = greedy.key
-    noted: list[tuple[set[CaseKey], set[CaseKey]]] = []
+    """Armed late, with a breaker and a token of the daemon before: both count, and what a person closes is noted."""
+    stage = Stage(tmp_path, UNHURRIED)
+    noted: list[tuple[set[Breaker], set[Breaker], str]] = []
     stage.rounds(3)
+    past = History(
+        breakers={Breaker.JOURNAL: Opened(1.0, "it was damaged")},
+        spent=(Spent(5e5 - 60.0, ("team", "Deployment", "greedy"), 0.0),),
+    )
     stage.judge.arm(
         stage.begun.append,
-        History(strikes={("team", "Deployment", "greedy"): Strikes(1.0, 5e5 - 20)}, excesses={key: Excess(1.0)}),
-        lambda before, after, _by: noted.append((set(before.excesses), set(after.excesses))),
+        past,
+        lambda before, after, by: noted.append((set(before.breakers), set(after.breakers), by)),
     )
     stage.rounds(60)
-    assert (stage.begun, stage.greedy["state"], stage.greedy["reason"]) == ([], "held", "strikes")
-    stage.rounds(3, replace(GREEDY, used=0), MEEK)
-    assert noted[-1] == ({key}, set())
+    assert (stage.begun, stage.greedy["state"], stage.greedy["reason"]) == ([], "held", "breaker")
+    summary = stage.judge.summary()
+    assert summary is not None and summary["budget_remaining"]["node"] == UNHURRIED.budgets.node.most - 1
+    assert stage.judge.close(Breaker.JOURNAL, "ann")
+    assert noted[-1] == ({Breaker.JOURNAL}, set(), "ann")
+    stage.rounds(1)
+    assert len(stage.begun) == 1
 
 
-def test_armed_late_no_strike_is_forgiven() -> None:
-    """Who counted without the journal began at one: of each workload the larger count stands, the newer of equals."""
-    earlier = {
-        ("a", "Job", "x"): Strikes(2.9, 1.0),
-        ("a", "Job", "y"): Strikes(1.0, 1.0),
-        ("a", "Job", "z"): Strikes(1, 1),
-    }
-    mine = {
-        ("a", "Job", "x"): Strikes(1.0, 9.0),
-        ("a", "Job", "y"): Strikes(1.0, 9.0),
-        ("a", "Job", "w"): Strikes(1, 9),
-    }
-    assert larger(earlier, mine) == {**mine, ("a", "Job", "x"): Strikes(2.9, 1.0), ("a", "Job", "z"): Strikes(1, 1)}
+# --- levels that were saved -------------------------------------------------------------------------------------------
+
+CAREFUL = replace(UNHURRIED, hold_off=300.0, build="1.0")
+
+
+def restarted(stage: Stage, folder: Path, rules: Rules = CAREFUL) -> Stage:
+    """Start another daemon at the same moment, with the levels that this one saves."""
+    saved = stage.judge.levels()
+    assert saved is not None
+    another = Stage(folder, rules)
+    another.monotonic = stage.monotonic
+    another.judge.arm(another.begun.append, History(), lambda _before, _after, _by: None, saved)
+    return another
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Stage:
+    """A daemon that has watched for long; GREEDY is over for a minute."""
+    stage = Stage(tmp_path, CAREFUL)
+    stage.rounds(70, MEEK)
+    stage.rounds(13)
+    return stage
+
+
+def test_a_restart_delays_no_action_by_more_than_three_readings(old: Stage, tmp_path: Path) -> None:
+    """The level goes on where it was, and there is no second hold-off."""
+    before = old.greedy["over_seconds"]
+    assert before == pytest.approx(60.0)
+    stage = restarted(old, tmp_path)
+    stage.rounds(1)
+    assert before - CAREFUL.interval <= stage.greedy["over_seconds"] <= before, "a gap raises no level"
+    rounds = 1
+    while not stage.begun:
+        stage.rounds(1)
+        rounds += 1
+    assert rounds * CAREFUL.interval <= CAREFUL.capacity(CAREFUL.grace) - before + 4 * CAREFUL.interval
+
+
+@pytest.mark.parametrize("change", [{"build": "1.1"}, {"grace": 60.0}])
+def test_levels_of_another_version_or_of_other_rules_are_not_restored(
+    old: Stage, tmp_path: Path, change: dict[str, Any]
+) -> None:
+    """A change of ours: the levels begin at 0, and the hold-off runs."""
+    stage = restarted(old, tmp_path, replace(CAREFUL, **change))
+    stage.rounds(2)
+    assert stage.greedy["over_seconds"] == CAREFUL.interval
+    stage.rounds(40)
+    assert (stage.begun, stage.greedy["reason"]) == ([], "hold_off")
+
+
+def test_a_daemon_that_was_not_vetted_hands_no_hold_off_over(tmp_path: Path) -> None:
+    """It ended in its hold-off: the next one restores the levels, and has a hold-off of its own."""
+    first = Stage(tmp_path, CAREFUL)
+    first.rounds(13)
+    stage = restarted(first, tmp_path)
+    stage.rounds(30)
+    assert stage.greedy["over_seconds"] == CAREFUL.capacity(CAREFUL.grace)
+    assert (stage.begun, stage.greedy["reason"]) == ([], "hold_off")
+
+
+def test_of_two_levels_the_higher_one_counts(old: Stage, tmp_path: Path) -> None:
+    """The new daemon has watched for longer than the one before it: its own level stays."""
+    saved = old.judge.levels()
+    stage = Stage(tmp_path, CAREFUL)
+    stage.rounds(25)
+    own = stage.greedy["over_seconds"]
+    stage.judge.arm(stage.begun.append, History(), lambda _before, _after, _by: None, saved)
+    stage.rounds(1)
+    assert stage.greedy["over_seconds"] == own + CAREFUL.interval > 60.0
+
+
+# --- what the rest of the daemon reports ------------------------------------------------------------------------------
+
+
+def test_the_grace_runs_when_the_warning_was_accepted(tmp_path: Path) -> None:
+    """Until then the level waits at warn_after; the acceptance counts as a warning."""
+    stage = Stage(tmp_path, replace(UNHURRIED, confirm=True))
+    stage.rounds(10)
+    assert (stage.greedy["state"], stage.greedy["over_seconds"]) == ("grace", UNHURRIED.warn_after)
+    (notice,) = [one for one in stage.notices if one.holder is not None]
+    assert notice.holder is not None
+    stage.judge.warned(notice.holder, notice.warned_at)
+    stage.rounds(2)
+    assert stage.greedy["over_seconds"] == UNHURRIED.warn_after + 2 * UNHURRIED.interval
+    assert sum(stage.judge._tally.requested.values()) == 1
+
+
+def test_a_hold_lasts_until_it_is_lifted(tmp_path: Path) -> None:
+    """A namespace without rights: its pods are held, with the words, and acted on when the hold is lifted."""
+    stage = Stage(tmp_path, UNHURRIED)
+    stage.judge.hold(Place.NAMESPACE, "team", Reason.NO_RIGHTS, detail="no RoleBinding")
+    stage.rounds(60)
+    assert (stage.begun, stage.greedy["reason"], stage.greedy["detail"]) == ([], "no_rights", "no RoleBinding")
+    stage.judge.lift(Place.NAMESPACE, "team", Reason.NO_RIGHTS)
+    stage.rounds(1)
+    assert len(stage.begun) == 1
+
+
+def test_memory_that_was_counted_to_the_wrong_pod_opens_the_breaker_once(tmp_path: Path) -> None:
+    """It is noted for the next daemon, and repeated looks change nothing."""
+    stage = Stage(tmp_path, UNHURRIED)
+    noted: list[set[Breaker]] = []
+    stage.judge.arm(stage.begun.append, History(), lambda _before, after, _by: noted.append(set(after.breakers)))
+    for _ in range(3):
+        stage.judge.misattributed("process 7 lives on")
+    assert noted == [{Breaker.ATTRIBUTION}]
+    stage.rounds(60)
+    assert stage.begun == []
+
+
+TRAIN = action(1)
+MINE = ("team", "Deployment", "train")
+TOKENS = (Spent(10.0, MINE, WALL), Spent(40.0, ("team", "Deployment", "other"), WALL), Spent(30.0, MINE, WALL))
+
+
+@pytest.mark.parametrize(
+    ("result", "left"),
+    [
+        (Result.FAILED, TOKENS[:2]),
+        (Result.ABANDONED, TOKENS[:2]),
+        (Result.BLOCKED, TOKENS[:2]),
+        (Result.UNKNOWN, TOKENS),
+        (Result.ACCEPTED, TOKENS),
+    ],
+)
+@pytest.mark.parametrize("known", [True, False], ids=["in flight since it was armed", "the second of two"])
+def test_an_action_of_an_earlier_daemon_keeps_its_token_only_if_it_may_have_been_carried_out(
+    stage: Stage, result: Result, left: tuple[Spent, ...], known: bool
+) -> None:
+    """Its token is the newest one of its workload: it is given back, and no other one, where nothing was done."""
+    flight = InFlight(TRAIN, BEGIN) if known else None
+    stage.judge.arm(stage.begun.append, History(spent=TOKENS, in_flight=flight), lambda *_: None)
+    stage.judge.resumed(TRAIN)
+    assert stage.judge.in_flight
+    stage.judge.conclude(TRAIN, result, "")
+    assert stage.judge._history.spent == left and not stage.judge.in_flight
+
+
+def test_an_action_in_flight_keeps_its_own_token(stage: Stage) -> None:
+    """An action of an earlier daemon does not take its place."""
+    mine = InFlight(action(2), BEGIN, TOKENS[0])
+    stage.judge.arm(stage.begun.append, History(spent=TOKENS, in_flight=mine), lambda *_: None)
+    stage.judge.resumed(TRAIN)
+    stage.judge.resumed(mine.action)
+    assert stage.judge._history.in_flight == mine
+
+
+def test_a_pod_whose_dry_run_is_in_flight_is_due(stage: Stage) -> None:
+    """Its own dry run keeps nothing from happening: it is not shown as held by another action."""
+    stage.judge.rehearse = stage.begun.append
+    while not stage.begun:
+        stage.rounds(1)
+        assert stage.monotonic < BEGIN + 1000
+    stage.rounds(3)
+    assert (stage.greedy["state"], stage.greedy["reason"], len(stage.begun)) == ("due", None, 1)
+
+
+def test_a_pod_that_waits_for_the_dry_run_of_another_one_is_held(stage: Stage) -> None:
+    """The twin: another pod's dry run is in flight, and that is the reason."""
+    stage.judge.rehearse = stage.begun.append
+    second = replace(GREEDY, pod="second-1", used=20 * GIB)
+    while not stage.begun:
+        stage.rounds(1, replace(GREEDY, used=40 * GIB), second)
+        assert stage.monotonic < BEGIN + 1000
+    stage.rounds(3, replace(GREEDY, used=40 * GIB), second)
+    waits = next(pod for pod in (GREEDY, second) if pod.pod_uid != stage.begun[0].pod_uid)
+    (state,) = stage.judge.standings(waits.pod_uid)
+    assert (state["state"], state["reason"]) == ("held", "in_flight")
+
+
+def test_a_dry_run_without_an_api_server_ends_at_once(stage: Stage) -> None:
+    """It is logged, and keeps no other dry run waiting."""
+    stage.rounds(60)
+    (decision,) = [one for one in stage.judge.decisions()["recent"] if one["kind"] == "dry_run"]
+    assert decision["result"] == "rehearsed" and "no API server" in decision["detail"]
+    assert stage.judge._history.dry_flight is None

@@ -5,7 +5,7 @@ from dataclasses import replace
 from enforcer.actions.interface import Answer, Heard
 from enforcer.messages.action_texts import EventReason
 from enforcer.policy.history import Action, Result
-from enforcer.policy.vocabulary import Breaker, Rung
+from enforcer.policy.vocabulary import Rung
 from policy.scenes import GIB, UNHURRIED, Actor
 from policy.stage import Stage
 
@@ -19,31 +19,20 @@ def stand(stage: Stage) -> None:
     stage.gone = True
 
 
-def breakers(stage: Stage) -> set[str]:
-    summary = stage.decider.summary()
-    assert summary is not None
-    return {one["breaker"] for one in summary["breakers"]}
-
-
-def remaining(stage: Stage) -> int:
-    summary = stage.decider.summary()
-    assert summary is not None
-    return int(summary["budget_remaining"]["node"])
-
-
 async def test_a_fence_is_verified_when_the_driver_tells_it() -> None:
-    """Intent, last look, call, answer, seen: in this order, once; its user is told, and nobody waits for memory."""
+    """Intent, last look, call, answer, a look at the driver: in this order, once. No memory is waited for."""
     stage = Stage(HOG, POOR, rules=FENCING)
     stage.answer = Answer(Heard.ACCEPTED, "fenced at 60 GiB")
     stage.at["acted"] = lambda: stand(stage)
     await stage.play(1000)
-    assert stage.script == ["intended", "asked", "looked", "acted", "heard accepted", "verified fenced at 60 GiB"]
-    told = [notice for notice in stage.notices if notice.regarding.pod == "hog-1"]
-    assert [notice.reason for notice in told[:2]] == [EventReason.EXCEEDED, EventReason.FENCED]
-    assert told[1].note.endswith("the driver refuses it more memory of this device. What it holds stays with it.")
-    assert EventReason.FENCED not in [notice.reason for notice in told[2:]], "once"
+    calls = ["intended", "asked", "looked", "acted", "heard accepted", "looked up"]
+    assert stage.script == [*calls, "verified fenced at 60 GiB"]
+    notices = [notice for notice in stage.notices if notice.regarding.pod == "hog-1"]
+    assert notices[0].reason is EventReason.EXCEEDED
+    (fenced,) = (notice for notice in notices if notice.reason is EventReason.FENCED)
+    assert "the driver refuses it more memory of this device" in fenced.note
     assert not [notice for notice in stage.notices if notice.regarding.pod == "poor-1"]
-    assert breakers(stage) == set()
+    assert stage.breakers() == set()
 
 
 async def test_after_a_fence_that_frees_nothing_the_next_rung_follows() -> None:
@@ -63,27 +52,35 @@ async def test_after_a_fence_that_frees_nothing_the_next_rung_follows() -> None:
     stage.act = acted  # type: ignore[method-assign, assignment]
     await stage.play(1000)
     assert rungs == [Rung.FENCE, Rung.EVICT] and stage.results == [Result.VERIFIED] * 2
-    told = [notice.reason for notice in stage.notices if notice.regarding.pod == "hog-1"]
-    assert told == [EventReason.EXCEEDED, EventReason.FENCED, EventReason.EXCEEDED, EventReason.EVICTED]
+    reasons = [notice.reason for notice in stage.notices if notice.regarding.pod == "hog-1"]
+    assert reasons.index(EventReason.FENCED) < reasons.index(EventReason.EVICTED)
 
 
-async def test_a_limit_of_somebody_else_costs_nothing_and_opens_nothing() -> None:
-    """Abandoned, its token is given back, and however often it is met no breaker opens; the reason stands there."""
-    stage = Stage(HOG, POOR, rules=FENCING)
-    stage.answer = Answer(Heard.TAKEN, "somebody else has set a limit of its cgroup")
-    await stage.play(2000)
-    assert stage.script.count("acted") >= 3
-    assert set(stage.results) == {Result.ABANDONED}
-    assert "abandoned somebody else has set a limit of its cgroup" in stage.script
-    assert breakers(stage) == set() and remaining(stage) == FENCING.budgets.node.most
+async def test_a_limit_of_another_program_is_left_alone_and_the_next_step_follows() -> None:
+    """Impossible: its token is given back, no breaker opens, and the eviction follows. A fence must be no shield."""
+    stage = Stage(HOG, POOR, rules=replace(FENCING, ladder=(Rung.NOTIFY, Rung.FENCE, Rung.EVICT)))
+    stage.frees = False
+    rungs: list[Rung] = []
+
+    async def act(action: Action, _decision: str) -> Answer:
+        rungs.append(action.rung)
+        stage.frees = True
+        return Answer(Heard.TAKEN, "another program has set a limit of its cgroup")
+
+    stage.act = act  # type: ignore[method-assign]
+    await stage.play(600, until=lambda: len(rungs) == 2)
+    assert rungs == [Rung.FENCE, Rung.EVICT]
+    assert stage.results[0] is Result.IMPOSSIBLE
+    assert "impossible another program has set a limit of its cgroup" in stage.script
+    assert stage.breakers() == set() and stage.remaining() == FENCING.budgets.node.most
 
 
-async def test_a_fence_that_the_driver_does_not_tell_has_no_effect() -> None:
-    """Accepted, and two minutes later not in force: stuck, and no more victims. A pod's own grace is no matter here."""
+async def test_a_fence_that_the_driver_does_not_show_has_failed() -> None:
+    """Accepted, and a minute later not in force: failed. A pod's own grace is no matter here, and no breaker opens."""
     stage = Stage(replace(HOG, facts={"grace_seconds": 3600.0}), POOR, rules=FENCING)
-    await stage.play(600)
-    assert stage.script[-1] == "stuck no effect was seen within 120 s"
-    assert breakers(stage) == {Breaker.EFFECTIVENESS}
+    await stage.play(600, until=lambda: stage.results)
+    assert stage.script[-1] == "failed it was not carried out, as far as was seen"
+    assert stage.breakers() == set()
 
 
 async def test_a_fence_of_a_daemon_before_is_seen_to_its_end() -> None:
@@ -96,5 +93,5 @@ async def test_a_fence_of_a_daemon_before_is_seen_to_its_end() -> None:
         stage = Stage(replace(HOG, used=41 * GIB), POOR, rules=FENCING)
         stage.gone = stands
         stage.executor.resume("11111111-2222-3333-4444-555555555555", begun[0])
-        await stage.play(100)
+        await stage.play(100, until=lambda stage=stage: stage.results)  # type: ignore[misc]
         assert "acted" not in stage.script and stage.results == [result]

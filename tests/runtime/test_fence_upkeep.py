@@ -36,6 +36,7 @@ __all__ = ["limits"]
 
 LADDER = (Rung.NOTIFY, Rung.FENCE, Rung.EVICT)
 FENCING = replace(UNHURRIED, ladder=LADDER)
+ALONE = replace(FENCING, ladder=(Rung.NOTIFY, Rung.FENCE))
 HOG = Actor("hog-1", 12 * GiB, uid=POD)
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "hog", "uid": "1"}
 LIVE = pod(
@@ -116,6 +117,11 @@ class Stage:
         return [json.loads(line) for line in self.journal.read_bytes().splitlines()]
 
     @property
+    def intents(self) -> list[str]:
+        """The steps that were about to be taken."""
+        return [one["action"]["rung"] for one in self.records if one["record"] == "intent"]
+
+    @property
     def unfenced(self) -> list[str]:
         return [one["detail"] for one in self.records if one["record"] == "unfenced"]
 
@@ -155,6 +161,16 @@ class Daemon:
     @property
     def reasons(self) -> dict[Reason, str]:
         return {one.reason: one.detail for one in self.decider.ceilings}
+
+    @property
+    def missing(self) -> dict[Rung, bool]:
+        """The steps that this node cannot perform, and whether that lasts."""
+        return {each.step: each.lasting for each in self.decider.missing}
+
+    def reason(self, actor: Actor) -> tuple[Reason, str] | None:
+        """Say why an actor that is due is not acted on."""
+        states = (each for each in self.decider.judged() if each.key.pod_uid == actor.pod_uid)
+        return next(((state.reason, state.detail) for state in states if state.reason is not None), None)
 
     def next_rung(self, actor: Actor) -> Rung | None:
         (found,) = (one.rung for one in self.decider.judged() if one.key.pod_uid == actor.pod_uid)
@@ -217,6 +233,7 @@ async def test_from_the_excess_to_the_fence_and_to_its_end(stage: Stage) -> None
             assert stage.rounds < 100
             await daemon.round(HOG, MEEK)
         await until(lambda: not daemon.decider.in_flight)
+        await until(lambda: stage.records[-1]["record"] == "ended")  # of the watch, which begins with the acceptance
         assert [one["record"] for one in stage.records if one["record"] not in {"struck", "exceeds"}][2:] == [
             *("intent", "sent", "fenced", "acked", "ended")
         ]
@@ -232,34 +249,80 @@ async def test_from_the_excess_to_the_fence_and_to_its_end(stage: Stage) -> None
         assert await hard() is None and not out_of_memory(workload, 12 * GiB)
 
 
-async def test_where_the_driver_cannot_nobody_is_acted_on(stage: Stage) -> None:
-    """`no_rung`, with why; a ladder without it arms at once, one with it is looked at again, and arms when it can."""
+async def test_a_driver_that_cannot_fence_leaves_a_ladder_of_fences_held(stage: Stage) -> None:
+    """Without another step the pod is held, with why; the driver is asked again, and the fence follows when it can."""
     stage.driver("580.95.05")
-    async with running(stage) as daemon:
-        await until(lambda: daemon.reasons.keys() == {Reason.NO_RUNG})
-        assert (
-            daemon.reasons[Reason.NO_RUNG] == "it cannot fence: driver 580.95.05 limits no cgroups: R615 and later do"
-        )
-        await daemon.round(GREEDY, MEEK)
-        assert daemon.decider.summary() is not None
-        daemon.decider.rules = UNHURRIED
-        await daemon.round(GREEDY, MEEK)
+    async with running(stage, replace(ALONE, trigger=Trigger.LIMIT)) as daemon:
         await until(lambda: not daemon.reasons)
-        daemon.decider.rules = FENCING
-        await daemon.round(GREEDY, MEEK)
-        await until(lambda: daemon.reasons.keys() == {Reason.NO_RUNG})
+        while daemon.reason(HOG) is None:
+            assert stage.rounds < 100
+            await daemon.round(HOG, MEEK)
+        why = "it cannot fence: driver 580.95.05 limits no cgroups: R615 and later do"
+        assert daemon.reason(HOG) == (Reason.STEP_MISSING, why)
         stage.driver(R615)
         stage.clock.now += 100
+        await daemon.round(HOG, MEEK)
+        await until(lambda: not daemon.decider.missing)
+        await daemon.round(HOG, MEEK)
+        assert daemon.decider.in_flight, "no further grace: the fence was announced"
+
+
+async def test_a_reload_of_the_ladder_asks_for_its_steps(stage: Stage) -> None:
+    """A ladder without a fence lacks nothing; with one it is asked for in the next round."""
+    stage.driver("580.95.05")
+    async with running(stage) as daemon:
+        await until(lambda: daemon.missing == {Rung.FENCE: True})
+        daemon.decider.rules = UNHURRIED
         await daemon.round(GREEDY, MEEK)
+        await until(lambda: not daemon.missing)
+        daemon.decider.rules = FENCING
+        await daemon.round(GREEDY, MEEK)
+        await until(lambda: daemon.missing == {Rung.FENCE: True})
+
+
+async def test_a_driver_that_does_not_answer_is_followed_by_no_harsher_step(stage: Stage) -> None:
+    """It may fence a moment later. Until it answers, the pod is held with what the driver said, and not evicted."""
+    stage.node.fail("nvmlSystemGetDriverVersion", 999)
+    async with running(stage, replace(FENCING, trigger=Trigger.LIMIT)) as daemon:
         await until(lambda: not daemon.reasons)
+        assert daemon.missing == {Rung.FENCE: False}
+        for _ in range(100):
+            await daemon.round(HOG, MEEK)
+        held = daemon.reason(HOG)
+        assert held is not None and held[0] is Reason.STEP_MISSING and held[1].startswith("it cannot fence: ")
+        assert (daemon.next_rung(HOG), stage.intents) == (Rung.FENCE, [])
+        stage.node.clear_switch("fail.nvmlSystemGetDriverVersion")
+        stage.clock.now += 100
+        await daemon.round(HOG, MEEK)
+        await until(lambda: not daemon.missing)
+        await daemon.round(HOG, MEEK)
+        assert await until(lambda: stage.intents) == ["fence"]
 
 
-async def test_who_is_not_root_cannot_fence(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Told before anybody is due."""
+async def test_a_daemon_that_is_not_root_cannot_fence(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is known before a pod is due."""
     monkeypatch.setattr("enforcer.runtime.fence_upkeep.geteuid", lambda: 1000)
     async with running(stage) as daemon:
-        await until(lambda: daemon.reasons.keys() == {Reason.NO_RUNG})
-        assert daemon.reasons[Reason.NO_RUNG] == "it cannot fence: limits of the driver are set by root"
+        await until(lambda: daemon.missing == {Rung.FENCE: True})
+        assert daemon.decider.missing[0].detail == "it cannot fence: limits of the driver are set by root"
+
+
+@pytest.mark.parametrize("ladder", [(Rung.NOTIFY, Rung.EVICT, Rung.KILL), (Rung.NOTIFY, Rung.KILL)], ids=str)
+async def test_a_node_that_cannot_kill_still_evicts(stage: Stage, ladder: tuple[Rung, ...]) -> None:
+    """The eviction follows where the ladder has it; a ladder of kills alone leaves the pod held, with the reason."""
+    rules = replace(FENCING, trigger=Trigger.LIMIT, ladder=ladder, kill_when_blocked=Rung.EVICT in ladder)
+    async with running(stage, rules) as daemon:
+        await until(lambda: not daemon.reasons)
+        assert daemon.missing == {Rung.KILL: True}
+        while not daemon.decider.in_flight and daemon.reason(HOG) is None:
+            assert stage.rounds < 100
+            await daemon.round(HOG, MEEK)
+        evicts = Rung.EVICT in ladder
+        assert daemon.decider.in_flight is evicts and daemon.next_rung(HOG) is (Rung.EVICT if evicts else Rung.KILL)
+        if not evicts:
+            held = daemon.reason(HOG)
+            assert held is not None and held[0] is Reason.STEP_MISSING
+            assert held[1].startswith("it cannot kill: ") and "/proc shows no processes" in held[1]
 
 
 async def test_who_does_not_fence_asks_no_driver(stage: Stage) -> None:
@@ -290,7 +353,7 @@ RELEASES = [
     (replace(FENCING, mode=Mode.WARN), GREEDY, "the mode is warn"),
     (replace(FENCING, mode=Mode.DRY_RUN), GREEDY, "the mode is dry-run"),
     (UNHURRIED, GREEDY, "the ladder has no fence"),
-    (FENCING, replace(GREEDY, limit=9 * GiB), "it declares another limit"),
+    (FENCING, replace(GREEDY, limit=9 * GiB), "it declares a higher limit"),
     (FENCING, replace(GREEDY, facts={"priority": 2_000_000_000}), "its priority protects it"),
 ]
 
@@ -307,7 +370,7 @@ async def test_a_fence_falls_with_its_reason(stage: Stage, rules: Rules, actor: 
         await daemon.look(actor, MEEK)
         await until(lambda: stage.unfenced)
         assert await stage.hard() is None and stage.unfenced == [why]
-        await until(lambda: not daemon.decider._history.fenced)
+        await until(lambda: not daemon.decider._history.done)
         daemon.decider.rules = FENCING
         await daemon.round(GREEDY, MEEK)
         assert daemon.next_rung(GREEDY) is Rung.FENCE
@@ -413,3 +476,16 @@ async def test_a_full_journal_keeps_fences(stage: Stage) -> None:
     assert journal_file.fences(stage.journal, FENCING) == kept
     assert journal_file.fences(stage.journal, FENCING, given=journal_file.Given("another boot")) == {}
     assert journal_file.fences(stage.folder / "none", FENCING) == {}
+
+
+async def test_a_driver_that_cannot_fence_does_not_keep_a_pod_from_its_eviction(stage: Stage) -> None:
+    """The ladder is notify, fence, evict: the next step after the missing one follows, with its grace."""
+    stage.driver("580.95.05")
+    async with running(stage, replace(FENCING, trigger=Trigger.LIMIT)) as daemon:
+        await until(lambda: not daemon.reasons)
+        while not daemon.decider.in_flight:
+            assert stage.rounds < 100, daemon.decider.judged()
+            await daemon.round(HOG, MEEK)
+        assert daemon.next_rung(HOG) is Rung.EVICT
+        assert await until(lambda: stage.intents) == ["evict"]
+    assert not stage.node.calls("nvmlDeviceSetMemoryLimits")

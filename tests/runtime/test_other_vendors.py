@@ -14,6 +14,7 @@ from default_rules import default_rules
 from driver.node import FakeComputeInstance, FakeGpuInstance, FakeNode, FakeProcess, gpus
 from enforcer.policy.decide import decide
 from enforcer.policy.history import History, Moment, Standing
+from enforcer.policy.outcomes import rehearsed
 from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Mode, Reason, State, Trigger
 from exporter.devices import DeviceSource
@@ -47,6 +48,8 @@ class Judging:
             at = 1000.0 + number * self.rules.interval
             snapshot = replace(await self.rounds.next(), monotonic=at)
             self.history, verdict = decide(snapshot, self.rules, self.history, Moment(at, at))
+            if verdict.action is not None:  # a dry run: nothing is done
+                self.history = rehearsed(self.history, verdict.action, Moment(at, at))
             standings = verdict.standings
         await self.rounds.close()
         return {one.key.pod_uid: (one.state, one.reason) for one in standings}
@@ -129,7 +132,7 @@ async def test_by_kfd_who_is_in_no_list_is_unjudged(tmp_path: Path) -> None:
     judging = Judging(node, pods, rules, KernelSource(node.roots, name="kfd"))
     node.rocm(100, {41657: 48 * GIB}, queues=(41657,))
     assert await judging.judged() == {
-        uid("a"): (State.DUE, None),  # AMD's plugin hands GPUs out whole, and yet two pods are on this one
+        uid("a"): (State.DUE, Reason.DRY_RUN),  # AMD's plugin hands GPUs out whole, and yet two pods are on this one
         uid("b"): (State.UNJUDGED, Reason.READING_UNKNOWN),
     }
 

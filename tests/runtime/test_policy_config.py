@@ -1,15 +1,19 @@
 """The section `policy`, from the file to the rules."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from dataclasses import fields, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-import yaml
 
+import plain_yaml
 from default_rules import default_rules
 from enforcer.policy.rules import Budget, Budgets, Protect, Rules
 from enforcer.policy.vocabulary import Mode, Rung, Trigger
@@ -25,14 +29,15 @@ NOT_RULES = {"stop_file", "journal", "admission"}
 
 PROTECT = (
     "{namespaces: [i-*], priority_at_least: 1000, labels: {tier: gold}, "
-    "daemon_sets: false, bare_pods: false, third_party: false}"
+    "daemon_sets: true, bare_pods: true, third_party: false}"
 )
 OTHERWISE: dict[str, tuple[str, dict[str, Any]]] = {
     "mode": ("{mode: warn}", {"mode": Mode.WARN}),
-    "trigger": ("{trigger: limit}", {"trigger": Trigger.LIMIT}),
+    "trigger": ("{trigger: contended}", {"trigger": Trigger.CONTENDED}),
     "tolerance": ("{tolerance: {ratio: 0.1, bytes: 1Gi, per_process: 0}}", {"tolerance": Tolerance(0.1, 2**30, 0)}),
     "warn_after": ("{warn_after: 1m}", {"warn_after": 60.0}),
     "grace": ("{grace: 1h}", {"grace": 3600.0}),
+    "grace, none": ("{warn_after: 0s, grace: 0s}", {"warn_after": 0.0, "grace": 0.0}),
     "ladder": ("{ladder: [notify, fence, kill]}", {"ladder": (Rung.NOTIFY, Rung.FENCE, Rung.KILL)}),
     "when_blocked": (
         "{ladder: [notify, evict, kill], when_blocked: kill}",
@@ -41,18 +46,16 @@ OTHERWISE: dict[str, tuple[str, dict[str, Any]]] = {
     "mps": ("{mps: evict}", {"mps": Rung.EVICT}),
     "namespaces": ("{namespaces: {label: example.com/gpus=take}}", {"consent": ("example.com/gpus", "take")}),
     "budgets": (
-        "{budgets: {node: 1/1m, namespace: 0/1h, workload: 7/1h30m}}",
-        {"budgets": Budgets(Budget(1, 60.0), Budget(0, 3600.0), Budget(7, 5400.0))},
+        "{budgets: {node: 1/1m, namespace: 0/1h30m}}",
+        {"budgets": Budgets(Budget(1, 60.0), Budget(0, 5400.0))},
     ),
     "protect": (
         f"{{protect: {PROTECT}}}",
-        {"protect": Protect(("i-*",), 1000, {"tier": "gold"}, daemon_sets=False, bare_pods=False, third_party=False)},
+        {"protect": Protect(("i-*",), 1000, {"tier": "gold"}, daemon_sets=True, bare_pods=True, third_party=False)},
     ),
     "spacing": ("{spacing: 5m}", {"spacing": 300.0}),
     "hold_off": ("{hold_off: 0s}", {"hold_off": 0.0}),
-    "strikes": ("{strikes: 3}", {"strikes": 3}),
     "trusted_vendors": ("{trusted_vendors: [nvidia, amd]}", {"trusted_vendors": frozenset({"nvidia", "amd"})}),
-    "strike_half_life": ("{strike_half_life: 30m}", {"strike_half_life": 1800.0}),
 }
 """Key to a text with another value, and what that changes in the rules."""
 
@@ -65,7 +68,8 @@ def written(folder: Path, policy: str, more: str = "") -> Config:
 
 def test_each_key_is_tried_here() -> None:
     """A key of the section without an example below would be one that nobody knows to have an effect."""
-    assert OTHERWISE.keys() | NOT_RULES == set(Policy.__struct_fields__)
+    tried = {key.partition(",")[0] for key in OTHERWISE}
+    assert tried | NOT_RULES == set(Policy.__struct_fields__)
 
 
 @pytest.mark.parametrize(("text", "changed"), OTHERWISE.values(), ids=OTHERWISE)
@@ -90,22 +94,20 @@ def test_the_own_pod_is_protected() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("{grace: 29s}", "policy.grace: expected a duration from 30s to 3600s, got 29s"),
-        ("{grace: 61m}", "policy.grace: expected a duration from 30s to 3600s, got 3660s"),
-        ("{warn_after: 4s}", "policy.warn_after: expected a duration from one sampling.interval to 3600s, got 4s"),
+        ("{grace: -1s}", "policy.grace: expected a duration"),
+        ("{grace: 61m}", "policy.grace: expected a duration from 0s to 3600s, got 3660s"),
+        ("{warn_after: 61m}", "policy.warn_after: expected a duration from 0s to 3600s, got 3660s"),
         ("{spacing: 1s}", "policy.spacing: expected a duration of at least one sampling.interval, got 1s"),
-        ("{ladder: []}", "policy.ladder: expected rungs from notify, fence, evict, kill"),
-        ("{ladder: [evict, evict]}", "policy.ladder: expected rungs"),
-        ("{ladder: [evict, notify]}", "policy.ladder: expected rungs"),
+        ("{ladder: []}", "policy.ladder: expected steps from notify, fence, evict, kill"),
+        ("{ladder: [evict, evict]}", "policy.ladder: expected steps"),
+        ("{ladder: [evict, notify]}", "policy.ladder: expected steps"),
         ("{ladder: [notify, evict, kill]}", "policy.when_blocked: expected kill where the ladder has both"),
         ("{when_blocked: kill}", "policy.when_blocked: expected kill where the ladder has both"),
         ("{tolerance: {ratio: 1.5}}", "policy.tolerance: expected a ratio from 0 to 1"),
         ("{tolerance: {ratio: .nan}}", "policy.tolerance"),
-        ("{strikes: 0}", "policy.strikes: expected a number of 1 or more"),
-        ("{strike_half_life: 0s}", "policy.strikes: expected a number of 1 or more, and a half-life above 0s"),
         ("{budgets: {node: 3/0s}}", 'policy.budgets.node: expected a number of actions and a duration such as "3/10m"'),
         ("{budgets: {node: -1/10m}}", "policy.budgets.node"),
-        ("{budgets: {workload: 3}}", "policy.budgets.workload"),
+        ("{budgets: {namespace: 3}}", "policy.budgets.namespace"),
         ("{tolerance: {bytes: much}}", 'policy.tolerance.bytes: expected bytes as a quantity such as "256Mi"'),
         ("{tolerance: {bytes: -1}}", "policy.tolerance"),
         ("{namespaces: {label: consent}}", "policy.namespaces.label: expected a label such as"),
@@ -128,7 +130,7 @@ def test_the_page_tells_each_key_with_its_default() -> None:
     """docs/configuration.md shows the section `policy` as it is when nobody writes it."""
     blocks = [block.partition("```")[0] for block in PAGE.read_text(encoding="utf-8").split("```yaml\n")[1:]]
     (shown,) = [
-        data["policy"] for block in blocks if isinstance(data := yaml.safe_load(block), dict) and "policy" in data
+        data["policy"] for block in blocks if isinstance(data := plain_yaml.load(block), dict) and "policy" in data
     ]
     assert shown.keys() == set(Policy.__struct_fields__)
     plain = msgspec.to_builtins(Policy(), enc_hook=str)
@@ -143,6 +145,54 @@ def load_shown(shown: dict[str, Any]) -> Policy:
     from exporter.config.yaml_text import check, without_nulls
 
     return check(without_nulls(shown), Policy, "page")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{strikes: 1}", "policy.strikes was removed in 0.2: .*; fix: set policy.warn_after and policy.grace, and"),
+        ("{strike_half_life: 1h}", "policy.strike_half_life was removed in 0.2: .*; fix: remove the key"),
+        (
+            "{budgets: {node: 3/10m, workload: 3/24h}}",
+            "policy.budgets.workload was removed in 0.2: .*; fix: set policy.budgets.node or policy.budgets.namespace",
+        ),
+    ],
+)
+def test_a_key_of_0_1_that_is_gone_names_what_replaces_it(tmp_path: Path, text: str, message: str) -> None:
+    """An upgrade with a key that 0.2 has no more fails with the key, the reason and the fix."""
+    with pytest.raises(ConfigError, match=message):
+        written(tmp_path, text)
+
+
+def test_a_key_of_0_1_that_is_gone_and_null_is_the_same_as_not_written(tmp_path: Path) -> None:
+    """A template that leaves the value empty needs no change."""
+    assert written(tmp_path, "{strikes: null, budgets: {workload: null}}").policy == Policy()
+
+
+def test_what_a_limit_is_read_by_is_part_of_the_build(tmp_path: Path) -> None:
+    """Another catalogue, or another choice of it, is a change of ours, which the policy vets; a new process is none."""
+    texts = [
+        "",
+        "limits: {fair_share: on}",
+        "limits: {mps_scope: container}",
+        "limits: {systems: [hami-nvidia]}",
+        "limits: {rows: [{system: hami-nvidia, rows: [{mechanism: resource, key: example.com/gpumem, what: memory}]}]}",
+    ]
+    builds = [rules_of(written(tmp_path, "{}", text)).build for text in texts]
+    assert len(set(builds)) == len(texts)
+    assert all(build.startswith(f"{version('gpusteward')}+") for build in builds)
+    script = "from exporter.config import Arguments, load; from enforcer.runtime.policy_config import rules_of;"
+    again = subprocess.run(
+        [sys.executable, "-c", f"{script} print(rules_of(load(Arguments())).build)"],
+        env={**os.environ, "PYTHONHASHSEED": "7"}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert again.stdout.strip() == builds[0]
+
+
+def test_only_a_daemon_that_writes_events_waits_for_their_acceptance() -> None:
+    """A replay has no server that could accept a warning."""
+    config = load(Arguments())
+    assert (rules_of(config).confirm, rules_of(config, confirm=True).confirm) == (False, True)
 
 
 @pytest.mark.parametrize("devices", ["simulated", "recorded:/no/such/file"])

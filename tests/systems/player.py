@@ -1,11 +1,12 @@
 """
 Plays a scene: the program's own parsers, accounts, limits and policy, round after round.
 
-What comes in: a scene. What goes out: how each device is shared, each limit, and what the policy did about each pod.
+A scene comes in. How each device is shared, each limit, and what the policy did about each pod go out.
 
 The rule: only time and the node's borders are made up (`systems.world`). The policy runs with the defaults of the
-config and `mode: enforce`; each namespace consents unless the scene says otherwise. The daemon has watched an idle node
-for longer than its hold-off when the processes of the scene begin: that moment is second 0.
+config and `mode: enforce`; each namespace consents unless the scene says otherwise. The daemon has watched this node
+for long, and its last change of version, rules or drivers is settled. Second 0 is when the processes of the scene
+begin.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from enforcer.policy.decide import decide
-from enforcer.policy.history import History, Moment, Result, Standing, Verdict
+from enforcer.policy.history import Moment, Result, Standing, Verdict
 from enforcer.policy.outcomes import conclude
 from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import State
@@ -27,6 +28,7 @@ from exporter.config.loading import combine
 from exporter.daemon import limiting_of
 from exporter.model import Device, Limit, Snapshot
 from exporter.rounds.sampler import Beat, Sampler
+from policy.scenes import settled
 from systems.book import SceneRow
 from systems.world import NODE, World, inventory_of
 
@@ -132,9 +134,8 @@ async def _settle(world: World, sampler: Sampler) -> None:
 
 
 async def _rounds(world: World, sampler: Sampler, rules: Rules) -> Played:
-    history, _ = decide(await sampler.round(), rules, History(), _moment(world))
-    await world.clock.step(rules.hold_off + rules.interval)
-    await world.clock.step(1.0)  # the labels of namespaces had grown old, and are read anew
+    history, _ = decide(await sampler.round(), rules, settled(rules), _moment(world))
+    await world.clock.step(rules.interval)
     world.seconds = 0.0
     changes_end = max((row.last_change for row in world.scene.processes), default=0.0)
     quiet, before, played = 0, None, Played(await sampler.round())
@@ -147,7 +148,7 @@ async def _rounds(world: World, sampler: Sampler, rules: Rules) -> Played:
         played.seconds = world.seconds
         if (action := verdict.action) is not None:
             played.acted.setdefault((action.pod, action.container), Acted(str(action.rung), world.seconds))
-            history = conclude(history, Result.VERIFIED, _moment(world))
+            history = conclude(history, Result.ACCEPTED, _moment(world))
             world.ended.add(action.pod)
         now = {key: (standing.state, standing.reason) for key, standing in played.states.items()}
         quiet = quiet + 1 if now == before and not _pending(played.states) else 0

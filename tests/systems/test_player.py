@@ -10,8 +10,6 @@ from enforcer.policy.vocabulary import Reason, State
 from systems.book import FOLDER, ProcessRow, SceneRow, expanded, gpu_uuid, mig_uuid, read
 from systems.player import Acted, play
 
-TRIGGERED = {"policy": {"trigger": "limit"}}
-"""The declared limit alone is enough, whatever the neighbours need."""
 SCENE = "pods: [], processes: [], expect: {sharing: [], limits: [], verdicts: []}"
 
 
@@ -26,12 +24,12 @@ def _book(folder: Path, text: str) -> Path:
 
 
 def test_an_action_is_timed_from_the_moment_at_which_the_processes_began() -> None:
-    """15 s until the warning, 120 s of grace, and no hold-off: the daemon watched the idle node before."""
-    assert play(_scene("hami-nvidia", config=TRIGGERED)).acted == {("trainer", "main"): Acted("evict", 135.0)}
+    """15 s until the warning, 120 s of grace, and no hold-off: nothing of the daemon has changed for long."""
+    assert play(_scene("hami-nvidia")).acted == {("trainer", "main"): Acted("evict", 135.0)}
 
 
 def test_a_process_that_grows_later_is_acted_on_later() -> None:
-    scene = _scene("hami-nvidia", config=TRIGGERED)
+    scene = _scene("hami-nvidia")
     grown, *others = scene.processes
     grows = msgspec.structs.replace(grown, memory={"0s": "8Gi", "60s": "24Gi"})
     played = play(msgspec.structs.replace(scene, processes=[grows, *others]))
@@ -39,7 +37,7 @@ def test_a_process_that_grows_later_is_acted_on_later() -> None:
 
 
 def test_a_namespace_that_does_not_consent_holds_the_action() -> None:
-    played = play(_scene("hami-nvidia", config=TRIGGERED, namespaces={"team-a": {}}))
+    played = play(_scene("hami-nvidia", namespaces={"team-a": {}}))
     assert not played.acted
     assert played.states["trainer", "main"].state is State.HELD
     assert played.states["trainer", "main"].reason is Reason.NO_CONSENT
@@ -47,7 +45,7 @@ def test_a_namespace_that_does_not_consent_holds_the_action() -> None:
 
 def test_the_end_of_a_scene_is_the_same_each_time() -> None:
     """No clock, no random wait and no order of a set decides a verdict."""
-    scene = _scene("nvidia-timeslicing", config=TRIGGERED)
+    scene = _scene("nvidia-timeslicing")
     first, second = play(scene), play(scene)
     assert (first.acted, first.seconds) == (second.acted, second.seconds)
     assert {key: (one.state, one.reason) for key, one in first.states.items()} == {

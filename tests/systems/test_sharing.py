@@ -12,7 +12,7 @@ import pytest
 
 from enforcer.policy.vocabulary import Reason, State
 from exporter.model import DeviceKey, GpuUuid, Sharing
-from exporter.rounds.sampler import crowded
+from exporter.rounds.watched import crowded
 from systems.book import SceneRow, gpu_uuid, mig_uuid
 from systems.player import Played, play
 
@@ -254,8 +254,8 @@ def test_a_neighbour_that_comes_later_gives_the_over_user_its_whole_warning() ->
     assert scene.acted["holder", "main"].after >= 600 + 120
 
 
-@pytest.mark.parametrize(("memory", "watched"), [("60Gi", False), ("70Gi", True)])
-def test_a_nearly_full_shared_gpu_is_looked_at_faster(memory: str, watched: bool) -> None:
+@pytest.mark.parametrize(("memory", "faster"), [("60Gi", False), ("70Gi", True)])
+def test_a_nearly_full_shared_gpu_is_looked_at_faster(memory: str, faster: bool) -> None:
     """As under time-slicing: the next allocation of a neighbour may fail between two rounds."""
     scene = played(
         pod("reserves", gpus=1, **KAI),
@@ -264,7 +264,7 @@ def test_a_nearly_full_shared_gpu_is_looked_at_faster(memory: str, watched: bool
         holds={"big": memory, "meek": "4Gi"},
         held_by="reserves",
     )
-    assert bool(crowded(scene.snapshot)) is watched
+    assert bool(crowded(scene.snapshot)) is faster
 
 
 def test_an_ended_pod_shares_nothing() -> None:

@@ -28,7 +28,7 @@ def test_what_is_read_is_what_is_written() -> None:
     """Each field that is read here is one that a daemon writes, under this name."""
     found = json.loads(served(everything()))
     play = Play(UNHURRIED)
-    verdict = replace(play.step(GREEDY, MEEK), breakers={Breaker.API: Opened(0.0, None, "403")})
+    verdict = replace(play.step(GREEDY, MEEK), breakers={Breaker.ATTRIBUTION: Opened(0.0, "lives on")})
     policy = policy_document.summary(verdict, (), WALL - BEGIN)
     written: list[tuple[type[msgspec.Struct], Iterable[dict[str, Any]]]] = [
         (read.Document, [found]),

@@ -147,20 +147,46 @@ def test_the_share_of_the_limit() -> None:
         (its("ok"), ("ok",), Tone.PLAIN),
         (its("over", next="evict"), ("over", "then evict"), Tone.WARN),
         (its("grace", next="evict", due_at=TAKEN_AT + 119), ("grace 118s", "then evict"), Tone.WARN),
-        (its("due", next="evict", due_at=TAKEN_AT - 3), ("due 0s", "then evict"), Tone.BAD),
+        (its("due", next="evict", due_at=TAKEN_AT - 3), ("due", "then evict"), Tone.BAD),
         (its("acting", next="kill"), ("acting", "then kill"), Tone.BAD),
         (its("held", reason="no_consent"), ("held", "no_consent"), Tone.WARN),
         (its("exempt", reason="priority"), ("exempt", "priority"), Tone.PLAIN),
     ],
 )
 def test_what_comes_next(says: dict[str, Any], notes: tuple[str, ...], tone: Tone) -> None:
-    """The policy's state, when its grace ends, why nothing follows or what does; as of now, not of the round."""
+    """The policy's state, when an action follows, why none does or which; as of now, not of the round."""
     row = one_container(6 * GIB, 8 * GIB, policy=judged(says))
     assert (row.notes, row.tone) == (notes, tone)
 
 
+GRACE = {"over_seconds": 45.0, "capacity_seconds": 135.0}
+
+
+@pytest.mark.parametrize(
+    ("says", "notes"),
+    [
+        (its("grace", next="evict", due_at=TAKEN_AT + 90, **GRACE), ("grace 89s", "45 of 135s (33%)", "then evict")),
+        (
+            its("grace", due_at=TAKEN_AT + 90, prevented="no_consent", **GRACE),
+            ("grace", "45 of 135s (33%)", "no action: no_consent"),
+        ),
+        (
+            its("held", reason="blocked", prevented="blocked", over_seconds=135.0, capacity_seconds=135.0),
+            ("held", "blocked", "135 of 135s (100%)"),
+        ),
+        (its("over", prevented="dry-run", **GRACE), ("over", "45 of 135s (33%)", "no action: dry-run")),
+        (its("ok", prevented="no_consent", over_seconds=0.0, capacity_seconds=135.0), ("over",)),
+    ],
+)
+def test_how_much_of_the_grace_is_used_and_what_prevents_the_action(
+    says: dict[str, Any], notes: tuple[str, ...]
+) -> None:
+    """The seconds over the limit that count; no countdown to an action that would not follow."""
+    assert one_container(9 * GIB, 8 * GIB, policy=judged(says)).notes == notes
+
+
 def test_within_the_limit_near_it() -> None:
-    """Of whom the policy thinks nothing bad the table still says that he is near."""
+    """A container that the policy finds within its limit is still said to be near it."""
     assert one_container(int(7.5 * GIB), 8 * GIB, policy=judged(its("ok"))).notes == ("near",)
     assert one_container(int(7.5 * GIB), 8 * GIB, policy=judged(its("held", reason="spacing"))).notes[0] == "held"
 

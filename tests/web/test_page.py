@@ -266,7 +266,7 @@ def standing(container: dict[str, Any], state: str, **more: Any) -> dict[str, An
 
 
 @pytest.mark.browser
-async def test_where_everybody_stands_is_a_column(tmp_path: Path) -> None:
+async def test_the_state_of_each_container_is_a_column(tmp_path: Path) -> None:
     """State, what is left of the grace, and reasons are words; the tooltip says what is next, and why not."""
     facts = judged()
     now, (llama, anna, sidecar, *_) = facts["taken_at"], facts["containers"]
@@ -283,8 +283,29 @@ async def test_where_everybody_stands_is_a_column(tmp_path: Path) -> None:
     assert "research/llama-0 / main GPU 0 30.0 GiB 34.0 GiB grace 90 s 55 % 2" in text
     assert "notebooks/anna / main GPU 0 18.0 GiB unknown held: no consent unknown 1" in text
     assert "notebooks/anna / sidecar GPU 0 3.0 GiB unknown ok unknown 1" in text, "the limit of the whole pod counts"
-    assert "above its limit for 5 min. Next: evict, in 90 s at the earliest. Mode dry-run." in drawing
-    assert "above its limit for 10 min. its namespace does not consent. Mode dry-run." in drawing
+    assert "The excess began 5 min ago. Next: evict, in 90 s at the earliest. Mode dry-run." in drawing
+    assert "The excess began 10 min ago. its namespace does not consent. Mode dry-run." in drawing
+
+
+@pytest.mark.browser
+async def test_a_bar_shows_how_much_of_the_grace_is_used(tmp_path: Path) -> None:
+    """Seconds over the limit of those that lead to an action, and what prevents it; no bar at a level of 0."""
+    facts = judged()
+    now, (llama, anna, sidecar, *_) = facts["taken_at"], facts["containers"]
+    why = {"prevented": "no_consent", "prevented_kind": "chosen", "prevented_why": "its namespace does not consent"}
+    facts["policy"]["standings"] = [
+        standing(llama, "grace", due_at=now + 90, next="evict", over_seconds=45.2, capacity_seconds=135.0),
+        standing(anna, "grace", due_at=now + 90, over_seconds=45.2, capacity_seconds=135.0, **why),
+        standing(sidecar, "ok", over_seconds=0.0, capacity_seconds=135.0),
+    ]
+    drawing, console = await drawn_from(tmp_path, facts)
+    text = words(drawing)
+    assert console == ""
+    assert "grace 90 s 45 of 135 s over its limit" in text
+    assert "grace 45 of 135 s over its limit · no action: no consent" in text, "there is no countdown to no action"
+    assert "No action follows: its namespace does not consent. Mode dry-run." in drawing
+    assert drawing.count('style="width: 33.4') == 2
+    assert drawing.count("over its limit") == 3, "the script's own words, and two containers"
 
 
 @pytest.mark.browser

@@ -1,16 +1,15 @@
 """
 Evicts a pod.
 
-What comes in: an action. What goes out: one POST to the Eviction API, and what was heard; a look at the pod.
+What comes in: an action. What goes out: one POST to the Eviction API, and what was heard; looks at the pod.
 
-The law: the API server decides, with its PodDisruptionBudgets, whether the pod may go, and the pod's own grace says how
-fast. Asked once: the one thing that is sent twice is what the server refused to look at because the token was old.
-
-A server that was just started answers 403 until it has read its roles, so that one REFUSED proves nothing; the breaker
-opens after three in a row.
+The rule: the API server decides, with its PodDisruptionBudgets, whether the pod may go, and the pod's own grace says
+how fast. The eviction is requested once: only a request that the server refused because the token was old is sent
+again. Whether the pod is being deleted is looked up, and not concluded from an answer.
 """
 
 import asyncio
+from typing import Literal
 
 import msgspec
 
@@ -41,7 +40,7 @@ _POD = msgspec.json.Decoder(PodObject)
 
 
 class Evict:
-    """The rung `evict`."""
+    """The step `evict`."""
 
     rung = Rung.EVICT
     insists = False
@@ -51,7 +50,7 @@ class Evict:
         self._writer = writer
 
     def preflight(self, _action: Action) -> Answer | None:
-        """Say nothing: only the server knows."""
+        """Say nothing: only the API server knows."""
         return None
 
     async def act(self, action: Action, decision: str) -> Answer:
@@ -63,12 +62,28 @@ class Evict:
             return heard(reply_of(error))
         return heard(Reply(posted.status, kind=_kind(posted.body)))
 
+    async def confirmed(self, action: Action) -> bool | None:
+        """Look whether the pod is being deleted, is gone, or is another one by now; None: the server does not say."""
+        pod = await self._pod(action)
+        if isinstance(pod, PodObject):
+            return pod.metadata.deletion_timestamp is not None
+        return pod
+
     async def insist(self, _action: Action, _decision: str) -> Answer | None:
         """Nothing follows: a second eviction could only shorten the grace."""
         return None
 
     async def ended(self, action: Action) -> bool | None:
-        """Look, by a quorum read, whether the pod is gone or none of its containers runs; None: nobody says."""
+        """Look whether the pod is gone or none of its containers runs; None: the server does not say."""
+        pod = await self._pod(action)
+        if not isinstance(pod, PodObject):
+            return pod
+        if pod.status.phase in ("Succeeded", "Failed"):
+            return True
+        return pod.metadata.deletion_timestamp is not None and _all_terminated(pod)
+
+    async def _pod(self, action: Action) -> PodObject | Literal[True] | None:
+        """Read the pod by a quorum read; True: it is gone, or is another one by now; None: the server does not say."""
         try:
             async with asyncio.timeout(LOOK):
                 pod: PodObject = decoded(_POD, await self._writer.get(_path(action)))
@@ -78,9 +93,7 @@ class Evict:
             return None
         if not pod.metadata.uid:
             return None
-        if pod.metadata.uid != action.pod_uid or pod.status.phase in ("Succeeded", "Failed"):
-            return True
-        return pod.metadata.deletion_timestamp is not None and _all_terminated(pod)
+        return pod if pod.metadata.uid == action.pod_uid else True
 
 
 def reply_of(error: KubeError) -> Reply:

@@ -27,6 +27,7 @@ EVACUATING = "Eviction triggered evacuation"
 SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
 PRECONDITIONS = ("in the precondition (", "Precondition failed: ")
 WEBHOOK = 'admission webhook "'
+ADMISSION_POLICY = "ValidatingAdmissionPolicy '"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,4 +134,7 @@ def _refused(reply: Reply) -> Heard:
         return Heard.GONE
     if reply.status == 409 and reply.kind:  # noqa: PLR2004
         return Heard.CHANGED
-    return Heard.REFUSED
+    if reply.status == 401:  # noqa: PLR2004
+        return Heard.UNAUTHORIZED
+    # A policy's no is about this request; any other 403 is about our rights in the namespace.
+    return Heard.FORBIDDEN if reply.status == 403 and ADMISSION_POLICY not in reply.message else Heard.REFUSED  # noqa: PLR2004

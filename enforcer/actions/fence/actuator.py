@@ -21,7 +21,7 @@ from enforcer.actions.fence.driver import CgroupLimits, LimitsDeniedError, Limit
 from enforcer.actions.fence.fences import Fence, NoCgroup, height, lowered, ours
 from enforcer.actions.interface import Answer, Heard
 from enforcer.policy.history import Action
-from enforcer.policy.limit_holders import CaseKey
+from enforcer.policy.holder import CaseKey
 from enforcer.policy.vocabulary import Rung
 from exporter.limits.explaining import size
 from exporter.model import GpuUuid
@@ -49,12 +49,12 @@ class Register(Protocol):
 def unfit(action: Action) -> Answer | None:
     """Say what no driver could limit; all else only the driver knows."""
     if action.container_id is None or action.device.gpu_instance is not None:
-        return Answer(Heard.FAILED, "a fence takes one container, and a GPU that is not in MIG mode")
+        return Answer(Heard.IMPOSSIBLE, "a fence takes one container, and a GPU that is not in MIG mode")
     return None
 
 
 class Fencing:
-    """The rung `fence`, and what becomes of its fences."""
+    """The step `fence`, and what becomes of its fences."""
 
     rung = Rung.FENCE
     insists = False
@@ -79,12 +79,11 @@ class Fencing:
         async with self._turn:
             cgroup = await asyncio.to_thread(self._leaves.find, victim)
             if isinstance(cgroup, NoCgroup):
-                return Answer(Heard.GONE if cgroup is NoCgroup.NOT_FOUND else Heard.FAILED, cgroup.value)
+                return Answer(Heard.GONE if cgroup is NoCgroup.NOT_FOUND else Heard.IMPOSSIBLE, cgroup.value)
             known = self._register.fences.get(action.key)
             if known is not None and known.cgroup != cgroup:
-                return Answer(
-                    Heard.FAILED, f"another container of its pod ({known.fenced}) is fenced for the same limit"
-                )
+                why = f"another container of its pod ({known.fenced}) is fenced for the same limit"
+                return Answer(Heard.IMPOSSIBLE, why)
             try:
                 limits = await self._limits.read(action.device.uuid, self._leaves.path(cgroup))
             except LimitsError as error:
@@ -93,10 +92,16 @@ class Fencing:
                 return Answer(Heard.ACCEPTED, f"it is fenced at {_size(limits.hard)} already")
             if not limits.unset:
                 kept = f"hard {_size(limits.hard)}, soft {size(limits.soft)}"
-                return Answer(Heard.TAKEN, f"somebody else has set a limit of its cgroup ({kept}), which is left alone")
+                return Answer(
+                    Heard.TAKEN, f"another program has set a limit of its cgroup ({kept}), which is left alone"
+                )
             limit, used = action.limit.memory or 0, max(action.used, limits.used or 0)
-            name = action.sole_user.container if action.sole_user else ""
+            name = action.largest.container if action.largest and not action.key.container else ""
             return await self._put(Fence(action.key, cgroup, height(limit, used), None, limit, name))
+
+    async def confirmed(self, action: Action) -> bool | None:
+        """Look whether the fence is in force; None when the driver does not tell."""
+        return await self.ended(action)
 
     async def insist(self, _action: Action, _decision: str) -> Answer | None:
         """Nothing follows."""
@@ -139,6 +144,8 @@ class Fencing:
         try:
             limits = await self._read(fence)
             if not ours(fence, limits):
+                if not await asyncio.to_thread(self._leaves.there, fence.cgroup):
+                    return "its cgroup is gone"  # between the two looks
                 return "somebody else took it away" if limits.unset else f"somebody else has set {_size(limits.hard)}"
             if fallen is not None:
                 await self._limits.limit(GpuUuid(fence.key.uuid), self._leaves.path(fence.cgroup), None)
@@ -159,7 +166,7 @@ class Fencing:
             return Answer(Heard.AMBIGUOUS, str(error))
         except LimitsError as error:
             await self._register.unfence(fence.key, str(error))
-            return Answer(Heard.REFUSED if isinstance(error, LimitsDeniedError) else Heard.FAILED, str(error))
+            return Answer(Heard.IMPOSSIBLE if isinstance(error, LimitsDeniedError) else Heard.FAILED, str(error))
         except OSError as error:
             return Answer(Heard.FAILED, f"the journal cannot be written: {error}")
         if limits is None:

@@ -33,12 +33,12 @@ class Leaves:
         self._mount = mount
 
     def unavailable(self) -> str | None:
-        """Say why no container of this node can have one; None where nothing speaks against it."""
+        """Say why no container of this node can have one; None where nothing speaks against it. Raises OSError."""
         if self._mount is None:
             return "the unified cgroup hierarchy is not mounted here: that needs cgroup version 2, and /sys/fs/cgroup"
         try:
             lines = (self._root / "1/cgroup").read_text(errors="surrogateescape").split("\n")
-        except OSError as error:
+        except (FileNotFoundError, PermissionError) as error:
             return f"cannot read {self._root / '1/cgroup'}: {error.strerror}"
         path = next((line[3:] for line in lines if line.startswith("0::")), None)
         if path is None:

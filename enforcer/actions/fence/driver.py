@@ -49,7 +49,7 @@ class MemoryLimits(Protocol):
     """Reads and sets limits, of a cgroup by its path in the mounted file system. Each call returns, whatever hangs."""
 
     async def impossible(self) -> str | None:
-        """Say why no cgroup can be limited here; None where nothing speaks against it. Sets nothing."""
+        """Say why no cgroup can be limited here; None: nothing speaks against it. Sets nothing. Raises LimitsError."""
 
     async def read(self, gpu: GpuUuid, cgroup: str) -> CgroupLimits:
         """Tell what is kept of a cgroup. Raises LimitsError."""

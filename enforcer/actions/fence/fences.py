@@ -16,7 +16,8 @@ import msgspec
 from enforcer.actions.fence.driver import CgroupLimits
 from enforcer.actions.victim import Victim, container_of
 from enforcer.policy.history import Standing
-from enforcer.policy.limit_holders import ALLOCATIONS, CaseKey
+from enforcer.policy.holder import CaseKey
+from enforcer.policy.limit_holders import ALLOCATIONS
 from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Mode, Reason, Rung, State
 from exporter.base.cgroup_owner import parse_owner
@@ -145,9 +146,9 @@ def fallen(fence: Fence, standings: Mapping[CaseKey, Standing], snapshot: Snapsh
         return "it declares no limit" if here and not blind and not _declared(fence.key, snapshot) else None
     if known.state is State.EXEMPT and known.reason in FOR_GOOD:
         return known.reason.words
-    if known.limit.memory not in (None, fence.limit):
-        return "it declares another limit"
-    if known.mode.rank < ceiling.mode.rank and known.spared is not Reason.NAMESPACE_UNKNOWN:
+    if known.limit.memory is not None and known.limit.memory > fence.limit:
+        return "it declares a higher limit"
+    if known.mode.rank < ceiling.mode.rank and known.prevented is not Reason.NAMESPACE_UNKNOWN:
         return f"the mode of its namespace is {known.mode}"
     return None
 

@@ -60,13 +60,10 @@ class NvmlLimits:
         self._started = False
 
     async def impossible(self) -> str | None:
-        """Say why this driver limits no cgroup; None where it may. Nothing is set to find out."""
+        """Say why this driver limits no cgroup; None where it may. Raises LimitsError. Nothing is set to find out."""
         if not (hasattr(pynvml, _SET) and hasattr(pynvml, _GET)):
             return "this nvidia-ml-py knows no limits of cgroups: version 13.615 and later do"
-        try:
-            return await self._do(self._impossible)
-        except LimitsError as error:
-            return str(error)
+        return await self._do(self._impossible)
 
     async def read(self, gpu: GpuUuid, cgroup: str) -> CgroupLimits:
         """Tell what is kept of a cgroup. Raises LimitsError."""

@@ -3,9 +3,9 @@ Signals a container's init: SIGTERM, and SIGKILL when its grace is over.
 
 What comes in: the containers whose grace runs, once a round; an action. What goes out: signals, and what was heard.
 
-The law: **a signal goes through a pidfd that was opened while the excess was told, or it is not sent.** That it still
-is the init of that container is read again just before each. A daemon that starts anew holds nothing, so it finishes
-nothing that another one began.
+The rule: **a signal goes through a pidfd that was opened while the container's grace ran, or it is not sent.** Just
+before each signal, /proc is read again: the process must still be the init of that container. A daemon that starts anew
+holds nothing, so it finishes nothing that another one began.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from enforcer.actions.interface import Answer, Heard
 from enforcer.actions.kill.pidfds import Hold, Inits
 from enforcer.actions.kill.targets import Obstacle
 from enforcer.actions.victim import Victim
-from enforcer.policy.history import Action, Moment
+from enforcer.policy.history import Action
 from enforcer.policy.vocabulary import Rung
 
 log = structlog.get_logger()
@@ -29,10 +29,11 @@ log = structlog.get_logger()
 MOST = 256
 """Containers held at once: more than a node has pods, and few descriptors."""
 DEAF = "it does not handle SIGTERM; it will be killed after its grace"
+INSISTED = "SIGKILL was sent: it lived on after an earlier SIGTERM"
 
 
 class Kill:
-    """The rung that ends one container. One task calls `hold`, another the rest; both of one event loop."""
+    """The step that ends one container. One task calls `hold`, another the rest; both of one event loop."""
 
     rung = Rung.KILL
     insists = True
@@ -43,28 +44,28 @@ class Kill:
         self._inits = Inits(root, trusted=trusted)
         self._held: dict[Victim, Hold] = {}
         self._obstacles: dict[Victim, Obstacle] = {}
-        self._last: Victim | None = None
 
     @property
     def held(self) -> frozenset[Victim]:
-        """Who could be signalled."""
+        """The containers that could be signalled."""
         return frozenset(self._held)
 
     @property
     def obstacles(self) -> Mapping[Victim, Obstacle]:
-        """Who of those listed last could not be signalled, and why."""
+        """The containers of those listed last that could not be signalled, and why."""
         return self._obstacles
 
-    async def hold(self, victims: Iterable[Victim], now: Moment) -> None:
+    async def hold(self, victims: Iterable[Victim]) -> None:
         """
         Hold the inits of these containers from now on, and let go of all others. To be called once a round.
 
-        /proc is searched, in a thread, only while one of them is new or could not be found. The one that was sent a
-        signal last is held until another is.
+        /proc is searched, in a thread, only while one of them is new or could not be found. One that was sent a signal
+        is held until it has exited: its level began anew, and its grace may run beside those of others.
         """
         wanted = dict.fromkeys(islice(dict.fromkeys(victims), MOST))
-        for victim in self._held.keys() - wanted.keys() - {self._last}:
-            self._held.pop(victim).release()
+        for victim in self._held.keys() - wanted.keys():
+            if not self._held[victim].asked or self._held[victim].exited():
+                self._held.pop(victim).release()
         self._obstacles = {victim: why for victim, why in self._obstacles.items() if victim in wanted}
         lasting = {victim for victim, why in self._obstacles.items() if why.lasting}
         new = wanted.keys() - self._held.keys() - lasting
@@ -72,7 +73,7 @@ class Kill:
             return
         members = await asyncio.to_thread(self._inits.members, new)
         for victim in new:
-            held = self._inits.hold(victim, members[victim], now)
+            held = self._inits.hold(victim, members[victim])
             if isinstance(held, Hold):
                 self._held[victim] = held
                 self._obstacles.pop(victim, None)
@@ -86,20 +87,33 @@ class Kill:
         return hold if isinstance(hold, Answer) else self._inits.look(hold)
 
     async def act(self, action: Action, decision: str) -> Answer:
-        """Send SIGTERM to the container's init."""
+        """
+        Send SIGTERM to the container's init.
+
+        One that lived on after an earlier SIGTERM, and is to be killed again, has had its grace. It is sent SIGKILL:
+        else it could pause whenever that is due.
+        """
         hold = self._of(action)
         if isinstance(hold, Answer):
             return hold
         if (doubt := self._inits.look(hold)) is not None:
             return doubt
+        if hold.asked:
+            hold.asked, hold.killed = decision, True
+            answer = hold.send(signal.SIGKILL)
+            return replace(answer, detail=answer.detail or INSISTED)
         hears = self._inits.hears(hold)
         answer = hold.send(signal.SIGTERM)
         if answer.heard is Heard.ACCEPTED:
-            hold.asked, hold.killed, self._last = decision, False, hold.victim
+            hold.asked, hold.killed = decision, False
         return answer if hears else replace(answer, detail=answer.detail or DEAF)
 
+    async def confirmed(self, action: Action) -> bool | None:
+        """Look whether the container has ended. A signal leaves no other trace, so "it runs" proves nothing."""
+        return True if await self.ended(action) else None
+
     async def insist(self, action: Action, decision: str) -> Answer | None:
-        """Send SIGKILL to whom `act` sent SIGTERM under the same decision; None if that was done."""
+        """Send SIGKILL to the init that `act` sent SIGTERM under the same decision; None if that was done."""
         hold = self._of(action)
         if isinstance(hold, Answer):
             return hold
@@ -131,13 +145,14 @@ class Kill:
             self._held.popitem()[1].release()
 
     def _of(self, action: Action) -> Hold | Answer:
-        """Return who is held of an action's victim, or why it cannot be signalled at all."""
+        """Return what is held of an action's victim, or why it cannot be signalled at all."""
         if action.container_id is None:
-            return Answer(Heard.FAILED, "it is no container, and a signal ends one container")
+            return Answer(Heard.IMPOSSIBLE, "it is no container, and a signal ends one container")
         victim = action.pod_uid, action.container_id
         hold = self._held.get(victim)
-        if hold is None:
-            return Answer(Heard.FAILED, str(self._obstacles.get(victim, "it was not held while its grace ran")))
-        if hold.started > action.since:
-            return Answer(Heard.FAILED, "its init started after the excess was seen")
-        return hold
+        if hold is not None:
+            return hold
+        obstacle = self._obstacles.get(victim)
+        if obstacle is None:
+            return Answer(Heard.FAILED, "it was not held while its grace ran")
+        return Answer(Heard.IMPOSSIBLE if obstacle.its_own else Heard.FAILED, str(obstacle))

@@ -27,11 +27,9 @@ from enforcer.actions.kill.targets import (
     levels_of,
     may_kill,
     pid_of,
-    started_at,
 )
 from enforcer.actions.processes import VANISHED, cgroups, read
 from enforcer.actions.victim import Victim, container_of
-from enforcer.policy.history import Moment
 from exporter.base.cgroup_owner import parse_owner
 from exporter.host.pid_domain import unproven
 from exporter.host.procfs import ProcFs
@@ -46,7 +44,6 @@ class Hold:
     An init that is held.
 
     Attributes:
-        started: monotonic seconds.
         asked: the decision under which SIGTERM was sent; empty: none was.
         killed: SIGKILL was sent, too.
 
@@ -55,7 +52,6 @@ class Hold:
     fd: int
     victim: Victim
     key: ProcessKey
-    started: float
     asked: str = ""
     killed: bool = False
 
@@ -111,7 +107,7 @@ class Inits:
                 members_of[victim] = None
         return members_of
 
-    def hold(self, victim: Victim, members: Collection[Member] | None, now: Moment) -> Hold | Obstacle:
+    def hold(self, victim: Victim, members: Collection[Member] | None) -> Hold | Obstacle:
         """Hold the init among `members`, if it still is that."""
         try:
             if victim == _whose(read(f"{self._root}/self/cgroup")):
@@ -124,7 +120,7 @@ class Inits:
             return Obstacle.NOT_FOUND
         except OSError:
             return Obstacle.UNREADABLE
-        held = self._verified(fd, pid, victim, now)
+        held = self._verified(fd, pid, victim)
         if isinstance(held, Obstacle):
             os.close(fd)
         return held
@@ -156,7 +152,7 @@ class Inits:
         members = self.members({victim})[victim]
         return None if members is None else not members
 
-    def _verified(self, fd: int, pid: int, victim: Victim, now: Moment) -> Hold | Obstacle:
+    def _verified(self, fd: int, pid: int, victim: Victim) -> Hold | Obstacle:
         try:
             # The pidfd itself says which number of this /proc it has, whatever namespace that was mounted in.
             own_pid = pid_of(read(f"{self._root}/self/fdinfo/{fd}"))
@@ -170,8 +166,7 @@ class Inits:
             return Obstacle.NOT_FOUND
         if own_pid != pid or not Member(pid, levels).first or container_of(process.owner) != victim:
             return Obstacle.NOT_SURE
-        started = started_at(process.key.start_ticks, os.sysconf("SC_CLK_TCK"), now.boot, now.monotonic)
-        return Hold(fd, victim, process.key, started)
+        return Hold(fd, victim, process.key)
 
 
 def unavailable(root: Path, *, trusted: bool = False, own: Path = Path("/proc")) -> str | None:

@@ -33,6 +33,11 @@ class Obstacle(StrEnum):
         """Tell whether it holds for the container's life. What does not is looked for again."""
         return self in _LASTING
 
+    @property
+    def its_own(self) -> bool:
+        """Tell whether it follows from how the container was made, or from what runs in it."""
+        return self.lasting or self is Obstacle.NOT_SURE
+
 
 _LASTING = frozenset({Obstacle.HOST, Obstacle.SHARED, Obstacle.OURS})
 
@@ -91,11 +96,6 @@ def may_kill(status: str) -> bool:
 def pid_of(fdinfo: str) -> int:
     """Parse the number of a pidfd's process; -1 once it is reaped."""
     return int(_line(fdinfo, "Pid"))
-
-
-def started_at(start_ticks: int, ticks_per_second: int, boot: float, monotonic: float) -> float:
-    """Return the monotonic seconds at which a process started; `boot` and `monotonic` are one moment on both clocks."""
-    return start_ticks / ticks_per_second - (boot - monotonic)
 
 
 def _line(text: str, name: str) -> str:

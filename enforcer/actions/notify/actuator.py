@@ -1,16 +1,19 @@
 """
 Writes Events on pods.
 
-What comes in: notices. What goes out: Events on the API server, log lines when that stops and begins to work, counts.
+What comes in: notices. What goes out: Events on the API server, the holders whose warning the server has accepted, log
+lines when writing stops and begins to work, counts.
 
-The law: whoever tells something never waits. Events are best effort (the journal is the record): one that cannot be
-written is kept while it may still be of use, the newest of each series, and what is lost is counted. What may be done
-is tried again after growing waits, what is forbidden in a namespace after ten seconds and then every five minutes, what
-can never be is dropped.
+The rule: no caller waits. Events are best effort (the journal is the record): one that cannot be written is kept while
+it may still be of use, the newest of each series, and what is lost is counted. A failed request is tried again after
+growing waits. What is forbidden in a namespace is tried again after ten seconds, after twenty more, and then every five
+minutes. What can never succeed is dropped.
+
+Above 300 lines, because writing, holding back and dropping an Event are one queue.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum, auto
@@ -21,6 +24,7 @@ import structlog
 
 from enforcer.actions.kube_writer import Writer
 from enforcer.messages.events import KEPT, MOST_SERIES, Event, Notice, Remembered, cut, plan
+from enforcer.policy.holder import HolderKey
 from exporter.base.clock import Clock
 from exporter.kube.client import segment
 from exporter.kube.errors import KubeError, decoded
@@ -33,17 +37,20 @@ log = structlog.get_logger()
 CONTROLLER = "gpusteward.io/gpusteward"
 GROUP = "events.k8s.io"
 RIGHTS = (
-    Right("create", GROUP, "events", "nobody is told on his pod"),
-    Right("patch", GROUP, "events", "what lasts is told once, as if it were over"),
+    Right("create", GROUP, "events", "no pod is warned"),
+    Right("patch", GROUP, "events", "an excess that lasts is reported once, as if it were over"),
 )
 """What this asks of the API server; deploy/enforcer/rbac.yaml grants it."""
 HOLD = 300.0
 """Seconds for which a namespace in which we may not write is left alone."""
-FIRST_HOLD = 10.0
-"""The same after the first refusal: an API server that was just started refuses until it has read its roles."""
+FIRST_HOLDS = (10.0, 20.0)
+"""
+The same after the first refusals: an API server that was just started refuses until it has read its roles. A grace
+waits 60 s for the server to accept its warning, so three tries fall within that time.
+"""
 MOST_PENDING = 1024
 LONGEST_INSTANCE = 128
-_TOLD = 2  # refusals after which it is told: not the server's beginning
+_LOGGED = 2  # refusals after which there is a log line: not the server's beginning
 NEVER = frozenset({400, 404, 405, 413, 415, 422})
 """Answers that stay the same however often one asks: there is no such namespace, or the object is not to its liking."""
 FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
@@ -86,12 +93,13 @@ class _Forbidden:
 
 class Notifier:
     """
-    Tells users on their pods. One task calls `run`; the one that decides calls `tell`.
+    Writes Events on pods. One task calls `run`; the decider calls `tell`.
 
     Attributes:
+        accepted: is called with the holder and the time of each warning that the server has accepted.
         written: Events created or brought up to date.
         failed: attempts that did not succeed.
-        dropped: notices that nobody will be told of: too many, too old, or in a namespace that goes.
+        dropped: notices that are never written: too many, too old, or in a namespace that is being deleted.
         error: why the server does not take Events now; None while it does.
 
     """
@@ -99,6 +107,7 @@ class Notifier:
     def __init__(
         self, writer: Writer, instance: str, *, clock: Clock, random: Random, patience: Patience = PATIENCE
     ) -> None:
+        self.accepted: Callable[[HolderKey, float], None] = lambda _holder, _warned_at: None
         self.written = 0
         self.failed = 0
         self.dropped = 0
@@ -161,6 +170,8 @@ class Notifier:
                 self._refused(event, since, error)
             else:
                 self.written += 1
+                if event.first.holder is not None:
+                    self.accepted(event.first.holder, event.first.warned_at)
                 self._tell_allowed(event.first.regarding.namespace)
             failures = 0  # whatever it said, the server answers
             self._tell_back()
@@ -227,14 +238,15 @@ class Notifier:
         now = self._clock.monotonic()
         self._forbidden = {name: held for name, held in self._forbidden.items() if now - held.until < KEPT}
         times = self._forbidden[namespace].times + 1 if namespace in self._forbidden else 1
-        self._forbidden[namespace] = _Forbidden(times, now + (FIRST_HOLD if times == 1 else HOLD))
-        if times == _TOLD:
-            log.warning("notify.forbidden", namespace=namespace, message=error.message, again_seconds=HOLD)
+        hold = FIRST_HOLDS[times - 1] if times <= len(FIRST_HOLDS) else HOLD
+        self._forbidden[namespace] = _Forbidden(times, now + hold)
+        if times == _LOGGED:
+            log.warning("notify.forbidden", namespace=namespace, message=error.message, again_seconds=hold)
         self._pending.setdefault(event.name, (event, since))
 
     def _tell_allowed(self, namespace: str) -> None:
         held = self._forbidden.pop(namespace, None)
-        if held is not None and held.times >= _TOLD:
+        if held is not None and held.times >= _LOGGED:
             log.info("notify.allowed", namespace=namespace)
 
     def _tell_away(self, error: KubeError) -> None:

@@ -99,13 +99,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- /* What would be refused by the daemon, or work less than it looks, is refused here. */ -}}
 {{- define "gpusteward.check" -}}
 {{- $policy := .Values.config.policy -}}
+{{- /* The same words as the daemon's: exporter/config/policy.py. */ -}}
+{{- if hasKey $policy "strikes" }}{{ fail "config.policy.strikes was removed in 0.2: an action now needs time over the limit in total, not a number of excesses; fix: set policy.warn_after and policy.grace, and remove the key" }}{{ end -}}
+{{- if hasKey $policy "strike_half_life" }}{{ fail "config.policy.strike_half_life was removed in 0.2: time within the limit now lowers the time that counts, at half the speed; fix: remove the key" }}{{ end -}}
+{{- if hasKey (default dict $policy.budgets) "workload" }}{{ fail "config.policy.budgets.workload was removed in 0.2: a workload now has a fixed back-off of 1 to 10 minutes between actions; fix: set policy.budgets.node or policy.budgets.namespace, and remove the key" }}{{ end -}}
 {{- $privileged := and (eq .Values.nvml.access "hostPath") .Values.nvml.hostPath.privileged -}}
 {{- if eq .Values.profile "exporter" -}}
 {{- if not (has $policy.mode (list "off" "observe")) }}{{ fail (printf "profile exporter only observes: config.policy.mode %s wants profile enforcer" $policy.mode) }}{{ end -}}
 {{- if ne (toString .Values.rights) "auto" }}{{ fail "profile exporter has no rights to give" }}{{ end -}}
 {{- end -}}
 {{- if ne (and (has "evict" $policy.ladder) (has "kill" $policy.ladder)) (eq (dig "when_blocked" "hold" $policy) "kill") }}{{ fail "config.policy.when_blocked: kill where the ladder has both evict and kill, and hold elsewhere" }}{{ end -}}
-{{- if and (include "gpusteward.may" (list . "fence")) (not $privileged) }}{{ fail "the rung fence needs the host's cgroups: nvml.access hostPath, privileged" }}{{ end -}}
+{{- if and (include "gpusteward.may" (list . "fence")) (not $privileged) }}{{ fail "the step fence needs the host's cgroups: nvml.access hostPath, privileged" }}{{ end -}}
 {{- if and .Values.nvml.mig (ne .Values.nvml.access "runtimeClass") }}{{ fail "nvml.mig is for nvml.access runtimeClass; a privileged container has the capability devices, with cdi the device of nvml.cdi.device has to bring them" }}{{ end -}}
 {{- if and (ne .Values.nvml.visibleDevices "all") (ne .Values.nvml.access "runtimeClass") }}{{ fail "nvml.visibleDevices is for nvml.access runtimeClass; with cdi it is nvml.cdi.device that names the devices" }}{{ end -}}
 {{- if and .Values.nvml.mig (ne .Values.nvml.visibleDevices "all") }}{{ fail "nvml.mig is for nvml.visibleDevices all: the runtime does not heed it beside a CDI device, which has to bring the capability devices itself" }}{{ end -}}

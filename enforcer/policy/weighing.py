@@ -1,0 +1,123 @@
+"""
+How one reading moves the level of a limit holder.
+
+The level so far and one reading come in. The level after it goes out.
+
+The rule: two readings that are close together say what was so between them. Both over: the level rises by that time.
+One over and one within: it stands. Everything else (both within, or no reading for longer) lowers it by half of the
+time. So noise and gaps cannot raise a level, what was long ago does not count for ever, and a holder that is certainly
+over for more than a third of the time cannot keep it down.
+
+The level goes back to 0 when the declared limit rises above the smallest usage that was counted. A tenant can lower its
+own limit and raise it again, so this happens once an hour at most. What is allowed for CUDA contexts changes with each
+process, so each reading is judged by the ceiling of its own moment, and a new allowance restarts nothing.
+
+`weigh` copies the level once, and only the copy is changed until it is returned: nothing is changed that was handed in.
+"""
+
+from dataclasses import replace
+
+from enforcer.policy.announcing import announce
+from enforcer.policy.levels import Announcement, Excess, Level, Reading, lasts, own_time
+from enforcer.policy.rules import APART, READINGS, TOGETHER, Rules
+
+RECENT = 6.0
+"""Intervals after which an earlier reading does not count towards three: one spike must not complete an old excess. So
+many for each device with an excess, because a holder may move it from one to the next."""
+
+
+def weigh(before: Level | None, reading: Reading, now: Announcement, grace: float, rules: Rules) -> Level | None:
+    """Add a reading, which is later than all before it; None: the level is 0, and there is nothing to remember."""
+    over = reading.over
+    if before is None:
+        level = Level(reading.at)
+    elif before.may_ease(reading.at) and _raised(before, reading):
+        level = Level(reading.at, eased_at=reading.at)
+    else:
+        level = before.copied()
+    least = rules.capacity(grace)
+    _move(level, reading, max(least, level.announced), rules)
+    _count(level, reading, rules)
+    if level.seconds <= 0 and not over:
+        return _ended(level)
+    if level.since is None:
+        level.since = reading.at
+    announce(level, reading, now, least, rules)
+    return level
+
+
+def _raised(level: Level, reading: Reading) -> bool:
+    """Tell whether a declared limit has risen above what was counted against the old one."""
+    for device in reading.devices:
+        excess = level.excesses.get(device.device)
+        # Another limit may allow more for contexts than the one under which the readings were taken.
+        if excess is not None and excess.least <= device.bound + max(0, device.cap - excess.cap):
+            return True
+    return False
+
+
+def _ended(level: Level) -> Level | None:
+    """End an excess. What must not be gained a second time by a short pause is remembered."""
+    at = level.read_at
+    unheard_at = level.unheard_at if lasts(level.unheard_at, at) else None
+    eased_at = level.eased_at if lasts(level.eased_at, at) else None
+    if unheard_at is None and eased_at is None and level.place_at is None:
+        return None
+    ended = Level(at, over=level.over, unheard_at=unheard_at, eased_at=eased_at)
+    ended.unbounded, ended.place_at = level.unbounded, level.place_at
+    return ended
+
+
+def _move(level: Level, reading: Reading, most: float, rules: Rules) -> None:
+    over, step = reading.over, reading.at - level.read_at
+    near = step <= TOGETHER * rules.interval
+    if over is None and near:
+        return  # the next reading may still be close to the last one that is known
+    together = near and level.over is not None
+    if together and over and level.over:
+        level.seconds += step
+        level.unbounded += step
+        _credit(level, reading, step, most)
+    elif not together or not (over or level.over):
+        level.seconds = max(0.0, level.seconds - step / 2)
+        level.unbounded = max(0.0, level.unbounded - step / 2)
+        if level.unbounded <= 0:
+            level.place_at = None
+    victim = reading.victim or level.victim
+    if victim not in level.own and victim != level.victim and not reading.several:
+        level.own = own_time(level.own, victim, 0.0)
+        level.excesses = {key: replace(each, readings=0) for key, each in level.excesses.items()}
+    level.read_at, level.over, level.victim = reading.at, over, victim
+    if reading.victim:
+        level.several = reading.several
+
+
+def _credit(level: Level, reading: Reading, step: float, most: float) -> None:
+    """Note the seconds of the victim. Where it was another one at the beginning, half of them are for each."""
+    own, now = level.own, reading.victim
+    if now == level.victim:
+        level.own = own_time(own, now, min(own.get(now, 0.0) + step, most))
+        return
+    for victim in (level.victim, now):
+        if victim in own:
+            level.own = own = own_time(own, victim, min(own[victim] + step / 2, most))
+
+
+def _count(level: Level, reading: Reading, rules: Rules) -> None:
+    excesses = dict(level.excesses)
+    for device in reading.devices:
+        if not device.over:
+            continue
+        known = level.excesses.get(device.device)
+        if known is None:
+            excesses[device.device] = Excess(1, reading.at, device.charged, device.cap, device.bound)
+            continue
+        gap = reading.at - known.last_at
+        readings, last_at = known.readings, known.last_at
+        if gap > RECENT * rules.interval * len(level.excesses):
+            readings, last_at = 1, reading.at
+        elif readings == 0 or gap >= APART * rules.interval:
+            readings, last_at = min(readings + 1, READINGS), reading.at
+        least, cap = min(known.least, device.charged), min(known.cap, device.cap)
+        excesses[device.device] = Excess(readings, last_at, least, cap, known.bound)
+    level.excesses = excesses

@@ -1,0 +1,112 @@
+"""README, docs/README.md, docs/first-hour.md and docs/glossary.md: short, linked, and right about chart and program."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import plain_yaml
+from enforcer import cli
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+INDEX, FIRST_HOUR, GLOSSARY = DOCS / "README.md", DOCS / "first-hour.md", DOCS / "glossary.md"
+PAGES = (ROOT / "README.md", INDEX, FIRST_HOUR, GLOSSARY)
+MOST_LINES = {"README.md": 90, "first-hour.md": 250}
+LONGEST, MOST_WORDS = 160, 25
+NODE = """
+apiVersion: v1
+kind: Node
+metadata: {name: gpu-1, labels: {nvidia.com/gpu.sharing-strategy: time-slicing, nvidia.com/gpu.replicas: "4"}}
+status: {capacity: {nvidia.com/gpu: "4"}}
+"""
+
+
+def read(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def links(text: str) -> list[str]:
+    """What a page links to in this repository, also by references at its end."""
+    found = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r"^\[[^\]]+\]: (\S+)$", text, re.MULTILINE)
+    return [link for link in found if not link.startswith("http")]
+
+
+def anchors(page: Path) -> set[str]:
+    """The names by which headings of a page are linked."""
+    text = re.sub(r"```.*?```", "", read(page), flags=re.DOTALL)
+    return {
+        re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    }
+
+
+def blocks(page: Path, kind: str) -> list[str]:
+    """The code blocks of a kind, as they are written."""
+    return re.findall(rf"```{kind}\n(.*?)```", read(page), re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_each_link_leads_to_a_file_and_a_heading(page: Path) -> None:
+    for link in links(read(page)):
+        path, _, heading = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), link
+        assert not heading or heading in anchors(target), link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_references_are_defined_and_used(page: Path) -> None:
+    text = read(page)
+    assert set(re.findall(r"\]\[([^\]]+)\]", text)) == set(re.findall(r"^\[([^\]]+)\]: ", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_pages_and_lines_and_sentences_are_short(page: Path) -> None:
+    text = read(page)
+    assert len(text.splitlines()) <= MOST_LINES.get(page.name if page != INDEX else "", 250)
+    assert [line for line in text.splitlines() if len(line) > LONGEST] == []
+    prose = re.sub(r"\[([^\]]*)\][(\[][^)\]]*[)\]]", r"\1", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    for sentence in re.split(r"(?<=[.:?!])\s+|\n\n|\n- |\n *\d\. |\|", prose):
+        assert len(sentence.split()) <= MOST_WORDS, sentence
+
+
+def test_the_readme_names_the_two_commands() -> None:
+    """CI and people start with them."""
+    commands = "".join(blocks(ROOT / "README.md", "sh"))
+    assert "make demo " in commands
+    assert "make test " in commands
+
+
+def test_the_index_has_each_page() -> None:
+    linked = {link.partition("#")[0] for link in links(read(INDEX))}
+    assert {page.name for page in DOCS.glob("*.md")} - {INDEX.name} <= linked
+
+
+def test_the_glossary_is_sorted_and_has_one_entry_a_word() -> None:
+    words = [line.split("|")[1].strip().lower() for line in read(GLOSSARY).splitlines() if line.startswith("| ")][1:]
+    assert words == sorted(set(words))
+    assert len(words) > 50
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", FIRST_HOUR], ids=lambda page: page.name)
+def test_each_value_that_is_set_is_one_of_the_chart(page: Path) -> None:
+    """`--set a.b=c`: the chart has a.b; labels and sections of the config are open."""
+    chart = plain_yaml.load(read(ROOT / "deploy" / "charts" / "gpusteward" / "values.yaml"))
+    named = re.findall(r"--set '?([\w.]+)=", read(page))
+    assert named
+    for name in named:
+        value = chart
+        for key in name.split("."):
+            assert value == {} or key in value, name
+            value = value[key] if value else value
+
+
+def test_the_limit_of_the_first_hour_is_explained_as_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The manifest and the answer of the page belong together."""
+    (manifest,) = [block for block in blocks(FIRST_HOUR, "yaml") if "kind: Deployment" in block]
+    (answer,) = [block for block in blocks(FIRST_HOUR, "text") if block.startswith("pod team-a/llm")]
+    (tmp_path / "deployment.yaml").write_text(manifest)
+    (tmp_path / "node.yaml").write_text(NODE)
+    code = cli.main(["explain", "-f", str(tmp_path / "deployment.yaml"), "--node", str(tmp_path / "node.yaml")])
+    assert code == 0
+    assert capsys.readouterr().out.startswith(answer)

@@ -1,0 +1,409 @@
+"""
+What is so in one round, recomputed from a snapshot without any code of the policy.
+
+A step of a trace comes in: what was seen, under which rules, and when. Facts go out: the usage of each limit holder as
+an interval, its ceiling, what protects it, and whether a step of the ladder is allowed on it.
+
+The rule: each fact is derived anew, in the slowest way that is plainly right. Only the model and the policy's types are
+used. Each fact is necessary for an action and not sufficient: `policy.enumeration` shows that no action is missing.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+
+from enforcer.policy.history import Action, History, Moment, Result, Verdict
+from enforcer.policy.holder import CaseKey, HolderKey, key_of
+from enforcer.policy.rules import ALLOW_EXEMPTION, CONSENT, EXEMPT, GRACE, LONGEST_GRACE, Rules
+from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung, Trigger
+from exporter.model import (
+    Container,
+    ContainerKind,
+    Context,
+    Device,
+    DeviceKey,
+    Limit,
+    Pod,
+    PodUid,
+    Scope,
+    Sharing,
+    Snapshot,
+    Subject,
+    Usage,
+)
+
+MODES = ["off", "observe", "warn", "dry-run", "enforce"]
+RUNGS = [Rung.NOTIFY, Rung.FENCE, Rung.EVICT, Rung.KILL]
+OVER, WITHIN, UNKNOWN = "over", "within", "unknown"
+LEFT_ALONE = {ContainerKind.INIT, ContainerKind.EPHEMERAL}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """
+    One call of `decide`, and what happened since the call before.
+
+    Attributes:
+        history: what `decide` returned.
+        ended: how the action in flight ended.
+        ended_at: monotonic seconds of that end.
+        began: the daemon started before this step: with the levels of its predecessor ("restored"), or without ("new").
+        closed: the breakers that a person closed.
+        accepted: the holders whose warning the API server accepted.
+
+    """
+
+    snapshot: Snapshot
+    rules: Rules
+    now: Moment
+    verdict: Verdict
+    history: History
+    ended: Result | None = None
+    ended_at: float = 0.0
+    began: str = ""
+    closed: frozenset[Breaker] = frozenset()
+    accepted: tuple[HolderKey, ...] = ()
+
+
+@dataclass(slots=True)
+class Fact:
+    """
+    One limit holder on one device in one round. Nothing changes it.
+
+    Attributes:
+        limits: the declarations that hold for it; `amount` is the smallest that can be enforced, or else reported.
+        pods: the pods whose containers share the limit.
+        users: the containers that use the device under this limit.
+        low, high: bounds of its usage in bytes; None where nothing is certain.
+        ceiling: bytes that it may use: the limit, the tolerance, and what contexts may add.
+        status: over or within the ceiling for certain, or unknown.
+
+    """
+
+    key: CaseKey
+    device: Device | None
+    limits: tuple[Limit, ...]
+    amount: int | None
+    pods: frozenset[PodUid]
+    users: tuple[Usage, ...]
+    low: int | None
+    high: float | None
+    ceiling: int
+    status: str
+
+    @property
+    def where(self) -> DeviceKey:
+        """The device on which the limit counts."""
+        return self.limits[0].device
+
+
+class Facts:
+    """The facts of one step; each is computed when it is asked for."""
+
+    def __init__(self, snapshot: Snapshot, rules: Rules, now: Moment) -> None:
+        self.snapshot = snapshot
+        self.rules = rules
+        self.now = now
+
+    @cached_property
+    def devices(self) -> Mapping[DeviceKey, Device]:
+        """The devices of the round."""
+        return {device.key: device for device in self.snapshot.devices}
+
+    @cached_property
+    def present(self) -> Mapping[tuple[PodUid, str], Container]:
+        """The present generation of each container."""
+        return {(box.pod_uid, box.name): box for box in self.snapshot.containers}
+
+    @cached_property
+    def listed(self) -> Mapping[DeviceKey, list[Usage]]:
+        """The usages of each device."""
+        found: dict[DeviceKey, list[Usage]] = {}
+        for usage in self.snapshot.usages:
+            found.setdefault(usage.device, []).append(usage)
+        return found
+
+    @cached_property
+    def holders(self) -> Mapping[HolderKey, list[Fact]]:
+        """The facts of each limit holder: one for each device, and for each generation of its container there."""
+        found: dict[HolderKey, list[Fact]] = {}
+        for fact in self.cases.values():
+            found.setdefault(_holder(fact), []).append(fact)
+        return found
+
+    @cached_property
+    def cases(self) -> Mapping[CaseKey, Fact]:
+        """The facts by case."""
+        declared: dict[tuple[str, str, str, DeviceKey], list[Limit]] = {}
+        for limit in self.snapshot.limits:
+            whose = "" if limit.claim else limit.pod_uid
+            declared.setdefault((whose, limit.container, limit.claim, limit.device), []).append(limit)
+        return {fact.key: fact for limits in declared.values() for fact in self._of(limits)}
+
+    def status(self, holder: HolderKey) -> str:
+        """Over when it is so on some device, within when it is so on all."""
+        each = {fact.status for fact in self.holders.get(holder, ()) if self._runs(fact.key)}
+        return OVER if OVER in each else WITHIN if each == {WITHIN} else UNKNOWN
+
+    def _runs(self, key: CaseKey) -> bool:
+        """Tell whether the container is the present generation; what an earlier one left behind says nothing."""
+        now = self.present.get((key.pod_uid, key.container))
+        return not key.container or (now is not None and now.id is not None and now.id == key.container_id)
+
+    # --- the usage ---
+
+    def _of(self, limits: list[Limit]) -> Iterable[Fact]:
+        first = limits[0]
+        valid = [one for one in limits if one.memory is not None and one.scope is not Scope.PROCESS]
+        binding = [one for one in valid if not one.report_only] or valid
+        amount = min((one.memory for one in binding if one.memory is not None), default=None)
+        binds = next((one for one in binding if one.memory == amount), first)
+        if first.claim:
+            yield self._of_claim(limits, binds)
+            return
+        mine = [one for one in self.listed.get(first.device, []) if one.subject.pod_uid == first.pod_uid]
+        if not first.container:
+            yield self._fact(key_of(first.device, first.pod_uid), limits, binds, mine)
+            return
+        mine = [one for one in mine if one.subject.container == first.container]
+        now = self.present.get((first.pod_uid, first.container))
+        for id_ in {one.subject.container_id for one in mine} or {now.id if now else None}:
+            key = key_of(first.device, first.pod_uid, first.container, id_)
+            yield self._fact(key, limits, binds, [one for one in mine if one.subject.container_id == id_])
+
+    def _of_claim(self, limits: list[Limit], binds: Limit) -> Fact:
+        subjects: set[Subject] = set()
+        doubtful: set[Subject] = set()
+        all_known = True
+        for usage in self.snapshot.claim_usages:
+            if (f"{usage.namespace}/{usage.claim}", usage.device) == (binds.claim, binds.device):
+                subjects |= usage.subjects
+                doubtful |= usage.doubtful
+                all_known = all_known and usage.memory_used is not None
+        pods = {one.pod_uid for one in limits} | {one.pod_uid for one in subjects}
+        users = [one for one in self.listed.get(binds.device, []) if one.subject in subjects]
+        key = key_of(binds.device, next(iter(pods)) if len(pods) == 1 else PodUid(""), claim=binds.claim)
+        sure = [one for one in users if one.memory_used is not None and one.subject not in doubtful]
+        return self._fact(key, limits, binds, users, sure, all_known=all_known)
+
+    def _fact(
+        self,
+        key: CaseKey,
+        limits: list[Limit],
+        binds: Limit,
+        users: list[Usage],
+        sure: list[Usage] | None = None,
+        *,
+        all_known: bool = True,
+    ) -> Fact:
+        device = self.devices.get(binds.device)
+        amount = None if binds.scope is Scope.PROCESS else binds.memory
+        ceiling = 0 if amount is None else self._above(amount) + self._contexts(binds, users)
+        low, high = self._interval(device, users if sure is None else sure)
+        high = high if all_known else None
+        pods = frozenset(one.pod_uid for one in limits) | {one.subject.pod_uid for one in users}
+        status = UNKNOWN
+        if low is not None and amount is not None:
+            within = high is not None and high <= ceiling
+            status = OVER if low > ceiling else WITHIN if within else UNKNOWN
+        return Fact(key, device, tuple(limits), amount, pods, tuple(users), low, high, ceiling, status)
+
+    def _trusted(self, device: Device) -> bool:
+        """Tell whether anything that was read of this device in this round can be held against a container."""
+        snapshot = self.snapshot
+        stale = self.now.monotonic - snapshot.monotonic > 2.5 * self.rules.interval
+        unsure = any(fault.source == "allocations" for fault in snapshot.faults)
+        if stale or unsure or not snapshot.pid_domain_proven:
+            return False
+        return device.key.uuid in snapshot.gpus_read and device.account.memory is not None
+
+    def _interval(self, device: Device | None, counted: Sequence[Usage]) -> tuple[int | None, float | None]:
+        if device is None or not counted or not self._trusted(device):
+            return None, None
+        low, high = 0, 0.0
+        for one in counted:
+            used, sure = one.memory_used, one.memory_sure
+            if used is None:
+                return None, None
+            low, high = low + (used if sure is None else sure), high + used
+        return max(0, low - self.doubts[device.key]), inf if device.account.partial else high
+
+    @cached_property
+    def doubts(self) -> Mapping[DeviceKey, int]:
+        """By device, the bytes of the lists that cannot all be true, whoever they are counted for."""
+        return {key: self._doubt(device) for key, device in self.devices.items()}
+
+    def _doubt(self, device: Device) -> int:
+        account = device.account
+        known = sum(one.memory_used or 0 for one in self.listed.get(device.key, []))
+        listed = known + (account.ghost or 0) + (account.host or 0)
+        used = account.memory.used if account.memory else listed
+        return max(account.clamped, listed - used, 0)
+
+    def _above(self, amount: int) -> int:
+        tolerance = self.rules.tolerance
+        return amount + max(int(amount * tolerance.ratio), min(tolerance.bytes, amount // 10))
+
+    def _contexts(self, limit: Limit, users: list[Usage]) -> int:
+        each = self.rules.tolerance.per_process
+        if limit.memory is None or limit.context is Context.INCLUDED or each <= 0:
+            return 0
+        most = max(each, limit.memory // 4)
+        if limit.headroom is not None:
+            most = max(0, min(most, limit.headroom))
+        known = all(one.process_memory or one.memory_used == 0 for one in users)
+        own = sum(min(each, size) for one in users for size in one.process_memory)
+        return min(most, own) if known else most
+
+    # --- the victim ---
+
+    def largest(self, fact: Fact) -> set[PodUid]:
+        """Find the pods that use most of the device under this limit, of those that may be acted on at all."""
+        used: dict[PodUid, int] = {}
+        for one in fact.users:
+            pod = self.snapshot.pods.get(one.subject.pod_uid)
+            if pod is not None and not pod.terminating and self.shield(fact, pod.uid) is None:
+                used[pod.uid] = used.get(pod.uid, 0) + (one.memory_used or 0)
+        return {uid for uid, amount in used.items() if amount == max(used.values())}
+
+    def largest_container(self, fact: Fact, uid: PodUid) -> set[str | None]:
+        """Find the containers of a pod, in their present generation, that use most of the device under this limit."""
+        mine = [one for one in fact.users if one.subject.pod_uid == uid]
+        ids = {box.id for box in self.present.values()}
+        mine = [one for one in mine if one.subject.container_id in ids]
+        most = max((one.memory_used or 0 for one in mine), default=0)
+        return {one.subject.container_id for one in mine if one.memory_used == most}
+
+    # --- what forbids an action ---
+
+    def shield(self, fact: Fact, uid: PodUid) -> Reason | None:
+        """Say why no operator's rule and no state of the pod allow an action on it; any reason that holds."""
+        snapshot, rules = self.snapshot, self.rules
+        pod = snapshot.pods.get(uid)
+        if pod is None:
+            return Reason.POD_UNKNOWN
+        if pod.uid == rules.own_pod:
+            return Reason.OWN_POD
+        if pod.config_hash is not None:
+            return Reason.STATIC_POD
+        name, protect = pod.namespace, rules.protect
+        if name == rules.own_namespace or any(
+            name == one or (one.endswith("*") and name.startswith(one[:-1])) for one in protect.namespaces
+        ):
+            return Reason.NAMESPACE
+        if pod.priority is None or pod.priority >= protect.priority_at_least or pod.priority_class[:7] == "system-":
+            return Reason.PRIORITY
+        if any((name, value) in pod.labels.items() for name, value in protect.labels.items()):
+            return Reason.LABEL
+        if pod.phase in {"Succeeded", "Failed", ""}:
+            return Reason.NOT_RUNNING
+        if fact.key.container:
+            now = self.present.get((fact.key.pod_uid, fact.key.container))
+            if now is None or now.id is None or now.id != fact.key.container_id:
+                return Reason.OTHER_GENERATION
+        granted = snapshot.namespaces.get(name, {}).get(ALLOW_EXEMPTION) == "true"
+        if granted and pod.annotations.get(EXEMPT) == "true":
+            return Reason.EXEMPT
+        return None
+
+    def promised(self, pod: Pod) -> bool:
+        """Tell whether an annotation that its namespace allows asks that the pod is not evicted."""
+        granted = self.snapshot.namespaces.get(pod.namespace, {}).get(ALLOW_EXEMPTION) == "true"
+        written = pod.annotations
+        asks = (
+            written.get("cluster-autoscaler.kubernetes.io/safe-to-evict") == "false"
+            or written.get("karpenter.sh/do-not-disrupt") == "true"
+            or "descheduler.alpha.kubernetes.io/prefer-no-eviction" in written
+        )
+        return granted and self.rules.protect.third_party and asks
+
+    def mode(self, pod: Pod) -> Mode:
+        """Find the effective mode for a pod: the most restrictive of all that may restrict."""
+        labels = self.snapshot.namespaces.get(pod.namespace)
+        written = "observe" if labels is None else labels.get(CONSENT, "enforce")
+        inputs = [self.rules.mode.value, *(one.mode.value for one in self.rules.ceilings)]
+        inputs.append(written if written in MODES else "observe")
+        if any(fault.reason == "config_invalid" for fault in self.snapshot.faults):
+            inputs.append("observe")
+        return Mode(min(inputs, key=MODES.index))
+
+    def unallowed(self, fact: Fact, action: Action) -> Iterable[str]:
+        """Say why this action is not allowed for the holder in this round."""
+        rules, device, pod = self.rules, fact.device, self.snapshot.pods.get(action.pod_uid)
+        if pod is None or device is None or fact.amount is None:
+            yield "no pod, no device or no limit that binds"
+            return
+        if any(one.scope is Scope.INSTANCE for one in fact.limits if one.memory == fact.amount):
+            yield "MIG already bounds the instance"
+        if (device.key.gpu_instance is not None and device.pods <= 1) or device.sharing is Sharing.EXCLUSIVE:
+            yield f"nothing is shared: {device.sharing}"
+        if device.gpu.vendor not in rules.trusted_vendors:
+            yield f"vendor {device.gpu.vendor}"
+        ended = self._clients(pod.uid)
+        if action.rung in {Rung.KILL, Rung.FENCE}:
+            ended &= {"", action.container}
+        if ended and RUNGS.index(action.rung) > RUNGS.index(rules.mps):
+            yield "MPS"
+        labels = self.snapshot.namespaces.get(pod.namespace, {})
+        dry = action.dry and labels.get(CONSENT) == Mode.DRY_RUN
+        if action.rung is not Rung.FENCE and labels.get(rules.consent[0]) != rules.consent[1] and not dry:
+            yield "no consent"
+        if action.rung is not Rung.FENCE and self.promised(pod):
+            yield "an annotation asks that it is not evicted"
+        if action.rung is Rung.EVICT and rules.protect.daemon_sets and pod.controller_kind == "DaemonSet":
+            yield "DaemonSet"
+        if action.rung is Rung.EVICT and rules.protect.bare_pods and not pod.controller_kind:
+            yield "bare pod"
+        if action.rung in {Rung.KILL, Rung.FENCE}:
+            box = self.present.get((pod.uid, action.container))
+            if box is None or (box.kind in LEFT_ALONE and action.rung is Rung.KILL):
+                yield f"{action.rung} of an init or ephemeral container"
+        if pod.terminating and action.rung is not Rung.KILL:
+            yield "the pod is terminating"
+
+    def _clients(self, uid: PodUid) -> set[str]:
+        """Name the containers of a pod that are MPS clients, "" for all of it."""
+        mine = [one for one in self.snapshot.usages if one.subject.pod_uid == uid]
+        mine = [one for one in mine if one.memory_used != 0 or one.processes]
+        shared = {device.key for device in self.snapshot.devices if device.sharing is Sharing.MPS}
+        used = {one.device for one in mine}
+        found = {one.subject.container for one in mine if one.device in shared}
+        found |= {
+            one.container for one in self.snapshot.limits if one.mps and one.pod_uid == uid and one.device in used
+        }
+        for usage in (one for one in mine if one.mps):
+            others = [one for one in self.listed[usage.device] if one.mps and one.subject.pod_uid != uid]
+            if others:
+                found.add(usage.subject.container)
+        return found
+
+    def grace(self, fact: Fact) -> float:
+        """Return the grace of the holder: the rules', or the pod's own word where that is shorter, or allowed."""
+        own = [self.snapshot.pods[uid] for uid in fact.pods if uid in self.snapshot.pods]
+        graces = [self._grace(pod) for pod in own]
+        return min(graces, default=self.rules.grace)
+
+    def _grace(self, pod: Pod) -> float:
+        text = pod.annotations.get(GRACE, "")
+        if not (text.isascii() and text.isdigit() and len(text) <= 9):
+            return self.rules.grace
+        wanted = min(float(text), LONGEST_GRACE)
+        granted = self.snapshot.namespaces.get(pod.namespace, {}).get(ALLOW_EXEMPTION) == "true"
+        return wanted if wanted <= self.rules.grace or granted else self.rules.grace
+
+    def shortage(self, action: Action) -> int:
+        """Return the most bytes that neighbours may be short of; with the trigger `contended` 0 forbids an action."""
+        device = self.devices.get(action.device)
+        if self.rules.trigger is not Trigger.CONTENDED or device is None or device.account.memory is None:
+            return 1
+        owed = 0
+        for fact in self.cases.values():
+            if fact.device is device and fact.amount is not None and action.pod_uid not in fact.pods:
+                owed += max(0, fact.amount - (fact.low or 0))
+        return owed - device.account.memory.free
+
+
+def _holder(fact: Fact) -> HolderKey:
+    key = fact.key
+    return HolderKey(PodUid("") if key.claim else key.pod_uid, key.container, key.claim)
