@@ -31,6 +31,7 @@ _ENDED = frozenset({"Succeeded", "Failed"})
 _NO_LABELS: Labels = {}
 _ENDS_WITH_THE_POD = frozenset({ContainerKind.INIT, ContainerKind.EPHEMERAL})
 _ORDER = {rung: place for place, rung in enumerate(Rung)}
+_MODES = {mode.value: mode for mode in Mode}
 DELETION = 600.0
 """Seconds after a pod was deleted for which its end is waited for."""
 
@@ -200,7 +201,7 @@ def _namespace(name: str, labels: Labels | None, rules: Rules) -> _Namespace:
             written, chosen, detail = ceiling.mode, ceiling.reason, ceiling.detail
     if labels is not None and CONSENT in labels:
         text = labels[CONSENT]
-        wanted = Mode(text) if text in tuple(Mode) else Mode.OBSERVE
+        wanted = _MODES.get(text, Mode.OBSERVE)
         if wanted.rank < written.rank:
             written, chosen, detail = wanted, Reason.MODE, ""
     mode, missing, missing_detail = written, None, ""
