@@ -83,7 +83,8 @@ def _joined(mine: Excess, saved: Excess | None) -> Excess:
     """Add what an earlier daemon counted and announced: the next reading shows whether its limit still holds."""
     if saved is None:
         return mine
-    return replace(mine, least=min(mine.least, saved.least), cap=min(mine.cap, saved.cap), bound=saved.bound)
+    least, cap, most = min(mine.least, saved.least), min(mine.cap, saved.cap), max(mine.most, saved.most)
+    return replace(mine, least=least, cap=cap, bound=saved.bound, most=most)
 
 
 def remembered(

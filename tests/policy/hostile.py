@@ -77,7 +77,10 @@ NAMESPACES: tuple[dict[str, str] | None, ...] = (
     {"gpusteward.io/mode": "Enforce"},
     {"gpusteward.io/mode": "enforce", "gpusteward.io/allow-pod-exemption": "true"},
 )
-NODE = ("stopped", "warn", "dry-run", "not_armed", "journal", "stale names", "unproven", "allocations", "bad config")
+NODE = (
+    *("stopped", "warn", "dry-run", "not_armed", "journal", "stale names", "unproven", "allocations", "bad config"),
+    *("notify only", "mps"),
+)
 """What may be so of the whole node: only the first law is checked then."""
 
 
@@ -387,7 +390,10 @@ class World:
             "journal": (Mode.DRY_RUN, Reason.JOURNAL),
         }
         ceilings = tuple(Ceiling(*modes[name]) for name in self.node if name in modes)
-        return replace(self.rules, ceilings=ceilings) if ceilings else self.rules
+        rules = replace(self.rules, ceilings=ceilings) if ceilings else self.rules
+        if "notify only" in self.node:
+            rules = replace(rules, ladder=(Rung.NOTIFY,), kill_when_blocked=False)
+        return replace(rules, mps=Rung.EVICT) if "mps" in self.node else rules
 
     # --- what is seen ---
 

@@ -10,9 +10,9 @@ from itertools import product
 import pytest
 
 from default_rules import default_rules
-from enforcer.policy.rules import CONSENT, Ceiling
+from enforcer.policy.rules import CONSENT, Ceiling, Rules
 from enforcer.policy.vocabulary import Mode, Reason, Rung, State
-from exporter.model import Fault
+from exporter.model import Fault, Sharing
 from policy.scenes import CONSENTING, GIB, GREEDY, MEEK, UNHURRIED, Play
 
 ENOUGH = 32
@@ -103,6 +103,49 @@ def test_the_stop_file_starts_a_new_grace_when_it_is_removed() -> None:
     assert (level.seconds, level.warned_at) == (SHORT.warn_after, removed)
     play.until_action(GREEDY, MEEK)
     assert play.monotonic - removed == SHORT.grace
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "sharing", "reason"),
+    [
+        (replace(SHORT, ladder=(Rung.NOTIFY,)), Sharing.TIME_SLICING, Reason.NO_RUNG),
+        (replace(SHORT, mps=Rung.NOTIFY), Sharing.MPS, Reason.MPS),
+    ],
+    ids=["ladder", "mps"],
+)
+def test_a_step_that_an_operator_takes_away_for_a_while_starts_a_new_grace_when_it_is_back(
+    meanwhile: Rules, sharing: Sharing, reason: Reason
+) -> None:
+    """Meanwhile nothing follows: the pod is then warned of what follows, and has a whole grace."""
+    rules = replace(SHORT, mps=Rung.EVICT)
+    play = Play(rules)
+    play.steps(9, GREEDY, MEEK, sharing=sharing)
+    play.rules = meanwhile
+    play.steps(3, GREEDY, MEEK, sharing=sharing)
+    assert (play.actions, play.reason(GREEDY)) == ([], reason)
+    play.rules = rules
+    play.step(GREEDY, MEEK, sharing=sharing)
+    back = play.monotonic
+    (level,) = play.history.levels.values()
+    assert (level.seconds, level.warned_at) == (rules.warn_after, back)
+    play.until_action(GREEDY, MEEK, sharing=sharing)
+    assert play.monotonic - back == rules.grace
+
+
+def test_a_mode_that_is_changed_while_the_config_cannot_be_used_starts_a_new_grace() -> None:
+    """The namespace's label says dry-run for one round of an outage: what was announced was not true for that long."""
+    broken = Fault("config", "config_invalid", "policy.grace: expected a duration")
+    play = Play(SHORT)
+    play.steps(9, GREEDY, MEEK)
+    play.step(GREEDY, MEEK, faults=(broken,))
+    dry = {"team": {**CONSENTING, CONSENT: "dry-run"}}
+    play.step(GREEDY, MEEK, faults=(broken,), namespaces=dry)
+    play.step(GREEDY, MEEK, faults=(broken,))
+    assert play.actions == []
+    play.step(GREEDY, MEEK)
+    back = play.monotonic
+    play.until_action(GREEDY, MEEK)
+    assert play.monotonic - back == SHORT.grace
 
 
 @pytest.mark.parametrize("spaces", [{}, {"team": {}}, {"team": {CONSENT: "observe"}}, {"team": {CONSENT: "warn"}}])
