@@ -53,7 +53,7 @@ def announce(level: Level, reading: Reading, now: Announcement, least: float, ru
             _bound(level, reading)
     elif now.prevented is None and now.terms is not None and not now.silent:
         _renew(level, reading, now.terms, least, rules)
-    elif now.prevented in WRITTEN or _rewritten(level.terms, now.terms):
+    elif now.prevented in WRITTEN or (now.terms and level.terms and level.terms.rewritten(now.terms)):
         level.terms = None  # warned anew when an action can follow again
     if level.warned_at is not None:
         level.announced = max(level.announced, least)
@@ -112,11 +112,6 @@ def _another_limit(level: Level, reading: Reading) -> bool:
 def _keeps(excess: Excess, device: OnDevice) -> bool:
     # Another limit may allow more for contexts than the one under which the readings were taken.
     return excess.least <= max(excess.bound, device.bound + max(0, device.cap - excess.cap))
-
-
-def _rewritten(announced: Terms | None, now: Terms | None) -> bool:
-    """Tell whether an operator or an administrator has written something else since the announcement."""
-    return announced is not None and now is not None and announced.rewritten(now)
 
 
 def _other(announced: Terms | None, now: Terms) -> bool:

@@ -94,6 +94,7 @@ def _ripe(judged: Judged, scene: Scene) -> Judged:
     level = judged.level or Level(at)
     full = replace(
         level,
+        read_at=at,
         seconds=rules.capacity(judged.grace),
         due_at=at,
         place_at=level.place_at if level.place_at is not None else at,

@@ -402,6 +402,28 @@ def test_a_level_waits_for_a_warning_once_an_hour() -> None:
     assert due(holder)
 
 
+@pytest.mark.parametrize("several", [False, True], ids=["container", "shared claim"])
+def test_a_second_excess_within_the_minute_waits_for_the_rest_of_it(several: bool) -> None:
+    """The minute begins with the first warning that the API server has not accepted, whatever was before it."""
+    holder = Holder(replace(CONFIRM, warn_after=5.0))
+    plain, holder.says = holder.says, replace(holder.says, silent=True)
+    for _ in range(2):
+        holder.read(True, several=several)
+    accept(holder)
+    holder.says = plain
+    holder.read(True, several=several)
+    first = asked_at(holder) or 0.0
+    assert (first, holder.known.accepted) == (holder.at, False), "what was accepted announced no action"
+    for _ in range(5):
+        holder.read(False, several=several)
+    assert asked_at(holder) is None
+    while holder.at < first + PATIENCE:
+        assert holder.seconds <= 5.0
+        holder.read(True, several=several)
+    assert holder.seconds == 10.0
+    assert (asked_at(holder) or 0.0) > first, "the second one was not accepted either"
+
+
 def test_after_an_hour_it_waits_again_and_again_once() -> None:
     """The next hour is as the first one: one minute, and then no other."""
     holder = warned(CONFIRM)

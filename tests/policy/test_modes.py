@@ -6,14 +6,16 @@ The modes of the node, of its ceilings and of the namespace come in. What is don
 
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import pytest
 
 from default_rules import default_rules
+from enforcer.policy.decide import decide
 from enforcer.policy.rules import CONSENT, Ceiling, Rules
 from enforcer.policy.vocabulary import Mode, Reason, Rung, State
 from exporter.model import Fault, Sharing
-from policy.scenes import CONSENTING, GIB, GREEDY, MEEK, UNHURRIED, Play
+from policy.scenes import CONSENTING, GIB, GREEDY, MEEK, UNHURRIED, Play, gpu_uuid, snapshot
 
 ENOUGH = 32
 """Rounds after which GREEDY is acted on, if ever."""
@@ -145,6 +147,27 @@ def test_a_mode_that_is_changed_while_the_config_cannot_be_used_starts_a_new_gra
     play.step(GREEDY, MEEK)
     back = play.monotonic
     play.until_action(GREEDY, MEEK)
+    assert play.monotonic - back == SHORT.grace
+
+
+@pytest.mark.parametrize(
+    "partial",
+    [{"by_time": False}, {"gpus_read": frozenset({gpu_uuid(0)})}],
+    ids=["a round that movement asked for", "an early round of one GPU"],
+)
+def test_a_round_that_moves_no_level_acts_on_nobody(partial: dict[str, Any]) -> None:
+    """The namespace's mode is raised, and such a round comes first: the pod was warned of a dry run, and of no more."""
+    pods = [replace(GREEDY, pod=f"greedy-{gpu}", gpu=gpu, scope="claim", claim="team/share") for gpu in (0, 1)]
+    play = Play(SHORT)
+    play.until_action(*pods, gpus=2, namespaces={"team": {**CONSENTING, CONSENT: "dry-run"}})
+    play.monotonic += 1.0
+    seen = replace(snapshot(pods, play.monotonic, gpus=2), **partial)
+    play.history, verdict = decide(seen, SHORT, play.history, play.now)
+    assert verdict.action is None
+    assert Reason.QUEUED in {one.reason for one in verdict.standings}
+    play.step(*pods, gpus=2)
+    back = play.monotonic
+    play.until_action(*pods, gpus=2)
     assert play.monotonic - back == SHORT.grace
 
 
