@@ -411,6 +411,24 @@ async def test_a_container_that_ended_is_forgotten(stage: Stage) -> None:
         assert stage.unfenced == ["its cgroup is gone"]
 
 
+async def test_a_container_that_restarts_after_its_fence_is_evicted(stage: Stage) -> None:
+    """The fence ends with the cgroup, and the step is behind the next generation; also for later daemons."""
+    await stage.fenced()
+    again = replace(GREEDY, generation=1)
+    async with running(stage) as daemon:
+        await until(lambda: not daemon.reasons)
+        await daemon.look(GREEDY, MEEK)
+        stage.leaf(GREEDY).rename(stage.mount / "gone")
+        await daemon.round(again, MEEK)
+        await until(lambda: stage.unfenced)
+        await daemon.round(again, MEEK)
+        assert daemon.next_rung(again) is Rung.EVICT
+    async with running(stage) as daemon:
+        await until(lambda: not daemon.reasons)
+        await daemon.round(again, MEEK)
+        assert daemon.next_rung(again) is Rung.EVICT
+
+
 @pytest.mark.parametrize("mode", [Mode.OFF, Mode.OBSERVE, Mode.WARN, Mode.DRY_RUN])
 async def test_who_does_not_enforce_takes_down_what_another_left(stage: Stage, mode: Mode) -> None:
     """Started in another mode: the fence falls, and lock and journal are given back."""
