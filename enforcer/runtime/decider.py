@@ -196,7 +196,7 @@ class Decider:
         if result is Result.ACCEPTED:
             notice = beginning(action, self.grace_of(action), now, at)
         else:
-            notice = ending(action, result, now, at)
+            notice = ending(action, result, now, at, detail)
         if notice is not None:
             self._tell([notice])
 
@@ -205,7 +205,7 @@ class Decider:
         now, at = self._moment(), self._wall()
         self._history = outcomes.watched(self._history, action)
         self._ended(action, result, detail, now, at)
-        if (notice := ending(action, result, now, at)) is not None:
+        if (notice := ending(action, result, now, at, detail)) is not None:
             self._tell([notice])
 
     def misattributed(self, detail: str) -> None:
