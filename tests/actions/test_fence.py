@@ -387,6 +387,7 @@ def test_where_no_cgroup_can_be_found_that_is_known_before(tmp_path: Path, fake_
     assert Leaves(tmp_path, tmp_path).unavailable() == "this node has no cgroup version 2"
     (one / "cgroup").write_text("0::/../../../init.scope\n")
     assert "private cgroup namespace" in (Leaves(tmp_path, tmp_path).unavailable() or "")
+    assert Leaves(tmp_path, tmp_path).unavailable(rights=False) is None
     (one / "cgroup").write_text("0::/init.scope\n")
     assert Leaves(tmp_path, tmp_path).unavailable() is None
     (one / "cgroup").unlink()
