@@ -182,7 +182,7 @@ def test_the_largest_pod_of_a_claim_is_evicted() -> None:
 @pytest.mark.parametrize("pods", [2, 3, 6])
 @pytest.mark.parametrize("rounds", [1, 2, 7, 26])
 def test_pods_that_take_turns_as_the_largest_of_a_claim_are_acted_on(pods: int, rounds: int) -> None:
-    """Each of n pods may have its own time: the first action comes within n times the usual time, whatever the turns."""
+    """Each of n pods may have its own time: the first action comes within n times the usual time."""
     play, largest = Play(), dict[int, float]()
     begun = play.monotonic
     while not play.actions and play.monotonic < begun + 3600:
