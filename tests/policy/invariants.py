@@ -462,7 +462,9 @@ class Watch:
         evicted = Rung.EVICT not in ladder or (action.key, Rung.EVICT) in self.done
         if rung is Rung.KILL and not stuck and not evicted:
             yield "a kill without a blocked eviction, or a deletion long ago, before it"
-        if Rung.FENCE in ladder and rung is not Rung.FENCE and (action.key, Rung.FENCE) not in self.done:
+        here = action.key.holder, action.key.device
+        fenced = any((key.holder, key.device) == here for key, step in self.done if step is Rung.FENCE)
+        if Rung.FENCE in ladder and rung is not Rung.FENCE and not fenced:
             yield "the fence was left out"
 
     def _alone(self, step: Step, facts: Facts, action: Action) -> Iterator[str]:
