@@ -93,6 +93,8 @@ class Actor:
     context: Context = Context.INCLUDED
     headroom: int | None = None
     processes: tuple[int, ...] | None = None
+    sure: int | None = None
+    """Bytes of its processes that are measured, where `used` is unknown because of another one."""
     facts: Mapping[str, object] = field(default_factory=dict, hash=False)
     """Fields of the pod (priority, phase, annotations, ...) that are not the usual ones."""
 
@@ -148,6 +150,7 @@ def _part(actor: Actor) -> _Part:
         Subject(uid, actor.container, actor.id),
         key,
         actor.used,
+        memory_sure=actor.sure,
         mps=actor.client,
         process_memory=actor.processes or (),
     )
@@ -257,10 +260,11 @@ def snapshot(
     """
     devices, cards = [], []
     for index in range(gpus):
-        mine = [actor.used for actor in actors if actor.gpu == index]
-        known = sum(used or 0 for used in mine)
+        mine = [actor for actor in actors if actor.gpu == index]
+        known = sum(actor.used or actor.sure or 0 for actor in mine)
+        unknown = any(actor.used is None for actor in mine)
         used = max(0, min(CARD, known + (hidden or {}).get(index, 0)) - listed_too_much)
-        card, account = _gpu(index, vendor, driver, known=known, unknown=None in mine, used=used, partial=partial)
+        card, account = _gpu(index, vendor, driver, known=known, unknown=unknown, used=used, partial=partial)
         if divided and index in divided:
             instances = (GpuInstance(number, "1g.10gb", (name,)) for number, name in enumerate(divided[index]))
             card = replace(card, mig=True, instances=tuple(instances))
