@@ -113,6 +113,8 @@ def refusal(judged: Judged, scene: Scene) -> Why | None:
         return Reason.IN_FLIGHT, ""
     if history.in_flight is not None and history.in_flight.action.pod_uid == case.limit.pod_uid:
         return Reason.IN_FLIGHT, ""
+    if judged.level.read_at < scene.snapshot.monotonic:  # what was announced was not compared with what is so now
+        return Reason.QUEUED, "the next regular round decides"
     if dry:
         return None
     spent = budgets.exhausted(history.spent, case, rules, now.boot)

@@ -282,8 +282,9 @@ FAULTS: dict[int, Row] = {
     ),
     57: Row(
         "A limit is edited in the middle of a grace",
-        "A limit above the least usage that was counted starts the level anew; `declaration_changed` in the last look "
-        "while the server reports an edit that the watch has not reported yet",
+        "A limit above all usage that was counted starts the level anew, and another one that part of the usage keeps "
+        "warns anew; `declaration_changed` in the last look while the server reports an edit that the watch has not "
+        "reported yet",
         (D, A),
     ),
     58: Row(
