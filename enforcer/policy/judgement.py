@@ -93,7 +93,7 @@ def _judge(case: Case, protection: Protection, rules: Rules, history: History, n
     deleted_for = None
     if pod is not None and pod.terminating:
         deleted_for = now.monotonic - history.deleted.get(pod.uid, now.monotonic)
-    allowed = protection.permission(case, history.done, deleted_for=deleted_for)
+    allowed = protection.permission(case, history.done, history.fenced, deleted_for=deleted_for)
     limit = case.limit
     bound = 0 if limit.memory is None else rules.tolerance.above(limit.memory)
     if case.unknown is not None:  # as where there is no limit

@@ -146,7 +146,8 @@ FAULTS: dict[int, Row] = {
     ),
     26: Row(
         "The driver does not tell a process's memory",
-        "Unknown, and not 0: its container is not judged (`reading_unknown`), its neighbours are",
+        "Unknown, and not 0: its container is accused of what its other processes hold, or is not judged "
+        "(`reading_unknown`); its neighbours are judged",
         (S, D),
     ),
     27: Row(
