@@ -1,5 +1,5 @@
 """
-`gpusteward`: one program, a sub-command for each thing that people want of it.
+`gpusteward`: one program with a sub-command for each task.
 
 What comes in: a command line. What goes out: an exit code: 0 done, 1 the node cannot do what was asked, 2 wrong
 usage or config.
@@ -13,22 +13,23 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
-from enforcer.commands import check, close, explain, preview, record, replay, run, top
+from enforcer.commands import check, close, completion, explain, preview, record, replay, run, top
 
 PROGRAM = "gpusteward"
 
-COMMANDS = (run, top, preview, check, explain, close, record, replay)
+COMMANDS = (run, top, preview, check, explain, close, record, replay, completion)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one sub-command; return the exit code. Ends the process as argparse does: 0 after --help, 2 on bad usage."""
     parser = argparse.ArgumentParser(
-        prog=PROGRAM, description="Keep GPUs that several pods share fair and visible.", allow_abbrev=False
+        prog=PROGRAM, description="Per-container GPU memory and SM usage on shared GPUs, with limits that hold.", allow_abbrev=False
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {version('gpusteward')}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for module in COMMANDS:
         module.add(commands)
+    parser.set_defaults(program=parser)
     namespace = parser.parse_args(argv)
     run: Callable[[argparse.Namespace], int] = namespace.run
     return run(namespace)

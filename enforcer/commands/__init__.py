@@ -28,8 +28,8 @@ def add_url(parser: argparse.ArgumentParser) -> None:
     """Add the flag `--url`."""
     parser.add_argument(
         "--url",
-        help="where the daemon listens, also https and with name and password (https://NAME:PASSWORD@HOST:PORT). "
-        f"Default: the variable {VARIABLE}, or {DEFAULT_URL}",
+        help="address of the daemon: http://HOST:PORT or https://NAME:PASSWORD@HOST:PORT "
+        f"(default: the variable {VARIABLE}, else {DEFAULT_URL})",
     )
 
 

@@ -28,16 +28,19 @@ def add(commands: Commands) -> None:
 
     parser = commands.add_parser(
         "close",
-        help="close a breaker of the daemon on this node, after having looked at what opened it",
-        description="Close a breaker that waits for a person. Run it on the daemon's node, or in its pod, as the "
-        "daemon's user: it puts a request beside the journal, which the daemon takes. While the cause persists the "
-        "breaker opens again. Exit code 0 when the daemon took it, 1 when none did yet, 2 on wrong usage or config.",
+        help="close an open breaker, so that the daemon on this node acts again",
+        usage="%(prog)s [--by NAME] [--config FILE] BREAKER",
+        description="Close an open breaker, so that the daemon on this node acts again. First fix the cause: while it "
+        "lasts, the breaker opens again. Run this command in the daemon's pod, or on its node as the daemon's user. "
+        "It writes a request next to the journal, and the daemon takes it within seconds. Every flag of "
+        "`gpusteward run` is accepted. Exit code: 0 when the daemon took the request, 1 when it did not, "
+        "2 for wrong usage or configuration.",
         epilog="example: kubectl exec -n gpusteward POD -- gpusteward close blast_radius --by ann@example.com",
         allow_abbrev=False,
     )
-    parser.add_argument("breaker", choices=sorted(Breaker), metavar="BREAKER", help=", ".join(sorted(Breaker)))
-    parser.add_argument("--by", metavar="NAME", default="", help="who closes it, for the journal (default: the user)")
-    add_flags(parser)
+    parser.add_argument("breaker", choices=sorted(Breaker), metavar="BREAKER", help=f"one of {', '.join(sorted(Breaker))}")
+    parser.add_argument("--by", metavar="NAME", default="", help="your name, for the journal (default: the user)")
+    add_flags(parser, used=())
     parser.set_defaults(run=run)
 
 

@@ -40,42 +40,42 @@ def add(commands: Commands) -> None:
     """Add the sub-command to the program's."""
     parser = commands.add_parser(
         "explain",
-        help="say which limits a pod declares, and why",
-        description="Say which limits a pod declares, and of each candidate why it was taken or not. A pod by its name "
-        "is explained by the daemon of its node, with what it uses now; pods and pod templates of a file (-f) are "
-        "explained without a daemon or cluster. Exit code 0, 1 when the daemon does not explain, 2 on wrong usage or "
-        "files, or when an object of the file cannot be explained.",
-        epilog="examples: gpusteward explain team-a/llm-0; "
+        help="show the limits that a pod declares, and why each of them counts or does not",
+        description="Show the limits that a pod declares, and why each declaration counts or does not. "
+        "NAMESPACE/POD asks the daemon on the pod's node, and shows the current usage as well. -f reads pods and pod "
+        "templates from a file, without a daemon or cluster. Exit code: 0, 1 when the daemon gives no explanation, "
+        "2 for wrong usage or files, or when an object of the file cannot be explained.",
+        epilog="examples: kubectl exec -n gpusteward POD -- gpusteward explain team-a/llm-0; "
         "kubectl get pods -n team-a -o yaml | gpusteward explain -f - --node node.yaml",
         allow_abbrev=False,
     )
     asked = parser.add_mutually_exclusive_group(required=True)
-    asked.add_argument("pod", nargs="?", metavar="NAMESPACE/POD", help="a pod on the node of the daemon that is asked")
+    asked.add_argument("pod", nargs="?", metavar="NAMESPACE/POD", help="a pod on the node of the daemon")
     asked.add_argument(
         "-f",
         dest="pods",
         metavar="FILE",
-        help="Pods and objects with pod templates (Deployment, CronJob, PyTorchJob, ...), and the ResourceClaims and "
-        "ResourceSlices that they use, as kubectl get -o yaml or -o json prints them; - for standard input",
+        help="file with Pods, objects with pod templates (Deployment, CronJob, PyTorchJob, ...), ResourceClaims and "
+        "ResourceSlices, as kubectl get -o yaml or -o json prints them; - for standard input",
     )
     add_url(parser)
     parser.add_argument(
         "--node",
         metavar="FILE",
-        help="the Node that the pods run on, for the sizes of its devices: to check units, and to give shares, MIG "
-        "instances and fair shares an amount; - for standard input. It may also stand in the first file",
+        help="file with the Node of the pods, for the sizes of its devices: shares, MIG instances and fair shares need "
+        "them; - for standard input. The Node may also be in the file of -f",
     )
     parser.add_argument(
         "--config",
         type=Path,
         metavar="FILE",
-        help="the daemon's config: what its section limits chooses, and its own rows, count here too",
+        help="config file of the daemon, of which the section `limits` is used",
     )
     parser.add_argument(
         "--json",
         action="store_true",
-        help="print a list of {object, namespace, pod, container, device, limit_bytes, system, source, scope, "
-        "enforced_by, candidates, problems}; of a daemon its document, in which this list is `limits` without `object`",
+        help="print JSON: with -f a list of {object, namespace, pod, container, device, limit_bytes, system, source, "
+        "scope, enforced_by, candidates, problems}; from a daemon its document, whose `limits` is this list",
     )
     parser.set_defaults(run=run)
 

@@ -44,25 +44,25 @@ def add(commands: Commands) -> None:
     """Add the sub-command to the program's."""
     parser = commands.add_parser(
         "replay",
-        help="run the policy over a recording, and print what it would have done, when and why",
-        description="Run the policy of a config over a recording, and print what it would have done, when and why. "
-        "Exit code 0, 1 when the recording cannot be read, 2 on wrong usage or config.",
+        help="run the policy on a recording, and print what it would have done, when and why",
+        description="Run the policy of a config on a recording, and print what it would have done, when and why. "
+        "Exit code: 0, 1 when the recording cannot be read, 2 for wrong usage or configuration.",
         epilog="example: gpusteward replay node.jsonl.gz --config gpusteward.yaml --mode enforce",
         allow_abbrev=False,
     )
-    parser.add_argument("recording", type=Path, metavar="FILE", help="what `gpusteward record` made")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="config whose limits and policy count")
-    parser.add_argument("--mode", metavar="MODE", help="instead of the config's policy.mode")
+    parser.add_argument("recording", type=Path, metavar="FILE", help="file that `gpusteward record` wrote")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="config file, of which the sections `limits` and `policy` are used")
+    parser.add_argument("--mode", metavar="MODE", help="use this mode instead of policy.mode of the config")
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         dest="settings",
         metavar="KEY=VALUE",
-        help="compare the config (A) with the config and this setting (B), such as policy.grace=60s; any key below "
-        "policy or limits, any number of times",
+        help="compare the config (A) with the config and this setting (B), such as policy.grace=60s; any key of the "
+        "sections `policy` and `limits`; may be repeated",
     )
-    parser.add_argument("--json", action="store_true", help="print a JSON object a line")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     parser.set_defaults(run=run)
 
 

@@ -40,19 +40,19 @@ def add(commands: Commands) -> None:
     """Add the sub-command to the program's."""
     parser = commands.add_parser(
         "top",
-        help="show the GPUs of a node and who holds them, live",
-        description="Show the GPUs of a node, who holds how much of them, the limits, and what the policy does next; "
-        "as the daemon of the node tells it, until Ctrl-C. On a terminal the table stays in place, elsewhere one "
-        "follows the other. Exit code 0, 1 when the daemon does not answer (with --once; else it is waited for), "
-        "2 on wrong usage.",
-        epilog="example: kubectl port-forward -n gpusteward POD 9478 & gpusteward top",
+        help="show the GPUs of a node and the usage and limit of each container, live",
+        description="Show the GPUs of a node, the usage and limit of each container, and the next action of the "
+        "policy, until Ctrl-C. On a terminal the table is updated in place; elsewhere a new table is printed each time. "
+        "The data comes from the daemon of the node. Exit code: 0, or 1 when the daemon does not answer (with --once; "
+        "without it, top waits for the daemon), 2 for wrong usage.",
+        epilog="example: kubectl exec -it -n gpusteward ds/gpusteward -- gpusteward top",
         allow_abbrev=False,
     )
     add_url(parser)
-    parser.add_argument("--once", action="store_true", help="print the table once, as plain text")
-    parser.add_argument("--json", action="store_true", help="print the daemon's snapshot instead, one line each time")
+    parser.add_argument("--once", action="store_true", help="print the table once, and end")
+    parser.add_argument("--json", action="store_true", help="print the snapshot of the daemon as JSON, one line each time")
     parser.add_argument(
-        "--interval", type=_interval, metavar="DURATION", help='ask this often, such as "2s" (default: as the daemon)'
+        "--interval", type=_interval, metavar="DURATION", help='time between two updates, such as "2s" (default: the interval of the daemon)'
     )
     parser.set_defaults(run=run)
 

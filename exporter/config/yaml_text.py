@@ -150,6 +150,15 @@ def _annotation(struct: type[Any], path: str) -> Any:
     return annotation
 
 
+def words_of(struct: type[Any], path: str) -> tuple[str, ...] | None:
+    """Return the words that the key at the dotted `path` takes; None where it takes something else."""
+    try:
+        plain = _plain(_annotation(struct, path))
+    except (KeyError, TypeError):
+        return None  # no key of the file
+    return get_args(plain) if get_origin(plain) is Literal else None
+
+
 def _plain(annotation: Any) -> Any:
     """Take the extras and the `| None` off a type."""
     if get_origin(annotation) is Annotated:
