@@ -36,7 +36,11 @@ def add(commands: Commands) -> None:
         allow_abbrev=False,
     )
     add_flags(parser, USED)
-    parser.add_argument("--json", action="store_true", help="print the result as JSON: {exit_code, checks: [{check, verdict, message, fix}]}")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print the result as JSON: {exit_code, checks: [{check, verdict, message, fix}]}",
+    )
     parser.set_defaults(run=run)
 
 
@@ -53,7 +57,9 @@ def run(namespace: argparse.Namespace) -> int:
     lines = asyncio.run(preflight(arguments, in_a_pod=in_a_pod, also=impossible, more=mode_rights, beyond=wanted))
     code = exit_code(lines)
     if namespace.json:
-        checks = [{"check": line.check, "verdict": line.verdict, "message": line.message} for line in lines]
+        checks = [
+            {"check": line.check, "verdict": line.verdict, "message": line.message, "fix": line.fix} for line in lines
+        ]
         sys.stdout.write(json.dumps({"exit_code": code, "checks": checks}, indent=2) + "\n")
     else:
         sys.stdout.write(render(lines, colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ))

@@ -8,12 +8,8 @@ The rule: the script is made from the parser itself, so that it knows each comma
 
 import argparse
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from enforcer.commands import Commands, put, unwritten
-
-if TYPE_CHECKING:
-    import shtab
 
 PROGRAM = "gpusteward completion"
 SHELLS = ("bash", "zsh", "fish")
@@ -40,7 +36,7 @@ def run(namespace: argparse.Namespace) -> int:
     from exporter.config.yaml_text import words_of  # noqa: PLC0415
 
     program: argparse.ArgumentParser = namespace.program
-    kinds: dict[str, shtab.Completable] = {"FILE": shtab.FILE, "DIR": shtab.DIRECTORY}
+    kinds = {"FILE": shtab.FILE, "DIR": shtab.DIRECTORY}
     for action in _actions(program):
         if isinstance(action.metavar, str) and action.metavar in kinds:
             action.complete = kinds[action.metavar]  # type: ignore[attr-defined]

@@ -48,9 +48,9 @@ def run(namespace: argparse.Namespace) -> int:
             raise stranger(daemon, "answers something else than a preview") from error
         put(f"{body.decode().rstrip()}\n" if namespace.json else table)
     except UrlError as error:
-        return wrong(PROGRAM, str(error))
+        return wrong(PROGRAM, error)
     except AskError as error:
-        return wrong(PROGRAM, str(error), 1)
+        return wrong(PROGRAM, error, 1)
     except OSError as error:
         return unwritten(PROGRAM, error)
     except KeyboardInterrupt:

@@ -36,15 +36,20 @@ def add(commands: Commands) -> None:
         "record",
         help="record the answers of driver, kernel and Kubernetes to a file, for a replay or a bug report",
         usage="%(prog)s -o FILE [FLAGS]",
-        description="Record the answers of driver, kernel and Kubernetes on this node to a file, until Ctrl-C. It reads "
-        "the node as the daemon does, beside a running daemon or without one. Every flag of `gpusteward run` is "
+        description="Record the answers of driver, kernel and Kubernetes on this node to a file, until Ctrl-C. It "
+        "reads the node as the daemon does, beside a running daemon or without one. Every flag of `gpusteward run` is "
         "accepted. Exit code: 0 when the file is complete, 1 when the node cannot be read or the file cannot be "
         "written, 2 for wrong usage or configuration.",
         epilog="example: gpusteward record -o node.jsonl.gz --duration 10m --anonymize",
         allow_abbrev=False,
     )
     parser.add_argument(
-        "-o", dest="output", required=True, type=Path, metavar="FILE", help="file to write; compressed if its name ends in .gz"
+        "-o",
+        dest="output",
+        required=True,
+        type=Path,
+        metavar="FILE",
+        help="file to write; compressed if its name ends in .gz",
     )
     parser.add_argument("--duration", type=_duration, metavar="DURATION", help='stop after this time, such as "10m"')
     parser.add_argument("--rounds", type=_rounds, metavar="N", help="stop after this number of rounds")

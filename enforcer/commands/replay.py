@@ -51,7 +51,9 @@ def add(commands: Commands) -> None:
         allow_abbrev=False,
     )
     parser.add_argument("recording", type=Path, metavar="FILE", help="file that `gpusteward record` wrote")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="config file, of which the sections `limits` and `policy` are used")
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="config file, of which the sections `limits` and `policy` are used"
+    )
     parser.add_argument("--mode", metavar="MODE", help="use this mode instead of policy.mode of the config")
     parser.add_argument(
         "--set",

@@ -11,7 +11,9 @@ import argparse
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
+from exporter.base.problem import Problem, lines
 from exporter.devices import NAMES
 
 
@@ -31,6 +33,15 @@ class Arguments:
     origins: Mapping[str, str] = field(default_factory=dict)
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors say how to fix the command line. Its sub-commands get parsers of this kind, too."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong, and end the process with exit code 2."""
+        fix = f"see {self.prog} --help" + (f", or {self.prog} COMMAND --help" if self._subparsers else "")
+        self.exit(2, "".join(f"{line}\n" for line in lines(self.prog, Problem(message, fix=fix))))
+
+
 SWITCH = "yes or no"
 
 FLAGS: tuple[tuple[str, str, str], ...] = (
@@ -46,8 +57,7 @@ FLAGS: tuple[tuple[str, str, str], ...] = (
     (
         "--devices",
         "SOURCES",
-        "auto, simulated, recorded:FILE, or sources with commas between them: "
-        f"{', '.join(NAMES)} (default: auto, all sources that the node has)",
+        f"auto (all sources of the node), simulated, recorded:FILE, or some of {','.join(NAMES)} (default: auto)",
     ),
     ("--names.source", "SOURCE", "source of the names of pods: auto, kubernetes, file or none (default: auto)"),
     ("--names.kubeconfig", "FILE", "kubeconfig for the API server, for a daemon that does not run in a pod"),
@@ -142,7 +152,7 @@ def parse_arguments(
 
 def exporter_parser(program: str, version: str) -> argparse.ArgumentParser:
     """Make the parser of `gpusteward-exporter`."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=program,
         usage="%(prog)s [FLAGS]",
         description="Export the GPU memory and SM usage of each container on this node, for Prometheus and as a page.",
