@@ -238,9 +238,13 @@ class _Counts:
     def text(self, rounds: int, torn: str) -> str:
         from exporter.limits.explaining import printable  # noqa: PLC0415
 
-        actions = ", ".join(f"{count} {action} rehearsed" for action, count in sorted(self._actions.items()))
-        refusals = ", ".join(f"held {count} times: {reason}" for reason, count in sorted(self._held.items()))
-        parts = [actions or "nothing would have been done", refusals, printable(torn)]
+        actions = ", ".join(f"{count} {action}" for action, count in sorted(self._actions.items()))
+        refusals = ", ".join(f"{count} {reason}" for reason, count in sorted(self._held.items()))
+        parts = [
+            f"dry run: {actions}" if actions else "no action was due",
+            f"held: {refusals}" if refusals else "",
+            printable(torn),
+        ]
         return f"{rounds} rounds: {'; '.join(filter(None, parts))}"
 
 

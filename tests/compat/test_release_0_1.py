@@ -41,6 +41,8 @@ GONE = {
     ".limits[].report_only[]: text",  # verdicts: limits of MIG instances and of shared claims are judged by the policy
 }
 """Names of 0.1's documents that are gone: CHANGELOG.md says so of each."""
+RENAMED = {"rehearsed": "dry_run"}
+"""Log events that have another name since: CHANGELOG.md says so of each."""
 COMMANDS = tuple(sorted(path.stem for path in (FIXTURES / "help").glob("*.txt")))
 
 VERSION = re.compile(r"\b\d+\.\d+\.\d+\b(?![.\d])")
@@ -197,7 +199,8 @@ def test_a_recording_is_replayed_to_its_end(recording: str, expected: str) -> No
     def by_kind(lines: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
         kinds: dict[str, list[dict[str, Any]]] = {}
         for line in lines:
-            kinds.setdefault("state" if line["event"] in tuple(State) else line["event"], []).append(line)
+            event = RENAMED.get(line["event"], line["event"])
+            kinds.setdefault("state" if event in tuple(State) else event, []).append(line)
         return kinds
 
     before = [json.loads(line) for line in old(expected).splitlines()]
@@ -318,7 +321,7 @@ def taken_over(data: bytes, boot: str, folder: Path) -> dict[str, Any]:
         journal_file.opened(path, default_rules(), version="later", given=given).close()
     state = json.loads(path.read_bytes().splitlines()[0])
     shutil.rmtree(path.parent)
-    told = [[one["event"], one["what"], [*one["problems"]]] for one in logs if one["event"] == "journal.mended"]
+    told = [[one["event"], one["what"], [*one["problems"]]] for one in logs if one["event"] == "journal.repaired"]
     return {"state": state, "told": told}
 
 

@@ -164,10 +164,10 @@ def test_an_excess_from_its_beginning_to_its_end(start_run: StartRun, tmp_path: 
     states(daemon, "held")
     mine = [json.loads(line) for line in daemon.lines]
     events = [line["event"] for line in mine if line.get("pod") == ANNA[1]]
-    begun = ["enforcer.over", "enforcer.grace", "enforcer.due", "enforcer.rehearsed"]
+    begun = ["enforcer.over", "enforcer.grace", "enforcer.due", "enforcer.dry_run"]
     # Lists and device are read a moment apart: where memory moves fast, a reading may be in doubt, and the next is not.
     assert [event for event in events if event != "enforcer.ok"][:4] == begun
-    assert set(events[events.index("enforcer.rehearsed") + 1 :]) == {"enforcer.due", "enforcer.held"}
+    assert set(events[events.index("enforcer.dry_run") + 1 :]) == {"enforcer.due", "enforcer.held"}
     assert [line["mode"] for line in logged(daemon, "enforcer.mode")] == ["dry-run"]
     assert daemon.stop()[0] == 0
 
