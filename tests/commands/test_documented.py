@@ -35,6 +35,7 @@ NOT_RUN = {
     r"^gpusteward record ": "records the node on which it runs, for ten minutes",
     r"^(gpusteward top|gpusteward explain .*--url|curl )": "asks a daemon that runs",
     r"^(gpusteward run|gpusteward-exporter) ": "runs until it is stopped",
+    r"gpusteward completion ": "changes the reader's shell; test_completion.py asks a bash",
     r"^jq .*/var/lib/gpusteward/": "reads the journal of a node",
 }
 """What a command looks like that is not run here -> why."""

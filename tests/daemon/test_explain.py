@@ -127,7 +127,7 @@ def test_a_pipe_and_a_node(tmp_path: Path) -> None:
         assert (ended.returncode, entry["container"], entry["limit_bytes"]) == (0, None, 300 * MIB), line
     without = explain("-f", str(pod))
     assert "300 GiB" in without.stdout
-    assert "no node was shown" in without.stdout
+    assert "no Node was given" in without.stdout
 
 
 def test_a_list_as_kubectl_prints_it() -> None:
@@ -149,7 +149,7 @@ def test_a_list_as_kubectl_prints_it() -> None:
 def test_a_claim_that_is_missing_is_named() -> None:
     """A pod whose claim was not shown may have a limit all the same, and the text says which claim to add."""
     pod = b"{kind: Pod, metadata: {name: p}, spec: {resourceClaims: [{name: g, resourceClaimName: mine}]}}"
-    assert "claim default/mine was not shown" in explain("-f", "-", given=pod).stdout
+    assert "claim default/mine was not given" in explain("-f", "-", given=pod).stdout
 
 
 def test_the_operators_own_rows_and_choices(tmp_path: Path) -> None:
