@@ -143,7 +143,7 @@ def refused(daemon: Daemon, status: int, body: bytes, lacking: str) -> AskError:
                 fix="set web.api to true in its config, or upgrade it",
             )
         case _ if told is not None:
-            return AskError(f"{daemon.url}: {told.error}")
+            return AskError(f"{daemon.url}: {told.error}", fix="try again in some seconds, then read the daemon's log")
         case _ if 300 <= status < 400:  # noqa: PLR2004
             return stranger(daemon, "redirects to another address")
         case _:
