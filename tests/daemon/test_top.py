@@ -147,7 +147,7 @@ def test_nobody_is_there() -> None:
         (200, b"<html>hello", "answers something else than a snapshot"),
         (200, b'{"version": 2, "node": "n"}', "answers version 2 of the document"),
         (503, b'{"error": "no round has ended yet"}', "no round has ended yet"),
-        (404, b'{"error": "not found"}', "shows nothing: web.api is false there"),
+        (404, b'{"error": "not found"}', "shows nothing cause: web.api is false there"),
         (401, b'{"error": "who are you?"}', "needs a name and a password"),
     ],
 )
