@@ -23,8 +23,9 @@ def main(arguments: list[str]) -> int:
     try:
         findings, needless = ledger.excused(lint(found), ledger.excuses(_read(EXCEPTIONS)))
     except BuildError as error:
-        print(f"The prose was not checked, because textlint is not here.\ncause: {error}", file=sys.stderr)
-        print("fix: let npm reach its registry once (npm config set registry ...); it is kept", file=sys.stderr)
+        cause = next((line for line in str(error).splitlines() if "reason:" in line), error)
+        print(f"The prose was not checked, because textlint is not here.\ncause: {cause}", file=sys.stderr)
+        print("fix: let npm reach a registry once (`npm config set registry URL`); it is kept", file=sys.stderr)
         return int(os.environ.get("CI") == "true")
     if paths := [one for one in arguments if not one.startswith("-")]:
         print("\n".join(str(one) for one in findings if one.path in paths))
