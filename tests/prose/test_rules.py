@@ -38,6 +38,7 @@ FINDS = [
 SPARES = [
     ("a list after a colon", f"{HALF}: {HALF}."),
     ("code of many words", f"{HALF} `{LONG}` {HALF[:20]}."),
+    ("a list of names in code", f"{HALF[:80]} {', '.join(['`name`'] * 20)} and `last`."),
     ("an address", f"[{HALF}](https://example.com/a-b.c?x=1)."),
     ("a block of code", f"```sh\n{LONG} whoever leaf\n```"),
     ("identifiers in code", "`leaf`, `rung`, `subject`, `Gpu` and `nobody`."),

@@ -40,11 +40,13 @@ function rule(prepare) {
   };
 }
 
-// What follows a colon is counted alone, and so is a number that ends with a dot.
+// What follows a colon is counted alone. A list of names in code is one word.
+const NAMES = /\u2588+(?:(?:,| and| or|, and|, or)\s+\u2588+)+/gu;
+
 const length = ({ most }) =>
   function* find(text) {
     for (const { 0: sentence, index } of text.matchAll(SENTENCE)) {
-      const count = sentence.split(/\s+/).filter((word) => /[\p{L}\p{N}\u2588]/u.test(word)).length;
+      const count = sentence.replace(NAMES, CODE).split(/\s+/).filter((word) => /[\p{L}\p{N}\u2588]/u.test(word)).length;
       if (count > most) yield [index + sentence.search(/\S/), `${count} words in a sentence; ${most} at most`];
     }
   };
