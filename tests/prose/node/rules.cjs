@@ -32,7 +32,7 @@ function rule(prepare) {
   return (context, options) => {
     const find = prepare(options);
     const check = (node) => {
-      for (const [index, message] of find(plain(node))) {
+      for (const [index, message] of find(plain(node), node.type)) {
         context.report(node, new context.RuleError(message, { padding: context.locator.at(index) }));
       }
     };
@@ -51,14 +51,15 @@ const length = ({ most }) =>
     }
   };
 
-// "The admin who" names a person; "who" at the begin of a clause belongs to no noun. Questions may ask.
+// "The admin who" names a person; "who" at the begin of a clause belongs to no noun. Questions and headings may ask.
 const WHO = /(?:^\s*|[;:(]\s*|\b(?:and|or|but|by|of|for|to|as|so)\s+)who\b(?![^.;:]*\?)/giu;
 const PRONOUN = /\b(?:whoever|whomever|somebody|someone|anybody|everybody|nobody|he|him|his)\b/giu;
 
 const subject = () =>
-  function* find(text) {
+  function* find(text, block) {
     for (const { 0: sentence, index } of text.matchAll(SENTENCE)) {
-      for (const match of sentence.matchAll(WHO)) yield [index + match.index + match[0].length - 3, named('who')];
+      const asks = block === 'Header' ? [] : sentence.matchAll(WHO);
+      for (const match of asks) yield [index + match.index + match[0].length - 3, named('who')];
       for (const match of sentence.matchAll(PRONOUN)) yield [index + match.index, named(match[0])];
     }
   };
