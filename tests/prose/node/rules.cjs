@@ -40,8 +40,8 @@ function rule(prepare) {
   };
 }
 
-// What follows a colon is counted alone. A list of names in code is one word.
-const NAMES = /\u2588+(?:(?:,| and| or|, and|, or)\s+\u2588+)+/gu;
+// What follows a colon is counted alone. A list of names in code, or of numbers, is one word.
+const NAMES = /(?:\u2588+|\b\d+)(?:(?:,| and| or|, and|, or)\s+(?:\u2588+|\d+))+/gu;
 
 const length = ({ most }) =>
   function* find(text) {
