@@ -83,7 +83,8 @@ def _joined(mine: Excess, saved: Excess | None) -> Excess:
     """Add what an earlier daemon counted and announced: the next reading shows whether its limit still holds."""
     if saved is None:
         return mine
-    return replace(mine, least=min(mine.least, saved.least), cap=min(mine.cap, saved.cap), bound=saved.bound)
+    least, cap, most = min(mine.least, saved.least), min(mine.cap, saved.cap), max(mine.most, saved.most)
+    return replace(mine, least=least, cap=cap, bound=saved.bound, most=most)
 
 
 def remembered(
@@ -91,7 +92,7 @@ def remembered(
 ) -> History:
     """Put the new levels into the history, keep those of holders that this round misses, and add up seconds."""
     seconds = _over_seconds(history, cases, snapshot, rules)
-    if not (history.levels or history.tried or history.done):  # as on most nodes in most rounds
+    if not (history.levels or history.tried or history.done or history.fenced):  # as on most nodes in most rounds
         return replace(history, levels=levels, over_seconds=seconds)
     judged_now = {judged.case.key.holder for judged in cases}
     lasting = {
@@ -107,6 +108,7 @@ def remembered(
         tried={uid: at for uid, at in history.tried.items() if uid in pods},
         turns=history.turns if history.tried else {},
         done=frozenset((key, rung) for key, rung in history.done if key in here or not _case_gone(key, snapshot)),
+        fenced=frozenset(key for key in history.fenced if not _gone(key.holder, snapshot)),
     )
 
 

@@ -89,7 +89,7 @@ class _Look:
         for usage in snapshot.usages:
             device_key = usage.device
             usages[usage.subject.pod_uid, device_key.uuid, device_key.gpu_instance].append(usage)
-        held = listed(snapshot)
+        held = listed(snapshot, parts=True)
         remembered = any(fault.source == ALLOCATIONS for fault in snapshot.faults)
         everywhere = (
             Reason.PID_DOMAIN if not snapshot.pid_domain_proven else Reason.ALLOCATIONS_STALE if remembered else None

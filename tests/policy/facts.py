@@ -184,7 +184,7 @@ class Facts:
         pods = {one.pod_uid for one in limits} | {one.pod_uid for one in subjects}
         users = [one for one in self.listed.get(binds.device, []) if one.subject in subjects]
         key = key_of(binds.device, next(iter(pods)) if len(pods) == 1 else PodUid(""), claim=binds.claim)
-        sure = [one for one in users if one.memory_used is not None and one.subject not in doubtful]
+        sure = [one for one in users if one.subject not in doubtful]
         return self._fact(key, limits, binds, users, sure, all_known=all_known)
 
     def _fact(
@@ -224,9 +224,10 @@ class Facts:
         low, high = 0, 0.0
         for one in counted:
             used, sure = one.memory_used, one.memory_sure
-            if used is None:
-                return None, None
-            low, high = low + (used if sure is None else sure), high + used
+            low += (used or 0) if sure is None else sure
+            high += inf if used is None else used
+        if high == inf and not low:
+            return None, None
         return max(0, low - self.doubts[device.key]), inf if device.account.partial else high
 
     @cached_property
@@ -236,7 +237,7 @@ class Facts:
 
     def _doubt(self, device: Device) -> int:
         account = device.account
-        known = sum(one.memory_used or 0 for one in self.listed.get(device.key, []))
+        known = sum(one.memory_used or one.memory_sure or 0 for one in self.listed.get(device.key, []))
         listed = known + (account.ghost or 0) + (account.host or 0)
         used = account.memory.used if account.memory else listed
         return max(account.clamped, listed - used, 0)

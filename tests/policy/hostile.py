@@ -79,6 +79,8 @@ NAMESPACES: tuple[dict[str, str] | None, ...] = (
 )
 NODE = ("stopped", "warn", "dry-run", "not_armed", "journal", "stale names", "unproven", "allocations", "bad config")
 """What may be so of the whole node: only the first law is checked then."""
+RULES = ("notify only", "mps")
+"""What an operator may write for some rounds."""
 
 
 @dataclass(slots=True)
@@ -123,6 +125,9 @@ class World:
         self.seed = seed
         # The victim, the rules and the clock do not depend on the others: a trace without them has the same readings.
         self.random, self.noise = Random(seed), Random(~seed)
+        # A campaign's seeds keep their traces: what came later is drawn by itself, and in one trace of five.
+        self.operator = Random(f"{seed} ladder")
+        self.rewritten = self.operator.random() < 0.2
         random = self.random
         self.rules = some_rules(random)
         self.honest = random.random() < 0.8
@@ -234,6 +239,8 @@ class World:
     def _anything(self) -> None:
         """Let something happen that may concern the victim, or the whole node."""
         noise = self.noise
+        if self.rewritten and self.operator.random() < 0.1:
+            self.node[self.operator.choice(RULES)] = self.operator.choice((1, 1, 2, 5))
         chance = noise.random()
         if chance < 0.04:
             self.node[noise.choice(NODE)] = noise.choice((1, 1, 2, 5))
@@ -387,7 +394,10 @@ class World:
             "journal": (Mode.DRY_RUN, Reason.JOURNAL),
         }
         ceilings = tuple(Ceiling(*modes[name]) for name in self.node if name in modes)
-        return replace(self.rules, ceilings=ceilings) if ceilings else self.rules
+        rules = replace(self.rules, ceilings=ceilings) if ceilings else self.rules
+        if "notify only" in self.node:
+            rules = replace(rules, ladder=(Rung.NOTIFY,), kill_when_blocked=False)
+        return replace(rules, mps=Rung.EVICT) if "mps" in self.node else rules
 
     # --- what is seen ---
 

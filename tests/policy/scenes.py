@@ -90,6 +90,8 @@ class Actor:
     context: Context = Context.INCLUDED
     headroom: int | None = None
     processes: tuple[int, ...] | None = None
+    sure: int | None = None
+    """Bytes of its processes that are measured, where `used` is unknown because of another one."""
     facts: Mapping[str, object] = field(default_factory=dict)
     """Fields of the pod (priority, phase, annotations, ...) that are not the usual ones."""
 
@@ -202,7 +204,7 @@ def snapshot(
     for index in range(gpus):
         key = _device(index)
         mine = [actor for actor in actors if actor.gpu == index]
-        known = sum(actor.used or 0 for actor in mine)
+        known = sum(actor.used or actor.sure or 0 for actor in mine)
         unknown = any(actor.used is None for actor in mine)
         used = min(CARD, known + (hidden or {}).get(index, 0))
         memory = Memory(CARD, free=CARD - max(0, used - listed_too_much))
@@ -240,6 +242,7 @@ def snapshot(
                 _subject(actor.pod_uid, actor.container, actor.id),
                 _device(actor.gpu),
                 actor.used,
+                memory_sure=actor.sure,
                 mps=actor.client,
                 process_memory=actor.processes or (),
             )
