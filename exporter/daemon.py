@@ -36,6 +36,8 @@ from exporter.web.server import Server
 log = structlog.get_logger()
 
 VERSION = version("gpusteward")
+COLLECTED_AFTER = 50_000
+"""New objects after which Python looks for cycles; its own 700 are reached many times in a round of a large node."""
 
 
 Fresh = Callable[[Collection[GpuUuid]], Awaitable[Snapshot | None]]
@@ -110,6 +112,7 @@ async def observe(
             )
             # What lives until the end is not looked through again: else each full collection stops scrapes for 50 ms.
             gc.freeze()
+            gc.set_threshold(COLLECTED_AFTER)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(sources.inventory.run(), name="names")
                 tasks.create_task(sampler.run(latest), name="sampling")

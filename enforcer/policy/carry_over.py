@@ -146,11 +146,13 @@ def due_seconds(history: History, step: float, snapshot: Snapshot, rules: Rules)
 
 
 def _of_living(seconds: dict[_Key, float], snapshot: Snapshot) -> dict[_Key, float]:
-    """Keep the counters of the pods that exist."""
+    """Drop the counters of the pods that do not exist any more."""
     if not snapshot.names_live:
         return seconds
     living = {(pod.namespace, pod.name) for pod in snapshot.pods.values()}
-    return {key: amount for key, amount in seconds.items() if key[:2] in living}
+    for key in [key for key in seconds if key[:2] not in living]:
+        del seconds[key]
+    return seconds
 
 
 def _without(level: Level, remade: set[DeviceKey]) -> Level:

@@ -30,6 +30,7 @@ _LONGEST_NUMBER = 9
 _ENDED = frozenset({"Succeeded", "Failed"})
 _NO_LABELS: Labels = {}
 _ORDER = {rung: place for place, rung in enumerate(Rung)}
+_MODES = {mode.value: mode for mode in Mode}
 _PASSES = {None, *REASONS_OF[Kind.WAITING], *REASONS_OF[Kind.UNKNOWN]} - {Reason.STEP_MISSING}
 """What does not keep a step from following in the end."""
 
@@ -218,7 +219,7 @@ def _namespace(name: str, labels: Labels | None, rules: Rules) -> _Namespace:
             written, chosen, detail = ceiling.mode, ceiling.reason, ceiling.detail
     if labels is not None and CONSENT in labels:
         text = labels[CONSENT]
-        wanted = Mode(text) if text in tuple(Mode) else Mode.OBSERVE
+        wanted = _MODES.get(text, Mode.OBSERVE)
         if wanted.rank < written.rank:
             written, chosen, detail = wanted, Reason.MODE, ""
     mode, missing, missing_detail = written, None, ""

@@ -209,17 +209,19 @@ class Facts:
             status = OVER if low > ceiling else WITHIN if within else UNKNOWN
         return Fact(key, device, tuple(limits), amount, pods, tuple(users), low, high, ceiling, status)
 
-    def _trusted(self, device: Device) -> bool:
-        """Tell whether anything that was read of this device in this round can be held against a container."""
+    @cached_property
+    def trusted(self) -> frozenset[DeviceKey]:
+        """The devices of which what was read in this round can be held against a container."""
         snapshot = self.snapshot
         stale = self.now.monotonic - snapshot.monotonic > 2.5 * self.rules.interval
         unsure = any(fault.source == "allocations" for fault in snapshot.faults)
         if stale or unsure or not snapshot.pid_domain_proven:
-            return False
-        return device.key.uuid in snapshot.gpus_read and device.account.memory is not None
+            return frozenset()
+        read = [device for device in snapshot.devices if device.key.uuid in snapshot.gpus_read]
+        return frozenset(device.key for device in read if device.account.memory is not None)
 
     def _interval(self, device: Device | None, counted: Sequence[Usage]) -> tuple[int | None, float | None]:
-        if device is None or not counted or not self._trusted(device):
+        if device is None or not counted or device.key not in self.trusted:
             return None, None
         low, high = 0, 0.0
         for one in counted:

@@ -183,7 +183,7 @@ class Watch:
         rules = replace(step.rules, ceilings=()) if step.rules.ceilings else step.rules
         ours = rules, frozenset(gpu.driver_version for gpu in step.snapshot.gpus)
         drivers = self.ours[1] if self.ours is not None else frozenset[str]()
-        changed = self.ours is None or ours[0] != self.ours[0] or (bool(drivers) and not ours[1] <= drivers)
+        changed = self.ours is None or not _same(ours[0], self.ours[0]) or (bool(drivers) and not ours[1] <= drivers)
         if changed or step.began == "new":
             self.settled = step.now.monotonic
         self.ours = ours[0], ours[1] if changed else ours[1] | drivers
@@ -310,9 +310,9 @@ class Watch:
         pods = [facts.snapshot.pods[uid] for fact in group for uid in fact.pods if uid in facts.snapshot.pods]
         if not pods or any(pod.namespace not in facts.snapshot.namespaces for pod in pods):
             return
-        tally.says = self._says(facts, group)
         if tally.warned_at is None:
             return
+        tally.says = self._says(facts, group)
         if tally.says is None:
             tally.terms = None
         elif tally.says != tally.terms:
@@ -552,6 +552,10 @@ def violations(trace: Trace) -> list[str]:
     for step in trace:
         broken = watch.step(step)
     return broken
+
+
+def _same(one: Rules, other: Rules) -> bool:
+    return one is other or one == other
 
 
 def _waits(tally: Tally, facts: Facts, at: float) -> bool:

@@ -33,12 +33,10 @@ def test_the_tables_are_those_of_the_code() -> None:
     assert written(TEXT) == TEXT
 
 
-@pytest.mark.parametrize("reason", Reason)
-def test_each_reason_has_its_kind_its_meaning_and_its_remedy(reason: Reason) -> None:
+def test_each_reason_has_its_kind_its_meaning_and_its_remedy() -> None:
     """A reader of a reason finds its kind, what it means, and what to do about it."""
-    kind, meaning, remedy = rows("Reasons")[reason]
-    assert (kind, meaning, remedy) == (reason.kind, reason.words, REMEDIES[reason])
-    assert remedy.endswith(".")
+    assert rows("Reasons") == {reason: [reason.kind, reason.words, REMEDIES[reason]] for reason in Reason}
+    assert [remedy for remedy in REMEDIES.values() if not remedy.endswith(".")] == []
 
 
 def test_a_reason_that_ends_by_itself_says_when() -> None:
