@@ -37,6 +37,11 @@ log = structlog.get_logger()
 
 VERSION = version("gpusteward")
 
+GC_THRESHOLDS = (700, 10, 100)
+"""
+Python's own, but for the last. A full collection looks through all that a round made, 15 to 35 ms with 2,048 processes
+and 512 containers, and nothing runs meanwhile. Rounds leave no cycles, so that one in some 30 rounds is enough.
+"""
 
 Fresh = Callable[[Collection[GpuUuid]], Awaitable[Snapshot | None]]
 
@@ -110,6 +115,7 @@ async def observe(
             )
             # What lives until the end is not looked through again: else each full collection stops scrapes for 50 ms.
             gc.freeze()
+            gc.set_threshold(*GC_THRESHOLDS)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(sources.inventory.run(), name="names")
                 tasks.create_task(sampler.run(latest), name="sampling")
