@@ -2,7 +2,8 @@
 `make bench`: what a round and a scrape cost. Figures, never a verdict.
 
 In: sizes such as `16x128`, or nothing for all. With `--realtime` (root) the daemon and its scraper go before all other
-work on the machine, so that this work is not in the figures. Out: a table in Markdown on standard output; docs/performance.md keeps one with the machine it came from.
+work on the machine, so that this work is not in the figures. Out: a table in Markdown on standard output;
+docs/performance.md keeps one with the machine it came from.
 Law: CPU time is the process's own, from /proc; the fake driver's share is in it.
 """
 
@@ -25,7 +26,7 @@ from driver.build import build
 
 SIZES = (Size(8, 8), Size(8, 32), Size(16, 128))
 ROUNDS = 20
-SCRAPES = 800
+SCRAPES = 400
 TICKS = os.sysconf("SC_CLK_TCK")
 
 

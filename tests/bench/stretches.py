@@ -29,7 +29,7 @@ from driver.build import build
 INSIDE = "--inside"
 FILE = "STRETCHES"
 WARM = 5.0
-"""Seconds after the first rendering that are left out: the first two scrapes of a format render the page on demand."""
+"""Seconds of scrapes that are left out: the first two of a format render the page on demand."""
 SCRAPES = 600
 
 
@@ -44,7 +44,7 @@ def inside(arguments: list[str]) -> None:
             stretches.append((int(time.monotonic()), part, took))
 
     def timed(handle: asyncio.Handle) -> None:
-        began, owner = time.thread_time(), getattr(handle._callback, "__self__", None)
+        began, owner = time.thread_time(), getattr(getattr(handle, "_callback", None), "__self__", None)
         name = owner.get_name() if isinstance(owner, asyncio.Task) else "callbacks"
         run(handle)
         note("requests and short tasks" if name.startswith("Task-") else name, began)
@@ -59,7 +59,7 @@ def inside(arguments: list[str]) -> None:
 
     from exporter.__main__ import main as daemon  # here, as the parent measures nothing
 
-    asyncio.Handle._run = timed  # type: ignore[method-assign]
+    asyncio.Handle._run = timed  # type: ignore[assignment,method-assign]
     gc.callbacks.append(collection)
     sys.argv = ["gpusteward-exporter", *arguments]
     try:
@@ -68,10 +68,9 @@ def inside(arguments: list[str]) -> None:
         Path(os.environ[FILE]).write_text(json.dumps(stretches))
 
 
-def table(stretches: list[tuple[int, str, float]]) -> str:
-    """For each part the longest stretch of all, and the longest of a second, as a median over the seconds with one."""
+def table(stretches: list[tuple[int, str, float]], warm: float) -> str:
+    """Of each part the longest stretch from `warm` on, and the longest of a second (median of the seconds with one)."""
     longest: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
-    warm = next(second for second, part, _ in stretches if part == "rendering") + WARM
     for second, part, took in stretches:
         if second >= warm:
             longest[part][second] = max(took, longest[part][second])
@@ -100,9 +99,10 @@ def main() -> int:
             command=(sys.executable, "-m", "bench.stretches", INSIDE),
         ) as daemon:
             daemon.until(lambda s: s if s["round"] > 2 else None, "warm rounds")
+            warm = time.monotonic() + WARM
             scrapes(daemon, SCRAPES)
             daemon.stop()
-        print(table(json.loads(file.read_text())))
+        print(table(json.loads(file.read_text()), warm))
     return 0
 
 
