@@ -36,12 +36,9 @@ from exporter.web.server import Server
 log = structlog.get_logger()
 
 VERSION = version("gpusteward")
+COLLECTED_AFTER = 50_000
+"""New objects after which Python looks for cycles; its own 700 are reached many times in a round of a large node."""
 
-GC_THRESHOLDS = (700, 10, 100)
-"""
-Python's own, but for the last. A full collection looks through all that a round made, 15 to 35 ms with 2,048 processes
-and 512 containers, and nothing runs meanwhile. Rounds leave no cycles, so that one in some 30 rounds is enough.
-"""
 
 Fresh = Callable[[Collection[GpuUuid]], Awaitable[Snapshot | None]]
 
@@ -115,7 +112,7 @@ async def observe(
             )
             # What lives until the end is not looked through again: else each full collection stops scrapes for 50 ms.
             gc.freeze()
-            gc.set_threshold(*GC_THRESHOLDS)
+            gc.set_threshold(COLLECTED_AFTER)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(sources.inventory.run(), name="names")
                 tasks.create_task(sampler.run(latest), name="sampling")
@@ -173,7 +170,9 @@ async def _reload(
     """Apply what a changed file says; what it gets wrong changes nothing, and stands in each snapshot until mended."""
     async for change in reloads(arguments, config, also=enforcement.check if enforcement else lambda _: ()):
         if isinstance(change, ConfigError):
-            log.error("config.refused", reason=str(change), remedy="the last good config stays in force")
+            log.error(
+                "config.refused", reason=change.reason, fix=change.fix, effect="the last valid config stays in force"
+            )
             sampler.standing = (Fault("config", "config_invalid", str(change), incomplete=False),)
             if latest.reload is not None:
                 latest.reload = replace(latest.reload, successful=False)

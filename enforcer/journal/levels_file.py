@@ -20,7 +20,7 @@ import structlog
 from enforcer.journal import trusted_files
 from enforcer.journal.records import digest
 from enforcer.policy.history import History, Moment
-from enforcer.policy.holder import HolderKey
+from enforcer.policy.holder import CaseKey, HolderKey
 from enforcer.policy.levels import Excess, Level
 from enforcer.policy.rules import Rules
 from exporter.model import DeviceKey
@@ -56,6 +56,7 @@ class SavedLevels(msgspec.Struct, frozen=True):
         drivers: versions of the GPUs' drivers, sorted.
         vetted: the blast radius was judged with these, and the hold-off is over.
         at: monotonic seconds at which it was saved; `asleep`: seconds that this machine had slept by then.
+        fenced: holders that were fenced in any generation of their containers; those of living ones are in the journal.
 
     """
 
@@ -68,6 +69,7 @@ class SavedLevels(msgspec.Struct, frozen=True):
     at: float = 0.0
     asleep: float = 0.0
     version: int = VERSION
+    fenced: frozenset[CaseKey] = frozenset()
 
     def restored(self) -> Mapping[HolderKey, Level]:
         """Make the levels again. Raises msgspec.ValidationError where a field has another type."""
@@ -87,7 +89,10 @@ def saved(history: History, boot_id: str) -> SavedLevels | None:
     levels = tuple(SavedLevel(holder, _plain(level)) for holder, level in history.levels.items())
     drivers = tuple(sorted(settled.drivers))
     at, asleep = (0.0, 0.0) if history.at is None else (history.at.monotonic, history.at.boot - history.at.monotonic)
-    return SavedLevels(boot_id, settled.rules.build, wishes(settled.rules), drivers, settled.vetted, levels, at, asleep)
+    rules = wishes(settled.rules)
+    return SavedLevels(
+        boot_id, settled.rules.build, rules, drivers, settled.vetted, levels, at, asleep, fenced=history.fenced
+    )
 
 
 def holds_for(saved: SavedLevels, boot_id: str, rules: Rules, drivers: frozenset[str], now: Moment) -> bool:

@@ -20,7 +20,8 @@ STAMPED_WITHIN = 5.0
 def past_of(kept: Kept) -> History:
     """Make a history of what a daemon before this one has noted."""
     done = frozenset((key, Rung.FENCE) for key in kept.fences)
-    return History(spent=kept.spent, breakers=kept.breakers, done=done)
+    fenced = frozenset(key.any_generation for key in kept.fences)
+    return History(spent=kept.spent, breakers=kept.breakers, done=done, fenced=fenced)
 
 
 def merged(mine: History, journal: History) -> History:
@@ -31,6 +32,7 @@ def merged(mine: History, journal: History) -> History:
         breakers={**journal.breakers, **mine.breakers},
         in_flight=journal.in_flight,
         done=journal.done | mine.done,
+        fenced=journal.fenced | mine.fenced,
     )
 
 

@@ -41,7 +41,8 @@ class EventText:
 
     Attributes:
         note: `{excess}` stands for container, usage and limit, and `{since}` for the time since the excess began.
-            Before an action, `{grace}` stands for the time that the pod has to end.
+            Before an action, `{grace}` stands for the time that the pod has to end. Afterwards, `{how}` says what was
+            done.
 
     """
 
@@ -98,7 +99,7 @@ TEXTS: Mapping[Rung, ActionTexts] = {
         "{container} will be killed",
         after=EventText(
             EventReason.KILLED,
-            "{excess}. The excess began {since} ago, and the container was killed. "
+            "{excess}. The excess began {since} ago, and the container was killed{how}. "
             "The pod's restart policy says whether it starts again.",
         ),
     ),

@@ -56,12 +56,12 @@ def beginning(action: Action, grace: float, now: Moment, at: float) -> Notice | 
     return _of_action(action, event.reason, text, at)
 
 
-def ending(action: Action, result: Result, now: Moment, at: float) -> Notice | None:
-    """Tell a user what was done, where the pod is still there once the effect was seen."""
+def ending(action: Action, result: Result, now: Moment, at: float, done: str = "") -> Notice | None:
+    """Tell a user what was done, in the action's own words, where the pod is still there once the effect was seen."""
     event = TEXTS[action.rung].after
     if result is not Result.VERIFIED or event is None:
         return None
-    text = acted(event.note, action, since=now.monotonic - action.since)
+    text = acted(event.note, action, done, since=now.monotonic - action.since)
     return _of_action(action, event.reason, text, at)
 
 

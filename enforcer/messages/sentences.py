@@ -52,10 +52,14 @@ def held(standing: Standing, why: str) -> str:
     return f"{so_far}. Now {would}, but {why}."
 
 
-def acted(note: str, holding: Holding, **seconds: float) -> str:
-    """Fill the note of an action's Event (`action_texts.EventText`); each of `seconds` is a time that it may name."""
+def acted(note: str, holding: Holding, done: str = "", **seconds: float) -> str:
+    """
+    Fill the note of an action's Event (`action_texts.EventText`).
+
+    `done`: what was done, as a sentence without its end. Each of `seconds` is a time that the note may name.
+    """
     times = {name: duration(value) for name, value in seconds.items()}
-    return note.format(excess=_said(holding), **times)
+    return note.format(excess=_said(holding), how=f": {done}" if done else "", **times)
 
 
 def who(container: str) -> str:

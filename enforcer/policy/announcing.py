@@ -5,14 +5,25 @@ A level that a reading has moved comes in, with what would be announced now. It 
 warning that is asked for, and with the moment at which it became due.
 
 The rule: **no action without an announcement that is still true.** The level goes back to warn_after, and the pod is
-warned anew, when another mode or trigger was written, a harsher step follows, an operator's hold has ended, or the
-declared limit was lowered (once an hour at most) below a usage that kept the announced one. A grace that was announced
-is never shortened.
+warned anew, when another mode, trigger, ladder or step for MPS was written, a harsher step follows, an operator's hold
+has ended, or the declared limit is another one and part of what was counted keeps the higher of the two (three times
+at most). A grace that was announced is never shortened.
 """
 
 from dataclasses import replace
 
-from enforcer.policy.levels import Announcement, Level, Reading, Terms, lasts, own_time, waits
+from enforcer.policy.levels import (
+    EASED,
+    Announcement,
+    Excess,
+    Level,
+    OnDevice,
+    Reading,
+    Terms,
+    lasts,
+    own_time,
+    waits,
+)
 from enforcer.policy.rules import FEWEST_INTERVALS, Rules
 from enforcer.policy.vocabulary import WRITTEN, Mode, Rung
 
@@ -40,10 +51,10 @@ def announce(level: Level, reading: Reading, now: Announcement, least: float, ru
             if reading.several:  # the others are warned themselves when they hold most
                 level.own = {reading.victim: level.own.get(reading.victim, 0.0)}
             _bound(level, reading)
-    elif now.prevented in WRITTEN:
-        level.terms = None
     elif now.prevented is None and now.terms is not None and not now.silent:
         _renew(level, reading, now.terms, least, rules)
+    elif now.prevented in WRITTEN or (now.terms and level.terms and level.terms.rewritten(now.terms)):
+        level.terms = None  # warned anew when an action can follow again
     if level.warned_at is not None:
         level.announced = max(level.announced, least)
     mode = Mode.ENFORCE if now.terms is None else now.terms.mode  # while labels cannot be read, it waits
@@ -59,11 +70,9 @@ def announce(level: Level, reading: Reading, now: Announcement, least: float, ru
 
 def _renew(level: Level, reading: Reading, terms: Terms, least: float, rules: Rules) -> None:
     """Warn anew where the announcement is not true any more; a pod that joined a shared claim is warned for itself."""
-    at, excesses = reading.at, level.excesses
-    lowered = any(device.over and device.charged <= excesses[device.device].bound for device in reading.devices)
-    eased = lowered and level.may_ease(at)
-    if eased or _other(level.terms, terms):
-        level.eased_at = at if eased else level.eased_at
+    at, other = reading.at, _other(level.terms, terms)
+    if other or (level.eased < EASED and _another_limit(level, reading)):
+        level.eased += not other
         _ask(level, at, rules)
         seconds = min(level.seconds, rules.warn_after, least - FEWEST_INTERVALS * rules.interval)
         level.seconds, level.due_at, level.terms, level.announced = max(0.0, seconds), None, terms, 0.0
@@ -85,16 +94,29 @@ def _ask(level: Level, at: float, rules: Rules) -> None:
 
 
 def _bound(level: Level, reading: Reading) -> None:
-    """Note what the holder is told that it may use."""
-    bounds = {device.device: device.bound for device in reading.devices}
-    level.excesses = {key: replace(each, bound=bounds.get(key, each.bound)) for key, each in level.excesses.items()}
+    """Note what the holder is told that it may use. Of what was counted before, the largest usage stays."""
+    excesses = dict(level.excesses)
+    for device in reading.devices:
+        known = excesses.get(device.device)
+        if known is not None:
+            least = max(known.most, device.bound + 1)
+            excesses[device.device] = replace(known, least=least, cap=device.cap, bound=device.bound)
+    level.excesses = excesses
+
+
+def _another_limit(level: Level, reading: Reading) -> bool:
+    """Tell whether a limit is not the announced one, and part of what was counted keeps the higher of the two."""
+    return any(device.over and _keeps(level.excesses[device.device], device) for device in reading.devices)
+
+
+def _keeps(excess: Excess, device: OnDevice) -> bool:
+    # Another limit may allow more for contexts than the one under which the readings were taken.
+    return excess.least <= max(excess.bound, device.bound + max(0, device.cap - excess.cap))
 
 
 def _other(announced: Terms | None, now: Terms) -> bool:
     """Tell whether the announcement is not true any more. A gentler step than announced needs no other grace."""
-    if announced is None:
-        return True
-    if announced.mode is not now.mode or announced.trigger is not now.trigger:
+    if announced is None or announced.rewritten(now):
         return True
     if announced.rung is None or now.rung is None:
         return announced.rung is not now.rung

@@ -83,7 +83,8 @@ def _joined(mine: Excess, saved: Excess | None) -> Excess:
     """Add what an earlier daemon counted and announced: the next reading shows whether its limit still holds."""
     if saved is None:
         return mine
-    return replace(mine, least=min(mine.least, saved.least), cap=min(mine.cap, saved.cap), bound=saved.bound)
+    least, cap, most = min(mine.least, saved.least), min(mine.cap, saved.cap), max(mine.most, saved.most)
+    return replace(mine, least=least, cap=cap, bound=saved.bound, most=most)
 
 
 def remembered(
@@ -91,7 +92,7 @@ def remembered(
 ) -> History:
     """Put the new levels into the history, keep those of holders that this round misses, and add up seconds."""
     seconds = _over_seconds(history, cases, snapshot, rules)
-    if not (history.levels or history.tried or history.done):  # as on most nodes in most rounds
+    if not (history.levels or history.tried or history.done or history.fenced):  # as on most nodes in most rounds
         return replace(history, levels=levels, over_seconds=seconds)
     judged_now = {judged.case.key.holder for judged in cases}
     lasting = {
@@ -107,6 +108,7 @@ def remembered(
         tried={uid: at for uid, at in history.tried.items() if uid in pods},
         turns=history.turns if history.tried else {},
         done=frozenset((key, rung) for key, rung in history.done if key in here or not _case_gone(key, snapshot)),
+        fenced=frozenset(key for key in history.fenced if not _gone(key.holder, snapshot)),
     )
 
 
@@ -144,11 +146,13 @@ def due_seconds(history: History, step: float, snapshot: Snapshot, rules: Rules)
 
 
 def _of_living(seconds: dict[_Key, float], snapshot: Snapshot) -> dict[_Key, float]:
-    """Keep the counters of the pods that exist."""
+    """Drop the counters of the pods that do not exist any more."""
     if not snapshot.names_live:
         return seconds
     living = {(pod.namespace, pod.name) for pod in snapshot.pods.values()}
-    return {key: amount for key, amount in seconds.items() if key[:2] in living}
+    for key in [key for key in seconds if key[:2] not in living]:
+        del seconds[key]
+    return seconds
 
 
 def _without(level: Level, remade: set[DeviceKey]) -> Level:

@@ -20,6 +20,7 @@ from enforcer.policy.usage_bounds import interval, least, listed, overshoot
 from enforcer.policy.vocabulary import Reason
 from exporter.model import (
     Container,
+    ContainerId,
     ContainerKind,
     Device,
     DeviceKey,
@@ -51,7 +52,7 @@ def cases(snapshot: Snapshot, recent: float = 0.0, spared: Callable[[Pod], bool]
     for limit in snapshot.limits:
         for case in look.of(limit):
             known = best.setdefault(case.key, case)
-            if _rank(case) < _rank(known):
+            if known is not case and _rank(case) < _rank(known):
                 best[case.key] = case
     return tuple(sorted(best.values(), key=_SORTED))
 
@@ -89,7 +90,7 @@ class _Look:
         for usage in snapshot.usages:
             device_key = usage.device
             usages[usage.subject.pod_uid, device_key.uuid, device_key.gpu_instance].append(usage)
-        held = listed(snapshot)
+        held = listed(snapshot, parts=True)
         remembered = any(fault.source == ALLOCATIONS for fault in snapshot.faults)
         everywhere = (
             Reason.PID_DOMAIN if not snapshot.pid_domain_proven else Reason.ALLOCATIONS_STALE if remembered else None
@@ -128,9 +129,11 @@ class _Look:
             )  # fmt: skip
             return
         now = self.present.get((limit.pod_uid, limit.container))
-        held = [usage for usage in mine if usage.subject.container == limit.container]
-        for id_ in {usage.subject.container_id for usage in held} or {now.id if now else None}:
-            generation = [usage for usage in held if usage.subject.container_id == id_]
+        generations: dict[ContainerId | None, list[Usage]] = {}
+        for usage in mine:
+            if usage.subject.container == limit.container:
+                generations.setdefault(usage.subject.container_id, []).append(usage)
+        for id_, generation in (generations or {now.id if now else None: []}).items():
             yield Case(
                 key_of(limit.device, limit.pod_uid, limit.container, id_), limit, pod, seen.device,
                 *_measured(blind, *interval(generation, seen.doubt)),

@@ -325,6 +325,7 @@ class History:
         turns: when a pod of each namespace was last tried in vain.
         retry_next: the next action goes to a pod that was tried before, if there is one.
         done: steps that are done, or cannot be, so that the next one follows: a fence, or a blocked eviction.
+        fenced: holders on a device that were fenced, or could not be, in any generation of their containers.
         in_flight: the action that has begun and is not confirmed; `dry_flight` a dry one.
         ended_at: when the last action was accepted.
         deleted: when each pod was first seen terminating.
@@ -348,6 +349,7 @@ class History:
     turns: Mapping[str, float] = field(default_factory=dict)
     retry_next: bool = False
     done: frozenset[tuple[CaseKey, Rung]] = frozenset()
+    fenced: frozenset[CaseKey] = frozenset()
     in_flight: InFlight | None = None
     dry_flight: InFlight | None = None
     ended_at: float | None = None

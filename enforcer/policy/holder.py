@@ -42,6 +42,11 @@ class CaseKey:
         return self.uuid, self.gpu_instance
 
     @property
+    def any_generation(self) -> "CaseKey":
+        """The same holder on the same device, in any generation of its container."""
+        return CaseKey(self.pod_uid, self.container, ContainerId(""), self.claim, self.uuid, self.gpu_instance)
+
+    @property
     def holder(self) -> HolderKey:
         """The holder whose level this case raises."""
         return HolderKey(PodUid("") if self.claim else self.pod_uid, self.container, self.claim)

@@ -59,5 +59,7 @@ class InForce:
 
     def on(self, place: Place, name: str, *, dry: bool = False) -> tuple[Reason, str] | None:
         """Return the first reason for which a place is held, and its particulars. A dry run delays no real action."""
-        known = self._by_place.get((place, name), ())
-        return next((hold for hold in known if dry or hold[0] is not Reason.DRY_RUN), None)
+        for hold in self._by_place.get((place, name), ()):
+            if dry or hold[0] is not Reason.DRY_RUN:
+                return hold
+        return None

@@ -93,7 +93,7 @@ def _judge(case: Case, protection: Protection, rules: Rules, history: History, n
     deleted_for = None
     if pod is not None and pod.terminating:
         deleted_for = now.monotonic - history.deleted.get(pod.uid, now.monotonic)
-    allowed = protection.permission(case, history.done, deleted_for=deleted_for)
+    allowed = protection.permission(case, history.done, history.fenced, deleted_for=deleted_for)
     limit = case.limit
     bound = 0 if limit.memory is None else rules.tolerance.above(limit.memory)
     if case.unknown is not None:  # as where there is no limit
@@ -147,7 +147,11 @@ def _announcement(accused: Sequence[Judged], rules: Rules) -> Announcement:
     """Say what would be announced: the gentlest step on the devices that are over, and what prevents it."""
     allowed = accused[0].allowed
     prevented = [each.allowed.written_hold or prevents(each.allowed.held) for each in accused]
-    terms = None if allowed.written is None else Terms(allowed.written, allowed.rung, rules.trigger)
+    terms = (
+        None
+        if allowed.written is None
+        else Terms(allowed.written, allowed.rung, rules.trigger, rules.ladder, rules.mps)
+    )
     silent = allowed.written is not None and allowed.mode.rank < Mode.WARN.rank <= allowed.written.rank
     return Announcement(terms, None if None in prevented else prevented[0], silent=silent)
 

@@ -25,6 +25,9 @@ HOUR = 3600.0
 """Seconds for which the API server keeps an Event. A level below warn_after needs a new warning after that."""
 OWN = 30.0
 """Seconds at most for which a restarted container must be over itself. More would pay a tenant for its restarts."""
+EASED = 3
+"""Times at most that a change of the declared limit lowers a level: an administrator may correct a change, and a tenant
+that moves its own limit up and down gains no more than that."""
 MOST_VICTIMS = 256
 """Containers or pods of one holder whose own time is remembered: more than a node has pods, or they could take turns
 and be forgotten."""
@@ -35,12 +38,18 @@ class Terms:
     """
     What a pod is warned of.
 
-    `mode` and `trigger` as written: what is missing for the moment changes no terms.
+    `rung` is the step that follows. All else is as written: what is missing for the moment changes no terms.
     """
 
     mode: Mode
     rung: Rung | None
     trigger: Trigger
+    ladder: tuple[Rung, ...]
+    mps: Rung
+
+    def rewritten(self, now: "Terms") -> bool:
+        """Tell whether an operator or an administrator has written something else since then."""
+        return (self.mode, self.trigger, self.ladder, self.mps) != (now.mode, now.trigger, now.ladder, now.mps)
 
 
 @dataclass(slots=True)  # as `Case`
@@ -51,9 +60,11 @@ class Excess:
     Attributes:
         readings: over, an interval apart, none of them long ago; counting stops at three.
         last_at: monotonic seconds of the last that counted.
-        least: the smallest usage among the readings over, without what was allowed for contexts, bytes.
+        least: the smallest usage among the readings over, without what was allowed for contexts, bytes. It begins anew
+            when the pod is warned anew.
         cap: the smallest cap of that allowance among them, bytes.
         bound: what the holder was told it may use: the declared limit and the tolerance, bytes.
+        most: the largest usage among all readings over, bytes.
 
     """
 
@@ -62,6 +73,7 @@ class Excess:
     least: int
     cap: int
     bound: int = 0
+    most: int = 0
 
 
 @dataclass(slots=True)  # as `Case`
@@ -77,7 +89,7 @@ class Level:
         unbounded: the level as it would be without an upper bound. `place_at`: when the level was first full since
             `unbounded` was last 0, which gives the holder its place in the order. A holder that is over for more than a
             third of the time keeps its place, however long its pauses are.
-        eased_at: when a change of the declared limit last lowered the level, remembered for an hour.
+        eased: how often a change of the declared limit has lowered the level since `unbounded` was last 0.
         warned_at: when the present warning was asked for; None before.
         accepted: the API server has accepted it. `unheard_at`: when the first of those that it has not accepted was
             asked for, remembered for an hour: the level waits once, however often it falls and rises meanwhile.
@@ -107,7 +119,7 @@ class Level:
     excesses: Mapping[DeviceKey, Excess] = field(default_factory=dict)
     unbounded: float = 0.0
     place_at: float | None = None
-    eased_at: float | None = None
+    eased: int = 0
 
     def copied(self) -> "Level":
         """Make another one that may be changed until it is handed on; `dataclasses.replace` takes ten times as long."""
@@ -128,12 +140,8 @@ class Level:
             self.excesses,
             self.unbounded,
             self.place_at,
-            self.eased_at,
+            self.eased,
         )
-
-    def may_ease(self, at: float) -> bool:
-        """Tell whether a change of the declared limit may lower the level: once an hour, as a tenant can change it."""
-        return not lasts(self.eased_at, at)
 
     def enough_readings(self, device: DeviceKey) -> bool:
         """Tell whether three readings of this device, an interval apart, showed the excess."""

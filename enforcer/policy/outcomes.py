@@ -101,14 +101,20 @@ def _accepted(ended: History, flight: InFlight, now: Moment) -> History:
         for key, level in ended.levels.items()
         if key != mine and (fence or action.pod_uid not in (key.pod_uid, level.victim))
     }
-    return replace(
+    acted = replace(
         ended,
         levels=levels,
         ended_at=now.monotonic,
         retry_next=action.pod_uid not in ended.tried,
         tried={uid: at for uid, at in ended.tried.items() if uid != action.pod_uid},
-        done=ended.done | {(action.key, Rung.FENCE)} if fence else ended.done,
     )
+    return _fenced(acted, action) if fence else acted
+
+
+def _fenced(history: History, action: Action) -> History:
+    """Note that the step `fence` is behind this generation of the container, and may be left out for later ones."""
+    done, fenced = history.done | {(action.key, Rung.FENCE)}, history.fenced | {action.key.any_generation}
+    return replace(history, done=done, fenced=fenced)
 
 
 def _waits(ended: History, action: Action, result: Result, now: Moment, detail: str) -> History:
@@ -117,7 +123,7 @@ def _waits(ended: History, action: Action, result: Result, now: Moment, detail: 
         return holds.held(ended, Place.NODE, "", Reason.UNAUTHORIZED, now, seconds=REFUSAL, detail=detail)
     if action.rung is Rung.FENCE and result is Result.IMPOSSIBLE:
         # A container that the driver cannot fence goes on up the ladder: odd cgroups must not be a shield.
-        return replace(ended, done=ended.done | {(action.key, Rung.FENCE)})
+        return _fenced(ended, action)
     if result is Result.BLOCKED and action.rung is Rung.EVICT and _kills(ended):
         return replace(ended, done=ended.done | {(action.key, Rung.EVICT)})
     if action.rung is Rung.KILL and result is Result.IMPOSSIBLE:  # the eviction is requested again

@@ -94,11 +94,12 @@ def _ripe(judged: Judged, scene: Scene) -> Judged:
     level = judged.level or Level(at)
     full = replace(
         level,
+        read_at=at,
         seconds=rules.capacity(judged.grace),
         due_at=at,
         place_at=level.place_at if level.place_at is not None else at,
         own={level.victim: rules.capacity(judged.grace)},
-        terms=Terms(Mode.ENFORCE, judged.allowed.rung, rules.trigger),
+        terms=Terms(Mode.ENFORCE, judged.allowed.rung, rules.trigger, rules.ladder, rules.mps),
         excesses={**level.excesses, device: Excess(READINGS, at, 0, 0)},
     )
     return replace(judged.at(full), over=True)

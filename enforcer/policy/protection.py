@@ -16,12 +16,12 @@ from fnmatch import fnmatchcase
 
 from enforcer.policy.holder import CaseKey
 from enforcer.policy.limit_holders import Case
-from enforcer.policy.rules import ALLOW_EXEMPTION, CONSENT, EXEMPT, GRACE, LONGEST_GRACE, MissingStep, Rules
-from enforcer.policy.vocabulary import DESTRUCTIVE, ON_A_CONTAINER, WRITTEN, Kind, Mode, Reason, Rung
-from exporter.model import ContainerKind, Pod, Scope, Sharing
+from enforcer.policy.next_step import Done, Ladder, impossible, next_step
+from enforcer.policy.rules import ALLOW_EXEMPTION, CONSENT, EXEMPT, GRACE, LONGEST_GRACE, Rules
+from enforcer.policy.vocabulary import DESTRUCTIVE, ON_A_CONTAINER, REASONS_OF, WRITTEN, Kind, Mode, Reason, Rung
+from exporter.model import Pod, Scope, Sharing
 
 Labels = Mapping[str, str]
-Done = Group[tuple[CaseKey, Rung]]
 
 _SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 _DISRUPT = "karpenter.sh/do-not-disrupt"
@@ -29,10 +29,10 @@ _PREFER = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 _LONGEST_NUMBER = 9
 _ENDED = frozenset({"Succeeded", "Failed"})
 _NO_LABELS: Labels = {}
-_ENDS_WITH_THE_POD = frozenset({ContainerKind.INIT, ContainerKind.EPHEMERAL})
 _ORDER = {rung: place for place, rung in enumerate(Rung)}
-DELETION = 600.0
-"""Seconds after a pod was deleted for which its end is waited for."""
+_MODES = {mode.value: mode for mode in Mode}
+_PASSES = {None, *REASONS_OF[Kind.WAITING], *REASONS_OF[Kind.UNKNOWN]} - {Reason.STEP_MISSING}
+"""What does not keep a step from following in the end."""
 
 
 @dataclass(slots=True)  # as `Case`
@@ -76,6 +76,7 @@ class Protection:
 
     def __init__(self, rules: Rules, namespaces: Mapping[str, Labels]) -> None:
         self._rules = rules
+        self._beyond_fence = tuple(rung for rung in rules.ladder if rung is not Rung.FENCE)
         self._labels = namespaces
         self._namespaces: dict[str, _Namespace] = {}
 
@@ -109,15 +110,33 @@ class Protection:
             return Reason.EXEMPT
         return None
 
-    def permission(self, case: Case, done: Done, *, deleted_for: float | None = None) -> Permission:
-        """Say how far the daemon may go; `deleted_for`: seconds since the pod was first seen terminating."""
+    def permission(
+        self, case: Case, done: Done, fenced: Group[CaseKey] = (), *, deleted_for: float | None = None
+    ) -> Permission:
+        """
+        Say how far the daemon may go.
+
+        Args:
+            case: the holder.
+            done: the steps that are behind it.
+            fenced: holders that were fenced in any generation: that step is left out where another one may follow.
+            deleted_for: seconds since the pod was first seen terminating.
+
+        """
+        if case.key.any_generation in fenced:
+            beyond = self._permission(case, self._beyond_fence, done, deleted_for)
+            if beyond.held in _PASSES:
+                return beyond
+        return self._permission(case, self._rules.ladder, done, deleted_for)
+
+    def _permission(self, case: Case, ladder: Ladder, done: Done, deleted_for: float | None) -> Permission:
         space = self._of(case.namespace)
-        rung, lacking = _rung(case, self._rules, done, deleted_for)
+        rung, lacking = next_step(case, ladder, self._rules, done, deleted_for)
         held, detail = self._chosen(case, space, rung)
         if held is None:
             held, detail = space.missing, space.missing_detail
         if held is None:
-            held = _impossible(case, rung, deleted_for)
+            held = impossible(case, rung, deleted_for)
         if held is None and lacking is not None:
             held, detail = Reason.STEP_MISSING, lacking
         written = space.chosen or (held if held in WRITTEN else self._consent(space, rung)[0])
@@ -200,7 +219,7 @@ def _namespace(name: str, labels: Labels | None, rules: Rules) -> _Namespace:
             written, chosen, detail = ceiling.mode, ceiling.reason, ceiling.detail
     if labels is not None and CONSENT in labels:
         text = labels[CONSENT]
-        wanted = Mode(text) if text in tuple(Mode) else Mode.OBSERVE
+        wanted = _MODES.get(text, Mode.OBSERVE)
         if wanted.rank < written.rank:
             written, chosen, detail = wanted, Reason.MODE, ""
     mode, missing, missing_detail = written, None, ""
@@ -219,57 +238,6 @@ def _namespace(name: str, labels: Labels | None, rules: Rules) -> _Namespace:
         detail,
         missing_detail,
     )
-
-
-def _rung(case: Case, rules: Rules, done: Done, deleted_for: float | None) -> tuple[Rung | None, str | None]:
-    """
-    Find the next step, and why this node cannot perform it; None: it can.
-
-    A pod that was deleted long ago can only be killed. A step that this node lacks for good is passed over, if another
-    one follows. An eviction that was blocked is repeated where no kill can follow it.
-    """
-    kills = Rung.KILL in rules.ladder
-    lacking: list[MissingStep] = []
-    for rung in rules.ladder:
-        if rung is Rung.NOTIFY or _behind(case, rung, rules, done):
-            continue
-        if kills and rung is not Rung.KILL and deleted_for is not None and deleted_for >= DELETION:
-            continue
-        if (
-            rung is Rung.KILL
-            and deleted_for is None
-            and Rung.EVICT in rules.ladder
-            and (case.key, Rung.EVICT) not in done
-        ):
-            continue
-        why = rules.lacks(rung)
-        if why is None:
-            return rung, None
-        lacking.append(why)
-        if not why.lasting:
-            break
-    return (lacking[0].step, "; ".join(why.detail for why in lacking)) if lacking else (None, None)
-
-
-def _behind(case: Case, rung: Rung, rules: Rules, done: Done) -> bool:
-    """Tell whether a step was carried out, or was blocked so that a kill follows."""
-    if (case.key, rung) not in done:
-        return False
-    killed = Rung.KILL in rules.ladder and rules.lacks(Rung.KILL) is None and case.kind not in _ENDS_WITH_THE_POD
-    return rung is not Rung.EVICT or killed
-
-
-def _impossible(case: Case, rung: Rung | None, deleted_for: float | None) -> Reason | None:
-    """Say why the next step cannot be carried out on this pod, whatever else is so."""
-    if deleted_for is not None and deleted_for < DELETION:
-        return Reason.TERMINATING
-    if deleted_for is not None and rung is not Rung.KILL:
-        return Reason.DELETION_STUCK
-    if rung is Rung.KILL and case.kind in _ENDS_WITH_THE_POD:
-        return Reason.CONTAINER_KIND
-    if rung in ON_A_CONTAINER and not case.victim:
-        return Reason.READING_UNKNOWN
-    return None
 
 
 def _bounded(case: Case, rules: Rules) -> Reason | None:

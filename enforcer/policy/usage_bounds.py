@@ -13,12 +13,16 @@ from collections.abc import Mapping, Sequence
 from exporter.model import DeviceAccount, DeviceKey, GpuUuid, Snapshot, Usage
 
 
-def listed(snapshot: Snapshot) -> Mapping[DeviceKey, int]:
-    """Add up what containers are known to hold of each device; containers with unknown usage hold more."""
+def listed(snapshot: Snapshot, *, parts: bool = False) -> Mapping[DeviceKey, int]:
+    """
+    Add up what containers are known to hold of each device; containers with unknown usage hold more.
+
+    `parts`: with what is measured of these.
+    """
     sums: dict[tuple[GpuUuid, int | None], int] = defaultdict(int)
     for usage in snapshot.usages:
-        key = usage.device
-        sums[key.uuid, key.gpu_instance] += usage.memory_used or 0
+        key, used = usage.device, usage.memory_used
+        sums[key.uuid, key.gpu_instance] += (least(usage) if parts else 0) if used is None else used
     return defaultdict(int, {DeviceKey(*key): amount for key, amount in sums.items()})
 
 
@@ -39,12 +43,12 @@ def least(usage: Usage) -> int:
 
 
 def interval(usages: Sequence[Usage], doubt: int) -> tuple[int, int | None]:
-    """Return what these usages come to at least and at most. A container with unknown usage adds to neither."""
+    """Return what these usages come to at least and at most. Of an unknown usage the measured processes are certain."""
     low, high, known = 0, 0, bool(usages)
     for usage in usages:
+        low += least(usage)
         if usage.memory_used is None:
             known = False
         else:
-            low += least(usage)
             high += usage.memory_used
     return max(0, low - doubt), high if known else None

@@ -113,12 +113,15 @@ def refusal(judged: Judged, scene: Scene) -> Why | None:
         return Reason.IN_FLIGHT, ""
     if history.in_flight is not None and history.in_flight.action.pod_uid == case.limit.pod_uid:
         return Reason.IN_FLIGHT, ""
+    if judged.level.read_at < scene.snapshot.monotonic:  # what was announced was not compared with what is so now
+        return Reason.QUEUED, "the next regular round decides"
     if dry:
         return None
-    if _too_soon(history, rules, now):
-        return Reason.SPACING, ""
     spent = budgets.exhausted(history.spent, case, rules, now.boot)
-    return None if spent is None else (spent, "")
+    if spent is not None:
+        return spent, ""
+    # Last: the last look asks for all but this, and nothing may hide behind it.
+    return (Reason.SPACING, "") if _too_soon(history, rules, now) else None
 
 
 def _hold(judged: Judged, scene: Scene, *, dry: bool) -> Why | None:

@@ -8,9 +8,10 @@ One over and one within: it stands. Everything else (both within, or no reading 
 time. So noise and gaps cannot raise a level, what was long ago does not count for ever, and a holder that is certainly
 over for more than a third of the time cannot keep it down.
 
-The level goes back to 0 when the declared limit rises above the smallest usage that was counted. A tenant can lower its
-own limit and raise it again, so this happens once an hour at most. What is allowed for CUDA contexts changes with each
-process, so each reading is judged by the ceiling of its own moment, and a new allowance restarts nothing.
+The level goes back to 0 when the declared limit rises above all usage that was counted. A tenant that lowers its own
+limit and raises it again gains nothing by that, because what it used above the higher limit stays counted. What is
+allowed for CUDA contexts changes with each process, so each reading is judged by the ceiling of its own moment, and a
+new allowance restarts nothing.
 
 `weigh` copies the level once, and only the copy is changed until it is returned: nothing is changed that was handed in.
 """
@@ -31,8 +32,8 @@ def weigh(before: Level | None, reading: Reading, now: Announcement, grace: floa
     over = reading.over
     if before is None:
         level = Level(reading.at)
-    elif before.may_ease(reading.at) and _raised(before, reading):
-        level = Level(reading.at, eased_at=reading.at)
+    elif _raised(before, reading):
+        level = _anew(before, reading.at)
     else:
         level = before.copied()
     least = rules.capacity(grace)
@@ -47,25 +48,23 @@ def weigh(before: Level | None, reading: Reading, now: Announcement, grace: floa
 
 
 def _raised(level: Level, reading: Reading) -> bool:
-    """Tell whether a declared limit has risen above what was counted against the old one."""
-    for device in reading.devices:
-        excess = level.excesses.get(device.device)
-        # Another limit may allow more for contexts than the one under which the readings were taken.
-        if excess is not None and excess.least <= device.bound + max(0, device.cap - excess.cap):
-            return True
-    return False
+    """Tell whether the declared limits have risen above all that was counted against the old ones."""
+    excesses = level.excesses
+    found = [device for device in reading.devices if device.device in excesses]
+    return 0 < len(found) == len(excesses) and all(each.bound >= excesses[each.device].most for each in found)
 
 
 def _ended(level: Level) -> Level | None:
-    """End an excess. What must not be gained a second time by a short pause is remembered."""
-    at = level.read_at
-    unheard_at = level.unheard_at if lasts(level.unheard_at, at) else None
-    eased_at = level.eased_at if lasts(level.eased_at, at) else None
-    if unheard_at is None and eased_at is None and level.place_at is None:
-        return None
-    ended = Level(at, over=level.over, unheard_at=unheard_at, eased_at=eased_at)
-    ended.unbounded, ended.place_at = level.unbounded, level.place_at
-    return ended
+    """End an excess; None: nothing of it is to be remembered."""
+    ended = _anew(level, level.read_at, over=level.over)
+    return None if ended.unheard_at is None and ended.eased == 0 and ended.place_at is None else ended
+
+
+def _anew(level: Level, at: float, *, over: bool | None = None) -> Level:
+    """Begin at 0. What must not be gained a second time by a short pause is remembered."""
+    anew = Level(at, over=over, unheard_at=level.unheard_at if lasts(level.unheard_at, at) else None)
+    anew.unbounded, anew.place_at, anew.eased = level.unbounded, level.place_at, level.eased
+    return anew
 
 
 def _move(level: Level, reading: Reading, most: float, rules: Rules) -> None:
@@ -82,7 +81,7 @@ def _move(level: Level, reading: Reading, most: float, rules: Rules) -> None:
         level.seconds = max(0.0, level.seconds - step / 2)
         level.unbounded = max(0.0, level.unbounded - step / 2)
         if level.unbounded <= 0:
-            level.place_at = None
+            level.place_at, level.eased = None, 0
     victim = reading.victim or level.victim
     if victim not in level.own and victim != level.victim and not reading.several:
         level.own = own_time(level.own, victim, 0.0)
@@ -110,7 +109,7 @@ def _count(level: Level, reading: Reading, rules: Rules) -> None:
             continue
         known = level.excesses.get(device.device)
         if known is None:
-            excesses[device.device] = Excess(1, reading.at, device.charged, device.cap, device.bound)
+            excesses[device.device] = Excess(1, reading.at, device.charged, device.cap, device.bound, device.charged)
             continue
         gap = reading.at - known.last_at
         readings, last_at = known.readings, known.last_at
@@ -119,5 +118,5 @@ def _count(level: Level, reading: Reading, rules: Rules) -> None:
         elif readings == 0 or gap >= APART * rules.interval:
             readings, last_at = min(readings + 1, READINGS), reading.at
         least, cap = min(known.least, device.charged), min(known.cap, device.cap)
-        excesses[device.device] = Excess(readings, last_at, least, cap, known.bound)
+        excesses[device.device] = Excess(readings, last_at, least, cap, known.bound, max(known.most, device.charged))
     level.excesses = excesses

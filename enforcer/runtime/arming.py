@@ -128,10 +128,12 @@ class Arming:
         return Rung.EVICT in self._decider.rules.ladder
 
     async def _armed(self) -> bool:
-        """Get what is missing; True when everything is there."""
+        """Get what is missing; True when everything is there. The steps that are missing count for dry runs, too."""
+        rules = self._decider.rules
+        if rules.mode.rank >= Mode.DRY_RUN.rank:
+            await self._steps.look()
         if not self._wanted():
             return False
-        rules = self._decider.rules
         for reason, get in (
             (Reason.NOT_OWNER, self._owner.take_lock),
             (Reason.JOURNAL, partial(self._owner.open_journal, rules)),
@@ -140,7 +142,6 @@ class Arming:
             self._missing.take(reason, why)
             if why:
                 return False
-        await self._steps.look()
         return True
 
     async def _act(self) -> None:

@@ -11,7 +11,7 @@ Above 300 lines: it is the one place that holds the history, and each caller cha
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -196,7 +196,7 @@ class Decider:
         if result is Result.ACCEPTED:
             notice = beginning(action, self.grace_of(action), now, at)
         else:
-            notice = ending(action, result, now, at)
+            notice = ending(action, result, now, at, detail)
         if notice is not None:
             self._tell([notice])
 
@@ -205,7 +205,7 @@ class Decider:
         now, at = self._moment(), self._wall()
         self._history = outcomes.watched(self._history, action)
         self._ended(action, result, detail, now, at)
-        if (notice := ending(action, result, now, at)) is not None:
+        if (notice := ending(action, result, now, at, detail)) is not None:
             self._tell([notice])
 
     def misattributed(self, detail: str) -> None:
@@ -235,10 +235,16 @@ class Decider:
         self._note(past, self._history, by)
         return True
 
-    def unfence(self, keys: Collection[CaseKey]) -> None:
-        """Take that these fences stand no more: a container over its limit is fenced again before anything else."""
-        stand_no_more = {(key, Rung.FENCE) for key in keys}
-        self._history = replace(self._history, done=self._history.done - stand_no_more)
+    def unfence(self, gone: Mapping[CaseKey, bool]) -> None:
+        """
+        Take that these fences stand no more, and whether their containers do.
+
+        A container that lives on is fenced again before anything else; one that was restarted only where no other step
+        follows.
+        """
+        done = self._history.done - {(key, Rung.FENCE) for key in gone}
+        fenced = self._history.fenced - {key.any_generation for key, lives in gone.items() if lives}
+        self._history = replace(self._history, done=done, fenced=fenced)
 
     # --- what the rest of the daemon asks ---
 
@@ -311,7 +317,8 @@ class Decider:
         }
         settled = history.settled or Settled(rules, drivers, now.monotonic)
         restored = carry_over.restored(replace(history, settled=settled), levels, now)
-        self._history = restored if kept.vetted else replace(restored, settled=settled)
+        restored = restored if kept.vetted else replace(restored, settled=settled)
+        self._history = replace(restored, fenced=history.fenced | kept.fenced)
         log.info("enforcer.levels_restored", levels=len(levels), vetted=kept.vetted)
 
     @property

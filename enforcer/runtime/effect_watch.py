@@ -10,7 +10,7 @@ and a breaker opens.
 """
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import structlog
 
@@ -102,20 +102,20 @@ class EffectWatch:
         patience = EVACUATION if accepted.answer.heard is Heard.EVACUATING else PATIENCE
         grace = self._grace(action, 0.0)
         ended: bool | None = None
-        insisted, free = False, 0
+        insisted, free, done = False, 0, accepted.answer.detail if rung.insists else ""
         while (waited := self._clock.monotonic() - accepted.at) < grace + patience:
             self._compare(accepted, self._decider.heard)
             ended = await rung.ended(action)
             grace = self._grace(action, grace)  # a daemon that has just started knows no pod's own grace yet
             if ended is False and rung.insists and waited >= grace and not insisted and accepted.ours:
-                why = await self._insist(accepted, rung)
-                insisted = why is None
+                why, said = await self._insist(accepted, rung)
+                insisted, done = why is None, said or done
                 if why is not None and (waited >= grace + INSISTENCE or not (unanswered(why) or why in TOO_SOON)):
                     return Result.LINGERS, f"SIGKILL was not sent: {why}"
             if ended:
                 free = free + 1 if await self._freed(accepted) else 0
                 if free >= RELEASED:
-                    return Result.VERIFIED, ""
+                    return Result.VERIFIED, done
             await self._clock.sleep(PAUSE if waited < PATIENCE / 2 else LATER_PAUSE)
         if not ended and await rung.confirmed(action):
             return Result.LINGERS, f"the pod still terminates after {waited:.0f} s"
@@ -141,14 +141,19 @@ class EffectWatch:
                 f"and lives on in the pod with uid {pod_uid}"
             )
 
-    async def _insist(self, accepted: Accepted, rung: Actuator) -> Spared | Reason | None:
-        """Do what follows the grace, once, and only after another look; None: go on looking for the effect."""
+    async def _insist(self, accepted: Accepted, rung: Actuator) -> tuple[Spared | Reason | None, str]:
+        """
+        Do what follows the grace, once, and only after another look.
+
+        Returns why it was not done (None: go on looking for the effect), and what was done, in words.
+        """
         why = await self._looks.look(accepted.action, second=True)
         if why is not None:
-            return None if why in (Spared.POD_GONE, Reason.TERMINATING) else why
+            return None if why in (Spared.POD_GONE, Reason.TERMINATING) else why, ""
         answer = await rung.insist(accepted.action, accepted.decision)
         if answer is not None:
             log.info("enforcer.insisted", heard=answer.heard, detail=answer.detail, pod_uid=accepted.action.pod_uid)
             if answer.heard is Heard.ACCEPTED:  # any other answer would hide from the journal that SIGTERM was accepted
-                await self._journal.hear(accepted.decision, replace(answer, detail="SIGKILL was sent"))
-        return None
+                await self._journal.hear(accepted.decision, answer)
+                return None, answer.detail
+        return None, ""

@@ -18,7 +18,7 @@ from enforcer.actions.fence.driver import LimitsDeniedError, LimitsError, Memory
 from enforcer.actions.fence.fences import fallen
 from enforcer.journal import file as journal_file
 from enforcer.policy.rules import MissingStep, Rules
-from enforcer.policy.vocabulary import Rung
+from enforcer.policy.vocabulary import Mode, Rung
 from enforcer.runtime.decider import Decider
 from enforcer.runtime.ownership import Ownership
 from exporter.base.clock import Clock
@@ -29,19 +29,21 @@ SOON = 10.0
 """Seconds between two questions to a driver that did not answer: until it does, no step follows."""
 
 
-async def impossible(limits: MemoryLimits, leaves: Leaves) -> MissingStep | None:
+async def impossible(limits: MemoryLimits, leaves: Leaves, *, rights: bool = True) -> MissingStep | None:
     """
     Say why no container can be fenced on this node; None: nothing speaks against it. Sets nothing to find out.
 
     It is lasting where something says no: the driver's version, a right, the kernel. A driver that does not answer says
-    nothing.
+    nothing. `rights`: a right that this daemon lacks counts.
     """
-    if geteuid() != 0:
+    if rights and geteuid() != 0:
         return MissingStep(Rung.FENCE, "limits of the driver are set by root")
     try:
-        why = await asyncio.to_thread(leaves.unavailable) or await limits.impossible()
+        why = await asyncio.to_thread(leaves.unavailable, rights=rights) or await limits.impossible()
+    except LimitsDeniedError as error:
+        return MissingStep(Rung.FENCE, str(error)) if rights else None
     except (LimitsError, OSError) as error:
-        return MissingStep(Rung.FENCE, str(error), lasting=isinstance(error, LimitsDeniedError))
+        return MissingStep(Rung.FENCE, str(error), lasting=False)
     return MissingStep(Rung.FENCE, why) if why else None
 
 
@@ -65,11 +67,15 @@ class Fences:
         if self._limits is None:
             return MissingStep(Rung.FENCE, "it cannot fence: the devices of this daemon have no limits to set")
         if self._missing is None or self._clock.monotonic() >= self._look_at:
-            why = await impossible(self._limits, self._leaves)
+            why = await impossible(self._limits, self._leaves, rights=rules.mode is Mode.ENFORCE)
             self._possible = why is None
             self._missing = None if why is None else replace(why, detail=f"it cannot fence: {why.detail}")
             self._look_at = self._clock.monotonic() + (AGAIN if why is None or why.lasting else SOON)
         return self._missing
+
+    def forget(self) -> None:
+        """Forget whether this node can fence, so that it is asked for anew."""
+        self._missing, self._possible = None, False
 
     def rung(self, register: Register) -> Fencing | None:
         """Make the rung, whether it is possible or not; None where there is no driver at all."""

@@ -4,7 +4,8 @@ Which steps of the ladder this node cannot perform.
 The rules come in, at the start and once a round. The missing steps go out, for the decider, and a log line each.
 
 The rule: a step that is missing for good is passed over, and the next one follows. Where it is not known whether a step
-is possible, it is held, so that no harsher one follows. A step that is possible once is not asked for again.
+is possible, it is held, so that no harsher one follows. A step that is possible once is not asked for again. A dry run
+misses no right: it is not given those of `enforce`.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ import structlog
 
 from enforcer.actions.kill.pidfds import unavailable
 from enforcer.policy.rules import MissingStep, Rules
-from enforcer.policy.vocabulary import Rung
+from enforcer.policy.vocabulary import Mode, Rung
 from enforcer.runtime.decider import Decider
 from enforcer.runtime.fence_upkeep import AGAIN, Fences
 from exporter.base.clock import Clock
@@ -34,10 +35,14 @@ class MissingSteps:
         self._kill: MissingStep | None = None
         self._kills = False
         self._look_at = 0.0
+        self._mode: Mode | None = None
 
     async def look(self) -> None:
         """Look for what the ladder has now."""
         rules = self._decider.rules
+        if rules.mode is not self._mode:  # other rights count
+            self._mode, self._kill, self._kills = rules.mode, None, False
+            self._fences.forget()
         missing = [each for each in (await self._fences.missing(rules), await self._no_kill(rules)) if each is not None]
         for each in missing:
             if each not in self._decider.missing:
@@ -49,7 +54,8 @@ class MissingSteps:
         if Rung.KILL not in rules.ladder or self._kills:
             return None
         if self._kill is None or self._clock.monotonic() >= self._look_at:
-            why = await asyncio.to_thread(unavailable, self._proc, trusted=self._trusted)
+            rights = rules.mode is Mode.ENFORCE
+            why = await asyncio.to_thread(unavailable, self._proc, trusted=self._trusted, rights=rights)
             self._kills = why is None
             self._kill = None if why is None else MissingStep(Rung.KILL, f"it cannot kill: {why}")
             self._look_at = self._clock.monotonic() + AGAIN

@@ -201,7 +201,8 @@ def _usages(
         keys = frozenset(member.key for member in members if member.key is not None)
         mps = any(ProcessKind.MPS in member.process.kinds for member in members)
         if cgroup is None and not known:
-            yield Usage(subject, device, None, before, processes=keys, listed=False, mps=mps), False
+            sure = short.used if short else _at_least(members) or None
+            yield Usage(subject, device, None, before, processes=keys, memory_sure=sure, listed=False, mps=mps), False
             continue
         used = cgroup.used if cgroup else total(member.process.memory for member in members)
         kernel_peak = kernel.peak if kernel else None
@@ -263,11 +264,15 @@ def _charged_elsewhere(gpu: Gpu, containers: int) -> Fault:
 
 
 def _sure(members: Sequence[Placed]) -> int | None:
-    """Sum up what is surely the container's own; None where nothing can be shared, so that all of it is."""
+    """
+    Sum up what is surely the container's own.
+
+    None where that is all that it holds, because nothing can be shared; and where none of its processes is measured.
+    """
     processes = [member.process for member in members]
-    if all(process.memory_sure is None for process in processes):
+    if all(process.memory_sure is None and process.memory is not None for process in processes):
         return None
-    return total(process.memory if process.memory_sure is None else process.memory_sure for process in processes)
+    return _at_least(members) if any(process.memory is not None for process in processes) else None
 
 
 def _at_most_one(ratio: float | None) -> float | None:

@@ -42,8 +42,8 @@ class Usage:
 
     Attributes:
         memory_used: bytes; None when one of its processes is unknown, or may be missing in the lists.
-        memory_sure: where buffers may be shared with others, the bytes that are surely its own, and the only ones that
-            may be held against it; None where `memory_used` is exact.
+        memory_sure: where buffers may be shared with others, or some process is unknown, the bytes that are surely its
+            own, and the only ones that may be held against it; None where `memory_used` is exact, or nothing is sure.
         processes: those that live, as far as they are known; `listed` is False where there may be others.
         kernel_limit: bytes above which the kernel itself does not let it grow (dmem); None where it does not say.
         process_memory: bytes of each process, sorted; empty where one of them is unknown, or may be missing.

@@ -187,8 +187,20 @@ def test_what_is_surely_a_containers_own() -> None:
     shared = replace(shared, process=replace(shared.process, memory_sure=GIB))
     (usage,) = account(attributed(shared, placed(2, GIB)), {}).usages
     assert (usage.memory_used, usage.memory_sure) == (4 * GIB, 2 * GIB)
+    nothing = replace(shared, process=replace(shared.process, memory_sure=0))
+    (usage,) = account(attributed(nothing), {}).usages
+    assert (usage.memory_used, usage.memory_sure) == (3 * GIB, 0)
     (usage,) = account(attributed(placed(2, GIB)), {}).usages
     assert usage.memory_sure is None
+
+
+def test_what_is_measured_of_a_container_is_surely_its_own_where_another_process_is_unknown() -> None:
+    """A process that is not measured, or was not looked at, hides no other one. Without any nothing is sure."""
+    (usage,) = account(attributed(placed(1, 3 * GIB), placed(2, None)), {}).usages
+    assert (usage.memory_used, usage.memory_sure) == (None, 3 * GIB)
+    hidden = replace(attributed(placed(1, 5 * GIB)), unseen=frozenset({A, B}))
+    found = account(hidden, {}, {DEVICE: {A, B}})
+    assert {u.subject: (u.memory_used, u.memory_sure) for u in found.usages} == {A: (None, 5 * GIB), B: (None, None)}
 
 
 def test_a_share_of_the_engines_that_one_process_does_not_tell() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -103,7 +103,7 @@ class Stage:
     async def act(self, *, used: int = 12 * GiB) -> Answer:
         return await self.fencing.act(self.action(used=used), DECISION)
 
-    async def keep(self, why: str | None = None) -> frozenset[CaseKey]:
+    async def keep(self, why: str | None = None) -> Mapping[CaseKey, bool]:
         """Look after the fences; `why` they fall. The process lists see what the workloads say."""
         seen = sum(one.says().total for one in self.mine)
         return await self.fencing.keep(lambda _: why, lambda _: None if self.blind else seen)
@@ -176,7 +176,7 @@ async def test_a_limit_that_somebody_else_set_is_left_alone(stage: Stage, hard: 
     calls = stage.ground.node.calls(SET)
     answer = await stage.act()
     assert answer.heard is Heard.TAKEN and "another program" in answer.detail and f"{hard // GiB} GiB" in answer.detail
-    assert await stage.keep("it is to fall") == frozenset()
+    assert await stage.keep("it is to fall") == {}
     assert (await stage.told()).hard == hard and stage.ground.node.calls(SET) == calls
     assert stage.noted == []
 
@@ -227,7 +227,7 @@ async def test_a_call_that_hangs_may_have_come_about(stage: Stage) -> None:
         while (ended := await stage.fencing.ended(stage.action())) is None:
             await asyncio.sleep(0.005)
     assert ended is True
-    assert await stage.keep("it is to fall") == {stage.key}
+    assert await stage.keep("it is to fall") == {stage.key: True}
     assert (await stage.told()).unset
 
 
@@ -247,10 +247,10 @@ async def test_a_fence_comes_down_with_the_use_and_never_below_the_limit(stage: 
     assert (await stage.told()).hard == 14 * GiB
     small.free()
     stage.blind = True
-    assert await stage.keep() == frozenset()
+    assert await stage.keep() == {}
     assert (await stage.told()).hard == 14 * GiB
     stage.blind = False
-    assert await stage.keep() == frozenset()
+    assert await stage.keep() == {}
     assert (await stage.told()).hard == 12 * GiB
     stage.main.free()
     await stage.keep()
@@ -264,18 +264,18 @@ async def test_a_fence_comes_down_with_the_use_and_never_below_the_limit(stage: 
 async def test_a_fence_falls_with_its_reason(stage: Stage) -> None:
     """Taken away in the driver, then noted, with the reason; growth is free again."""
     await stage.act()
-    assert await stage.keep("the ladder has no fence") == {stage.key}
+    assert await stage.keep("the ladder has no fence") == {stage.key: True}
     assert (await stage.told()).unset and not stage.kept
     assert stage.noted[1:] == [("unfenced", "the ladder has no fence")]
     assert not stage.ground.refused(stage.main)
-    assert await stage.keep("again") == frozenset()
+    assert await stage.keep("again") == {}
 
 
 async def test_the_next_daemon_takes_it_down(stage: Stage) -> None:
     """What one has set the next one knows, and takes away when its reason is gone."""
     await stage.act()
     stage.restart()
-    assert await stage.keep("the mode is observe") == {stage.key}
+    assert await stage.keep("the mode is observe") == {stage.key: True}
     assert (await stage.told()).unset
     stage.restart()
     assert not stage.kept
@@ -287,8 +287,8 @@ async def test_a_daemon_that_ended_between_note_and_call_still_owns_what_stands(
     (fence,) = stage.kept.values()
     stage.journal.append(Fenced(structs.replace(fence, hard=9 * GiB, before=fence.hard)))
     stage.restart()
-    assert await stage.keep() == frozenset()
-    assert await stage.keep("it is to fall") == {stage.key}
+    assert await stage.keep() == {}
+    assert await stage.keep("it is to fall") == {stage.key: True}
     assert (await stage.told()).unset
 
 
@@ -296,7 +296,7 @@ async def test_a_fence_that_somebody_changed_is_theirs(stage: Stage) -> None:
     """Left as it is, and forgotten: a person's hand is above ours."""
     await stage.act()
     await stage.limits.limit(stage.ground.gpu, stage.ground.path(), 20 * GiB)
-    assert await stage.keep("it is to fall") == {stage.key}
+    assert await stage.keep("it is to fall") == {stage.key: True}
     assert (await stage.told()).hard == 20 * GiB
     assert stage.noted[1:] == [("unfenced", "somebody else has set 20 GiB")]
 
@@ -305,7 +305,7 @@ async def test_a_fence_that_somebody_took_away_is_not_put_back(stage: Stage) -> 
     """Forgotten; whether there is to be another one the policy says."""
     await stage.act()
     await stage.limits.limit(stage.ground.gpu, stage.ground.path(), None)
-    assert await stage.keep() == {stage.key}
+    assert await stage.keep() == {stage.key: True}
     assert (await stage.told()).unset and not stage.kept
 
 
@@ -315,7 +315,7 @@ async def test_a_fence_goes_with_its_cgroup(stage: Stage) -> None:
     leaf = stage.ground.mount / scope(MAIN).strip("/")
     leaf.rename(leaf.with_name("gone"))
     calls = stage.ground.node.calls(GET)
-    assert await stage.keep() == {stage.key}
+    assert await stage.keep() == {stage.key: False}
     assert stage.ground.node.calls(GET) == calls
     assert stage.noted[1:] == [("unfenced", "its cgroup is gone")]
 
@@ -326,10 +326,10 @@ async def test_a_driver_that_does_not_answer_ends_no_fence(stage: Stage, functio
     await stage.act()
     stage.ground.node.fail(function, code)
     for _ in range(3):
-        assert await stage.keep("it is to fall") == frozenset()
+        assert await stage.keep("it is to fall") == {}
     assert stage.kept and stage.ground.refused(stage.main)
     stage.ground.node.clear_switch(f"fail.{function}")
-    assert await stage.keep("it is to fall") == {stage.key}
+    assert await stage.keep("it is to fall") == {stage.key: True}
     assert (await stage.told()).unset
 
 
@@ -363,7 +363,7 @@ async def test_the_limit_of_a_pod_fences_the_container_that_alone_uses_the_devic
     assert [fence.fenced for fence in stage.kept.values()] == ["main"]
     stage.restart()
     assert [fence.fenced for fence in stage.kept.values()] == ["main"]
-    assert await stage.keep("it declares no limit") == {whole}
+    assert await stage.keep("it declares no limit") == {whole: True}
 
 
 async def test_what_no_driver_could_limit_is_not_tried(stage: Stage) -> None:
@@ -387,6 +387,7 @@ def test_where_no_cgroup_can_be_found_that_is_known_before(tmp_path: Path, fake_
     assert Leaves(tmp_path, tmp_path).unavailable() == "this node has no cgroup version 2"
     (one / "cgroup").write_text("0::/../../../init.scope\n")
     assert "private cgroup namespace" in (Leaves(tmp_path, tmp_path).unavailable() or "")
+    assert Leaves(tmp_path, tmp_path).unavailable(rights=False) is None
     (one / "cgroup").write_text("0::/init.scope\n")
     assert Leaves(tmp_path, tmp_path).unavailable() is None
     (one / "cgroup").unlink()

@@ -230,6 +230,14 @@ async def test_a_proc_that_is_not_there(tmp_path: Path) -> None:
     assert "shows no processes" in (unavailable(tmp_path / "proc") or "")
 
 
+def test_a_missing_right_counts_only_where_rights_count(tmp_path: Path) -> None:
+    """Without CAP_KILL no container of another user can be signalled; a dry run is not given that right."""
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "status").write_text(status(capabilities=0))
+    assert "CAP_KILL is missing" in (unavailable(Path("/proc"), trusted=True, own=tmp_path) or "")
+    assert unavailable(Path("/proc"), trusted=True, rights=False, own=tmp_path) is None
+
+
 WITHOUT = """
 import ctypes, json, os, struct, sys
 from pathlib import Path

@@ -6,6 +6,7 @@ In: nothing. Out: a table in Markdown on standard output. Hostile traces: `make 
 
 from __future__ import annotations
 
+import gc
 import statistics
 import time
 import tracemalloc
@@ -13,6 +14,7 @@ from dataclasses import replace
 
 from enforcer.policy.decide import decide
 from enforcer.policy.history import Moment
+from exporter.daemon import COLLECTED_AFTER
 from exporter.model import Tolerance
 from policy.scenes import BEGIN, UNHURRIED, Actor, settled, snapshot
 
@@ -53,7 +55,8 @@ def decision(count: int, share: float) -> tuple[float, int]:
 
 
 def costs() -> None:
-    """Print what decisions cost."""
+    """Print what decisions cost, with the daemon's collector."""
+    gc.set_threshold(COLLECTED_AFTER)
     print("| containers on 16 GPUs | none over | all over and due | history, all over |\n|---|---|---|---|", flush=True)
     for count in SIZES:
         (quiet, _), (due, held) = decision(count, 0.0), decision(count, 1.0)

@@ -28,7 +28,7 @@ from containers.pods import Bed, Container, Pod
 from containers.specs import ContainerSpec, HostPath, PidMode
 from driver.namespaces import in_new_namespace
 from enforcer.actions.interface import Answer, Heard
-from enforcer.actions.kill.actuator import DEAF, INSISTED, Kill
+from enforcer.actions.kill.actuator import ASKED, DEAF, GRACE_OVER, INSISTED, Kill
 from enforcer.actions.kill.pidfds import Hold, Inits
 from enforcer.actions.kill.targets import Member, Obstacle
 from enforcer.actions.victim import Victim
@@ -135,7 +135,7 @@ async def test_an_over_user_ends_and_nobody_else(stage: Stage) -> None:
     assert not stage.kill.obstacles
     assert stage.kill.preflight(asked) is None
     assert await stage.kill.ended(asked) is False
-    assert await stage.kill.act(asked, DECISION) == Answer(Heard.ACCEPTED)
+    assert await stage.kill.act(asked, DECISION) == Answer(Heard.ACCEPTED, ASKED)
     assert await gone(stage, asked, main) != KILLED
     assert side.running
 
@@ -145,7 +145,7 @@ async def test_who_saves_in_time_is_not_killed(stage: Stage, tmp_path: Path) -> 
     main = stage.start(SAVES)
     asked = action(victim_of(main))
     await stage.hold(main)
-    assert await stage.kill.act(asked, DECISION) == Answer(Heard.ACCEPTED)
+    assert await stage.kill.act(asked, DECISION) == Answer(Heard.ACCEPTED, ASKED)
     assert await gone(stage, asked, main) == 0
     assert (tmp_path / "saved").read_text() == "saved\n"
     answer = await stage.kill.insist(asked, DECISION)
@@ -159,10 +159,10 @@ async def test_who_hears_and_stays_is_killed_once(stage: Stage) -> None:
     main = stage.start(HEARS_AND_STAYS)
     asked = action(victim_of(main))
     await stage.hold(main)
-    assert await stage.kill.act(asked, DECISION) == Answer(Heard.ACCEPTED)
+    assert await stage.kill.act(asked, DECISION) == Answer(Heard.ACCEPTED, ASKED)
     stage.wrote("heard")
     assert await stage.kill.ended(asked) is False
-    assert await stage.kill.insist(asked, DECISION) == Answer(Heard.ACCEPTED)
+    assert await stage.kill.insist(asked, DECISION) == Answer(Heard.ACCEPTED, GRACE_OVER)
     assert await stage.kill.insist(asked, DECISION) is None
     assert await gone(stage, asked, main) == KILLED
 
@@ -176,7 +176,7 @@ async def test_who_does_not_hear_is_told_so(stage: Stage, script: str) -> None:
     await stage.hold(main)
     assert await stage.kill.act(asked, DECISION) == Answer(Heard.ACCEPTED, DEAF)
     assert await stage.kill.ended(asked) is False
-    assert await stage.kill.insist(asked, DECISION) == Answer(Heard.ACCEPTED)
+    assert await stage.kill.insist(asked, DECISION) == Answer(Heard.ACCEPTED, GRACE_OVER)
     assert await gone(stage, asked, main) == KILLED
 
 
@@ -188,7 +188,7 @@ async def test_a_fork_storm_ends_with_its_init(stage: Stage) -> None:
     wait_until(lambda: len(main.pids) > 20, what="a storm")
     await stage.hold(main)
     assert await stage.kill.act(asked, DECISION) == Answer(Heard.ACCEPTED, DEAF)
-    assert await stage.kill.insist(asked, DECISION) == Answer(Heard.ACCEPTED)
+    assert await stage.kill.insist(asked, DECISION) == Answer(Heard.ACCEPTED, GRACE_OVER)
     assert await gone(stage, asked, main) == KILLED
     assert main.pids == set()
 
@@ -256,7 +256,7 @@ async def test_what_one_daemon_began_another_does_not_finish(stage: Stage) -> No
     main = stage.start(HEARS_AND_STAYS)
     asked = action(victim_of(main))
     await stage.hold(main)
-    assert await stage.kill.act(asked, DECISION) == Answer(Heard.ACCEPTED)
+    assert await stage.kill.act(asked, DECISION) == Answer(Heard.ACCEPTED, ASKED)
     stage.wrote("heard")
     stage.kill.close()
     stage.kill = Kill(Path("/proc"), trusted=True)
@@ -277,12 +277,12 @@ async def test_each_that_was_asked_is_held_until_it_has_exited(stage: Stage) -> 
     main = stage.start(HEARS_AND_STAYS)
     other = stage.pod("main", name="other").containers["main"]
     await stage.hold(main, other)
-    assert await stage.kill.act(action(victim_of(main)), DECISION) == Answer(Heard.ACCEPTED)
-    assert await stage.kill.act(action(victim_of(other)), ANOTHER) == Answer(Heard.ACCEPTED)
+    assert await stage.kill.act(action(victim_of(main)), DECISION) == Answer(Heard.ACCEPTED, ASKED)
+    assert await stage.kill.act(action(victim_of(other)), ANOTHER) == Answer(Heard.ACCEPTED, ASKED)
     await gone(stage, action(victim_of(other)), other)
     await stage.hold()
     assert stage.kill.held == {victim_of(main)}
-    assert await stage.kill.insist(action(victim_of(main)), DECISION) == Answer(Heard.ACCEPTED)
+    assert await stage.kill.insist(action(victim_of(main)), DECISION) == Answer(Heard.ACCEPTED, GRACE_OVER)
     assert await gone(stage, action(victim_of(main)), main) == KILLED
     files = descriptors()
     await stage.hold()
@@ -294,7 +294,7 @@ async def test_one_that_lived_on_is_killed_when_it_is_due_again(stage: Stage) ->
     main = stage.start(HEARS_AND_STAYS)
     asked = action(victim_of(main))
     await stage.hold(main)
-    assert await stage.kill.act(asked, DECISION) == Answer(Heard.ACCEPTED)
+    assert await stage.kill.act(asked, DECISION) == Answer(Heard.ACCEPTED, ASKED)
     stage.wrote("heard")
     assert await stage.kill.act(asked, ANOTHER) == Answer(Heard.ACCEPTED, INSISTED)
     assert await stage.kill.insist(asked, ANOTHER) is None
@@ -369,7 +369,7 @@ async def test_a_lie_below_a_container_makes_nobody_a_victim(stage: Stage, bed: 
     ledger.nest(liar.cgroup, f"kubepods/burstable/pod{uid}/{id_}", liar.pid)
     await stage.hold(neighbour, liar)
     assert stage.kill.held == {victim_of(neighbour), victim_of(liar)}
-    assert await stage.kill.act(action(victim_of(liar)), DECISION) == Answer(Heard.ACCEPTED)
+    assert await stage.kill.act(action(victim_of(liar)), DECISION) == Answer(Heard.ACCEPTED, ASKED)
     assert await gone(stage, action(victim_of(liar)), liar) == 0
 
 

@@ -146,7 +146,8 @@ FAULTS: dict[int, Row] = {
     ),
     26: Row(
         "The driver does not tell a process's memory",
-        "Unknown, and not 0: its container is not judged (`reading_unknown`), its neighbours are",
+        "Unknown, and not 0: its container is accused of what its other processes hold, or is not judged "
+        "(`reading_unknown`); its neighbours are judged",
         (S, D),
     ),
     27: Row(
@@ -281,8 +282,9 @@ FAULTS: dict[int, Row] = {
     ),
     57: Row(
         "A limit is edited in the middle of a grace",
-        "A limit above the least usage that was counted starts the level anew; `declaration_changed` in the last look "
-        "while the server reports an edit that the watch has not reported yet",
+        "A limit above all usage that was counted starts the level anew, and another one that part of the usage keeps "
+        "warns anew; `declaration_changed` in the last look while the server reports an edit that the watch has not "
+        "reported yet",
         (D, A),
     ),
     58: Row(

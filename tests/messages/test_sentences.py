@@ -86,7 +86,8 @@ def test_every_action_says_who_what_and_where_it_was_declared() -> None:
     """Fenced, evicted, killed and held tell the same facts, and then what was done, or why not."""
     before, after = TEXTS[Rung.EVICT].before, [TEXTS[rung].after for rung in (Rung.FENCE, Rung.KILL)]
     assert before is not None
-    fenced, killed = (acted(event.note, EXCESS, since=185.0) for event in after if event is not None)
+    done = "SIGKILL was sent after its grace"
+    fenced, killed = (acted(event.note, EXCESS, done, since=185.0) for event in after if event is not None)
     said = {
         fenced: ". From now on the driver refuses it more memory of this device. It keeps the memory that it has.",
         acted(before.note, EXCESS, since=185.0, grace=30.0): (
@@ -94,7 +95,7 @@ def test_every_action_says_who_what_and_where_it_was_declared() -> None:
             "It has 30 s to end. Its controller may start another one."
         ),
         killed: (
-            ". The excess began 3 min 5 s ago, and the container was killed. "
+            ". The excess began 3 min 5 s ago, and the container was killed: SIGKILL was sent after its grace. "
             "The pod's restart policy says whether it starts again."
         ),
         held(WARNED, "a PodDisruptionBudget forbids it"): (

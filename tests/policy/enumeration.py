@@ -312,6 +312,7 @@ def _same(place: Place) -> object:
         _items(known.turns),
         known.retry_next,
         known.done,
+        known.fenced,
         repr(known.in_flight),
         known.ended_at,
     )

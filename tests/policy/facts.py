@@ -184,7 +184,7 @@ class Facts:
         pods = {one.pod_uid for one in limits} | {one.pod_uid for one in subjects}
         users = [one for one in self.listed.get(binds.device, []) if one.subject in subjects]
         key = key_of(binds.device, next(iter(pods)) if len(pods) == 1 else PodUid(""), claim=binds.claim)
-        sure = [one for one in users if one.memory_used is not None and one.subject not in doubtful]
+        sure = [one for one in users if one.subject not in doubtful]
         return self._fact(key, limits, binds, users, sure, all_known=all_known)
 
     def _fact(
@@ -209,24 +209,27 @@ class Facts:
             status = OVER if low > ceiling else WITHIN if within else UNKNOWN
         return Fact(key, device, tuple(limits), amount, pods, tuple(users), low, high, ceiling, status)
 
-    def _trusted(self, device: Device) -> bool:
-        """Tell whether anything that was read of this device in this round can be held against a container."""
+    @cached_property
+    def trusted(self) -> frozenset[DeviceKey]:
+        """The devices of which what was read in this round can be held against a container."""
         snapshot = self.snapshot
         stale = self.now.monotonic - snapshot.monotonic > 2.5 * self.rules.interval
         unsure = any(fault.source == "allocations" for fault in snapshot.faults)
         if stale or unsure or not snapshot.pid_domain_proven:
-            return False
-        return device.key.uuid in snapshot.gpus_read and device.account.memory is not None
+            return frozenset()
+        read = [device for device in snapshot.devices if device.key.uuid in snapshot.gpus_read]
+        return frozenset(device.key for device in read if device.account.memory is not None)
 
     def _interval(self, device: Device | None, counted: Sequence[Usage]) -> tuple[int | None, float | None]:
-        if device is None or not counted or not self._trusted(device):
+        if device is None or not counted or device.key not in self.trusted:
             return None, None
         low, high = 0, 0.0
         for one in counted:
             used, sure = one.memory_used, one.memory_sure
-            if used is None:
-                return None, None
-            low, high = low + (used if sure is None else sure), high + used
+            low += (used or 0) if sure is None else sure
+            high += inf if used is None else used
+        if high == inf and not low:
+            return None, None
         return max(0, low - self.doubts[device.key]), inf if device.account.partial else high
 
     @cached_property
@@ -236,7 +239,7 @@ class Facts:
 
     def _doubt(self, device: Device) -> int:
         account = device.account
-        known = sum(one.memory_used or 0 for one in self.listed.get(device.key, []))
+        known = sum(one.memory_used or one.memory_sure or 0 for one in self.listed.get(device.key, []))
         listed = known + (account.ghost or 0) + (account.host or 0)
         used = account.memory.used if account.memory else listed
         return max(account.clamped, listed - used, 0)

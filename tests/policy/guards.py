@@ -21,6 +21,7 @@ MODULES = (
     "weighing",
     "announcing",
     "judgement",
+    "next_step",
     "protection",
     "victims",
     "holds",

@@ -17,9 +17,10 @@ import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from multiprocessing import Pool
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from default_rules import default_protection, default_rules
 from enforcer.policy import breakers, carry_over, outcomes
@@ -79,6 +80,8 @@ NAMESPACES: tuple[dict[str, str] | None, ...] = (
 )
 NODE = ("stopped", "warn", "dry-run", "not_armed", "journal", "stale names", "unproven", "allocations", "bad config")
 """What may be so of the whole node: only the first law is checked then."""
+RULES = ("notify only", "mps")
+"""What an operator may write for some rounds."""
 
 
 @dataclass(slots=True)
@@ -92,6 +95,12 @@ class Other:
     gone_at: int | None = None
     lasts: dict[str, int] = field(default_factory=dict)
     """Rounds for which something is other than usual."""
+
+
+@lru_cache(4096)
+def _within(actor: Actor) -> Actor:
+    """Make the same pod while it is within its limit."""
+    return replace(actor, used=GIB)
 
 
 def some_rules(random: Random) -> Rules:
@@ -123,6 +132,9 @@ class World:
         self.seed = seed
         # The victim, the rules and the clock do not depend on the others: a trace without them has the same readings.
         self.random, self.noise = Random(seed), Random(~seed)
+        # A campaign's seeds keep their traces: what came later is drawn by itself, and in one trace of five.
+        self.operator = Random(f"{seed} ladder")
+        self.rewritten = self.operator.random() < 0.2
         random = self.random
         self.rules = some_rules(random)
         self.honest = random.random() < 0.8
@@ -234,6 +246,8 @@ class World:
     def _anything(self) -> None:
         """Let something happen that may concern the victim, or the whole node."""
         noise = self.noise
+        if self.rewritten and self.operator.random() < 0.1:
+            self.node[self.operator.choice(RULES)] = self.operator.choice((1, 1, 2, 5))
         chance = noise.random()
         if chance < 0.04:
             self.node[noise.choice(NODE)] = noise.choice((1, 1, 2, 5))
@@ -379,6 +393,8 @@ class World:
 
     def _effective(self) -> Rules:
         self.node = {name: left - 1 for name, left in self.node.items() if left > 1}
+        if not self.node:
+            return self.rules
         modes = {
             "stopped": (Mode.OBSERVE, Reason.STOPPED),
             "warn": (Mode.WARN, Reason.NOT_OWNER),
@@ -387,15 +403,16 @@ class World:
             "journal": (Mode.DRY_RUN, Reason.JOURNAL),
         }
         ceilings = tuple(Ceiling(*modes[name]) for name in self.node if name in modes)
-        return replace(self.rules, ceilings=ceilings) if ceilings else self.rules
+        rules = replace(self.rules, ceilings=ceilings) if ceilings else self.rules
+        if "notify only" in self.node:
+            rules = replace(rules, ladder=(Rung.NOTIFY,), kill_when_blocked=False)
+        return replace(rules, mps=Rung.EVICT) if "mps" in self.node else rules
 
     # --- what is seen ---
 
     def _seen(self) -> Snapshot:
         at, node = self.monotonic, self.node
-        over = self.usage.over(at - BEGIN)
-        used = self.victim.used if over else GIB
-        actors = [replace(self.victim, used=used) if used != self.victim.used else self.victim]
+        actors = [self.victim if self.usage.over(at - BEGIN) else _within(self.victim)]
         for other in self.others:
             if other.gone_at is not None and self.round >= other.gone_at:
                 if self.noise.random() < 0.3:
@@ -442,27 +459,26 @@ class World:
 
     def _as_seen(self, other: Other, at: float) -> Actor:
         lasts = other.lasts
-        actor = other.actor
-        if not other.usage.over(at):
-            actor = replace(actor, used=GIB)
+        actor = other.actor if other.usage.over(at) else _within(other.actor)
         if not lasts:
             return actor
+        now: dict[str, Any] = {}
         if "facts" in lasts:
-            actor = replace(actor, facts={**actor.facts, **FACTS[(lasts["facts"] + self.seed) % len(FACTS)]})
+            now["facts"] = {**actor.facts, **FACTS[(lasts["facts"] + self.seed) % len(FACTS)]}
         if "limit" in lasts and not actor.claim:  # a claim has one amount for all of its pods
-            actor = replace(actor, limit=(1, 8, 40)[self.seed % 3] * GIB)
+            now["limit"] = (1, 8, 40)[self.seed % 3] * GIB
         if "invalid" in lasts:
-            actor = replace(actor, limit=None, problems=("no unit",))
+            now |= {"limit": None, "problems": ("no unit",)}
         if "unknown" in lasts:
-            actor = replace(actor, used=None)
+            now["used"] = None
         if "within" in lasts:
-            actor = replace(actor, used=GIB)
+            now["used"] = GIB
         if "report" in lasts:
-            actor = replace(actor, report_only=("a hook enforces it",))
+            now["report_only"] = ("a hook enforces it",)
         if "init" in lasts:
-            actor = replace(actor, kind=ContainerKind.INIT)
+            now["kind"] = ContainerKind.INIT
         other.lasts = {name: left - 1 for name, left in lasts.items() if left > 1}
-        return actor
+        return replace(actor, **now)
 
     # --- a trace ---
 

@@ -47,6 +47,8 @@ REMEMBERED = 600.0
 """Seconds after the end of a wait: a pod that is tried in vain again later starts with the shortest wait."""
 STAYS_DUE = 0.5
 """Of the capacity: a level that was full stays due above this, so that short pauses gain nothing."""
+EASED = 3
+"""Times at most that a changed limit lowers a level."""
 HOUR = 3600.0
 """Seconds after a warning that the API server did not accept: the next ones are waited for no longer than that one."""
 Trace = Sequence[Step]
@@ -60,13 +62,16 @@ class Tally:
 
     Attributes:
         seconds: the level; `since` when it left 0, `due_at` when it was full; below half of that it is not due.
+        grace: when it became due. It stays due under a longer one: a pod may shorten its own, and lengthen it again.
         read_at, status: of the last reading; a round without one breaks the chain.
         readings: by device, how many readings over, an interval apart, and when the last of them was.
-        least: by device, the smallest excess over the ceiling's limit that was counted, as usage in bytes.
+        most: by device, the largest usage over the ceiling that was counted, bytes; `least` the smallest since the
+            warning.
         own: seconds over of the present generation of the container.
         warned_at: when the present warning was asked for; `since_warned` the seconds over since it was accepted.
         terms: what was announced then; `says` what would be announced now.
-        eased_at: when a limit that rose last took the level back to 0: once an hour, because its pod can change it.
+        told: by device, the limit that was announced; `eased` how often the same was announced again since `unbounded`
+            was last 0: a changed limit lowers the level three times at most, because its pod can change it.
         unbounded: the level without an upper bound; `place` when the level was first full since `unbounded` was last 0.
 
     """
@@ -74,10 +79,13 @@ class Tally:
     seconds: float = 0.0
     since: float | None = None
     due_at: float | None = None
+    grace: float = 0.0
     read_at: float = -inf
     status: str = UNKNOWN
     readings: dict[DeviceKey, tuple[int, float]] = field(default_factory=dict)
     least: dict[DeviceKey, int] = field(default_factory=dict)
+    most: dict[DeviceKey, int] = field(default_factory=dict)
+    told: dict[DeviceKey, int | None] = field(default_factory=dict)
     generation: str = ""
     own: float = 0.0
     warned_at: float | None = None
@@ -87,20 +95,20 @@ class Tally:
     warned_of: Rung | None = None
     terms: object = None
     says: object = None
-    eased_at: float = -inf
+    eased: int = 0
     unbounded: float = 0.0
     place: float | None = None
 
     def ended(self) -> None:
         """Start again from 0, and at the end of the order."""
         self.clear()
-        self.unbounded, self.place = 0.0, None
+        self.unbounded, self.place, self.eased = 0.0, None, 0
 
     def clear(self) -> None:
         """Start again from 0; the readings' chain goes on."""
         self.seconds, self.since, self.due_at, self.warned_at, self.warned_of = 0.0, None, None, None, None
         self.accepted, self.since_warned, self.own = False, 0.0, 0.0
-        self.readings, self.least = {}, {}
+        self.readings, self.least, self.most, self.told = {}, {}, {}, {}
 
 
 @dataclass(slots=True)
@@ -175,7 +183,7 @@ class Watch:
         rules = replace(step.rules, ceilings=()) if step.rules.ceilings else step.rules
         ours = rules, frozenset(gpu.driver_version for gpu in step.snapshot.gpus)
         drivers = self.ours[1] if self.ours is not None else frozenset[str]()
-        changed = self.ours is None or ours[0] != self.ours[0] or (bool(drivers) and not ours[1] <= drivers)
+        changed = self.ours is None or not _same(ours[0], self.ours[0]) or (bool(drivers) and not ours[1] <= drivers)
         if changed or step.began == "new":
             self.settled = step.now.monotonic
         self.ours = ours[0], ours[1] if changed else ours[1] | drivers
@@ -244,10 +252,13 @@ class Watch:
 
     def _weigh(self, tally: Tally, facts: Facts, group: list[Fact], status: str, at: float) -> None:
         rules = facts.rules
-        raised = any(fact.amount is not None and fact.amount > tally.least.get(fact.where, inf) for fact in group)
-        if raised and status is not UNKNOWN and at - tally.eased_at >= HOUR:
-            tally.ended()
-            tally.eased_at = at
+        amounts = {fact.where: fact.amount or 0 for fact in group}
+        if (
+            status is not UNKNOWN
+            and tally.most
+            and all(amounts.get(where, 0) > most for where, most in tally.most.items())
+        ):
+            tally.clear()  # the limit rose above all that was counted
         generations = {fact.key.container_id for fact in group}
         generation = max(generations) if len(generations) == 1 else tally.generation
         same = generation == tally.generation or not generation
@@ -274,19 +285,22 @@ class Watch:
                 if at - last >= APART * rules.interval - EPSILON:
                     tally.readings[fact.where] = count + 1, at
                 tally.least[fact.where] = min(fact.low, tally.least.get(fact.where, fact.low))
+                tally.most[fact.where] = max(fact.low, tally.most.get(fact.where, fact.low))
         if tally.seconds <= 0.0 and status is WITHIN:
             tally.clear()
         if tally.since is None and status is OVER:
             tally.since = at
         if status is not UNKNOWN:
             self._terms(tally, facts, group)
-        most = _capacity(rules, _grace(facts, group))
+        grace = _grace(facts, group)
+        most = _capacity(rules, grace)
         waiting = _waits(tally, facts, at)
         if tally.seconds >= most - EPSILON and not waiting and tally.due_at is None:
-            tally.due_at = at
+            tally.due_at, tally.grace = at, grace
             tally.place = at if tally.place is None else tally.place
         elif tally.unbounded <= 0.0:
             tally.due_at = tally.place = None
+            tally.eased = 0
         elif tally.seconds < STAYS_DUE * most - EPSILON:
             tally.due_at = None
         tally.seconds = min(tally.seconds, rules.warn_after if waiting else most)
@@ -296,9 +310,9 @@ class Watch:
         pods = [facts.snapshot.pods[uid] for fact in group for uid in fact.pods if uid in facts.snapshot.pods]
         if not pods or any(pod.namespace not in facts.snapshot.namespaces for pod in pods):
             return
-        tally.says = self._says(facts, group)
         if tally.warned_at is None:
             return
+        tally.says = self._says(facts, group)
         if tally.says is None:
             tally.terms = None
         elif tally.says != tally.terms:
@@ -324,7 +338,9 @@ class Watch:
                 if (promised or not consents) and written != Mode.DRY_RUN:
                     modes.append(Mode.WARN)
         mode = min(modes, key=MODES.index)
-        return None if MODES.index(mode) < MODES.index(Mode.DRY_RUN) else (mode, rules.trigger)
+        if MODES.index(mode) < MODES.index(Mode.DRY_RUN) or set(rules.ladder) == {Rung.NOTIFY}:
+            return None
+        return mode, rules.trigger, rules.ladder, rules.mps
 
     def _asked(self, step: Step, facts: Facts) -> None:
         """Note the warnings that the policy asks for."""
@@ -335,17 +351,16 @@ class Watch:
             if tally.warned_at is None or standing.warned_at > tally.warned_at:
                 tally.says = self._says(facts, facts.holders.get(standing.key.holder, []))
                 same = tally.warned_at is not None and (tally.terms, tally.warned_of) == (tally.says, standing.rung)
-                joined = bool(standing.key.claim) and same
-                if joined:  # another pod of a shared claim is warned for itself
-                    tally.warned_at = standing.warned_at
-                    continue
-                if same:  # a lowered limit
-                    tally.eased_at = standing.warned_at
-                tally.warned_at, tally.accepted, tally.since_warned = standing.warned_at, False, 0.0
-                tally.warned_of, tally.terms = standing.rung, tally.says
-                tally.seconds = min(tally.seconds, step.rules.warn_after)  # the grace begins with the warning
+                tally.warned_at, tally.accepted = standing.warned_at, False
                 if tally.unheard_at is None or standing.warned_at - tally.unheard_at >= HOUR:
                     tally.unheard_at = standing.warned_at if step.rules.confirm else None
+                if standing.key.claim and same:  # another pod of a shared claim is warned for itself
+                    continue
+                tally.eased += same  # another limit
+                tally.warned_of, tally.terms, tally.since_warned = standing.rung, tally.says, 0.0
+                tally.seconds = min(tally.seconds, step.rules.warn_after)  # the grace begins with the warning
+                tally.told = {fact.where: fact.amount for fact in facts.holders.get(standing.key.holder, [])}
+                tally.least = {}
             elif tally.warned_of is None:
                 tally.warned_of = standing.rung
 
@@ -384,6 +399,8 @@ class Watch:
     def _warned(self, step: Step, facts: Facts, action: Action) -> Iterator[str]:
         tally, group = self.tallies.get(action.key.holder), facts.holders.get(action.key.holder, [])
         grace = _grace(facts, group)
+        if tally is not None and tally.due_at is not None:
+            grace = min(grace, tally.grace)
         if grace <= 0.0:
             return  # the warning and the action may fall into one round
         if tally is None or tally.warned_at is None or tally.warned_at >= step.snapshot.monotonic:
@@ -394,6 +411,9 @@ class Watch:
         ladder = list(Rung)
         if tally.warned_of is None or ladder.index(tally.warned_of) < ladder.index(action.rung):
             yield f"warned of {tally.warned_of}, and not of {action.rung}"
+        told, least = tally.told.get(action.device), tally.least.get(action.device, inf)
+        if told is not None and tally.eased < EASED and least <= max(told, action.limit.memory or 0):
+            yield f"warned of a limit of {told} bytes, and part of the usage keeps that or the present one"
 
     def _identity(self, step: Step, facts: Facts, action: Action) -> Iterator[str]:
         snapshot, pod = step.snapshot, step.snapshot.pods.get(action.pod_uid)
@@ -442,7 +462,9 @@ class Watch:
         evicted = Rung.EVICT not in ladder or (action.key, Rung.EVICT) in self.done
         if rung is Rung.KILL and not stuck and not evicted:
             yield "a kill without a blocked eviction, or a deletion long ago, before it"
-        if Rung.FENCE in ladder and rung is not Rung.FENCE and (action.key, Rung.FENCE) not in self.done:
+        here = action.key.holder, action.key.device
+        fenced = any((key.holder, key.device) == here for key, step in self.done if step is Rung.FENCE)
+        if Rung.FENCE in ladder and rung is not Rung.FENCE and not fenced:
             yield "the fence was left out"
 
     def _alone(self, step: Step, facts: Facts, action: Action) -> Iterator[str]:
@@ -532,6 +554,10 @@ def violations(trace: Trace) -> list[str]:
     return broken
 
 
+def _same(one: Rules, other: Rules) -> bool:
+    return one is other or one == other
+
+
 def _waits(tally: Tally, facts: Facts, at: float) -> bool:
     """Tell whether the level waits for the API server to accept the warning."""
     if not facts.rules.confirm or tally.warned_at is None or tally.accepted:
@@ -548,4 +574,4 @@ def _grace(facts: Facts, group: list[Fact]) -> float:
 
 
 def _copied(tally: Tally) -> Tally:
-    return replace(tally, readings=dict(tally.readings), least=dict(tally.least))
+    return replace(tally, readings=dict(tally.readings), least=dict(tally.least), most=dict(tally.most))

@@ -24,7 +24,7 @@ STATES = {"o": True, "w": False, "?": None}
 
 def announcement(rules: Rules = RULES, rung: Rung | None = Rung.EVICT, mode: Mode = Mode.ENFORCE) -> Announcement:
     """Say that this step follows in this mode."""
-    return Announcement(Terms(mode, rung, rules.trigger))
+    return Announcement(Terms(mode, rung, rules.trigger, rules.ladder, rules.mps))
 
 
 def on(device: DeviceKey, over: bool | None, charged: int = ABOVE, bound: int = LIMIT, cap: int = 0) -> OnDevice:

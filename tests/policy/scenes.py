@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from hashlib import sha256
+from typing import NamedTuple
 
 from default_rules import default_rules
 from enforcer.policy.decide import decide
@@ -50,6 +51,7 @@ CARD = 80 * GIB
 BEGIN = 10_000.0
 """Monotonic seconds at which plays begin, after any hold-off."""
 WALL = 1_700_000_000.0
+IDLE = Utilization()
 CONSENTING = {"gpusteward.io/mode": "enforce"}
 UNHURRIED = default_rules(
     mode=Mode.ENFORCE,
@@ -59,10 +61,11 @@ UNHURRIED = default_rules(
 """Rules of stories that are about something else than hold-offs and budgets."""
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen: plays make one for each change, and a frozen one takes three times as long.
+@dataclass(slots=True, unsafe_hash=True)
 class Actor:
     """
-    One container of one pod on one GPU, and what is so of it now.
+    One container of one pod on one GPU, and what is so of it now. Nothing changes it.
 
     `used` and `limit` are bytes (None: unknown, not declared). `generation` counts restarts of the container, `uid`
     says whose pod it is when a pod of the same name is made anew. `processes` are the bytes of each process, None where
@@ -90,7 +93,9 @@ class Actor:
     context: Context = Context.INCLUDED
     headroom: int | None = None
     processes: tuple[int, ...] | None = None
-    facts: Mapping[str, object] = field(default_factory=dict)
+    sure: int | None = None
+    """Bytes of its processes that are measured, where `used` is unknown because of another one."""
+    facts: Mapping[str, object] = field(default_factory=dict, hash=False)
     """Fields of the pod (priority, phase, annotations, ...) that are not the usual ones."""
 
     @property
@@ -114,7 +119,6 @@ def _id(pod_uid: PodUid, container: str, generation: int) -> ContainerId:
     return ContainerId(sha256(f"{pod_uid} {container} {generation}".encode()).hexdigest())
 
 
-@lru_cache(maxsize=4096)
 def _pod(uid: PodUid, namespace: str, name: str) -> Pod:
     return Pod(
         uid,
@@ -129,12 +133,68 @@ def _pod(uid: PodUid, namespace: str, name: str) -> Pod:
     )
 
 
+class _Part(NamedTuple):
+    """What a snapshot has of one actor."""
+
+    pod: Pod
+    container: Container
+    usage: Usage
+    limit: Limit | None
+
+
 # Rounds of a play differ in little: what is the same is made once.
-_usage = lru_cache(maxsize=4096)(Usage)
-_limit = lru_cache(maxsize=4096)(Limit)
-_container = lru_cache(maxsize=4096)(Container)
-_subject = lru_cache(maxsize=4096)(Subject)
-_scope = lru_cache(maxsize=4096)(Scope)
+@lru_cache(maxsize=8192)
+def _part(actor: Actor) -> _Part:
+    uid, key = actor.pod_uid, _device(actor.gpu)
+    usage = Usage(
+        Subject(uid, actor.container, actor.id),
+        key,
+        actor.used,
+        memory_sure=actor.sure,
+        mps=actor.client,
+        process_memory=actor.processes or (),
+    )
+    limit = None
+    if actor.limit is not None or actor.problems or actor.undeclared:
+        limit = Limit(
+            uid,
+            "" if actor.scope in {"pod", "claim"} else actor.container,
+            key,
+            actor.limit,
+            "policy",
+            Mechanism.ANNOTATION,
+            Scope(actor.scope),
+            EnforcedBy.NONE,
+            claim=actor.claim,
+            problems=actor.problems,
+            undeclared=actor.undeclared,
+            report_only=actor.report_only,
+            mps=actor.declares_mps,
+            context=actor.context,
+            headroom=actor.headroom,
+        )
+    return _Part(actor.named(), Container(uid, actor.container, actor.id, actor.kind), usage, limit)
+
+
+@lru_cache(maxsize=8192)
+def _gpu(
+    index: int, vendor: str, driver: str, *, known: int, unknown: bool, used: int, partial: bool
+) -> tuple[Gpu, DeviceAccount]:
+    """Make a card and its account. `known`: bytes that its actors hold; `unknown`: some of them hold more."""
+    memory = Memory(CARD, free=CARD - used)
+    card = Gpu(gpu_uuid(index), index, "NVIDIA A100", vendor=vendor, driver_version=driver, memory=memory)
+    account = DeviceAccount(
+        _device(index),
+        memory,
+        attributed=None if unknown else known,
+        ghost=0,
+        host=0,
+        unattributed=None if unknown else max(0, used - known),
+        closes=known <= used,
+        partial=partial,
+    )
+    return card, account
+
 
 GREEDY = Actor("greedy-1", 70 * GIB)
 """Holds far more than it declares."""
@@ -200,32 +260,21 @@ def snapshot(
     """
     devices, cards = [], []
     for index in range(gpus):
-        key = _device(index)
         mine = [actor for actor in actors if actor.gpu == index]
-        known = sum(actor.used or 0 for actor in mine)
+        known = sum(actor.used or actor.sure or 0 for actor in mine)
         unknown = any(actor.used is None for actor in mine)
-        used = min(CARD, known + (hidden or {}).get(index, 0))
-        memory = Memory(CARD, free=CARD - max(0, used - listed_too_much))
-        card = Gpu(gpu_uuid(index), index, "NVIDIA A100", vendor=vendor, driver_version=driver, memory=memory)
+        used = max(0, min(CARD, known + (hidden or {}).get(index, 0)) - listed_too_much)
+        card, account = _gpu(index, vendor, driver, known=known, unknown=unknown, used=used, partial=partial)
         if divided and index in divided:
-            parts = (GpuInstance(number, "1g.10gb", (name,)) for number, name in enumerate(divided[index]))
-            card = replace(card, mig=True, instances=tuple(parts))
-        account = DeviceAccount(
-            key,
-            memory,
-            attributed=None if unknown else known,
-            ghost=0,
-            host=0,
-            unattributed=None if unknown else max(0, memory.used - known),
-            closes=known <= memory.used,
-            partial=partial,
-        )
+            instances = (GpuInstance(number, "1g.10gb", (name,)) for number, name in enumerate(divided[index]))
+            card = replace(card, mig=True, instances=tuple(instances))
         cards.append(card)
         fresh = read is None or index in set(read)
         ago = 0.0 if fresh else monotonic - BEGIN if read_ago is None else read_ago
         sampled = WALL + monotonic - BEGIN - ago
-        devices.append(Device(key, card, account, Utilization(), sampled, sharing, 4, containers=len(mine)))
+        devices.append(Device(_device(index), card, account, IDLE, sampled, sharing, 4, containers=len(mine)))
     names, unnamed = {actor.namespace for actor in actors}, set(strangers)
+    parts = [_part(actor) for actor in actors]
     return Snapshot(
         round=round_,
         taken_at=WALL + monotonic - BEGIN,
@@ -235,41 +284,12 @@ def snapshot(
         gpus_read=frozenset(map(gpu_uuid, range(gpus) if read is None else read)),
         gpus=tuple(cards),
         devices=tuple(devices),
-        usages=tuple(
-            _usage(
-                _subject(actor.pod_uid, actor.container, actor.id),
-                _device(actor.gpu),
-                actor.used,
-                mps=actor.client,
-                process_memory=actor.processes or (),
-            )
-            for actor in actors
-        ),
-        pods={actor.pod_uid: actor.named() for actor in actors if actor.pod not in unnamed},
-        containers=tuple(_container(actor.pod_uid, actor.container, actor.id, actor.kind) for actor in actors),
+        usages=tuple([part.usage for part in parts]),
+        pods={part.container.pod_uid: part.pod for part in parts if part.pod.name not in unnamed},
+        containers=tuple([part.container for part in parts]),
         namespaces=dict.fromkeys(names, CONSENTING) if namespaces is None else namespaces,
         claim_usages=_claim_usages(actors),
-        limits=tuple(
-            _limit(
-                actor.pod_uid,
-                "" if actor.scope in {"pod", "claim"} else actor.container,
-                _device(actor.gpu),
-                actor.limit,
-                "policy",
-                Mechanism.ANNOTATION,
-                _scope(actor.scope),
-                EnforcedBy.NONE,
-                claim=actor.claim,
-                problems=actor.problems,
-                undeclared=actor.undeclared,
-                report_only=actor.report_only,
-                mps=actor.declares_mps,
-                context=actor.context,
-                headroom=actor.headroom,
-            )
-            for actor in actors
-            if actor.limit is not None or actor.problems or actor.undeclared
-        ),
+        limits=tuple([part.limit for part in parts if part.limit is not None]),
         pid_domain_proven=proven,
         names_live=live,
         faults=faults,

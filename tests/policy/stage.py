@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from enforcer.actions.interface import Answer, Heard
+from enforcer.actions.kill.actuator import GRACE_OVER
 from enforcer.messages.events import Notice
 from enforcer.policy.history import Action, Moment, Result
 from enforcer.policy.last_look import Live
@@ -150,7 +151,7 @@ class Stage:
 
     async def insist(self, _action: Action, _decision: str) -> Answer | None:
         self._say("insisted")
-        return Answer(Heard.ACCEPTED)
+        return Answer(Heard.ACCEPTED, GRACE_OVER)
 
     async def ended(self, _action: Action) -> bool | None:
         return self.gone

@@ -134,6 +134,28 @@ def test_unknown_for_ever_is_never_acted_on_and_always_shown() -> None:
 
 
 @pytest.mark.fault(26)
+def test_one_process_that_is_not_measured_hides_nothing_of_the_others() -> None:
+    """Row 26: the measured processes of the container are above its limit alone: it is acted on as ever."""
+    assert first_action([(replace(GREEDY, used=None, sure=70 * GIB), MEEK)] * 40) == UNDISTURBED
+
+
+@pytest.mark.fault(26)
+def test_measured_processes_within_the_limit_prove_nothing() -> None:
+    """Row 26: the one that is not measured may hold anything: neither over nor within, and that is shown."""
+    play, partly = Play(), replace(GREEDY, used=None, sure=GREEDY.limit)
+    play.steps(LONG, partly, MEEK)
+    assert (play.actions, play.standing(partly), play.reason(partly)) == ([], State.UNJUDGED, Reason.READING_UNKNOWN)
+
+
+@pytest.mark.fault(31)
+def test_lists_that_are_wrong_doubt_the_measured_processes_too() -> None:
+    """Over by 12 GiB, and 13 GiB of the lists are wrong: it may be the measured process that is."""
+    partly, full = replace(GREEDY, used=None, sure=20 * GIB), Actor("full-1", 56 * GIB, limit=56 * GIB)
+    assert first_action([(partly, MEEK, full)] * 60, listed_too_much=13 * GIB) is None
+    assert first_action([(partly, MEEK, full)] * 60, listed_too_much=11 * GIB) == UNDISTURBED
+
+
+@pytest.mark.fault(26)
 def test_one_flaky_reading_now_and_then_delays_and_does_not_spare() -> None:
     """One N/A in five minutes: it is acted on, some rounds later."""
     flaky = replace(GREEDY, used=None)

@@ -34,7 +34,7 @@ def test_hostile_traces_break_no_law_and_say_something() -> None:
     assert len(tally.reasons) >= 0.5 * len(Reason), set(Reason) - set(tally.reasons)
 
 
-@pytest.mark.parametrize("seed", [0, 8, 330, 544, 2417, 100404, 200753])
+@pytest.mark.parametrize("seed", [0, 8, 330, 544, 2417, 100404, 200753, 20262491, 31001792, 52010874, 52019099])
 def test_what_a_campaign_found_stays_found(seed: int) -> None:
     """Traces that broke a law once, by a fault of the policy or of a checker."""
     assert World(seed).play().found == []
@@ -199,6 +199,7 @@ def test_what_was_before_the_action_is_checked_as_well() -> None:
     ]
     other = steps((replace(OVER, generation=1), CALM))
     raised = _everywhere(_limits(memory=40 * GIB), trace, 3, 4)
+    lowered = [*_everywhere(_limits(memory=20 * GIB), trace[:-1]), _used(0.5)(trace[-1])]
     wished = _everywhere(
         _seen(namespaces={"team": {"gpusteward.io/mode": "warn"}}), trace, len(trace) - 2, len(trace) - 1
     )
@@ -210,6 +211,7 @@ def test_what_was_before_the_action_is_checked_as_well() -> None:
         (unasked, "warned: never warned"),
         ([*trace[:-1], other[-1]], "own: "),
         (raised, "level: "),
+        (lowered, "warned: warned of a limit of"),
         (wished, "warned: "),
         (anew, "level: "),
     ):

@@ -179,15 +179,20 @@ def test_the_largest_pod_of_a_claim_is_evicted() -> None:
     assert play.standing(OTHER) is State.OK
 
 
-def test_pods_that_take_turns_as_the_largest_of_a_claim_are_acted_on() -> None:
-    """Each of two pods has half of the time: the first action comes within twice the usual time."""
-    play = Play()
+@pytest.mark.parametrize("pods", [2, 3, 6])
+@pytest.mark.parametrize("rounds", [1, 2, 7, 26])
+def test_pods_that_take_turns_as_the_largest_of_a_claim_are_acted_on(pods: int, rounds: int) -> None:
+    """Each of n pods may have its own time: the first action comes within n times the usual time."""
+    play, largest = Play(), dict[int, float]()
     begun = play.monotonic
-    while not play.actions and play.monotonic < begun + 900:
-        turn = len(play.verdicts) % 2
-        play.step(replace(FIRST, used=20 * GIB + turn), replace(OTHER, used=20 * GIB + 1 - turn), MEEK)
-    assert play.actions
-    assert play.monotonic - begun <= 2 * (15 + 120) + 30
+    while not play.actions and play.monotonic < begun + 3600:
+        turn = len(play.verdicts) // rounds % pods
+        largest[turn] = largest.get(turn, 0.0) + play.rules.interval
+        sharers = (Actor(f"sharer{each}-1", 10 * GIB, scope="claim", claim="team/shared") for each in range(pods))
+        play.step(*(replace(one, used=10 * GIB + (each == turn)) for each, one in enumerate(sharers)), MEEK)
+    assert play.actions == [f"evict team/sharer{turn}-1"]
+    assert largest[turn] >= 15 + 120, "and none before it was the largest for its own warning and grace"
+    assert play.monotonic - begun <= pods * (15 + 120 + 2 * play.rules.interval)
 
 
 def test_a_terminating_pod_of_a_claim_is_not_asked_for_the_others_sake() -> None:

@@ -243,9 +243,11 @@ ELSEWHERE = ("elsewhere", "Deployment", "other")
         ({"levels": {}}, Spared.NOT_DUE),
         ({"holds": {(Place.POD, HOG.pod_uid, Reason.FAILED): Hold(None)}}, None),
         ({"spent": (Spent(BEGIN + 50.0, ELSEWHERE),) * 100}, Reason.BUDGET_NODE),
+        ({"spent": (Spent(BEGIN + 139.0, ELSEWHERE),) * 100}, Reason.BUDGET_NODE),
+        ({"spent": (Spent(BEGIN + 139.0, ELSEWHERE),)}, None),
         ({"ended_at": BEGIN + 139.0}, None),
     ],
-    ids=["breaker", "level", "hold", "budget", "spacing"],
+    ids=["breaker", "level", "hold", "budget", "budget and spacing", "token", "spacing"],
 )
 def test_what_has_changed_in_the_policy_spares(change: dict[str, Any], why: Reason | Spared | None) -> None:
     """A breaker, a level, a budget. Holds and the spacing were answered when the action was decided."""

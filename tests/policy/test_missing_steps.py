@@ -12,8 +12,8 @@ from dataclasses import replace
 import pytest
 
 from enforcer.policy.history import Result
+from enforcer.policy.next_step import DELETION
 from enforcer.policy.preview import preview
-from enforcer.policy.protection import DELETION
 from enforcer.policy.rules import MissingStep, Rules
 from enforcer.policy.vocabulary import Mode, Reason, Rung, State
 from policy.scenes import GREEDY, MEEK, UNHURRIED, Play, snapshot

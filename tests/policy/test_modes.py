@@ -6,14 +6,16 @@ The modes of the node, of its ceilings and of the namespace come in. What is don
 
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import pytest
 
 from default_rules import default_rules
-from enforcer.policy.rules import CONSENT, Ceiling
+from enforcer.policy.decide import decide
+from enforcer.policy.rules import CONSENT, Ceiling, Rules
 from enforcer.policy.vocabulary import Mode, Reason, Rung, State
-from exporter.model import Fault
-from policy.scenes import CONSENTING, GIB, GREEDY, MEEK, UNHURRIED, Play
+from exporter.model import Fault, Sharing
+from policy.scenes import CONSENTING, GIB, GREEDY, MEEK, UNHURRIED, Play, gpu_uuid, snapshot
 
 ENOUGH = 32
 """Rounds after which GREEDY is acted on, if ever."""
@@ -103,6 +105,70 @@ def test_the_stop_file_starts_a_new_grace_when_it_is_removed() -> None:
     assert (level.seconds, level.warned_at) == (SHORT.warn_after, removed)
     play.until_action(GREEDY, MEEK)
     assert play.monotonic - removed == SHORT.grace
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "sharing", "reason"),
+    [
+        (replace(SHORT, ladder=(Rung.NOTIFY,)), Sharing.TIME_SLICING, Reason.NO_RUNG),
+        (replace(SHORT, mps=Rung.NOTIFY), Sharing.MPS, Reason.MPS),
+    ],
+    ids=["ladder", "mps"],
+)
+def test_a_step_that_an_operator_takes_away_for_a_while_starts_a_new_grace_when_it_is_back(
+    meanwhile: Rules, sharing: Sharing, reason: Reason
+) -> None:
+    """Meanwhile nothing follows: the pod is then warned of what follows, and has a whole grace."""
+    rules = replace(SHORT, mps=Rung.EVICT)
+    play = Play(rules)
+    play.steps(9, GREEDY, MEEK, sharing=sharing)
+    play.rules = meanwhile
+    play.steps(3, GREEDY, MEEK, sharing=sharing)
+    assert (play.actions, play.reason(GREEDY)) == ([], reason)
+    play.rules = rules
+    play.step(GREEDY, MEEK, sharing=sharing)
+    back = play.monotonic
+    (level,) = play.history.levels.values()
+    assert (level.seconds, level.warned_at) == (rules.warn_after, back)
+    play.until_action(GREEDY, MEEK, sharing=sharing)
+    assert play.monotonic - back == rules.grace
+
+
+def test_a_mode_that_is_changed_while_the_config_cannot_be_used_starts_a_new_grace() -> None:
+    """The namespace's label says dry-run for one round of an outage: what was announced was not true for that long."""
+    broken = Fault("config", "config_invalid", "policy.grace: expected a duration")
+    play = Play(SHORT)
+    play.steps(9, GREEDY, MEEK)
+    play.step(GREEDY, MEEK, faults=(broken,))
+    dry = {"team": {**CONSENTING, CONSENT: "dry-run"}}
+    play.step(GREEDY, MEEK, faults=(broken,), namespaces=dry)
+    play.step(GREEDY, MEEK, faults=(broken,))
+    assert play.actions == []
+    play.step(GREEDY, MEEK)
+    back = play.monotonic
+    play.until_action(GREEDY, MEEK)
+    assert play.monotonic - back == SHORT.grace
+
+
+@pytest.mark.parametrize(
+    "partial",
+    [{"by_time": False}, {"gpus_read": frozenset({gpu_uuid(0)})}],
+    ids=["a round that movement asked for", "an early round of one GPU"],
+)
+def test_a_round_that_moves_no_level_acts_on_nobody(partial: dict[str, Any]) -> None:
+    """The namespace's mode is raised, and such a round comes first: the pod was warned of a dry run, and of no more."""
+    pods = [replace(GREEDY, pod=f"greedy-{gpu}", gpu=gpu, scope="claim", claim="team/share") for gpu in (0, 1)]
+    play = Play(SHORT)
+    play.until_action(*pods, gpus=2, namespaces={"team": {**CONSENTING, CONSENT: "dry-run"}})
+    play.monotonic += 1.0
+    seen = replace(snapshot(pods, play.monotonic, gpus=2), **partial)
+    play.history, verdict = decide(seen, SHORT, play.history, play.now)
+    assert verdict.action is None
+    assert Reason.QUEUED in {one.reason for one in verdict.standings}
+    play.step(*pods, gpus=2)
+    back = play.monotonic
+    play.until_action(*pods, gpus=2)
+    assert play.monotonic - back == SHORT.grace
 
 
 @pytest.mark.parametrize("spaces", [{}, {"team": {}}, {"team": {CONSENT: "observe"}}, {"team": {CONSENT: "warn"}}])

@@ -17,6 +17,7 @@ from enforcer.policy import outcomes
 from enforcer.policy.history import History, Hold, HoldKey, Result
 from enforcer.policy.holds import LONGEST_WAIT
 from enforcer.policy.outcomes import conclude, rehearsed
+from enforcer.policy.rules import CONSENT, MissingStep
 from enforcer.policy.vocabulary import Mode, Place, Reason, Rung, State
 from policy.scenes import GIB, GREEDY, MEEK, UNHURRIED, Actor, Play
 
@@ -295,13 +296,59 @@ def test_a_fence_that_was_not_set_is_tried_again(result: Result) -> None:
     assert play.actions == ["fence team/greedy-1"] * 2
 
 
-def test_a_fence_is_the_container_s() -> None:
-    """Another generation is not fenced."""
+@pytest.mark.parametrize("result", [*DONE, Result.IMPOSSIBLE], ids=str)
+@pytest.mark.parametrize("rounds", [4, 5, 8, 12, 40])
+def test_a_container_that_restarts_after_each_fence_is_evicted(result: Result, rounds: int) -> None:
+    """It restarts every so many rounds: a fence that was set, or cannot be, is behind each later generation."""
     play = acted(rules=FENCING)
+    play.conclude(result)
+    ended = play.monotonic
+    while len(play.actions) < 2 and play.monotonic < ended + 600:
+        generation = 1 + int(play.monotonic - ended) // int(rounds * play.rules.interval)
+        play.step(replace(GREEDY, generation=generation), MEEK)
+    assert play.actions == ["fence team/greedy-1", "evict team/greedy-1"]
+    least = SHORT.grace if result is Result.IMPOSSIBLE else AGAIN
+    assert least <= play.monotonic - ended <= AGAIN + SHORT.spacing
+
+
+def test_where_no_other_step_follows_each_generation_is_fenced() -> None:
+    """A ladder that ends with the fence, a namespace that does not consent, a kill that this node lacks."""
+    no_kill = replace(FENCING, ladder=(Rung.FENCE, Rung.KILL), missing=(MissingStep(Rung.KILL, "no right"),))
+    for rules, labels in (
+        (replace(FENCING, ladder=(Rung.NOTIFY, Rung.FENCE)), {CONSENT: "enforce"}),
+        (FENCING, {"unrelated": "label"}),
+        (no_kill, {CONSENT: "enforce"}),
+    ):
+        play = Play(rules)
+        for generation in range(3):
+            actor = replace(GREEDY, generation=generation)
+            play.until_action(actor, MEEK, namespaces={"team": labels})
+            play.conclude(Result.ACCEPTED)
+            play.steps(40, actor, MEEK, namespaces={"team": labels})
+        assert play.actions == ["fence team/greedy-1"] * 3
+
+
+def test_a_fence_of_one_container_and_device_is_behind_no_other() -> None:
+    """Another container of the pod, and the same one on another device, are fenced first themselves."""
+    play = acted(SIBLING, rules=FENCING)
     play.conclude(Result.ACCEPTED)
     play.steps(2, MEEK)
-    play.until_action(replace(GREEDY, generation=1), MEEK)
-    assert play.actions == ["fence team/greedy-1"] * 2
+    reborn = replace(GREEDY, generation=1)
+    play.until_action(replace(SIBLING, generation=1), replace(reborn, used=GIB), MEEK)
+    play.conclude(Result.ACCEPTED)
+    play.until_action(replace(reborn, gpu=1), MEEK, gpus=2)
+    assert play.actions == ["fence team/greedy-1"] * 3
+
+
+def test_a_fence_of_a_pod_that_is_gone_is_forgotten() -> None:
+    """The history does not grow with the pods of a node; while names are only remembered nothing is forgotten."""
+    play = acted(rules=FENCING)
+    play.conclude(Result.ACCEPTED)
+    play.step(MEEK, live=False)
+    assert play.history.fenced
+    play.history = replace(play.history, done=frozenset())  # the container was restarted meanwhile
+    play.step(MEEK)
+    assert not play.history.fenced
 
 
 @pytest.mark.fault(17)

@@ -15,7 +15,8 @@ import pytest
 from default_rules import default_protection, default_rules
 from enforcer.policy.cases import cases
 from enforcer.policy.limit_holders import Case
-from enforcer.policy.protection import DELETION, Permission, Protection
+from enforcer.policy.next_step import DELETION
+from enforcer.policy.protection import Permission, Protection
 from enforcer.policy.rules import ALLOW_EXEMPTION, CONSENT, EXEMPT, GRACE, Ceiling, Protect, Rules
 from enforcer.policy.vocabulary import Mode, Reason, Rung, State, Trigger
 from exporter.model import ContainerKind, Scope, Sharing

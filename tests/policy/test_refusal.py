@@ -88,6 +88,7 @@ def test_nothing_holds_it_back() -> None:
         ({"level": replace(LEVEL, terms=replace(LEVEL.terms, rung=None))}, {}, Reason.QUEUED),
         ({"level": replace(LEVEL, terms=replace(LEVEL.terms, rung=Rung.FENCE))}, {}, Reason.QUEUED),
         ({"allowed": replace(JUDGED.allowed, rung=None)}, {}, Reason.QUEUED),
+        ({"level": replace(LEVEL, read_at=NOW.monotonic - 1.0)}, {}, Reason.QUEUED),
         ({}, {"snapshot": replace(SCENE.snapshot, names_live=False)}, Reason.NAMES_STALE),
         ({}, {"rules": replace(AT_ONCE, trigger=Trigger.CONTENDED), "excess": {CASE.limit.device: 1}}, "contended"),
         ({}, with_history(breakers={Breaker.JOURNAL: Opened(0.0, "")}), Reason.BREAKER),

@@ -437,6 +437,7 @@ async def test_of_what_was_begun_and_did_not_come_about_the_end_is_told(tmp_path
 async def test_what_was_not_carried_out_gives_its_token_back(tmp_path: Path, live: bool) -> None:
     """The daemon before was killed after its call had left. What its call did not do costs no budget."""
     stage = Stage(tmp_path, UNHURRIED)
+    stage.now = journal_file.read_clocks()[0]  # the token is of this moment, however long this machine runs
     begun(stage)
     stage.pod = a_pod("train-1", "uid-1", node="node", namespace="team") if live else None
     async with arming(tmp_path, stage=stage):

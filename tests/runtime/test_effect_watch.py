@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from enforcer.actions.interface import Answer, Heard
+from enforcer.actions.kill.actuator import ASKED, GRACE_OVER, INSISTED
 from enforcer.messages.action_texts import EventReason
 from enforcer.policy.history import Action, Result
 from enforcer.policy.last_look import Spared
@@ -118,9 +119,26 @@ async def test_a_container_that_ignores_sigterm_is_killed_after_its_grace_and_an
     await stage.play(400)
     calls = [line for line in stage.script if line in {"acted", "insisted", "asked"}]
     assert calls == ["asked", "acted", "asked", "insisted"]
-    assert stage.script[-1] == "verified"
-    assert EventReason.KILLED in [notice.reason for notice in stage.notices]
+    assert stage.script[-1] == f"verified {GRACE_OVER}"
+    assert GRACE_OVER in killed_event(stage)
     assert stage.remaining() == KILLING.budgets.node.most - 1
+
+
+async def test_the_event_of_a_kill_says_which_signal_ended_the_container() -> None:
+    """SIGTERM alone where it ended in its grace; SIGKILL at once where it had lived on after an earlier SIGTERM."""
+    for done in (ASKED, INSISTED):
+        stage = Stage(HOG, POOR, rules=KILLING)
+        stage.answer = Answer(Heard.ACCEPTED, done)
+        stage.at["acted"] = lambda stage=stage: stage.empty("hog-1")  # type: ignore[misc]
+        await stage.play(400)
+        assert stage.script[-1] == f"verified {done}"
+        assert f"the container was killed: {done}. " in killed_event(stage)
+
+
+def killed_event(stage: Stage) -> str:
+    """Return the note of the Event that says that a container was killed."""
+    (note,) = (notice.note for notice in stage.notices if notice.reason is EventReason.KILLED)
+    return note
 
 
 async def test_a_container_that_frees_its_memory_on_sigterm_is_not_killed() -> None:

@@ -307,6 +307,38 @@ async def test_a_daemon_that_is_not_root_cannot_fence(stage: Stage, monkeypatch:
         assert daemon.decider.missing[0].detail == "it cannot fence: limits of the driver are set by root"
 
 
+@pytest.mark.parametrize("mode", [Mode.DRY_RUN, Mode.ENFORCE])
+async def test_a_dry_run_takes_the_step_that_enforce_would_take(stage: Stage, mode: Mode) -> None:
+    """Without the driver for it the fence is passed over; with a driver that does not answer the pod is held."""
+    rules = replace(FENCING, mode=mode, trigger=Trigger.LIMIT)
+    stage.driver("580.95.05")
+    async with running(stage, rules) as daemon:
+        await until(lambda: daemon.missing == {Rung.FENCE: True})
+        await daemon.round(HOG, MEEK)
+        assert daemon.next_rung(HOG) is Rung.EVICT
+    stage.driver(R615)
+    stage.node.fail("nvmlSystemGetDriverVersion", 999)
+    async with running(stage, rules) as daemon:
+        await until(lambda: daemon.missing == {Rung.FENCE: False} and (mode is Mode.DRY_RUN or not daemon.reasons))
+        for _ in range(100):
+            await daemon.round(HOG, MEEK)
+        held = daemon.reason(HOG)
+        assert held is not None and held[0] is Reason.STEP_MISSING and daemon.next_rung(HOG) is Rung.FENCE
+
+
+async def test_a_dry_run_misses_no_right(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not given the rights of `enforce`; after a reload to that mode they count."""
+    monkeypatch.setattr("enforcer.runtime.fence_upkeep.geteuid", lambda: 1000)
+    (stage.proc / "1" / "cgroup").write_text("0::/../../init.scope\n")
+    async with running(stage, replace(FENCING, mode=Mode.DRY_RUN)) as daemon:
+        await until(lambda: stage.node.calls("nvmlSystemGetDriverVersion"))
+        await daemon.round(HOG, MEEK)
+        assert not daemon.missing and daemon.next_rung(HOG) is Rung.FENCE
+        daemon.decider.rules = FENCING
+        await until(lambda: daemon.missing == {Rung.FENCE: True})
+        daemon.decider.rules = replace(FENCING, mode=Mode.DRY_RUN)
+
+
 @pytest.mark.parametrize("ladder", [(Rung.NOTIFY, Rung.EVICT, Rung.KILL), (Rung.NOTIFY, Rung.KILL)], ids=str)
 async def test_a_node_that_cannot_kill_still_evicts(stage: Stage, ladder: tuple[Rung, ...]) -> None:
     """The eviction follows where the ladder has it; a ladder of kills alone leaves the pod held, with the reason."""
@@ -409,6 +441,24 @@ async def test_a_container_that_ended_is_forgotten(stage: Stage) -> None:
         await daemon.round(MEEK)
         await until(lambda: stage.unfenced)
         assert stage.unfenced == ["its cgroup is gone"]
+
+
+async def test_a_container_that_restarts_after_its_fence_is_evicted(stage: Stage) -> None:
+    """The fence ends with the cgroup, and the step is behind the next generation; also for later daemons."""
+    await stage.fenced()
+    again = replace(GREEDY, generation=1)
+    async with running(stage) as daemon:
+        await until(lambda: not daemon.reasons)
+        await daemon.look(GREEDY, MEEK)
+        stage.leaf(GREEDY).rename(stage.mount / "gone")
+        await daemon.round(again, MEEK)
+        await until(lambda: stage.unfenced)
+        await daemon.round(again, MEEK)
+        assert daemon.next_rung(again) is Rung.EVICT
+    async with running(stage) as daemon:
+        await until(lambda: not daemon.reasons)
+        await daemon.round(again, MEEK)
+        assert daemon.next_rung(again) is Rung.EVICT
 
 
 @pytest.mark.parametrize("mode", [Mode.OFF, Mode.OBSERVE, Mode.WARN, Mode.DRY_RUN])

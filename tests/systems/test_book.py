@@ -11,7 +11,7 @@ from enforcer.policy.vocabulary import Kind, Reason, State
 from exporter.base.quantities import parse_bytes, parse_duration
 from exporter.limits.loading import builtin
 from exporter.model import Limit
-from systems.book import BEING_BUILT, Expected, LimitRow, Role, SceneRow, SharingRow, System, VerdictRow, book
+from systems.book import BEING_BUILT, LimitRow, Role, SceneRow, System, VerdictRow, book
 from systems.player import Played, play
 
 INTERVAL = 5.0
@@ -20,31 +20,31 @@ SLACK = 2 * INTERVAL
 
 
 class Case(NamedTuple):
-    """One expectation of one scene."""
+    """Expectations of one kind of one scene."""
 
     system: System
     scene: SceneRow
-    row: Expected
+    rows: list[Any]
 
 
 def _named(system: System, scene: SceneRow) -> str:
     return f"{system.system}.{scene.mode}" if scene.mode else system.system
 
 
-def _device(row: SharingRow) -> str:
-    return f"gpu{row.gpu}" if row.mig is None else f"gpu{row.gpu}.mig{row.mig}"
-
-
 def _cases(kind: str) -> Iterator[Any]:
+    """List the expectations of a kind, a case for each scene; those that wait for something are a case of their own."""
     for system in book():
         for scene in system.scenes:
-            rows: list[Any] = getattr(scene.expect, kind)
-            for row in rows:
-                place = _device(row) if isinstance(row, SharingRow) else row.pod
-                if isinstance(row, LimitRow | VerdictRow) and row.container:
-                    place += f"/{row.container}"
-                marks = [_waiting_for(row.needs)] if row.needs else []
-                yield pytest.param(Case(system, scene, row), id=f"{_named(system, scene)}-{place}", marks=marks)
+            rows: dict[str, list[Any]] = {}
+            for row in getattr(scene.expect, kind):
+                rows.setdefault(row.needs, []).append(row)
+            for need, mine in rows.items():
+                name = _named(system, scene)
+                yield pytest.param(
+                    Case(system, scene, mine),
+                    id=f"{name}-{need}" if need else name,
+                    marks=[_waiting_for(need)] if need else [],
+                )
 
 
 def _waiting_for(need: str) -> pytest.MarkDecorator:
@@ -65,26 +65,25 @@ def _of(case: Case) -> Played:
 
 @pytest.mark.parametrize("case", list(_cases("sharing")))
 def test_each_device_is_shared_as_the_book_says(case: Case) -> None:
-    row = case.row
-    assert isinstance(row, SharingRow)
-    device = _of(case).devices[row.gpu, row.mig]
-    wanted = {"sharing": str(row.sharing), "replicas": row.replicas}
-    if row.pods is not None:
-        wanted["pods"] = row.pods
-    assert {name: getattr(device, name) for name in wanted} == wanted
+    devices = _of(case).devices
+    wanted = {(row.gpu, row.mig): (str(row.sharing), row.replicas, row.pods) for row in case.rows}
+    found = {key: devices[key] for key in wanted}
+    assert wanted == {
+        key: (str(device.sharing), device.replicas, None if wanted[key][2] is None else device.pods)
+        for key, device in found.items()
+    }
 
 
 @pytest.mark.parametrize("case", list(_cases("limits")))
 def test_each_limit_is_what_the_system_declares(case: Case) -> None:
-    row = case.row
-    assert isinstance(row, LimitRow)
     limits = _of(case).limits
-    key = (row.pod, row.container, row.gpu, row.mig, row.claim)
-    if row.absent:
-        assert key not in limits
-        return
-    assert key in limits, f"no such limit; there are {sorted(map(str, limits))}"
-    assert _shown(limits[key], row) == _wanted(case.system, row)
+    for row in case.rows:
+        key = (row.pod, row.container, row.gpu, row.mig, row.claim)
+        if row.absent:
+            assert key not in limits
+            continue
+        assert key in limits, f"no such limit; there are {sorted(map(str, limits))}"
+        assert _shown(limits[key], row) == _wanted(case.system, row), key
 
 
 def _wanted(system: System, row: LimitRow) -> dict[str, object]:
@@ -115,21 +114,23 @@ def _shown(limit: Limit, row: LimitRow) -> dict[str, object]:
 
 @pytest.mark.parametrize("case", list(_cases("verdicts")))
 def test_the_policy_does_about_each_pod_what_the_book_says(case: Case) -> None:
-    row = case.row
-    assert isinstance(row, VerdictRow)
-    played = _of(case)
+    for row in case.rows:
+        _ends(_of(case), row)
+
+
+def _ends(played: Played, row: VerdictRow) -> None:
     states = _states(played, row)
     acted = [done for (pod, _), done in played.acted.items() if pod == row.pod]
     if row.acts is not None:
-        assert acted, f"no action within {played.seconds:g} s: {_words(states)}"
-        assert acted[0].action == row.acts.action
-        assert abs(acted[0].after - parse_duration(row.acts.after)) <= SLACK, f"acted after {acted[0].after:g} s"
+        assert acted, f"{row.pod}: no action within {played.seconds:g} s: {_words(states)}"
+        assert acted[0].action == row.acts.action, row.pod
+        assert abs(acted[0].after - parse_duration(row.acts.after)) <= SLACK, f"{row.pod}: after {acted[0].after:g} s"
         return
-    assert not acted, f"unexpected: {acted}"
+    assert not acted, f"{row.pod}: unexpected: {acted}"
     if row.no_limit:
-        assert not states, f"there is a limit: {_words(states)}"
+        assert not states, f"{row.pod}: there is a limit: {_words(states)}"
     elif row.within:
-        assert states, "no limit of the pod is judged"
+        assert states, f"{row.pod}: no limit of the pod is judged"
         assert all(standing.state is State.OK for standing in states), _words(states)
     else:
         assert row.held is not None
@@ -159,26 +160,31 @@ def test_the_book_names_each_device_and_each_limit_of_a_scene(scene: SceneRow, s
     assert played.limits.keys() - waiting == {key for key, row in rows.items() if not row.absent} - waiting
 
 
-@pytest.mark.parametrize(("scene", "system"), _SCENES)
-def test_each_scene_has_a_pod_above_one_below_and_one_as_users_configure_it(scene: SceneRow, system: System) -> None:
+_SYSTEMS = pytest.mark.parametrize("system", book(), ids=lambda system: system.system)
+
+
+@_SYSTEMS
+def test_each_scene_has_a_pod_above_one_below_and_one_as_users_configure_it(system: System) -> None:
     """A role may be left out with a reason, for example where the hardware lets nothing be above."""
-    roles = {row.role for row in scene.expect.verdicts}
-    for role in (Role.ABOVE, Role.BELOW, Role.FRAMEWORK):
-        assert (role in roles) != (role in scene.without), f"{role}: one verdict, or a reason in `without`"
-    names = {pod["metadata"]["name"] for pod in scene.pods}
-    assert {row.pod for row in scene.expect.verdicts} <= names
-    assert {row.pod for row in scene.processes if row.pod} <= names
+    for scene in system.scenes:
+        roles = {row.role for row in scene.expect.verdicts}
+        for role in (Role.ABOVE, Role.BELOW, Role.FRAMEWORK):
+            assert (role in roles) != (role in scene.without), f"{scene.mode}: {role}: a verdict, or `without`"
+        names = {pod["metadata"]["name"] for pod in scene.pods}
+        assert {row.pod for row in scene.expect.verdicts} <= names, scene.mode
+        assert {row.pod for row in scene.processes if row.pod} <= names, scene.mode
 
 
-@pytest.mark.parametrize(("scene", "system"), _SCENES)
-def test_no_pod_above_its_limit_is_held_for_a_reason_that_nobody_chose(scene: SceneRow, system: System) -> None:
+@_SYSTEMS
+def test_no_pod_above_its_limit_is_held_for_a_reason_that_nobody_chose(system: System) -> None:
     """A pod that stays above its limit is acted on, or an operator or its own declaration wants that it is not."""
-    for row in scene.expect.verdicts:
-        if row.role is Role.ABOVE:
-            assert row.acts or (row.held and row.held.kind is Kind.CHOSEN), row.pod
+    for scene in system.scenes:
+        for row in scene.expect.verdicts:
+            if row.role is Role.ABOVE:
+                assert row.acts or (row.held and row.held.kind is Kind.CHOSEN), (scene.mode, row.pod)
 
 
-@pytest.mark.parametrize("system", book(), ids=lambda system: system.system)
+@_SYSTEMS
 def test_each_file_names_its_sources_and_marks_only_what_is_being_built(system: System) -> None:
     assert system.sources
     assert system.system in {known.name for known in builtin()}

@@ -28,6 +28,7 @@ from exporter.model import GpuUuid
 
 log = structlog.get_logger()
 
+CGROUP_GONE = "its cgroup is gone"
 TRIES = 3
 """How often a fence is set at once: more is taken only in the moment before it stands."""
 
@@ -120,12 +121,12 @@ class Fencing:
 
     async def keep(
         self, fallen: Callable[[Fence], str | None], seen: Callable[[CaseKey], int | None]
-    ) -> frozenset[CaseKey]:
+    ) -> Mapping[CaseKey, bool]:
         """
         Look at all fences, once a round: take away those that are `fallen`, with its reason; lower the others.
 
         `seen`: what the process lists say that a container holds. Returns the keys of those that stand no more, by
-        whomever's hand.
+        whomever's hand, and of each whether its container still runs.
         """
         async with self._turn:
             fences = dict(self._register.fences)
@@ -135,17 +136,17 @@ class Fencing:
                 if why is not None:
                     log.info("enforcer.unfenced", pod_uid=key.pod_uid, container=fences[key].fenced, reason=why)
                     await self._register.unfence(key, why)
-        return frozenset(key for key, why in ends if why is not None)
+        return {key: why is not CGROUP_GONE for key, why in ends if why is not None}
 
     async def _end(self, fence: Fence, fallen: str | None, seen: int | None) -> str | None:
         """Look at one; say why it stands no more, None where it does."""
         if not await asyncio.to_thread(self._leaves.there, fence.cgroup):
-            return "its cgroup is gone"
+            return CGROUP_GONE
         try:
             limits = await self._read(fence)
             if not ours(fence, limits):
                 if not await asyncio.to_thread(self._leaves.there, fence.cgroup):
-                    return "its cgroup is gone"  # between the two looks
+                    return CGROUP_GONE  # between the two looks
                 return "somebody else took it away" if limits.unset else f"somebody else has set {_size(limits.hard)}"
             if fallen is not None:
                 await self._limits.limit(GpuUuid(fence.key.uuid), self._leaves.path(fence.cgroup), None)

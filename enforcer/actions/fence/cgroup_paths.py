@@ -32,8 +32,12 @@ class Leaves:
         self._root = root
         self._mount = mount
 
-    def unavailable(self) -> str | None:
-        """Say why no container of this node can have one; None where nothing speaks against it. Raises OSError."""
+    def unavailable(self, *, rights: bool = True) -> str | None:
+        """
+        Say why no container of this node can have one; None where nothing speaks against it. Raises OSError.
+
+        `rights`: it counts that this daemon's own container is not privileged.
+        """
         if self._mount is None:
             return "the unified cgroup hierarchy is not mounted here: that needs cgroup version 2, and /sys/fs/cgroup"
         try:
@@ -43,11 +47,9 @@ class Leaves:
         path = next((line[3:] for line in lines if line.startswith("0::")), None)
         if path is None:
             return "this node has no cgroup version 2"
-        return (
-            "this daemon is in a private cgroup namespace: its container has to be privileged"
-            if "/.." in path
-            else None
-        )
+        if rights and "/.." in path:
+            return "this daemon is in a private cgroup namespace: its container has to be privileged"
+        return None
 
     def find(self, victim: Victim) -> str | NoCgroup:
         """Find the cgroup of a container, among all processes of the node (some 25 microseconds each)."""

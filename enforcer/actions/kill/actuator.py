@@ -28,8 +28,10 @@ log = structlog.get_logger()
 
 MOST = 256
 """Containers held at once: more than a node has pods, and few descriptors."""
-DEAF = "it does not handle SIGTERM; it will be killed after its grace"
-INSISTED = "SIGKILL was sent: it lived on after an earlier SIGTERM"
+ASKED = "SIGTERM was sent"
+DEAF = "SIGTERM was sent, which its first process does not handle"
+GRACE_OVER = "SIGKILL was sent after its grace"
+INSISTED = "SIGKILL was sent, because it lived on after an earlier SIGTERM"
 
 
 class Kill:
@@ -100,13 +102,12 @@ class Kill:
             return doubt
         if hold.asked:
             hold.asked, hold.killed = decision, True
-            answer = hold.send(signal.SIGKILL)
-            return replace(answer, detail=answer.detail or INSISTED)
+            return _said(hold.send(signal.SIGKILL), INSISTED)
         hears = self._inits.hears(hold)
         answer = hold.send(signal.SIGTERM)
         if answer.heard is Heard.ACCEPTED:
             hold.asked, hold.killed = decision, False
-        return answer if hears else replace(answer, detail=answer.detail or DEAF)
+        return _said(answer, ASKED if hears else DEAF)
 
     async def confirmed(self, action: Action) -> bool | None:
         """Look whether the container has ended. A signal leaves no other trace, so "it runs" proves nothing."""
@@ -124,7 +125,7 @@ class Kill:
         if (doubt := self._inits.look(hold)) is not None:
             return doubt
         hold.killed = True
-        return hold.send(signal.SIGKILL)
+        return _said(hold.send(signal.SIGKILL), GRACE_OVER)
 
     async def ended(self, action: Action) -> bool | None:
         """
@@ -156,3 +157,8 @@ class Kill:
         if obstacle is None:
             return Answer(Heard.FAILED, "it was not held while its grace ran")
         return Answer(Heard.IMPOSSIBLE if obstacle.its_own else Heard.FAILED, str(obstacle))
+
+
+def _said(answer: Answer, what: str) -> Answer:
+    """Say what was done, where the kernel took the signal."""
+    return replace(answer, detail=what) if answer.heard is Heard.ACCEPTED else answer

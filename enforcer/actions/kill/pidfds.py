@@ -169,8 +169,12 @@ class Inits:
         return Hold(fd, victim, process.key)
 
 
-def unavailable(root: Path, *, trusted: bool = False, own: Path = Path("/proc")) -> str | None:
-    """Say why no container of this node can be held; None if it can. `own` is our own /proc, `root` the one to read."""
+def unavailable(root: Path, *, trusted: bool = False, rights: bool = True, own: Path = Path("/proc")) -> str | None:
+    """
+    Say why no container of this node can be held; None if it can.
+
+    `own` is our own /proc, `root` the one to read. `rights`: a right that this daemon lacks counts.
+    """
     if (doubt := unproven(root, own, trusted=trusted)) is not None:
         return doubt.message
     if not hasattr(os, "pidfd_open"):
@@ -184,7 +188,7 @@ def unavailable(root: Path, *, trusted: bool = False, own: Path = Path("/proc"))
     except OSError as error:
         needs = "Linux 5.3 or later, and a seccomp profile that allows it, as RuntimeDefault does"
         return f"no signal can be sent through a pidfd ({error.strerror}): that needs {needs}"
-    if not may_kill(read(f"{own}/self/status")):
+    if rights and not may_kill(read(f"{own}/self/status")):
         return "CAP_KILL is missing: the containers of other users cannot be signalled"
     return None
 
