@@ -12,7 +12,7 @@ TYPES := .pytest_cache/types.txt
 WORKERS = $(shell expr $$(nproc) + 1)
 FAST := not daemon and not containers and not cluster and not charts and not boards and not prometheus and not browser
 
-.PHONY: help demo lint style check test cluster image bench gpu wheels golden docs-site manifests guards traces lock clean
+.PHONY: help demo lint style check test cluster image bench gpu wheels golden prose docs-site manifests guards traces lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 12
@@ -28,6 +28,7 @@ style: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	PYTHONPATH=tests $(BIN)/python -m prose
 
 # Without compiled files of the last run the tests take a fifth longer: some machines say that none be written.
 check test: export PYTHONDONTWRITEBYTECODE :=
@@ -81,6 +82,8 @@ golden: $(VENV)/.dev  ## write the golden metrics page, docs/{metrics,policy,sys
 
 docs-site: $(VENV)/.docs  ## build the static site of docs/ into site/; a link that leads nowhere fails
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+prose: $(VENV)/.dev  ## take prose that was fixed out of the ledger of open findings (tests/prose/findings.yaml)
+	PYTHONPATH=tests $(BIN)/python -m prose --lower
 
 manifests: $(VENV)/.dev  ## render deploy/manifests from the Helm chart anew
 	PYTHONPATH=tests $(BIN)/python -m deploy.plain

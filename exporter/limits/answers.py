@@ -155,7 +155,7 @@ class ResolvedLimit:
 
     @property
     def device(self) -> DeviceKey | None:
-        """The leaf device; None for each that the subject holds, and for one that is not known here."""
+        """The device; None for each that the holder has, and for one that is not known here."""
         return self.place.key if self.place else None
 
     @property
@@ -220,7 +220,7 @@ class Resolution:
 
 def declared(resolutions: Iterable[Resolution]) -> Mapping[DeviceKey, int]:
     """
-    Sum up what is declared on each leaf device, each declaration once.
+    Sum up what is declared on each device, each declaration once.
 
     A pod's limit stands for its containers', a claim's counts once however many pods use it; processes' limits have no
     sum. What names no device is not placed here.

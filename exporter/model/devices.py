@@ -36,7 +36,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Utilization:
-    """Ratios of a leaf device. `busy` is NVML's `gpu`: the time in which some kernel ran."""
+    """Ratios of a device. `busy` is NVML's `gpu`: the time in which some kernel ran."""
 
     busy: float | None = None
     memory_controller: float | None = None
@@ -98,7 +98,7 @@ class Gpu:
     """
     A physical GPU: what it is, and what was measured on it.
 
-    With `mig` its instances are the leaf devices: NVIDIA's MIG, or the compute partitions into which an AMD GPU is
+    With `mig` its instances are the devices: NVIDIA's MIG, or the compute partitions into which an AMD GPU is
     divided. `unified`: it has no memory of its own, but uses the host's.
     """
 
@@ -123,7 +123,7 @@ class Gpu:
     """What else it is called where it is not divided: `renderD128`. Its instances have names of their own."""
 
     def leaves(self) -> tuple[tuple[DeviceKey, Memory | None, Utilization], ...]:
-        """Name the leaf devices of this GPU, each with its memory and utilization."""
+        """Name the devices of this GPU, each with its memory and utilization."""
         if not self.mig:
             return ((DeviceKey(self.uuid), self.memory, self.utilization),)
         return tuple((DeviceKey(self.uuid, gi.id), gi.memory, gi.utilization) for gi in self.instances)
@@ -140,7 +140,7 @@ class ProcessKind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class GpuProcess:
     """
-    One entry of the driver's process lists for one leaf device, already merged over the lists by raw pid.
+    One entry of the driver's process lists for one device, already merged over the lists by raw pid.
 
     `pid` is the number as the driver prints it: it may be a thread id, the number of a dead process whose child holds
     the memory, or one that the kernel has given to somebody else since. `memory` is None where the driver said
@@ -175,7 +175,7 @@ class ProcessUtilization:
 @dataclass(frozen=True, slots=True)
 class CgroupMemory:
     """
-    What the kernel itself counts for one cgroup on one leaf device: each buffer once, by the cgroup that placed it.
+    What the kernel itself counts for one cgroup on one device: each buffer once, by the cgroup that placed it.
 
     Attributes:
         limit: above which the kernel does not let it grow; None: there is none, or it is not told.

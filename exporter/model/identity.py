@@ -12,7 +12,7 @@ ContainerId = NewType("ContainerId", str)
 @dataclass(frozen=True, slots=True, order=True)
 class DeviceKey:
     """
-    A leaf device, where memory is counted: a GPU with MIG off, or one MIG GPU instance.
+    A device, where memory is counted: a GPU with MIG off, or one MIG GPU instance.
 
     GPU-instance ids are reused when MIG is set up anew; `GpuInstance.mig_uuids` tells two generations apart.
     """

@@ -67,7 +67,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What the kubelet handed to a container: replicas of a leaf device, used or not."""
+    """What the kubelet handed to a container: replicas of a device, used or not."""
 
     namespace: str
     pod: str
@@ -83,7 +83,7 @@ class Inventory:
     Names and allocations as last known.
 
     Attributes:
-        sharing: leaf device to its sharing and its number of replicas, as far as Kubernetes tells.
+        sharing: device to its sharing and its number of replicas, as far as Kubernetes tells.
         declared: what the pods that have not ended declare; empty until the node's own facts were asked for.
         node: None where nobody can tell.
         namespaces: labels of the pods' namespaces, at most a minute and a half old; one that could not be read is

@@ -38,7 +38,7 @@ class Subject:
 @dataclass(frozen=True, slots=True)
 class Usage:
     """
-    What one container holds of one leaf device.
+    What one container holds of one device.
 
     Attributes:
         memory_used: bytes; None when one of its processes is unknown, or may be missing in the lists.
@@ -72,7 +72,7 @@ class Usage:
 @dataclass(frozen=True, slots=True)
 class ClaimUsage:
     """
-    What the containers that hold a claim hold together of one of its leaf devices.
+    What the containers that hold a claim hold together of one of its devices.
 
     Attributes:
         memory_used: None when something of it is unknown, or cannot be told from what they hold by another claim.
@@ -92,7 +92,7 @@ class ClaimUsage:
 @dataclass(frozen=True, slots=True)
 class DeviceAccount:
     """
-    The account of one leaf device: attributed + ghost + host + unattributed = used.
+    The account of one device: attributed + ghost + host + unattributed = used.
 
     Each part is None when something in it was not measured; `unattributed`, being the rest, when anything was not.
 
@@ -152,8 +152,8 @@ class Snapshot:
         containers: every generation of every container that Kubernetes knows, the present one last.
         namespaces: labels by namespace; see `Inventory`.
         claims: the DRA claims of the pods here; `claim_usages` what is held of their devices.
-        limits: what was declared, by subject and leaf device.
-        memory_declared: the sum of what is declared on a leaf device, each declaration once; nothing where nobody
+        limits: what was declared, by limit holder and device.
+        memory_declared: the sum of what is declared on a device, each declaration once; nothing where nobody
             declares.
         processes: how many entries of the driver's lists went where.
         utilization_dropped: of the GPUs read in this round, samples dropped because the driver claimed more than 100 %

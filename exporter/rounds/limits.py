@@ -55,7 +55,7 @@ MOST = 64
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is declared in one round; `memory_declared` sums up each leaf device, each declaration once."""
+    """What is declared in one round; `memory_declared` sums up each device, each declaration once."""
 
     limits: tuple[Limit, ...] = ()
     memory_declared: Mapping[DeviceKey, int] = field(default_factory=dict)
