@@ -8,15 +8,13 @@ To add a figure: describe it in `exporter.api` and write its name and help into 
 To add a subject: write a file with `FAMILIES` and `collect(snapshot)`, and add it below.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-
-from prometheus_client.core import Metric
+from collections.abc import Callable, Mapping
 
 from exporter.metrics import claims, containers, devices, gpus, limits, pods, rounds
-from exporter.metrics.family import Family
+from exporter.metrics.family import Families, Family
 from exporter.model import Snapshot
 
-SUBJECTS: tuple[tuple[str, tuple[Family, ...], Callable[[Snapshot], Iterator[Metric]]], ...] = (
+SUBJECTS: tuple[tuple[str, tuple[Family, ...], Callable[[Snapshot], Families]], ...] = (
     ("GPUs", gpus.FAMILIES, gpus.collect),
     ("Leaf devices", devices.FAMILIES, devices.collect),
     ("Containers", containers.FAMILIES, containers.collect),

@@ -8,13 +8,11 @@ unknown of the sum. A usage whose pod has no name is not written: it could not b
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
 
-from prometheus_client.core import Metric
-
+from exporter.api import schema
 from exporter.api.document import describe_containers
-from exporter.metrics.family import Figure, figure, gauge
-from exporter.metrics.labels import CONTAINER, Name, NodeLabels, by_name, together
+from exporter.metrics.family import Families, Figure, figure, gauge, with_rests
+from exporter.metrics.labels import CONTAINER, Labels, Name, NodeLabels, by_name, together
 from exporter.model import Snapshot
 
 FIGURES: tuple[Figure, ...] = (
@@ -69,14 +67,18 @@ REPLICAS = gauge(
 FAMILIES = (*(family for family, _ in (*FIGURES, *RATIOS)), REPLICAS)
 
 
-def collect(snapshot: Snapshot) -> Iterator[Metric]:
+def collect(snapshot: Snapshot) -> Families:
     """Yield the families of containers."""
     labels_of = NodeLabels(snapshot).container
-    described = zip(snapshot.usages, describe_containers(snapshot, snapshot.usages), strict=True)
+    described: list[schema.Container] = []
+    yield from with_rests(describe_containers(snapshot, snapshot.usages), described)
     parts = (
-        (usage.subject.pod_uid, usage.subject.container, usage.device, container) for usage, container in described
+        (usage.subject.pod_uid, usage.subject.container, usage.device, container)
+        for usage, container in zip(snapshot.usages, described, strict=True)
     )
-    rows = [(labels_of(*name), generations) for name, generations in by_name(snapshot, parts).items()]
+    named = by_name(snapshot, parts)
+    rows: list[tuple[Labels, list[schema.Container]]] = []
+    yield from with_rests(((labels_of(*name), generations) for name, generations in named.items()), rows)
     for family, read in FIGURES:
         yield family.of((labels, together(map(read, generations))) for labels, generations in rows)
     for family, read in RATIOS:

@@ -4,14 +4,16 @@ A metric family as it is promised: name, type, labels, help.
 What comes in: rows of (labels, value). What goes out: prometheus_client's `Metric`, built anew for each page, so that
 a container that left is gone from the page.
 
-The rule: **a row whose value is None has no sample**; zero is written only when zero was measured.
+The rule: **a row whose value is None has no sample**; zero is written only when zero was measured. A collector that
+works on each container or pod of the node rests meanwhile.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate
 from operator import attrgetter
+from typing import TypeVar
 
 from prometheus_client.core import Metric, Sample
 
@@ -20,6 +22,14 @@ from exporter.metrics.labels import CONTAINER, GPU, LEAF, Labels
 NAMESPACE = "gpusteward_"
 
 Row = tuple[Labels, float | None]
+
+Families = Iterator[Metric | None]
+"""What a collector yields: families, and None where it has worked for so long that others are due."""
+
+AT_ONCE = 100
+"""Containers or pods that a collector describes between two turns of the event loop: some 1 ms."""
+
+T = TypeVar("T")
 
 
 class Kind(StrEnum):
@@ -90,6 +100,14 @@ def histogram(name: str, labels: tuple[str, ...], text: str) -> Family:
 def info(name: str, labels: tuple[str, ...], text: str) -> Family:
     """Promise a family whose labels are the message; its name ends in `_info`, its value is 1."""
     return Family(NAMESPACE + name, Kind.INFO, labels, text)
+
+
+def with_rests(items: Iterable[T], into: list[T]) -> Iterator[None]:
+    """Append the items, which are made one by one; yield after each `AT_ONCE`."""
+    for number, item in enumerate(items, start=1):
+        into.append(item)
+        if number % AT_ONCE == 0:
+            yield None
 
 
 LABELS = {"gpu": GPU, "device": LEAF, "container": CONTAINER}

@@ -5,11 +5,7 @@ What comes in: the snapshot. What goes out: one series per namespace and pod nam
 that hold or were handed a device: the other pods of the node are none of our business.
 """
 
-from collections.abc import Iterator
-
-from prometheus_client.core import Metric
-
-from exporter.metrics.family import info
+from exporter.metrics.family import Families, Row, info, with_rests
 from exporter.metrics.labels import NodeLabels
 from exporter.model import Pod, Snapshot
 
@@ -24,10 +20,12 @@ INFO = info(
 FAMILIES = (INFO,)
 
 
-def collect(snapshot: Snapshot) -> Iterator[Metric]:
+def collect(snapshot: Snapshot) -> Families:
     """Yield the family of pods."""
     labels = NodeLabels(snapshot)
-    yield INFO.of((labels.of(**_description(pod)), 1) for pod in _newest(snapshot))
+    rows: list[Row] = []
+    yield from with_rests(((labels.of(**_description(pod)), 1) for pod in _newest(snapshot)), rows)
+    yield INFO.of(rows)
 
 
 def _description(pod: Pod) -> dict[str, str]:

@@ -20,7 +20,10 @@ from exporter.host import HostSource
 from exporter.model import DeviceKey, Gpu, GpuSample, GpuUuid, HostSample, Inventory, Subject
 
 PAUSE = 0.001
-"""Seconds after each GPU, of which one with 128 processes takes some 3 ms: a scrape needs several turns of the loop."""
+"""
+Seconds between two parts of a round, of which a GPU with 128 processes takes some 3 ms: a scrape needs several turns of
+the event loop.
+"""
 
 
 @dataclass(frozen=True, slots=True)

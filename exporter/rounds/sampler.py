@@ -24,7 +24,7 @@ from exporter.devices import DeviceError, DeviceSource, DevicesSample
 from exporter.host import HostSource
 from exporter.kube import InventorySource
 from exporter.model import DeviceKey, Fault, GpuUuid, Memory, Snapshot
-from exporter.rounds.accountant import Accountant, GpuReading
+from exporter.rounds.accountant import PAUSE, Accountant, GpuReading
 from exporter.rounds.latest import Latest
 from exporter.rounds.limit_facts import with_claims
 from exporter.rounds.limits import Limiting
@@ -172,6 +172,7 @@ class Sampler:
         for _ in self._limiting.refresh(inventory, [reading.gpu for reading in readings], self._present):
             await self._clock.sleep(0)
         limits = self._limiting.limits(inventory, [usage for reading in readings for usage in reading.accounts.usages])
+        await self._clock.sleep(PAUSE)
         snapshot = make_snapshot(
             number=self._rounds,
             node=self._node,
@@ -221,6 +222,7 @@ class Sampler:
                 log.exception("sampling.round_failed", round=self._rounds)
                 latest.tally = latest.tally.after_failure()
                 return None
+            await self._clock.sleep(PAUSE)
             self._suspects.see(snapshot)
             if self._keep is not None:
                 self._keep(snapshot)

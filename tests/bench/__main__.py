@@ -1,18 +1,22 @@
 """
 `make bench`: what a round and a scrape cost. Figures, never a verdict.
 
-In: nothing. Out: a table in Markdown on standard output; docs/performance.md keeps one with the machine it came from.
+In: sizes such as `16x128`, or nothing for all. With `--realtime` (root) the daemon and its scraper go before all other
+work on the machine, so that this work is not in the figures. Out: a table in Markdown on standard output;
+docs/performance.md keeps one with the machine it came from.
 Law: CPU time is the process's own, from /proc; the fake driver's share is in it.
 """
 
 from __future__ import annotations
 
+import argparse
 import http.client
 import os
 import statistics
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,21 +87,25 @@ def scraped_rounds(daemon: Daemon, count: int) -> float:
     return 1000 * (cpu_seconds(daemon.process.pid) - began) / (int(daemon.snapshot()["tally"]["rounds"]) - first)
 
 
-def measure(size: Size, library: Path) -> Figures:
+def measure(size: Size, library: Path, *, realtime: bool = False) -> Figures:
     """Run a daemon at 1 Hz on a node of this size."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with (
-            running(size, folder, library) as (node, names),
-            Daemon(
-                "--devices=nvml",
-                "--sampling.interval=1s",
-                f"--names.file={names}",
-                "--node.host-root=/",
-                "--log.format=json",
-                env=node.environment(),
-            ) as daemon,
-        ):
+        with ExitStack() as stack:
+            node, names = stack.enter_context(running(size, folder, library))
+            if realtime:  # a process that is started inherits it
+                stack.callback(os.sched_setscheduler, 0, os.SCHED_OTHER, os.sched_param(0))
+                os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+            daemon = stack.enter_context(
+                Daemon(
+                    "--devices=nvml",
+                    "--sampling.interval=1s",
+                    f"--names.file={names}",
+                    "--node.host-root=/",
+                    "--log.format=json",
+                    env=node.environment(),
+                )
+            )
             snapshot = daemon.until(lambda s: s if s["round"] > 2 else None, "warm rounds")
             assert snapshot["complete"] and snapshot["processes"]["container"] == size.gpus * size.processes, snapshot
             # A page is rendered ahead while somebody scrapes: the first figure is the round alone.
@@ -119,14 +127,19 @@ def measure(size: Size, library: Path) -> Figures:
 
 def main() -> int:
     """Measure each size and print the table."""
+    parser = argparse.ArgumentParser(prog="python -m bench")
+    parser.add_argument("sizes", nargs="*", help="GPUs x processes on each, such as 16x128")
+    parser.add_argument("--realtime", action="store_true", help="let the daemon go before other work (root)")
+    chosen = parser.parse_args()
+    sizes = [Size(*map(int, size.split("x"))) for size in chosen.sizes] or SIZES
     library = build(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpusteward")
     print(
         "| GPUs x processes | CPU a round | share of a core at 1 Hz | round | with a page rendered each round | "
         "scrape p50 | scrape p99 | RSS | page, compressed |"
     )
     print("|---|---|---|---|---|---|---|---|---|")
-    for size in SIZES:
-        f = measure(size, library)
+    for size in sizes:
+        f = measure(size, library, realtime=chosen.realtime)
         print(
             f"| {size} | {f.cpu_round:.1f} ms | {f.cpu_round / 10:.1f} % | {f.round_mean:.1f} ms | "
             f"{f.cpu_scraped:.1f} ms | {f.scrape_p50:.1f} ms | {f.scrape_p99:.1f} ms | {f.rss_mb:.0f} MB | "

@@ -6,10 +6,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from random import Random
+from typing import Any
 
 import pytest
 
-from exporter.accounts.snapshot import holders
+from exporter.accounts.snapshot import holders, make_snapshot
 from exporter.devices import DeviceError, DevicesSample
 from exporter.limits.loading import builtin
 from exporter.metrics.exposition import STALE_AFTER
@@ -41,7 +42,7 @@ from exporter.model import (
     Tolerance,
 )
 from exporter.rounds.latest import Latest
-from exporter.rounds.limits import Limiting
+from exporter.rounds.limits import Limiting, Limits
 from exporter.rounds.sampler import LISTS_APART, MOVED, Beat, Sampler
 from pace import quick
 
@@ -184,6 +185,35 @@ async def test_a_round_an_interval() -> None:
     assert world.looks == []
     assert latest.tally.rounds == 4
     assert latest.snapshot is not None and latest.snapshot.complete and latest.ready
+
+
+async def test_between_the_parts_of_a_round_others_have_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits, the snapshot, and what is decided about it: a scrape waits for one of them at most."""
+    world, turns, parts = node(1.0, held=GIB), [0], {}
+
+    async def others() -> None:
+        while True:
+            turns[0] += 1
+            await asyncio.sleep(0)
+
+    def joined(**answers: Any) -> Snapshot:
+        parts["snapshot"] = turns[0]
+        return make_snapshot(**answers)
+
+    def limits(*_: object) -> Limits:
+        parts["limits"] = turns[0]
+        return Limits()
+
+    def decide(_: Snapshot) -> None:
+        parts["decision"] = turns[0]
+
+    limiting = Limiting(())
+    monkeypatch.setattr(limiting, "limits", limits)
+    monkeypatch.setattr("exporter.rounds.sampler.make_snapshot", joined)
+    scraping = asyncio.ensure_future(others())
+    await run(world, limiting=limiting, keep=decide)
+    scraping.cancel()
+    assert parts["limits"] < parts["snapshot"] < parts["decision"]
 
 
 def limited(world: Node, amount: str) -> Limiting:
