@@ -12,10 +12,10 @@ TYPES := .pytest_cache/types.txt
 WORKERS = $(shell expr $$(nproc) + 1)
 FAST := not daemon and not containers and not cluster and not charts and not boards and not prometheus and not browser
 
-.PHONY: help demo lint style check test cluster image bench gpu wheels golden prose manifests guards traces lock clean
+.PHONY: help demo lint style check test cluster image bench gpu wheels golden prose docs-site manifests guards traces lock clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1\t\2/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 12
 
 demo: $(VENV)/.run  ## start the daemon on an embedded simulated node, and print its address
 	@echo "gpusteward on a simulated node: http://127.0.0.1:9478/  (metrics: http://127.0.0.1:9478/metrics, stop: Ctrl-C)"
@@ -44,6 +44,7 @@ test: lint  ## install what the tests need (asks first on a machine of your own)
 	rm -f $(SHOWN)
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "$(FAST)" --faults=$(SHOWN)
 	GPUSTEWARD_TRACES=6 $(BIN)/pytest -q tests/policy/test_enumeration.py  # `check` looks at traces of 5 events
+	[ "$${CI:-}" != true ] || $(MAKE) docs-site  # 10 s
 	PYTHONPATH=tests $(BIN)/python -m cluster.install
 	PYTHONPATH=tests $(BIN)/python -m cluster.build || [ "$${CI:-}" != true ]  # without Go its tests are skipped, loudly
 	PYTHONPATH=tests $(BIN)/python -m cluster.npm || [ "$${CI:-}" != true ]
@@ -71,15 +72,19 @@ wheels:  ## fetch what `make gpu` needs into .wheels: with PIP_NO_INDEX=1 PIP_FI
 	  --python-version $(WHEELS) $(foreach tag,_2_28 _2_27 _2_26 _2_24 _2_17 2014 1,--platform manylinux$(tag)_x86_64) \
 	  -d .wheels -r requirements.lock
 
-golden: $(VENV)/.dev  ## write the golden metrics page, docs/{metrics,policy,systems,faults}.md and the Grafana boards anew
+golden: $(VENV)/.dev  ## write the golden metrics page, docs/{metrics,policy,systems,faults}.md, docs/reference and the Grafana boards anew
 	PYTHONPATH=tests $(BIN)/python -m golden
 	$(BIN)/python -m tools.policy_reference
+	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.limits_reference > docs/systems.md
 	$(BIN)/python -m grafana
 	PYTHONPATH=tests $(BIN)/python -m faults
 
 prose: $(VENV)/.dev  ## take prose that was fixed out of the ledger of open findings (tests/prose/findings.yaml)
 	PYTHONPATH=tests $(BIN)/python -m prose --lower
+
+docs-site: $(VENV)/.docs  ## build the static site of docs/ into site/; a link that leads nowhere fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 manifests: $(VENV)/.dev  ## render deploy/manifests from the Helm chart anew
 	PYTHONPATH=tests $(BIN)/python -m deploy.plain
@@ -96,9 +101,11 @@ lock: $(VENV)/.dev  ## resolve the dependencies anew
 	  --all-extras --group build pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	  --all-extras --group dev pyproject.toml -o requirements-dev.lock
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  -c requirements-dev.lock --group pyproject.toml:docs -o requirements-docs.lock
 
 clean:  ## remove the environment and all caches of this checkout
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 $(VENV)/.run: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(f"gpusteward needs Python 3.11 or later; {sys.executable} is {sys.version.split()[0]}. Try: make PYTHON=/path/to/python3.12 ...") if sys.version_info < (3, 11) else None'
@@ -109,4 +116,9 @@ $(VENV)/.run: requirements.lock pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.run requirements-dev.lock
 	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@touch $@
+
+# In the same environment as the rest: its versions are resolved with those of requirements-dev.lock.
+$(VENV)/.docs: $(VENV)/.dev requirements-docs.lock
+	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements-docs.lock
 	@touch $@

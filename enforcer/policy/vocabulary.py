@@ -66,7 +66,7 @@ class State(StrEnum):
 
 
 class Breaker(StrEnum):
-    """What stops all actions of the node until a person closes it; `docs/policy.md` says what opens each."""
+    """What stops all actions of the node until a person closes it; `docs/operate.md` says what opens each."""
 
     BLAST_RADIUS = "blast_radius"
     ATTRIBUTION = "attribution"

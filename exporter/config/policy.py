@@ -74,7 +74,7 @@ class Protect(Part, frozen=True):
 
 
 class Policy(Part, frozen=True):
-    """The whole section; docs/policy.md says what each key does."""
+    """The whole section; tools/reference/config.py says what each key does."""
 
     mode: Mode = "observe"
     trigger: Literal["contended", "limit"] = "limit"

@@ -44,11 +44,11 @@ async def acting(part: Part, **policy: object) -> Daemon:
     return daemon
 
 
-async def killed(part: Part, daemon: Daemon, unfinished: int = 1, **policy: object) -> Daemon:
-    """Kill a daemon and start the next one, which finds so many actions without an end."""
+async def killed(part: Part, daemon: Daemon, **policy: object) -> Daemon:
+    """Kill a daemon and start the next one, which finds one action without an end."""
     assert daemon.stop(signal.SIGKILL)[0] == -signal.SIGKILL
     anew = part.start(**policy)
-    await part.armed(anew, unfinished=unfinished)
+    await part.armed(anew, unfinished=1)
     return anew
 
 
@@ -168,7 +168,9 @@ async def killed_in_its_grace(part: Part) -> None:
         return levels.exists() and any(one["seconds"] > kept for one in _levels(levels))
 
     await until(saved, f"a level of more than {kept} s on the disk", PATIENT)
-    anew = await killed(part, daemon, unfinished=0, grace="90s")
+    assert daemon.stop(signal.SIGKILL)[0] == -signal.SIGKILL
+    anew = part.start(grace="90s")
+    await part.armed(anew)
     await logs(anew, "enforcer.levels_restored")
     # The level falls by half of the time without a daemon, which a busy machine makes longer.
     assert (await logs(anew, "enforcer.grace"))["over_seconds"] > 2 * warned

@@ -29,7 +29,7 @@ RECORDING = ROOT / "tests" / "compat" / "fixtures" / "0.1" / "node.jsonl.gz"
 NOT_RUN = {
     r"\b(kubectl|helm) ": "needs a cluster (or a chart of the reader's own)",
     r"^(docker|make) ": "builds, tests or starts something large; the target is looked for below",
-    r"^(nvidia-smi|ps) ?": "looks at a node with a driver",
+    r"^(nvidia-smi|nvidia-ctk|ps) ?": "wants a node with a driver",
     r"(python -m cluster|pytest tests/cluster)": "starts a cluster",
     r"^gpusteward check ": "judges the node on which it runs",
     r"^gpusteward record ": "records the node on which it runs, for ten minutes",

@@ -1,7 +1,7 @@
 """
 The admission policies against evasions, as files: valid, for consenting namespaces alone, named where they are needed.
 
-In: deploy/enforcer/evasions, docs/policy.md, the runbook. Out: nothing. What an API server makes of the expressions is
+In: deploy/enforcer/evasions, docs/evasions.md, the runbook. Out: nothing. What an API server makes of it is
 in tests/cluster/test_evasions.py.
 """
 
@@ -19,7 +19,7 @@ from exporter.config.policy import Policy
 FOLDER = DEPLOY / "enforcer" / "evasions"
 FILES = sorted(FOLDER.glob("*.yaml"), key=str)
 ROOT = DEPLOY.parent
-PAGES = [ROOT / "docs" / "policy.md", ROOT / "docs" / "runbooks" / "GPULimitEvaded.md"]
+PAGES = [ROOT / "docs" / "evasions.md", ROOT / "docs" / "runbooks" / "GPULimitEvaded.md"]
 MOST_OF_A_LINE = 160
 
 
@@ -70,6 +70,6 @@ def test_expressions_are_closed() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=names)
 def test_each_policy_is_named_where_an_evasion_is_explained(page: object) -> None:
-    """docs/policy.md and the runbook link each file of the folder, and no other."""
+    """docs/evasions.md and the runbook link each file of the folder, and no other."""
     text = next(one for one in PAGES if one == page).read_text()
     assert set(re.findall(r"evasions/([\w-]+\.yaml)", text)) == {file.name for file in FILES}

@@ -1,4 +1,4 @@
-"""docs/policy.md has all the words of the policy, and its numbers."""
+"""docs/policy.md and the pages beside it have all the words of the policy, and its numbers."""
 
 import re
 from pathlib import Path
@@ -8,16 +8,19 @@ import pytest
 from default_rules import default_rules
 from enforcer.policy.rules import FEWEST_INTERVALS, READINGS
 from enforcer.policy.vocabulary import REASONS_OF, Breaker, Kind, Mode, Reason, State, Trigger
-from tools.policy_reference import JITTER, PAGE, REMEDIES, latest, written
+from tools.policy_reference import JITTER, PAGE, latest, written
+from tools.reference.reasons import REMEDIES
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = PAGE.read_text(encoding="utf-8")
+REASONS = (ROOT / "docs" / "reference" / "reasons.md").read_text(encoding="utf-8")
+OPERATE = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
 MOST_WORDS = 25
 
 
-def rows(heading: str) -> dict[str, list[str]]:
+def rows(heading: str, text: str = TEXT) -> dict[str, list[str]]:
     """Read the tables below a heading: first cell, without its code marks, to the others."""
-    section = TEXT.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    section = text.split(f"\n## {heading}\n")[1].split("\n## ", maxsplit=1)[0]
     lines = [line.strip("|").split(" | ") for line in section.splitlines() if line.startswith(("| `", "| *"))]
     return {cells[0].strip(" `*"): [cell.strip() for cell in cells[1:]] for cells in lines}
 
@@ -35,7 +38,9 @@ def test_the_tables_are_those_of_the_code() -> None:
 
 def test_each_reason_has_its_kind_its_meaning_and_its_remedy() -> None:
     """A reader of a reason finds its kind, what it means, and what to do about it."""
-    assert rows("Reasons") == {reason: [reason.kind, reason.words, REMEDIES[reason]] for reason in Reason}
+    for kind in Kind:
+        page = rows(kind.capitalize(), REASONS)
+        assert page == {reason: [reason.words, REMEDIES[reason]] for reason in REASONS_OF[kind]}
     assert [remedy for remedy in REMEDIES.values() if not remedy.endswith(".")] == []
 
 
@@ -48,11 +53,12 @@ def test_a_reason_that_ends_by_itself_says_when() -> None:
 
 def test_the_page_has_no_words_of_its_own() -> None:
     """Reasons, kinds, states, modes and breakers stand in their tables, each once, and no others."""
-    assert list(rows("Reasons")) == [reason for kind in Kind for reason in REASONS_OF[kind]]
+    for kind in Kind:
+        assert list(rows(kind.capitalize(), REASONS)) == list(REASONS_OF[kind])
     assert list(rows("Kinds of reasons")) == list(Kind)
     assert set(rows("States")) == set(State)
     assert set(rows("Modes")) == set(Mode)
-    assert set(rows("Breakers")) == set(Breaker)
+    assert set(rows("Breakers", OPERATE)) == set(Breaker)
     known = {*Reason, *Kind}
     held_by = {word for line in TEXT.splitlines() if line.startswith("| ") for word in re.findall(r"\(`(\w+)`\)", line)}
     assert held_by <= known | {"included", "excluded"}
