@@ -1,5 +1,5 @@
 """
-`gpusteward`: one program, a sub-command for each thing that people want of it.
+`gpusteward`: one program with a sub-command for each task.
 
 What comes in: a command line. What goes out: an exit code: 0 done, 1 the node cannot do what was asked, 2 wrong
 usage or config.
@@ -13,25 +13,35 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
-from enforcer.commands import check, close, explain, preview, record, replay, run, top
+from enforcer.commands import check, close, completion, explain, preview, record, replay, run, top
+from exporter.config.arguments import Parser
 
 PROGRAM = "gpusteward"
 
-COMMANDS = (run, top, preview, check, explain, close, record, replay)
+COMMANDS = (run, top, preview, check, explain, close, record, replay, completion)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one sub-command; return the exit code. Ends the process as argparse does: 0 after --help, 2 on bad usage."""
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM, description="Keep GPUs that several pods share fair and visible.", allow_abbrev=False
-    )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {version('gpusteward')}")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for module in COMMANDS:
-        module.add(commands)
-    namespace = parser.parse_args(argv)
+    namespace = parser().parse_args(argv)
     run: Callable[[argparse.Namespace], int] = namespace.run
     return run(namespace)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Make the parser of the program, with all of its commands."""
+    whole = Parser(
+        prog=PROGRAM,
+        description="Per-container GPU memory and SM usage on shared GPUs, with limits that hold.",
+        epilog="example: kubectl exec -n gpusteward ds/gpusteward -- gpusteward check",
+        allow_abbrev=False,
+    )
+    whole.add_argument("--version", action="version", version=f"%(prog)s {version('gpusteward')}")
+    whole.set_defaults(program=whole)
+    commands = whole.add_subparsers(metavar="COMMAND", required=True)
+    for module in COMMANDS:
+        module.add(commands)
+    return whole
 
 
 if __name__ == "__main__":

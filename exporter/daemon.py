@@ -170,7 +170,9 @@ async def _reload(
     """Apply what a changed file says; what it gets wrong changes nothing, and stands in each snapshot until mended."""
     async for change in reloads(arguments, config, also=enforcement.check if enforcement else lambda _: ()):
         if isinstance(change, ConfigError):
-            log.error("config.refused", reason=str(change), remedy="the last good config stays in force")
+            log.error(
+                "config.refused", reason=change.reason, fix=change.fix, effect="the last valid config stays in force"
+            )
             sampler.standing = (Fault("config", "config_invalid", str(change), incomplete=False),)
             if latest.reload is not None:
                 latest.reload = replace(latest.reload, successful=False)

@@ -10,6 +10,7 @@ import contextlib
 import signal
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 
+from exporter.base.problem import lines
 from exporter.config import ConfigError, load, parse_arguments
 from exporter.daemon import VERSION, observe
 from exporter.devices import DeviceError
@@ -59,5 +60,6 @@ def refuse(program: str, errors: BaseExceptionGroup[Exception], code: int) -> in
     error: BaseException = errors
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    logs.write(f"{program}: {error}")
+    for line in lines(program, error):
+        logs.write(line)
     return code

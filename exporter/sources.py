@@ -55,7 +55,7 @@ async def open_sources(config: Config, clock: Clock, limited: Callable[[], Itera
     finder = Finder(Roots.below(root, proc), root, clock=clock.time, monotonic=clock.monotonic, events=True)
     devices = await finder.open(config.devices.names)
     if config.devices.names is None:
-        log.info("devices.opened", sources=devices.name, later="a driver installed from now on is read after a restart")
+        log.info("devices.opened", sources=devices.name, note="a driver installed later is read after a restart")
     host = ProcFs(proc, trusted=config.node.trust_pid_namespace)
     return Sources(devices, host, _names(config, clock, limited), config.node.name)
 

@@ -9,42 +9,40 @@ from grafana.places import CLUSTER, NAMESPACE, NODE
 
 BOARD = Board(
     CLUSTER,
-    "The GPUs of all chosen nodes: total, used, declared; who exceeds a declared limit, and which GPUs were "
-    "handed out and lie idle.",
+    "The GPUs of all chosen nodes: memory, usage and limits; pods over their limit; allocated GPUs that are idle.",
     (
-        stat("GPUs").about("Physical GPUs that a driver counts.").query(e.GPUS),
+        stat("GPUs").about("Physical GPUs that the drivers list.").query(e.GPUS),
         stat("GPUs that do not answer", steps=ALARM)
-        .about("Counted by the driver, and without an answer in the last round.")
+        .about("GPUs that the driver lists, and that gave no answer in the last round.")
         .query("sum(gpusteward_gpu_up == bool 0)"),
         stat("Memory", "bytes").about("Memory of all GPUs that answer.").query(e.TOTAL),
-        stat("Used", "bytes").about("Memory in use, by whomever.").query(e.USED),
-        stat("Declared", "bytes").about("Sum of all declared limits, each declaration once.").query(e.DECLARED),
+        stat("Used", "bytes").about("Memory in use by any process.").query(e.USED),
+        stat("Declared", "bytes").about("Sum of all declared limits. Each declaration counts once.").query(e.DECLARED),
         stat("Over-committed devices", steps=ALARM)
-        .about(
-            "Devices whose limits together exceed what can be allocated: the memory without what its driver reserves."
-        )
+        .about("Devices whose limits add up to more than can be allocated. Memory that the driver reserves cannot")
+        .about("be allocated.")
         .query(e.OVERCOMMITTED),
         shared.OVER,
         shared.IDLE,
         shared.UNATTRIBUTED,
         stat("Limits that do not hold", steps=ALARM)
-        .about("Limits that somebody else is said to enforce, and that are exceeded all the same.")
+        .about("Limits that the sharing system should enforce, and that are exceeded.")
         .query("sum(gpusteward_container_limit_bypassed)"),
         stat("Utilization", "percentunit")
-        .about("Average share of time in which some kernel ran on a device.")
+        .about("Average share of time in which a kernel ran on a device.")
         .query("avg(gpusteward_device_utilization_ratio)"),
         shared.PODS,
         lines("Memory", "bytes")
-        .about("What is used, what was declared and what there is, over all chosen nodes.")
+        .about("Usage, declared limits and capacity of all chosen nodes.")
         .query(e.USED, "used")
         .query(e.DECLARED, "declared", LIMIT)
         .query(e.TOTAL, "total", CAPACITY),
         lines("Utilization by node", "percentunit", top=1)
-        .about("Average share of time in which some kernel ran on the node's devices.")
+        .about("Average share of time in which a kernel ran on the node's devices.")
         .query("avg by (node) (gpusteward_device_utilization_ratio)", "{{node}}", to=NODE),
         table("Nodes", "node")
-        .about("Each node: its GPUs, and their memory. Used in parts of those devices whose use is known.")
-        .about("A click leads to the node.")
+        .about("GPUs and memory of each node. Used % covers the devices whose usage is known. Click a node to")
+        .about("open it.")
         .column("Used", e.by("node", e.USED), "bytes")
         .column("Memory", e.by("node", e.TOTAL), "bytes")
         .column("Used %", e.by("node", e.USED_SHARE), "percentunit", FULL)
@@ -53,20 +51,20 @@ BOARD = Board(
         .column("GPUs", "count by (node) (gpusteward_gpu_up)", "short"),
         Row("Namespaces"),
         table("Namespaces", "namespace", width=12)
-        .about("Who uses how much; the share is of those containers and pods only that declared a limit.")
-        .about("A click leads to the namespace.")
+        .about("Usage of each namespace. The share covers only containers and pods with a limit. Click a")
+        .about("namespace to open it.")
         .column("Used", e.by("namespace", e.CONTAINERS_USED), "bytes")
         .column("Limit", e.by("namespace", e.LIMIT), "bytes")
         .column("Used % of limit", e.by("namespace", e.LIMITED_SHARE), "percentunit", FULL)
         .column("Over limit", e.by("namespace", e.OVER), "short", ALARM)
         .column("Pods", "count by (namespace) (gpusteward_pod_info)", "short"),
         lines("Memory by namespace", "bytes", stacked=True)
-        .about("At least so much is held by the namespace's containers; what is not known is not in it.")
+        .about("Memory that the namespace's containers hold at least. Unknown usage is not included.")
         .query(e.by("namespace", e.CONTAINERS_USED), "{{namespace}}", to=NAMESPACE),
-        Row("To look at"),
+        Row("Needs attention"),
         shared.WHO_IS_OVER,
         table("Idle allocations", "node, namespace, pod, container, gpu, gpu_instance, resource, uuid", width=12)
-        .about("Who was handed a GPU and has no process on it.")
+        .about("Containers with an allocated GPU and no process on it.")
         .column("Replicas", e.IDLE, "short"),
     ),
 )

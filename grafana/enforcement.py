@@ -12,112 +12,112 @@ UP = {0: ("down", "red"), 1: ("up", "green")}
 
 BOARD = Board(
     ENFORCEMENT,
-    "What the policy sees, does and refuses to do, with its budgets and breakers; and the health of the "
-    "daemons themselves. The policy's part wants `gpusteward run`.",
+    "What the policy sees, does and holds back, with its budgets and breakers; and the health of the daemons. "
+    "The policy needs `gpusteward run`.",
     (
         stat("Modes", width=8, named=True)
-        .about("Nodes by their effective mode, and by the one that their config asks for.")
+        .about("Nodes by effective mode, and by configured mode.")
         .query("count by (mode) (gpusteward_enforcement_mode)", "{{mode}}")
         .query("count by (mode) (gpusteward_configured_mode)", "asked for: {{mode}}"),
         shared.OVER,
         stat("Open breakers", steps=ALARM)
-        .about("Each stops all actions of its node.")
+        .about("An open breaker stops all actions of its node.")
         .query("sum(gpusteward_breaker_open)"),
-        stat("Age, the oldest", "s", STALE).about("Of the oldest snapshot of all nodes.").query(f"max({e.AGE})"),
+        stat("Oldest snapshot", "s", STALE).about("Age of the oldest snapshot of all nodes.").query(f"max({e.AGE})"),
         stat("Sources down", steps=ALARM)
-        .about("Sources without a whole answer in the latest round.")
+        .about("Sources with an incomplete answer in the latest round.")
         .query("sum(gpusteward_source_up == bool 0)"),
-        Row("Who is over"),
+        Row("Pods over their limit"),
         shared.WHO_IS_OVER,
         bars("Time over limit", "s")
-        .about("Seconds over the limit in each step, of all of a namespace's containers together.")
+        .about("Seconds over the limit in each step, summed over the containers of a namespace.")
         .query(e.growth("namespace", "gpusteward_container_over_limit_seconds_total"), "{{namespace}}", to=NAMESPACE),
         lines("Containers by state", stacked=True)
-        .about("Containers that are not ok.")
+        .about("Containers in any state but ok.")
         .query('count by (state) (gpusteward_container_state{state!="ok"})', "{{state}}"),
         lines("Held, by kind and reason", stacked=True)
-        .about("Containers for which an action is due and held. docs/policy.md says what to do about each reason.")
+        .about("Containers whose action is due and held. docs/policy.md has the fix for each reason.")
         .query("sum by (kind, reason) (gpusteward_held)", "{{kind}}: {{reason}}"),
         bars("Due and not acted on, by kind and reason", "s")
-        .about("Seconds in each step in which an action was due and did not happen, of all containers together.")
-        .about("The kinds: chosen, waiting, unknown, evaded. Unknown and evaded alert after 15 minutes.")
+        .about("Seconds in each step in which an action was due and did not happen, summed over all containers.")
+        .about("Kinds: chosen, waiting, unknown, evaded. Unknown and evaded raise an alert after 15 minutes.")
         .query(e.growth("kind, reason", e.DUE), "{{kind}}: {{reason}}"),
         table("Due and not acted on, by pod", "namespace, pod, kind, reason", width=12)
-        .about("For how long, in the chosen time.")
+        .about("Duration within the chosen time.")
         .column("Due", e.growth("namespace, pod, kind, reason", e.DUE, "$__range"), "s"),
-        Row("What was done"),
+        Row("Actions"),
         bars("Actions", width=8)
-        .about("Actions begun in each step.")
+        .about("Actions started in each step.")
         .query(e.growth("action", "gpusteward_actions_total"), "{{action}}"),
         bars("Failures", width=8)
-        .about("Actions that were not carried out or had no effect in time, by what went wrong.")
+        .about("Actions that failed or had no effect in time, by cause.")
         .query(e.growth("action, reason", "gpusteward_action_failures_total"), "{{action}}: {{reason}}"),
-        bars("Rehearsed", width=8)
-        .about("Actions that would have been begun, had the mode been enforce.")
+        bars("Dry runs", width=8)
+        .about("Actions that mode enforce would have started.")
         .query(e.growth("action", "gpusteward_dry_run_actions_total"), "{{action}}"),
         bars("Refusals")
-        .about("Times in each step at which an action came to be held, or to be held for another reason.")
+        .about("Number of times in each step that an action was held, or that its reason changed.")
         .query(e.growth("kind, reason", "gpusteward_refusals_total"), "{{kind}}: {{reason}}"),
-        lines("From the first reading over the limit to the effect", "s")
-        .about("90 of 100 actions took at most so long.")
+        lines("Time from the first reading over the limit to the effect", "s")
+        .about("90 % of the actions took at most this long.")
         .query(e.quantile(0.9, "action", "gpusteward_action_duration_seconds"), "{{action}}"),
         table("Actions by namespace", "namespace, action", width=12)
         .about("In the chosen time.")
         .column("Begun", e.growth("namespace, action", "gpusteward_actions_total", "$__range"), "short")
         .column("Failed", e.growth("namespace, action", "gpusteward_action_failures_total", "$__range"), "short", ALARM)
-        .column("Rehearsed", e.growth("namespace, action", "gpusteward_dry_run_actions_total", "$__range"), "short"),
+        .column("Dry runs", e.growth("namespace, action", "gpusteward_dry_run_actions_total", "$__range"), "short"),
         table("Held now, by namespace", "namespace, kind, reason", width=12)
-        .about("How many containers, and for which reason.")
+        .about("Number of containers, by reason.")
         .column("Held", "sum by (namespace, kind, reason) (gpusteward_held)", "short"),
-        Row("What stops it"),
+        Row("What stops actions"),
         timeline("Open breakers", OPEN)
-        .about("Which breaker of which node was open, and when.")
+        .about("Open breakers by node, over time.")
         .query("max by (node, breaker) (gpusteward_breaker_open) == 1", "{{node}} {{breaker}}"),
         lines("Budgets")
-        .about("Actions that are left: of the node, and of the namespace that has the fewest left.")
+        .about("Actions left for the node, and for the namespace with the fewest left.")
         .query("min by (node, scope) (gpusteward_budget_remaining)", "{{node}} {{scope}}"),
         table("Missing rights", "node, namespace", width=12)
-        .about("Namespaces that consent, and in which the API server does not allow evictions.")
+        .about("Namespaces that consent to evictions, and in which gpusteward has no right to evict.")
         .column("Missing", "max by (node, namespace) (gpusteward_namespace_rights_missing)", "short"),
         bars("Warnings that were not delivered")
-        .about("Warnings in each step that the API server did not accept within a minute.")
-        .about("The grace of the container runs all the same.")
+        .about("Warnings in each step that the API server did not accept within a minute. The grace of the")
+        .about("container runs anyway.")
         .query(e.growth("namespace", "gpusteward_warnings_undelivered_total"), "{{namespace}}", to=NAMESPACE),
         Row("Health of the daemons"),
-        stat("Daemons").about("That were scraped.").query("count(gpusteward_build_info)"),
+        stat("Daemons").about("Daemons that Prometheus scraped.").query("count(gpusteward_build_info)"),
         stat("Without a proven PID domain", steps=ALARM, width=8)
-        .about("Daemons that cannot tell whether the driver's process numbers are the host's:")
-        .about("these attribute nothing.")
+        .about("Daemons that cannot prove that the driver and /proc use the same process numbers. They attribute")
+        .about("no memory to pods.")
         .query("sum(gpusteward_pid_domain_proven == bool 0)"),
         stat("Refused configs", steps=ALARM)
-        .about("Daemons whose config file cannot be used as it is: the one before it is in force.")
+        .about("Daemons with an invalid config file. The last valid one is in force.")
         .query("sum(gpusteward_config_last_reload_successful == bool 0)"),
         stat("Versions", width=8, named=True)
         .about("Daemons by version.")
         .query("count by (version) (gpusteward_build_info)", "{{version}}"),
         lines("Age of the snapshot", "s")
-        .about("Since the round began that is shown.")
+        .about("Time since the start of the latest complete round.")
         .query(f"max by (node) ({e.AGE})", "{{node}}", to=NODE),
         timeline("Sources", UP)
-        .about("Whether each source answered as a whole.")
+        .about("1 where a source answered completely, else 0.")
         .query("min by (node, source) (gpusteward_source_up)", "{{node}} {{source}}"),
         bars("Incomplete rounds")
-        .about("Rounds in which a source could not answer all it was asked, by reason.")
+        .about("Rounds with an incomplete source, by reason.")
         .query(e.growth("reason", "gpusteward_rounds_incomplete_total"), "{{reason}}"),
         bars("Failed rounds")
-        .about("Rounds that ended in an unexpected error: a bug of ours, please report it.")
+        .about("Rounds that ended in an unexpected error. Please report it as a bug.")
         .query(e.growth("node", "gpusteward_round_failures_total"), "{{node}}"),
         lines("Age of the config", "s")
-        .about("Since each daemon took the one in force.")
+        .about("Time since each daemon loaded its config.")
         .query("time() - max by (node) (gpusteward_config_last_reload_success_timestamp_seconds)", "{{node}}"),
         lines("Rounds per second", "ops")
-        .about("0.2 with the default interval of 5 s.")
+        .about("0.2 at the default interval of 5 s.")
         .query("sum by (node) (rate(gpusteward_rounds_total[$__rate_interval]))", "{{node}}"),
         lines("Duration of rounds", "s")
-        .about("99 of 100 took at most so long.")
+        .about("99 % of the rounds took at most this long.")
         .query(e.quantile(0.99, "node", "gpusteward_round_duration_seconds"), "{{node}}"),
         lines("Entries of the driver's process lists", stacked=True)
-        .about("Where each was counted, and why.")
+        .about("Number of entries by where they were counted, and why.")
         .query("sum by (attribution) (gpusteward_processes)", "{{attribution}}"),
     ),
     (shared.ACTIONS,),

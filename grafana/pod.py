@@ -13,20 +13,20 @@ WHERE = "{{container}} GPU {{gpu}} {{gpu_instance}}"
 
 BOARD = Board(
     POD,
-    "One pod: memory used (solid) and its limit (dashed), peak, SM, processes; what the policy decided is "
-    "marked in the graphs.",
+    "One pod: memory usage (solid), limit (dashed) and peak, SM, processes. "
+    "The graphs mark the decisions of the policy.",
     (
-        stat("Used", "bytes")
-        .about("At least so much GPU memory is held by the pod's containers.")
-        .query(e.CONTAINERS_USED),
-        stat("Limit", "bytes").about("Sum of its limits.").query(e.LIMIT),
-        stat("Used % of limit", "percentunit", FULL).about("Of what was declared and is known.").query(e.LIMITED_SHARE),
+        stat("Used", "bytes").about("GPU memory that the pod's containers hold at least.").query(e.CONTAINERS_USED),
+        stat("Limit", "bytes").about("Sum of the pod's limits.").query(e.LIMIT),
+        stat("Used % of limit", "percentunit", FULL)
+        .about("For containers with a limit and known usage.")
+        .query(e.LIMITED_SHARE),
         stat("Time over limit", "s", ALARM, width=12, named=True)
-        .about("In the chosen time, by container and device; told with `gpusteward run` only.")
+        .about("Within the chosen time, by container and device. Needs `gpusteward run`.")
         .query(e.growth("<container>", "gpusteward_container_over_limit_seconds_total", "$__range"), WHERE),
         lines("Memory", "bytes", width=24, height=10)
-        .about("What each container holds of each device (solid), its limit or the pod's (dashed), and the most")
-        .about("that was seen (dotted).")
+        .about("Usage of each container on each device (solid), its limit or the pod's limit (dashed), and its")
+        .about("peak (dotted).")
         .query(e.by("<container>", e.CONTAINERS_USED), f"{WHERE} used")
         .query("sum by (<container>) (gpusteward_container_memory_limit_bytes)", f"{WHERE} limit", LIMIT)
         .query(
@@ -37,31 +37,31 @@ BOARD = Board(
         .query(e.PEAK_BY_CONTAINER, f"{WHERE} peak", PEAK),
         lines("SM", "percentunit", top=1)
         .about("Share of each device's SMs that the container used, and the declared share (dashed), which is")
-        .about("told and never enforced.")
+        .about("never enforced.")
         .query(e.by("<container>", e.CONTAINERS_SM), WHERE)
         .query("max by (<container>) (gpusteward_container_compute_limit_ratio)", f"{WHERE} declared", LIMIT),
         timeline("State", WORDS)
-        .about("Where the policy stands with each container; without a container it is the whole pod's limit, or")
-        .about("a claim's.")
+        .about("State of each container in the policy. Without a container, the row is the limit of the whole pod")
+        .about("or of a claim.")
         .query(e.STATE, WHERE),
         lines("Processes")
-        .about("Living processes in the driver's lists.")
+        .about("Running processes in the driver's lists.")
         .query("sum by (<container>) (gpusteward_container_processes)", WHERE),
         lines("Encoder and decoder", "percentunit", top=1)
         .about("Share of the video engines that the container used.")
         .query("sum by (<container>) (gpusteward_container_encoder_utilization_ratio)", f"{WHERE} encoder")
         .query("sum by (<container>) (gpusteward_container_decoder_utilization_ratio)", f"{WHERE} decoder"),
-        Row("What is known of it"),
+        Row("Details"),
         table(
             "Limits",
             "container, system, source, scope, enforced_by, gpu, gpu_instance, uuid, namespace, pod, node",
             height=6,
         )
-        .about("Which declaration won, of which system, and who is said to enforce it.")
-        .about("With scope process (MPS) there is no limit in bytes.")
+        .about("The declaration that counts, its sharing system, and what enforces it. With scope process (MPS)")
+        .about("there is no limit in bytes.")
         .column("Info", "max by (<container>, system, source, scope, enforced_by) (gpusteward_container_limit_info)"),
         table("Pod", "workload_kind, workload, queue, priority_class, namespace, pod, node", height=6)
-        .about("Its workload, queue and priority class, as far as Kubernetes tells.")
+        .about("Workload, queue and priority class, as far as known from Kubernetes.")
         .column("Info", e.POD_INFO),
     ),
     (

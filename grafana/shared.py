@@ -6,28 +6,29 @@ from grafana.kinds import ALARM, stat, table
 
 OVER = (
     stat("Over limit now", steps=ALARM)
-    .about("Containers, pods and shared claims that hold more than their declared limit, tolerance not counted.")
-    .about("Nothing is shown where nobody declared one.")
+    .about("Containers, pods and shared claims over their declared limit, without tolerance. Empty where no limit")
+    .about("is declared.")
     .query(e.OVER)
 )
 WHO_IS_OVER = (
     table("Over limit now", "node, namespace, pod, container, claim, gpu, gpu_instance, uuid", width=12)
-    .about("Who holds more than declared, and how much more.")
-    .about("Without a container it is the pod's limit, without a pod a shared claim's.")
+    .about("Containers over their limit, and by how much. Without a container, the row is about the limit of the")
+    .about("pod; without a pod, of a shared claim.")
     .column("Excess", e.EXCESS, "bytes")
 )
 IDLE = (
     stat("Idle allocations", steps=ALARM)
-    .about("Containers that the kubelet handed a GPU, and that have no process on it.")
-    .about("Of GPUs that do not answer nothing is said.")
+    .about("Containers with an allocated GPU and no process on it. GPUs that do not answer are left out.")
     .query(e.IDLE_COUNT)
 )
 PODS = (
-    stat("Pods on GPUs").about("Pods that hold GPU memory, or were handed a GPU.").query("count(gpusteward_pod_info)")
+    stat("Pods on GPUs")
+    .about("Pods that hold GPU memory or have an allocated GPU.")
+    .query("count(gpusteward_pod_info)")
 )
 UNATTRIBUTED = (
     stat("Unattributed", "bytes")
-    .about("Used memory that nobody explains: neither a container, nor a dead process, nor one of the host.")
+    .about("Used memory that no container, dead process or host process explains.")
     .query(e.UNATTRIBUTED)
 )
 ACTIONS = annotation("Actions", "gpusteward_last_action_timestamp_seconds * 1000", "red", "action", at_value=True)

@@ -28,8 +28,8 @@ def add_url(parser: argparse.ArgumentParser) -> None:
     """Add the flag `--url`."""
     parser.add_argument(
         "--url",
-        help="where the daemon listens, also https and with name and password (https://NAME:PASSWORD@HOST:PORT). "
-        f"Default: the variable {VARIABLE}, or {DEFAULT_URL}",
+        help="address of the daemon: http://HOST:PORT or https://NAME:PASSWORD@HOST:PORT "
+        f"(default: the variable {VARIABLE}, else {DEFAULT_URL})",
     )
 
 
@@ -41,13 +41,14 @@ def chosen_daemon(namespace: argparse.Namespace) -> "Daemon":
     try:
         return daemon_at(namespace.url if namespace.url is not None else os.environ.get(given) or DEFAULT_URL)
     except UrlError as error:
-        raise UrlError(f"{given}: {error}") from error
+        raise UrlError(f"{given}: {error.what}", fix=error.fix) from error
 
 
-def wrong(program: str, problem: str, code: int = 2) -> int:
-    """Say in one line on standard error what is wrong; return the exit code."""
-    shown = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in problem)
-    sys.stderr.write(f"{program}: {shown}\n")
+def wrong(program: str, problem: Exception | str, code: int = 2) -> int:
+    """Say on standard error what is wrong; return the exit code."""
+    from exporter.base.problem import lines  # noqa: PLC0415
+
+    sys.stderr.write("".join(f"{line}\n" for line in lines(program, problem)))
     sys.stderr.flush()
     return code
 
@@ -67,4 +68,4 @@ def unwritten(program: str, error: OSError) -> int:
     """Say that standard output cannot be written, unless nobody reads it; return the exit code."""
     if isinstance(error, BrokenPipeError):
         return 0
-    return wrong(program, f"standard output: cannot be written: {error.strerror}", 1)
+    return wrong(program, f"standard output cannot be written: {error.strerror}", 1)

@@ -14,18 +14,33 @@ from functools import partial
 from enforcer.commands import Commands
 from exporter.config.arguments import add_flags, chosen
 
+USED = (
+    *("--node-name", "--node.kubelet-root", "--node.host-root", "--node.trust-pid-namespace", "--devices"),
+    *("--names.source", "--names.kubeconfig", "--names.file"),
+    *("--mode", "--web.listen-address", "--web.config.file"),
+)
+"""The flags that decide what is asked. The others are only checked for errors."""
+
 
 def add(commands: Commands) -> None:
     """Add the sub-command to the program's."""
     parser = commands.add_parser(
         "check",
-        help="ask everything that the daemon would lean on, and say what to do about what is not good",
-        description="Ask everything that the daemon would lean on: one line each. Takes the flags of the daemon. "
-        "Exit code 0 when it can do what is asked, 1 when not, 2 on wrong usage or config.",
+        help="check everything that the daemon needs on this node, and how to fix what is missing",
+        usage="%(prog)s [FLAGS]",
+        description="Check everything that the daemon needs on this node: driver, kubelet, API server, rights and "
+        "configuration. Each check prints one line, and a line with its fix where it did not pass. Nothing is changed. "
+        "Every flag of `gpusteward run` is accepted; the flags below change what is checked. "
+        "Exit code: 0 when the daemon can do what is configured, 1 when it cannot, 2 for wrong usage or configuration.",
+        epilog="example: kubectl exec -n gpusteward ds/gpusteward -- gpusteward check",
         allow_abbrev=False,
     )
-    add_flags(parser)
-    parser.add_argument("--json", action="store_true", help="print {exit_code, checks: [{check, verdict, message}]}")
+    add_flags(parser, USED)
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print the result as JSON: {exit_code, checks: [{check, verdict, message, fix}]}",
+    )
     parser.set_defaults(run=run)
 
 
@@ -42,7 +57,9 @@ def run(namespace: argparse.Namespace) -> int:
     lines = asyncio.run(preflight(arguments, in_a_pod=in_a_pod, also=impossible, more=mode_rights, beyond=wanted))
     code = exit_code(lines)
     if namespace.json:
-        checks = [{"check": line.check, "verdict": line.verdict, "message": line.message} for line in lines]
+        checks = [
+            {"check": line.check, "verdict": line.verdict, "message": line.message, "fix": line.fix} for line in lines
+        ]
         sys.stdout.write(json.dumps({"exit_code": code, "checks": checks}, indent=2) + "\n")
     else:
         sys.stdout.write(render(lines, colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ))

@@ -13,7 +13,8 @@ import sys
 import time
 from pathlib import Path
 
-from enforcer.commands import Commands
+from enforcer.commands import Commands, wrong
+from exporter.base.problem import Problem
 from exporter.config.arguments import add_flags, chosen
 
 PROGRAM = "gpusteward close"
@@ -26,18 +27,22 @@ def add(commands: Commands) -> None:
     """Add the sub-command to the program's."""
     from enforcer.policy.vocabulary import Breaker  # noqa: PLC0415
 
+    breakers = sorted(breaker.value for breaker in Breaker)
     parser = commands.add_parser(
         "close",
-        help="close a breaker of the daemon on this node, after having looked at what opened it",
-        description="Close a breaker that waits for a person. Run it on the daemon's node, or in its pod, as the "
-        "daemon's user: it puts a request beside the journal, which the daemon takes. While the cause persists the "
-        "breaker opens again. Exit code 0 when the daemon took it, 1 when none did yet, 2 on wrong usage or config.",
+        help="close an open breaker, so that the daemon on this node acts again",
+        usage="%(prog)s [--by NAME] [--config FILE] BREAKER",
+        description="Close an open breaker, so that the daemon on this node acts again. First fix the cause: while it "
+        "lasts, the breaker opens again. Run this command in the daemon's pod, or on its node as the daemon's user. "
+        "It writes a request next to the journal, and the daemon takes it within seconds. Every flag of "
+        "`gpusteward run` is accepted. Exit code: 0 when the daemon took the request, 1 when it did not, "
+        "2 for wrong usage or configuration.",
         epilog="example: kubectl exec -n gpusteward POD -- gpusteward close blast_radius --by ann@example.com",
         allow_abbrev=False,
     )
-    parser.add_argument("breaker", choices=sorted(Breaker), metavar="BREAKER", help=", ".join(sorted(Breaker)))
-    parser.add_argument("--by", metavar="NAME", default="", help="who closes it, for the journal (default: the user)")
-    add_flags(parser)
+    parser.add_argument("breaker", choices=breakers, metavar="BREAKER", help=f"one of {', '.join(breakers)}")
+    parser.add_argument("--by", metavar="NAME", default="", help="your name, for the journal (default: the user)")
+    add_flags(parser, used=())
     parser.set_defaults(run=run)
 
 
@@ -52,12 +57,13 @@ def run(namespace: argparse.Namespace) -> int:
     try:
         config = load(chosen(namespace, os.environ), impossible)
     except ConfigError as error:
-        return _refuse(str(error), 2)
+        return wrong(PROGRAM, error)
     journal = config.policy.journal or DEFAULT
     try:
         asked = ask(journal, Breaker(namespace.breaker), namespace.by or _user())
     except OSError as error:
-        return _refuse(f"{error.filename or journal.parent}: {error.strerror or error}", 1)
+        what = f"{error.filename or journal.parent}: {error.strerror or error}"
+        return wrong(PROGRAM, Problem(what, fix="run this command in the daemon's pod, or as the daemon's user"), 1)
     return _await(asked)
 
 
@@ -65,17 +71,13 @@ def _await(asked: Path) -> int:
     until = time.monotonic() + PATIENCE
     while asked.exists():
         if time.monotonic() > until:
-            why = f"no daemon took the request within {PATIENCE:.0f} s; the next one that acts will ({asked})"
-            return _refuse(f"{why}. Remove that file to withdraw it", 1)
+            what = f"no daemon took the request within {PATIENCE:.0f} s"
+            cause = "no daemon on this node is armed; one that arms later takes the request"
+            return wrong(PROGRAM, Problem(what, cause=cause, fix=f"start the daemon, or withdraw with rm {asked}"), 1)
         time.sleep(LOOK)
-    sys.stdout.write(f"{asked.name}: the daemon took the request; its log says enforcer.closing\n")
+    sys.stdout.write(f"{asked.name}: the daemon took the request, and logs enforcer.breaker_closing\n")
     return 0
 
 
 def _user() -> str:
     return os.environ.get("SUDO_USER") or os.environ.get("USER") or f"uid {os.getuid()}"
-
-
-def _refuse(message: str, code: int) -> int:
-    sys.stderr.write(f"{PROGRAM}: {message}\n")
-    return code

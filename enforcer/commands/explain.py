@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 PROGRAM = "gpusteward explain"
 ABSENT = 404
 _STDIN = "-"
+_FILE = "name a file that kubectl get -o yaml or -o json wrote"
 _LONGEST = 16 << 20
 """Bytes of a file: the pods and claims of a large node as JSON are a tenth of it."""
 _MOST_PROBLEMS = 20
@@ -40,42 +41,42 @@ def add(commands: Commands) -> None:
     """Add the sub-command to the program's."""
     parser = commands.add_parser(
         "explain",
-        help="say which limits a pod declares, and why",
-        description="Say which limits a pod declares, and of each candidate why it was taken or not. A pod by its name "
-        "is explained by the daemon of its node, with what it uses now; pods and pod templates of a file (-f) are "
-        "explained without a daemon or cluster. Exit code 0, 1 when the daemon does not explain, 2 on wrong usage or "
-        "files, or when an object of the file cannot be explained.",
-        epilog="examples: gpusteward explain team-a/llm-0; "
+        help="show the limits that a pod declares, and why each of them counts or does not",
+        description="Show the limits that a pod declares, and why each declaration counts or does not. "
+        "NAMESPACE/POD asks the daemon on the pod's node, and shows the current usage as well. -f reads pods and pod "
+        "templates from a file, without a daemon or cluster. Exit code: 0, 1 when the daemon gives no explanation, "
+        "2 for wrong usage or files, or when an object of the file cannot be explained.",
+        epilog="examples: kubectl exec -n gpusteward POD -- gpusteward explain team-a/llm-0; "
         "kubectl get pods -n team-a -o yaml | gpusteward explain -f - --node node.yaml",
         allow_abbrev=False,
     )
     asked = parser.add_mutually_exclusive_group(required=True)
-    asked.add_argument("pod", nargs="?", metavar="NAMESPACE/POD", help="a pod on the node of the daemon that is asked")
+    asked.add_argument("pod", nargs="?", metavar="NAMESPACE/POD", help="a pod on the node of the daemon")
     asked.add_argument(
         "-f",
         dest="pods",
         metavar="FILE",
-        help="Pods and objects with pod templates (Deployment, CronJob, PyTorchJob, ...), and the ResourceClaims and "
-        "ResourceSlices that they use, as kubectl get -o yaml or -o json prints them; - for standard input",
+        help="file with Pods, objects with pod templates (Deployment, CronJob, PyTorchJob, ...), ResourceClaims and "
+        "ResourceSlices, as kubectl get -o yaml or -o json prints them; - for standard input",
     )
     add_url(parser)
     parser.add_argument(
         "--node",
         metavar="FILE",
-        help="the Node that the pods run on, for the sizes of its devices: to check units, and to give shares, MIG "
-        "instances and fair shares an amount; - for standard input. It may also stand in the first file",
+        help="file with the Node of the pods, for the sizes of its devices: shares, MIG instances and fair shares need "
+        "them; - for standard input. The Node may also be in the file of -f",
     )
     parser.add_argument(
         "--config",
         type=Path,
         metavar="FILE",
-        help="the daemon's config: what its section limits chooses, and its own rows, count here too",
+        help="config file of the daemon, of which the section `limits` is used",
     )
     parser.add_argument(
         "--json",
         action="store_true",
-        help="print a list of {object, namespace, pod, container, device, limit_bytes, system, source, scope, "
-        "enforced_by, candidates, problems}; of a daemon its document, in which this list is `limits` without `object`",
+        help="print JSON: with -f a list of {object, namespace, pod, container, device, limit_bytes, system, source, "
+        "scope, enforced_by, candidates, problems}; from a daemon its document, whose `limits` is this list",
     )
     parser.set_defaults(run=run)
 
@@ -97,21 +98,29 @@ def run(namespace: argparse.Namespace) -> int:
     return _refuse(problems) if problems else 0
 
 
-def _refuse(problems: Sequence[str], code: int = 2) -> int:
+def _refuse(problems: Sequence[Exception | str], code: int = 2) -> int:
     for problem in problems[:_MOST_PROBLEMS]:
         wrong(PROGRAM, problem)
     if (more := len(problems) - _MOST_PROBLEMS) > 0:
         wrong(PROGRAM, f"and {more} more")
+    if any(isinstance(problem, str) for problem in problems):
+        sys.stderr.write(f"fix: {_FILE}\n")
     return code
 
 
 class _RefusedError(Exception):
-    """Nothing is explained; each problem is a line that says why."""
+    """Nothing is explained; each problem says why."""
 
-    def __init__(self, *problems: object, code: int = 2) -> None:
+    def __init__(self, *problems: Exception | str, code: int = 2) -> None:
         super().__init__(*problems)
-        self.problems = tuple(map(str, problems))
+        self.problems = problems
         self.code = code
+
+
+def _wrong_usage(what: str, fix: str) -> _RefusedError:
+    from exporter.base.problem import Problem  # noqa: PLC0415
+
+    return _RefusedError(Problem(what, fix=fix))
 
 
 def _of_daemon(namespace: argparse.Namespace) -> str:
@@ -119,10 +128,10 @@ def _of_daemon(namespace: argparse.Namespace) -> str:
     from exporter.limits.explaining import printable  # noqa: PLC0415
 
     if namespace.node is not None or namespace.config is not None:
-        raise _RefusedError("--node and --config go with -f: a daemon has its own node and config")
+        raise _wrong_usage("--node and --config need -f", "remove them: a daemon knows its own node and config")
     where, slash, name = namespace.pod.partition("/")
     if not where or not slash or not name or "/" in name:
-        raise _RefusedError(f"expected NAMESPACE/POD, got {namespace.pod}")
+        raise _wrong_usage(f"{namespace.pod} is not NAMESPACE/POD", "write both, such as team-a/llm-0")
     try:
         text, document = asyncio.run(_explained(chosen_daemon(namespace), where, name))
     except UrlError as error:
@@ -164,7 +173,11 @@ async def _explained(daemon: "Daemon", namespace: str, pod: str) -> tuple[str, d
         return text, document
     with suppress(*GARBLED):
         if status == ABSENT and (why := msgspec.json.decode(body, type=_NotHere).error):
-            raise AskError(f"{why}; the daemon at {daemon.url} knows the pods of its own node")
+            raise AskError(
+                why,
+                cause=f"the daemon at {daemon.url} knows only the pods of its own node",
+                fix="find the node with kubectl get pod -o wide, and ask the daemon on it",
+            )
     raise refused(daemon, status, body, "explains nothing")
 
 
@@ -176,9 +189,9 @@ def _of_files(namespace: argparse.Namespace) -> tuple[str, tuple[str, ...]]:
 
     pods, node = namespace.pods, namespace.node
     if namespace.url is not None:
-        raise _RefusedError("--url goes with NAMESPACE/POD: for a file nobody is asked")
+        raise _wrong_usage("--url and -f exclude each other", "remove --url: a file is explained without a daemon")
     if pods == node == _STDIN:
-        raise _RefusedError("-f and --node: only one of them can be standard input")
+        raise _wrong_usage("-f and --node are both standard input", "name a file for one of them")
     try:
         limits = load(Arguments(namespace.config)).limits
         explained = explain(
@@ -203,16 +216,16 @@ def _text(name: str) -> str:
     try:
         content = _standard_input() if name == _STDIN else read(Path(name), _LONGEST)
     except UnreadableError as error:
-        raise _RefusedError(f"{_name(name)}: {error}") from error
+        raise _wrong_usage(f"{_name(name)}: {error}", _FILE) from error
     except (OSError, ValueError) as error:  # a ValueError for a name with a null byte
-        raise _RefusedError(f"{_name(name)}: cannot be read: {error}") from error
+        raise _wrong_usage(f"{_name(name)}: cannot be read: {error}", _FILE) from error
     # Windows' editors put a mark in front of UTF-8, and PowerShell's `>` writes UTF-16.
     utf_16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
         return content.decode("utf-16" if utf_16 else "utf-8-sig")
     except UnicodeDecodeError as error:
         expected = f"expected {'UTF-16' if utf_16 else 'UTF-8'} text"
-        raise _RefusedError(f"{_name(name)}: {expected}, found something else at byte {error.start}") from error
+        raise _wrong_usage(f"{_name(name)}: {expected}, found something else at byte {error.start}", _FILE) from error
 
 
 def _standard_input() -> bytes:

@@ -20,15 +20,15 @@ def add(commands: Commands) -> None:
     """Add the sub-command to the program's."""
     parser = commands.add_parser(
         "preview",
-        help="show which pods are over their limits, when an action follows, and what prevents it",
-        description="Show what mode enforce would do on a node, in whatever mode its daemon is: each pod over its "
-        "limit, how much of its grace is used, and the action that follows, or what prevents it. Exit code 0, 1 when "
-        "the daemon does not answer, 2 on wrong usage.",
+        help="show the pods over their limit, and what mode enforce would do about each",
+        description="Show what mode enforce would do on a node, in any mode of its daemon: each pod over its limit, "
+        "how much of its grace is used, and the next action or the reason why there is none. Exit code: 0, 1 when the "
+        "daemon does not answer, 2 for wrong usage.",
         epilog="example: kubectl exec -n gpusteward ds/gpusteward -- gpusteward preview",
         allow_abbrev=False,
     )
     add_url(parser)
-    parser.add_argument("--json", action="store_true", help="print the daemon's document instead")
+    parser.add_argument("--json", action="store_true", help="print the answer of the daemon as JSON")
     parser.set_defaults(run=run)
 
 
@@ -48,9 +48,9 @@ def run(namespace: argparse.Namespace) -> int:
             raise stranger(daemon, "answers something else than a preview") from error
         put(f"{body.decode().rstrip()}\n" if namespace.json else table)
     except UrlError as error:
-        return wrong(PROGRAM, str(error))
+        return wrong(PROGRAM, error)
     except AskError as error:
-        return wrong(PROGRAM, str(error), 1)
+        return wrong(PROGRAM, error, 1)
     except OSError as error:
         return unwritten(PROGRAM, error)
     except KeyboardInterrupt:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enforcer.commands import Commands
-from exporter.config.arguments import add_flags, chosen
+from exporter.config.arguments import ALL, add_flags, chosen
 
 if TYPE_CHECKING:
     from exporter.config import Config
@@ -26,30 +26,39 @@ if TYPE_CHECKING:
     from exporter.rounds.first_seen_file import FirstSeen
 
 PROGRAM = "gpusteward record"
+UNUSED = frozenset({"--mode", "--web.listen-address", "--web.config.file", "--web.api"})
+"""The daemon's flags that change nothing here."""
 
 
 def add(commands: Commands) -> None:
     """Add the sub-command to the program's."""
     parser = commands.add_parser(
         "record",
-        help="store what driver, kernel and Kubernetes say, for a replay or a bug report",
-        description="Look at this node as the daemon does, and store what driver, kernel and Kubernetes say, until "
-        "Ctrl-C. Takes the flags of the daemon, and serves nothing. Exit code 0, 1 when this node cannot be looked at "
-        "or the file not be written on, 2 on wrong usage or config.",
+        help="record the answers of driver, kernel and Kubernetes to a file, for a replay or a bug report",
+        usage="%(prog)s -o FILE [FLAGS]",
+        description="Record the answers of driver, kernel and Kubernetes on this node to a file, until Ctrl-C. It "
+        "reads the node as the daemon does, beside a running daemon or without one. Every flag of `gpusteward run` is "
+        "accepted. Exit code: 0 when the file is complete, 1 when the node cannot be read or the file cannot be "
+        "written, 2 for wrong usage or configuration.",
         epilog="example: gpusteward record -o node.jsonl.gz --duration 10m --anonymize",
         allow_abbrev=False,
     )
     parser.add_argument(
-        "-o", dest="output", required=True, type=Path, metavar="FILE", help="file to make; compressed if it ends in .gz"
+        "-o",
+        dest="output",
+        required=True,
+        type=Path,
+        metavar="FILE",
+        help="file to write; compressed if its name ends in .gz",
     )
-    parser.add_argument("--duration", type=_duration, metavar="DURATION", help='end after this time, such as "10m"')
-    parser.add_argument("--rounds", type=_rounds, metavar="N", help="end after so many rounds, early ones included")
+    parser.add_argument("--duration", type=_duration, metavar="DURATION", help='stop after this time, such as "10m"')
+    parser.add_argument("--rounds", type=_rounds, metavar="N", help="stop after this number of rounds")
     parser.add_argument(
         "--anonymize",
         action="store_true",
-        help="replace the names and ids of pods, containers, namespaces, workloads and node by pseudonyms",
+        help="replace the names and ids of pods, containers, namespaces, workloads and the node with pseudonyms",
     )
-    add_flags(parser)
+    add_flags(parser, ALL - UNUSED)
     parser.set_defaults(run=run)
 
 

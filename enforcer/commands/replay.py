@@ -44,25 +44,27 @@ def add(commands: Commands) -> None:
     """Add the sub-command to the program's."""
     parser = commands.add_parser(
         "replay",
-        help="run the policy over a recording, and print what it would have done, when and why",
-        description="Run the policy of a config over a recording, and print what it would have done, when and why. "
-        "Exit code 0, 1 when the recording cannot be read, 2 on wrong usage or config.",
+        help="run the policy on a recording, and print what it would have done, when and why",
+        description="Run the policy of a config on a recording, and print what it would have done, when and why. "
+        "Exit code: 0, 1 when the recording cannot be read, 2 for wrong usage or configuration.",
         epilog="example: gpusteward replay node.jsonl.gz --config gpusteward.yaml --mode enforce",
         allow_abbrev=False,
     )
-    parser.add_argument("recording", type=Path, metavar="FILE", help="what `gpusteward record` made")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="config whose limits and policy count")
-    parser.add_argument("--mode", metavar="MODE", help="instead of the config's policy.mode")
+    parser.add_argument("recording", type=Path, metavar="FILE", help="file that `gpusteward record` wrote")
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="config file, of which the sections `limits` and `policy` are used"
+    )
+    parser.add_argument("--mode", metavar="MODE", help="use this mode instead of policy.mode of the config")
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         dest="settings",
         metavar="KEY=VALUE",
-        help="compare the config (A) with the config and this setting (B), such as policy.grace=60s; any key below "
-        "policy or limits, any number of times",
+        help="compare the config (A) with the config and this setting (B), such as policy.grace=60s; any key of the "
+        "sections `policy` and `limits`; may be repeated",
     )
-    parser.add_argument("--json", action="store_true", help="print a JSON object a line")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     parser.set_defaults(run=run)
 
 
@@ -236,9 +238,13 @@ class _Counts:
     def text(self, rounds: int, torn: str) -> str:
         from exporter.limits.explaining import printable  # noqa: PLC0415
 
-        actions = ", ".join(f"{count} {action} rehearsed" for action, count in sorted(self._actions.items()))
-        refusals = ", ".join(f"held {count} times: {reason}" for reason, count in sorted(self._held.items()))
-        parts = [actions or "nothing would have been done", refusals, printable(torn)]
+        actions = ", ".join(f"{count} {action}" for action, count in sorted(self._actions.items()))
+        refusals = ", ".join(f"{count} {reason}" for reason, count in sorted(self._held.items()))
+        parts = [
+            f"dry run: {actions}" if actions else "no action was due",
+            f"held: {refusals}" if refusals else "",
+            printable(torn),
+        ]
         return f"{rounds} rounds: {'; '.join(filter(None, parts))}"
 
 

@@ -23,8 +23,12 @@ def add(commands: Commands) -> None:
     """Add the sub-command to the program's."""
     parser = commands.add_parser(
         "run",
-        help="the node daemon: observe, export, and decide as far as the mode allows",
-        description="Observe this node, export what is seen, and judge it by the policy, as far as --mode allows.",
+        help="run the node daemon: export GPU usage, and enforce limits as far as --mode allows",
+        usage="%(prog)s [FLAGS]",
+        description="Run the node daemon. It exports the GPU usage of each container, compares it with the declared "
+        "limit, and warns or acts as far as --mode allows. It runs until SIGTERM. Exit code: 0 after a signal, 1 when "
+        "this node cannot be observed, 2 for wrong usage or configuration.",
+        epilog="example: gpusteward run --config /etc/gpusteward/config.yaml --mode dry-run",
         allow_abbrev=False,
     )
     add_flags(parser)

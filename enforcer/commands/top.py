@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from exporter.top.layout import Line
 
 PROGRAM = "gpusteward top"
-HINT = "for a table that stays in place: pip install 'gpusteward[top]'"
+HINT = "to update the table in place: pip install 'gpusteward[top]'"
 ALL = "gpusteward top --once shows all"
 BEAT = 1.0
 """Seconds between two drawings on a terminal: ages and graces count on."""
@@ -40,19 +40,24 @@ def add(commands: Commands) -> None:
     """Add the sub-command to the program's."""
     parser = commands.add_parser(
         "top",
-        help="show the GPUs of a node and who holds them, live",
-        description="Show the GPUs of a node, who holds how much of them, the limits, and what the policy does next; "
-        "as the daemon of the node tells it, until Ctrl-C. On a terminal the table stays in place, elsewhere one "
-        "follows the other. Exit code 0, 1 when the daemon does not answer (with --once; else it is waited for), "
-        "2 on wrong usage.",
-        epilog="example: kubectl port-forward -n gpusteward POD 9478 & gpusteward top",
+        help="show the GPUs of a node and the usage and limit of each container, live",
+        description="Show the GPUs of a node, the usage and limit of each container, and the next action of the "
+        "policy, until Ctrl-C. On a terminal the table is updated in place; elsewhere a new table is printed each "
+        "time. The data comes from the daemon of the node. Exit code: 0, or 1 when the daemon does not answer (with "
+        "--once; without it, top waits for the daemon), 2 for wrong usage.",
+        epilog="example: kubectl exec -it -n gpusteward ds/gpusteward -- gpusteward top",
         allow_abbrev=False,
     )
     add_url(parser)
-    parser.add_argument("--once", action="store_true", help="print the table once, as plain text")
-    parser.add_argument("--json", action="store_true", help="print the daemon's snapshot instead, one line each time")
+    parser.add_argument("--once", action="store_true", help="print the table once, and end")
     parser.add_argument(
-        "--interval", type=_interval, metavar="DURATION", help='ask this often, such as "2s" (default: as the daemon)'
+        "--json", action="store_true", help="print the snapshot of the daemon as JSON, one line each time"
+    )
+    parser.add_argument(
+        "--interval",
+        type=_interval,
+        metavar="DURATION",
+        help='time between two updates, such as "2s" (default: the interval of the daemon)',
     )
     parser.set_defaults(run=run)
 
@@ -69,11 +74,12 @@ def run(namespace: argparse.Namespace) -> int:
 
 def _run(namespace: argparse.Namespace) -> int:
     from exporter.api.client import AskError, UrlError  # noqa: PLC0415  (HTTP)
+    from exporter.base.problem import Problem  # noqa: PLC0415
     from exporter.top.fetch import snapshot  # noqa: PLC0415
     from exporter.top.follow import Seen  # noqa: PLC0415
 
     if namespace.once and namespace.interval is not None:
-        return wrong(PROGRAM, "--interval and --once: what is shown once has no interval")
+        return wrong(PROGRAM, Problem("--interval and --once exclude each other", fix="remove one of them"))
     try:
         daemon = chosen_daemon(namespace)
         if namespace.once:
@@ -81,9 +87,9 @@ def _run(namespace: argparse.Namespace) -> int:
             _Printer(as_json=namespace.json)(Seen(body, document, time.monotonic()))
             return 0
     except UrlError as error:
-        return wrong(PROGRAM, str(error))
+        return wrong(PROGRAM, error)
     except AskError as error:
-        return wrong(PROGRAM, str(error), 1)
+        return wrong(PROGRAM, error, 1)
     if namespace.json or not _drawable():
         _follow(daemon, _Printer(as_json=namespace.json), namespace.interval, None)
     else:

@@ -228,14 +228,14 @@ def _mended(path: Path, rules: Rules, given: Given) -> tuple[int, Reading]:
     descriptor, data = _read(path)
     what, reading = "made", Reading(Kept())
     if descriptor is None:
-        log.info("journal.made", file=str(path))
+        log.info("journal.created", file=str(path))
     else:
         reading = replayed(data, boottime, given.boot, most=rules.budgets.node.most)
         if not reading.torn and not reading.damaged:
             return descriptor, reading
         os.close(descriptor)
         what = "damaged" if reading.damaged else "torn"
-        log.warning("journal.mended", file=str(path), what=what, problems=reading.kept.problems)
+        log.warning("journal.repaired", file=str(path), damage=what, problems=reading.kept.problems)
     line = encode(Stamp(reading.seq + 1, given.boot, boottime, now), reading.kept.state(what))
     whole = data[: reading.whole].removesuffix(b"\n") + b"\n" if reading.whole else b""
     fresh = _put(path, whole + line, aside=_quarantine(path) if reading.damaged else None)

@@ -59,10 +59,10 @@ def invalid_limits(
 def _invalid(container: str, limits: Iterable[Limit], problems: Iterable[str]) -> str:
     amounts = {limit.memory for limit in limits}
     if amounts == {None}:
-        following = "No limit counts until this is mended"
+        following = "No limit applies until this is fixed"
     elif len(amounts) == 1:
-        following = f"What counts until this is mended is {size(amounts.pop())} of each device"
+        following = f"The limit until this is fixed is {size(amounts.pop())} per device"
     else:
-        following = "What counts until this is mended differs from device to device"
+        following = "The limit until this is fixed differs from device to device"
     # The problems come last: they quote what users wrote, and are what a long note is cut of.
     return f"GPU memory limit of {who(container)}: {following[0].lower()}{following[1:]}. {'; '.join(problems)}"

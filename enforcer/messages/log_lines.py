@@ -29,7 +29,7 @@ def lines(verdict: Verdict, before: Verdict | None) -> Iterator[Line]:
     for change in verdict.changes:
         yield from _of_state(change.after, change.before)
     if (action := verdict.action) is not None:
-        yield Line("enforcer.rehearsed" if action.dry else "enforcer.acting", _of_action(action, verdict), warning=True)
+        yield Line("enforcer.dry_run" if action.dry else "enforcer.acting", _of_action(action, verdict), warning=True)
     known = before.breakers if before else {}
     for breaker, opened in verdict.breakers.items():
         if breaker not in known:

@@ -231,7 +231,7 @@ class Decider:
             log.warning("enforcer.breaker_not_open", breaker=breaker, by=by)
             return False
         self._history = replace(past, breakers=breakers.closed(past.breakers, breaker))
-        log.warning("enforcer.closing", breaker=breaker, by=by, was=past.breakers[breaker].detail)
+        log.warning("enforcer.breaker_closing", breaker=breaker, by=by, detail=past.breakers[breaker].detail)
         self._note(past, self._history, by)
         return True
 

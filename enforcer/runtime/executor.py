@@ -203,7 +203,7 @@ class Executor:
         elif not flight.answered:
             await self._hear(flight, Answer(Heard.ACCEPTED, "a look has confirmed it"))
         action = flight.action
-        event = "enforcer.rehearsal_ended" if action.dry else "enforcer.concluded"
+        event = "enforcer.dry_run_ended" if action.dry else "enforcer.concluded"
         victim = {"pod_uid": action.pod_uid, "container": action.container}
         log.info(event, result=result, detail=detail, action=action.rung, **victim)
         self._decider.conclude(action, result, detail)

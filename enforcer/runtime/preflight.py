@@ -29,6 +29,7 @@ from exporter.objects.metadata import Described
 
 DEADLINE = 5.0
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+_LADDER = "remove kill from policy.ladder on this node, or add evict"
 MOST_NAMED = 10
 """Namespaces of which a line is printed; of more the number."""
 FORBIDDEN = 403
@@ -62,13 +63,14 @@ async def fence(config: Config) -> tuple[Line, ...]:
     finally:
         await limits.close()
     if why is None:
-        return (Line("fence", Verdict.OK, "the driver limits memory by cgroup; the step is experimental"),)
+        return (Line("fence", Verdict.OK, "the driver can limit memory per cgroup (experimental)"),)
     following = [step for step in config.policy.ladder if step in DESTRUCTIVE]
     if why.lasting and following:
-        then = f"the next step of the ladder follows instead: {following[0]}"
+        then = f"the ladder goes on to {following[0]}"
         return (Line("fence", Verdict.WARN, f"this node cannot fence: {why.detail}; {then}"),)
-    then = "pods over their limit are held" if why.lasting else "pods over their limit are held until that is known"
-    return (Line("fence", _grave(config), f"this node cannot fence: {why.detail}; {then}"),)
+    then = "pods over their limit are held" + ("" if why.lasting else " until that is known")
+    fix = "remove fence from policy.ladder on this node, or add evict or kill"
+    return (Line("fence", _grave(config), f"this node cannot fence: {why.detail}; {then}", fix),)
 
 
 def kill(config: Config) -> tuple[Line, ...]:
@@ -80,10 +82,10 @@ def kill(config: Config) -> tuple[Line, ...]:
     except OSError as error:
         why = str(error)
     if why is None:
-        return (Line("kill", Verdict.OK, "signals can be sent through a pidfd"),)
+        return (Line("kill", Verdict.OK, "containers can be signalled through a pidfd"),)
     if Rung.EVICT in config.policy.ladder:
-        return (Line("kill", Verdict.WARN, f"this node cannot kill: {why}; a blocked eviction is repeated instead"),)
-    return (Line("kill", _grave(config), f"this node cannot kill: {why}; pods over their limit are held"),)
+        return (Line("kill", Verdict.WARN, f"this node cannot kill: {why}; a blocked eviction is tried again instead"),)
+    return (Line("kill", _grave(config), f"this node cannot kill: {why}; pods over their limit are held", _LADDER),)
 
 
 def _grave(config: Config) -> Verdict:
@@ -100,14 +102,15 @@ async def consent(config: Config, *, in_a_pod: bool) -> tuple[Line, ...]:
         namespaces, where = await _consenting(client, config)
         lacking = {name: why for name in namespaces if (why := await missing(client.may, name, rules_of(config)))}
     except KubeError as error:
-        return (Line("consent", Verdict.WARN, f"cannot be asked for: {error}"),)
+        return (Line("consent", Verdict.WARN, f"unknown: {error}"),)
     finally:
         await client.close()
     if not namespaces:
         label = config.policy.namespaces.label
-        return (Line("consent", Verdict.WARN, f"no namespace{where} has the label {label}: no pod will be acted on"),)
+        message = f"no namespace{where} has the label {label}: no pod is acted on"
+        return (Line("consent", Verdict.WARN, message, f"kubectl label namespace NAME {label}"),)
     if not lacking:
-        return (Line("consent", Verdict.OK, f"evictions are granted in {count(len(namespaces), 'namespace')}{where}"),)
+        return (Line("consent", Verdict.OK, f"evictions are allowed in {count(len(namespaces), 'namespace')}{where}"),)
     lines = [Line("consent", Verdict.FAIL, why) for why in list(lacking.values())[:MOST_NAMED]]
     if len(lacking) > MOST_NAMED:
         lines.append(Line("consent", Verdict.FAIL, f"and in {len(lacking) - MOST_NAMED} more namespaces"))

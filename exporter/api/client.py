@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 import aiohttp
 import msgspec
 
+from exporter.base.problem import Problem
 from exporter.limits.decoding import shown
 
 DEADLINE = 10.0
@@ -26,13 +27,14 @@ LONGEST = 16 << 20
 OK = 200
 GARBLED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What reading JSON of a stranger raises."""
+_URL = "set --url to the address of a daemon, such as http://node-1:9478 or https://NAME:PASSWORD@node-1:9478"
 
 
-class UrlError(ValueError):
+class UrlError(Problem):
     """The URL is none that can be asked; the message does not show what may be a password in it."""
 
 
-class AskError(Exception):
+class AskError(Problem):
     """The daemon did not answer as it should; the message says why, in one sentence."""
 
 
@@ -63,11 +65,11 @@ def daemon_at(text: str) -> Daemon:
         url = urlsplit(text)
         host, port = url.hostname, url.port
     except ValueError as error:
-        raise UrlError("no URL: its host or its port is malformed") from error
+        raise UrlError("the URL has no valid host and port", fix=_URL) from error
     if url.scheme not in {"http", "https"} or not host or not text.isprintable() or " " in text:
-        raise UrlError("expected a URL such as http://node-1:9478 or https://NAME:PASSWORD@node-1:9478")
+        raise UrlError("this is no URL of a daemon", fix=_URL)
     if url.query or url.fragment:
-        raise UrlError("expected where the daemon listens, without a query (?) or a fragment (#)")
+        raise UrlError("the URL has a query (?) or a fragment (#)", fix=_URL)
     where = (f"[{host}]" if ":" in host else host) + ("" if port is None else f":{port}")
     login = f"{unquote(url.username or '')}:{unquote(url.password or '')}" if "@" in url.netloc else ""
     token = base64.b64encode(login.encode(errors="replace")).decode()
@@ -91,21 +93,31 @@ async def asked(daemon: Daemon, path: str, query: Mapping[str, str] | None = Non
     except aiohttp.ClientConnectorCertificateError as error:
         why = getattr(error.certificate_error, "verify_message", "") or str(error.certificate_error)
         raise AskError(
-            f"{daemon.url}: its certificate is not trusted: {why} (SSL_CERT_FILE=FILE names the authority)"
+            f"{daemon.url}: its certificate is not trusted",
+            cause=why,
+            fix="set the variable SSL_CERT_FILE to the file of the certificate authority",
         ) from error
     except aiohttp.ClientConnectorSSLError as error:
-        raise AskError(f"{daemon.url}: no TLS can be had there: {_reason(error.os_error)}; is it http?") from error
+        raise AskError(f"{daemon.url}: no TLS there: {_reason(error.os_error)}", fix="try http:// instead") from error
     except aiohttp.ClientConnectorError as error:
         raise AskError(
-            f"{daemon.url}: {_reason(error.os_error)}; no gpusteward listens there, or --url must say where"
+            f"{daemon.url}: {_reason(error.os_error)}",
+            cause="no gpusteward listens at this address, or a network policy blocks it",
+            fix="run this command in the daemon's pod, or set --url to the address of a daemon",
         ) from error
     except TimeoutError as error:
-        raise AskError(f"{daemon.url} did not answer within {DEADLINE:.0f} s") from error
+        raise AskError(
+            f"{daemon.url} did not answer within {DEADLINE:.0f} s", fix="check that the daemon is running and reachable"
+        ) from error
     except aiohttp.InvalidURL as error:
-        raise AskError(f"{daemon.url} is no address") from error
+        raise AskError(f"{daemon.url} is no address", fix=_URL) from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        wants_tls = "" if daemon.url.startswith("https") else "; is it https?"
-        raise AskError(f"{daemon.url} gives no HTTP answer: {shown(str(error)) or 'it hangs up'}{wants_tls}") from error
+        fix = "check that a gpusteward listens there"
+        raise AskError(
+            f"{daemon.url} gives no HTTP answer",
+            cause=shown(str(error)) or "the connection was closed",
+            fix=fix if daemon.url.startswith("https") else f"try https://, or {fix}",
+        ) from error
 
 
 def refused(daemon: Daemon, status: int, body: bytes, lacking: str) -> AskError:
@@ -116,25 +128,31 @@ def refused(daemon: Daemon, status: int, body: bytes, lacking: str) -> AskError:
         told = None
     match status:
         case 401 if daemon.login:
-            return AskError(f"{daemon.url} does not accept this name and password")
+            return AskError(
+                f"{daemon.url} does not accept this name and password", fix="use a name and password of its web config"
+            )
         case 401:
             return AskError(
-                f"{daemon.url} wants a name and a password: put them into the URL, "
-                "https://NAME:PASSWORD@HOST:PORT, best in the variable GPUSTEWARD_URL"
+                f"{daemon.url} needs a name and a password",
+                fix="set the variable GPUSTEWARD_URL to https://NAME:PASSWORD@HOST:PORT",
             )
         case 404 if told is not None:
-            return AskError(f"{daemon.url} {lacking}: web.api is false there, or it is an older gpusteward")
+            return AskError(
+                f"{daemon.url} {lacking}",
+                cause="web.api is false there, or it is an older gpusteward",
+                fix="set web.api to true in its config, or upgrade it",
+            )
         case _ if told is not None:
-            return AskError(f"{daemon.url}: {told.error}")
+            return AskError(f"{daemon.url}: {told.error}", fix="try again in some seconds, then read the daemon's log")
         case _ if 300 <= status < 400:  # noqa: PLR2004
-            return stranger(daemon, "sends elsewhere; name with --url where")
+            return stranger(daemon, "redirects to another address")
         case _:
             return stranger(daemon, f"answers with status {status}")
 
 
 def stranger(daemon: Daemon, what: str) -> AskError:
     """Say that something else answers there."""
-    return AskError(f"{daemon.url} {what}: this is not a gpusteward, or not its address")
+    return AskError(f"{daemon.url} {what}", cause="this is not the address of a gpusteward", fix=_URL)
 
 
 def _reason(error: OSError) -> str:

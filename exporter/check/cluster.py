@@ -7,15 +7,15 @@ What comes in: what they answered. What goes out: a line for each.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from exporter.check.lines import Failed, Line, Verdict, advised, count, worst
+from exporter.check.lines import Failed, Line, Verdict, count, fix_of, worst
 from exporter.kube.allocations import AllocationsView
 from exporter.kube.rights import Right
 from exporter.model import Inventory
 
-_SHIPPED = "the shipped ClusterRole has them"
+_APPLY = "apply the shipped ClusterRole"
 _STATUS = {
-    401: "the token is not accepted: is the ServiceAccount still there?",
-    403: "grant the right, see deploy/exporter/rbac.yaml",
+    401: "check that the daemon's ServiceAccount exists: its token is not accepted",
+    403: "apply deploy/exporter/rbac.yaml, which grants the right",
 }
 
 
@@ -38,13 +38,13 @@ class NodeObject:
 def kubelet(view: AllocationsView | Failed) -> Line:
     """Judge the kubelet's answer."""
     if isinstance(view, Failed):
-        return Line("kubelet", Verdict.FAIL, view.message)
+        return Line("kubelet", Verdict.FAIL, view.message, view.fix)
     devices = sum(len(holding.device_ids) for holding in view.holdings) + sum(len(c.devices) for c in view.claims)
-    message = f"pod-resources {view.api} answers: {count(len(view.pods), 'pod')}, {count(devices, 'device')} handed out"
+    message = f"pod-resources {view.api} answers: {count(len(view.pods), 'pod')}, {count(devices, 'device')} allocated"
     if view.api != "v1":
-        message += "; this kubelet is older than 1.20: what its sidecars hold is not told"
+        message += "; this kubelet is older than 1.20, and does not report the devices of sidecars"
     elif view.allocatable is None:
-        message += "; it cannot tell what it offers (before 1.23): numbers of replicas are lower bounds"
+        message += "; this kubelet is older than 1.23, without allocatable devices: replica counts are lower bounds"
     else:
         return Line("kubelet", Verdict.OK, message)
     return Line("kubelet", Verdict.WARN, message)
@@ -53,7 +53,7 @@ def kubelet(view: AllocationsView | Failed) -> Line:
 def api_server(server: ApiServer | Failed) -> Line:
     """Judge the API server's answer to the plainest of questions."""
     if isinstance(server, Failed):
-        return Line("api server", Verdict.FAIL, _refused(server))
+        return Line("api server", Verdict.FAIL, server.message, _fix(server))
     return Line("api server", Verdict.OK, f"{server.url} answers, Kubernetes {server.version}")
 
 
@@ -68,45 +68,40 @@ def rights(answer: Mapping[Right, bool] | Failed | None, mode: str = "") -> Line
     if answer is None:
         return _not_asked(check)
     if isinstance(answer, Failed):
-        return Line(check, Verdict.WARN, f"cannot be asked for: {_refused(answer)}")
+        return Line(check, Verdict.WARN, f"unknown: {answer.message}", _fix(answer))
     missing = [right for right, granted in answer.items() if not granted]
     if not missing:
         return Line(check, Verdict.OK, f"all {len(answer)} that {users} are granted")
     named = ", ".join(f"{right} ({right.without})" for right in missing)
     if mode:
-        return Line(check, Verdict.FAIL, f"mode {mode} lacks {named}; {_SHIPPED}: deploy/enforcer/rbac.yaml")
+        return Line(check, Verdict.FAIL, f"mode {mode} lacks {named}", f"{_APPLY}: deploy/enforcer/rbac.yaml")
     verdict = Verdict.FAIL if any(right.needed for right in missing) else Verdict.WARN
-    return Line(check, verdict, f"missing: {named}; {_SHIPPED}: deploy/exporter/rbac.yaml")
+    return Line(check, verdict, f"missing: {named}", f"{_APPLY}: deploy/exporter/rbac.yaml")
 
 
 def node_name(name: str, node: NodeObject | Failed | None) -> Line:
     """Judge whether the node is one of the cluster's, and this machine; None: the server did not answer."""
-    remedy = "set node.name (--node-name, or NODE_NAME from the field spec.nodeName)"
+    fix = "set node.name (--node-name, or the variable NODE_NAME from the field spec.nodeName)"
     if node is None:
         return _not_asked("node name")
     if isinstance(node, Failed) and node.status == 404:  # noqa: PLR2004
-        return Line("node name", Verdict.FAIL, f"the cluster has no node {name}: {remedy}")
+        return Line("node name", Verdict.FAIL, f"the cluster has no node {name}", fix)
     if isinstance(node, Failed):
         verdict = Verdict.WARN if node.status == 403 else Verdict.FAIL  # noqa: PLR2004
-        return Line("node name", verdict, f"{name} cannot be looked up: {_refused(node)}")
+        return Line("node name", verdict, f"{name} cannot be read: {node.message}", _fix(node))
     if node.registered and node.booted and node.registered != node.booted:
-        message = (
-            f"{name} was registered by another machine, or before a reboot (its boot id is not this one's): {remedy}"
-        )
-        return Line("node name", Verdict.WARN, message)
+        message = f"{name} has another boot id than this machine: it is another machine, or registered before a reboot"
+        return Line("node name", Verdict.WARN, message, fix)
     return Line("node name", Verdict.OK, f"{name} is a node of the cluster")
 
 
 def log_links(folder: str, links: int | Failed | None) -> Line:
     """Judge the kubelet's log links, by their number; None: no such folder."""
     if isinstance(links, Failed):
-        return Line("log links", Verdict.WARN, links.message)
+        return Line("log links", Verdict.WARN, links.message, links.fix)
     if links is None:
-        message = (
-            f"no {folder}: after a restart while the API server is away nobody can be named; "
-            "to change that, mount it read-only below node.host_root"
-        )
-        return Line("log links", Verdict.WARN, message)
+        message = f"no {folder}: after a restart without an API server, containers have no names"
+        return Line("log links", Verdict.WARN, message, "mount the folder read-only below node.host_root")
     return Line("log links", Verdict.OK, f"{folder} names {count(links, 'container')}")
 
 
@@ -114,19 +109,19 @@ def names(source: str, inventory: Inventory | Failed | None) -> Line:
     """Judge a source of names that is not Kubernetes; `source` as in the config, None: there is none."""
     if inventory is None:
         verdict = Verdict.OK if source == "none" else Verdict.WARN
-        message = "no source of names (names.source): what containers hold is told of nobody"
-        return Line("names", verdict, message)
+        message = "no source of names: GPU memory is not attributed to pods"
+        return Line("names", verdict, message, "" if verdict is Verdict.OK else "set names.source or names.kubeconfig")
     if isinstance(inventory, Failed):
-        return Line("names", Verdict.FAIL, inventory.message)
+        return Line("names", Verdict.FAIL, inventory.message, inventory.fix)
     if inventory.faults:
-        return Line("names", worst(inventory.faults), "; ".join(map(advised, inventory.faults)))
+        message = "; ".join(fault.message for fault in inventory.faults)
+        return Line("names", worst(inventory.faults), message, fix_of(inventory.faults))
     return Line("names", Verdict.OK, f"the file names {count(len(inventory.containers), 'container')}")
 
 
-def _refused(failure: Failed) -> str:
-    remedy = _STATUS.get(failure.status)
-    return f"{failure.message}; {remedy}" if remedy else failure.message
+def _fix(failure: Failed) -> str:
+    return failure.fix or _STATUS.get(failure.status, "")
 
 
 def _not_asked(check: str) -> Line:
-    return Line(check, Verdict.WARN, "not asked, because the API server does not answer")
+    return Line(check, Verdict.WARN, "unknown, because the API server does not answer")

@@ -4,6 +4,7 @@ Lines, their exit code, and how they look.
 What comes in: judged lines. What goes out: a number, and text.
 """
 
+import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,14 +14,16 @@ from exporter.model import Fault
 CONFIG, WEB_CONFIG = "config", "web config"
 """The checks whose failure is a wrong config."""
 
-_REMEDIES = {
+_FIXES = {
     "driver_hung": "look for Xid errors in the kernel's log (dmesg); often only a reboot of the node helps",
     "gpu_lost": "look for Xid errors in the kernel's log (dmesg); drain the node, and reset the GPU or reboot",
-    "driver_gone": "see that nvidia-smi works on the node",
-    "library_gone": "see that the vendor's own tool works on the node (npu-smi, cnmon, ixsmi, mx-smi ...)",
-    "layout_unknown": "a version of the vendor's library that is not known here: please report it with its version",
+    "driver_gone": "check that nvidia-smi works on the node",
+    "library_gone": "check that the vendor's own tool works on the node (npu-smi, cnmon, ixsmi, mx-smi ...)",
+    "layout_unknown": "report the version of the vendor's library as a bug: it is not known here",
 }
 """What to do about faults whose messages do not say so themselves, because the daemon can do nothing but wait."""
+WIDEST = 160
+"""Characters of a line."""
 
 
 class Verdict(StrEnum):
@@ -33,19 +36,21 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One check, judged."""
+    """One check, judged; `fix` says what to do where it did not pass."""
 
     check: str
     verdict: Verdict
     message: str
+    fix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A probe that got no answer, and why. `status` is HTTP's where a server refused."""
+    """A probe that got no answer, why, and what to do. `status` is HTTP's where a server refused."""
 
     message: str
     status: int = 0
+    fix: str = ""
 
 
 def exit_code(lines: Iterable[Line]) -> int:
@@ -57,13 +62,15 @@ def exit_code(lines: Iterable[Line]) -> int:
 
 
 def render(lines: Iterable[Line], *, colour: bool = False) -> str:
-    """Write the lines for people: aligned, one check a line."""
+    """Write the lines for people: aligned, one check a line, and its fix below it."""
     lines = list(lines)
     width = max((len(line.check) for line in lines), default=0)
+    indent = " " * (width + 8)
     paint = {Verdict.OK: "\x1b[32m{}\x1b[0m", Verdict.WARN: "\x1b[33m{}\x1b[0m", Verdict.FAIL: "\x1b[1;31m{}\x1b[0m"}
     return "".join(
         f"{(paint[line.verdict] if colour else '{}').format(f'{line.verdict:<4}')}  {line.check:<{width}}  "
-        f"{_one_line(line.message)}\n"
+        f"{_wrapped(line.message, indent)}\n"
+        + (f"{indent}{_wrapped(f'fix: {line.fix}', indent)}\n" if line.fix else "")
         for line in lines
     )
 
@@ -73,10 +80,9 @@ def worst(faults: Iterable[Fault]) -> Verdict:
     return Verdict.FAIL if any(fault.incomplete for fault in faults) else Verdict.WARN
 
 
-def advised(fault: Fault) -> str:
-    """Say what is wrong, and what to do."""
-    remedy = _REMEDIES.get(fault.reason)
-    return f"{fault.message}: {remedy}" if remedy else fault.message
+def fix_of(faults: Iterable[Fault]) -> str:
+    """Say what to do about faults; empty where their messages say it themselves."""
+    return "; ".join(dict.fromkeys(_FIXES[fault.reason] for fault in faults if fault.reason in _FIXES))
 
 
 def count(number: int, what: str) -> str:
@@ -84,6 +90,8 @@ def count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def _one_line(text: str) -> str:
-    """Keep a message on its line, whatever servers and files put into it."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+def _wrapped(text: str, indent: str) -> str:
+    """Keep a message in its column, whatever servers and files put into it."""
+    one_line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    width = max(WIDEST - len(indent), len(indent))
+    return f"\n{indent}".join(textwrap.wrap(one_line, width, break_long_words=False, break_on_hyphens=False))

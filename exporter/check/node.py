@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from exporter.check.lines import Failed, Line, Verdict, advised, count, worst
+from exporter.check.lines import Failed, Line, Verdict, count, fix_of, worst
 from exporter.devices import DevicesSample
 from exporter.model import Fault, Gpu, Owner
 from exporter.model.vendors import NVIDIA, TRUSTED, VENDOR, Vendor
@@ -46,14 +46,15 @@ def driver(devices: DevicesSample | Failed | None) -> Line:
     if devices is None:
         return Line("driver", Verdict.OK, "not asked: the devices are simulated, and so are their pods")
     if isinstance(devices, Failed):
-        return Line("driver", Verdict.FAIL, devices.message)
+        return Line("driver", Verdict.FAIL, devices.message, devices.fix)
     faults = [*devices.faults, *(fault for sample in devices.samples for fault in sample.faults)]
     description = [_describe(devices)] if devices.samples else []
     if faults:
-        return Line("driver", worst(faults), "; ".join([*map(advised, faults), *description]))
+        message = "; ".join([*(fault.message for fault in faults), *description])
+        return Line("driver", worst(faults), message, fix_of(faults))
     if not devices.present:
-        message = "no GPU: the node has none, or the container is shown none (NVIDIA_VISIBLE_DEVICES=all)"
-        return Line("driver", Verdict.WARN, message)
+        fix = "set NVIDIA_VISIBLE_DEVICES=all in the daemon's container, or ignore this on a node without GPUs"
+        return Line("driver", Verdict.WARN, "the driver shows no GPU to this container", fix)
     return Line("driver", Verdict.OK, description[0])
 
 
@@ -65,11 +66,9 @@ def vendors(devices: DevicesSample | Failed | None) -> tuple[Line, ...]:
     partial = {sample.gpu.vendor for sample in devices.samples if sample.partial}
     lines = []
     for vendor in (VENDOR[name] for name in sorted(present - TRUSTED)):
-        message = (
-            f"not tried on hardware, so the enforcer only reports it unless policy.trusted_vendors names {vendor.name}"
-        )
+        message = f"never tried on hardware; enforced only if policy.trusted_vendors has {vendor.name}"
         if vendor.unknown:
-            message += f"; never known: {vendor.unknown}"
+            message += f"; always unknown: {vendor.unknown}"
         if vendor.partial and vendor.name in partial:
             message += f"; {vendor.partial}"
         lines.append(Line(vendor.title, Verdict.OK, message))
@@ -79,26 +78,26 @@ def vendors(devices: DevicesSample | Failed | None) -> tuple[Line, ...]:
 def recording(description: str | Failed) -> Line:
     """Judge the recording that is to be played."""
     if isinstance(description, Failed):
-        return Line("driver", Verdict.FAIL, description.message)
+        return Line("driver", Verdict.FAIL, description.message, description.fix)
     return Line("driver", Verdict.OK, f"not asked: {description}")
 
 
 def pid_domain(domain: PidDomain | Failed) -> Line:
     """Judge whether the numbers of the driver are those of `/proc`."""
     if isinstance(domain, Failed):
-        return Line("pid domain", Verdict.FAIL, domain.message)
+        return Line("pid domain", Verdict.FAIL, domain.message, domain.fix)
     if domain.fault is not None:
         return Line("pid domain", Verdict.FAIL, domain.fault.message)
     if domain.doubt is not None:
-        message = f"not proven, but believed, as node.trust_pid_namespace says: {domain.doubt.message}"
+        message = f"accepted without proof, because node.trust_pid_namespace is set: {domain.doubt.message}"
         return Line("pid domain", Verdict.WARN, message)
-    return Line("pid domain", Verdict.OK, f"{domain.root} numbers processes as the driver does")
+    return Line("pid domain", Verdict.OK, f"{domain.root} and the driver use the same process numbers")
 
 
 def cgroups(cgroup_view: CgroupView | Failed) -> Line:
     """Judge whether the owners of processes can be read."""
     if isinstance(cgroup_view, Failed):
-        return Line("cgroup view", Verdict.FAIL, cgroup_view.message)
+        return Line("cgroup view", Verdict.FAIL, cgroup_view.message, cgroup_view.fix)
     view = {True: "a private cgroup namespace", False: "the host's view", None: "an unknown view"}[cgroup_view.private]
     pairs = [pair for owner in cgroup_view.owners for pair in owner.pairs]
     pods = {pod for pod, _ in pairs if pod}
@@ -106,10 +105,11 @@ def cgroups(cgroup_view: CgroupView | Failed) -> Line:
     owners = f"{count(len(pods), 'pod')}, {count(len(containers), 'container')}"
     seen = f"{cgroup_version(cgroup_view.text)}, {view}: owners in {owners}"
     if cgroup_view.faults:
-        return Line("cgroup view", Verdict.WARN, "; ".join([seen, *map(advised, cgroup_view.faults)]))
+        message = "; ".join([seen, *(fault.message for fault in cgroup_view.faults)])
+        return Line("cgroup view", Verdict.WARN, message, fix_of(cgroup_view.faults))
     if not pairs:
-        remedy = "if this node runs pods, their processes are hidden: set hostPID: true, or mount the host's /proc"
-        return Line("cgroup view", Verdict.WARN, f"{seen}; {remedy}")
+        fix = "if this node runs pods, set hostPID: true, or mount the host's /proc: their processes are hidden"
+        return Line("cgroup view", Verdict.WARN, seen, fix)
     return Line("cgroup view", Verdict.OK, seen)
 
 

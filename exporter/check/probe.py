@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -69,7 +70,7 @@ async def preflight(
     try:
         config = load(arguments, also)
     except ConfigError as error:
-        return (settings.refused_config(str(error)),)
+        return (settings.refused_config(error.reason, error.fix),)
     played = config.devices == "simulated" or config.devices.recording is not None
     parts = [_web(config)] if played else [_host(config), _names(config, in_a_pod, more(config)), _web(config)]
     driver, *others = await asyncio.gather(_driver(config), *parts)
@@ -103,9 +104,10 @@ async def _devices(config: Config) -> DevicesSample | Failed:
             finally:
                 await source.close()
     except DeviceError as error:
-        return Failed(str(error))
+        return Failed(error.reason, fix=error.fix)
     except TimeoutError:
-        return Failed(f"the drivers have not told all within {DRIVER_DEADLINE:g} s")
+        hung = "look for Xid errors in the kernel's log (dmesg); check that nvidia-smi answers on the node"
+        return Failed(f"the drivers did not answer within {DRIVER_DEADLINE:g} s", fix=hung)
 
 
 async def _host(config: Config) -> tuple[Line, ...]:
@@ -126,7 +128,9 @@ def _cgroups(root: Path) -> CgroupView | Failed:
     try:
         text = (root / "1/cgroup").read_text(errors="surrogateescape")
     except OSError as error:
-        return Failed(f"cannot read {root / '1/cgroup'}: {error.strerror}")
+        return Failed(
+            f"cannot read {root / '1/cgroup'}: {error.strerror}", fix="mount the host's /proc, or set hostPID: true"
+        )
     try:
         private = str((OWN_PROC / "self/ns/cgroup").readlink()) != INITIAL_CGROUP
     except OSError:
@@ -172,7 +176,7 @@ async def _web(config: Config) -> tuple[Line, ...]:
     address, file = config.web.listen_address, config.web.config_file
     opened = await in_thread(lambda: _address(address), f"opening {address}")
     if isinstance(opened, Address) and opened.refused is not None:
-        opened = Address(opened.address, opened.refused, await _served_by(address))
+        opened = replace(opened, served_by=await _served_by(address))
     line = settings.web_address(opened)
     if file is None:
         return (line,)
@@ -183,7 +187,7 @@ def _address(address: ListenAddress) -> Address:
     try:
         listen(address).close()
     except WebError as error:
-        return Address(address, str(error))
+        return Address(address, error.reason, fix=error.fix)
     return Address(address)
 
 
@@ -203,7 +207,7 @@ async def _served_by(address: ListenAddress) -> str | None:
 def _security(file: Path) -> str:
     security = load_security(file)
     parts = {"TLS": security.tls, "basic authentication": security.users, "headers": security.headers}
-    return ", ".join(name for name, part in parts.items() if part) or "it protects nothing"
+    return ", ".join(name for name, part in parts.items() if part) or "no protection is configured"
 
 
 def _boot_id() -> str:
@@ -235,6 +239,8 @@ async def in_thread(work: Callable[[], T], what: str, deadline: float = DEADLINE
         async with asyncio.timeout(deadline):
             return await asyncio.wrap_future(future)
     except (ConfigError, DeviceError) as error:
-        return Failed(str(error))
+        return Failed(error.reason, fix=error.fix)
     except TimeoutError:
-        return Failed(f"{what} has not ended within {deadline:g} s")
+        return Failed(
+            f"{what} did not end within {deadline:g} s", fix="check that the file system or the server responds"
+        )

@@ -8,10 +8,12 @@ The rule: flag over environment over file over default.
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
+from exporter.base.problem import Problem, lines
 from exporter.devices import NAMES
 
 
@@ -31,59 +33,69 @@ class Arguments:
     origins: Mapping[str, str] = field(default_factory=dict)
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors say how to fix the command line. Its sub-commands get parsers of this kind, too."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong, and end the process with exit code 2."""
+        fix = f"see {self.prog} --help" + (f", or {self.prog} COMMAND --help" if self._subparsers else "")
+        self.exit(2, "".join(f"{line}\n" for line in lines(self.prog, Problem(message, fix=fix))))
+
+
 SWITCH = "yes or no"
 
 FLAGS: tuple[tuple[str, str, str], ...] = (
-    ("--node-name", "NAME", "name of this node in Kubernetes (NODE_NAME; default: the host name)"),
+    ("--node-name", "NAME", "name of this node in Kubernetes (default: the variable NODE_NAME, else the host name)"),
     ("--node.kubelet-root", "DIR", "the kubelet's folder (default: /var/lib/kubelet)"),
-    ("--node.host-root", "DIR", "where the host's root is mounted (default: /host)"),
-    ("--sampling.interval", "DURATION", "average time between two rounds, 100ms to 60s (default: 5s)"),
+    ("--node.host-root", "DIR", "where the root of the host is mounted (default: /host)"),
+    ("--sampling.interval", "DURATION", "average time between two rounds, from 100ms to 60s (default: 5s)"),
     (
         "--sampling.fast-interval",
         "DURATION",
-        "time between two looks at the memory of nearly full shared devices (default: 500ms)",
+        "time between two extra readings of the memory of nearly full shared devices (default: 500ms)",
     ),
     (
         "--devices",
         "SOURCES",
-        f"auto (all that the node has; the default), simulated, recorded:FILE, or by commas: {', '.join(NAMES)}",
+        f"auto (all sources of the node), simulated, recorded:FILE, or some of {','.join(NAMES)} (default: auto)",
     ),
-    ("--names.source", "SOURCE", "auto, kubernetes, file or none (default: auto)"),
-    ("--names.kubeconfig", "FILE", "kubeconfig to reach the API server from outside of a pod"),
-    ("--names.file", "FILE", "YAML or JSON file that names pods and containers"),
-    ("--limits.systems", "NAMES", "sharing systems to read limits of, by commas (default: auto)"),
+    ("--names.source", "SOURCE", "source of the names of pods: auto, kubernetes, file or none (default: auto)"),
+    ("--names.kubeconfig", "FILE", "kubeconfig for the API server, for a daemon that does not run in a pod"),
+    ("--names.file", "FILE", "YAML or JSON file with the names of pods and containers"),
+    (
+        "--limits.systems",
+        "NAMES",
+        "sharing systems whose limits are read, with commas between them (default: auto, all that are in use)",
+    ),
     (
         "--limits.mps-scope",
         "SCOPE",
-        "report, or container: take the limit of an MPS process for its container's (default: report)",
+        "report: export the limit of an MPS process; container: use it as the limit of its container (default: report)",
     ),
     (
         "--limits.first-seen-file",
         "FILE",
-        "file in which what pods declared first outlives this daemon (default: remembered in memory)",
+        "file that keeps the first declaration of each pod over a restart of the daemon (default: kept in memory)",
     ),
-    (
-        "--mode",
-        "MODE",
-        "off, observe, warn, dry-run or enforce (default: observe; gpusteward-exporter only observes)",
-    ),
+    ("--mode", "MODE", "off, observe, warn, dry-run or enforce (default: observe)"),
     ("--web.listen-address", "ADDRESS", "address to listen on (default: :9478)"),
-    ("--web.config.file", "FILE", "TLS and basic authentication, Prometheus web config format"),
+    ("--web.config.file", "FILE", "TLS and basic authentication, in the format of Prometheus' web config"),
     ("--log.level", "LEVEL", "debug, info, warning or error (default: info)"),
-    ("--log.format", "FORMAT", "auto, json or console (default: auto, JSON unless on a terminal)"),
+    ("--log.format", "FORMAT", "auto, json or console (default: auto: console on a terminal, else json)"),
     (
         "--node.trust-pid-namespace",
         SWITCH,
-        "believe that /proc numbers processes as the driver does, without proof (default: no)",
+        "accept without proof that /proc and the driver use the same process numbers (default: no)",
     ),
     (
         "--limits.fair-share",
         SWITCH,
-        "give a container that declares nothing its share of a replicated device as limit (default: no)",
+        "limit a container without a declaration to its share of a replicated device (default: no)",
     ),
-    ("--web.api", SWITCH, "serve the node page and /api, besides metrics and probes (default: yes)"),
+    ("--web.api", SWITCH, "serve the node page and /api as well as metrics and probes (default: yes)"),
 )
 """Flag, the kind of its value, help."""
+ALL = frozenset(flag for flag, *_ in FLAGS)
 
 OTHER_KEYS = {"--node-name": "node.name", "--mode": "policy.mode", "--web.config.file": "web.config_file"}
 """Keys that are not the flag with underscores."""
@@ -97,15 +109,20 @@ def key_of(flag: str) -> str:
     return OTHER_KEYS.get(flag, flag.removeprefix("--").replace("-", "_"))
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that all daemons share to a parser."""
-    text = f"YAML config file; every flag here has a key there (default: {CONFIG_FILE}, else no file)"
+def add_flags(parser: argparse.ArgumentParser, used: Collection[str] = ALL) -> None:
+    """
+    Add the daemon's flags to a parser. Its help lists those that are `used`.
+
+    All the others are accepted as well, so that a command takes the command line of the daemon as it is.
+    """
+    text = f"YAML config file; each flag has a key in it (default: the variable {CONFIG_FILE}, else no file)"
     parser.add_argument("--config", metavar="FILE", type=Path, help=text)
     for flag, kind, text in FLAGS:
+        shown = text if flag in used else argparse.SUPPRESS
         if kind == SWITCH:
-            parser.add_argument(flag, dest=key_of(flag), action=argparse.BooleanOptionalAction, help=text)
+            parser.add_argument(flag, dest=key_of(flag), action=argparse.BooleanOptionalAction, help=shown)
         else:
-            parser.add_argument(flag, dest=key_of(flag), metavar=kind, help=text)
+            parser.add_argument(flag, dest=key_of(flag), metavar=kind, help=shown)
 
 
 def chosen(namespace: argparse.Namespace, environ: Mapping[str, str]) -> Arguments:
@@ -130,12 +147,19 @@ def parse_arguments(
     version: str = "",
 ) -> Arguments:
     """Parse the exporter's command line. Ends the process as argparse does: 0 after --help, 2 on wrong usage."""
-    parser = argparse.ArgumentParser(
+    return chosen(exporter_parser(program, version).parse_args(argv), environ)
+
+
+def exporter_parser(program: str, version: str) -> argparse.ArgumentParser:
+    """Make the parser of `gpusteward-exporter`."""
+    parser = Parser(
         prog=program,
-        description="Say which container holds how much of which GPU, to Prometheus and to people.",
+        usage="%(prog)s [FLAGS]",
+        description="Export the GPU memory and SM usage of each container on this node, for Prometheus and as a page.",
+        epilog=f"example: {program} --config /etc/gpusteward/config.yaml --node-name gpu-node-1",
         allow_abbrev=False,
     )
     if version:
         parser.add_argument("--version", action="version", version=f"%(prog)s {version}")
-    add_flags(parser)
-    return chosen(parser.parse_args(argv), environ)
+    add_flags(parser, ALL - {"--mode"})  # it only observes
+    return parser

@@ -23,7 +23,8 @@ def catalogue_of(limits: Limits, source: str = "configuration", systems: str = "
         raise ConfigError(f"{source}: {error}") from error
     if unknown := sorted((limits.systems.names or frozenset()) - {system.name for system in catalogue}):
         raise ConfigError(
-            f"{systems or f'{source}: limits.systems'}: no system is called {unknown[0]}; see docs/systems.md"
+            f"{systems or f'{source}: limits.systems'}: no system is called {unknown[0]}",
+            fix=f"use auto, or names of docs/systems.md: {', '.join(sorted(system.name for system in catalogue))}",
         )
     return catalogue
 

@@ -14,7 +14,7 @@ from exporter.config.catalogue import catalogue_of
 from exporter.config.policy import REMOVED, removed
 from exporter.config.schema import PATHS, Config, found_at, problems, replaced
 from exporter.config.values import RECORDED
-from exporter.config.yaml_text import ConfigError, check, parse, read, refuse
+from exporter.config.yaml_text import check, parse, read, refuse
 
 Check = Callable[[Config], Iterable[tuple[str, str]]]
 """Names each key whose value is impossible, with what was expected instead."""
@@ -70,7 +70,7 @@ def _refuse_removed(data: Mapping[str, Any], source: str) -> None:
         for name in key.split("."):
             part = part.get(name) if isinstance(part, Mapping) else None
         if part is not None:
-            raise ConfigError(f"{source}: {removed(key)}")
+            raise removed(key, source)
 
 
 def _anchored(data: Mapping[str, Any], folder: Path) -> dict[str, str]:

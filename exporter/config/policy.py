@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta, field
 
 from exporter.config.values import Bytes, Duration, Rate
+from exporter.config.yaml_text import ConfigError
 from exporter.model import Tolerance as AllowedExcess
 from exporter.model.ladder import Rung
 from exporter.model.vendors import TRUSTED, VENDORS
@@ -122,7 +123,9 @@ REMOVED = {
 """Keys of 0.1 that are gone since 0.2: why, and how to fix the file."""
 
 
-def removed(key: str) -> str:
+def removed(key: str, source: str = "") -> ConfigError:
     """Say that a key of an earlier version is gone, and what to do."""
     cause, fix = REMOVED[key]
-    return f"{key} was removed in 0.2: {cause}; fix: {fix}"
+    return ConfigError(
+        f"{source}: {key} was removed in 0.2" if source else f"{key} was removed in 0.2", cause=cause, fix=fix
+    )

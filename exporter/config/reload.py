@@ -81,7 +81,7 @@ async def reloads(
         try:
             return read(file)
         except ConfigError as error:
-            return str(error)
+            return error.what  # what is read is compared
 
     quiet: Reloaded | None = Reloaded(running, (), ())
     async for text in settled(look, poll):
@@ -98,7 +98,7 @@ async def reloads(
 
 def _judge(text: bytes | str, arguments: Arguments, running: Config, also: Check) -> Reloaded | ConfigError:
     if isinstance(text, str):
-        return ConfigError(text)
+        return ConfigError(text, fix="make the file readable for the daemon")
     try:
         return Reloaded(*changes(running, combine(arguments, text, hostname(), also)))
     except ConfigError as error:

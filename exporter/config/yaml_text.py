@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 import msgspec
 
 from exporter.base import text_files
+from exporter.base.problem import Problem
 from exporter.base.text_files import show
 from exporter.config import values
 
@@ -26,8 +27,10 @@ MAX_BYTES = 1 << 20
 Struct = TypeVar("Struct", bound=msgspec.Struct)
 
 
-class ConfigError(Exception):
+class ConfigError(Problem):
     """The configuration cannot be used; the message says where and why. A daemon ends with exit code 2 at start."""
+
+    fix = "correct the configuration; docs/configuration.md lists each key with its default"
 
 
 def read(path: Path) -> bytes:
@@ -35,7 +38,7 @@ def read(path: Path) -> bytes:
     try:
         return text_files.read(path, MAX_BYTES)
     except text_files.UnreadableError as error:
-        raise ConfigError(f"{path}: {error}") from error
+        raise ConfigError(f"{path}: {error}", fix="name a file that this user can read") from error
 
 
 def parse(content: bytes, source: str) -> dict[str, Any]:
@@ -48,7 +51,7 @@ def parse(content: bytes, source: str) -> dict[str, Any]:
         return {}
     if not isinstance(data, dict):
         raise ConfigError(
-            f"{source}: expected keys with values, such as `sampling: {{interval: 5s}}`, got {show(data)}"
+            f"{source}: expected keys with values, got {show(data)}", fix="write `sampling: {interval: 5s}`"
         )
     pruned: dict[str, Any] = without_nulls(data)
     return pruned
@@ -104,14 +107,18 @@ def refuse(
     source: str, path: str, expected: str, value: object, origins: Mapping[str, str] = types.MappingProxyType({})
 ) -> ConfigError:
     """Say that the value at the dotted `path` is not what was expected; `origins` as in `check`."""
-    place = origins.get(path) or (f"{source}: {path}" if path else source)
-    return ConfigError(f"{place}: expected {expected}, got {show(value)}")
+    origin = origins.get(path)
+    place = origin or (f"{source}: {path}" if path else source)
+    return ConfigError(
+        f"{place}: expected {expected}, got {show(value)}",
+        fix=f"correct {origin}; docs/configuration.md describes {path}" if origin else "",
+    )
 
 
 def hint(key: str, known: list[str]) -> str:
     """Say which known key was probably meant, or which there are."""
     close = difflib.get_close_matches(key, known, n=1)
-    return f'did you mean "{close[0]}"?' if close else f"known here: {', '.join(sorted(known))}"
+    return f'use "{close[0]}", or remove the key' if close else f"use a known key: {', '.join(sorted(known))}"
 
 
 # --- msgspec's message in our words -----------------------------------------------------------------------------------
@@ -131,7 +138,7 @@ def _explain(
     if unknown := _UNKNOWN.match(match["what"]):
         section = _annotation(struct, path)
         key = unknown["key"]
-        return ConfigError(f"{source}: {f'{path}.' if path else ''}{key}: unknown key; {hint(key, _keys(section))}")
+        return ConfigError(f"{source}: {f'{path}.' if path else ''}{key}: unknown key", fix=hint(key, _keys(section)))
     path = _ITEM.sub("", path)  # of a list the whole is shown: its items are few, and only together they make sense
     path, free, _ = path.partition("[...]")  # msgspec does not say which key of a mapping, or which item of a list
     part: Any = data
@@ -148,6 +155,15 @@ def _annotation(struct: type[Any], path: str) -> Any:
     for key in filter(None, path.split(".")):
         annotation = get_type_hints(_plain(annotation), include_extras=True)[key]
     return annotation
+
+
+def words_of(struct: type[Any], path: str) -> tuple[str, ...] | None:
+    """Return the words that the key at the dotted `path` takes; None where it takes something else."""
+    try:
+        plain = _plain(_annotation(struct, path))
+    except (KeyError, TypeError):
+        return None  # no key of the file
+    return get_args(plain) if get_origin(plain) is Literal else None
 
 
 def _plain(annotation: Any) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from exporter.base.problem import Problem
 from exporter.model import DeviceKey, Fault, GpuSample, GpuUuid, Memory, XidCounts
 from exporter.model.vendors import SOURCES
 
@@ -17,7 +18,7 @@ NAMES = SOURCES
 """The sources that a config can name, by commas; `auto` is all that the node has. See `exporter.devices.finding`."""
 
 
-class DeviceError(Exception):
+class DeviceError(Problem):
     """The driver cannot be used at all; the message says what to do. The daemon ends with exit code 1 at start."""
 
 

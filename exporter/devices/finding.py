@@ -57,14 +57,16 @@ class Finder:
                 opened.push_async_callback(source.close)
                 sources.append(source)
 
-            missing = DeviceError(f"none of {', '.join(NAMES)} is named")
+            missing = DeviceError(
+                "no source of devices is configured", fix=f"set devices to auto, or to {', '.join(NAMES)}"
+            )
             if wanted is None or NVML in wanted:
                 try:
                     keep(await self._nvml())
                 except DeviceError as error:
                     if wanted is not None or await asyncio.to_thread(has_nvidia, self.roots.sys):
                         raise
-                    missing = DeviceError(f"{error} (and no GPU of another vendor was found)")
+                    missing = DeviceError("no GPU was found", cause=error.reason, fix=error.fix)
             if (kernel := await self._kernel(wanted)) is not None:
                 keep(kernel)
             for source in await vendor_libs.present(
@@ -94,8 +96,9 @@ class Finder:
                 await source.close()
                 drivers = "amdgpu, xe or i915" if name == DRM else "amdgpu"
                 raise DeviceError(
-                    f"devices: {name} cannot be used: no GPU of {drivers} in {self.roots.sys}/class/drm; load "
-                    "the driver on the node, or leave the name out"
+                    f"devices: {name} cannot be used",
+                    cause=f"no GPU of {drivers} in {self.roots.sys}/class/drm",
+                    fix=f"load the driver on the node, or remove {name} from devices",
                 )
             return source
         source = self._files(DRM, integrated=False)

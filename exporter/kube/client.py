@@ -264,7 +264,7 @@ class Client:
                 else:
                     self._configuration.host, self._configuration.api_key = fresh.host, fresh.api_key
             if why and why != self._unreadable:
-                log.warning("kube.credentials_unreadable", message=why, used="those of before")
+                log.warning("kube.credentials_unreadable", message=why, effect="the last credentials stay in use")
             self._unreadable = why
             self._renew_at = now + pause
 

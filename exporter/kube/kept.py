@@ -143,7 +143,7 @@ class Kept(Generic[K, V]):
         if error.status == 403:  # noqa: PLR2004  (this one; another namespace may be granted)
             if entry.refused_since is None:
                 entry.refused_since = now
-                log.warning("kube.refused", what=self._what, name=str(name), message=error.message)
+                log.warning("kube.refused", kind=self._what, name=str(name), message=error.message)
             elif now - entry.refused_since >= SETTLES:
                 entry.due = now + self._about(FRESH)
             entry.refused = error

@@ -104,7 +104,7 @@ class PodResources:
     def _away(self, error: KubeletError) -> None:
         before = self._view
         if error.reason not in {fault.reason for fault in before.faults}:
-            log.warning("kubelet.away", reason=error.reason, error=str(error), socket=str(self._socket))
+            log.warning("kubelet.away", reason=error.reason, message=str(error), socket=str(self._socket))
         fault = _fault(error, self._socket, incomplete=not before.known)
         self._view = replace(before, live=False, faults=(fault,))
 

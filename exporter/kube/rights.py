@@ -36,13 +36,13 @@ class Right:
 
 
 RIGHTS = (
-    Right("list", "", "pods", "no container can be named", needed=True),
-    Right("watch", "", "pods", "no container can be named", needed=True),
-    Right("get", "", "nodes", "MPS looks like time-slicing", own_node=True),
+    Right("list", "", "pods", "GPU memory is not attributed to pods", needed=True),
+    Right("watch", "", "pods", "GPU memory is not attributed to pods", needed=True),
+    Right("get", "", "nodes", "MPS is reported as time-slicing", own_node=True),
     Right("get", "apps", "replicasets", "the workload is the ReplicaSet, not its Deployment"),
     Right("get", "apps", "statefulsets", "the workload is the StatefulSet, not what controls it"),
     Right("get", "batch", "jobs", "the workload is the Job, not its CronJob"),
-    Right("get", "", "namespaces", "no namespace can agree to anything, because its labels are not known"),
-    Right("get", "resource.k8s.io", "resourceclaims", "what claims (DRA) may hold is not known"),
-    Right("list", "resource.k8s.io", "resourceslices", "MIG instances that claims (DRA) hold are not known"),
+    Right("get", "", "namespaces", "no pod is acted on, because the labels of namespaces are unknown"),
+    Right("get", "resource.k8s.io", "resourceclaims", "limits of resource claims (DRA) are unknown"),
+    Right("list", "resource.k8s.io", "resourceslices", "MIG instances of resource claims (DRA) are unknown"),
 )

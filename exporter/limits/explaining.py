@@ -79,7 +79,7 @@ def _limit(limit: ResolvedLimit) -> Iterator[str]:
     share = "" if limit.compute is None else f", {float(limit.compute):.4g} of the compute"
     memory = "no memory limit" if limit.bytes is None else size(limit.bytes)
     yield f"  {_subject(limit)} on {place}: {memory}{per_process}{share}"
-    guard = "nobody else" if limit.enforced_by is EnforcedBy.NONE else limit.enforced_by
+    guard = "no other component" if limit.enforced_by is EnforcedBy.NONE else limit.enforced_by
     yield f"    {limit.system}, by {limit.source}, scope {limit.scope}, enforced by {guard}"
     if limit.mps:
         yield "    an MPS client: policy.mps says what its excess leads to"

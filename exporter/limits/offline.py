@@ -91,7 +91,7 @@ def _given_node(text: str, source: str) -> NodeFacts | None:
 def _only_node(manifest: Manifest, source: str) -> NodeFacts | None:
     nodes = manifest.nodes
     if len(nodes) > 1:
-        raise ManifestError(f"{source}: expected one Node, found {len(nodes)}: show the one that the pods run on")
+        raise ManifestError(f"{source}: expected one Node, found {len(nodes)}: give the one that the pods run on")
     return nodes[0] if nodes else None
 
 
@@ -105,7 +105,7 @@ def _missing(
     """Name what was not shown and may change the answer."""
     if node is None:
         yield (
-            "no node was shown: units are not checked against its devices, and a share of a device has no amount "
+            "no Node was given: units are not checked against its devices, and a share of a device has no amount "
             "(--node FILE)"
         )
     else:
@@ -117,12 +117,12 @@ def _missing(
     absent = sorted({(pod.namespace, name) for pod in manifest.pods for name in pod.claims.values()} - known)
     for namespace, name in absent:
         yield (
-            f"claim {namespace}/{name} was not shown, and what it allocates may be a limit "
+            f"claim {namespace}/{name} was not given; its allocation may be a limit "
             "(kubectl get pods,resourceclaims,resourceslices -o yaml)"
         )
     for name in sorted({name for origin in manifest.origins for name in origin.claim_templates}):
         yield (
-            f"claims from the ResourceClaimTemplate {name} are made with each pod, and what they allocate may be a "
+            f"claims from the ResourceClaimTemplate {name} are made with each pod; their allocation may be a "
             "limit: explain a running pod with its claims"
         )
 

@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import asdict
 
+from exporter.base.problem import Problem
 from exporter.model import (
     CgroupMemory,
     DeviceKey,
@@ -43,8 +44,10 @@ LONGEST = 16 << 20
 """Bytes of a line: the inventory of a thousand pods takes 2 MB."""
 
 
-class RecordingError(Exception):
+class RecordingError(Problem):
     """A recording cannot be written or read; the message says where and why."""
+
+    fix = "use a complete file of `gpusteward record`"
 
 
 class Header(msgspec.Struct, frozen=True, tag="header", tag_field="line", kw_only=True):

@@ -152,7 +152,7 @@ class RecordedNode(Stage):
         try:
             await asyncio.to_thread(self._play)
         except RecordingError as error:
-            raise DeviceError(str(error)) from error
+            raise DeviceError(error.what, cause=error.cause, fix=error.fix) from error
         now = self._clock()
         answer = await super().sample(only)
         samples = tuple(replace(sample, sampled_at=now) for sample in answer.samples)
@@ -172,10 +172,10 @@ class RecordedNode(Stage):
             reading = Reading(self._path)
             first = next(reading, None)
         except RecordingError as error:
-            raise DeviceError(str(error)) from error
+            raise DeviceError(error.what, cause=error.cause, fix=error.fix) from error
         if first is None:
             reading.close()
-            raise DeviceError(f"{self._path}: a recording without a whole round, which plays nothing")
+            raise DeviceError(f"{self._path}: the recording has no complete round", fix=RecordingError.fix)
         return reading, first
 
     def _play(self) -> None:

@@ -109,7 +109,7 @@ class Reading:
         text = next(self._lines, None)
         if text is None:
             what = f"only {self.torn}" if self.torn else "an empty file"
-            raise RecordingError(f"{self._path}: expected a recording of gpusteward, got {what}")
+            raise RecordingError(f"{self._path}: expected a recording, got {what}")
         start = show(text[:200].decode("utf-8", "backslashreplace"))
         version = self._decoded(_VERSION, text, "the header of a recording", got=start)
         if version.gpusteward_recording != FORMAT:

@@ -75,7 +75,7 @@ class Writing:
             self._file = os.open(path, flags, 0o600)
             os.set_blocking(self._file, True)  # only the opening must not wait for the reader of a pipe
         except FileExistsError:
-            raise RecordingError(f"{path}: is there already, and is not written over") from None
+            raise RecordingError(f"{path} exists already", fix="remove the file, or name another with -o") from None
         except (OSError, ValueError) as error:
             raise self._refused(error) from error
         try:
@@ -141,7 +141,11 @@ class Writing:
         try:
             text = b"".join(self._encode(line) + b"\n" for line in lines)
         except (UnicodeEncodeError, TypeError, ValueError, RecursionError) as error:
-            raise RecordingError(f"{self._path}: a round cannot be written as JSON: {error}") from error
+            raise RecordingError(
+                f"{self._path}: a round cannot be written as JSON",
+                cause=str(error),
+                fix="report it as a bug, with this message",
+            ) from error
         if self._gzip is not None:
             text = self._gzip.compress(text) + self._gzip.flush(zlib.Z_SYNC_FLUSH)
         self._append(text)
@@ -159,4 +163,6 @@ class Writing:
         self.size += len(text)
 
     def _refused(self, error: OSError | ValueError) -> RecordingError:
-        return RecordingError(f"{self._path}: cannot be written: {reason(error)}")
+        return RecordingError(
+            f"{self._path}: cannot be written: {reason(error)}", fix="name with -o a file in a folder with free space"
+        )

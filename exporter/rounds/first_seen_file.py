@@ -35,7 +35,7 @@ def load(path: Path) -> FirstSeen:
         data = msgspec.json.decode(read(path, MOST), type=dict[str, list[dict[str, str | int | None]]])
         return {PodUid(uid): tuple(map(from_data, seen)) for uid, seen in data.items()}
     except (OSError, UnreadableError, msgspec.DecodeError, ValueError) as error:
-        log.warning("first_seen.unusable", file=str(path), reason=str(error), remedy="it is written anew")
+        log.warning("first_seen.unusable", file=str(path), reason=str(error), effect="the file is written anew")
         return {}
 
 

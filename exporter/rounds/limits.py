@@ -232,5 +232,5 @@ class Limiting:
             )
         except Exception:
             # A bug of ours that one pod's text finds must not take the limits, or the round, of all the others.
-            log.exception("limiting.failed", namespace=pod.namespace, pod=pod.name)
+            log.exception("limits.failed", namespace=pod.namespace, pod=pod.name)
             return Resolution(pod.uid, pod.namespace, pod.name, first_seen=first_seen)

@@ -110,7 +110,7 @@ async def tell(latest: Latest, invalid: Callable[[], Collection[Invalid]] = tupl
             "sampling.round",
             round=snapshot.round,
             complete=snapshot.complete,
-            seconds=round(snapshot.duration, 6),
+            duration_seconds=round(snapshot.duration, 6),
             gpus=len(snapshot.gpus),
             usages=len(snapshot.usages),
         )
@@ -147,7 +147,7 @@ def _tell_xids(log: Any, heard: Heard, snapshot: Snapshot) -> Heard:
             uuid=uuid,
             gpu_instance=xids.gpu_instance,
             xid=code,
-            new=xids.count - before[uuid, code],
+            new_count=xids.count - before[uuid, code],
             count=xids.count,
             last_at=xids.last_at,
             cause=row.cause if row else None,

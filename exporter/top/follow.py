@@ -69,7 +69,7 @@ async def watch(
             body, document = asking.result()
             seen = Seen(body, document, monotonic())
         except AskError as error:
-            seen = replace(seen, trouble=str(error))
+            seen = replace(seen, trouble=error.reason)
         show(seen)
         until = monotonic() + (every if every is not None else pause(seen.document))
         while (left := until - monotonic()) > 0:

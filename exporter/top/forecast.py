@@ -17,7 +17,7 @@ from exporter.top.names import short
 
 HEAD = ("POD", "CONTAINER", "GPU", "USED", "LIMIT", "GRACE USED", "NEXT")
 NONE_OVER = "No pod is over its limit."
-OPENS = "So many are over their limits at once that the breaker blast_radius would open, and no action would follow."
+OPENS = "Too many pods are over their limit at once: the breaker blast_radius would open, and no pod would be acted on."
 
 
 class Holder(Owned, frozen=True, kw_only=True):

@@ -22,11 +22,11 @@ from exporter.config.yaml_text import check, parse, read, refuse
 from exporter.web.tls import Tls, server_context
 
 UNSUPPORTED = {
-    "tls_server_config.curve_preferences": "Python's TLS takes OpenSSL's own list of curves",
-    "tls_server_config.cert": "name a cert_file",
-    "tls_server_config.key": "name a key_file",
-    "tls_server_config.client_ca": "name a client_ca_file",
-    "rate_limit": "one rendering serves all scrapers of a round; limit the rate in front of the daemon",
+    "tls_server_config.curve_preferences": "remove the key: OpenSSL's own list of curves is used",
+    "tls_server_config.cert": "write the certificate to a file, and set cert_file",
+    "tls_server_config.key": "write the key to a file, and set key_file",
+    "tls_server_config.client_ca": "write the certificates to a file, and set client_ca_file",
+    "rate_limit": "remove the key: all scrapes of a round get the same page; limit the rate in a proxy",
 }
 
 HEADERS: Mapping[str, tuple[str, ...]] = {
@@ -117,7 +117,7 @@ def parse_web_config(content: bytes, source: str) -> WebFile:
     data = parse(content, source)
     for path, why in UNSUPPORTED.items():
         if _written(data, path):
-            raise ConfigError(f"{source}: {path}: not supported: {why}")
+            raise ConfigError(f"{source}: {path}: not supported", fix=why)
     written = check(data, WebFile, source)
     for header, value in written.http_server_config.headers.items():
         place = "http_server_config.headers"
@@ -130,7 +130,7 @@ def parse_web_config(content: bytes, source: str) -> WebFile:
             raise refuse(source, "basic_auth_users", "a name without colon", name)
         if not _BCRYPT.fullmatch(hashed):  # a password in plain text is not repeated in a log
             raise ConfigError(
-                f"{source}: basic_auth_users.{name}: expected a bcrypt hash, as `htpasswd -nBC 10` makes it"
+                f"{source}: basic_auth_users.{name}: expected a bcrypt hash", fix="make the hash with htpasswd -nBC 10"
             )
     if written.basic_auth_users:
         _need_bcrypt(source)
@@ -148,5 +148,6 @@ def _need_bcrypt(source: str) -> None:
         import bcrypt  # noqa: F401, PLC0415  (an extra, asked for only by those who use it)
     except ImportError as error:
         raise ConfigError(
-            f"{source}: basic_auth_users: needs the Python package bcrypt: pip install 'gpusteward[auth]'"
+            f"{source}: basic_auth_users: the Python package bcrypt is not installed",
+            fix="pip install 'gpusteward[auth]', or use the image, which has it",
         ) from error

@@ -89,7 +89,7 @@ class Entrance:
             except OSError as error:
                 if not reported:
                     reason = (error.strerror or str(error)).lower()
-                    log.error("web.nobody_let_in", reason=reason, remedy="raise the limit of open files (ulimit -n)")  # noqa: TRY400
+                    log.error("web.accept_failed", reason=reason, fix="raise the limit of open files (ulimit -n)")  # noqa: TRY400
                 reported = True
                 await asyncio.sleep(PAUSE)
             else:

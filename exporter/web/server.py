@@ -16,6 +16,7 @@ import structlog
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
+from exporter.base.problem import Problem
 from exporter.config import ConfigError
 from exporter.config.reload import POLL, settled
 from exporter.config.values import ListenAddress
@@ -34,7 +35,7 @@ that take them; the daemon has a second for its end, and the driver needs some o
 log = structlog.get_logger()
 
 
-class WebError(Exception):
+class WebError(Problem):
     """The server cannot listen; the message says what to do. The daemon ends with exit code 1 at start."""
 
 
@@ -125,7 +126,7 @@ class Server:
                 self._gate.exchange(await asyncio.to_thread(load_security, path))
             except ConfigError as error:
                 self.fault = str(error)
-                log.error("web.config_refused", reason=self.fault, remedy="the last good web config stays in force")  # noqa: TRY400
+                log.error("web.config_refused", reason=self.fault, effect="the last valid web config stays in force")  # noqa: TRY400
             else:
                 self.fault = None
                 log.info("web.config_applied", file=str(path))
@@ -144,7 +145,7 @@ def listen(address: ListenAddress) -> socket.socket:
         return _listening(address.host, address.port)
     except OSError as error:
         raise WebError(
-            f"cannot listen on {address}: {(error.strerror or str(error)).lower()}. {_remedy(error)}"
+            f"cannot listen on {address}", cause=(error.strerror or str(error)).lower(), fix=_fix(error)
         ) from error
 
 
@@ -155,15 +156,15 @@ def _listening(host: str, port: int, *, dual: bool = False) -> socket.socket:
     return opened
 
 
-def _remedy(error: OSError) -> str:
-    where = "set web.listen_address (--web.listen-address)"
+def _fix(error: OSError) -> str:
+    where = "set web.listen_address (--web.listen-address) to"
     match error.errno:
         case errno.EADDRINUSE:
-            return f"Another process has the port, perhaps another gpusteward; end it, or {where} to a free port."
+            return f"end the process that uses the port (perhaps another gpusteward), or {where} a free port"
         case errno.EACCES:
-            return f"Ports below 1024 need the capability NET_BIND_SERVICE; {where} to a higher port."
+            return f"{where} a port above 1023, or grant the capability NET_BIND_SERVICE"
         case _:
-            return f"The host must be an address of this machine; {where} to one, or to :9478 for all."
+            return f"{where} an address of this machine, or to :9478 for all addresses"
 
 
 class _Told(logging.Handler):

@@ -60,9 +60,10 @@ def server_context(tls: Tls, folder: Path, source: str) -> ssl.SSLContext:
         raise refuse(source, SECTION, "both cert_file and key_file", written)
     if (tls.client_ca_file is None) != (tls.client_auth_type == "NoClientCert"):
         raise ConfigError(
-            f"{source}: {SECTION}: client_ca_file and a client_auth_type that verifies "
-            f"({' or '.join(list(CLIENT_AUTH)[1:])}) need one another, "
-            f"got only {'client_ca_file' if tls.client_ca_file else 'client_auth_type'}"
+            f"{source}: {SECTION}: {'client_ca_file' if tls.client_ca_file else 'client_auth_type'} is set alone",
+            cause=f"client_ca_file and a client_auth_type that verifies ({' or '.join(list(CLIENT_AUTH)[1:])}) "
+            "need one another",
+            fix="set both, or neither",
         )
     if tls.client_allowed_sans and tls.client_auth_type == "NoClientCert":
         raise refuse(source, f"{SECTION}.client_allowed_sans", "a client_auth_type that verifies", "NoClientCert")
@@ -88,8 +89,9 @@ def _load_certificate(context: ssl.SSLContext, certificate: Path, key: Path, sou
         context.load_cert_chain(certificate, key, password=b"")  # never ask a terminal for one
     except (ssl.SSLError, ValueError) as error:
         raise ConfigError(
-            f"{source}: {SECTION}: expected a certificate chain and its unencrypted key as PEM, "
-            f"got {certificate}, {key}: {error}"
+            f"{source}: {SECTION}: {certificate} and {key} cannot be used",
+            cause=str(error),
+            fix="cert_file needs the certificate chain, and key_file its unencrypted key, both as PEM",
         ) from error
 
 
@@ -99,7 +101,9 @@ def _load_authority(context: ssl.SSLContext, authority: Path, source: str) -> No
         context.load_verify_locations(authority)
     except ssl.SSLError as error:
         raise ConfigError(
-            f"{source}: {SECTION}.client_ca_file: {authority} holds no certificates, as PEM: {error}"
+            f"{source}: {SECTION}.client_ca_file: {authority} cannot be used",
+            cause=str(error),
+            fix="name a file with certificates as PEM",
         ) from error
 
 

@@ -393,7 +393,7 @@ async def test_what_the_server_calls_invalid_is_not_repeated(stage: Stage) -> No
         await stage.tell(notice(), notice(topic="another"))
     assert stage.events.asked == [("POST", "team-a")] * 2
     assert (stage.notifier.failed, stage.notifier.dropped) == (2, 2)
-    assert [(line["event"], line["why"], line["message"]) for line in logs] == [("notify.dropped", "refused", "no")]
+    assert [(line["event"], line["reason"], line["message"]) for line in logs] == [("notify.dropped", "refused", "no")]
 
 
 @pytest.mark.fault(69)
@@ -406,11 +406,11 @@ async def test_whoever_tells_never_waits_and_nothing_grows(tmp_path: Path) -> No
         for number in range(3 * MOST_PENDING):
             notifier.tell([notice(uid=f"uid-{number}")])
     assert (notifier.pending, notifier.dropped) == (MOST_PENDING, 2 * MOST_PENDING)
-    assert [line["why"] for line in logs] == ["overflow"]
+    assert [line["reason"] for line in logs] == ["overflow"]
     with capture_logs() as logs:
         notifier.tell([notice(topic=str(number)) for number in range(BURST + 10)])
     assert notifier.dropped == 2 * MOST_PENDING + BURST + 10
-    assert [line["why"] for line in logs] == ["filtered"]
+    assert [line["reason"] for line in logs] == ["filtered"]
     await writer.close()
 
 

@@ -258,12 +258,12 @@ async def test_a_dry_run_judges_each_by_its_own_and_touches_no_pod(
             never = {"over", "grace", "due", "held"} - ({"over"} if who == "spared" else set())
             assert not never & set(told.states[who]), told.states
 
-        becomes(lambda: len(logged(daemon, "enforcer.rehearsal_ended")) == 3 or None, "three dry runs", daemon, PATIENT)
-        tried = {names[line["namespace"], line["pod"]]: line for line in logged(daemon, "enforcer.rehearsed")}
-        assert tried.keys() == acted and len(logged(daemon, "enforcer.rehearsed")) == 3
+        becomes(lambda: len(logged(daemon, "enforcer.dry_run_ended")) == 3 or None, "three dry runs", daemon, PATIENT)
+        tried = {names[line["namespace"], line["pod"]]: line for line in logged(daemon, "enforcer.dry_run")}
+        assert tried.keys() == acted and len(logged(daemon, "enforcer.dry_run")) == 3
         rehearsed = tried["greedy"]
         assert (rehearsed["action"], rehearsed["used_bytes"], rehearsed["limit_bytes"]) == ("evict", 3 * GiB, GiB)
-        ended = logged(daemon, "enforcer.rehearsal_ended")
+        ended = logged(daemon, "enforcer.dry_run_ended")
         assert {(one["result"], one["pod_uid"]) for one in ended} == {
             ("rehearsed", line["pod_uid"]) for line in tried.values()
         }, "looked at, and not spared"
@@ -339,20 +339,20 @@ async def test_the_api_server_away_and_consent_withdrawn(enforcer: Stage, namesp
             assert told.states["second"][-3:] == ["over", "grace", "held"], "all of it was seen in the dark"
             assert {standing(daemon, one)["reason"] for one in (first, second)} <= AWAY
             assert abs(standing(daemon, first)["over_since"] - began) < 1, "the evidence of before counts"
-            assert not logged(daemon, "enforcer.rehearsed"), "nobody, while nobody knows who lives"
+            assert not logged(daemon, "enforcer.dry_run"), "nobody, while nobody knows who lives"
             assert daemon.snapshot()["complete"]
         finally:
             stage.bed.control_plane.start_api_server()
         await label(stage, another, {"gpusteward.io/mode": None})
-        becomes(lambda: logged(daemon, "enforcer.rehearsed") or None, "a rehearsal", daemon, PATIENT)
+        becomes(lambda: logged(daemon, "enforcer.dry_run") or None, "a rehearsal", daemon, PATIENT)
         becomes(lambda: standing(daemon, second)["reason"] == "no_consent" or None, "no consent", daemon, PATIENT)
         become(told, daemon, first="due", second="held", neighbour="ok")
         withdrawn = [("second", EXCEEDED), ("second", HELD)]  # each says that the namespace does not consent
         await told_on(stage, names, [("first", EXCEEDED), ("second", EXCEEDED), *withdrawn])
-        rehearsed = logged(daemon, "enforcer.rehearsed")  # one whose last look failed is tried again
+        rehearsed = logged(daemon, "enforcer.dry_run")  # one whose last look failed is tried again
         assert {one["pod"] for one in rehearsed} == {first}
         lines = [line["event"] for line in logged(daemon)]
-        assert lines.index("kube.away") < lines.index("kube.back") < lines.index("enforcer.rehearsed")
+        assert lines.index("kube.away") < lines.index("kube.back") < lines.index("enforcer.dry_run")
         story = [key for key, _ in groupby(steps(daemon, second))]
         assert (story[:2], story[-1]) == (["over", "grace"], "held no_consent")
         assert set(story[2:-1]) <= {f"held {reason}" for reason in AWAY}

@@ -11,7 +11,7 @@ from driver.node import FakeNode, gpus
 from enforcer.actions.notify.actuator import RIGHTS
 from enforcer.runtime.preflight import fence, kill, mode_rights
 from exporter.check import cluster
-from exporter.check.lines import Failed, Verdict, exit_code
+from exporter.check.lines import Failed, Line, Verdict, exit_code
 from exporter.check.probe import preflight
 from exporter.config import Arguments, Config, ConfigError, load
 from sources.limits import R615, limits
@@ -19,6 +19,11 @@ from sources.limits import R615, limits
 __all__ = ["limits"]
 
 GRANTED = dict.fromkeys(RIGHTS, True)
+
+
+def whole(line: Line) -> str:
+    """All that a line says."""
+    return f"{line.message}; fix: {line.fix}"
 
 
 @pytest.mark.parametrize("mode", ["off", "observe", "warn", "dry-run", "enforce"])
@@ -34,14 +39,14 @@ def test_each_right_that_a_mode_lacks_fails(right: object) -> None:
     lost = next(one for one in RIGHTS if one is right)
     line = cluster.rights({**GRANTED, lost: False}, "warn")
     assert line.verdict is Verdict.FAIL
-    assert "mode warn" in line.message and f"{lost} ({lost.without})" in line.message
-    assert "deploy/enforcer/rbac.yaml" in line.message
+    assert "mode warn" in whole(line) and f"{lost} ({lost.without})" in whole(line)
+    assert "deploy/enforcer/rbac.yaml" in whole(line)
     (other,) = (one for one in RIGHTS if one is not right)
-    assert str(other) not in line.message
+    assert str(other) not in whole(line)
     assert cluster.rights(GRANTED, "warn").verdict is Verdict.OK
     assert cluster.rights(None, "warn").verdict is Verdict.WARN
     unknown = cluster.rights(Failed("403 Forbidden: no", 403), "warn")
-    assert unknown.verdict is Verdict.WARN and "lacks" not in unknown.message
+    assert unknown.verdict is Verdict.WARN and "lacks" not in whole(unknown)
 
 
 async def test_a_policy_that_run_refuses_is_refused_here(tmp_path: Path) -> None:
@@ -101,7 +106,7 @@ def node_of(
         (
             "580.95.05",
             "mode: enforce, ladder: [notify, fence, evict]",
-            (Verdict.WARN, f"{OLD}; the next step of the ladder follows"),
+            (Verdict.WARN, f"{OLD}; the ladder goes on to evict"),
         ),
     ],
 )
@@ -111,7 +116,7 @@ async def test_a_ladder_with_a_fence_asks_whether_the_node_can(
     """Where it cannot, enforce holds all pods, unless another step follows: then it is a warning. Nothing is set."""
     fake_node = node_of(driver)
     (line,) = await fence(config(tmp_path, policy, host_root=str(tmp_path / "host")))
-    assert (line.check, line.verdict) == ("fence", said[0]) and said[1] in line.message
+    assert (line.check, line.verdict) == ("fence", said[0]) and said[1] in whole(line)
     assert not fake_node.calls("nvmlDeviceSetMemoryLimits")
 
 
@@ -134,7 +139,7 @@ async def test_a_driver_that_does_not_answer_fails_the_check(
         ("mode: dry-run, ladder: [notify, kill]", (Verdict.WARN, "; pods over their limit are held")),
         (
             "mode: enforce, ladder: [evict, kill], when_blocked: kill",
-            (Verdict.WARN, "; a blocked eviction is repeated"),
+            (Verdict.WARN, "; a blocked eviction is tried again"),
         ),
     ],
 )
@@ -144,7 +149,7 @@ def test_a_ladder_with_a_kill_asks_whether_the_node_can(
     """A daemon that does not see the host's processes cannot signal them."""
     node_of(R615)
     (line,) = kill(config(tmp_path, policy, host_root=str(tmp_path / "host")))
-    assert (line.check, line.verdict) == ("kill", said[0]) and said[1] in line.message
+    assert (line.check, line.verdict) == ("kill", said[0]) and said[1] in whole(line)
     assert line.message.startswith("this node cannot kill: ")
 
 

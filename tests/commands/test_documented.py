@@ -7,7 +7,6 @@ command that is neither run nor listed fails; the words of each `gpusteward` com
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shlex
@@ -19,7 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from enforcer.cli import COMMANDS
+from command_line import commands
+from enforcer.cli import parser
 from exporter.config import parse_arguments
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +35,7 @@ NOT_RUN = {
     r"^gpusteward record ": "records the node on which it runs, for ten minutes",
     r"^(gpusteward top|gpusteward explain .*--url|curl )": "asks a daemon that runs",
     r"^(gpusteward run|gpusteward-exporter) ": "runs until it is stopped",
+    r"gpusteward completion ": "changes the reader's shell; test_completion.py asks a bash",
     r"^jq .*/var/lib/gpusteward/": "reads the journal of a node",
 }
 """What a command looks like that is not run here -> why."""
@@ -123,28 +124,19 @@ def said(code: str) -> Iterator[list[str]]:
         yield [f"gpusteward{exporter}", *shlex.split(words.replace("BREAKER", "journal"))]
 
 
-def parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
-    """The parser of `gpusteward`, and that of each of its commands."""
-    whole = argparse.ArgumentParser()
-    commands = whole.add_subparsers(required=True)
-    for module in COMMANDS:
-        module.add(commands)
-    return whole, dict(commands.choices)
-
-
 @pytest.mark.parametrize("command", sorted({command for _, command in written() if list(said(command))}))
 def test_a_command_of_a_block_is_complete(command: str) -> None:
     """Its parser takes all of its words."""
     for program, *words in said(command):
         if program == "gpusteward":
-            parser()[0].parse_args(words)
+            parser().parse_args(words)
         else:
             parse_arguments(words, {})
 
 
 def test_a_command_in_a_sentence_exists() -> None:
     """With each flag that stands beside it; the sentence need not name all that the command asks for."""
-    known = {name: set(one._option_string_actions) for name, one in parser()[1].items()}
+    known = {name: set(one._option_string_actions) for name, one in commands().items()}
     wrong, seen = [], 0
     for page, code in in_code():
         for program, *words in said(code):

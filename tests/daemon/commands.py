@@ -26,8 +26,8 @@ def gpusteward(*words: str | Path, **env: str) -> subprocess.CompletedProcess[st
 
 
 def complaint(command: str, ended: subprocess.CompletedProcess[str], code: int = 1) -> str:
-    """Check that this ended with one line on standard error and nothing else; return the line."""
+    """Check that this ended with what happened and its fix on standard error alone; return both in one line."""
     assert (ended.returncode, ended.stdout) == (code, ""), ended.stderr
     assert ended.stderr.startswith(f"gpusteward {command}: ")
-    assert ended.stderr.count("\n") == 1
-    return ended.stderr
+    assert "\nfix: " in ended.stderr and ended.stderr.count(f"gpusteward {command}: ") == 1, ended.stderr
+    return " ".join(ended.stderr.split())

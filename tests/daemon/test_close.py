@@ -53,4 +53,5 @@ def test_where_it_may_not_write_it_says_where(journal: Path) -> None:
     asked = close(journal, "internal")
     _, err = asked.communicate(timeout=30)
     assert asked.returncode == 1
-    assert err == f"gpusteward close: {journal.parent}: others than its owner may write it\n"
+    told = f"gpusteward close: {journal.parent}: others than its owner may write it fix: run this command"
+    assert " ".join(err.split()).startswith(told)

@@ -155,7 +155,7 @@ def test_an_xid_is_heard_at_once_and_told(node: FakeNode, start_daemon: StartDae
     def lines() -> list[dict[str, Any]]:
         return [json.loads(line) for line in list(daemon.lines) if '"devices.xid"' in line]
 
-    until(lambda: sum(line["new"] for line in lines()) == 4, "the lines", daemon)
+    until(lambda: sum(line["new_count"] for line in lines()) == 4, "the lines", daemon)
     assert {(line["gpu"], line["xid"]) for line in lines()} == {(1, 79), (1, 12345)}
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from daemon.commands import complaint
+
 pytestmark = pytest.mark.daemon
 
 COMMAND = Path(sys.executable).with_name("gpusteward")
@@ -66,11 +68,8 @@ def shell(line: str, *words: str | Path, **env: str) -> subprocess.CompletedProc
 
 
 def refused(ended: subprocess.CompletedProcess[str]) -> str:
-    """Check that this ended as wrong usage does, in one line; return the line."""
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr.startswith("gpusteward explain: ")
-    assert ended.stderr.count("\n") == 1
-    return ended.stderr
+    """Check that this ended as wrong usage does, with one problem and its fix; return both in one line."""
+    return complaint("explain", ended, 2)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +126,7 @@ def test_a_pipe_and_a_node(tmp_path: Path) -> None:
         assert (ended.returncode, entry["container"], entry["limit_bytes"]) == (0, None, 300 * MIB), line
     without = explain("-f", str(pod))
     assert "300 GiB" in without.stdout
-    assert "no node was shown" in without.stdout
+    assert "no Node was given" in without.stdout
 
 
 def test_a_list_as_kubectl_prints_it() -> None:
@@ -149,7 +148,7 @@ def test_a_list_as_kubectl_prints_it() -> None:
 def test_a_claim_that_is_missing_is_named() -> None:
     """A pod whose claim was not shown may have a limit all the same, and the text says which claim to add."""
     pod = b"{kind: Pod, metadata: {name: p}, spec: {resourceClaims: [{name: g, resourceClaimName: mine}]}}"
-    assert "claim default/mine was not shown" in explain("-f", "-", given=pod).stdout
+    assert "claim default/mine was not given" in explain("-f", "-", given=pod).stdout
 
 
 def test_the_operators_own_rows_and_choices(tmp_path: Path) -> None:
@@ -196,7 +195,7 @@ def test_a_disk_that_is_full() -> None:
     """What could not be written was not explained: exit code 1, and why."""
     ended = shell('gpusteward explain -f "$1" > /dev/full', FIXTURES / "kai.yaml")
     assert ended.returncode == 1
-    assert "standard output: cannot be written: No space left on device" in ended.stderr
+    assert "standard output cannot be written: No space left on device" in ended.stderr
 
 
 def test_neither_pod_nor_file() -> None:
@@ -205,8 +204,8 @@ def test_neither_pod_nor_file() -> None:
         ended = explain(*words)
         assert (ended.returncode, ended.stdout) == (2, "")
         assert why in ended.stderr
-    assert "--url goes with NAMESPACE/POD" in refused(explain("-f", "-", "--url", "http://x", given=POD.encode()))
-    assert "only one of them can be standard input" in refused(explain("-f", "-", "--node", "-", given=POD.encode()))
+    assert "--url and -f exclude each other" in refused(explain("-f", "-", "--url", "http://x", given=POD.encode()))
+    assert "-f and --node are both standard input" in refused(explain("-f", "-", "--node", "-", given=POD.encode()))
 
 
 @pytest.mark.parametrize(
@@ -310,14 +309,15 @@ def test_a_file_of_good_and_bad_objects() -> None:
     mixed = explain("-f", "-", given=f"{bad}---\n{DEPLOYMENT}---\n{torn}---\n{DEPLOYMENT}".encode())
     assert mixed.returncode == 2
     assert mixed.stdout.count("pod team-a/web of Deployment web") == 2
-    first, second = mixed.stderr.splitlines()
+    first, second, fix = mixed.stderr.splitlines()
+    assert fix.startswith("fix: ")
     assert "standard input: document 1: Deployment web: " in first
     assert "`$.spec.template.spec.containers[0]`" in first
     assert "document 3: neither YAML nor JSON" in second
     many = explain("-f", "-", given="---\n".join([DEPLOYMENT, *[bad] * 30]).encode())
     assert many.returncode == 2
-    assert len(many.stderr.splitlines()) == 21
-    assert many.stderr.endswith("gpusteward explain: and 10 more\n")
+    told = [line for line in many.stderr.splitlines() if line.startswith("gpusteward explain: ")]
+    assert len(told) == 21 and told[-1] == "gpusteward explain: and 10 more"
 
 
 def test_the_terminal_is_left_alone_by_objects() -> None:

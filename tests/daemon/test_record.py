@@ -126,7 +126,7 @@ def test_what_goes_wrong_is_said_in_a_sentence(tmp_path: Path, start_record: Sta
     simulated = ("--devices=simulated", *FAST)
     for words, code, told in (
         (("-o", "/dev/full", *simulated), 1, "/dev/full: cannot be written: no space left on device"),
-        (("-o", str(there), *simulated), 1, "is there already, and is not written over"),
+        (("-o", str(there), *simulated), 1, "exists already"),
         (("-o", str(tmp_path / "r"), "--devices=nvml"), 1, "the NVIDIA driver cannot be used"),
         (("-o", str(tmp_path / "r"), "--sampling.interval=1ms"), 2, "--sampling.interval: expected a duration"),
         (("-o", str(tmp_path / "r"), "--rounds=0"), 2, "expected a number of rounds"),

@@ -57,8 +57,8 @@ def test_an_excess_is_rehearsed_as_it_would_have_been(excess: Path, policy: Path
         outs.append(found.stdout)
     assert outs[0] == outs[1]
     mine = [line.split()[2] for line in outs[0].splitlines() if "anna-notebook-0" in line]
-    assert mine == ["over", "grace", "due", "rehearsed", "due", "held"], "two calm seconds do not empty the level"
-    assert "1 evict rehearsed" in outs[0].splitlines()[-1]
+    assert mine == ["over", "grace", "due", "dry_run", "due", "held"], "two calm seconds do not empty the level"
+    assert "dry run: 1 evict" in outs[0].splitlines()[-1]
 
 
 def test_a_torn_recording_is_told(excess: Path, policy: Path, tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_torn_recording_is_told(excess: Path, policy: Path, tmp_path: Path) ->
     found = gpusteward("replay", torn, "--config", policy)
     assert found.returncode == 0
     last = found.stdout.splitlines()[-1]
-    assert "1 evict rehearsed" in last and "torn" in last, last
+    assert "dry run: 1 evict" in last and "torn" in last, last
     summary = json.loads(gpusteward("replay", torn, "--config", policy, "--json").stdout.splitlines()[-1])
     assert summary["torn"] and summary["rounds"] == 179
 

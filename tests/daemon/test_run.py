@@ -164,10 +164,10 @@ def test_an_excess_from_its_beginning_to_its_end(start_run: StartRun, tmp_path: 
     states(daemon, "held")
     mine = [json.loads(line) for line in daemon.lines]
     events = [line["event"] for line in mine if line.get("pod") == ANNA[1]]
-    begun = ["enforcer.over", "enforcer.grace", "enforcer.due", "enforcer.rehearsed"]
+    begun = ["enforcer.over", "enforcer.grace", "enforcer.due", "enforcer.dry_run"]
     # Lists and device are read a moment apart: where memory moves fast, a reading may be in doubt, and the next is not.
     assert [event for event in events if event != "enforcer.ok"][:4] == begun
-    assert set(events[events.index("enforcer.rehearsed") + 1 :]) == {"enforcer.due", "enforcer.held"}
+    assert set(events[events.index("enforcer.dry_run") + 1 :]) == {"enforcer.due", "enforcer.held"}
     assert [line["mode"] for line in logged(daemon, "enforcer.mode")] == ["dry-run"]
     assert daemon.stop()[0] == 0
 
@@ -244,7 +244,7 @@ def test_a_policy_that_cannot_be_meant_stops_everything(start_run: StartRun, tmp
     daemon = start_run(always_over)
     daemon.until(reached("grace"), "the grace")
     for policy, told in (
-        ({"laddr": ["notify"]}, 'policy.laddr: unknown key; did you mean "ladder"?'),
+        ({"laddr": ["notify"]}, "policy.laddr: unknown key\nfix: use"),
         ({"tolerance": {"ratio": 1.5}}, "policy.tolerance: expected a ratio from 0 to 1"),
     ):
         write(tmp_path, always_over, **policy)
@@ -354,8 +354,11 @@ def test_the_exporter_alone_judges_nobody(tmp_path: Path, always_over: Path) -> 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("{grase: 2m}", 'policy.grase: unknown key; did you mean "grace"?'),
-        ("{protect: {namespace: [a]}}", 'policy.protect.namespace: unknown key; did you mean "namespaces"?'),
+        ("{grase: 2m}", "policy.grase: unknown key\nfix: use"),
+        (
+            "{protect: {namespace: [a]}}",
+            "policy.protect.namespace: unknown key\nfix: use",
+        ),
         ("{budgets: {pod: 1/1m}}", "policy.budgets.pod: unknown key"),
         ("{mode: on}", "policy.mode: expected off or observe"),
         ("{ladder: notify}", "policy.ladder: expected a list of notify, fence, evict, kill"),

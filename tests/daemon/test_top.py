@@ -147,8 +147,8 @@ def test_nobody_is_there() -> None:
         (200, b"<html>hello", "answers something else than a snapshot"),
         (200, b'{"version": 2, "node": "n"}', "answers version 2 of the document"),
         (503, b'{"error": "no round has ended yet"}', "no round has ended yet"),
-        (404, b'{"error": "not found"}', "shows nothing: web.api is false there"),
-        (401, b'{"error": "who are you?"}', "wants a name and a password"),
+        (404, b'{"error": "not found"}', "shows nothing cause: web.api is false there"),
+        (401, b'{"error": "who are you?"}', "needs a name and a password"),
     ],
 )
 def test_what_is_no_snapshot(status: int, body: bytes, told: str) -> None:
@@ -160,7 +160,7 @@ def test_what_is_no_snapshot(status: int, body: bytes, told: str) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--url", "node-1:9478"), "--url: expected a URL such as http://node-1:9478"),
+        (("--url", "node-1:9478"), "--url: this is no URL of a daemon"),
         (("--once", "--interval", "2s"), "--interval and --once"),
     ],
 )

@@ -228,7 +228,7 @@ def test_a_node_of_two_vendors_reads_as_well(hours: Prometheus) -> None:
     for title in ("Power", "Temperature", "Energy"):
         assert lines[title] == {"GPU 0 amd", "GPU 0 nvidia"}
     assert {"main GPU 0 amd", "main GPU 0 nvidia"} == lines["State"] == lines["Processes"]
-    for title in ("GPUs", "Leaf devices", "Limits"):
+    for title in ("GPUs", "Devices", "Limits"):
         (columns,) = [
             {field["name"]: field["texts"] for field in one.fields}
             for one in known

@@ -239,7 +239,7 @@ def test_a_row_of_the_board_is_one_gpu(hours: Prometheus) -> None:
 
 def test_each_leaf_device_is_one_row(hours: Prometheus) -> None:
     """Two GPUs of one number that are shared in different ways: a row each, and no query that fails."""
-    rows = series(hours, "gpusteward-node", "Leaf devices", node=mixed.NODE)
+    rows = series(hours, "gpusteward-node", "Devices", node=mixed.NODE)
     used = {one["metric"]["uuid"]: float(one["value"][1]) for one in rows}
     assert used == {NVIDIA.uuid: 48 * GIB, AMD.uuid: 160 * GIB}
     shared = {tuple(one["metric"][label] for label in ("uuid", "gpu", "sharing", "replicas")) for one in rows}

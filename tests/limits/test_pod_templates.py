@@ -312,7 +312,7 @@ def test_claims_that_are_not_made_yet_are_named() -> None:
     made_already = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "own-gpu"}]}
     text = explain(json.dumps(made("Pod", spec=spec, status=made_already)), None, builtin()).text
     assert told not in text
-    assert "claim team-a/own-gpu was not shown" in text
+    assert "claim team-a/own-gpu was not given" in text
 
 
 NODE = {

@@ -29,7 +29,7 @@ def test_an_invalid_limit_is_told_once() -> None:
         "main",
     )
     assert notice.note == (
-        'GPU memory limit of container "main": no limit counts until this is mended. 8Gx is no quantity'
+        'GPU memory limit of container "main": no limit applies until this is fixed. 8Gx is no quantity'
     )
     assert invalid_limits(seen(limit("8Gx is no quantity")), told) == (told, ())
 
@@ -49,7 +49,7 @@ def test_what_counts_meanwhile_is_said() -> None:
     """A problem beside a limit that counts: the amount is told, once for a container on several devices."""
     first, second = limit("a contradiction", memory=GIB), limit("a contradiction", memory=GIB, device=1)
     _, (notice,) = invalid_limits(seen(first, second), {})
-    assert "what counts until this is mended is 1 GiB of each device. a contradiction" in notice.note
+    assert "the limit until this is fixed is 1 GiB per device. a contradiction" in notice.note
     _, (notice,) = invalid_limits(seen(first, replace(second, memory=2 * GIB)), {})
     assert "differs from device to device" in notice.note
 

@@ -39,8 +39,8 @@ def test_the_log_tells_a_story_from_its_beginning_to_its_end() -> None:
     log.rounds(2, replace(GREEDY, used=GIB), MEEK)
     log.rounds(28, GREEDY, MEEK)
     log.rounds(60, replace(GREEDY, used=GIB), MEEK)
-    assert log.events == ["mode", "over", "grace", "due", "rehearsed", "held", "grace", "ok"]
-    assert [line.event for line in log.lines if line.warning] == ["enforcer.grace", "enforcer.rehearsed"]
+    assert log.events == ["mode", "over", "grace", "due", "dry_run", "held", "grace", "ok"]
+    assert [line.event for line in log.lines if line.warning] == ["enforcer.grace", "enforcer.dry_run"]
     rehearsed = log.lines[4].data
     assert rehearsed == {
         "action": "evict",

@@ -263,7 +263,8 @@ class World:
             self.asleep += noise.choice((3.0, 60.0, 4000.0))
         elif chance < 0.14:
             trigger = noise.choice((Trigger.LIMIT, Trigger.LIMIT, Trigger.CONTENDED))
-            self.rules = replace(some_rules(noise), trigger=trigger, warn_after=self.rules.warn_after)
+            kept = self.rules  # `confirm` says whether there is an API server, which no reload changes
+            self.rules = replace(some_rules(noise), trigger=trigger, warn_after=kept.warn_after, confirm=kept.confirm)
         elif chance < 0.15:
             self.labels[self.victim.namespace] = noise.choice((*NAMESPACES, CONSENTING))
         elif chance < 0.16:

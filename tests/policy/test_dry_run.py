@@ -99,8 +99,8 @@ async def test_a_dry_run_takes_the_way_of_an_action_but_for_the_last_step() -> N
     assert stage.results == []
     (decision,) = decided(stage)
     assert (decision["kind"], decision["result"], decision["detail"]) == ("dry_run", "rehearsed", REHEARSED.detail)
-    events = [line["event"] for line in logged if line["event"].startswith("enforcer.re")]
-    assert events == ["enforcer.rehearsed", "enforcer.rehearsal_ended"]
+    events = [line["event"] for line in logged if line["event"].startswith("enforcer.dry")]
+    assert events == ["enforcer.dry_run", "enforcer.dry_run_ended"]
     assert "enforcer.ended" not in {line["event"] for line in logged}
 
 

@@ -184,9 +184,9 @@ def edited(line: int, change: Callable[[str], str]) -> Callable[[bytes], bytes]:
 @pytest.mark.parametrize(
     ("edit", "told"),
     [
-        (lambda _: b"", ": expected a recording of gpusteward, got an empty file"),
+        (lambda _: b"", ": expected a recording, got an empty file"),
         (lambda _: b"{}\n", ":1: expected the header of a recording, got {}"),
-        (lambda _: b"half", ": expected a recording of gpusteward, got only line 1, which is torn off after 4 bytes"),
+        (lambda _: b"half", ": expected a recording, got only line 1, which is torn off after 4 bytes"),
         (lambda _: b"PK\x03\x04\xff\n", ":1: expected the header of a recording"),
         (lambda content: content.split(b"\n", 1)[1], ":1: expected the header of a recording"),
         (
@@ -240,7 +240,7 @@ def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
     """It may be somebody's evidence."""
     path = written(tmp_path / "r", a_round(1))
     before = path.read_bytes()
-    with pytest.raises(RecordingError, match="is there already, and is not written over"):
+    with pytest.raises(RecordingError, match="exists already"):
         Writing(path, HEADER)
     assert path.read_bytes() == before
 

@@ -181,7 +181,7 @@ async def test_what_cannot_be_played_ends_the_daemon(tmp_path: Path) -> None:
 
     with pytest.raises(DeviceError, match="no such file"):
         node(tmp_path / "missing")
-    with pytest.raises(DeviceError, match="without a whole round"):
+    with pytest.raises(DeviceError, match="has no complete round"):
         node(recording(tmp_path / "empty"))
     path = recording(tmp_path / "r", one_gpu(1, 0, used=1), one_gpu(2, 5, used=2))
     path.write_bytes(path.read_bytes() + b"{}\n")

@@ -150,7 +150,7 @@ async def heard(*rounds: XidCounts) -> list[list[tuple[int, int]]]:
             async with asyncio.timeout(10):
                 while not any(line["event"] == "sampling.round" and line["round"] == number for line in lines):
                     await asyncio.sleep(0)
-            found.append([(one["xid"], one["new"]) for one in lines[before:] if one["event"] == "devices.xid"])
+            found.append([(one["xid"], one["new_count"]) for one in lines[before:] if one["event"] == "devices.xid"])
         task.cancel()
     return found
 
@@ -186,6 +186,6 @@ async def test_the_line_of_an_xid_says_what_it_means() -> None:
         task.cancel()
     known, strange = lines[:2]
     assert (known["log_level"], known["gpu"], known["uuid"], known["gpu_instance"]) == ("warning", 0, gpu_uuid(0), 7)
-    assert (known["xid"], known["count"], known["new"], known["last_at"]) == (31, 2, 2, 1.5)
+    assert (known["xid"], known["count"], known["new_count"], known["last_at"]) == (31, 2, 2, 1.5)
     assert known["cause"] == "application" and "address" in known["meaning"] and known["remedy"]
     assert (strange["xid"], strange["cause"], strange["meaning"], strange["remedy"]) == (4711, None, None, None)

@@ -116,7 +116,7 @@ def test_the_own_pod_is_protected() -> None:
         ("{protect: {labels: {tier: 1}}}", "policy.protect.labels.tier: expected text, got 1"),
         ("{protect: {labels: [tier]}}", "policy.protect.labels: expected a mapping"),
         ("{protect: {priority_at_least: high}}", "policy.protect.priority_at_least: expected"),
-        ("{grase: 2m}", 'policy.grase: unknown key; did you mean "grace"?'),
+        ("{grase: 2m}", 'policy.grase: unknown key; fix: use "grace", or remove the key'),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_its_place(tmp_path: Path, text: str, told: str) -> None:

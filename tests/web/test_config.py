@@ -65,8 +65,14 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("basic_auth_user: {}", 'web.yaml: basic_auth_user: unknown key; did you mean "basic_auth_users"?'),
-        ("tls_server_config: {cert: x}", "web.yaml: tls_server_config.cert: not supported: name a cert_file"),
+        (
+            "basic_auth_user: {}",
+            'web.yaml: basic_auth_user: unknown key; fix: use "basic_auth_users", or remove the key',
+        ),
+        (
+            "tls_server_config: {cert: x}",
+            "web.yaml: tls_server_config.cert: not supported; fix: write the certificate to a file",
+        ),
         ("tls_server_config: {curve_preferences: [X25519]}", "tls_server_config.curve_preferences: not supported"),
         ("rate_limit: {interval: 1s}", "web.yaml: rate_limit: not supported"),
         (
@@ -115,19 +121,19 @@ def test_without_bcrypt_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> 
         ("{cert_file: missing.pem, key_file: server.key}", "missing.pem: cannot be read: no such file"),
         (
             "{cert_file: server.pem, key_file: client.key}",
-            "expected a certificate chain and its unencrypted key as PEM",
+            "cert_file needs the certificate chain, and key_file its unencrypted key, both as PEM",
         ),
         (
             "{cert_file: server.pem, key_file: locked.key}",
-            "expected a certificate chain and its unencrypted key as PEM",
+            "cert_file needs the certificate chain, and key_file its unencrypted key, both as PEM",
         ),
         (
             "{cert_file: server.pem, key_file: server.key, client_ca_file: ca.pem}",
-            "need one another, got only client_ca_file",
+            "client_ca_file is set alone",
         ),
         (
             "{cert_file: server.pem, key_file: server.key, client_auth_type: RequireAndVerifyClientCert}",
-            "need one another, got only client_auth_type",
+            "client_auth_type is set alone",
         ),
         (
             "{cert_file: server.pem, key_file: server.key, client_allowed_sans: [a]}",

@@ -144,7 +144,7 @@ async def test_without_files_nobody_is_let_in_and_it_is_told_once(
                 waiting.setblocking(False)
                 async with asyncio.timeout(10):
                     assert (await asyncio.get_running_loop().sock_recv(waiting, 100)).startswith(b"HTTP/1.1 200 OK")
-    assert [(line["event"], line["reason"]) for line in logs] == [("web.nobody_let_in", "too many open files")]
+    assert [(line["event"], line["reason"]) for line in logs] == [("web.accept_failed", "too many open files")]
     assert capfd.readouterr().err == ""
 
 

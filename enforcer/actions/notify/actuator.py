@@ -241,7 +241,7 @@ class Notifier:
         hold = FIRST_HOLDS[times - 1] if times <= len(FIRST_HOLDS) else HOLD
         self._forbidden[namespace] = _Forbidden(times, now + hold)
         if times == _LOGGED:
-            log.warning("notify.forbidden", namespace=namespace, message=error.message, again_seconds=hold)
+            log.warning("notify.forbidden", namespace=namespace, message=error.message, retry_seconds=hold)
         self._pending.setdefault(event.name, (event, since))
 
     def _tell_allowed(self, namespace: str) -> None:
@@ -267,7 +267,7 @@ class Notifier:
         now = self._clock.monotonic()
         if now >= self._dropping.get(why, now):
             self._dropping[why] = now + HOLD
-            log.warning("notify.dropped", why=why, count=count, dropped=self.dropped, **details)
+            log.warning("notify.dropped", reason=why, count=count, dropped_count=self.dropped, **details)
 
 
 def body(event: Event, instance: str) -> dict[str, object]:

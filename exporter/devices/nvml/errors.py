@@ -60,15 +60,15 @@ _MEANING: dict[int, type[errors.LibraryError]] = {
     pynvml.NVML_ERROR_UNKNOWN: AccessLostError,
 }
 _DEVICE_FILES = (
-    "let the daemon's container open /dev/nvidiactl and /dev/nvidia* (runtimeClassName: nvidia, or privileged), "
-    "and see that nvidia-smi works on the node"
+    "give the daemon's container /dev/nvidiactl and /dev/nvidia* (runtimeClassName: nvidia, or privileged), "
+    "and check that nvidia-smi works on the node"
 )
 _ADVICE: dict[type[errors.LibraryError], str] = {
     errors.NoPermissionError: _DEVICE_FILES,
     AccessLostError: _DEVICE_FILES,
-    LibraryNotFoundError: "install the NVIDIA driver on the node, and let the container runtime bring its library into "
-    "the daemon's pod (runtimeClassName: nvidia and NVIDIA_VISIBLE_DEVICES=all, or CDI; docs/deploy.md has the ways)",
-    DriverGoneError: "load the NVIDIA kernel module on the node (modprobe nvidia), then see that nvidia-smi works "
+    LibraryNotFoundError: "install the NVIDIA driver on the node, and give the daemon's pod its library "
+    "(runtimeClassName: nvidia and NVIDIA_VISIBLE_DEVICES=all, or CDI; see docs/deploy.md)",
+    DriverGoneError: "load the NVIDIA kernel module on the node (modprobe nvidia), then check that nvidia-smi works "
     "there",
 }
 

@@ -87,7 +87,7 @@ class NvmlSource(LibrarySource):
         except LibraryError as error:
             await source.close()
             kind = DriverAccessLostError if isinstance(error, AccessLostError) else DeviceError
-            raise kind(f"the NVIDIA driver cannot be used: {error}; {advice(error)}") from error
+            raise kind("the NVIDIA driver cannot be used", cause=str(error), fix=advice(error)) from error
         if source._xids is not None:
             source._xids.start()
         return source

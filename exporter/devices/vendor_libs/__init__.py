@@ -92,8 +92,10 @@ async def present(
         if why := await asyncio.to_thread(_missing, root, library):
             if wanted is not None:
                 raise DeviceError(
-                    f"devices: {name} cannot be used: {why}; install the vendor's driver on the node, and mount its "
-                    f"library ({library.libraries[0]}) into the daemon's container"
+                    f"devices: {name} cannot be used",
+                    cause=why,
+                    fix="install the vendor's driver on the node, and mount its library "
+                    f"({library.libraries[0]}) into the daemon's container",
                 )
             continue
         make = partial(devices, library, root / "proc", root / "dev", clock)
