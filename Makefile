@@ -80,10 +80,11 @@ golden: $(VENV)/.dev  ## write the golden metrics page, docs/{metrics,policy,sys
 	$(BIN)/python -m grafana
 	PYTHONPATH=tests $(BIN)/python -m faults
 
-docs-site: $(VENV)/.docs  ## build the static site of docs/ into site/; a link that leads nowhere fails
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 prose: $(VENV)/.dev  ## take prose that was fixed out of the ledger of open findings (tests/prose/findings.yaml)
 	PYTHONPATH=tests $(BIN)/python -m prose --lower
+
+docs-site: $(VENV)/.docs  ## build the static site of docs/ into site/; a link that leads nowhere fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 manifests: $(VENV)/.dev  ## render deploy/manifests from the Helm chart anew
 	PYTHONPATH=tests $(BIN)/python -m deploy.plain
