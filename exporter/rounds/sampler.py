@@ -117,10 +117,10 @@ class Sampler:
     async def run(self, latest: Latest) -> None:
         """Make rounds until cancelled. A failed round is counted and logged; a driver that is lost for good raises."""
         while True:
-            began, wait = self._clock.monotonic(), self.beat.wait(self._swing())
+            began, swing = self._clock.monotonic(), self._swing()
             await self._publish(latest, None, by_time=True)
             soon = self._soon(latest)
-            while (rest := began + wait - (now := self._clock.monotonic())) > 0:
+            while (rest := began + self.beat.wait(swing) - (now := self._clock.monotonic())) > 0:
                 latest.beat = now
                 fast, suspects = crowded(latest.snapshot), self._suspects.at(now)
                 pauses = (rest, self.beat.fast_interval if fast else HEARTBEAT, soon - now if suspects else rest)

@@ -321,7 +321,8 @@ def taken_over(data: bytes, boot: str, folder: Path) -> dict[str, Any]:
         journal_file.opened(path, default_rules(), version="later", given=given).close()
     state = json.loads(path.read_bytes().splitlines()[0])
     shutil.rmtree(path.parent)
-    told = [[one["event"], one["what"], [*one["problems"]]] for one in logs if one["event"] == "journal.repaired"]
+    # The line had the name `journal.mended` then.
+    told = [["journal.mended", one["damage"], [*one["problems"]]] for one in logs if one["event"] == "journal.repaired"]
     return {"state": state, "told": told}
 
 

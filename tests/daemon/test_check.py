@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from daemon.commands import gpusteward
+from daemon.commands import checks_and_fixes, gpusteward
 from daemon.fixtures import StartDaemon
 from daemon.running import Daemon
 from driver.node import FakeComputeInstance, FakeGpuInstance, FakeNode, GiB, gpus
@@ -25,10 +25,11 @@ HERE = ("--node.trust-pid-namespace", "--names.source=none")
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Exit code, each check's verdict and message, and all that was written."""
+    """Exit code, each check's verdict and message, its fix where one was printed, and all that was written."""
 
     code: int
     checks: dict[str, tuple[str, str]]
+    fixes: dict[str, str]
     written: str
     errors: str
 
@@ -38,6 +39,11 @@ class Ended:
     def message(self, check: str) -> str:
         return self.checks[check][1]
 
+    def fix(self, check: str) -> str:
+        """Return the fix that was printed below this check."""
+        assert check in self.fixes, f"no fix below {check}:\n{self.written}"
+        return self.fixes[check]
+
 
 def run(*words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run `gpusteward` to its end."""
@@ -45,12 +51,11 @@ def run(*words: str, env: dict[str, str] | None = None) -> subprocess.CompletedP
 
 
 def check(*flags: str, env: dict[str, str] | None = None) -> Ended:
-    """Run `gpusteward check` and read its lines: verdict, check, message, parted by two spaces."""
+    """Run `gpusteward check` and read what it printed."""
     ended = run("check", "--web.listen-address=127.0.0.1:0", *flags, env=env)
-    parts = [[part.strip() for part in line.split("  ", 1)] for line in ended.stdout.splitlines()]
-    found = {rest.split("  ", 1)[0].strip(): (verdict, rest.split("  ", 1)[1].strip()) for verdict, rest in parts}
     assert "Traceback" not in ended.stderr, ended.stderr
-    return Ended(ended.returncode, found, ended.stdout, ended.stderr)
+    checks, fixes = checks_and_fixes(ended.stdout)
+    return Ended(ended.returncode, checks, fixes, ended.stdout, ended.stderr)
 
 
 @pytest.fixture
@@ -63,7 +68,7 @@ def node(fake_node: FakeNode) -> FakeNode:
 
 
 def test_a_good_node_passes(node: FakeNode) -> None:
-    """Exit code 0, one line for each check, nothing on standard error; the driver is told and let go."""
+    """Exit code 0, one verdict for each check, nothing on standard error; the driver is named and let go."""
     ended = check(*HERE, env=node.environment())
     assert (ended.code, ended.errors) == (0, ""), ended
     assert list(ended.checks) == ["config", "driver", "pid domain", "cgroup view", "names", "web address"]
@@ -71,6 +76,7 @@ def test_a_good_node_passes(node: FakeNode) -> None:
     for words in ("580.65.06", "3 GPUs", "MIG on 1 with 1 instance"):
         assert words in ended.message("driver")
     assert "fail" not in {verdict for verdict, _ in ended.checks.values()}
+    assert not ended.fixes.keys() & {check for check in ended.checks if ended.verdict(check) == "ok"}, ended.written
     assert "\x1b" not in ended.written, "no colours where there is no terminal"
     assert node.calls("nvmlShutdown") == 1
 
@@ -79,18 +85,22 @@ def test_without_a_driver_it_says_what_to_do() -> None:
     """Exit code 1; the other checks are made all the same."""
     ended = check(*HERE, env={"LD_LIBRARY_PATH": ""})
     assert (ended.code, ended.verdict("driver"), ended.verdict("web address")) == (1, "fail", "ok")
-    assert "runtimeClassName" in ended.message("driver")
+    assert "the NVIDIA driver cannot be used: nvmlInit" in ended.message("driver"), ended.message("driver")
+    assert "runtimeClassName" in ended.fix("driver")
+    assert "web address" not in ended.fixes, "a check that passed needs no fix"
 
 
 def test_another_vendors_gpu_is_told_with_what_can_never_be_known(tmp_path: Path) -> None:
-    """Found without being named; a line of its vendor's says that the enforcer only reports it, and what is unknown."""
+    """The GPU is found without being named; a line says when its vendor is enforced, and what is always unknown."""
     made = Node(tmp_path / "node", Path("/proc"))
     made.card("0000:63:00.0", figures={"mem_info_vram_total": 64 * GiB, "mem_info_vram_used": 0})
     made.rocm_node(1, 41657, location_id=0x6300, domain=0, drm_render_minor=128, bank=64 * GiB)
     ended = check(*HERE, f"--node.host-root={made.root}", env={"LD_LIBRARY_PATH": ""})
     assert (ended.code, ended.verdict("driver"), ended.verdict("AMD")) == (0, "ok", "ok"), ended.written
     assert "AMD" in ended.message("driver") and "1 GPU (1 x amd 1002:74a1)" in ended.message("driver")
-    assert "policy.trusted_vendors names amd" in ended.message("AMD") and "ROCm" in ended.message("AMD")
+    told = ended.message("AMD")
+    assert "never tried on hardware; enforced only if policy.trusted_vendors has amd" in told, told
+    assert "always unknown: " in told and "ROCm" in told, told
 
 
 @pytest.mark.parametrize("function", ["nvmlInit", "nvmlDeviceGetMemoryInfo"])
@@ -103,11 +113,13 @@ def test_a_hanging_driver_is_told(node: FakeNode, function: str) -> None:
 
 
 def test_a_lost_gpu_is_named(node: FakeNode) -> None:
-    """One GPU that does not answer fails, as no round would be complete; the others are told."""
+    """One GPU that does not answer fails, as no round would be complete; the others are counted."""
     node.fail("*", 15, gpu=node.gpus[1].uuid)
     ended = check(*HERE, env=node.environment())
     assert (ended.code, ended.verdict("driver")) == (1, "fail")
-    assert "580.65.06" in ended.message("driver") and "dmesg" in ended.message("driver"), ended.message("driver")
+    assert "GPU 1 does not answer" in ended.message("driver"), ended.message("driver")
+    assert "580.65.06, 2 GPUs" in ended.message("driver"), ended.message("driver")
+    assert "dmesg" in ended.fix("driver")
 
 
 def test_a_proc_that_is_not_the_drivers_is_told(node: FakeNode, tmp_path: Path) -> None:
@@ -128,13 +140,16 @@ def test_a_wrong_config_is_exit_code_2(tmp_path: Path) -> None:
     file.write_text("samplng: {interval: 5s}\n")
     ended = check(f"--config={file}")
     assert (ended.code, list(ended.checks)) == (2, ["config"])
-    assert str(file) in ended.message("config") and "samplng" in ended.message("config")
-    assert check("--sampling.interval=1ms").code == 2
+    assert ended.checks["config"] == ("fail", f"{file}: samplng: unknown key")
+    assert '"sampling"' in ended.fix("config")
+    flag = check("--sampling.interval=1ms")
+    assert (flag.code, flag.verdict("config")) == (2, "fail")
+    assert "--sampling.interval" in flag.message("config") and "--sampling.interval" in flag.fix("config")
     web = tmp_path / "web.yaml"
     web.write_text("tls_server_config: {cert_file: missing.pem, key_file: missing.key}\n")
     ended = check("--devices=simulated", f"--web.config.file={web}")
     assert (ended.code, ended.verdict("web config")) == (2, "fail")
-    assert "missing.pem" in ended.message("web config")
+    assert "missing.pem" in ended.message("web config") and ended.fix("web config")
 
 
 @pytest.mark.parametrize("words", [(), ("check", "--kill-them-all"), ("destroy",)])
@@ -151,14 +166,17 @@ def test_a_names_file_is_read(tmp_path: Path) -> None:
     names.write_text("- {namespace: 3}\n")
     ended = check(f"--names.file={names}")
     assert (ended.code, ended.verdict("names")) == (1, "fail")
+    assert str(names) in ended.message("names") and "namespace" in ended.message("names"), ended.message("names")
 
 
 def test_a_port_of_somebody_else_is_told() -> None:
-    """Exit code 1, and the flag that helps."""
+    """Exit code 1, the address, and the flag that helps."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        ended = check("--devices=simulated", f"--web.listen-address=127.0.0.1:{taken.getsockname()[1]}")
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        ended = check("--devices=simulated", f"--web.listen-address={address}")
     assert (ended.code, ended.verdict("web address")) == (1, "fail")
-    assert "--web.listen-address" in ended.message("web address")
+    assert f"cannot listen on {address}" in ended.message("web address"), ended.message("web address")
+    assert "--web.listen-address" in ended.fix("web address")
 
 
 @pytest.fixture
@@ -177,7 +195,7 @@ def test_beside_a_running_daemon_the_port_is_its_own(start_daemon: StartDaemon, 
     address = daemon.url.removeprefix("http://")
     ended = check(*HERE, f"--web.listen-address={address}", env=node.environment())
     assert ended.code == 0, ended
-    assert ended.checks["web address"] == ("ok", f"{address} is served by a gpusteward that runs already")
+    assert ended.checks["web address"] == ("ok", f"{address} is served by a gpusteward that is running")
     assert daemon.process.poll() is None
 
 
@@ -209,4 +227,6 @@ def test_in_a_pod_kubernetes_is_asked(tmp_path: Path) -> None:
     ended = check("--node.trust-pid-namespace", f"--node.kubelet-root={tmp_path}", env=env)
     asked = {"kubelet": "fail", "api server": "fail", "api rights": "warn", "node name": "warn", "log links": "warn"}
     assert {check: ended.verdict(check) for check in asked} == asked
+    assert str(tmp_path) in ended.message("kubelet") and "node.kubelet_root" in ended.message("kubelet")
+    assert "node.host_root" in ended.fix("log links")
     assert ended.code == 1

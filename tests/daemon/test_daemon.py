@@ -160,11 +160,14 @@ def test_an_xid_is_heard_at_once_and_told(node: FakeNode, start_daemon: StartDae
 
 
 def test_without_a_driver_it_says_what_to_do() -> None:
-    """`auto` never falls back to a simulation: exit code 1, one sentence, no traceback."""
+    """`auto` never falls back to a simulation: exit code 1, what happened, its cause and its fix, no traceback."""
     ended = run(env={"LD_LIBRARY_PATH": ""})
     assert ended.returncode == 1
-    assert ended.stderr.startswith("gpusteward-exporter: the NVIDIA driver cannot be used:"), ended.stderr
-    assert "Traceback" not in ended.stderr and "runtimeClassName" in ended.stderr
+    what, cause, fix, *more = ended.stderr.splitlines()
+    assert what == "gpusteward-exporter: no GPU was found", ended.stderr
+    assert cause.startswith("cause: the NVIDIA driver cannot be used: nvmlInit"), ended.stderr
+    assert fix.startswith("fix: ") and "runtimeClassName" in fix, ended.stderr
+    assert all(line.startswith("  ") for line in more), "only the fix goes on: no traceback"
 
 
 @pytest.mark.fault(30)
@@ -175,7 +178,11 @@ def test_a_driver_replaced_under_it_ends_it(node: FakeNode, start_daemon: StartD
     node.fail("*", 18)
     node.fail("nvmlInit", 18)
     assert daemon.wait() == 1, daemon.log
-    assert "upgraded under the loaded library" in daemon.lines[-1]
+    what, cause, fix = daemon.lines[-3:]
+    assert what.startswith("gpusteward-exporter: ") and "version mismatch" in what, daemon.log
+    assert cause == "cause: the driver was upgraded under the loaded library", daemon.log
+    assert fix.startswith("fix: start the daemon anew"), daemon.log
+    assert "Traceback" not in daemon.log
 
 
 @pytest.mark.parametrize(
@@ -235,13 +242,18 @@ def taken_at(daemon: Daemon, *, successful: bool) -> float:
 
 
 def test_a_changed_config_is_applied_and_a_broken_one_changes_nothing(tmp_path: Path) -> None:
-    """Intervals change while it runs; an invalid file stays out, is told in log and snapshot, and heals."""
+    """Intervals change at once while it runs; an invalid file stays out, is told in log and snapshot, and heals."""
     file = tmp_path / "config.yaml"
     file.write_text("devices: simulated\nsampling: {interval: 60s}\nlog: {format: json}\n")
     with Daemon(f"--config={file}") as daemon:
         assert daemon.snapshot()["interval_seconds"] == 60
         file.write_text("devices: simulated\nsampling: {interval: 200ms, fast_interval: 100ms}\nlog: {format: json}\n")
-        daemon.until(lambda s: s["interval_seconds"] == 0.2 and s["round"] > 2, "the new interval")
+
+        def applied() -> bool:
+            snapshot = daemon.snapshot()
+            return bool(snapshot["interval_seconds"] == 0.2 and snapshot["round"] > 2)
+
+        until(applied, "the new interval, long before the old one is over", daemon, within=30)
         file.write_text("sampling: {interval: never}\n")
         broken = daemon.until(lambda s: s if s["faults"] else None, "the refusal")
         assert broken["interval_seconds"] == 0.2 and broken["complete"]

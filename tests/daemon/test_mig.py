@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from daemon.commands import checks_and_fixes
 from daemon.fixtures import StartDaemon
 from driver.node import FakeComputeInstance, FakeGpuInstance, FakeNode, GiB, gpus
 from scraped import series
@@ -43,7 +44,7 @@ def _instance() -> FakeGpuInstance:
 
 
 def check(node: FakeNode) -> tuple[int, str]:
-    """Exit code of `gpusteward check`, and its line about the driver."""
+    """Exit code of `gpusteward check`, and its verdict and message about the driver, in one line."""
     flags = ("--web.listen-address=127.0.0.1:0", "--names.source=none", "--node.trust-pid-namespace")
     ended = subprocess.run(
         [str(COMMAND), "check", *flags],
@@ -53,8 +54,8 @@ def check(node: FakeNode) -> tuple[int, str]:
         timeout=60,
         check=False,
     )
-    (line,) = (line for line in ended.stdout.splitlines() if line.split()[1] == "driver")
-    return ended.returncode, line
+    verdict, message = checks_and_fixes(ended.stdout)[0]["driver"]
+    return ended.returncode, f"{verdict}  {message}"
 
 
 def test_without_the_capability_there_is_a_fault_and_no_number(node: FakeNode, start_daemon: StartDaemon) -> None:

@@ -244,7 +244,7 @@ def test_a_policy_that_cannot_be_meant_stops_everything(start_run: StartRun, tmp
     daemon = start_run(always_over)
     daemon.until(reached("grace"), "the grace")
     for policy, told in (
-        ({"laddr": ["notify"]}, "policy.laddr: unknown key\nfix: use"),
+        ({"laddr": ["notify"]}, 'policy.laddr: unknown key; fix: use "ladder"'),
         ({"tolerance": {"ratio": 1.5}}, "policy.tolerance: expected a ratio from 0 to 1"),
     ):
         write(tmp_path, always_over, **policy)
@@ -280,13 +280,14 @@ def ended(
     ],
 )
 def test_a_policy_that_cannot_be_meant_is_refused_at_the_start(tmp_path: Path, text: str, told: str) -> None:
-    """Exit code 2, the file, the key, and what was expected; nothing starts."""
+    """Exit code 2; the file, the key and what was expected, then one fix; nothing starts."""
     file = tmp_path / "config.yaml"
     file.write_text(f"devices: simulated\npolicy: {text}\n")
     found = ended("run", f"--config={file}")
     assert (found.returncode, found.stdout) == (2, "")
-    assert found.stderr.startswith("gpusteward run: ") and told in found.stderr, found.stderr
-    assert found.stderr.count("\n") == 1
+    what, fix = found.stderr.removesuffix("\n").replace("\n  ", " ").split("\n")
+    assert what.startswith(f"gpusteward run: {file}: ") and told in what, found.stderr
+    assert fix.startswith("fix: ") and "docs/configuration.md" in fix, found.stderr
 
 
 @pytest.mark.parametrize(

@@ -187,6 +187,25 @@ async def test_a_round_an_interval() -> None:
     assert latest.snapshot is not None and latest.snapshot.complete and latest.ready
 
 
+async def test_a_shorter_interval_counts_at_once() -> None:
+    """After a reload the next round does not wait for the rest of the old interval."""
+    world = node(22.0, held=GIB)
+    sampler = Sampler(
+        node="n1", devices=world, host=Host(), inventory=world, beat=Beat(60.0, jitter=0.0), clock=world.clock
+    )
+    latest, sleep = Latest(), world.clock.sleep
+
+    async def reloaded(seconds: float) -> None:
+        await sleep(seconds)
+        if world.clock.now >= 20.0:
+            sampler.beat = Beat(5.0, jitter=0.0)
+
+    world.clock.sleep = reloaded  # type: ignore[method-assign]
+    with pytest.raises(asyncio.CancelledError):
+        await sampler.run(latest)
+    assert [at for at, _ in world.asked] == [0.0, pytest.approx(20.0, abs=1.1)]
+
+
 async def test_between_the_parts_of_a_round_others_have_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits, the snapshot, and what is decided about it: a scrape waits for one of them at most."""
     world, turns, parts = node(1.0, held=GIB), [0], {}

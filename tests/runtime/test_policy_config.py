@@ -10,10 +10,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-import plain_yaml
 from default_rules import default_rules
 from enforcer.policy.rules import Budget, Budgets, Protect, Rules
 from enforcer.policy.vocabulary import Mode, Rung, Trigger
@@ -124,27 +122,6 @@ def test_what_cannot_be_meant_is_refused_with_its_place(tmp_path: Path, text: st
     with pytest.raises(ConfigError) as raised:
         written(tmp_path, text)
     assert str(raised.value).startswith(f"{tmp_path / 'config.yaml'}: {told}"), raised.value
-
-
-def test_the_page_tells_each_key_with_its_default() -> None:
-    """docs/configuration.md shows the section `policy` as it is when nobody writes it."""
-    blocks = [block.partition("```")[0] for block in PAGE.read_text(encoding="utf-8").split("```yaml\n")[1:]]
-    (shown,) = [
-        data["policy"] for block in blocks if isinstance(data := plain_yaml.load(block), dict) and "policy" in data
-    ]
-    assert shown.keys() == set(Policy.__struct_fields__)
-    plain = msgspec.to_builtins(Policy(), enc_hook=str)
-    for key, value in shown.items():
-        if isinstance(value, dict):
-            assert value.keys() == plain[key].keys(), key
-    file_says = load_shown(shown)
-    assert file_says == Policy()
-
-
-def load_shown(shown: dict[str, Any]) -> Policy:
-    from exporter.config.yaml_text import check, without_nulls
-
-    return check(without_nulls(shown), Policy, "page")
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ MEANINGS = {
     "enforcer.not_armed": "Something that acting needs is missing. Pods that are due are held.",
     "enforcer.ok": "A holder is within its limit again.",
     "enforcer.over": "A holder is over its limit, and not yet warned.",
-    "enforcer.rehearsal_ended": "A dry run ended: `rehearsed` (nothing prevented the action) or `abandoned`.",
+    "enforcer.dry_run_ended": "A dry run ended: `rehearsed` (nothing prevented the action) or `abandoned`.",
     "enforcer.dry_run": "A dry run begins: the action that `enforce` would take.",
     "enforcer.step_missing": "This node cannot perform a step of the ladder.",
     "enforcer.stop_ended": "The stop file is gone.",
@@ -103,14 +103,14 @@ MEANINGS = {
 }
 """What each line means."""
 VARIABLE = {
-    "enforcer/runtime/executor.py": ("enforcer.concluded", "enforcer.rehearsal_ended"),
+    "enforcer/runtime/executor.py": ("enforcer.concluded", "enforcer.dry_run_ended"),
 }
 """Modules that name the line by a variable, and the names that it has."""
 MORE_KEYS = {
     "limits.invalid": ("namespace", "pod", "container", "row", "key", "text", "reason"),
     "enforcer.concluded": ("pod_uid", "container"),
     "enforcer.ended": ("pod_uid", "container"),
-    "enforcer.rehearsal_ended": ("pod_uid", "container"),
+    "enforcer.dry_run_ended": ("pod_uid", "container"),
     "notify.dropped": ("status", "message", "namespace"),
 }
 """Keys that a call takes from elsewhere."""

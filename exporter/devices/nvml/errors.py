@@ -78,8 +78,9 @@ def meaning(call: str, code: int) -> Exception:
     text = str(pynvml.NVMLError(code))
     if code == pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
         return DriverReplacedError(
-            f"{call}: {text} (NVML code {code}): the driver was upgraded under the loaded library; start the daemon "
-            "anew, and if that does not help, reload the kernel modules or reboot the node"
+            f"{call}: {text} (NVML code {code})",
+            cause="the driver was upgraded under the loaded library",
+            fix="start the daemon anew, and if that does not help, reload the kernel modules or reboot the node",
         )
     return refusal(call, code, text, _MEANING.get(code, errors.CallError))
 
