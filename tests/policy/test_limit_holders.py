@@ -340,7 +340,9 @@ def test_a_smaller_limit_of_each_process_hides_no_limit_of_the_container() -> No
         assert the(replace(seen, limits=limits)).limit is limit
 
 
-@pytest.mark.parametrize("facts", [{}, {"terminating": True}, {"priority": 2_000_000_000}], ids=str)
+@pytest.mark.parametrize(
+    "facts", [{}, {"terminating": True}, {"priority": 2_000_000_000}], ids=["stays", "ends", "protected"]
+)
 def test_what_the_only_pod_of_a_claim_holds_is_shown(facts: dict[str, object]) -> None:
     """A pod that ends or is protected is not charged in favour of others, of which there are none."""
     play = Play()
