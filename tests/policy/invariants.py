@@ -155,8 +155,8 @@ class Watch:
     def step(self, step: Step) -> list[str]:
         """Add a step, and name what it breaks."""
         facts = self.facts = Facts(step.snapshot, step.rules, step.now)
-        self._began(step)
         self._ended(step)
+        self._began(step)
         self._warnings(step)
         broken = [*self._breakers(step)]
         if step.snapshot.monotonic > self.shown:
@@ -215,7 +215,9 @@ class Watch:
         if step.ended is not Result.ABANDONED:  # nothing was asked of the API server
             self.last_vain = at
         fenced = action.rung is Rung.FENCE and step.ended in {Result.IMPOSSIBLE, Result.FAILED}
-        blocked = action.rung is Rung.EVICT and step.ended is Result.BLOCKED and step.rules.kill_when_blocked
+        # It ended before this step, under the rules of the step before.
+        kills = self.ours is not None and self.ours[0].kill_when_blocked
+        blocked = action.rung is Rung.EVICT and step.ended is Result.BLOCKED and kills
         if fenced or blocked:
             self.done.add((action.key, action.rung))
         elif step.ended is Result.UNAUTHORIZED:

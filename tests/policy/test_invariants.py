@@ -34,7 +34,13 @@ def test_hostile_traces_break_no_law_and_say_something() -> None:
     assert len(tally.reasons) >= 0.5 * len(Reason), set(Reason) - set(tally.reasons)
 
 
-@pytest.mark.parametrize("seed", [0, 8, 330, 544, 2417, 100404, 200753, 20262491, 31001792, 52010874, 52019099])
+LADDER_REWRITTEN = (100007834, 100025450, 100093459, 100093639, 100121006)
+"""Evictions that were blocked just before an operator took `kill` out of the ladder for a while."""
+
+
+@pytest.mark.parametrize(
+    "seed", [0, 8, 330, 544, 2417, 100404, 200753, 20262491, 31001792, 52010874, 52019099, *LADDER_REWRITTEN]
+)
 def test_what_a_campaign_found_stays_found(seed: int) -> None:
     """Traces that broke a law once, by a fault of the policy or of a checker."""
     assert World(seed).play().found == []
@@ -251,6 +257,35 @@ def test_actions_that_come_too_soon_or_too_often_are_noticed() -> None:
     assert any("held: the node" in what for what in again(50.0, Result.UNAUTHORIZED))
     assert any("budgets: the back-off" in what for what in again(50.0, Result.ACCEPTED, 1.0, created=20.0))
     assert not any("held: " in what or "alone: " in what for what in again(10.5, Result.BLOCKED))
+
+
+KILLS = replace(RULES, ladder=(Rung.NOTIFY, Rung.EVICT, Rung.KILL), kill_when_blocked=True)
+
+
+def test_a_ladder_without_kill_for_a_while_does_not_undo_a_blocked_eviction() -> None:
+    """A kill is justified where the eviction was blocked under a ladder with `kill`, whatever the next round's is."""
+    play, watch, broken = Play(KILLS), Watch(KILLS), list[str]()
+    ended, at = None, 0.0
+    for number in range(60):
+        verdict = play.step(OVER, CALM)
+        seen = snapshot((OVER, CALM), play.monotonic, round_=play.round)
+        broken += watch.step(Step(seen, play.rules, play.now, verdict, play.history, ended, at))
+        ended, play.rules = None, KILLS
+        if verdict.action is not None and number < 30:
+            ended, at, play.rules = Result.BLOCKED, play.monotonic, replace(RULES, ladder=(Rung.NOTIFY,))
+            play.conclude(ended)
+    assert play.actions[:2] == ["evict team/train-0", "kill team/train-0"]
+    assert broken == []
+
+
+def test_an_eviction_that_was_blocked_under_a_ladder_without_kill_justifies_none() -> None:
+    """A kill is noticed where `kill` was written only after the eviction had been blocked."""
+    trace = steps()
+    last, action = trace[-1], trace[-1].verdict.action
+    assert action is not None
+    later = replace(last, verdict=replace(last.verdict, action=replace(action, rung=Rung.KILL)))
+    later = replace(later, rules=KILLS, ended=Result.BLOCKED, ended_at=last.now.monotonic)
+    assert any("ladder: a kill without a blocked eviction" in what for what in complaints([*trace, later]))
 
 
 def test_a_breaker_that_nobody_closed_stays_open() -> None:
