@@ -34,8 +34,9 @@ from math import inf
 from enforcer.policy.history import Action, Result
 from enforcer.policy.holder import CaseKey, HolderKey
 from enforcer.policy.rules import APART, CONSENT, TOGETHER, Rules
-from enforcer.policy.vocabulary import Breaker, Kind, Mode, Reason, Rung, State
+from enforcer.policy.vocabulary import Breaker, Kind, Mode, Reason, Rung, State, Trigger
 from exporter.model import DeviceKey, PodUid
+from policy.absentees import Absentees
 from policy.facts import MODES, OVER, UNKNOWN, WITHIN, Fact, Facts, Step
 
 EPSILON = 1e-6
@@ -140,6 +141,7 @@ class Watch:
         self.shown = -inf
         self.open: frozenset[Breaker] = frozenset()
         self.facts: Facts | None = None
+        self.absentees = Absentees()
 
     def copy(self) -> "Watch":
         """Make another one that goes on from here."""
@@ -148,6 +150,7 @@ class Watch:
             setattr(other, name, copy(value))
         other.tallies = {holder: _copied(tally) for holder, tally in self.tallies.items()}
         other.tokens = [copy(token) for token in self.tokens]
+        other.absentees = self.absentees.copy()
         if self.flying is not None:
             other.flying = other.tokens[self.tokens.index(self.flying)]
         return other
@@ -237,6 +240,10 @@ class Watch:
 
     def _count(self, facts: Facts) -> None:
         at = facts.snapshot.monotonic
+        if facts.rules.trigger is Trigger.CONTENDED:
+            self.absentees.count(facts)
+        else:
+            self.absentees.pause()
         for pod in facts.snapshot.pods.values():
             if pod.terminating:
                 self.deleted.setdefault(pod.uid, at)
@@ -508,7 +515,8 @@ class Watch:
                 yield f"the {place[0]} {place[1]} is held by an earlier answer"
 
     def _contended(self, step: Step, facts: Facts, action: Action) -> Iterator[str]:
-        if facts.shortage(action) <= 0:
+        short = facts.shortage(action)
+        if short <= 0 and short + self.absentees.need(facts, action) <= 0:
             yield "no neighbour can be short of memory"
 
     def _breakers(self, step: Step) -> Iterator[str]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from default_rules import default_budgets
-from enforcer.policy.history import Action, Opened, Result
+from enforcer.policy.history import Action, Moment, Opened, Result
 from enforcer.policy.holder import HolderKey
 from enforcer.policy.rules import Budget, Rules
 from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung, Trigger
@@ -39,7 +39,7 @@ LADDER_REWRITTEN = (100007834, 100025450, 100093459, 100093639, 100121006)
 
 
 @pytest.mark.parametrize(
-    "seed", [0, 8, 330, 544, 2417, 100404, 200753, 20262491, 31001792, 52010874, 52019099, *LADDER_REWRITTEN]
+    "seed", [0, 8, 330, 544, 2417, 100404, 200753, 20262491, 31001792, 52010874, 52019099, *LADDER_REWRITTEN, 100125047]
 )
 def test_what_a_campaign_found_stays_found(seed: int) -> None:
     """Traces that broke a law once, by a fault of the policy or of a checker."""
@@ -286,6 +286,43 @@ def test_an_eviction_that_was_blocked_under_a_ladder_without_kill_justifies_none
     later = replace(last, verdict=replace(last.verdict, action=replace(action, rung=Rung.KILL)))
     later = replace(later, rules=KILLS, ended=Result.BLOCKED, ended_at=last.now.monotonic)
     assert any("ladder: a kill without a blocked eviction" in what for what in complaints([*trace, later]))
+
+
+CONTENDED = replace(RULES, trigger=Trigger.CONTENDED)
+HOG = Actor("hog-0", 70 * GIB)
+NEIGHBOUR = Actor("neighbour-0", 10 * GIB, limit=16 * GIB)
+RESTARTED = replace(NEIGHBOUR, generation=1)
+
+
+def test_a_neighbour_that_ended_abnormally_is_short_of_memory_while_it_is_away() -> None:
+    """An action for its sake is justified for ten minutes; without a restart, or on a device with room, it is not."""
+    play, rounds = Play(CONTENDED), [(HOG, NEIGHBOUR), (HOG, RESTARTED), *[(HOG,)] * 10]
+    trace = list[Step]()
+    for actors in rounds:
+        verdict = play.step(*actors)
+        seen = snapshot(actors, play.monotonic, round_=play.round)
+        trace.append(Step(seen, CONTENDED, play.now, verdict, play.history))
+        if verdict.action is not None:
+            break
+    assert play.actions == ["evict team/hog-0"]
+    assert _complains(trace, NEIGHBOUR, RESTARTED) == []
+    says = "contended: no neighbour can be short of memory"
+    assert _complains(trace, NEIGHBOUR, NEIGHBOUR) == [says]
+    assert _complains(trace, replace(NEIGHBOUR, used=GIB), replace(RESTARTED, used=GIB)) == [says]
+    late = trace[-1].now.monotonic + 600.0
+    later = replace(trace[-1], snapshot=replace(trace[-1].snapshot, monotonic=late), now=Moment(late, late))
+    assert says in _complains([*trace, replace(later, ended=Result.FAILED)], NEIGHBOUR, RESTARTED)
+
+
+def _complains(trace: Sequence[Step], *seen: Actor) -> list[str]:
+    """Name what the last step breaks, if HOG and these neighbours were seen in the first rounds."""
+    watch, broken = Watch(CONTENDED), list[str]()
+    for number, step in enumerate(trace):
+        known = step.snapshot
+        if number < len(seen):
+            known = snapshot((HOG, seen[number]), known.monotonic, round_=known.round)
+        broken = watch.step(replace(step, snapshot=known))
+    return broken
 
 
 def test_a_breaker_that_nobody_closed_stays_open() -> None:
