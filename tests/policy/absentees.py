@@ -3,8 +3,8 @@ Neighbours that ended abnormally on a nearly full device, as the checker of safe
 
 The facts of each round come in. The bytes that these neighbours are in need of, beside an accused pod, go out.
 
-The rule: what goes out is the most that they can be short of. A pod counts for ten minutes after it failed, or after one
-of its containers came back as another generation. The device was nearly full then, or in the round before.
+The rule: what goes out is the most that they can be short of. A pod counts for ten minutes after it failed, or after
+one of its containers came back as another generation. The device was nearly full then, or in the round before.
 """
 
 from collections.abc import Mapping
