@@ -50,6 +50,7 @@ def carried(history: History, snapshot: Snapshot, rules: Rules, now: Moment) -> 
         holds=holds.pruned(history.holds, now),
         deleted=_deleted(history, snapshot, now),
         # A container that restarts while nothing asks for neighbours did not end on a device that was full long ago.
+        ended={} if slept else history.ended,  # wall time, which a sleep sets ahead, says which pods took their place
         lives=history.lives if rules.trigger is Trigger.CONTENDED else Lives(),
     )
     if not snapshot.pid_domain_proven:

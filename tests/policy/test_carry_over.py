@@ -13,7 +13,7 @@ import pytest
 from enforcer.journal import levels_file
 from enforcer.policy.carry_over import carried, remembered, restored, series_of
 from enforcer.policy.cases import cases
-from enforcer.policy.history import History, Moment, Result, Spent
+from enforcer.policy.history import Ended, History, Moment, Result, Spent
 from enforcer.policy.holder import CaseKey, HolderKey
 from enforcer.policy.judgement import judge_all
 from enforcer.policy.levels import Level
@@ -62,6 +62,14 @@ def test_a_restart_after_the_other_trigger_is_no_abnormal_end(between: Trigger, 
     play.rules = contended
     play.step(replace(GREEDY, used=GIB), replace(neighbour, generation=1))
     assert bool(play.history.ended) is counts
+
+
+@pytest.mark.parametrize(("slept", "kept"), [(4.5, True), (3600.0, False)])
+def test_a_neighbour_that_ended_abnormally_before_a_sleep_does_not_count(slept: float, *, kept: bool) -> None:
+    """After a sleep it cannot be told which later pod took its place."""
+    play = over()
+    play.history = replace(play.history, ended={(DeviceKey(GpuUuid("GPU-0")), PodUid("gone")): Ended(GIB, 1e9)})
+    assert bool(later(play, slept=slept).ended) is kept
 
 
 def test_a_second_round_after_a_sleep_is_an_ordinary_one() -> None:
