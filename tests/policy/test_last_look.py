@@ -321,13 +321,15 @@ def test_the_second_look_spares_as_the_first_does(
     assert looked(play, *actors, second=True) == why
 
 
-def test_no_sigkill_while_another_action_is_in_flight() -> None:
-    """One thing at a time is done to the node."""
+def test_no_sigkill_while_another_action_on_the_pod_is_in_flight() -> None:
+    """One thing at a time is done to a pod. An action on another pod spares none: SIGKILL would not be tried again."""
     play = killed(6)
     action = next(verdict.action for verdict in play.verdicts if verdict.action is not None)
-    flight = InFlight(replace(action, key=replace(action.key, uuid="GPU-9")), play.monotonic)
-    play.history = replace(play.history, in_flight=flight)
-    assert looked(play, second=True) == Reason.IN_FLIGHT
+    here = replace(action, key=replace(action.key, uuid="GPU-9"))
+    elsewhere = replace(here, limit=replace(here.limit, pod_uid=POOR.pod_uid))
+    for other, why in ((here, Reason.IN_FLIGHT), (elsewhere, None)):
+        play.history = replace(play.history, in_flight=InFlight(other, play.monotonic))
+        assert looked(play, second=True) == why
 
 
 def test_a_fence_does_not_go_below_a_limit_that_was_raised() -> None:
