@@ -913,3 +913,16 @@ def test_a_harsher_step_is_announced_to_each_pod_of_a_claim() -> None:
     while not due(holder):
         shared(holder, "second")
     assert holder.at - begun == 45.0
+
+
+@pytest.mark.parametrize(("early", "remembered"), [(0.1, True), (0.0, False)])
+def test_a_warning_is_remembered_for_an_hour(early: float, *, remembered: bool) -> None:
+    """The API server keeps its Event for as long. A level below `warn_after` needs a new warning after that."""
+    holder = warned(trace="ooooww")
+    asked = holder.known.warned_at
+    assert asked is not None and holder.seconds == 12.5
+    while holder.at < asked + HOUR - 5.0:
+        holder.read(not holder.known.over)
+    holder.read(not holder.known.over, after=5.0 - early)
+    assert (holder.at - asked, holder.seconds) == (pytest.approx(3600.0 - early), 12.5)
+    assert holder.known.warned_at == (asked if remembered else None)
