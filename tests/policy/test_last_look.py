@@ -153,9 +153,13 @@ def intended(rules: Any = UNHURRIED, *others: Actor, **world: Any) -> Play:
 def looked(
     play: Play, *actors: Actor, live: Live | None = None, later: float = 0.5, second: bool = False, **world: Any
 ) -> Reason | Spared | None:
-    """Look: the round is half a second younger than the decision, and nothing else differs unless it is said."""
+    """
+    Look: the round is half a second younger than the decision, and nothing else differs unless it is said.
+
+    The round is not due by the clock, like each round that a last look asks for (`exporter.rounds.sampler`).
+    """
     action = next(verdict.action for verdict in reversed(play.verdicts) if verdict.action is not None)
-    seen = snapshot(actors or (HOG, POOR), play.monotonic + 0.5, **world)
+    seen = replace(snapshot(actors or (HOG, POOR), play.monotonic + 0.5, **world), by_time=False)
     now = replace(play.now, monotonic=play.monotonic + later, boot=play.now.boot + later)
     return last_look(action, live or said(), seen, rules=play.rules, history=play.history, now=now, second=second)
 
