@@ -135,7 +135,9 @@ def _justified(
         return _still_over(judged, scene, history)
     if not due(judged, now.monotonic, rules):
         return Spared.NOT_DUE
-    why = refusal(judged, scene)
+    assert judged.level is not None  # noqa: S101  (a holder without a level is not due)
+    # The round of this look moves no level. What was announced was compared in the round that decided the action.
+    why = refusal(judged.at(replace(judged.level, read_at=seen.monotonic)), scene)
     return None if why is None or why[0] is Reason.SPACING else why[0]
 
 

@@ -153,9 +153,13 @@ def intended(rules: Any = UNHURRIED, *others: Actor, **world: Any) -> Play:
 def looked(
     play: Play, *actors: Actor, live: Live | None = None, later: float = 0.5, second: bool = False, **world: Any
 ) -> Reason | Spared | None:
-    """Look: the round is half a second younger than the decision, and nothing else differs unless it is said."""
+    """
+    Look: the round is half a second younger than the decision, and nothing else differs unless it is said.
+
+    The round is not due by the clock, like each round that a last look asks for (`exporter.rounds.sampler`).
+    """
     action = next(verdict.action for verdict in reversed(play.verdicts) if verdict.action is not None)
-    seen = snapshot(actors or (HOG, POOR), play.monotonic + 0.5, **world)
+    seen = replace(snapshot(actors or (HOG, POOR), play.monotonic + 0.5, **world), by_time=False)
     now = replace(play.now, monotonic=play.monotonic + later, boot=play.now.boot + later)
     return last_look(action, live or said(), seen, rules=play.rules, history=play.history, now=now, second=second)
 
@@ -254,6 +258,14 @@ def test_what_has_changed_in_the_policy_spares(change: dict[str, Any], why: Reas
     play = intended()
     play.history = replace(play.history, **change)
     assert looked(play) == why
+
+
+def test_a_level_that_has_fallen_since_the_decision_spares() -> None:
+    """The next round by the clock came between decision and call, and showed that nothing is due any more."""
+    play = intended()
+    levels = {holder: replace(level, due_at=None) for holder, level in play.history.levels.items()}
+    play.history = replace(play.history, levels=levels)
+    assert looked(play) == Spared.NOT_DUE
 
 
 def test_the_action_s_own_token_and_flight_do_not_hold_it_back() -> None:
