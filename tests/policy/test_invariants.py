@@ -34,7 +34,14 @@ def test_hostile_traces_break_no_law_and_say_something() -> None:
     assert len(tally.reasons) >= 0.5 * len(Reason), set(Reason) - set(tally.reasons)
 
 
-@pytest.mark.parametrize("seed", [0, 8, 330, 544, 2417, 100404, 200753, 20262491, 31001792, 52010874, 52019099])
+FOUND = (
+    *(0, 8, 330, 544, 2417, 100404, 200753, 20262491, 31001792, 52010874, 52019099),
+    *(100023314, 100063938, 100069931, 100080820, 100112266, 100125678),
+    *(200000956, 200001365, 200001765, 200010979),
+)
+
+
+@pytest.mark.parametrize("seed", FOUND)
 def test_what_a_campaign_found_stays_found(seed: int) -> None:
     """Traces that broke a law once, by a fault of the policy or of a checker."""
     assert World(seed).play().found == []
