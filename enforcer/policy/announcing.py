@@ -83,7 +83,7 @@ def _renew(level: Level, reading: Reading, terms: Terms, least: float, rules: Ru
             level.own = {reading.victim: level.own.get(reading.victim, 0.0)}
     elif reading.several and reading.victim not in level.own:
         _ask(level, at, rules)
-        level.terms, level.own = terms, own_time(level.own, reading.victim, 0.0)  # it may be told of a gentler step
+        level.terms, level.own = terms, own_time(level.own, reading.victim, 0.0)  # of a gentler step, maybe
 
 
 def _ask(level: Level, at: float, rules: Rules) -> None:

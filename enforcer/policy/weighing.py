@@ -94,9 +94,9 @@ def _move(level: Level, reading: Reading, most: float, rules: Rules) -> None:
 def _credit(level: Level, reading: Reading, step: float, most: float) -> None:
     """Note the seconds of the victim. Where it was another one at the beginning, half of them are for each."""
     own, now = level.own, reading.victim
-    joined = reading.several and level.warned_at is not None and now not in own  # it is warned for itself first
-    if now == level.victim and not joined:
-        level.own = own_time(own, now, min(own.get(now, 0.0) + step, most))
+    if now == level.victim:
+        if level.warned_at is None or now in own:  # a pod that joins later is warned for itself first
+            level.own = own_time(own, now, min(own.get(now, 0.0) + step, most))
         return
     for victim in (level.victim, now):
         if victim in own:
