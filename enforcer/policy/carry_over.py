@@ -13,14 +13,14 @@ from dataclasses import replace
 from typing import TypeVar
 
 from enforcer.policy import budgets, holds
-from enforcer.policy.history import DueKey, History, Moment, Series
+from enforcer.policy.history import DueKey, History, Lives, Moment, Series
 from enforcer.policy.holder import CaseKey, HolderKey
 from enforcer.policy.judgement import Judged
 from enforcer.policy.levels import Excess, Level
 from enforcer.policy.limit_holders import Case
 from enforcer.policy.rules import TOGETHER, Rules
 from enforcer.policy.settling import settled
-from enforcer.policy.vocabulary import Place, Reason, State
+from enforcer.policy.vocabulary import Place, Reason, State, Trigger
 from exporter.model import DeviceKey, PodUid, Snapshot
 
 _Key = TypeVar("_Key", Series, DueKey)
@@ -49,6 +49,9 @@ def carried(history: History, snapshot: Snapshot, rules: Rules, now: Moment) -> 
         spent=budgets.pruned(history.spent, rules, now.boot),
         holds=holds.pruned(history.holds, now),
         deleted=_deleted(history, snapshot, now),
+        # A container that restarts while nothing asks for neighbours did not end on a device that was full long ago.
+        ended={} if slept else history.ended,  # wall time, which a sleep sets ahead, says which pods took their place
+        lives=history.lives if rules.trigger is Trigger.CONTENDED else Lives(),
     )
     if not snapshot.pid_domain_proven:
         carried_ = holds.held(carried_, Place.NODE, "", Reason.PID_DOMAIN, now, seconds=CLEAN)

@@ -125,7 +125,8 @@ def _neighbours(history: History, judged: Sequence[Judged], snapshot: Snapshot, 
 def _settle(history: History, scene: Scene, counted: tuple[int, int], now: Moment) -> tuple[History, Scene]:
     """Judge the blast radius once after a change of ours, when it has settled."""
     state = history.settled
-    if state is None or state.vetted or scene.settling is not None:
+    assert state is not None  # noqa: S101  (`carried` notes it in each round)
+    if state.vetted or scene.settling is not None:
         return history, scene
     opened = history.breakers
     if breakers.blast(*counted):

@@ -152,7 +152,8 @@ def _announcement(accused: Sequence[Judged], rules: Rules) -> Announcement:
         if allowed.written is None
         else Terms(allowed.written, allowed.rung, rules.trigger, rules.ladder, rules.mps)
     )
-    silent = allowed.written is not None and allowed.mode.rank < Mode.WARN.rank <= allowed.written.rank
+    # Where the mode was written as low as that, it prevents the action.
+    silent = allowed.mode.rank < Mode.WARN.rank
     return Announcement(terms, None if None in prevented else prevented[0], silent=silent)
 
 

@@ -133,9 +133,10 @@ def _justified(
     scene = replace(scene_of(everything, seen, rules, alone, now), holds=InForce({}, now))
     if second:
         return _still_over(judged, scene, history)
-    if not due(judged, now.monotonic, rules):
+    if not due(judged, now.monotonic, rules) or judged.level is None:
         return Spared.NOT_DUE
-    why = refusal(judged, scene)
+    # The round of this look moves no level. What was announced was compared in the round that decided the action.
+    why = refusal(judged.at(replace(judged.level, read_at=seen.monotonic)), scene)
     return None if why is None or why[0] is Reason.SPACING else why[0]
 
 

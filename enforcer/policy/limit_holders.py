@@ -57,7 +57,7 @@ class Case:
     @property
     def used(self) -> int | None:
         """The bytes that are certain; None where nothing is known."""
-        return None if self.unknown is not None or (self.high is None and not self.low) else self.low
+        return None if self.unknown is not None else self.low
 
     @property
     def victim(self) -> str:

@@ -121,13 +121,14 @@ def _waits(ended: History, action: Action, result: Result, now: Moment, detail: 
     pod = action.pod_uid
     if result is Result.UNAUTHORIZED:
         return holds.held(ended, Place.NODE, "", Reason.UNAUTHORIZED, now, seconds=REFUSAL, detail=detail)
-    if action.rung is Rung.FENCE and result is Result.IMPOSSIBLE:
-        # A container that the driver cannot fence goes on up the ladder: odd cgroups must not be a shield.
-        return _fenced(ended, action)
+    if result is Result.IMPOSSIBLE:
+        if action.rung is Rung.FENCE:
+            # A container that the driver cannot fence goes on up the ladder: odd cgroups must not be a shield.
+            return _fenced(ended, action)
+        # A container that cannot be killed: the eviction is requested again.
+        ended = replace(ended, done=ended.done - {(action.key, Rung.EVICT)})
     if result is Result.BLOCKED and action.rung is Rung.EVICT and _kills(ended):
         return replace(ended, done=ended.done | {(action.key, Rung.EVICT)})
-    if action.rung is Rung.KILL and result is Result.IMPOSSIBLE:  # the eviction is requested again
-        ended = replace(ended, done=ended.done - {(action.key, Rung.EVICT)})
     reason = _BACKS_OFF.get(result)
     if reason is not None:
         return holds.backed_off(ended, pod, reason, now, detail)

@@ -176,7 +176,8 @@ def excess_of(judged: Judged) -> int:
 
 
 def _action(judged: Judged, now: Moment) -> Action:
-    case, rung, pod = judged.case, judged.allowed.rung, judged.case.pod
+    case, level, rung, pod = judged.case, judged.level, judged.allowed.rung, judged.case.pod
+    assert level is not None  # noqa: S101  (a holder without a level is not due)
     assert pod is not None  # noqa: S101  (an unknown pod is protected)
     assert rung is not None  # noqa: S101  (a holder without a step is held)
     return Action(
@@ -187,7 +188,7 @@ def _action(judged: Judged, now: Moment) -> Action:
         case.low,
         rung,
         case.workload,
-        judged.level.since if judged.level and judged.level.since is not None else now.monotonic,
+        level.since if level.since is not None else now.monotonic,
         dry=judged.allowed.mode is Mode.DRY_RUN,
         largest=case.largest if rung in ON_A_CONTAINER else None,
         allowance=judged.allowance,

@@ -111,7 +111,8 @@ async def consent(config: Config, *, in_a_pod: bool) -> tuple[Line, ...]:
         return (Line("consent", Verdict.WARN, message, f"kubectl label namespace NAME {label}"),)
     if not lacking:
         return (Line("consent", Verdict.OK, f"evictions are allowed in {count(len(namespaces), 'namespace')}{where}"),)
-    lines = [Line("consent", Verdict.FAIL, why) for why in list(lacking.values())[:MOST_NAMED]]
+    parts = [why.partition("; fix: ") for why in list(lacking.values())[:MOST_NAMED]]
+    lines = [Line("consent", Verdict.FAIL, what, fix) for what, _, fix in parts]
     if len(lacking) > MOST_NAMED:
         lines.append(Line("consent", Verdict.FAIL, f"and in {len(lacking) - MOST_NAMED} more namespaces"))
     return tuple(lines)

@@ -100,14 +100,14 @@ def test_a_message_says_all_that_is_wanted(alertmanager: Alertmanager) -> None:
     assert first["title"] == "[FIRING:1] GPUMemoryAtLimit in team-a on gpu-1"
     assert first["text"] == (
         "*critical* Pod team-a/train-0, container main, holds 10GiB of GPU 0 (GPU-0) on gpu-1. Its limit is 8GiB "
-        "(hami-nvidia, resource). It takes what is its neighbours'. Let it hold less, or declare more; where the "
-        "policy enforces, it may be evicted.\nSince 2026-02-03 10:04 UTC. Runbook: docs/runbooks/GPUMemoryAtLimit.md\n"
+        "(hami-nvidia, resource). Its neighbours may run out of memory. Lower its usage, or declare a higher limit. In "
+        "mode enforce the pod may be evicted.\nSince 2026-02-03 10:04 UTC. Runbook: docs/runbooks/GPUMemoryAtLimit.md\n"
     )
     alertmanager.post(resolved(one))
     second = until(lambda: alertmanager.said("#team-a")[1:], "the end")[0]
     assert second["title"] == "[RESOLVED] GPUMemoryAtLimit in team-a on gpu-1"
     assert second["text"] == (
-        "*resolved* GPU memory is above its limit. container=main gpu=0 namespace=team-a node=gpu-1 pod=train-0 "
+        "*resolved* GPU memory is over its limit. container=main gpu=0 namespace=team-a node=gpu-1 pod=train-0 "
         "uuid=GPU-0\n"
         "From 2026-02-03 10:04 to 11:30 UTC.\n"
     )

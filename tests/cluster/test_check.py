@@ -28,7 +28,8 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ACCOUNT = "checker"
 NOTHING = {"apiGroups": ["example.com"], "resources": ["nothing"], "verbs": ["get"]}
 
-Checks = dict[str, tuple[str, str]]
+Checks = dict[str, tuple[str, str, str]]
+"""Verdict, message and fix of each check."""
 
 
 class Stage:
@@ -69,7 +70,7 @@ class Stage:
         await self.api.patch(f"{RBAC}/clusterroles/{self.role}", {"rules": rules or [NOTHING]})
 
     async def check(self, *flags: str) -> tuple[int, Checks]:
-        """Run it as the daemon's pod would: exit code, and verdict and message of each check."""
+        """Run it as the daemon's pod would: exit code, and verdict, message and fix of each check."""
         command = [
             str(COMMAND),
             "check",
@@ -89,7 +90,7 @@ class Stage:
         )
         assert ended.stderr == "", ended.stderr
         checks = json.loads(ended.stdout)["checks"]
-        return ended.returncode, {one["check"]: (one["verdict"], one["message"]) for one in checks}
+        return ended.returncode, {one["check"]: (one["verdict"], one["message"], one["fix"]) for one in checks}
 
     async def checked(self, condition: Callable[[Checks], bool], what: str, *flags: str) -> tuple[int, Checks]:
         """Check until it says so: the server's authorizer learns of a changed role by a watch."""
@@ -135,12 +136,12 @@ async def test_with_the_shipped_rights_all_is_well(stage: Stage) -> None:
     await stage.api.create(pods, pod("train", pod_spec(resources={"nvidia.com/gpu": 1})))
     await stage.api.ready_pod(stage.namespace, "train")
 
-    def handed_out(checks: Checks) -> bool:  # the kubelet lists a device some seconds after its pod has it
-        return "1 device handed out" in checks["kubelet"][1]
+    def allocated(checks: Checks) -> bool:  # the kubelet lists a device some seconds after its pod has it
+        return "1 device allocated" in checks["kubelet"][1]
 
-    code, checks = await stage.checked(handed_out, "the kubelet to tell of the pod's device")
+    code, checks = await stage.checked(allocated, "the kubelet to tell of the pod's device")
     assert code == 0, checks
-    assert {verdict for name, (verdict, _) in checks.items() if name != "pid domain"} == {"ok"}, checks
+    assert {verdict for name, (verdict, *_) in checks.items() if name != "pid domain"} == {"ok"}, checks
     assert "Kubernetes v1." in checks["api server"][1]
     assert checks["node name"][1] == f"{NODE_NAME} is a node of the cluster"
     assert "pod-resources v1 answers" in checks["kubelet"][1]
@@ -162,6 +163,7 @@ async def test_a_missing_right_is_told(stage: Stage) -> None:
     code, checks = await stage.checked(lambda checks: checks["api rights"][0] == "fail", "the rights to fail")
     assert code == 1
     assert "list pods (" in checks["api rights"][1] and "watch pods (" in checks["api rights"][1]
+    assert "deploy/exporter/rbac.yaml" in checks["api rights"][2]
     await stage.grant([])
     code, checks = await stage.checked(lambda checks: checks["node name"][0] == "warn", "the node to be unreadable")
     assert code == 1 and "403" in checks["node name"][1]
@@ -174,8 +176,9 @@ async def test_a_right_that_the_mode_needs_is_told(stage: Stage, mode: str) -> N
     assert code == 0 and "mode rights" not in checks, "who only observes writes nothing, and is asked nothing"
     code, checks = await stage.check(f"--mode={mode}")
     assert (code, checks["mode rights"][0], checks["api rights"][0]) == (1, "fail", "ok")
-    for words in (f"mode {mode}", "create events.events.k8s.io (", "patch events.events.k8s.io (", "deploy/enforcer"):
+    for words in (f"mode {mode}", "create events.events.k8s.io (", "patch events.events.k8s.io ("):
         assert words in checks["mode rights"][1]
+    assert "deploy/enforcer/rbac.yaml" in checks["mode rights"][2]
     both = [*shipped(), *shipped(ENFORCER_MANIFEST)]
     await stage.grant([*shipped(), {**both[-1], "verbs": ["create"]}])
     code, checks = await stage.checked(
@@ -202,8 +205,9 @@ async def test_a_namespace_that_consents_without_its_role_binding_is_named(stage
         lambda checks: checks["consent"][0] == "fail", "the missing right", f"--config={file}"
     )
     assert code == 1
-    for words in ("create pods/eviction", f"not granted in {stage.namespace}; fix: bind", "gpusteward-evict"):
-        assert words in checks["consent"][1]
+    _, message, fix = checks["consent"]
+    assert "create pods/eviction" in message and message.endswith(f"not granted in {stage.namespace}")
+    assert fix.startswith("bind the ClusterRole gpusteward-evict ")
     roles = f"{RBAC}/namespaces/{stage.namespace}"
     await stage.api.create(f"{roles}/roles", {"metadata": {"name": "evict"}, "rules": shipped(EVICT_MANIFEST)})
     binding = {
@@ -215,7 +219,7 @@ async def test_a_namespace_that_consents_without_its_role_binding_is_named(stage
     _, checks = await stage.checked(
         lambda checks: checks["consent"][0] == "ok", "the RoleBinding to be in force", f"--config={file}"
     )
-    assert "evictions are granted in 1 namespace" in checks["consent"][1]
+    assert "evictions are allowed in 1 namespace" in checks["consent"][1]
     assert {verb for verb, _ in stage.asked()} <= {"get", "list", "create"}
     assert {what for verb, what in stage.asked() if verb == "create"} == {"selfsubjectaccessreviews"}
 
@@ -224,7 +228,7 @@ async def test_a_node_that_is_not_in_the_cluster_is_told(stage: Stage) -> None:
     """A wrong name would show nobody's pods: exit code 1, and how to set it."""
     code, checks = await stage.check("--node-name=elsewhere")
     assert (code, checks["node name"][0]) == (1, "fail")
-    assert "no node elsewhere" in checks["node name"][1] and "NODE_NAME" in checks["node name"][1]
+    assert "no node elsewhere" in checks["node name"][1] and "NODE_NAME" in checks["node name"][2]
 
 
 async def test_a_token_that_is_not_accepted_is_told(stage: Stage) -> None:
@@ -232,7 +236,7 @@ async def test_a_token_that_is_not_accepted_is_told(stage: Stage) -> None:
     stage.token.write_text("no.such.token")
     code, checks = await stage.check()
     assert (code, checks["api server"][0]) == (1, "fail")
-    assert "401" in checks["api server"][1]
+    assert "401" in checks["api server"][1] and "ServiceAccount" in checks["api server"][2]
     assert {checks[name][0] for name in ("api rights", "node name")} == {"warn"}
     assert checks["kubelet"][0] == "ok", "the kubelet is asked all the same"
 

@@ -67,14 +67,14 @@ def another_instance(bed: Bed) -> None:
 
 
 def checked(release: Release) -> str:
-    """What `gpusteward check` says of the driver in the daemon's container."""
-    command = ("exec", f"ds/{release.account}", "--", "gpusteward", "check")
+    """What `gpusteward check` says of the driver in the daemon's container: verdict, message and fix."""
+    command = ("exec", f"ds/{release.account}", "--", "gpusteward", "check", "--json")
     try:
         said = release.bed.kubectl("-n", release.namespace, *command)
     except subprocess.CalledProcessError as error:
         said = error.stdout
-    (line,) = (line for line in said.splitlines() if line.split()[1:2] == ["driver"])
-    return line
+    (driver,) = (one for one in json.loads(said)["checks"] if one["check"] == "driver")
+    return f"{driver['verdict']} {driver['message']} {driver['fix']}"
 
 
 async def held_back(release: Release) -> None:

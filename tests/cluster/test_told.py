@@ -98,14 +98,14 @@ async def test_the_owner_is_told_and_told_again_when_it_is_over(stage: Stage, ow
         assert re.fullmatch(rf"\[FIRING:[12]\] GPUMemoryAtLimit in {owned} on {NODE_NAME}", first["title"])
         assert (
             f"*critical* Pod {owned}/greedy, container main, holds 10GiB of GPU 1 ({GPUS[1].uuid}) on {NODE_NAME}. Its "
-            "limit is 8GiB (gpusteward, annotation). It takes what is its neighbours'. Let it hold less, or declare "
-            "more; where the policy enforces, it may be evicted.\n"
+            "limit is 8GiB (gpusteward, annotation). Its neighbours may run out of memory. Lower its usage, or declare "
+            "a higher limit. In mode enforce the pod may be evicted.\n"
         ) in first["text"]
         assert "Runbook: docs/runbooks/GPUMemoryAtLimit.md\n" in first["text"]
 
         greedy.command("free")
         greedy.command("alloc visible 4GiB")
-        last = told("*resolved* GPU memory is above its limit.")
+        last = told("*resolved* GPU memory is over its limit.")
         assert (
             f"container=main gpu=1 namespace={owned} node={NODE_NAME} pod=greedy uuid={GPUS[1].uuid}\n" in last["text"]
         )

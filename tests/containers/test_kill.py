@@ -496,7 +496,7 @@ async def test_cap_kill_is_enough(stage: Stage) -> None:
     assert user_of(main.pid) == ANOTHER_USER
     says, obstacles, answers = killer("ask", *victim_of(main), below_=ONLY_KILL)
     assert (says, obstacles) == (None, [])
-    assert answers == [None, [Heard.ACCEPTED.value, ""]]
+    assert answers == [None, [Heard.ACCEPTED.value, ASKED]]
     wait_until(lambda: not main.running, what="it ends")
     assert main.status.exit_code == 0
 

@@ -278,7 +278,7 @@ class World:
     def _reborn(self, other: Other) -> None:
         """Make the pod anew under its name; its workload stays."""
         uid = f"uid-{other.actor.pod}-{self.round}"
-        created = {"created_at": WALL + self.monotonic - BEGIN}
+        created = {"created_at": WALL + self.monotonic + self.asleep - BEGIN}
         other.actor = replace(other.actor, uid=uid, generation=0, facts=created)
         other.gone_at = None
 

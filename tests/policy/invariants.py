@@ -34,8 +34,9 @@ from math import inf
 from enforcer.policy.history import Action, Result, Standing
 from enforcer.policy.holder import CaseKey, HolderKey
 from enforcer.policy.rules import APART, CONSENT, TOGETHER, Rules
-from enforcer.policy.vocabulary import Breaker, Kind, Mode, Reason, Rung, State
+from enforcer.policy.vocabulary import Breaker, Kind, Mode, Reason, Rung, State, Trigger
 from exporter.model import DeviceKey, PodUid
+from policy.absentees import Absentees
 from policy.facts import MODES, OVER, RUNGS, UNKNOWN, WITHIN, Fact, Facts, Step
 
 EPSILON = 1e-6
@@ -145,7 +146,7 @@ class Watch:
         self.shown = -inf
         self.open: frozenset[Breaker] = frozenset()
         self.facts: Facts | None = None
-        self.rules: Rules | None = None
+        self.absentees = Absentees()
 
     def copy(self) -> "Watch":
         """Make another one that goes on from here."""
@@ -154,6 +155,7 @@ class Watch:
             setattr(other, name, copy(value))
         other.tallies = {holder: _copied(tally) for holder, tally in self.tallies.items()}
         other.tokens = [copy(token) for token in self.tokens]
+        other.absentees = self.absentees.copy()
         if self.flying is not None:
             other.flying = other.tokens[self.tokens.index(self.flying)]
         return other
@@ -161,9 +163,8 @@ class Watch:
     def step(self, step: Step) -> list[str]:
         """Add a step, and name what it breaks."""
         facts = self.facts = Facts(step.snapshot, step.rules, step.now)
-        self._began(step)
         self._ended(step)
-        self.rules = step.rules
+        self._began(step)
         self._warnings(step)
         broken = [*self._breakers(step)]
         if step.snapshot.monotonic > self.shown:
@@ -222,8 +223,10 @@ class Watch:
         if step.ended is not Result.ABANDONED:  # nothing was asked of the API server
             self.last_vain = at
         fenced = action.rung is Rung.FENCE and step.ended in {Result.IMPOSSIBLE, Result.FAILED}
-        blocked = action.rung is Rung.EVICT and step.ended is Result.BLOCKED
-        if fenced or (blocked and self.rules is not None and self.rules.kill_when_blocked):  # as it was when it ended
+        # It ended before this step, under the rules of the step before.
+        kills = self.ours is not None and self.ours[0].kill_when_blocked
+        blocked = action.rung is Rung.EVICT and step.ended is Result.BLOCKED and kills
+        if fenced or blocked:
             self.done.add((action.key, action.rung))
         elif step.ended is Result.UNAUTHORIZED:
             self.waits["node", ""] = at + 60.0
@@ -242,6 +245,10 @@ class Watch:
 
     def _count(self, facts: Facts) -> None:
         at = facts.snapshot.monotonic
+        if facts.rules.trigger is Trigger.CONTENDED:
+            self.absentees.count(facts)
+        else:
+            self.absentees.pause()
         for pod in facts.snapshot.pods.values():
             if pod.terminating:
                 self.deleted.setdefault(pod.uid, at)
@@ -532,7 +539,8 @@ class Watch:
                 yield f"the {place[0]} {place[1]} is held by an earlier answer"
 
     def _contended(self, step: Step, facts: Facts, action: Action) -> Iterator[str]:
-        if facts.shortage(action) <= 0:
+        short = facts.shortage(action)
+        if short <= 0 and short + self.absentees.need(facts, action) <= 0:
             yield "no neighbour can be short of memory"
 
     def _breakers(self, step: Step) -> Iterator[str]:

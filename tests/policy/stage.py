@@ -106,15 +106,15 @@ class Stage:
     # --- the sampler ---
     async def fresh(self, _only: Collection[GpuUuid]) -> Snapshot | None:
         self._say("looked")
-        return self.look()
+        return self.look(by_time=False)
 
-    def look(self) -> Snapshot:
+    def look(self, *, by_time: bool = True) -> Snapshot:
         """Make a round now, and let the one who decides hear it."""
         self.round += 1
         self.monotonic_ += 0.01
         self.looked_at = self.monotonic_
         seen = snapshot(self.actors, self.monotonic_, round_=self.round, **self.world)  # type: ignore[arg-type]
-        seen = self.shown(seen)
+        seen = self.shown(replace(seen, by_time=by_time))
         self.decider.hear(seen)
         return seen
 

@@ -12,8 +12,9 @@ from enforcer.policy.abnormal_ends import Table, ended, lived, still_short
 from enforcer.policy.cases import cases
 from enforcer.policy.entitlements import entitlements
 from enforcer.policy.history import Lives
+from enforcer.policy.vocabulary import Trigger
 from exporter.model import Memory
-from policy.scenes import BEGIN, GIB, GREEDY, WALL, Actor, snapshot
+from policy.scenes import BEGIN, GIB, GREEDY, UNHURRIED, WALL, Actor, Play, snapshot
 
 NEIGHBOUR = Actor("n-1", 8 * GIB, limit=16 * GIB)
 """With GREEDY it fills the card to 97 %."""
@@ -265,3 +266,12 @@ def test_a_container_that_is_the_same_after_a_round_without_its_id_did_not_come_
     rounds.lives = lived(rounds.lives, entitlements(cases(unnamed), unnamed), unnamed)
     rounds.step(GREEDY, NEIGHBOUR)
     assert rounds.table == {}
+
+
+@pytest.mark.parametrize(("trigger", "noted"), [(Trigger.CONTENDED, True), (Trigger.LIMIT, False)])
+def test_a_neighbour_that_ended_abnormally_justifies_an_action(trigger: Trigger, *, noted: bool) -> None:
+    """The neighbour holds nothing any more, and GREEDY is acted on for its sake. The trigger `limit` asks for none."""
+    play = Play(replace(UNHURRIED, trigger=trigger))
+    play.steps(10, GREEDY, NEIGHBOUR)
+    assert play.until_action(GREEDY, FAILED).pod == GREEDY.pod
+    assert bool(play.history.ended) is noted

@@ -13,14 +13,14 @@ import pytest
 from enforcer.journal import levels_file
 from enforcer.policy.carry_over import carried, remembered, restored, series_of
 from enforcer.policy.cases import cases
-from enforcer.policy.history import History, Moment, Result, Spent
+from enforcer.policy.history import Ended, History, Moment, Result, Spent
 from enforcer.policy.holder import CaseKey, HolderKey
 from enforcer.policy.judgement import judge_all
 from enforcer.policy.levels import Level
 from enforcer.policy.rules import Rules
-from enforcer.policy.vocabulary import Place, Reason, Rung, State
+from enforcer.policy.vocabulary import Place, Reason, Rung, State, Trigger
 from exporter.model import Claim, ContainerId, DeviceKey, GpuUuid, PodUid, Snapshot
-from policy.scenes import GIB, GREEDY, MEEK, UNHURRIED, Play, settled, snapshot
+from policy.scenes import GIB, GREEDY, MEEK, UNHURRIED, Actor, Play, settled, snapshot
 
 SEEN = snapshot([GREEDY, MEEK], 1.0)
 CASE, OTHER = cases(SEEN)
@@ -48,6 +48,28 @@ def later(play: Play, *, slept: float = 0.0, **world: object) -> History:
 def test_a_machine_that_slept_for_longer_than_five_seconds_has_another_past(slept: float, *, kept: bool) -> None:
     """Boot time may run ahead of monotonic time by five seconds between two rounds; a second sleep is none."""
     assert bool(later(over(), slept=slept).levels) is kept
+
+
+@pytest.mark.parametrize(("between", "counts"), [(Trigger.CONTENDED, True), (Trigger.LIMIT, False)])
+def test_a_restart_after_the_other_trigger_is_no_abnormal_end(between: Trigger, *, counts: bool) -> None:
+    """What was so before `trigger: limit` was written for a while says nothing of a container that restarts later."""
+    neighbour = Actor("n-1", 8 * GIB, limit=16 * GIB)
+    contended = replace(UNHURRIED, trigger=Trigger.CONTENDED)
+    play = Play(contended)
+    play.step(GREEDY, neighbour)
+    play.rules = replace(contended, trigger=between)
+    play.step(GREEDY, neighbour)
+    play.rules = contended
+    play.step(replace(GREEDY, used=GIB), replace(neighbour, generation=1))
+    assert bool(play.history.ended) is counts
+
+
+@pytest.mark.parametrize(("slept", "kept"), [(4.5, True), (3600.0, False)])
+def test_a_neighbour_that_ended_abnormally_before_a_sleep_does_not_count(slept: float, *, kept: bool) -> None:
+    """After a sleep it cannot be told which later pod took its place."""
+    play = over()
+    play.history = replace(play.history, ended={(DeviceKey(GpuUuid("GPU-0")), PodUid("gone")): Ended(GIB, 1e9)})
+    assert bool(later(play, slept=slept).ended) is kept
 
 
 def test_a_second_round_after_a_sleep_is_an_ordinary_one() -> None:

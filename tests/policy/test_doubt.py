@@ -233,7 +233,9 @@ def test_toggling_the_grace_annotation_gains_nothing() -> None:
     """An announced grace is never shortened, and one that the namespace does not allow is never longer."""
     asking = replace(GREEDY, facts={"annotations": {GRACE: "30"}})
     longer = replace(GREEDY, facts={"annotations": {GRACE: "3600"}})
-    assert first_action([(GREEDY, MEEK)] * 4 + [(asking, MEEK), (longer, MEEK)] * 30) == UNDISTURBED
+    toggling = [(asking, MEEK), (longer, MEEK)] * 30
+    assert first_action([(GREEDY, MEEK)] * 4 + toggling) == UNDISTURBED
+    assert first_action([(asking, MEEK)] * 3 + [(GREEDY, MEEK)] + toggling) == UNDISTURBED, "the warning says which"
 
 
 def test_toggling_an_exemption_that_was_not_granted_gains_nothing() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from default_rules import default_budgets
-from enforcer.policy.history import Action, Opened, Result
+from enforcer.policy.history import Action, Moment, Opened, Result
 from enforcer.policy.holder import HolderKey
 from enforcer.policy.rules import Budget, Rules
 from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung, Trigger
@@ -34,14 +34,16 @@ def test_hostile_traces_break_no_law_and_say_something() -> None:
     assert len(tally.reasons) >= 0.5 * len(Reason), set(Reason) - set(tally.reasons)
 
 
-FOUND = (
-    *(0, 8, 330, 544, 2417, 100404, 200753, 20262491, 31001792, 52010874, 52019099),
-    *(100023314, 100063938, 100069931, 100080820, 100112266, 100125678),
-    *(200000956, 200001365, 200001765, 200010979),
-)
+LADDER_REWRITTEN = (100007834, 100025450, 100093459, 100093639, 100121006, 200001765)
+"""Evictions that were blocked just before an operator took `kill` out of the ladder for a while."""
+WARNINGS = (100069931, 100080820, 100125678, 200000956, 200001365)
+"""A pod of a shared claim, an unknown usage, or an earlier generation beside the warning."""
+GRACES = (100023314, 100063938, 100112266, 200010979)
+"""A pod that shortens its own grace for a while, or an early round beside changed rules."""
+EARLIER = (0, 8, 330, 544, 2417, 100404, 200753, 20262491, 31001792, 52010874, 52019099, 100125047)
 
 
-@pytest.mark.parametrize("seed", FOUND)
+@pytest.mark.parametrize("seed", [*EARLIER, *LADDER_REWRITTEN, *WARNINGS, *GRACES])
 def test_what_a_campaign_found_stays_found(seed: int) -> None:
     """Traces that broke a law once, by a fault of the policy or of a checker."""
     assert World(seed).play().found == []
@@ -258,6 +260,72 @@ def test_actions_that_come_too_soon_or_too_often_are_noticed() -> None:
     assert any("held: the node" in what for what in again(50.0, Result.UNAUTHORIZED))
     assert any("budgets: the back-off" in what for what in again(50.0, Result.ACCEPTED, 1.0, created=20.0))
     assert not any("held: " in what or "alone: " in what for what in again(10.5, Result.BLOCKED))
+
+
+KILLS = replace(RULES, ladder=(Rung.NOTIFY, Rung.EVICT, Rung.KILL), kill_when_blocked=True)
+
+
+def test_a_ladder_without_kill_for_a_while_does_not_undo_a_blocked_eviction() -> None:
+    """A kill is justified where the eviction was blocked under a ladder with `kill`, whatever the next round's is."""
+    play, watch, broken = Play(KILLS), Watch(KILLS), list[str]()
+    ended, at = None, 0.0
+    for number in range(60):
+        verdict = play.step(OVER, CALM)
+        seen = snapshot((OVER, CALM), play.monotonic, round_=play.round)
+        broken += watch.step(Step(seen, play.rules, play.now, verdict, play.history, ended, at))
+        ended, play.rules = None, KILLS
+        if verdict.action is not None and number < 30:
+            ended, at, play.rules = Result.BLOCKED, play.monotonic, replace(RULES, ladder=(Rung.NOTIFY,))
+            play.conclude(ended)
+    assert play.actions[:2] == ["evict team/train-0", "kill team/train-0"]
+    assert broken == []
+
+
+def test_an_eviction_that_was_blocked_under_a_ladder_without_kill_justifies_none() -> None:
+    """A kill is noticed where `kill` was written only after the eviction had been blocked."""
+    trace = steps()
+    last, action = trace[-1], trace[-1].verdict.action
+    assert action is not None
+    later = replace(last, verdict=replace(last.verdict, action=replace(action, rung=Rung.KILL)))
+    later = replace(later, rules=KILLS, ended=Result.BLOCKED, ended_at=last.now.monotonic)
+    assert any("ladder: a kill without a blocked eviction" in what for what in complaints([*trace, later]))
+
+
+CONTENDED = replace(RULES, trigger=Trigger.CONTENDED)
+HOG = Actor("hog-0", 70 * GIB)
+NEIGHBOUR = Actor("neighbour-0", 10 * GIB, limit=16 * GIB)
+RESTARTED = replace(NEIGHBOUR, generation=1)
+
+
+def test_a_neighbour_that_ended_abnormally_is_short_of_memory_while_it_is_away() -> None:
+    """An action for its sake is justified for ten minutes; without a restart, or on a device with room, it is not."""
+    play, rounds = Play(CONTENDED), [(HOG, NEIGHBOUR), (HOG, RESTARTED), *[(HOG,)] * 10]
+    trace = list[Step]()
+    for actors in rounds:
+        verdict = play.step(*actors)
+        seen = snapshot(actors, play.monotonic, round_=play.round)
+        trace.append(Step(seen, CONTENDED, play.now, verdict, play.history))
+        if verdict.action is not None:
+            break
+    assert play.actions == ["evict team/hog-0"]
+    assert _complains(trace, NEIGHBOUR, RESTARTED) == []
+    says = "contended: no neighbour can be short of memory"
+    assert _complains(trace, NEIGHBOUR, NEIGHBOUR) == [says]
+    assert _complains(trace, replace(NEIGHBOUR, used=GIB), replace(RESTARTED, used=GIB)) == [says]
+    late = trace[-1].now.monotonic + 600.0
+    later = replace(trace[-1], snapshot=replace(trace[-1].snapshot, monotonic=late), now=Moment(late, late))
+    assert says in _complains([*trace, replace(later, ended=Result.FAILED)], NEIGHBOUR, RESTARTED)
+
+
+def _complains(trace: Sequence[Step], *seen: Actor) -> list[str]:
+    """Name what the last step breaks, if HOG and these neighbours were seen in the first rounds."""
+    watch, broken = Watch(CONTENDED), list[str]()
+    for number, step in enumerate(trace):
+        known = step.snapshot
+        if number < len(seen):
+            known = snapshot((HOG, seen[number]), known.monotonic, round_=known.round)
+        broken = watch.step(replace(step, snapshot=known))
+    return broken
 
 
 def test_a_breaker_that_nobody_closed_stays_open() -> None:

@@ -151,8 +151,8 @@ def test_what_binds_nothing_any_more_has_no_part_in_a_level(other: Actor) -> Non
     """A device without a limit, and what an earlier generation still holds, neither raise a level nor keep it."""
     play = Play()
     play.steps(10, GREEDY, gpus=2)
-    play.steps(5, other, replace(GREEDY, used=GIB), gpus=2)
-    assert play.history.levels[HOLDER].seconds == 45.0 - 4 * 2.5
+    play.steps(4, other, replace(GREEDY, used=GIB), gpus=2)
+    assert play.history.levels[HOLDER].seconds == 45.0 - 3 * 2.5
 
 
 def test_a_limit_that_disappears_lowers_the_level_and_does_not_erase_it() -> None:

@@ -293,3 +293,14 @@ def test_an_init_container_whose_eviction_was_blocked_is_evicted_later() -> None
     assert play.until_action(init, MEEK).rung is Rung.EVICT
     play.conclude(Result.BLOCKED)
     assert play.until_action(init, MEEK).rung is Rung.EVICT
+
+
+def test_a_container_that_restarts_gains_no_time_for_its_claim() -> None:
+    """The pod was warned, and not one generation of its container: restarts are no shield, where the step is a kill."""
+    play = Play(KILLING)
+    begun = play.monotonic
+    play.steps(20, FIRST, MEEK)
+    again = replace(FIRST, generation=1)
+    action = play.until_action(again, MEEK)
+    assert (action.rung, action.container_id) == (Rung.KILL, again.id)
+    assert play.monotonic - begun == 5 + 135

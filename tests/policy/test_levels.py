@@ -931,3 +931,18 @@ def test_a_pod_that_joins_is_warned_once() -> None:
         shared(holder, f"pod-{index % 2}")
         asked.add(holder.known.warned_at)
     assert len(asked - {None}) <= 2
+
+
+def test_a_harsher_step_is_announced_to_each_pod_of_a_claim() -> None:
+    """The largest pod is warned of it now; each other pod is warned in its own turn, and has the whole time."""
+    holder = Holder()
+    shared(holder, "first", 5)
+    shared(holder, "second", 5)
+    holder.says = announcement(rung=Rung.KILL)
+    shared(holder, "first")
+    shared(holder, "second")
+    assert holder.known.warned_at == holder.at
+    begun = holder.at
+    while not due(holder):
+        shared(holder, "second")
+    assert holder.at - begun == 45.0

@@ -338,3 +338,31 @@ def test_a_smaller_limit_of_each_process_hides_no_limit_of_the_container() -> No
     each = replace(limit, memory=GIB, scope=Scope.PROCESS)
     for limits in ((limit, each), (each, limit)):
         assert the(replace(seen, limits=limits)).limit is limit
+
+
+@pytest.mark.parametrize("facts", [{}, {"terminating": True}, {"priority": 2_000_000_000}], ids=str)
+def test_what_the_only_pod_of_a_claim_holds_is_shown(facts: dict[str, object]) -> None:
+    """A pod that ends or is protected is not charged in favour of others, of which there are none."""
+    play = Play()
+    play.step(replace(CLAIMED, used=5 * GIB, facts=facts), MEEK)
+    assert [each.used for each in play.verdicts[-1].standings if each.claim] == [5 * GIB]
+
+
+@pytest.mark.parametrize(
+    ("stays", "ends", "judged", "low"),
+    [(4, 4, "partner-1", 4), (4, 5, "greedy-1", 9), (8, 1, "greedy-1", 9), (9, 1, "partner-1", 9)],
+)
+def test_a_pod_that_ends_is_judged_where_it_alone_brings_the_claim_above_its_limit(
+    stays: int, ends: int, judged: str, low: int
+) -> None:
+    """A claim of 8 GiB: exactly the limit is within it, of both pods together and of the pod that stays."""
+    leaving = replace(CLAIMED, used=ends * GIB, facts={"terminating": True})
+    case = the(snapshot([leaving, replace(PARTNER, used=stays * GIB)], 1.0))
+    assert (case.pod.name if case.pod else "", case.low) == (judged, low * GIB)
+
+
+def test_a_pod_that_ends_and_has_no_limit_any_more_is_not_judged() -> None:
+    """Its declaration is gone from the round, its memory is not: the pod that stays is within the claim's limit."""
+    leaving = replace(CLAIMED, limit=None, facts={"terminating": True})
+    case = the(snapshot([leaving, PARTNER], 1.0))
+    assert (case.limit.pod_uid, case.low) == (PARTNER.pod_uid, GIB)

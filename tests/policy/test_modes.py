@@ -339,3 +339,37 @@ def test_a_pod_that_is_acted_on_has_no_dry_run_beside_it() -> None:
     other = replace(GREEDY, pod="other-1", used=20 * GIB, limit=10 * GIB)
     play.steps(20, replace(GREEDY, used=40 * GIB), MEEK, other)
     assert play.actions == ["evict team/greedy-1", "evict team/other-1 (dry)"]
+
+
+def test_a_hold_that_was_written_starts_a_new_grace_also_behind_another_reason() -> None:
+    """The namespace's consent was withdrawn while its device was exclusive: its return is announced as ever."""
+    play = Play(SHORT)
+    play.steps(9, GREEDY, MEEK)
+    play.steps(3, GREEDY, MEEK, sharing=Sharing.EXCLUSIVE, namespaces={"team": {}})
+    assert (play.actions, play.reason(GREEDY)) == ([], Reason.EXCLUSIVE)
+    play.step(GREEDY, MEEK)
+    back = play.monotonic
+    play.until_action(GREEDY, MEEK)
+    assert play.monotonic - back == SHORT.grace
+
+
+@pytest.mark.parametrize(("mode", "seconds"), [(Mode.OBSERVE, SHORT.grace), (Mode.WARN, 0.0), (Mode.DRY_RUN, 0.0)])
+def test_a_grace_that_ran_unannounced_runs_anew(mode: Mode, seconds: float) -> None:
+    """What is missing lowers the mode: below `warn` no Event is written, so that the pod is warned when it is there."""
+    lowered = replace(SHORT, ceilings=(Ceiling(mode, Reason.NOT_OWNER),))
+    play = Play(lowered)
+    play.steps(20, GREEDY, MEEK)
+    assert (play.actions, play.reason(GREEDY)) == ([], Reason.NOT_OWNER)
+    play.rules = SHORT
+    play.step(GREEDY, MEEK)
+    there = play.monotonic
+    if not play.actions:
+        play.until_action(GREEDY, MEEK)
+    assert play.monotonic - there == seconds
+
+
+def test_only_a_config_that_cannot_be_used_lowers_the_mode() -> None:
+    """Another source that does not answer says nothing of the rules."""
+    away = Fault("prometheus", "unreachable", "connection refused")
+    play = Play(SHORT)
+    assert play.until_action(GREEDY, MEEK, faults=(away,)).pod == GREEDY.pod

@@ -232,6 +232,21 @@ def test_blocked_and_kill_was_written() -> None:
     assert play.monotonic - ended >= SHORT.grace
 
 
+@pytest.mark.parametrize(
+    ("result", "next_step"),
+    [(Result.IMPOSSIBLE, "evict"), (Result.FAILED, "kill"), (Result.REFUSED, "kill"), (Result.ABANDONED, "kill")],
+    ids=str,
+)
+def test_after_a_kill_that_is_impossible_the_eviction_is_requested_again(result: Result, next_step: str) -> None:
+    """Its PodDisruptionBudget may allow it by then. A kill that was only in vain is tried again itself."""
+    play = acted(rules=BOTH)
+    play.conclude(Result.BLOCKED)
+    play.until_action(GREEDY, MEEK)
+    play.conclude(result)
+    play.until_action(GREEDY, MEEK)
+    assert play.actions == ["evict team/greedy-1", "kill team/greedy-1", f"{next_step} team/greedy-1"]
+
+
 def test_a_blocked_eviction_of_an_earlier_generation_is_forgotten() -> None:
     """A container that restarted is asked for by an eviction first, and not killed."""
     play = acted(rules=BOTH)

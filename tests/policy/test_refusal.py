@@ -154,7 +154,7 @@ def test_a_dry_run_waits_for_its_own_pod_and_for_other_dry_runs(scene: dict[str,
     [
         {"level": None},
         {"excess": None},
-        {"level": replace(LEVEL, victim="another")},
+        {"level": replace(LEVEL, victim="another", own={"another": 60.0})},
         {"level": replace(LEVEL, due_at=None)},
         {"level": replace(LEVEL, own={})},
         {"shield": Reason.NAMESPACE},

@@ -14,6 +14,7 @@ from itertools import pairwise
 import pytest
 
 from enforcer.policy.history import Action, Result
+from enforcer.policy.outcomes import warned
 from enforcer.policy.rules import CONSENT, Budget
 from enforcer.policy.vocabulary import Reason, Rung, State, Trigger
 from exporter.model import DeviceKey
@@ -349,3 +350,23 @@ def test_a_holder_that_pauses_keeps_its_place_among_many_that_come_back() -> Non
         uid, facts = f"uid-{action.pod}-{round_}", {"created_at": WALL + play.monotonic}
         crowd = [replace(each, uid=uid, facts=facts) if each.pod == action.pod else each for each in crowd]
     raise AssertionError(f"overtaken by {len(play.actions)} actions")
+
+
+def test_a_pod_that_joins_a_claim_is_not_acted_on_before_its_warning_is_accepted() -> None:
+    """However short the grace is, and however long the other pod of the claim was over."""
+    play = Play(replace(UNHURRIED, grace=0.0, confirm=True))
+    first, second = (Actor(f"sharer{n}-1", 20 * GIB + n, scope="claim", claim="team/shared") for n in range(2))
+
+    def accept() -> None:
+        ((holder, level),) = play.history.levels.items()
+        assert level.warned_at is not None
+        play.history = warned(play.history, holder, level.warned_at)
+
+    play.steps(4, first, MEEK, live=False)
+    accept()
+    play.steps(4, first, MEEK, live=False)
+    assert play.reason(first) == Reason.NAMES_STALE
+    play.steps(6, first, second, MEEK)
+    assert play.actions == []
+    accept()
+    assert play.until_action(first, second, MEEK, most=4).pod == second.pod
