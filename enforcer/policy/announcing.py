@@ -37,6 +37,8 @@ def announce(level: Level, reading: Reading, now: Announcement, least: float, ru
     """
     Warn at warn_after, warn anew where something else was announced, and keep the level within its bounds.
 
+    A warning says what the holder uses, so none is asked for again in a round that does not know it.
+
     `least`: seconds over the limit after which an action would be due by the present grace.
     """
     at = reading.at
@@ -51,7 +53,7 @@ def announce(level: Level, reading: Reading, now: Announcement, least: float, ru
             if reading.several:  # the others are warned themselves when they hold most
                 level.own = {reading.victim: level.own.get(reading.victim, 0.0)}
             _bound(level, reading)
-    elif now.prevented is None and now.terms is not None and not now.silent:
+    elif reading.over is not None and now.prevented is None and now.terms is not None and not now.silent:
         _renew(level, reading, now.terms, least, rules)
     elif now.prevented in WRITTEN or (now.terms and level.terms and level.terms.rewritten(now.terms)):
         level.terms = None  # warned anew when an action can follow again
@@ -81,7 +83,7 @@ def _renew(level: Level, reading: Reading, terms: Terms, least: float, rules: Ru
             level.own = {reading.victim: level.own.get(reading.victim, 0.0)}
     elif reading.several and reading.victim not in level.own:
         _ask(level, at, rules)
-        level.own = own_time(level.own, reading.victim, 0.0)
+        level.terms, level.own = terms, own_time(level.own, reading.victim, 0.0)  # of a gentler step, maybe
 
 
 def _ask(level: Level, at: float, rules: Rules) -> None:

@@ -95,7 +95,8 @@ def _credit(level: Level, reading: Reading, step: float, most: float) -> None:
     """Note the seconds of the victim. Where it was another one at the beginning, half of them are for each."""
     own, now = level.own, reading.victim
     if now == level.victim:
-        level.own = own_time(own, now, min(own.get(now, 0.0) + step, most))
+        if level.warned_at is None or now in own:  # a pod that joins later is warned for itself first
+            level.own = own_time(own, now, min(own.get(now, 0.0) + step, most))
         return
     for victim in (level.victim, now):
         if victim in own:

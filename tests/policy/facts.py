@@ -15,7 +15,7 @@ from math import inf
 
 from enforcer.policy.history import Action, History, Moment, Result, Verdict
 from enforcer.policy.holder import CaseKey, HolderKey, key_of
-from enforcer.policy.rules import ALLOW_EXEMPTION, CONSENT, EXEMPT, GRACE, LONGEST_GRACE, Rules
+from enforcer.policy.rules import ALLOW_EXEMPTION, CONSENT, EXEMPT, GRACE, LONGEST_GRACE, TOGETHER, Rules
 from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung, Trigger
 from exporter.model import (
     Container,
@@ -143,10 +143,19 @@ class Facts:
 
     def status(self, holder: HolderKey) -> str:
         """Over when it is so on some device, within when it is so on all."""
-        each = {fact.status for fact in self.holders.get(holder, ()) if self._runs(fact.key)}
+        each = {fact.status for fact in self.holders.get(holder, ()) if self.runs(fact.key)}
         return OVER if OVER in each else WITHIN if each == {WITHIN} else UNKNOWN
 
-    def _runs(self, key: CaseKey) -> bool:
+    def early(self, holder: HolderKey) -> bool:
+        """Tell whether an early round left out a GPU of this holder that was read a short time ago."""
+        return any(self.runs(fact.key) and self._left_out(fact.device) for fact in self.holders.get(holder, ()))
+
+    def _left_out(self, device: Device | None) -> bool:
+        if device is None or device.key.uuid in self.snapshot.gpus_read:
+            return False
+        return 0 <= self.snapshot.taken_at - device.sampled_at <= TOGETHER * self.rules.interval
+
+    def runs(self, key: CaseKey) -> bool:
         """Tell whether the container is the present generation; what an earlier one left behind says nothing."""
         now = self.present.get((key.pod_uid, key.container))
         return not key.container or (now is not None and now.id is not None and now.id == key.container_id)
@@ -383,9 +392,14 @@ class Facts:
 
     def grace(self, fact: Fact) -> float:
         """Return the grace of the holder: the rules', or the pod's own word where that is shorter, or allowed."""
-        own = [self.snapshot.pods[uid] for uid in fact.pods if uid in self.snapshot.pods]
-        graces = [self._grace(pod) for pod in own]
-        return min(graces, default=self.rules.grace)
+        return min(self._graces(fact), default=self.rules.grace)
+
+    def longest_grace(self, fact: Fact) -> float:
+        """Return the longest grace of the pods that share the limit."""
+        return max(self._graces(fact), default=self.rules.grace)
+
+    def _graces(self, fact: Fact) -> list[float]:
+        return [self._grace(self.snapshot.pods[uid]) for uid in fact.pods if uid in self.snapshot.pods]
 
     def _grace(self, pod: Pod) -> float:
         text = pod.annotations.get(GRACE, "")

@@ -9,12 +9,12 @@ the facts of `policy.facts`. What it demands is necessary for an action, not suf
 `policy.enumeration` show that no action is missing.
 
     clause     an action is requested only if ...
-    over       the holder is certainly over its ceiling, on this device, in this round
+    over       the holder is certainly over its ceiling, on this device, in this round, which read all of its devices
     level      it was over for warn_after + grace and two intervals at least, less half of the time within; and since
-               then the level has not fallen below half of that
+               then the level has not fallen below half of that; a grace that was announced is not shortened
     readings   three readings of this device, an interval apart, showed the excess since the level was last 0
     own        this generation of the container was over for warn_after itself
-    warned     it was warned of this step under these terms, and over for a grace since then
+    warned     its pod was warned of this step under these terms, and it was over for a grace since then
     identity   the pod and the container exist now, under these names
     protected  nothing that an operator or an administrator wrote protects it
     allowed    mode, consent, sharing and kind of the container permit this step
@@ -31,13 +31,13 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from enforcer.policy.history import Action, Result
+from enforcer.policy.history import Action, Result, Standing
 from enforcer.policy.holder import CaseKey, HolderKey
 from enforcer.policy.rules import APART, CONSENT, TOGETHER, Rules
 from enforcer.policy.vocabulary import Breaker, Kind, Mode, Reason, Rung, State, Trigger
 from exporter.model import DeviceKey, PodUid
 from policy.absentees import Absentees
-from policy.facts import MODES, OVER, UNKNOWN, WITHIN, Fact, Facts, Step
+from policy.facts import MODES, OVER, RUNGS, UNKNOWN, WITHIN, Fact, Facts, Step
 
 EPSILON = 1e-6
 PAUSE = 5.0
@@ -70,6 +70,8 @@ class Tally:
             warning.
         own: seconds over of the present generation of the container.
         warned_at: when the present warning was asked for; `since_warned` the seconds over since it was accepted.
+        warned_of: by pod, the harshest step that the present warning names to it.
+        announced: seconds after which an action was announced; `longest` the most since then, which bounds the level.
         terms: what was announced then; `says` what would be announced now.
         told: by device, the limit that was announced; `eased` how often the same was announced again since `unbounded`
             was last 0: a changed limit lowers the level three times at most, because its pod can change it.
@@ -93,7 +95,9 @@ class Tally:
     accepted: bool = False
     unheard_at: float | None = None
     since_warned: float = 0.0
-    warned_of: Rung | None = None
+    warned_of: dict[PodUid, Rung] = field(default_factory=dict)
+    announced: float = 0.0
+    longest: float = 0.0
     terms: object = None
     says: object = None
     eased: int = 0
@@ -107,9 +111,10 @@ class Tally:
 
     def clear(self) -> None:
         """Start again from 0; the readings' chain goes on."""
-        self.seconds, self.since, self.due_at, self.warned_at, self.warned_of = 0.0, None, None, None, None
+        self.seconds, self.since, self.due_at, self.warned_at = 0.0, None, None, None
         self.accepted, self.since_warned, self.own = False, 0.0, 0.0
-        self.readings, self.least, self.most, self.told = {}, {}, {}, {}
+        self.announced, self.longest = 0.0, 0.0
+        self.readings, self.least, self.most, self.told, self.warned_of = {}, {}, {}, {}, {}
 
 
 @dataclass(slots=True)
@@ -248,6 +253,8 @@ class Watch:
             if pod.terminating:
                 self.deleted.setdefault(pod.uid, at)
         for holder, group in facts.holders.items():
+            if facts.early(holder):
+                continue  # the next round that reads all of its devices counts
             status = facts.status(holder)
             tally = self.tallies.get(holder)
             if tally is None:
@@ -289,7 +296,7 @@ class Watch:
             tally.read_at = at
         tally.status = status
         for fact in group:
-            if fact.status is OVER and fact.low is not None:
+            if fact.status is OVER and fact.low is not None and facts.runs(fact.key):
                 count, last = tally.readings.get(fact.where, (0, -inf))
                 if at - last >= APART * rules.interval - EPSILON:
                     tally.readings[fact.where] = count + 1, at
@@ -302,7 +309,9 @@ class Watch:
         if status is not UNKNOWN:
             self._terms(tally, facts, group)
         grace = _grace(facts, group)
-        most = _capacity(rules, grace)
+        most = max(_capacity(rules, grace), tally.announced)
+        if tally.warned_at is not None:
+            tally.longest = max(tally.longest, _capacity(rules, max(map(facts.longest_grace, group))))
         waiting = _waits(tally, facts, at)
         if tally.seconds >= most - EPSILON and not waiting and tally.due_at is None:
             tally.due_at, tally.grace = at, grace
@@ -312,7 +321,7 @@ class Watch:
             tally.eased = 0
         elif tally.seconds < STAYS_DUE * most - EPSILON:
             tally.due_at = None
-        tally.seconds = min(tally.seconds, rules.warn_after if waiting else most)
+        tally.seconds = min(tally.seconds, rules.warn_after if waiting else max(most, tally.longest))
 
     def _terms(self, tally: Tally, facts: Facts, group: list[Fact]) -> None:
         """Fall back to warn_after when what was announced is not true any more, or what an operator chose has ended."""
@@ -327,6 +336,7 @@ class Watch:
         elif tally.says != tally.terms:
             tally.seconds = min(tally.seconds, facts.rules.warn_after)
             tally.due_at, tally.warned_at, tally.accepted, tally.since_warned = None, None, False, 0.0
+            tally.announced = tally.longest = 0.0
 
     def _says(self, facts: Facts, group: list[Fact]) -> object:
         """Return what would be announced to the holder now; None while what somebody chose prevents any action."""
@@ -353,25 +363,37 @@ class Watch:
 
     def _asked(self, step: Step, facts: Facts) -> None:
         """Note the warnings that the policy asks for."""
+        asked: dict[HolderKey, list[Standing]] = {}
         for standing in step.verdict.standings:
-            tally = self.tallies.get(standing.key.holder)
-            if tally is None or standing.warned_at is None:
-                continue
-            if tally.warned_at is None or standing.warned_at > tally.warned_at:
-                tally.says = self._says(facts, facts.holders.get(standing.key.holder, []))
-                same = tally.warned_at is not None and (tally.terms, tally.warned_of) == (tally.says, standing.rung)
-                tally.warned_at, tally.accepted = standing.warned_at, False
-                if tally.unheard_at is None or standing.warned_at - tally.unheard_at >= HOUR:
-                    tally.unheard_at = standing.warned_at if step.rules.confirm else None
-                if standing.key.claim and same:  # another pod of a shared claim is warned for itself
-                    continue
-                tally.eased += same  # another limit
-                tally.warned_of, tally.terms, tally.since_warned = standing.rung, tally.says, 0.0
-                tally.seconds = min(tally.seconds, step.rules.warn_after)  # the grace begins with the warning
-                tally.told = {fact.where: fact.amount for fact in facts.holders.get(standing.key.holder, [])}
-                tally.least = {}
-            elif tally.warned_of is None:
-                tally.warned_of = standing.rung
+            if standing.warned_at is not None and standing.key.holder in self.tallies:
+                asked.setdefault(standing.key.holder, []).append(standing)
+        for holder, standings in asked.items():
+            tally, warned_at = self.tallies[holder], standings[0].warned_at
+            if warned_at is not None and (tally.warned_at is None or warned_at > tally.warned_at):
+                self._warned_anew(tally, facts, holder, warned_at, _told(standings))
+
+    def _warned_anew(
+        self, tally: Tally, facts: Facts, holder: HolderKey, warned_at: float, told: dict[PodUid, Rung]
+    ) -> None:
+        group, rules = facts.holders.get(holder, []), facts.rules
+        tally.says = self._says(facts, group)
+        same = tally.warned_at is not None and tally.terms == tally.says
+        same = same and not any(_harsher(rung, tally.warned_of.get(uid, rung)) for uid, rung in told.items())
+        tally.warned_at, tally.accepted = warned_at, False
+        if tally.unheard_at is None or warned_at - tally.unheard_at >= HOUR:
+            tally.unheard_at = warned_at if rules.confirm else None
+        if holder.claim and same:  # another pod of a shared claim is warned for itself
+            tally.warned_of = {**told, **tally.warned_of}
+            return
+        tally.eased += same  # another limit
+        tally.warned_of, tally.terms, tally.since_warned = told, tally.says, 0.0
+        tally.seconds = min(tally.seconds, rules.warn_after)  # the grace begins with the warning
+        grace = _grace(facts, group)
+        tally.announced = tally.longest = _capacity(rules, grace)
+        full = tally.seconds >= tally.announced - EPSILON and not _waits(tally, facts, warned_at)
+        tally.due_at, tally.grace = (warned_at, grace) if full else (None, 0.0)
+        tally.told = {fact.where: fact.amount for fact in group}
+        tally.least = {}
 
     def _requested(self, step: Step, action: Action) -> None:
         if not action.dry:
@@ -386,6 +408,8 @@ class Watch:
             yield "the holder is not certainly over its ceiling on this device in this round"
         elif action.used > fact.low or action.limit.memory != fact.amount:
             yield f"the action names {action.used} of {action.limit.memory} bytes, not {fact.low} of {fact.amount}"
+        if facts.early(action.key.holder):
+            yield "this round did not read all devices of the holder"
 
     def _level(self, step: Step, facts: Facts, action: Action) -> Iterator[str]:
         tally, group = self.tallies.get(action.key.holder), facts.holders.get(action.key.holder, [])
@@ -417,9 +441,9 @@ class Watch:
             return
         if tally.since_warned < grace - EPSILON:
             yield f"over for {tally.since_warned:.1f} s since the warning, and the grace is {grace:.1f} s"
-        ladder = list(Rung)
-        if tally.warned_of is None or ladder.index(tally.warned_of) < ladder.index(action.rung):
-            yield f"warned of {tally.warned_of}, and not of {action.rung}"
+        warned_of = tally.warned_of.get(action.pod_uid)
+        if warned_of is None or _harsher(action.rung, warned_of):
+            yield f"warned of {warned_of}, and not of {action.rung}"
         told, least = tally.told.get(action.device), tally.least.get(action.device, inf)
         if told is not None and tally.eased < EASED and least <= max(told, action.limit.memory or 0):
             yield f"warned of a limit of {told} bytes, and part of the usage keeps that or the present one"
@@ -581,6 +605,21 @@ def _capacity(rules: Rules, grace: float) -> float:
 
 def _grace(facts: Facts, group: list[Fact]) -> float:
     return min((facts.grace(fact) for fact in group), default=facts.rules.grace)
+
+
+def _told(standings: Sequence[Standing]) -> dict[PodUid, Rung]:
+    """Return the harshest step that the Events of this round name to each pod: those on its devices that are over."""
+    read = [one for one in standings if one.used is not None]
+    told: dict[PodUid, Rung] = {}
+    for one in [one for one in read if one.over] or read:
+        uid = one.limit.pod_uid
+        if one.rung is not None and (uid not in told or _harsher(one.rung, told[uid])):
+            told[uid] = one.rung
+    return told
+
+
+def _harsher(one: Rung, other: Rung) -> bool:
+    return RUNGS.index(one) > RUNGS.index(other)
 
 
 def _copied(tally: Tally) -> Tally:

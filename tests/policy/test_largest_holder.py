@@ -253,6 +253,24 @@ def test_a_claim_on_two_devices_with_another_largest_pod_on_each() -> None:
     assert (action.pod, action.device.uuid) == ("other-1", "GPU-1")
 
 
+def test_a_pod_that_was_told_of_a_fence_is_not_evicted_by_what_another_pod_of_the_claim_was_told() -> None:
+    """A fence that cannot be set leads to an eviction, of which each pod of the claim is warned itself."""
+    play = Play(FENCING)
+    here = [replace(FIRST, gpu=0, used=GIB), replace(OTHER, gpu=0, used=GIB)]
+    there = [replace(FIRST, gpu=1, used=GIB), replace(OTHER, gpu=1)]
+    assert play.until_action(*here, *there, gpus=2).rung is Rung.FENCE
+    play.conclude(Result.IMPOSSIBLE)
+    play.steps(3, *here, *there, gpus=2)
+    here[0] = replace(FIRST, gpu=0)
+    action = play.until_action(*here, *there, gpus=2)
+    assert (action.pod, action.rung) == ("first-1", Rung.FENCE)
+    play.conclude(Result.IMPOSSIBLE)
+    told = play.monotonic
+    action = play.until_action(*here, *there, gpus=2)
+    assert (action.pod, action.rung) == ("first-1", Rung.EVICT)
+    assert play.monotonic - told >= FENCING.grace
+
+
 def test_memory_of_a_claim_that_moves_between_devices_and_pods_accuses_no_newcomer() -> None:
     """Device 0 is over by one pod for long; then device 1 by another pod: that one has its whole time."""
     play = Play()

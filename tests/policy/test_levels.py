@@ -546,6 +546,24 @@ def test_what_was_written_while_nothing_could_be_announced_is_not_forgotten(mean
     assert holder.known.warned_at == holder.at
 
 
+@pytest.mark.parametrize(
+    ("now", "then"),
+    [
+        (announcement(mode=Mode.DRY_RUN), announcement(mode=Mode.DRY_RUN)),
+        (announcement(mode=Mode.DRY_RUN), announcement()),
+        (announcement(rung=Rung.KILL), announcement(rung=Rung.KILL)),
+    ],
+    ids=["mode", "mode of one round", "a harsher step"],
+)
+def test_a_warning_waits_for_a_round_that_knows_the_usage(now: Announcement, then: Announcement) -> None:
+    """An Event says what the holder uses, so nothing is announced anew before that is known."""
+    holder = warned(trace="o" * 10)
+    asked, holder.says = holder.known.warned_at, now
+    assert (holder.read(None), holder.known.warned_at) == (45.0, asked)
+    holder.says = then
+    assert (holder.read(True), holder.known.warned_at, due(holder)) == (15.0, holder.at, False)
+
+
 def test_a_pod_that_was_warned_while_it_was_held_is_warned_anew_when_the_hold_ends() -> None:
     """The first warning said that no action follows: it announced no grace."""
     holder = Holder()
@@ -873,6 +891,21 @@ def test_a_pod_that_joined_while_its_node_was_exclusive_is_warned_itself() -> No
     holder.says = plain
     shared(holder, "second")
     assert holder.known.warned_at == holder.at
+
+
+def test_a_pod_that_joined_while_nothing_could_be_announced_has_its_own_time_after_its_warning() -> None:
+    """While the limit is only reported a newcomer is not warned, so its time of its own does not begin."""
+    holder = Holder()
+    shared(holder, "first", 10)
+    plain, holder.says = holder.says, Announcement(holder.says.terms, Reason.REPORT_ONLY)
+    shared(holder, "second", 12)
+    holder.says = plain
+    shared(holder, "second")
+    assert (holder.known.warned_at, due(holder)) == (holder.at, False)
+    begun = holder.at
+    while not due(holder):
+        shared(holder, "second")
+    assert holder.at - begun == 45.0
 
 
 def test_a_pod_that_joined_is_not_due_before_its_own_warning_is_accepted() -> None:
