@@ -217,7 +217,7 @@ def lasts(since: float | None, at: float) -> bool:
 
 def waits(level: Level, at: float, mode: Mode) -> bool:
     """Tell whether the level waits for its warning to be accepted. Without `confirm` none is unheard."""
-    if mode.rank < Mode.WARN.rank or level.unheard_at is None or level.accepted:
+    if mode.rank < Mode.WARN.rank or level.unheard_at is None:
         return False
     return at - level.unheard_at < PATIENCE
 
