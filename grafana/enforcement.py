@@ -36,7 +36,7 @@ BOARD = Board(
         .about("Containers in any state but ok.")
         .query('count by (state) (gpusteward_container_state{state!="ok"})', "{{state}}"),
         lines("Held, by kind and reason", stacked=True)
-        .about("Containers whose action is due and held. docs/policy.md has the fix for each reason.")
+        .about("Containers whose action is due and held. docs/reference/reasons.md has the fix for each reason.")
         .query("sum by (kind, reason) (gpusteward_held)", "{{kind}}: {{reason}}"),
         bars("Due and not acted on, by kind and reason", "s")
         .about("Seconds in each step in which an action was due and did not happen, summed over all containers.")
