@@ -4,8 +4,8 @@
 What comes in: a command line. What goes out: an exit code: 0 done, 1 the node cannot do what was asked, 2 wrong
 usage or config.
 
-The law: a sub-command is one module with one function, `add`, which says its name, its flags and what to run; it is
-listed here and nowhere else. What costs time or memory, a module imports when it runs.
+The rule: a sub-command is one module, listed only in `COMMANDS`. Its function `add` declares its name, its flags and
+the function to run. A module imports what costs time or memory only when it runs.
 """
 
 import argparse

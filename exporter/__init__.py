@@ -1,5 +1,5 @@
 """
-Observe: what the driver, the kernel and Kubernetes say, joined into one snapshot a round.
+Reading: joins the answers of the driver, the kernel and Kubernetes into one snapshot per round.
 
-Nothing in this package can act on a process, a pod or a device, and nothing in it imports code that could.
+No code in this package can act on a process, a pod or a device, and none imports code that could.
 """

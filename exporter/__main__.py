@@ -3,8 +3,8 @@
 
 Exit codes: 0 ended by a signal, 1 the node cannot do what was asked, 2 wrong usage or config.
 
-The law: signals are heeded before anything else is loaded, which takes half a second. The first process of a container
-does not even die of a SIGTERM that it does not heed, and would be waited for until it is killed.
+The rule: signal handlers are set before anything else is imported, because the imports take half a second. Process 1 of
+a container ignores a SIGTERM without a handler. The kubelet would then wait until it kills the container.
 """
 
 import os
@@ -17,13 +17,13 @@ def main() -> int:
     """Run the daemon; return the exit code."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)  # until the event loop takes over
-    from exporter.running import run  # noqa: PLC0415  (see the law)
+    from exporter.running import run  # noqa: PLC0415  (see the rule)
 
     return run(sys.argv[1:], os.environ)
 
 
 def _leave(*_signal: object) -> NoReturn:
-    """End at once: nothing is open yet, and an exception would rise somewhere in the middle of an import."""
+    """End at once: nothing is open yet, and an exception would be raised in the middle of an import."""
     os._exit(0)
 
 

@@ -1,11 +1,11 @@
 """
-`observe()`: the parts of the daemon, wired.
+`observe()`: connects the parts of the daemon.
 
-What comes in: the arguments and the config made of them. What goes out: nothing. The daemon runs until it is cancelled,
-or until it meets what only a new process can cure; then `DeviceError` or `WebError` is raised.
+What comes in: the arguments and their config. What goes out: nothing. The daemon runs until it is cancelled, or until
+only a new process can help; then `DeviceError` or `WebError` is raised.
 
 The rule: one task group, named tasks, no task without a parent. If one task fails unexpectedly, all end and the kubelet
-starts the daemon anew, because a dead sampler must not look alive. The driver is released in any case.
+restarts the daemon, because a dead sampler must not look alive. The driver is released in any case.
 """
 
 import asyncio
@@ -37,7 +37,11 @@ log = structlog.get_logger()
 
 VERSION = version("gpusteward")
 COLLECTED_AFTER = 50_000
-"""New objects after which Python looks for cycles; its own 700 are reached many times in a round of a large node."""
+"""
+New objects after which Python looks for cycles.
+
+Its default of 700 is reached many times per round on a large node.
+"""
 
 
 Fresh = Callable[[Collection[GpuUuid]], Awaitable[Snapshot | None]]
@@ -46,13 +50,13 @@ Fresh = Callable[[Collection[GpuUuid]], Awaitable[Snapshot | None]]
 @dataclass(frozen=True, slots=True)
 class Enforcement:
     """
-    What is put on top of the observing half.
+    The enforcer's part, added to the exporter's.
 
     Attributes:
-        judge: hears every snapshot.
-        check: finds what is impossible in a config that is well written.
+        judge: receives every snapshot.
+        check: finds impossible values in a config of the right form.
         apply: takes a reloaded config.
-        attach: gets the way to ask for a fresh round of some GPUs; its snapshot is None when that failed.
+        attach: gets a function that reads some GPUs again at once; its snapshot is None when that failed.
 
     """
 
@@ -65,8 +69,8 @@ class Enforcement:
 async def observe(
     arguments: Arguments, config: Config, latest: Latest, *, program: str, enforcement: Enforcement | None = None
 ) -> None:
-    """Observe and export until cancelled. Raises DeviceError, WebError or ConfigError when that cannot be done."""
-    # The driver's thread builds thousands of Python objects a round; a scrape must not wait 5 ms for each turn.
+    """Observe and export until cancelled. Raises DeviceError, WebError or ConfigError if that is impossible."""
+    # The driver's thread builds thousands of Python objects per round. A scrape must not wait 5 ms for each turn.
     sys.setswitchinterval(0.0005)
     clock = SystemClock()
     if arguments.config_file is not None:
@@ -101,16 +105,18 @@ async def observe(
             resolution=limiting.resolution,
             judge=judge,
         )
-        async with Server(answers, config.web.listen_address, config.web.config_file) as server:
+        written = config.web
+        async with Server(answers, written.listen_address, written.config_file, written.probe_address) as server:
             log.info(
                 "daemon.started",
                 version=VERSION,
                 node=sources.node,
                 url=server.url,
+                probe_url=server.probe_url,
                 devices=config.devices,
                 sources=sources.devices.name,
             )
-            # What lives until the end is not looked through again: else each full collection stops scrapes for 50 ms.
+            # Objects that live until the end are not searched again: each full collection would stop scrapes for 50 ms.
             gc.freeze()
             gc.set_threshold(COLLECTED_AFTER)
             async with asyncio.TaskGroup() as tasks:
@@ -141,7 +147,7 @@ async def _render(latest: Latest, exposition: Exposition, answers: Answers) -> N
 
 
 async def _remember(latest: Latest, limiting: Limiting, file: Path) -> None:
-    """Write what was first seen whenever there is more or less of it; a disk that is full is told, and tried again."""
+    """Write the first declarations whenever they change. A write that fails is logged, and tried again each round."""
     seen, written, reported = 0, limiting.first_seen, ""
     while True:
         seen = (await latest.newer_than(seen)).round
@@ -167,7 +173,7 @@ async def _reload(
     clock: Clock,
     enforcement: Enforcement | None = None,
 ) -> None:
-    """Apply what a changed file says; what it gets wrong changes nothing, and stands in each snapshot until mended."""
+    """Apply a changed config file. A wrong file changes nothing, and is a fault in each snapshot until it is fixed."""
     async for change in reloads(arguments, config, also=enforcement.check if enforcement else lambda _: ()):
         if isinstance(change, ConfigError):
             log.error(
@@ -193,12 +199,12 @@ def _limited(latest: Latest) -> Iterable[PodUid]:
 
 
 def limiting_of(config: Config) -> Limiting:
-    """Read limits as the config wants it, from what was remembered of them on."""
+    """Make the reader of limits from the config and the remembered first declarations."""
     chosen = config.limits
     remembered = first_seen_file.load(chosen.first_seen_file) if chosen.first_seen_file is not None else None
     return Limiting(catalogue_of(chosen), options_of(chosen), remembered, tolerance=tolerance_of(config.policy))
 
 
 def beat_of(config: Config) -> Beat:
-    """Return the pace of the config."""
+    """Return the intervals of the config."""
     return Beat(float(config.sampling.interval), float(config.sampling.fast_interval))

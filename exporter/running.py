@@ -1,8 +1,8 @@
 """
-From a command line to an exit code, by way of the daemon.
+From a command line to an exit code: runs the daemon.
 
 What comes in: arguments and environment. What goes out: 0 ended by a signal, 1 the node cannot do what was asked, 2
-wrong usage or config. What is wrong is said in a sentence for people, without a traceback.
+wrong usage or config. Errors are written as sentences for people, without a traceback.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from exporter.daemon import VERSION, observe
 from exporter.devices import DeviceError
 from exporter.rounds import logs
 from exporter.rounds.latest import Latest
-from exporter.web.server import WebError
+from exporter.web.listening import WebError
 
 PROGRAM = "gpusteward-exporter"
 
@@ -34,7 +34,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def exit_code(program: str, work: Callable[[], None], *impossible: type[Exception]) -> int:
-    """Do `work`; return 0, or say what is wrong and return 2 for a wrong config, 1 for what is `impossible`."""
+    """Do `work`; return 0, or write the error and return 2 for a wrong config, 1 for an `impossible` error."""
     code = 0
     try:
         work()
@@ -56,7 +56,7 @@ async def until_signalled(work: Coroutine[None, None, None]) -> None:
 
 
 def refuse(program: str, errors: BaseExceptionGroup[Exception], code: int) -> int:
-    """Say what is wrong, and return `code`."""
+    """Write the error, and return `code`."""
     error: BaseException = errors
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -1,5 +1,5 @@
 """
-The sources that the config names, opened: devices, host, names.
+Opens the sources that the config names: devices, host, names.
 
 What comes in: a config. What goes out: one source for each of the three, or `DeviceError`.
 
@@ -18,6 +18,7 @@ from exporter.devices import DeviceSource
 from exporter.devices.finding import Finder
 from exporter.devices.kernel import Roots
 from exporter.host import HostSource
+from exporter.host.pod_cgroups import log_choice, pod_cgroups
 from exporter.host.procfs import ProcFs, proc_root
 from exporter.kube import InventorySource, NoNames
 from exporter.kube.file import FileInventory
@@ -27,10 +28,13 @@ from exporter.simulated import SimulatedNode
 
 log = structlog.get_logger()
 
+IN_A_POD = "KUBERNETES_SERVICE_HOST"
+"""The environment variable that each pod of Kubernetes has."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The three seams, opened, and the name of the node that they are about."""
+    """The three sources, opened, and the name of their node."""
 
     devices: DeviceSource
     host: HostSource
@@ -40,9 +44,9 @@ class Sources:
 
 async def open_sources(config: Config, clock: Clock, limited: Callable[[], Iterable[PodUid]] | None = None) -> Sources:
     """
-    Open what the config names; `limited` returns the pods that have limits, as in `KubernetesSource`.
+    Open the sources of the config; `limited` returns the pods that have limits, as in `KubernetesSource`.
 
-    `auto` stands for the drivers that this node has, never for a simulation. Raises DeviceError.
+    `auto` means the drivers of this node, never a simulation. Raises DeviceError.
     """
     if (recording := config.devices.recording) is not None:
         played = RecordedNode(recording, clock.time, clock.monotonic)
@@ -52,21 +56,23 @@ async def open_sources(config: Config, clock: Clock, limited: Callable[[], Itera
         return Sources(node.devices, node.host, node.inventory, config.node.name)
     root = config.node.host_root
     proc = proc_root(root)
-    finder = Finder(Roots.below(root, proc), root, clock=clock.time, monotonic=clock.monotonic, events=True)
+    pods = pod_cgroups(config.node.pods_cgroup, root)
+    finder = Finder(Roots.below(root, proc, pods), root, clock=clock.time, monotonic=clock.monotonic, events=True)
     devices = await finder.open(config.devices.names)
+    log_choice(pods, in_a_pod=IN_A_POD in os.environ)  # not before: where there is no driver, only that is said
     if config.devices.names is None:
         log.info("devices.opened", sources=devices.name, note="a driver installed later is read after a restart")
-    host = ProcFs(proc, trusted=config.node.trust_pid_namespace)
+    host = ProcFs(proc, pods=pods, trusted=config.node.trust_pid_namespace)
     return Sources(devices, host, _names(config, clock, limited), config.node.name)
 
 
 def _names(config: Config, clock: Clock, limited: Callable[[], Iterable[PodUid]] | None) -> InventorySource:
     names = config.names
-    source = source_of_names(names, in_a_pod="KUBERNETES_SERVICE_HOST" in os.environ)
+    source = source_of_names(names, in_a_pod=IN_A_POD in os.environ)
     if source == "file" and names.file is not None:
         return FileInventory(names.file)
     if source == "kubernetes":
-        # Imported here, because the Kubernetes client costs 20 MB that a daemon without it need not pay.
+        # Imported here, because the Kubernetes client takes 20 MB, which a daemon without it should not pay.
         from exporter.kube.client import credentials  # noqa: PLC0415
         from exporter.kube.pod_resources import socket_of  # noqa: PLC0415
         from exporter.kube.remembered import links_below  # noqa: PLC0415

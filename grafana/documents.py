@@ -1,8 +1,10 @@
 """
-A board becomes the JSON that Grafana loads.
+Writes a board as the JSON that Grafana loads.
 
-In: boards. Out: classic dashboard documents: every panel in its place, selectors filled in, links to the other boards.
-Rule: the same board gives the same bytes; ids follow the order, and the uid never changes.
+What comes in: boards. What goes out: classic dashboard documents, with each panel in its place, selectors filled in,
+and links to the other boards.
+
+The rule: the same board gives the same bytes; ids follow the order, and the uid never changes.
 """
 
 from __future__ import annotations

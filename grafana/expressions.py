@@ -1,12 +1,14 @@
 """
-The PromQL that several panels share, or that needs an explanation; every other expression stands with its panel.
+The PromQL that several panels share, or that needs an explanation; every other expression is in its panel.
 
-In: nothing. Out: PromQL without selectors: a board adds what is chosen on it (places.filled). Rule: what is unknown
-stays absent. A missing series never becomes a 0, and the panel of a sum over what is partly known says "at least".
+What comes in: nothing. What goes out: PromQL without selectors; a board adds its chosen values (places.filled).
+
+The rule: an unknown value stays absent. A missing series never becomes a 0. The panel of a sum with unknown parts says
+"at least".
 """
 
-# The labels that distinguish such things; a board puts them in for these marks. The number of a GPU comes from the
-# driver of its vendor: on a node with GPUs of two vendors, two of them are GPU 0. So each list has the uuid, too.
+# The labels that identify each kind of object; a board puts them in for these marks. The number of a GPU comes from its
+# vendor's driver: on a node with GPUs of two vendors, two of them are GPU 0. So each list has the uuid, too.
 LABELS = {
     "<gpu>": "node, gpu, uuid",
     "<device>": "node, gpu, uuid, gpu_instance",
@@ -20,8 +22,8 @@ def spelled(expression: str, row: tuple[str, ...]) -> str:
     """
     Write "-" where a label of the row is empty, for tables of several columns.
 
-    Prometheus drops empty labels, and Grafana merges columns by the labels that all of them have: where each limit of a
-    namespace is a pod's, no limit has a container, and each container of the pod would be shown with the pod's limit.
+    Prometheus drops empty labels, and Grafana merges columns by their common labels. If each limit of a namespace is a
+    pod's, no limit has a container. Then each container of the pod would be shown with the pod's limit.
     """
     for label in row:
         if label in MAY_BE_EMPTY:
@@ -29,8 +31,8 @@ def spelled(expression: str, row: tuple[str, ...]) -> str:
     return expression
 
 
-# At the end of what is shown, so that no line has two names. And it is one sample per GPU: of 8,000 GPUs a query of
-# 1,000 steps takes 0.2 s, and more than 5 s where each step is read. A node that is gone by then has numbers alone.
+# Read at the end of the time range, so that no line has two names and each GPU is one sample. With 8,000 GPUs a query
+# of 1,000 steps takes 0.2 s; with a reading per step it takes more than 5 s. A node that is gone by then shows numbers.
 _INFO = "gpusteward_gpu_info{<node>} @ end()"
 _SAME_NUMBER = f"count by (node, gpu) (group by (node, gpu, vendor) ({_INFO})) > 1"
 _VENDOR = f"group by (node, uuid, vendor) ({_INFO} and on (node, gpu) {_SAME_NUMBER})"
@@ -38,10 +40,10 @@ _VENDOR = f"group by (node, uuid, vendor) ({_INFO} and on (node, gpu) {_SAME_NUM
 
 def with_vendor(expression: str) -> str:
     """
-    Write the vendor behind the number of a GPU, "0 amd", where GPUs of two vendors have that number on one node.
+    Write the vendor after the number of a GPU, "0 amd", where GPUs of two vendors have that number on one node.
 
-    For names that people read. The series of the expression have `node` and `uuid`, and all of them are there
-    afterwards, also those of GPUs that do not answer and whose vendor is unknown.
+    This is for names that people read. The series of the expression have `node` and `uuid`. No series is lost, not even
+    that of a GPU that does not answer and whose vendor is unknown.
     """
     named = f'label_join(({expression}) * on (node, uuid) group_left (vendor) {_VENDOR}, "gpu", " ", "gpu", "vendor")'
     return f"{named} or on (node, uuid) ({expression})"
@@ -58,7 +60,7 @@ def growth(labels: str, counter: str, over: str = "$__rate_interval") -> str:
 
 
 def quantile(share: float, label: str, histogram: str) -> str:
-    """Return what that share of the observations stays below, by this label."""
+    """Return the value below which that share of the observations is, by this label."""
     rate = f"rate({histogram}_bucket[$__rate_interval])"
     return f"histogram_quantile({share}, sum by ({label}, le) ({rate}))"
 
@@ -76,10 +78,10 @@ GPUS = "count(gpusteward_gpu_up)"
 GPUS_TO_CHOOSE = with_vendor("group by (<gpu>) (last_over_time(gpusteward_gpu_up[$__range]))")
 TOTAL = "sum(gpusteward_gpu_memory_total_bytes)"
 USED = "sum(gpusteward_device_memory_used_bytes)"
-# Of GPUs without a reading of their use nothing is put below the line, either.
+# The total leaves out GPUs whose usage is unknown, as the sum of the usage does.
 USED_SHARE = f"{USED} / sum(gpusteward_device_memory_total_bytes and gpusteward_device_memory_used_bytes)"
 DECLARED = "sum(gpusteward_device_memory_declared_bytes)"
-# One limit alone may be the whole device, of which the driver keeps a part: then nobody shares it.
+# One limit alone may be the whole device, of which the driver keeps a part. Such a device is not shared.
 OVERCOMMITTED = (
     "sum((gpusteward_device_memory_declared_bytes > bool gpusteward_device_memory_total_bytes"
     " - gpusteward_device_memory_reserved_bytes) * on (cluster, node, uuid, gpu_instance)"
@@ -88,7 +90,7 @@ OVERCOMMITTED = (
     " or gpusteward_pod_memory_limit_bytes or gpusteward_claim_memory_limit_bytes)))"
 )
 UNATTRIBUTED = "sum(gpusteward_device_memory_unattributed_bytes)"
-# Of those that came at all: the common numbers have a 0 before.
+# Only errors that occurred: the common numbers start with a 0.
 XIDS_BY_NUMBER = (
     "max by (<gpu>, xid) (increase(gpusteward_gpu_xid_errors_total[$__range])"
     " and gpusteward_gpu_xid_last_timestamp_seconds)"
@@ -104,7 +106,7 @@ POD_INFO = "max by (node, namespace, pod, workload_kind, workload, queue, priori
 # What was declared. A container has its own limit, its pod has one, or a claim that several share has it.
 
 _LIMITS = "(gpusteward_container_memory_limit_bytes or gpusteward_pod_memory_limit_bytes)"
-# The use that each of those limits is about: with the same labels as the limit, so that they can be compared.
+# The usage that each of these limits applies to, with the same labels as the limit, so that they can be compared.
 _POD_USED = "(sum without (container) (gpusteward_container_memory_used_bytes) and gpusteward_pod_memory_limit_bytes)"
 _USED = f"(gpusteward_container_memory_used_bytes or {_POD_USED})"
 _LIMITED_USED = f"({_USED} and {_LIMITS})"
@@ -119,8 +121,8 @@ CLAIM_SHARE = "sum by (<claim>) (gpusteward_claim_memory_used_bytes / gpusteward
 OVER = f"sum({_EXCESS} > bool 0)"
 EXCESS = f"sum by (<container>, claim) ({_EXCESS} > 0)"
 
-# The kubelet assigned a GPU, and no process uses it. Only where that can be known: the GPU answers, and the process
-# numbers of the driver are proven to be those of the host. A pod that reserves a GPU for a sharing system uses none.
+# The kubelet assigned a GPU, and no process uses it. It counts only where this is known: the GPU answers, and the
+# driver's process numbers are proven to be those of the host. A reservation pod of a sharing system uses no GPU.
 _IDLE = (
     "gpusteward_container_allocated_replicas"
     " and on (cluster, node, uuid) gpusteward_gpu_up == 1"

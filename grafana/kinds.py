@@ -1,8 +1,9 @@
 """
 The kinds of panels, and how values look in them.
 
-In: a title, a unit, colours. Out: panels that wait for their description and queries. Rule: what is used is solid, what
-is declared is dashed red, the capacity is dashed grey, and what nothing explains is grey.
+What comes in: a title, a unit, colours. What goes out: panels, still without their description and queries.
+
+The rule: usage is solid, a declared limit is dashed red, the capacity is dashed grey, and unattributed memory is grey.
 """
 
 from collections.abc import Mapping

@@ -1,9 +1,10 @@
 """
-Panels: what a board is made of.
+The panels of a board.
 
-In: a kind of panel (grafana.kinds), its queries and their looks. Out: Grafana's model of the panel, without its
-position, and with expressions that are not narrowed yet. Rule: a panel looks the same on each board; its links depend
-on what can be chosen there.
+What comes in: a kind of panel (grafana.kinds), its queries and their looks. What goes out: Grafana's model of the
+panel, without its position, and with expressions that are not narrowed yet.
+
+The rule: a panel looks the same on each board; its links depend on the variables of the board.
 """
 
 from __future__ import annotations

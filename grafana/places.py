@@ -1,9 +1,10 @@
 """
-The boards as places to go to: their names, their variables, and what a link takes along.
+The boards as targets of links: their names, their variables, and the choices that a link keeps.
 
-In: nothing. Out: the five places, their variables as Grafana's models, addresses, selectors. Rule: the values of a
-variable come from our own metrics, narrowed by the variables before it; a link keeps each choice that the other board
-can show.
+What comes in: nothing. What goes out: the five boards, their variables as Grafana's models, addresses, selectors.
+
+The rule: the values of a variable come from our own metrics, narrowed by the variables before it. A link keeps each
+choice that the other board can show.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """
-The page of all systems, written from the catalogue: `python -m tools.limits_reference`.
+Writes the page of all systems from the catalogue: `python -m tools.limits_reference`.
 
-What comes in: the catalogue, and what the scenario book expects. What goes out: the text of docs/systems.md, which a
-test compares with this.
+What comes in: the catalogue, and the verdicts that the scenario book expects. What goes out: the text of
+docs/systems.md.
+
+The rule: a test compares the page with this text.
 """
 
 import sys
@@ -22,41 +24,45 @@ HEAD = """\
 <!-- Written by `python -m tools.limits_reference`; change exporter/limits/catalogue/ instead;
 the column for `mode: enforce` is from tests/systems/. -->
 
-How a pod can declare its share of a GPU, system by system: what gpusteward reads, who enforces it elsewhere, and what
-gpusteward does. `*` in a key stands for any text. The operator can add rows of the same form in the config.
+How a pod can declare its share of a GPU, by system: what gpusteward reads, which other part enforces the limit, and
+what gpusteward does. `*` in a key stands for any text. The operator can add rows of the same form in the config.
 
 Trust, from high to low: claim status, container resources, annotations of schedulers, annotations and labels of users,
-environment. A lower source may only lower a limit. What is written in annotations and labels counts as first seen for
-the life of the pod; a raise is refused. Zero declares nothing; more than the device is invalid. A unit marked with
-*checked* must fit the node: its capacity times the unit (with HAMi what it registers on the node) is within 10 % of its
-devices' memory, or the declaration is reported and not enforced. Compute shares are exported and never enforced.
+environment. A lower source may only lower a limit. The first seen value of an annotation or label counts for the life
+of the pod; a raise is refused. Zero declares nothing; more than the device is invalid. Compute shares are exported and
+never enforced.
+
+*Checked*: such a unit must fit the node. The node's capacity times the unit must be within 10 % of the memory of its
+devices. With HAMi, the amount that it registers on the node counts instead of the capacity. Otherwise the declaration
+is reported and not enforced.
 
 *Times a factor*: an installation may count in larger units (HAMi's `memoryFactor: 1024` makes `gpumem: "3"` 3 GiB), and
 the pod does not show it. Where the scheduler's annotation is a whole multiple of the resource, the annotation is right.
-Without it, half a device or more counts as written, a smaller amount is reported and not enforced, and an amount below
-256 MiB is no limit. Where the factor is known, say it: a row of `limits.rows` with its `unit` replaces the catalogue's.
+Without the annotation, half a device or more counts as written. A smaller amount is reported and not enforced, and an
+amount below 256 MiB is no limit. If you know the factor, add a row to `limits.rows` with its `unit`: it replaces the
+catalogue's row.
 
 Some systems have reservation pods: each takes a whole GPU from the kubelet, so that the system's pods can share it.
-Such a pod is no user of the GPU and is never called idle; its limit is not counted while it uses nothing of the GPU.
-The namespace is the system's own: no tenant may create pods in it. An installation that renames it says so in
+Such a pod does not use the GPU, and is never called idle. Its limit is not counted while it uses nothing of the GPU.
+The namespace is the system's own: no tenant may create pods in it. If your installation renames it, add it to
 `limits.rows`:
 `- {system: kai, reservation: {namespaces: [NAME], labels: [runai-gpu-group], group: runai-gpu-group}}`.
 
 The column `CUDA contexts` says whether the declared amount includes the memory that the driver holds for each process
-beside what the process allocates. Unless it is `included`, the policy allows for it above the limit
-([policy.md](policy.md#cuda-contexts)). Each section says where this was read.
+beside the process's own allocations. Unless it is `included`, the policy allows for it above the limit
+([policy.md](policy.md#cuda-contexts)). Each section names the source of this.
 """
 
 ENFORCED = f"""
-The column *under `mode: enforce`* says what happens to a pod that stays above its limit, with the defaults of the
-config and the permission of the pod's namespace. {NOT_YET}: not in this version, which holds the pod and shows why.
+The column *under `mode: enforce`* says what happens to a pod that stays over its limit. It assumes the defaults of the
+config, and the permission of the pod's namespace. {NOT_YET}: not in this version, which holds the pod and shows why.
 """
 NOTHING = """
 ## Where nothing is enforced
 
-The systems, and modes of systems, in which `mode: enforce` does nothing about a pod above its limit. Reasons in
-code marks, and their kinds, are those of [policy.md](policy.md#kinds-of-reasons). Without a kind no pod can be above
-its limit there, or none can be seen to be.
+The systems, and modes of systems, in which `mode: enforce` does nothing about a pod over its limit. Reasons in
+code marks, and their kinds, are those of [policy.md](policy.md#kinds-of-reasons). Without a kind, no pod can be over
+its limit there, or gpusteward cannot see it.
 
 | system | modes | why | kind |
 |---|---|---|---|
@@ -64,7 +70,7 @@ its limit there, or none can be seen to be.
 NOTHING_LINK = "[nothing](#where-nothing-is-enforced)"
 
 _WORDS = {
-    EnforcedBy.NONE: "nobody",
+    EnforcedBy.NONE: "nothing",
     EnforcedBy.HOOK: "a library in the container (can be bypassed)",
     EnforcedBy.MPS: "MPS, for each process",
     EnforcedBy.KERNEL: "a kernel module",
@@ -109,7 +115,7 @@ def _nothing(catalogue: Catalogue, outcomes: Results) -> Iterable[str]:
 
 
 def _why(outcome: Outcome) -> str:
-    """Say why nothing is done; of a limit that is only reported, who else keeps it."""
+    """Say why nothing is done; for a limit that is only reported, with the part that enforces it."""
     if not outcome.reason.startswith(f"`{Reason.REPORT_ONLY}`") or outcome.enforced_by in {"", EnforcedBy.NONE}:
         return outcome.reason
     enforced_by = EnforcedBy(outcome.enforced_by)
@@ -118,7 +124,7 @@ def _why(outcome: Outcome) -> str:
 
 
 def does(system: System) -> str:
-    """Say what we do about the system's limits."""
+    """Say what gpusteward does about the system's limits."""
     amounts = [row for row in system.rows if row.what in {What.MEMORY, What.MEMORY_RATIO}]
     if all(row.decoder in {"granted", "visible"} for row in amounts):
         return "shows what is used; nothing is declared"
@@ -140,7 +146,7 @@ def does(system: System) -> str:
 
 
 _REPORTED = {vendor.name for vendor in VENDORS if vendor.memory_by_process and not vendor.trusted}
-"""Vendors whose devices are read (docs/devices.md), and whose figures nobody compared with hardware."""
+"""Vendors whose devices are read (docs/devices.md), but whose figures were never compared with hardware."""
 
 
 _PLACES = {
@@ -154,11 +160,10 @@ _PLACES = {
 def _section(system: System) -> Iterable[str]:
     yield f"\n## {system.name}\n\n{system.title}."
     yield f" {system.note}\n" if system.note else "\n"
-    yield f"\nEnforced elsewhere by {_WORDS[system.enforced_by]}"
+    yield f"\nEnforced elsewhere by {_WORDS[system.enforced_by]}.\n"
     for when in system.enforced_when:
         value = f" = `{when.value}`" if when.value else ""
-        yield f"; with the {_PLACES[when.at]} `{when.key}`{value} by {_WORDS[when.enforced_by]}"
-    yield ".\n"
+        yield f"With the {_PLACES[when.at]} `{when.key}`{value}: by {_WORDS[when.enforced_by]}.\n"
     if system.bypass_env:
         yield f"Bypassed with {', '.join(f'`{name}`' for name in system.bypass_env)} in the environment.\n"
     yield f"CUDA contexts: {system.context}. {system.context_source}\n"

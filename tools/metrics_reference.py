@@ -1,8 +1,9 @@
 """
-The reference of all metrics, written from the promises themselves: `make golden`.
+Writes the reference of all metrics from their help texts: `make golden`.
 
-What comes in: the catalogue, and the families of whoever decides. What goes out: the text of docs/metrics.md, which a
-test compares with this.
+What comes in: the exporter's catalogue, and the enforcer's families. What goes out: the text of docs/metrics.md.
+
+The rule: a test compares the page with this text.
 """
 
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ HEAD = """\
 
 <!-- Written by `make golden`; change the help texts in exporter/metrics/ and enforcer/runtime/metrics.py instead. -->
 
-Served at `/metrics`, as Prometheus text or OpenMetrics. Base units; ratios from 0 to 1. What is unknown has no sample:
+Served at `/metrics`, as Prometheus text or OpenMetrics. Base units; ratios from 0 to 1. An unknown value has no sample:
 a missing series never means zero.
 
 Every sample has the label `node`. Short for the labels of a device:
@@ -24,18 +25,18 @@ Every sample has the label `node`. Short for the labels of a device:
 | short | labels | what it is |
 |---|---|---|
 | *gpu* | `gpu`, `uuid` | a physical GPU: its index and UUID |
-| *leaf* | *gpu*, `gpu_instance` | a GPU with MIG off (`gpu_instance` is empty), or one MIG GPU instance |
-| *container* | `namespace`, `pod`, `container`, *leaf* | a container on a leaf device |
+| *device* | *gpu*, `gpu_instance` | a GPU with MIG off (`gpu_instance` is empty), or one MIG instance |
+| *container* | `namespace`, `pod`, `container`, *device* | a container on a device |
 
 Scrape with `honorLabels: true` (`honor_labels` in a plain scrape config), or Prometheus renames `namespace`, `pod` and
-`container` to `exported_…`. Where a family has no workload, the three are written as empty labels, so that Prometheus
-does not put those of the daemon's own pod there; in queries an empty label is the same as a missing one.
+`container` to `exported_…`. In a family without a workload these three labels are empty, so that Prometheus does not
+write those of the daemon's own pod. In queries an empty label is the same as a missing one.
 While an old and a new pod of one name coexist, their values are summed.
 """
 
 
 def page(more: Mapping[str, tuple[Family, ...]]) -> str:
-    """Write the reference; `more` are families beyond the exporter's, by subject."""
+    """Write the reference; `more` are families beyond the exporter's, by heading."""
     parts = [HEAD]
     for subject, families in {**CATALOGUE, **more}.items():
         parts.append(f"\n## {subject}\n\n| name | type | labels | meaning |\n|---|---|---|---|\n")
@@ -45,7 +46,7 @@ def page(more: Mapping[str, tuple[Family, ...]]) -> str:
 
 def labels(family: Family) -> str:
     """Write the labels of a family, with the short names of the page."""
-    for short, names in (("*container*", CONTAINER), ("*leaf*", LEAF), ("*gpu*", GPU)):
+    for short, names in (("*container*", CONTAINER), ("*device*", LEAF), ("*gpu*", GPU)):
         if family.labels[: len(names)] == names:
             return ", ".join([short, *(f"`{name}`" for name in family.labels[len(names) :])])
     return ", ".join(f"`{name}`" for name in family.labels)

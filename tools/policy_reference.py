@@ -1,8 +1,10 @@
 """
 The tables of docs/policy.md that follow from code: `make golden`.
 
-What comes in: the kinds of reasons, the default rules, the page. What goes out: the page, in which the text between two
-marker comments is written anew. A test compares. The reasons have a page of their own: `tools.reference.reasons`.
+What comes in: the kinds of reasons, the default rules, the page. What goes out: the page, with new text between two
+marker comments.
+
+The rule: a test compares the page with this text. The reasons have a page of their own: `tools.reference.reasons`.
 """
 
 from math import ceil
@@ -20,7 +22,7 @@ MINUTE = 60
 PERIODS = (1, 5, 30)
 """Minutes between two beginnings of an excess."""
 SHARES = (0.5, 0.7, 0.9, 1.0)
-"""Of each period, the part that is over the limit."""
+"""The parts of each period that are over the limit."""
 MEANS = {
     Kind.CHOSEN: "An operator, a namespace's administrator or the declaration itself decided it. Nothing alerts.",
     Kind.WAITING: "It ends by itself, within the bound that [its remedy](reference/reasons.md) states.",

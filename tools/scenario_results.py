@@ -1,10 +1,10 @@
 """
-What the scenario book expects of the policy, for docs/systems.md.
+Reads the policy's verdicts in the scenario book, for docs/systems.md.
 
 What comes in: the files of `tests/systems`. What goes out: for each system and each of its modes, what `mode: enforce`
-does about a pod above its limit, in words.
+does about a pod over its limit, as text.
 
-The rule: the tests play the same files, so the page cannot say what no test checks. Only verdicts of the role `above`
+The rule: the tests play the same files, so a test checks each statement of the page. Only verdicts of the role `above`
 are read here; `tests/systems/book.py` checks the rest of a file.
 """
 
@@ -26,14 +26,14 @@ MINUTE = 60
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """
-    What happens to a pod above its limit in one mode of a system.
+    What happens to a pod over its limit in one mode of a system.
 
     Attributes:
-        mode: empty where the system has one, and for its usual one.
-        action: what is done, and after how long; empty where nothing is.
-        reason: why nothing is done; empty where something is.
-        kind: whose doing that is; empty where no pod can be above a limit.
-        enforced_by: who else keeps the pod's limit.
+        mode: empty where the system has one mode, and for its usual one.
+        action: the action, and after how long; empty where none is taken.
+        reason: why no action is taken; empty where one is.
+        kind: of the reason; empty where no pod can be over a limit.
+        enforced_by: the part that enforces the pod's limit elsewhere.
 
     """
 
@@ -56,9 +56,9 @@ def results(folder: Path = BOOK) -> Results:
 
 def under_enforce(outcomes: Iterable[Outcome], nothing: str) -> str:
     """
-    Say in a table's cell what `mode: enforce` does; modes are named where they differ.
+    Write a table's cell: what `mode: enforce` does; modes are named where they differ.
 
-    `nothing` stands for all reasons to do nothing: these have a table of their own.
+    `nothing` stands for all reasons to do nothing: they have a table of their own.
     """
     modes: dict[str, list[str]] = {}
     for outcome in outcomes:
@@ -69,7 +69,7 @@ def under_enforce(outcomes: Iterable[Outcome], nothing: str) -> str:
 
 
 def named_modes(modes: Iterable[str]) -> list[str]:
-    """Name modes in a system that has several; the one without a name is the usual one."""
+    """Name the modes of a system that has several; the one without a name is `usual`."""
     return [mode or "usual" for mode in modes]
 
 

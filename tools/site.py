@@ -1,5 +1,5 @@
 """
-What the site needs beside docs/: a hook of MkDocs (mkdocs.yml).
+A hook of MkDocs (mkdocs.yml), which adds what the site needs beside docs/.
 
 What comes in: the pages, the links in them. What goes out: the files of the repository that pages link to, below
 `repository/` of the site, with each link rewritten. Lists are written as Python-Markdown reads them. The runbooks are
@@ -89,7 +89,7 @@ def rewritten(text: str, page: Path, place: str) -> str:
 
 
 def indented(text: str) -> str:
-    """Write lists as Python-Markdown wants them: after an empty line, and what belongs to an item four columns in."""
+    """Write lists as Python-Markdown reads them: after an empty line, and the content of an item four columns in."""
     lines: list[str] = []
     width, fenced = 0, False
     for line in text.splitlines():
@@ -111,7 +111,7 @@ def indented(text: str) -> str:
 
 
 def _each(text: str, page: Path, link: Callable[[Path], str | None]) -> str:
-    """Put what `link` says in place of each link: None leaves it as it is, an empty text takes it away."""
+    """Replace each link by the result of `link`: None leaves it as it is, an empty text removes it."""
 
     def put(found: re.Match[str]) -> str:
         name, target, heading = found[1], found[2], found[3] or ""

@@ -1,9 +1,9 @@
 """
-Stands in for a step of the ladder: all but the last move.
+A step of the ladder in a dry run: it does everything except the action.
 
-What comes in: which step, and what speaks against it before anything is begun. What goes out: that nothing was asked.
+What comes in: the step, and its own checks before it begins. What goes out: the answer that nothing was requested.
 
-The rule: there is nothing here that could change anything: no client, no descriptor, no limit.
+The rule: this module has no client, no descriptor and no limit, so it cannot change anything.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,11 @@ REHEARSED = Answer(Heard.REHEARSED, "in mode enforce it would have been done now
 
 
 def _nothing(_: Action) -> None:
-    """Say nothing: only by doing it could more be known."""
+    """Return None: without the action nothing more can be known."""
 
 
 class DryRun:
-    """A step that does nothing. `doubt` is the real one's preflight."""
+    """A step that does nothing. `doubt` is the preflight of the real step."""
 
     insists = False
     frees = False
@@ -30,22 +30,22 @@ class DryRun:
         self._doubt = doubt
 
     def preflight(self, action: Action) -> Answer | None:
-        """Say what the real step would say, except that rights are missing: a dry run is not given those of enforce."""
+        """Answer as the real step, but ignore missing rights: a dry run does not have those of `enforce`."""
         doubt = self._doubt(action)
         return None if doubt is not None and doubt.heard is Heard.REFUSED else doubt
 
     async def act(self, _action: Action, _decision: str) -> Answer:
-        """Say that nothing was asked."""
+        """Answer that nothing was requested."""
         return REHEARSED
 
     async def confirmed(self, _action: Action) -> bool | None:
-        """Nothing was done that could be confirmed."""
+        """Return False: nothing was done."""
         return False
 
     async def insist(self, _action: Action, _decision: str) -> Answer | None:
-        """Nothing follows."""
+        """Do nothing: a dry run has no second part."""
         return None
 
     async def ended(self, _action: Action) -> bool | None:
-        """There is no effect that could be seen."""
+        """Return None: a dry run has no effect to see."""
         return None

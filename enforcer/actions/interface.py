@@ -1,10 +1,10 @@
 """
-What a step of the ladder can do, and what it hears.
+The interface of a step of the ladder, and the answers that it can get.
 
-Nothing comes in. What goes out: the seam between the executor and the things that it can do to the world.
+Nothing comes in. What goes out: the protocol between the executor and the steps.
 
-The rule: an actuator does one thing to the world and says what it heard. It decides nothing, repeats nothing, and
-claims nothing: whether it had an effect is seen, not said.
+The rule: an actuator makes one request and returns its answer. It decides nothing, repeats nothing, and claims no
+effect: the effect is looked up afterwards.
 """
 
 from dataclasses import dataclass
@@ -16,31 +16,31 @@ from enforcer.policy.vocabulary import Rung
 
 
 class Heard(StrEnum):
-    """What the world said."""
+    """What the other side answered: the API server, the kernel or the driver."""
 
     ACCEPTED = "accepted"  # it is under way
     EVACUATING = "evacuating"  # another controller moves the pod away, in minutes (KubeVirt)
     BLOCKED = "blocked"  # a PodDisruptionBudget or a webhook does not allow it
     GONE = "gone"  # there is no such pod or process any more
-    CHANGED = "changed"  # there is one, and it is another
-    TAKEN = "taken"  # another program has done such a thing, which is left alone
+    CHANGED = "changed"  # another pod or process has its name
+    TAKEN = "taken"  # another program has set a limit, which is left alone
     FORBIDDEN = "forbidden"  # 403: the right is missing in this namespace
     UNAUTHORIZED = "unauthorized"  # 401: the token is not accepted
-    REFUSED = "refused"  # any other no, for a reason of ours
+    REFUSED = "refused"  # any other refusal, for a reason of ours
     IMPOSSIBLE = "impossible"  # this container offers no way to do it
-    FAILED = "failed"  # it certainly did not come about, for a reason that is not the pod's
-    AMBIGUOUS = "ambiguous"  # it may have come about, or may still
-    REHEARSED = "rehearsed"  # dry run: nothing was asked
+    FAILED = "failed"  # it was certainly not done, for a reason that is not the pod's
+    AMBIGUOUS = "ambiguous"  # it may have been done, or may still be done
+    REHEARSED = "rehearsed"  # dry run: nothing was requested
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """
-    What was heard.
+    An answer to a request.
 
     Attributes:
         status: of HTTP, where there was one.
-        retry_after: seconds for which the world asks to be left alone.
+        retry_after: seconds to wait before the next request, if the server said so.
 
     """
 
@@ -55,21 +55,21 @@ class Actuator(Protocol):
 
     rung: Rung
     insists: bool
-    """Whether something follows when the grace of the pod is over, and it is still there."""
+    """Whether the step has a second part (`insist`) for a pod that is still there after its grace period."""
     frees: bool
-    """Whether its effect is that the victim goes, and memory with it: then that is waited for."""
+    """Whether its effect is that the victim ends and its memory is freed: then the daemon watches for that."""
 
     def preflight(self, action: Action) -> Answer | None:
-        """Say at once, and without doing anything, why it could not be done; None: nothing speaks against it."""
+        """Say at once, and without doing anything, why the step is not possible; None: no reason is known."""
 
     async def act(self, action: Action, decision: str) -> Answer:
-        """Do it, once; `decision` is the id under which it stands in the journal."""
+        """Perform the step, once; `decision` is its id in the journal."""
 
     async def confirmed(self, action: Action) -> bool | None:
-        """Look whether it was carried out, whatever was heard; None when that cannot be seen now."""
+        """Look whether the step was carried out, whatever the answer; None when that cannot be seen now."""
 
     async def insist(self, action: Action, decision: str) -> Answer | None:
-        """Do what follows, once; None where nothing does."""
+        """Perform the second part, once; None where there is none."""
 
     async def ended(self, action: Action) -> bool | None:
-        """Look whether its victim is gone, or else whether it is in force; None when that cannot be seen now."""
+        """Look whether the victim is gone, or the fence in force; None when that cannot be seen now."""

@@ -1,13 +1,12 @@
 """
-The client that may also change things.
+The Kubernetes client that can also change objects.
 
-What comes in: paths of the API reference, objects. What goes out: the server's answer, or a `KubeError`, which is an
-`UnsentError` when the request certainly never left.
+What comes in: paths of the API reference, objects. What goes out: the server's answer, or a `KubeError`. It is an
+`UnsentError` if the request was certainly never sent.
 
-The law: whatever changes the cluster passes through here, and nothing of the exporter imports it. A change is sent
-once: neither this client nor the library under it repeats what may have been done, only what the server refused with
-401, and none of them follows a redirect. The answer to a change can be lost, so whoever asks for one has to bear that
-it was made.
+The rule: each change of the cluster passes through this client, and the exporter does not import it. A change is sent
+once. Neither this client nor its library repeats a change that may have been made, but only one that the server refused
+with 401. Neither follows a redirect. The answer to a change can be lost, so the caller must expect that it was made.
 """
 
 from collections.abc import Mapping
@@ -24,7 +23,7 @@ MERGE_PATCH = "application/merge-patch+json"
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """What the server said to what was created: HTTP's status and the body."""
+    """The server's answer to a create: the HTTP status and the body."""
 
     status: int
     body: bytes
@@ -52,7 +51,7 @@ class Writer(Client):
 
     @property
     def _limits(self) -> aiohttp.ClientTimeout:
-        # Half of the time for the connection: one that cannot be had is then told from an answer that does not come.
+        # Half of the time is for the connection: so a failed connection can be told from an answer that does not come.
         return aiohttp.ClientTimeout(total=self._deadline, sock_connect=self._deadline / 2)
 
     async def _read_credentials(self) -> Configuration:
@@ -64,7 +63,7 @@ class Writer(Client):
 
 
 async def _stay(_: object, __: object, redirected: aiohttp.TraceRequestRedirectParams) -> None:
-    """Follow no redirect: API servers send none, and aiohttp would send the change again, or take a page for a yes."""
+    """Refuse redirects: API servers send none, and aiohttp would repeat the change or take a page for a success."""
     answer = redirected.response
     answer.close()
     raise KubeError(UNREACHABLE, "Redirected", f"{answer.url}: {answer.status} to another place")

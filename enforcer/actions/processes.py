@@ -1,9 +1,10 @@
 """
-The processes of this node by their cgroups, as /proc lists them.
+The processes of this node with their cgroups, as /proc lists them.
 
 What comes in: a mounted /proc. What goes out: numbers of processes, each with its text of `/proc/<pid>/cgroup`.
 
-The rule: these are hints. A number may change hands between two files. It takes some 25 microseconds per process.
+The rule: these are hints, because the kernel may reuse a number between two files. It takes some 25 microseconds per
+process.
 """
 
 import os
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 VANISHED = (FileNotFoundError, ProcessLookupError)
-"""What reading a process that has ended raises."""
+"""The errors of reading a process that has ended."""
 _CHUNK = 16384
 
 
@@ -28,7 +29,7 @@ def cgroups(root: Path) -> Iterator[tuple[int, str | None]]:
 
 
 def read(path: str) -> str:
-    """Read a file of /proc, whose size the kernel does not tell. Raises OSError."""
+    """Read a file of /proc, whose size the kernel does not report. Raises OSError."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         text = b""

@@ -1,10 +1,10 @@
 """
-The container that an action is about.
+The container that an action concerns.
 
-What comes in: owners of processes by their cgroups, states of limit holders. What goes out: a container in one
-generation.
+What comes in: owners of processes by their cgroups, states of limit holders. What goes out: a container between two
+restarts.
 
-The rule: a restarted container is another one, and a contradictory cgroup names none.
+The rule: a restarted container is another container, and a contradictory cgroup names none.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ from enforcer.policy.vocabulary import State
 from exporter.model import ContainerId, Owner, PodUid
 
 Victim = tuple[PodUid, ContainerId]
-"""One container in one generation: a restart makes a new id."""
+"""One container between two restarts: a restart makes a new id."""
 
 ACCUSED = (State.GRACE, State.DUE, State.HELD, State.ACTING)
 """States from which a signal may follow soon: the inits of these containers are held from then on."""
@@ -29,13 +29,11 @@ def accused(standings: Iterable[Standing]) -> Iterator[Victim]:
 
 def container_of(owner: Owner | None) -> Victim | None:
     """
-    Name the container: of the outermost pod, since only what stands below it is the workload's own making.
+    Return the container of the outermost pod, because the workload itself can make the cgroups below it.
 
     None for the host's processes, for sandboxed pods, and where the cgroups contradict one another.
     """
     if owner is None or owner.contradictory:
         return None
-    for pod_uid, container_id in owner.pairs:
-        if pod_uid is not None:
-            return (pod_uid, container_id) if container_id is not None else None
-    return None
+    pod_uid, container_id = owner.outermost
+    return (pod_uid, container_id) if pod_uid is not None and container_id is not None else None

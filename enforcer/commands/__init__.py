@@ -1,10 +1,11 @@
 """
-The commands of `gpusteward`, one file each; here is what they share.
+The commands of `gpusteward`, one file each; this file holds their shared code.
 
-What comes in: a command line's words, and text. What goes out: where the daemon is, and text on the standard streams.
+What comes in: the arguments of a command line, and text. What goes out: the daemon's address, and text on the standard
+streams.
 
-The rule: foreign text reaches a terminal as printable characters only, and an output that was closed early (`| head`)
-is no error.
+The rule: foreign text reaches a terminal as printable characters only. An output that was closed early (`| head`) is no
+error.
 """
 
 import argparse
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
     from exporter.api.client import Daemon
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001  (argparse names it nowhere)
-"""What `add` of a command gets. It adds a parser whose default `run` is a function from Namespace to exit code."""
+"""The argument of a command's `add`, which adds a parser whose default `run` maps a Namespace to an exit code."""
 
 VARIABLE = "GPUSTEWARD_URL"
 DEFAULT_URL = "http://127.0.0.1:9478"
-"""Where a daemon listens on its own node, as its pod and a port-forward see it."""
+"""The address of a daemon in its own pod, and behind a port-forward."""
 
 
 def add_url(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +35,7 @@ def add_url(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen_daemon(namespace: argparse.Namespace) -> "Daemon":
-    """Read the flag, or else the variable. Raises UrlError, whose message begins with the one that was read."""
+    """Read the flag, or else the variable. Raises UrlError, whose message begins with the name of the one read."""
     from exporter.api.client import UrlError, daemon_at  # noqa: PLC0415  (HTTP)
 
     given = "--url" if namespace.url is not None else VARIABLE
@@ -45,7 +46,7 @@ def chosen_daemon(namespace: argparse.Namespace) -> "Daemon":
 
 
 def wrong(program: str, problem: Exception | str, code: int = 2) -> int:
-    """Say on standard error what is wrong; return the exit code."""
+    """Print a problem on standard error; return the exit code."""
     from exporter.base.problem import lines  # noqa: PLC0415
 
     sys.stderr.write("".join(f"{line}\n" for line in lines(program, problem)))
@@ -54,18 +55,21 @@ def wrong(program: str, problem: Exception | str, code: int = 2) -> int:
 
 
 def put(text: str) -> None:
-    """Print what may be long. Raises OSError where it cannot be written, BrokenPipeError where nobody reads on."""
+    """Print a text that may be long. Raises OSError if it cannot be written, BrokenPipeError if the reader is gone."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # names may hold what the terminal's character set does not
+        sys.stdout.reconfigure(errors="backslashreplace")  # names may hold characters that the terminal's set lacks
     try:
-        print(text, end="", flush=True)  # noqa: T201  (unlike write, at ease where there is no standard output)
+        print(text, end="", flush=True)  # noqa: T201  (unlike write, it accepts a missing standard output)
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
         raise
 
 
 def unwritten(program: str, error: OSError) -> int:
-    """Say that standard output cannot be written, unless nobody reads it; return the exit code."""
+    """Report that standard output cannot be written, unless its reader is gone; return the exit code."""
     if isinstance(error, BrokenPipeError):
         return 0
-    return wrong(program, f"standard output cannot be written: {error.strerror}", 1)
+    from exporter.base.problem import Problem  # noqa: PLC0415
+
+    fix = "check the file or the program that standard output goes to, and its disk"
+    return wrong(program, Problem("standard output cannot be written", cause=error.strerror or str(error), fix=fix), 1)

@@ -1,5 +1,5 @@
 """
-`gpusteward check`: say whether the daemon can do on this node what these flags and this config ask for.
+`gpusteward check`: report whether the daemon can do what these flags and this config ask for on this node.
 
 What comes in: the flags of the daemon. What goes out: a line for each check on standard output, and the exit code.
 """
@@ -19,7 +19,7 @@ USED = (
     *("--names.source", "--names.kubeconfig", "--names.file"),
     *("--mode", "--web.listen-address", "--web.config.file"),
 )
-"""The flags that decide what is asked. The others are only checked for errors."""
+"""The flags that choose the checks. The others are only checked for errors."""
 
 
 def add(commands: Commands) -> None:

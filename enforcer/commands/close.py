@@ -1,10 +1,10 @@
 """
 `gpusteward close BREAKER`: close a breaker that waits for a person.
 
-What comes in: the breaker, who asks, the flags of the daemon. What goes out: a request beside the daemon's journal;
-exit code 0 when the daemon took it, 1 when none did yet, 2 on wrong usage or config.
+What comes in: the breaker, the name of the person, the flags of the daemon. What goes out: a request beside the
+daemon's journal, and the exit code: 0 when the daemon took it, 1 when it has not yet, 2 on wrong usage or config.
 
-The law: the daemon alone writes its journal. This asks, and says what came of it.
+The rule: the daemon alone writes its journal. This command asks, and reports the result.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from exporter.config.arguments import add_flags, chosen
 
 PROGRAM = "gpusteward close"
 PATIENCE = 15.0
-"""Seconds for which the daemon is waited for: it looks once a second."""
+"""Seconds to wait for the daemon, which looks once a second."""
 LOOK = 0.2
 
 

@@ -57,7 +57,7 @@ def add(commands: Commands) -> None:
         dest="pods",
         metavar="FILE",
         help="file with Pods, objects with pod templates (Deployment, CronJob, PyTorchJob, ...), ResourceClaims and "
-        "ResourceSlices, as kubectl get -o yaml or -o json prints them; - for standard input",
+        "ResourceSlices, from kubectl get -o yaml or -o json; - for standard input",
     )
     add_url(parser)
     parser.add_argument(
@@ -76,7 +76,7 @@ def add(commands: Commands) -> None:
         "--json",
         action="store_true",
         help="print JSON: with -f a list of {object, namespace, pod, container, device, limit_bytes, system, source, "
-        "scope, enforced_by, candidates, problems}; from a daemon its document, whose `limits` is this list",
+        "scope, enforced_by, candidates, problems}. A daemon's document has this list as `limits`",
     )
     parser.set_defaults(run=run)
 

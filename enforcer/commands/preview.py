@@ -1,7 +1,7 @@
 """
 `gpusteward preview`: what mode `enforce` would do to the pods of a node.
 
-What comes in: where the daemon listens. What goes out: a table or JSON on standard output, and the exit code: 0 shown,
+What comes in: the daemon's address. What goes out: a table or JSON on standard output, and the exit code: 0 shown,
 1 when the daemon does not answer, 2 on wrong usage.
 
 The rule: it only asks. The daemon computes the preview, whatever its mode is.

@@ -1,11 +1,11 @@
 """
-`gpusteward record -o FILE`: look at this node as the daemon does, and store what the sources say, round by round.
+`gpusteward record -o FILE`: read this node as the daemon does, and store the answers of all sources, round by round.
 
 What comes in: the flags of the daemon. What goes out: a file that `gpusteward replay` and `--devices recorded:FILE`
-read (docs/recording.md), what is worth knowing on standard error, and the exit code.
+read (docs/recording.md), messages on standard error, and the exit code.
 
-The rule: it only looks. It serves nothing, changes nothing, and remembers nothing but the file. Beside a running daemon
-it asks the driver a second time, and no other state is shared.
+The rule: it only reads. It serves nothing, changes nothing, and keeps nothing but the file. Beside a running daemon it
+asks the driver a second time, and shares no other state.
 """
 
 import argparse
@@ -132,7 +132,7 @@ async def _record(config: "Config", wanted: argparse.Namespace) -> None:
 
 
 def _opened(wanted: argparse.Namespace, config: "Config", node: str, now: float, seen: "FirstSeen") -> "Writing":
-    """Create the file, with what is to be kept of names and declarations. Raises RecordingError."""
+    """Create the file, with the choice of names and declarations to keep. Raises RecordingError."""
     from importlib.metadata import version  # noqa: PLC0415  (as above)
 
     from exporter.config import catalogue_of  # noqa: PLC0415

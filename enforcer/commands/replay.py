@@ -2,10 +2,10 @@
 `gpusteward replay FILE --config FILE`: what the policy would have done, when, and why.
 
 What comes in: a recording, a config, and perhaps other settings to compare with. What goes out: a line for each change
-on standard output and what it comes to, or (`--set`) the timelines of two policies; and the exit code.
+on standard output and a summary, or (`--set`) the timelines of two policies; and the exit code.
 
-The rule: the same code decides as in the daemon, on the same snapshots. Nothing is acted on: where the config says
-enforce, this is a dry run, because in a recording the victim stays.
+The rule: the daemon's own code decides, on the same snapshots. No action is taken. A config with `enforce` gets a dry
+run, because in a recording the victim stays.
 """
 
 import argparse
@@ -119,7 +119,7 @@ def _with(arguments: "Arguments", settings: Sequence[str]) -> "Arguments":
 
 
 async def _played(file: Path, config: "Config", hear: "Heard") -> tuple[int, str]:
-    """Decide on each round of the recording, and give it to `hear`; return their number, and what is torn."""
+    """Decide on each round of the recording, and give it to `hear`; return their number, and what is missing."""
     from enforcer.policy.decide import decide  # noqa: PLC0415
     from enforcer.policy.history import History, Moment  # noqa: PLC0415
     from enforcer.policy.outcomes import rehearsed  # noqa: PLC0415
@@ -222,7 +222,7 @@ def _rules(config: "Config", interval: float, file: Path) -> "Rules":
 
 
 class _Counts:
-    """What a replay comes to: actions, and refusals by reason."""
+    """The summary of a replay: actions, and refusals by reason."""
 
     def __init__(self) -> None:
         self._actions: Counter[str] = Counter()

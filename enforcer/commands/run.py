@@ -4,7 +4,7 @@
 What comes in: the flags and the config of the daemon. What goes out: 0 ended by a signal, 1 the node cannot do what was
 asked, 2 wrong usage or config.
 
-The rule: signals are heeded before anything else is loaded: see `exporter.__main__`.
+The rule: signals are handled before anything else is loaded: see `exporter.__main__`.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def run(namespace: argparse.Namespace) -> int:
     from exporter.devices import DeviceError  # noqa: PLC0415
     from exporter.rounds import logs  # noqa: PLC0415
     from exporter.running import refuse, until_signalled  # noqa: PLC0415
-    from exporter.web.server import WebError  # noqa: PLC0415
+    from exporter.web.listening import WebError  # noqa: PLC0415
 
     arguments = chosen(namespace, os.environ)
     code = 0

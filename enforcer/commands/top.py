@@ -1,11 +1,11 @@
 """
-`gpusteward top`: the GPUs of a node and who holds them, as a table that follows the daemon.
+`gpusteward top`: the GPUs of a node and the containers on them, as a table that follows the daemon.
 
-What comes in: where the daemon listens. What goes out: on a terminal a table that stays in place (with the extra
-`top`), else text or JSON, once or again and again; and the exit code: 0 shown, or ended by a signal, 1 when the daemon
-does not answer (`--once`) or standard output cannot be written, 2 on wrong usage.
+What comes in: the daemon's address. What goes out: on a terminal a table updated in place (with the extra `top`), else
+text or JSON, once or repeatedly; and the exit code. It is 0 when shown, or ended by a signal. It is 1 when the daemon
+does not answer (`--once`) or standard output cannot be written. It is 2 on wrong usage.
 
-The law: it only looks. A daemon that is away is said to be away, and waited for.
+The rule: it only reads. It reports that a daemon does not answer, and waits for it.
 """
 
 import argparse
@@ -31,9 +31,9 @@ PROGRAM = "gpusteward top"
 HINT = "to update the table in place: pip install 'gpusteward[top]'"
 ALL = "gpusteward top --once shows all"
 BEAT = 1.0
-"""Seconds between two drawings on a terminal: ages and graces count on."""
+"""Seconds between two updates of the terminal, so that ages and graces count on."""
 LEAST = 0.1
-"""Seconds between two questions that may be asked for."""
+"""The shortest interval that a user may ask for, in seconds."""
 
 
 def add(commands: Commands) -> None:
@@ -63,7 +63,7 @@ def add(commands: Commands) -> None:
 
 
 def run(namespace: argparse.Namespace) -> int:
-    """Show; return the exit code."""
+    """Show the table, and return the exit code."""
     try:
         return _run(namespace)
     except OSError as error:
@@ -98,7 +98,7 @@ def _run(namespace: argparse.Namespace) -> int:
 
 
 class _Printer:
-    """Prints each answer under the one before it, and each new trouble on standard error."""
+    """Prints each answer below the one before it, and each new problem on standard error."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
@@ -116,7 +116,7 @@ class _Printer:
 
 
 def _draw(daemon: "Daemon", every: float | None) -> None:
-    """Draw in place where that can be done; when it ends, leave the last table on the terminal."""
+    """Draw in place where possible; at the end leave the last table on the terminal."""
     try:
         from exporter.top.drawing import Screen  # noqa: PLC0415  (rich)
     except ModuleNotFoundError:
@@ -175,17 +175,17 @@ def _drawable() -> bool:
 
 
 def _columns() -> int | None:
-    """Of the terminal; None where there is none: in a file nothing needs to be cut."""
+    """Return the width of the terminal; None without one, because lines in a file need no cut."""
     return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else None
 
 
 def _json(body: bytes) -> str:
-    """Write the document in one line of ASCII: a terminal makes nothing of what stands in it."""
+    """Write the document in one line of ASCII, without control characters for the terminal."""
     return json.dumps(json.loads(body, parse_int=_number)) + "\n"
 
 
 def _number(digits: str) -> int | str:
-    """Read a number; one that no figure of ours can be stays text (Python refuses those of 4,300 digits)."""
+    """Read a number; one that is too long to be ours stays text, because Python refuses 4,300 digits."""
     return int(digits) if len(digits) <= 40 else digits  # noqa: PLR2004
 
 

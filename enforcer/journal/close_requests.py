@@ -1,11 +1,11 @@
 """
-What a person asks of the running daemon: to close a breaker.
+Requests to the running daemon to close a breaker.
 
-What comes in: the journal's path; a breaker's name and who asks. What goes out: a file beside the journal, which the
-daemon takes away when it heeds it.
+What comes in: the journal's path, a breaker's name, and the name of the person. What goes out: a file beside the
+journal, which the daemon removes when it closes the breaker.
 
-The rule: only a user that could write the journal may ask: files of others are refused. A request waits for the daemon
-that acts, so a restart does not lose it; asking twice is asking once.
+The rule: only a user that could write the journal may ask; files of others are refused. A request waits for the daemon
+that acts, so a restart does not lose it. A repeated request counts once.
 """
 
 import os
@@ -18,16 +18,16 @@ from enforcer.journal import trusted_files
 from enforcer.policy.vocabulary import Breaker
 
 LONGEST = 200
-"""Characters of a name: it is for people."""
+"""The most characters of a person's name, which is only shown."""
 
 
 def folder(journal: Path) -> Path:
-    """Name the folder in which the requests stand."""
+    """Return the folder of the requests."""
     return journal.with_name(f"{journal.name}.close")
 
 
 def ask(journal: Path, breaker: Breaker, by: str) -> Path:
-    """Ask the daemon to close a breaker; returns the file, which is gone once it did. Raises OSError."""
+    """Ask the daemon to close a breaker; returns the file, which the daemon then removes. Raises OSError."""
     place = folder(journal)
     trusted_files.folder(journal.parent)
     trusted_files.folder(place)
@@ -38,7 +38,7 @@ def ask(journal: Path, breaker: Breaker, by: str) -> Path:
 
 
 def take(journal: Path) -> Iterator[tuple[Breaker, str]]:
-    """Take what is asked away, and tell it: breaker, and by whom. What cannot be read, or is not ours, stays."""
+    """Remove each request, and yield its breaker and the person's name. One that is unreadable or not ours stays."""
     for breaker in Breaker:
         path = folder(journal) / breaker
         with suppress(OSError):

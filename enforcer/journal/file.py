@@ -1,16 +1,16 @@
 """
 The journal on the disk.
 
-What comes in: records. What goes out: lines that outlive a power cut, or `JournalError`; what is kept of all of them.
+What comes in: records. What goes out: lines that outlive a power cut, or `JournalError`; the state after all records.
 
-The rule: **a daemon that cannot write does not act.** A record is there when `append` returns, and not before: one
-write, one `fdatasync`. A line that could not be written whole is taken away again. The file is exchanged whole (written
-beside, synced, renamed, the folder synced), so at each moment there is one, with all that counts. Of what it replaced
-the last one is kept, and of damaged ones eight. A journal that another process wrote meanwhile is given up.
+The rule: **a daemon that cannot write does not act.** A record is on disk when `append` returns, and not before: one
+write, one `fdatasync`. A line that could not be written whole is removed again. The file is replaced whole: written
+beside, synced, renamed, the folder synced. So a complete file exists at each moment. The last replaced file is kept,
+and up to eight damaged ones. A journal that another process wrote meanwhile is given up.
 
-`append` blocks for one sync (a millisecond or so, seconds on a sick disk): call it in a thread.
+`append` blocks for one sync (about a millisecond, seconds on a failing disk): call it in a thread.
 
-Above 300 lines, because writing, rewriting and mending are one promise about one file.
+Above 300 lines, because writing, rewriting and repairing are one promise about one file.
 """
 
 import contextlib
@@ -36,11 +36,11 @@ log = structlog.get_logger()
 
 DEFAULT = Path("/var/lib/gpusteward/journal")
 LIMIT = 4 << 20
-"""Bytes after which the file is rewritten as its state: some 5,000 actions."""
+"""Bytes after which the file is rewritten as its state; they hold some 5,000 actions."""
 LARGEST = 4 * LIMIT
-"""Bytes above which nothing is written, when it could not be rewritten for so long, and a file is none of ours."""
+"""Bytes above which nothing is written, because no rewrite succeeded; a longer file counts as damaged."""
 KEEP = 31 * 86400.0
-"""Seconds for which tokens are kept at least: a workload's back-off looks back a day."""
+"""The least seconds for which past actions are kept: a workload's back-off looks back a day."""
 DAMAGED = 8
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -48,16 +48,16 @@ Clocks = Callable[[], tuple[float, float]]
 
 
 class JournalError(OSError):
-    """What is to be done cannot be noted: it must not be done."""
+    """An action cannot be written to the journal, so it must not be taken."""
 
 
 def read_clocks() -> tuple[float, float]:
-    """Read CLOCK_BOOTTIME, and Unix time."""
+    """Read CLOCK_BOOTTIME and Unix time."""
     return time.clock_gettime(time.CLOCK_BOOTTIME), time.time()
 
 
 def boot_id() -> str:
-    """Name this boot of the kernel. Raises JournalError."""
+    """Return the id of this boot of the kernel. Raises JournalError."""
     try:
         name = _BOOT_ID.read_text(encoding="ascii").strip()
     except (OSError, ValueError) as error:
@@ -69,7 +69,7 @@ def boot_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What the kernel says: the id of this boot, its clocks; and the bytes after which the file is rewritten."""
+    """The id of this boot, the kernel's clocks, and the bytes after which the file is rewritten."""
 
     boot: str
     clocks: Clocks = read_clocks
@@ -81,8 +81,8 @@ class JournalFile:
     An open journal, of a daemon that holds the node's lock. Any thread may call it.
 
     Attributes:
-        rules: in force; exchange them whole.
-        kept: what the next reader would find.
+        rules: in force; replace them whole.
+        kept: the state that the next reader would find.
 
     """
 
@@ -102,12 +102,12 @@ class JournalFile:
         return self._given.boot
 
     def append(self, *records: Record) -> None:
-        """Write records down, one after the other. Raises JournalError: this one and those after it are not there."""
+        """Write records one after the other. Raises JournalError: the failed one and those after it are not written."""
         for record in records:
             self._append(record)
 
     def close(self) -> None:
-        """Note the end, as well as that can be, and let go of the file."""
+        """Write the end, unless that fails, and close the file."""
         with contextlib.suppress(JournalError):
             self.append(Stopped())
         with self._mutex:
@@ -130,14 +130,14 @@ class JournalFile:
             self.kept = after(self.kept, record, boottime, now)
 
     def _check(self) -> None:
-        """Give up when the name is another file's, or the file is not as it was left."""
+        """Give up if the name belongs to another file, or another program changed the file."""
         try:
             mine = os.fstat(self._descriptor)
             exchanged = not os.path.samestat(mine, self._path.lstat())
         except OSError as error:
             raise JournalError(f"{self._path}: {error.strerror}") from error
         if exchanged or mine.st_size != self._size:
-            self._give_up("somebody else moved or wrote it")
+            self._give_up("another program moved or wrote it")
 
     def _write(self, line: bytes) -> None:
         try:
@@ -155,7 +155,7 @@ class JournalFile:
         try:
             os.ftruncate(self._descriptor, self._size)
         except OSError as error:
-            self._give_up(f"{why}, and cannot be mended: {error.strerror}")
+            self._give_up(f"{why}, and cannot be repaired: {error.strerror}")
         raise JournalError(f"{self._path}: {why}")
 
     def _rewrite(self) -> None:
@@ -182,7 +182,7 @@ class JournalFile:
 
 
 def fences(path: Path, rules: Rules, *, given: Given | None = None) -> Mapping[CaseKey, Fence]:
-    """Look which fences stand, without taking the journal over. Raises JournalError when it cannot be read."""
+    """Read which fences are in force, without taking over the journal. Raises JournalError if it cannot be read."""
     given = given or Given(boot_id())
     try:
         descriptor, data = _read(path)
@@ -196,15 +196,15 @@ def fences(path: Path, rules: Rules, *, given: Given | None = None) -> Mapping[C
 
 def opened(path: Path, rules: Rules, *, version: str = "", given: Given | None = None) -> JournalFile:
     """
-    Open the journal, make it where there is none, mend it where it was torn, and set it aside where it was damaged.
+    Open the journal, or make it. A torn file is repaired, and a damaged one is set aside.
 
     Args:
         path: the file.
-        rules: in force; of a damaged file so many tokens are charged as the node's budget has.
+        rules: in force; a damaged file uses up the node's budget.
         version: of the daemon, for people.
         given: other clocks than the kernel's.
 
-    Raises JournalError: nobody may act.
+    Raises JournalError: this daemon must not act.
 
     """
     given = given or Given(boot_id())
@@ -223,7 +223,7 @@ def opened(path: Path, rules: Rules, *, version: str = "", given: Given | None =
 
 
 def _mended(path: Path, rules: Rules, given: Given) -> tuple[int, Reading]:
-    """Open the file, or put one in its place that tells the same and can be written on."""
+    """Open the file, or replace it by one that has the same state and takes new records."""
     boottime, now = given.clocks()
     descriptor, data = _read(path)
     what, reading = "made", Reading(Kept())
@@ -253,11 +253,11 @@ def _read(path: Path) -> tuple[int | None, bytes]:
     except OSError:
         os.close(descriptor)
         raise
-    return descriptor, data if len(data) <= LARGEST else data[:LARGEST] + b"\n"  # a line cut off: damaged
+    return descriptor, data if len(data) <= LARGEST else data[:LARGEST] + b"\n"  # a cut line: damaged
 
 
 def _put(path: Path, data: bytes, *, aside: Path | None) -> int:
-    """Put a file with `data` in place of the one at `path`, which goes `aside`; return the descriptor of the new."""
+    """Replace the file at `path` by one with `data`, and move the old one `aside`; return the new descriptor."""
     draft = path.with_name(f"{path.name}.new")
     draft.unlink(missing_ok=True)
     descriptor = trusted_files.opened(draft, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)

@@ -1,17 +1,16 @@
 """
-What the journal's records add up to.
+Folds the journal's records into the state that still counts.
 
-What comes in: records one by one, or the bytes of a file. What goes out: what is kept of the past: tokens taken,
-breakers that wait for a person, fences, and the decisions that have not ended.
+What comes in: records one by one, or the bytes of a file. What goes out: the past that still counts. These are budget
+used, breakers that wait for a person, fences, and decisions that have not ended.
 
-The rule: **nothing that happens to the file permits an action.** A decision without an end may have been carried out. A
-record that was torn off is charged. A damaged file is believed in all that binds, and a person has to look at it. The
-same fold makes what a writer remembers and what the next reader finds. Reading is total: bytes of any origin are an
-answer.
+The rule: **no damage to the file permits an action.** A decision without an end may have been carried out. A torn
+record counts against the budget. All of a damaged file that restricts the daemon counts, and a person has to look at
+it. The same fold makes the writer's state and the state of the next reader. Reading is total: any bytes give a result.
 
-Time across a reboot: boot time starts anew, and the wall clock proves nothing. What certainly went by is the time from
-a record to the last one of its boot, and the time since the present boot. A token ages by that, and by no more. (Its
-Unix time is for the back-off of a workload, whose pods have their Unix times from the API server.)
+Time across a reboot: boot time starts anew, and the wall clock proves nothing. Certain are the time from a record to
+the last one of its boot, and the time since the present boot. A used part of a budget ages by these times alone. (Its
+Unix time is for the back-off of a workload, whose pods have Unix times from the API server.)
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,15 +38,16 @@ from enforcer.policy.holder import CaseKey
 from enforcer.policy.vocabulary import Breaker, Rung
 
 UNKNOWN: Workload = ("", "", "")
-"""Of a token that is charged for a record that cannot be read: it counts for the node."""
+"""The workload of a record that cannot be read: it counts against the node's budget."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
     """
-    What outlives a daemon.
+    The state that outlives a daemon.
 
-    `open` by decision; times are boot seconds of the present boot, below zero before it. `fences` stand, or may.
+    `open` is by decision. Times are boot seconds of the present boot, below zero before it. `fences` are in force, or
+    may be.
     """
 
     spent: tuple[Spent, ...] = ()
@@ -57,7 +57,7 @@ class Kept:
     fences: Mapping[CaseKey, Fence] = field(default_factory=dict)
 
     def state(self, detail: str = "") -> State:
-        """Make one record of it, of which `after` makes it again."""
+        """Make one record of this state; `after` makes the state from it again."""
         tokens = tuple(Token(token.at, token.workload, token.time) for token in self.spent)
         breakers = {str(breaker): opened for breaker, opened in self.breakers.items()}
         return State(tokens, breakers, dict(self.open), detail, tuple(self.fences.values()))
@@ -66,13 +66,13 @@ class Kept:
 @dataclass(frozen=True, slots=True)
 class Reading:
     """
-    What a file says.
+    The result of reading a file.
 
     Attributes:
         seq: of its last record.
         whole: its leading bytes that are whole lines.
-        torn: the last line is not whole, and was charged: the daemon or the machine ended while it was written.
-        damaged: something else is wrong; all is forfeit, and the breaker `journal` open.
+        torn: the last line is not whole, and counts against the budget: the daemon or the machine ended meanwhile.
+        damaged: something else is wrong; the node's budget is used up, and the breaker `journal` is open.
 
     """
 
@@ -84,12 +84,12 @@ class Reading:
 
 
 def void(unfinished: Open) -> bool:
-    """Tell whether the victim cannot be there any more: after a reboot no process and no container of before is."""
+    """Tell whether the victim is certainly gone: no process and no container outlives a reboot."""
     return unfinished.rebooted and unfinished.action.rung in (Rung.KILL, Rung.FENCE)
 
 
 def after(kept: Kept, record: Record, boot: float, time: float = 0.0) -> Kept:
-    """Add a record; `boot` and `time` are its stamp's. What belongs to a decision that is not open changes nothing."""
+    """Add a record; `boot` and `time` are its stamp's. A record of a decision that is not open changes nothing."""
     match record:
         case Intent(decision, action) if not action.dry:
             spent = (*kept.spent, Spent(boot, action.workload, time))
@@ -121,7 +121,7 @@ def after(kept: Kept, record: Record, boot: float, time: float = 0.0) -> Kept:
 
 
 def _given_back(spent: tuple[Spent, ...], ended: Open) -> tuple[Spent, ...]:
-    """Take the token of a decision out."""
+    """Give the budget of a decision back."""
     taken = (ended.at, ended.action.workload)
     place = next((place for place, token in enumerate(spent) if (token.at, token.workload) == taken), None)
     return spent if place is None else (*spent[:place], *spent[place + 1 :])
@@ -135,13 +135,13 @@ def replayed(data: bytes, boot: float, boot_id: str, *, most: int) -> Reading:
         data: the file, or any bytes.
         boot: seconds of CLOCK_BOOTTIME now, in the boot `boot_id`.
         boot_id: of the kernel; not empty.
-        most: tokens that make the node's budget used up, if the file is damaged.
+        most: actions that use up the node's budget, if the file is damaged.
 
     """
     *lines, tail = data.split(b"\n")
     kept, seq, whole, last, of = Kept(), 0, 0, 0.0, boot_id
     wrong = _wrong(lines, tail)
-    unended = decode(tail)  # only the end of its line is missing: the record is there
+    unended = decode(tail)  # only the line's end is missing: the record is whole
     for line in (*lines, tail) if unended else lines:
         read = decode(line)
         if read is None:
@@ -168,7 +168,7 @@ def replayed(data: bytes, boot: float, boot_id: str, *, most: int) -> Reading:
 
 
 def forfeited(kept: Kept, why: str, boot: float, most: int) -> Kept:
-    """Take the node's budget away, and open the breaker that waits for a person."""
+    """Use up the node's budget, and open the breaker `journal`, which a person closes."""
     return replace(
         kept,
         spent=(*kept.spent, *(Spent(boot, UNKNOWN) for _ in range(most))),
@@ -178,12 +178,12 @@ def forfeited(kept: Kept, why: str, boot: float, most: int) -> Kept:
 
 
 def pruned(kept: Kept, boot: float, keep: float) -> Kept:
-    """Forget tokens that are older than `keep` seconds: longer than any budget's window."""
+    """Forget past actions older than `keep` seconds, which is longer than any budget's window."""
     return replace(kept, spent=tuple(token for token in kept.spent if boot - token.at < keep))
 
 
 def changes(before: History, now: History, *, by: str = "") -> Iterable[Record]:
-    """Make records of what has to outlive the daemon in a history's change: breakers. Tokens stand in the intents."""
+    """Make records of the breakers that a history opened or closed. The budget's use is in the intents already."""
     for breaker in Breaker:
         old, new = before.breakers.get(breaker), now.breakers.get(breaker)
         if new is not None and new != old:
@@ -193,7 +193,7 @@ def changes(before: History, now: History, *, by: str = "") -> Iterable[Record]:
 
 
 def _wrong(lines: list[bytes], tail: bytes) -> str:
-    """Say what no torn write explains. A file is put in place whole, with its state in the first line."""
+    """Report damage that no torn write explains. A file is put in place whole, with its state in the first line."""
     if not lines:
         return "it does not begin with a whole line"
     first = decode(lines[0])
@@ -203,7 +203,7 @@ def _wrong(lines: list[bytes], tail: bytes) -> str:
 
 
 def _rebooted(kept: Kept, last: float) -> Kept:
-    """Express times of a boot, whose last record was `last`, in those of the next. Fences went with the cgroups."""
+    """Express a boot's times in those of the next; `last` is its last record. Fences ended with the cgroups."""
     return Kept(
         tuple(replace(token, at=token.at - last) for token in kept.spent),
         {name: replace(opened, at=opened.at - last) for name, opened in kept.breakers.items()},

@@ -1,11 +1,11 @@
 """
 The levels of limit holders, on the disk beside the journal.
 
-What comes in: levels, and what they hold for: a boot, a build, rules, drivers. What goes out: a file that outlives a
-power cut, and at the next start the levels again, or nothing.
+What comes in: levels, with the boot, build, rules and drivers for which they count. What goes out: a file that outlives
+a power cut, and at the next start the same levels, or none.
 
-The rule: a file that cannot be read, or that others could have written, is none. The levels then begin at 0, which can
-delay an action, and never hasten one. Whether readings still count is for `carry_over.restored` to say.
+The rule: a file that is unreadable, or that others could have written, does not count. The levels then begin at 0,
+which can delay an action, and never hasten one. `carry_over.restored` decides whether readings still count.
 """
 
 import os
@@ -31,7 +31,7 @@ VERSION = 1
 OLDEST = 300.0
 """Seconds after which a file is too old: a restart takes a minute or two."""
 LARGEST = 16 << 20
-"""Bytes above which a file is none of ours: a node has some 250 pods, and a level takes half a kilobyte."""
+"""Bytes above which a file is not ours: a node has some 250 pods, and a level takes half a kilobyte."""
 
 _BY_DEVICE = tuple[tuple[DeviceKey, Excess], ...]
 _TYPES = get_type_hints(Level) | {"excesses": _BY_DEVICE}
@@ -47,10 +47,10 @@ class SavedLevel(msgspec.Struct, frozen=True):
 
 class SavedLevels(msgspec.Struct, frozen=True):
     """
-    What the file holds.
+    The content of the file.
 
     Attributes:
-        boot_id: of the kernel, whose monotonic clock the levels' times are of.
+        boot_id: of the kernel; the levels have the times of its monotonic clock.
         build: version of the daemon, and digest of the catalogue.
         rules: their digest, see `wishes`.
         drivers: versions of the GPUs' drivers, sorted.
@@ -77,12 +77,12 @@ class SavedLevels(msgspec.Struct, frozen=True):
 
 
 def path_of(journal: Path) -> Path:
-    """Name the file that stands beside a journal."""
+    """Return the path of the file beside a journal."""
     return journal.with_name(f"{journal.name}.levels")
 
 
 def saved(history: History, boot_id: str) -> SavedLevels | None:
-    """Take what is to be saved of a history; None before the first snapshot."""
+    """Take the part of a history to save; None before the first snapshot."""
     settled = history.settled
     if settled is None:
         return None
@@ -99,7 +99,7 @@ def holds_for(saved: SavedLevels, boot_id: str, rules: Rules, drivers: frozenset
     """
     Tell whether the levels may be restored: saved a short time ago, in this boot, under this build, rules and drivers.
 
-    A file of a daemon that stopped enforcing long ago, or before the machine slept, says nothing of the present.
+    A file of a daemon that stopped enforcing long ago, or before the machine slept, proves nothing about the present.
     """
     slept = now.boot - now.monotonic - saved.asleep
     if not 0 <= now.monotonic - saved.at <= OLDEST or slept > OLDEST:
@@ -110,7 +110,7 @@ def holds_for(saved: SavedLevels, boot_id: str, rules: Rules, drivers: frozenset
 
 
 def wishes(rules: Rules) -> str:
-    """Name what the operator wants: not what is found out on the node, nor the UID of the daemon's own pod."""
+    """Name the operator's choices, without facts of the node or the UID of the daemon's own pod."""
     return digest(replace(rules, ceilings=(), missing=(), own_pod=None))
 
 

@@ -1,11 +1,10 @@
 """
-One daemon acts on a node: who holds the lock.
+The lock by which one daemon per node may act.
 
 What comes in: the path of a file beside the journal. What goes out: the lock, or None while another daemon has it.
 
-The law: the kernel keeps the lock (`flock`) for as long as the holder lives, and not a moment longer: no age, no
-process number and no file left behind decides. The file is never removed: two daemons could lock two of them.
-What is written in it is for people.
+The rule: the kernel keeps the lock (`flock`) exactly as long as its holder lives. No age, process number or left-over
+file decides. The file is never removed, because two daemons could then lock two files. Its content is for people.
 """
 
 import contextlib
@@ -19,11 +18,11 @@ _MOST = 64
 
 
 class LockError(Exception):
-    """Whether another daemon holds the lock cannot be told: nobody may act."""
+    """It is unknown whether another daemon holds the lock, so this daemon must not act."""
 
 
 class Lock:
-    """The lock, for life: `release` is for a daemon that ends, and else the kernel does it."""
+    """The lock, for the life of the daemon. One that ends in order calls `release`; otherwise the kernel does it."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path = path
@@ -31,9 +30,9 @@ class Lock:
 
     def holds(self) -> bool:
         """
-        Tell whether the file is still the one that others would lock.
+        Tell whether the file is still the one that other daemons would lock.
 
-        Who removes it gives the next daemon another one to lock: ask this before each action.
+        Ask this before each action: if the file was removed, another daemon can lock a new one.
         """
         try:
             return os.path.samestat(os.fstat(self._descriptor), self._path.lstat())
@@ -41,7 +40,7 @@ class Lock:
             return False
 
     def release(self) -> None:
-        """Let go. Nothing may be asked of it afterwards."""
+        """Let go of the lock, which must not be used afterwards."""
         os.close(self._descriptor)
 
 
@@ -54,12 +53,12 @@ def take(path: Path) -> Lock | None:
         raise LockError(f"{path}: {error.strerror or error}") from error
     if lock is not None and not lock.holds():
         lock.release()
-        raise LockError(f"{path}: was exchanged while it was locked")
+        raise LockError(f"{path}: was replaced while it was locked")
     return lock
 
 
 def holder(path: Path) -> str:
-    """Tell who wrote the file last, in words; empty when nobody can tell."""
+    """Return which process wrote the file last, as text; empty when unknown."""
     try:
         with path.open("rb") as file:
             text = file.read(_MOST).decode("ascii", "replace").strip()
@@ -78,7 +77,7 @@ def _locked(path: Path) -> Lock | None:
     except OSError:
         os.close(descriptor)
         raise
-    with contextlib.suppress(OSError):  # a full disk takes nothing from the lock
+    with contextlib.suppress(OSError):  # the lock holds on a full disk, too
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, b"process %d\n" % os.getpid(), 0)
     return Lock(path, descriptor)

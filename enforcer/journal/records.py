@@ -1,5 +1,5 @@
 """
-The journal's records, a line each.
+The journal's records, one per line.
 
 What comes in: a record and its stamp, or a line. What goes out: the line, or the record with its stamp, or nothing.
 
@@ -7,7 +7,7 @@ What comes in: a record and its stamp, or a line. What goes out: the line, or th
 
 The rule: a line is whole or it is nothing. `sum` is the CRC-32 of all that follows it, which finds each change of up to
 32 bits in a row. Root alone writes the file, so the sum guards against disks, not against people. Each line is JSON, so
-that `jq` reads it. Each kind of record of version 0.1 is still read; a field that is not known here is ignored.
+that `jq` reads it. Each kind of record of version 0.1 is still read; an unknown field is ignored.
 """
 
 from collections.abc import Mapping
@@ -29,26 +29,26 @@ from enforcer.policy.vocabulary import Breaker, Mode, Rung
 from exporter.model import ContainerId, DeviceKey, EnforcedBy, Limit, Mechanism, PodUid, Scope
 
 LONGEST = 32_768
-"""Bytes of a record with texts as they came; in a longer one (a server's answer may be a book) they are cut."""
+"""The most bytes of a record with uncut texts; in a longer one, such as with a server's long answer, they are cut."""
 LONGEST_TEXT = 1000
 RETIRED_BREAKERS = frozenset({"api", "config", "effectiveness", "sampler"})
-"""Breakers of version 0.1 that are gone: a record of one is read, and counts for nothing."""
+"""Breakers of version 0.1 that are gone: a record of one is read and ignored."""
 _SUM = len('{"sum":"01234567",')
 
 
 class Record(msgspec.Struct, frozen=True, tag_field="record"):
-    """What happened; each kind says the rest."""
+    """Something that happened; the subclasses are its kinds."""
 
 
 class Started(Record, frozen=True, tag="started"):
-    """A daemon took the journal over; all that is open is to be looked at before anything else is done."""
+    """A daemon took over the journal; it looks up all open decisions before anything else."""
 
     pid: int
     version: str
 
 
 class Stopped(Record, frozen=True, tag="stopped"):
-    """A daemon ended in order; the stamp proves that time went by until then."""
+    """A daemon ended in order; the stamp proves that time passed until then."""
 
 
 class Planned(msgspec.Struct, frozen=True):
@@ -81,7 +81,7 @@ class Planned(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, action: Action) -> Self:
-        """Take from an action what has to outlive the daemon."""
+        """Take the part of an action that has to outlive the daemon."""
         same = {name: getattr(action, name) for name in cls.__struct_fields__ if name not in ("limit", "declared")}
         return cls(**same, limit=action.limit.memory or 0, declared=action.limit.declared)
 
@@ -106,7 +106,7 @@ class Planned(msgspec.Struct, frozen=True):
 
 
 class Intent(Record, frozen=True, tag="intent"):
-    """An action will be tried: its token is taken. `rules` is their digest, `decision` a UUID."""
+    """An action will be tried, and uses up budget. `rules` is their digest, `decision` a UUID."""
 
     decision: str
     action: Planned
@@ -115,20 +115,20 @@ class Intent(Record, frozen=True, tag="intent"):
 
 
 class Sent(Record, frozen=True, tag="sent"):
-    """The call is about to leave; from here on it may have been made."""
+    """The call is about to be sent; from here on it may have been made."""
 
     decision: str
 
 
 class Acked(Record, frozen=True, tag="acked"):
-    """What was heard; `ambiguous`: nothing, so that it may have been made. No answer is an end."""
+    """The answer; `ambiguous`: none came, so the call may have been made. No answer is an end."""
 
     decision: str
     answer: Answer
 
 
 class Ended(Record, frozen=True, tag="ended"):
-    """The end of an action, as far as was seen."""
+    """The end of an action, as far as it was seen."""
 
     decision: str
     result: Result
@@ -143,7 +143,7 @@ class BreakerOpened(Record, frozen=True, tag="breaker_opened"):
 
 
 class BreakerClosed(Record, frozen=True, tag="breaker_closed"):
-    """It was closed: `by` whom."""
+    """A person closed a breaker; `by` is the name."""
 
     breaker: str
     by: str
@@ -151,15 +151,15 @@ class BreakerClosed(Record, frozen=True, tag="breaker_closed"):
 
 
 class Struck(Record, frozen=True, tag="struck"):
-    """Version 0.1 counted the excesses of a workload. The record is read, and counts for nothing."""
+    """Version 0.1 counted the excesses of a workload. The record is read and ignored."""
 
 
 class Exceeds(Record, frozen=True, tag="exceeds"):
-    """Version 0.1 noted the beginning of an excess. The record is read, and counts for nothing."""
+    """Version 0.1 noted the beginning of an excess. The record is read and ignored."""
 
 
 class Within(Record, frozen=True, tag="within"):
-    """Version 0.1 noted the end of an excess. The record is read, and counts for nothing."""
+    """Version 0.1 noted the end of an excess. The record is read and ignored."""
 
 
 class Fenced(Record, frozen=True, tag="fenced"):
@@ -169,7 +169,7 @@ class Fenced(Record, frozen=True, tag="fenced"):
 
 
 class Unfenced(Record, frozen=True, tag="unfenced"):
-    """It stands no more; `detail` says why."""
+    """A fence is no longer in force; `detail` says why."""
 
     key: CaseKey
     detail: str = ""
@@ -184,7 +184,7 @@ class Open:
         at: boot seconds of the intent; below zero for one of an earlier boot.
         sent: its call may have been made; False only where it certainly was not.
         answer: the last one; None before.
-        rebooted: the node was started anew since: no process and no container of then lives, pods may.
+        rebooted: the node was rebooted since: its processes and containers ended, its pods may still exist.
 
     """
 
@@ -196,7 +196,7 @@ class Open:
 
 
 class Token(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A token of the budgets in a `State`. Version 0.1 had no `time`, and tokens of dry runs, which do not count."""
+    """One used part of the budgets in a `State`. Those of version 0.1 have no `time`, and count no dry run."""
 
     at: float
     workload: Workload
@@ -205,12 +205,12 @@ class Token(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def spent(self) -> Spent:
-        """The token as the policy knows it."""
+        """The same as the policy's type."""
         return Spent(self.at, self.workload, self.time)
 
 
 class State(Record, frozen=True, tag="state"):
-    """All that counts of the lines before, in place of them. Each file begins with one."""
+    """The state after all earlier lines, in place of them. Each file begins with one."""
 
     spent: tuple[Token, ...] = ()
     breakers: Mapping[str, Opened] = {}
@@ -235,7 +235,7 @@ _RECORD: msgspec.json.Decoder[Record] = msgspec.json.Decoder(reduce(or_, Record.
 
 
 def encode(stamp: Stamp, record: Record) -> bytes:
-    """Write a line, with its end. It never raises: text that is none is told as `?`."""
+    """Write a line, with its end. It never raises: text that cannot be encoded is written as `?`."""
     try:
         body = _ENCODER.encode(record)
     except UnicodeEncodeError:
@@ -247,7 +247,7 @@ def encode(stamp: Stamp, record: Record) -> bytes:
 
 
 def decode(line: bytes) -> tuple[Stamp, Record] | None:
-    """Read a line without its end; None when it is not one that was written, whole."""
+    """Read a line without its end; None if it is not a whole line of the journal."""
     rest = line[_SUM:]
     if line[:_SUM] != b'{"sum":"%08x",' % crc32(rest):
         return None

@@ -1,9 +1,9 @@
 """
-What a daemon knows of the past: by the journal, and by itself.
+Joins the past in the journal with the past that this daemon has seen itself.
 
-What comes in: what the journal has kept, and the history of this daemon. What goes out: one history.
+What comes in: the state of the journal, and the history of this daemon. What goes out: one history.
 
-The rule: what either knows counts. A token that both know is one token.
+The rule: a fact of either counts. An action that both know counts once.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ STAMPED_WITHIN = 5.0
 
 
 def past_of(kept: Kept) -> History:
-    """Make a history of what a daemon before this one has noted."""
+    """Make a history of the records of an earlier daemon."""
     done = frozenset((key, Rung.FENCE) for key in kept.fences)
     fenced = frozenset(key.any_generation for key in kept.fences)
     return History(spent=kept.spent, breakers=kept.breakers, done=done, fenced=fenced)
@@ -37,7 +37,7 @@ def merged(mine: History, journal: History) -> History:
 
 
 def unknown_to(journal: Iterable[Spent], mine: Iterable[Spent]) -> Iterator[Spent]:
-    """Yield the tokens that the journal does not have: its stamps are those of its records, a little later."""
+    """Yield the actions that the journal does not have; its times are those of its records, a little later."""
     known = list(journal)
     for token in mine:
         near = (other for other in known if other.workload == token.workload)

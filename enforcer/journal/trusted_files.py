@@ -1,10 +1,10 @@
 """
-Files that nobody else may write.
+Files that only root and this daemon's user may write.
 
 What comes in: paths. What goes out: folders and descriptors that can be trusted, or OSError.
 
-The law: what an ordinary user of the node could have written or put there is refused: no link is followed, the owner
-is root or this daemon's user, nobody else may write.
+The rule: a file that an ordinary user of the node could have written or placed is refused. No link is followed, the
+owner is root or this daemon's user, and no other user may write.
 """
 
 import errno
@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 def folder(path: Path) -> None:
-    """Make the folder, for this user alone, where it is missing, so that it outlives a power cut. Raises OSError."""
+    """Make a missing folder for this user alone, so that it outlives a power cut. Raises OSError."""
     missing = [directory for directory in (path, *path.parents) if not directory.exists()]
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     for directory in reversed(missing):
@@ -24,7 +24,7 @@ def folder(path: Path) -> None:
 
 
 def opened(path: Path, flags: int) -> int:
-    """Open a regular file of ours, as 0600 where it is made; no child inherits it. Raises OSError."""
+    """Open a regular file of ours, or make it with mode 0600; no child inherits it. Raises OSError."""
     descriptor = os.open(path, flags | os.O_NOFOLLOW, 0o600)
     try:
         _trust(os.fstat(descriptor), path)

@@ -1,9 +1,9 @@
 """
 The journal for the acting half: each record is written beside the event loop, and a lost journal is reported.
 
-What comes in: what is to be noted. What goes out: nothing, once it is on the disk.
+What comes in: records. What goes out: nothing; a call returns when its record is on the disk.
 
-The rule: a record that must be on the disk first raises when it is not. A record of an end is best effort.
+The rule: a record that must be on the disk first raises if it is not. The record of an end is best effort.
 """
 
 import asyncio
@@ -25,10 +25,10 @@ class Journal(Protocol):
     """The records of one action."""
 
     async def intend(self, decision: str, action: Action) -> None:
-        """Note what will be done, and that it may be done from now on. Raises OSError: it must not be."""
+        """Note an action that may be taken from now on. Raises OSError: it must not be taken."""
 
     async def hear(self, decision: str, answer: Answer) -> None:
-        """Note an answer; best effort, because what was begun is watched to its end in any case."""
+        """Note an answer; best effort, because a begun action is watched to its end in any case."""
 
     async def end(self, decision: str, result: Result, detail: str) -> None:
         """Note the end; best effort."""
@@ -42,7 +42,7 @@ class JournalWriter:
     lost: Callable[[str], None]
 
     async def intend(self, decision: str, action: Action) -> None:
-        """Note the intent, and that the call may leave: nothing stands between the last look and the call."""
+        """Note the intent, and that the call may be sent: no write delays it after the last look."""
         rules = self.file.rules
         await self._must(Intent(decision, Planned.of(action), rules.ceiling.mode, digest(rules)), Sent(decision))
 
@@ -60,15 +60,15 @@ class JournalWriter:
 
     @property
     def fences(self) -> Mapping[CaseKey, Fence]:
-        """The fences that stand, or may."""
+        """The fences that are in force, or may be."""
         return self.file.kept.fences
 
     async def fence(self, fence: Fence) -> None:
-        """Note that a fence is about to be set. Raises OSError: it must not be."""
+        """Note that a fence is about to be set. Raises OSError: it must not be set."""
         await self._must(Fenced(fence))
 
     async def unfence(self, key: CaseKey, detail: str) -> None:
-        """Note that it stands no more."""
+        """Note that a fence is no longer in force."""
         await self._try(Unfenced(key, detail))
 
     async def _must(self, *records: Record) -> None:

@@ -5,10 +5,10 @@ What comes in: notices, what is remembered, the time. What goes out: Events as t
 (events.k8s.io/v1), and what to remember.
 
 The rule: a change is written at once. What comes back is written again after five minutes at the earliest, as one more
-of its series; what lasts, each half hour. A number that changes by itself never tells two series apart. Each pod gets a
-burst of 25 and then one write each five minutes (the figures of client-go's recorder), and nothing here grows without
-bound. The server does not change the note of an Event, so that a series gets a new Event, with new figures, when it is
-half an hour old. An Event is named by what it says: the same words after a restart continue the same Event.
+of its series. What lasts is written each half hour. A number that changes by itself does not begin another series. Each
+pod gets a burst of 25 and then one write each five minutes (the figures of client-go's recorder). Nothing here grows
+without bound. The server does not change the note of an Event, so a series that is half an hour old gets a new Event.
+An Event is named by what it says: the same words after a restart continue the same Event.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,7 +24,7 @@ from exporter.model import ContainerKind, PodUid
 REMINDER = 300.0
 """Seconds between two writes of one series at least."""
 RENEWAL = 1800.0
-"""Seconds after which a series whose note would be another begins anew: its note tells figures that old at most."""
+"""Seconds after which a series whose note would be another begins anew: its figures are that old at most."""
 KEPT = 3600.0
 """Seconds that the server keeps an Event after it was last written (`--event-ttl`)."""
 BURST, REFILL = 25, 300.0
@@ -112,17 +112,17 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """An Event with its times, on the clock that nobody sets; `told` is the count that was last handed out."""
+    """An Event with its times on the monotonic clock; `written` is the count that was last handed out."""
 
     event: Event
     began: float
-    told: int
-    told_at: float
+    written: int
+    written_at: float
 
     @property
     def pending(self) -> bool:
-        """Whether more was seen than was told."""
-        return self.event.count > self.told
+        """Whether more was seen than was written."""
+        return self.event.count > self.written
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Remembered:
 
     Attributes:
         full_at: when each pod may cause a whole burst again; a pod that may now is not in here.
-        dropped: notices that were never told, since the beginning.
+        dropped: notices that were never written, since the start.
 
     """
 
@@ -145,9 +145,9 @@ def plan(notices: Iterable[Notice], remembered: Remembered, now: float) -> tuple
     """
     Say which Events to write now; `now` is in seconds of a clock that only grows.
 
-    To be asked once a round, also without notices: what was seen since the last write is told when its time has come.
+    To be asked once a round, also without notices: what was seen since the last write follows when its time has come.
     """
-    series = {key: known for key, known in remembered.series.items() if now - known.told_at < KEPT}
+    series = {key: known for key, known in remembered.series.items() if now - known.written_at < KEPT}
     granted = _Granted({uid: at for uid, at in remembered.full_at.items() if at > now}, now)
     forgotten = [known for key, known in remembered.series.items() if key not in series]
     dropped = remembered.dropped + sum(known.pending for known in forgotten)
@@ -155,12 +155,12 @@ def plan(notices: Iterable[Notice], remembered: Remembered, now: float) -> tuple
     for notice in map(_fitting, notices):
         known = series.get(notice.key)
         begun = Event(event_name(notice), notice, 1, notice.at)
-        if notice.lasting and known is not None and now - known.told_at < RENEWAL:
+        if notice.lasting and known is not None and now - known.written_at < RENEWAL:
             continue
         if (known is None or _outlived(known, begun, now)) and granted.to(notice.regarding.pod_uid):
             if known is None and len(series) >= MOST_SERIES:
-                dropped += series.pop(min(series, key=lambda key: series[key].told_at)).pending
-            series[notice.key] = Series(begun, began=now, told=1, told_at=now)
+                dropped += series.pop(min(series, key=lambda key: series[key].written_at)).pending
+            series[notice.key] = Series(begun, began=now, written=1, written_at=now)
             writes[begun.name] = begun
         elif known is not None:
             asked = notice if notice.holder is not None else known.event.first
@@ -168,13 +168,13 @@ def plan(notices: Iterable[Notice], remembered: Remembered, now: float) -> tuple
             seen = replace(known.event, first=first, count=known.event.count + 1, last_at=notice.at)
             series[notice.key] = replace(known, event=seen)
             if notice.holder is not None and granted.to(notice.regarding.pod_uid):
-                series[notice.key] = Series(seen, known.began, told=seen.count, told_at=now)
+                series[notice.key] = Series(seen, known.began, written=seen.count, written_at=now)
                 writes[seen.name] = seen
         elif not notice.lasting:
             dropped += 1
     for key, known in series.items():
-        if known.pending and now - known.told_at >= REMINDER and granted.to(known.event.first.regarding.pod_uid):
-            series[key] = replace(known, told=known.event.count, told_at=now)
+        if known.pending and now - known.written_at >= REMINDER and granted.to(known.event.first.regarding.pod_uid):
+            series[key] = replace(known, written=known.event.count, written_at=now)
             writes[known.event.name] = known.event
     return Remembered(series, granted.full_at, dropped), tuple(writes.values())
 
@@ -222,7 +222,7 @@ class _Granted:
 
 
 def _outlived(known: Series, begun: Event, now: float) -> bool:
-    return begun.name != known.event.name and now - known.began >= RENEWAL and now - known.told_at >= REMINDER
+    return begun.name != known.event.name and now - known.began >= RENEWAL and now - known.written_at >= REMINDER
 
 
 def _fitting(notice: Notice) -> Notice:

@@ -1,10 +1,10 @@
 """
-Limits that cannot be used, or not as they were meant: who is to be told.
+Notices about limits that cannot be used, or not as they were meant.
 
-What comes in: snapshots, and what was told before. What goes out: notices.
+What comes in: snapshots, and the problems that were reported before. What goes out: notices.
 
-The law: a user is told once for each change of what is wrong, not in every round. What is not known in a round is not
-mended, and not broken anew.
+The rule: each change of the problems is reported once, not in every round. A round that does not know a limit neither
+ends its problems nor reports them anew.
 """
 
 from collections import defaultdict
@@ -20,18 +20,18 @@ from enforcer.policy.vocabulary import Mode
 from exporter.limits.explaining import size
 from exporter.model import ContainerKind, Limit, PodUid, Snapshot
 
-Told: TypeAlias = Mapping[tuple[PodUid, str], tuple[str, ...]]
-"""Problems of the limits of (pod, container; empty for the whole pod) of which its user was told."""
+Reported: TypeAlias = Mapping[tuple[PodUid, str], tuple[str, ...]]
+"""Reported problems of the limits of (pod, container; empty for the whole pod)."""
 
 
 def invalid_limits(
-    snapshot: Snapshot, before: Told, standings: Iterable[Standing] = ()
-) -> tuple[Told, tuple[Notice, ...]]:
+    snapshot: Snapshot, before: Reported, standings: Iterable[Standing] = ()
+) -> tuple[Reported, tuple[Notice, ...]]:
     """
-    Tell of limits that cannot be used, or not as they were meant: once for each change of their problems.
+    Report limits that cannot be used, or not as they were meant: once for each change of their problems.
 
     A container whose limits are not known in this round, because names are not live, is as it was. A namespace whose
-    own mode is below `warn` is told nothing.
+    own mode is below `warn` gets no notice.
     """
     quiet = {standing.key.pod_uid for standing in standings if standing.mode.rank < Mode.WARN.rank}
     limits_of: dict[tuple[PodUid, str], list[Limit]] = defaultdict(list)

@@ -63,7 +63,7 @@ def _of_state(now: Standing, was: State | None) -> Iterator[Line]:
         yield Line(f"enforcer.{now.state}", {**data, **({"reason": now.reason} if now.reason else {})})
     elif now.state is State.OK and was is not State.OVER:
         yield Line("enforcer.ok", data)
-    elif now.reason is not None and was not in (None, State.OK):
+    elif now.state in (State.EXEMPT, State.UNJUDGED) and was is not State.OK:
         yield Line(f"enforcer.{now.state}", {**data, "reason": now.reason})
 
 

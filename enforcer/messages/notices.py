@@ -97,8 +97,9 @@ def _warning(standing: Standing, trigger: Trigger, snapshot: Snapshot, kinds: _K
 
 
 def _regarding(standing: Standing, kinds: _Kinds) -> Regarding:
-    kind = kinds.get((standing.key.pod_uid, standing.container), ContainerKind.REGULAR)
-    return Regarding(standing.namespace, standing.pod, standing.key.pod_uid, standing.container, kind)
+    pod_uid = standing.limit.pod_uid  # the key of a claim that several pods share names none of them
+    kind = kinds.get((pod_uid, standing.container), ContainerKind.REGULAR)
+    return Regarding(standing.namespace, standing.pod, pod_uid, standing.container, kind)
 
 
 def _of_action(action: Action, reason: EventReason, text: str, at: float) -> Notice:

@@ -21,8 +21,8 @@ _FULL = frozenset({State.DUE, State.HELD, State.ACTING})
 
 
 def exceeded(standing: Standing, trigger: Trigger) -> str:
-    """Say that the holder is above its limit, for how long in total, and what follows, or why nothing does."""
-    so_far = f"{_said(standing)}. It was above its limit for {duration(int(standing.level))} in total"
+    """Say that the holder is over its limit, for how long in total, and what follows, or why nothing does."""
+    so_far = f"{_said(standing)}. It was over its limit for {duration(int(standing.level))} in total"
     if (why := obstacle(standing)) is not None:
         return f"{so_far}. For now, only this message follows: {why[1]}."
     assert standing.rung is not None  # noqa: S101  (a ladder that has ended is an obstacle)
@@ -45,7 +45,7 @@ def obstacle(standing: Standing) -> tuple[str, str] | None:
 
 def held(standing: Standing, why: str) -> str:
     """Say that the holder would be acted on now, but: `why` is half a sentence."""
-    so_far = f"{_said(standing)}. It was above its limit for {duration(int(standing.level))} in total"
+    so_far = f"{_said(standing)}. It was over its limit for {duration(int(standing.level))} in total"
     if standing.rung is None or standing.rung is Rung.NOTIFY:
         return f"{so_far}. No action follows: {why}."
     would = TEXTS[standing.rung].would.format(**_names(standing))

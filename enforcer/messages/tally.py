@@ -71,12 +71,12 @@ class Tally:
 
     Attributes:
         requested: step and namespace to requests that were sent, and (`notify`) warnings that were accepted.
-        rehearsed: step and namespace to dry-run actions.
+        dry_runs: step and namespace to dry-run actions.
         refused: reason and namespace to changes into that refusal.
         failed: step, namespace and result to actions that did not come about, or had no effect.
         undelivered: namespace to warnings that were not accepted in time.
-        durations: step to seconds from the beginning of the excess to the effect seen, one count per bucket of
-            `BUCKETS` and one above, not cumulated; `seconds` their sums.
+        durations: step to seconds from the beginning of the excess to the effect seen. One count per bucket of
+            `BUCKETS` and one above, not cumulated. `seconds` are their sums.
         last: namespace, pod, container and step to the Unix time of the last action that had its effect.
         recent: the last decisions, the newest first.
         asked: the present warning of each limit holder.
@@ -84,7 +84,7 @@ class Tally:
     """
 
     requested: Mapping[tuple[Rung, str], int] = field(default_factory=dict)
-    rehearsed: Mapping[tuple[Rung, str], int] = field(default_factory=dict)
+    dry_runs: Mapping[tuple[Rung, str], int] = field(default_factory=dict)
     refused: Mapping[tuple[Reason, str], int] = field(default_factory=dict)
     failed: Mapping[tuple[Rung, str, Result], int] = field(default_factory=dict)
     undelivered: Mapping[str, int] = field(default_factory=dict)
@@ -95,12 +95,12 @@ class Tally:
     asked: Mapping[HolderKey, Asked] = field(default_factory=dict)
 
     def after(self, verdict: Verdict, at: float) -> "Tally":
-        """Count a verdict of Unix time `at`: dry runs, refusals, and warnings that nobody accepted."""
+        """Count a verdict of Unix time `at`: dry runs, refusals, and warnings that were not accepted."""
         tally = self._warnings(verdict)
         action = verdict.action
         if action is None and not verdict.refusals:
             return tally
-        rehearsed, refused = dict(self.rehearsed), dict(self.refused)
+        dry_runs, refused = dict(self.dry_runs), dict(self.refused)
         recent = [Decision(at, None, refusal) for refusal in verdict.refusals]
         for refusal in verdict.refusals:
             if refusal.reason is not None:
@@ -108,9 +108,9 @@ class Tally:
         if action is not None:
             recent.append(Decision(at, action, None))
             if action.dry:
-                _count(rehearsed, (action.rung, action.namespace), (action.rung, ELSEWHERE))
+                _count(dry_runs, (action.rung, action.namespace), (action.rung, ELSEWHERE))
         recent = [*reversed(recent), *self.recent]
-        return replace(tally, rehearsed=rehearsed, refused=refused, recent=tuple(recent[:MOST_RECENT]))
+        return replace(tally, dry_runs=dry_runs, refused=refused, recent=tuple(recent[:MOST_RECENT]))
 
     def sent(self, action: Action) -> "Tally":
         """Count a request that was sent."""

@@ -4,10 +4,15 @@ What a limit holder is warned of, and when it is due.
 A level that a reading has moved comes in, with what would be announced now. It is brought within its bounds: with the
 warning that is asked for, and with the moment at which it became due.
 
-The rule: **no action without an announcement that is still true.** The level goes back to warn_after, and the pod is
-warned anew, when another mode, trigger, ladder or step for MPS was written, a harsher step follows, an operator's hold
-has ended, or the declared limit is another one and part of what was counted keeps the higher of the two (three times
-at most). A grace that was announced is never shortened.
+The rule: **no action without an announcement that is still true.** In these cases the level goes back to warn_after,
+and the pod is warned anew:
+
+    - another mode, trigger, ladder or step for MPS was written
+    - a harsher step follows
+    - an operator's hold has ended
+    - the declared limit changed, and part of the counted usage keeps the higher of the two (three times at most)
+
+A grace that was announced is never shortened.
 """
 
 from dataclasses import replace
@@ -29,15 +34,15 @@ from enforcer.policy.vocabulary import WRITTEN, Mode, Rung
 
 _ORDER = {rung: place for place, rung in enumerate(Rung)}
 DUE_UNTIL = 0.5
-"""Of the full level: a holder that was due stays due until then. Else a holder that is over for little more than a
-third of the time would be due for a moment in each period, and later holders would take its turn."""
+"""Of the full level: a holder that was due stays due until then. Without it, a holder that is over for little more than
+a third of the time would be due only for moments. Later holders would take its turn."""
 
 
 def announce(level: Level, reading: Reading, now: Announcement, least: float, rules: Rules) -> None:
     """
     Warn at warn_after, warn anew where something else was announced, and keep the level within its bounds.
 
-    A warning says what the holder uses, so none is asked for again in a round that does not know it.
+    A warning says what the holder uses, so none is asked for in a round that does not know it.
 
     `least`: seconds over the limit after which an action would be due by the present grace.
     """
@@ -47,12 +52,9 @@ def announce(level: Level, reading: Reading, now: Announcement, least: float, ru
         level.due_at = None
     if level.warned_at is None:
         if level.seconds >= rules.warn_after:
-            _ask(level, at, rules)
-            level.terms = None if now.prevented is not None or now.silent else now.terms
-            level.seconds = rules.warn_after  # the grace begins now
-            if reading.several:  # the others are warned themselves when they hold most
-                level.own = {reading.victim: level.own.get(reading.victim, 0.0)}
-            _bound(level, reading)
+            level.seconds = rules.warn_after  # the grace begins with the warning
+            if reading.over is not None:
+                _warn(level, reading, now, rules)
     elif reading.over is not None and now.prevented is None and now.terms is not None and not now.silent:
         _renew(level, reading, now.terms, least, rules)
     elif now.prevented in WRITTEN or (now.terms and level.terms and level.terms.rewritten(now.terms)):
@@ -68,6 +70,15 @@ def announce(level: Level, reading: Reading, now: Announcement, least: float, ru
     elif level.seconds < DUE_UNTIL * most:
         level.due_at = None
     level.seconds = min(level.seconds, most, rules.warn_after if waiting else most)
+
+
+def _warn(level: Level, reading: Reading, now: Announcement, rules: Rules) -> None:
+    """Give the first warning. It announces no step while something prevents one."""
+    _ask(level, reading.at, rules)
+    level.terms = None if now.prevented is not None or now.silent else now.terms
+    if reading.several:  # the others are warned themselves when they hold most
+        level.own = {reading.victim: level.own.get(reading.victim, 0.0)}
+    _bound(level, reading)
 
 
 def _renew(level: Level, reading: Reading, terms: Terms, least: float, rules: Rules) -> None:
@@ -96,7 +107,7 @@ def _ask(level: Level, at: float, rules: Rules) -> None:
 
 
 def _bound(level: Level, reading: Reading) -> None:
-    """Note what the holder is told that it may use. Of what was counted before, the largest usage stays."""
+    """Note the announced limit. Of the usage counted before, the largest stays."""
     excesses = dict(level.excesses)
     for device in reading.devices:
         known = excesses.get(device.device)

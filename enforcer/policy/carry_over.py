@@ -1,11 +1,12 @@
 """
-What of the past still counts.
+Keeps the part of the past that still counts.
 
-The history comes in, with a snapshot or the levels of an earlier daemon. The history as it stands at this moment goes
-out.
+What comes in: the history, with a snapshot or the levels of an earlier daemon. What goes out: the history at this
+moment.
 
-The rule: what ended is forgotten, and only that. A round that misses a pod, a daemon that restarts, a reload of the
-config delays an action by a bounded time, and starts no level anew. A machine that slept starts all levels anew.
+The rule: only what has ended is forgotten. A round that misses a pod, a restart of the daemon, or a reload of the
+config delays an action by a bounded time. None of them sets a level to 0. After a sleep of the machine all levels start
+at 0.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,8 +25,9 @@ from enforcer.policy.vocabulary import Place, Reason, State, Trigger
 from exporter.model import DeviceKey, PodUid, Snapshot
 
 _Key = TypeVar("_Key", Series, DueKey)
+_DUE = frozenset({State.DUE, State.HELD})
 CLEAN = 600.0
-"""Seconds after the last doubt about whose processes these are for which the node is held."""
+"""Seconds for which the node is held after the last doubt about the owners of processes."""
 SUSPENDED = 5.0
 """Seconds by which boot time may run ahead of monotonic time between two snapshots; above that the machine slept."""
 
@@ -91,22 +93,24 @@ def _joined(mine: Excess, saved: Excess | None) -> Excess:
 
 
 def remembered(
-    history: History, cases: Sequence[Judged], levels: Mapping[HolderKey, Level], snapshot: Snapshot, rules: Rules
+    history: History, cases: Sequence[Judged], levels: dict[HolderKey, Level], snapshot: Snapshot, rules: Rules
 ) -> History:
     """Put the new levels into the history, keep those of holders that this round misses, and add up seconds."""
     seconds = _over_seconds(history, cases, snapshot, rules)
     if not (history.levels or history.tried or history.done or history.fenced):  # as on most nodes in most rounds
         return replace(history, levels=levels, over_seconds=seconds)
-    judged_now = {judged.case.key.holder for judged in cases}
-    lasting = {
-        key: level for key, level in history.levels.items() if key not in judged_now and not _gone(key, snapshot)
-    }
-    all_levels = {**lasting, **levels}
-    pods = {key.pod_uid for key in all_levels} | {judged.case.limit.pod_uid for judged in cases if judged.level}
+    missed = [key for key in history.levels if key not in levels]
+    if missed:
+        judged_now = {judged.holder for judged in cases}
+        lasting = [key for key in missed if key not in judged_now and not _gone(key, snapshot)]
+        levels = {key: history.levels[key] for key in lasting} | levels
+    pods = set[PodUid]()
+    if history.tried:
+        pods = {key.pod_uid for key in levels} | {judged.case.limit.pod_uid for judged in cases if judged.level}
     here = {judged.case.key for judged in cases} if history.done else set()
     return replace(
         history,
-        levels=all_levels,
+        levels=levels,
         over_seconds=seconds,
         tried={uid: at for uid, at in history.tried.items() if uid in pods},
         turns=history.turns if history.tried else {},
@@ -126,7 +130,7 @@ def _over_seconds(
     """Add the time between two readings of which both were above the limit."""
     seconds = dict(history.over_seconds)
     for judged in cases if history.levels else ():
-        before = history.levels.get(judged.case.key.holder) if judged.over else None
+        before = history.levels.get(judged.holder) if judged.over else None
         if before is None or not before.over:
             continue
         step = snapshot.monotonic - before.read_at
@@ -138,8 +142,10 @@ def _over_seconds(
 
 def due_seconds(history: History, step: float, snapshot: Snapshot, rules: Rules) -> History:
     """Add the time since the last snapshot to the counters of the holders that were due then, by reason."""
-    due = [standing for standing in history.standings.values() if standing.state in (State.DUE, State.HELD)]
     if step > 2 * TOGETHER * rules.interval:
+        return history
+    due = [standing for standing in history.standings.values() if standing.state in _DUE]
+    if not due and not history.due_seconds:
         return history
     seconds = dict(history.due_seconds)
     for standing in due:
@@ -150,7 +156,7 @@ def due_seconds(history: History, step: float, snapshot: Snapshot, rules: Rules)
 
 def _of_living(seconds: dict[_Key, float], snapshot: Snapshot) -> dict[_Key, float]:
     """Drop the counters of the pods that do not exist any more."""
-    if not snapshot.names_live:
+    if not seconds or not snapshot.names_live:
         return seconds
     living = {(pod.namespace, pod.name) for pod in snapshot.pods.values()}
     for key in [key for key in seconds if key[:2] not in living]:

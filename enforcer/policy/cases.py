@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 
-from enforcer.policy.holder import CaseKey, Target, key_of
+from enforcer.policy.holder import Target, key_of
 from enforcer.policy.limit_holders import ALLOCATIONS, Case
 from enforcer.policy.mps import clients
 from enforcer.policy.shared_claims import Claimed, Where, claims_of
@@ -34,7 +34,10 @@ from exporter.model import (
 )
 
 NO_CLIENTS: Mapping[str, str] = {}
-_SORTED = attrgetter("key.pod_uid", "key.container", "key.container_id", "key.claim", "key.uuid", "key.gpu_instance")
+_CLAIM, _PROCESS, _REGULAR = Scope.CLAIM, Scope.PROCESS, ContainerKind.REGULAR  # to look up a member takes long
+_PLACE = attrgetter("pod_uid", "container", "container_id", "claim", "uuid", "gpu_instance")
+_Order = tuple[str, str, str, str, str, int]
+"""A key as a tuple: faster to hash and to compare than a `CaseKey`."""
 
 
 def cases(snapshot: Snapshot, recent: float = 0.0, spared: Callable[[Pod], bool] = lambda _: False) -> tuple[Case, ...]:
@@ -48,16 +51,17 @@ def cases(snapshot: Snapshot, recent: float = 0.0, spared: Callable[[Pod], bool]
 
     """
     look = _Look.at(snapshot, recent, spared)
-    best: dict[CaseKey, Case] = {}
+    best: dict[_Order, Case] = {}
     for limit in snapshot.limits:
         for case in look.of(limit):
-            known = best.setdefault(case.key, case)
+            place = _PLACE(case.key)
+            known = best.setdefault(place, case)
             if known is not case and _rank(case) < _rank(known):
-                best[case.key] = case
-    return tuple(sorted(best.values(), key=_SORTED))
+                best[place] = case
+    return tuple([best[place] for place in sorted(best)])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # as `Case`
 class _Seen:
     """A device: why nothing can be said of usages on it now, whether it is only pending, and the doubt in bytes."""
 
@@ -111,35 +115,38 @@ class _Look:
     def of(self, limit: Limit) -> Iterable[Case]:
         """Make the cases of one limit: of a container, one for each generation that holds something."""
         if limit.undeclared and (limit.pod_uid, limit.device) in self.by_claim:
-            return  # an extended resource that a claim serves: the claim says the amount
-        seen = self.devices.get(limit.device, _UNSEEN)
+            return ()  # an extended resource that a claim serves: the claim says the amount
+        uid, device = limit.pod_uid, limit.device
+        seen = self.devices.get(device, _UNSEEN)
         blind = _unusable(limit) or seen.blind
-        mine = self.usages.get((limit.pod_uid, limit.device.uuid, limit.device.gpu_instance), ())
-        clients_ = self.clients.get(limit.pod_uid, NO_CLIENTS)
-        pod = self.snapshot.pods.get(limit.pod_uid)
-        if limit.scope is Scope.CLAIM:
-            yield from self._of_claim(limit, pod, seen, blind)
-            return
-        if not limit.container:
+        pod = self.snapshot.pods.get(uid)
+        if limit.scope is _CLAIM:
+            return self._of_claim(limit, pod, seen, blind)
+        mine = self.usages.get((uid, device.uuid, device.gpu_instance), ())
+        clients_ = self.clients.get(uid, NO_CLIENTS)
+        name = limit.container
+        if not name:
             largest, kind = self._largest(mine)
-            yield Case(
-                key_of(limit.device, limit.pod_uid), limit, pod, seen.device,
+            whole = Case(
+                key_of(device, uid), limit, pod, seen.device,
                 *_measured(blind, *interval(mine, seen.doubt)),
                 pending=seen.pending, kind=kind, processes=processes_of(mine), largest=largest, clients=clients_,
             )  # fmt: skip
-            return
-        now = self.present.get((limit.pod_uid, limit.container))
+            return (whole,)
+        now = self.present.get((uid, name))
+        present, kind = (None, _REGULAR) if now is None else (now.id, now.kind)
         generations: dict[ContainerId | None, list[Usage]] = {}
         for usage in mine:
-            if usage.subject.container == limit.container:
+            if usage.subject.container == name:
                 generations.setdefault(usage.subject.container_id, []).append(usage)
-        for id_, generation in (generations or {now.id if now else None: []}).items():
-            yield Case(
-                key_of(limit.device, limit.pod_uid, limit.container, id_), limit, pod, seen.device,
+        return [
+            Case(
+                key_of(device, uid, name, id_), limit, pod, seen.device,
                 *_measured(blind, *interval(generation, seen.doubt)),
-                pending=seen.pending, present=now is not None and now.id is not None and now.id == id_,
-                kind=now.kind if now else ContainerKind.REGULAR, processes=processes_of(generation), clients=clients_,
-            )  # fmt: skip
+                seen.pending, present is not None and present == id_, kind, processes_of(generation), None, clients_,
+            )
+            for id_, generation in (generations or {present: []}).items()
+        ]  # fmt: skip
 
     def _of_claim(self, limit: Limit, pod: Pod | None, seen: _Seen, blind: Reason | None) -> Iterable[Case]:
         """Make the case of a claim once: with the limit of the pod that holds most, which is acted on."""
@@ -188,6 +195,6 @@ def _rank(case: Case) -> tuple[bool, float, str, str, str]:
 def _unusable(limit: Limit) -> Reason | None:
     if limit.undeclared:
         return Reason.UNDECLARED
-    if limit.scope is Scope.PROCESS:
+    if limit.scope is _PROCESS:
         return Reason.PROCESS_SCOPE  # each process may hold so much, and the number of processes is not declared
     return Reason.LIMIT_INVALID if limit.memory is None else None

@@ -1,13 +1,13 @@
 """
 The policy: one pure, total function, run on every snapshot.
 
-A snapshot, the rules, the history and the moment come in. The new history goes out, and the verdict: the state of each
-limit holder, at most one action, and the reason for each holder that is due and not acted on.
+What comes in: a snapshot, the rules, the history and the moment. What goes out: the new history and the verdict. The
+verdict has the state of each limit holder, at most one action, and the reason of each due holder that is not acted on.
 
-The rule: **safety and liveness** (docs/policy.md). A holder is acted on only if it exceeded its own declared limit,
-certainly and for as long as it was warned of, and nothing protects it. A holder that is over for more than a third of
-the time is acted on within a bound that does not depend on other tenants. The policy reads no clock, asks no server and
-never raises: an error of its own is no action, and an open breaker.
+The rule: **safety and liveness** (docs/policy.md). A holder is acted on only if it is not protected, and certainly
+exceeded its own declared limit for the announced time. A holder that is over for more than a third of the time is acted
+on within a bound. The bound does not depend on other tenants. The policy reads no clock, asks no server and never
+raises: on an error of its own it takes no action, and opens a breaker.
 
     state      means                                                       goes to
     unjudged   no valid limit, or no reading                               any

@@ -1,7 +1,7 @@
 """
-What the policy remembers, and what it says.
+The frozen types of `decide`: the policy's memory and its verdicts.
 
-Nothing comes in. The types of `decide` go out, which nothing changes: moments, actions, outcomes, histories, verdicts.
+Nothing comes in. What goes out: moments, actions, outcomes, histories and verdicts.
 
 The rule: a history is all that the policy knows of the past. The same history, rules, snapshot and moment give the same
 verdict. The journal keeps `spent`, `breakers` and open actions; `levels` are saved beside it.
@@ -25,7 +25,7 @@ Workload = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Seconds of CLOCK_MONOTONIC, and of CLOCK_BOOTTIME, which counts a suspended machine's sleep, too."""
+    """Seconds of CLOCK_MONOTONIC and of CLOCK_BOOTTIME, which counts the sleep of a suspended machine, too."""
 
     monotonic: float
     boot: float
@@ -34,10 +34,10 @@ class Moment:
 @dataclass(slots=True, unsafe_hash=True)  # as `Case`
 class Holding:
     """
-    What one limit holder uses of one device, beside its limit: what states, actions and messages are about.
+    The usage of one limit holder on one device, with its limit. States, actions and messages are about a holding.
 
     Attributes:
-        namespace: of the pod; so is `pod`, its name. Empty where Kubernetes told nothing of it.
+        namespace: of the pod; so is `pod`, its name. Empty where Kubernetes has not named the pod.
         used: bytes; None where they are unknown.
         largest: of a pod's or a claim's limit, the container that holds most of the device; None where that is unknown.
         allowance: bytes that are allowed above the limit for the CUDA contexts of its processes.
@@ -181,7 +181,7 @@ class Standing(Holding):
         reason: of `held`, `exempt`, `unjudged`, and of `due` after a dry run; None otherwise.
         detail: the reason's particulars, in words.
         mode: the effective one for this limit holder.
-        rung: the next step; None where the ladder has none.
+        rung: the next action; None where the ladder has none.
         over: this device's last reading was certainly above the ceiling.
         since: monotonic seconds at which the level last left 0; None while it is 0.
         level, capacity: seconds over the limit that count, and those after which an action is due.

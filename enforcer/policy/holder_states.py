@@ -37,8 +37,10 @@ def changes(before: Mapping[CaseKey, Standing], after: Iterable[Standing]) -> tu
     result = []
     for now in after:
         was = before.get(now.key)
-        if was is None or (was.state, was.reason, was.warned_at) != (now.state, now.reason, now.warned_at):
-            result.append(Change(was.state if was else None, now))
+        if was is None:
+            result.append(Change(None, now))
+        elif was.state is not now.state or was.reason is not now.reason or was.warned_at != now.warned_at:
+            result.append(Change(was.state, now))
     return tuple(result)
 
 

@@ -30,6 +30,7 @@ class Judged:
     A case, and all that was found about it. Nothing changes it.
 
     Attributes:
+        holder: whose case it is.
         shield: why it is left alone, whatever it uses.
         over: this device is certainly above its ceiling (True), certainly not (False), or unknown (None).
         level: of its holder; None: it is 0.
@@ -41,6 +42,7 @@ class Judged:
     """
 
     case: Case
+    holder: HolderKey
     shield: Reason | None
     allowed: Permission
     over: bool | None
@@ -68,12 +70,16 @@ def judge_all(
         judged = _judge(case, protection, rules, history, now)
         if stale:
             judged.over = None
-        by_holder.setdefault(case.key.holder, []).append(judged)
+        group = by_holder.get(judged.holder)
+        if group is None:
+            by_holder[judged.holder] = [judged]
+        else:
+            group.append(judged)
     levels: dict[HolderKey, Level] = {}
     for holder, group in by_holder.items():
         result += group
         level = known.get(holder) if known else None
-        if snapshot.by_time and (level is not None or any(judged.over for judged in group)):
+        if snapshot.by_time and (level is not None or True in [judged.over for judged in group]):
             level = _level(level, group, snapshot.monotonic, rules)
         if level is None:
             continue
@@ -94,29 +100,30 @@ def _judge(case: Case, protection: Protection, rules: Rules, history: History, n
     if pod is not None and pod.terminating:
         deleted_for = now.monotonic - history.deleted.get(pod.uid, now.monotonic)
     allowed = protection.permission(case, history.done, history.fenced, deleted_for=deleted_for)
-    limit = case.limit
+    limit, holder = case.limit, case.key.holder
     bound = 0 if limit.memory is None else rules.tolerance.above(limit.memory)
     if case.unknown is not None:  # as where there is no limit
-        return Judged(case, shield, allowed, None, None, protection.grace(pod), 0, bound)
+        return Judged(case, holder, shield, allowed, None, None, protection.grace(pod), 0, bound)
     allowance = rules.tolerance.contexts(limit, case.processes)
-    over: bool | None = case.low > bound + allowance
-    if not over and (case.high is None or case.high > bound + allowance):
+    ceiling, high = bound + allowance, case.high
+    over: bool | None = case.low > ceiling
+    if not over and (high is None or high > ceiling):
         over = None
-    return Judged(case, shield, allowed, over, None, protection.grace(pod), allowance, bound)
+    return Judged(case, holder, shield, allowed, over, None, protection.grace(pod), allowance, bound)
 
 
-def _level(before: Level | None, group: Sequence[Judged], at: float, rules: Rules) -> Level | None:
+def _level(before: Level | None, group: list[Judged], at: float, rules: Rules) -> Level | None:
     """Weigh the devices of one holder together. Its earlier generations, and limits that bind nothing, do not count."""
     counted = [each for each in group if each.case.present and each.case.unknown not in NEVER]
     shields = [each.shield for each in counted if each.shield is not None]
-    if any(shield.kind is Kind.CHOSEN for shield in shields):
+    if Kind.CHOSEN in [shield.kind for shield in shields]:
         return None  # protected: from the beginning, when the protection ends
     if before is not None and at <= before.read_at:
         return before
     grace = max([each.grace for each in group])
     if not counted or shields:
-        return None if before is None else weigh(before, Reading(at, ()), Announcement(None), grace, rules)
-    if any(each.case.pending for each in counted):
+        return weigh(before, Reading(at, ()), _announcement(_accused(group), rules), grace, rules)
+    if True in [each.case.pending for each in counted]:
         return before  # an early round: the next full one reads all of its devices
     devices = tuple([_on_device(each, rules) for each in counted])
     accused = _accused(counted)
@@ -126,9 +133,11 @@ def _level(before: Level | None, group: Sequence[Judged], at: float, rules: Rule
     return weigh(before, reading, _announcement(accused, rules), grace, rules)
 
 
-def _accused(counted: Sequence[Judged]) -> list[Judged]:
+def _accused(counted: list[Judged]) -> list[Judged]:
     """Return the devices that are over and not held, or those that are over, or all; the gentlest step first."""
-    accused = [each for each in counted if each.over] or list(counted)
+    if len(counted) == 1:
+        return counted
+    accused = [each for each in counted if each.over] or counted
     accused = [each for each in accused if each.allowed.held is None] or accused
     return sorted(accused, key=lambda each: _ORDER[each.allowed.rung] if each.allowed.rung else len(_ORDER))
 
@@ -158,10 +167,8 @@ def _announcement(accused: Sequence[Judged], rules: Rules) -> Announcement:
 
 
 def _on_device(judged: Judged, rules: Rules) -> OnDevice:
-    case = judged.case
-    return OnDevice(
-        case.limit.device, judged.over, case.low - judged.allowance, judged.bound, rules.tolerance.cap(case.limit)
-    )
+    case, limit = judged.case, judged.case.limit
+    return OnDevice(limit.device, judged.over, case.low - judged.allowance, judged.bound, rules.tolerance.cap(limit))
 
 
 __all__ = ["Judged", "judge_all", "victim_of"]

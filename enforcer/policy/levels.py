@@ -63,7 +63,7 @@ class Excess:
         least: the smallest usage among the readings over, without what was allowed for contexts, bytes. It begins anew
             when the pod is warned anew.
         cap: the smallest cap of that allowance among them, bytes.
-        bound: what the holder was told it may use: the declared limit and the tolerance, bytes.
+        bound: the announced limit, up to which the holder may use memory: the declared limit and the tolerance, bytes.
         most: the largest usage among all readings over, bytes.
 
     """

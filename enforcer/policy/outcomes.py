@@ -1,11 +1,11 @@
 """
-What the end of an action means for what follows.
+Applies the outcome of an action to the history.
 
-The history comes in, how the action in flight ended, and the moment. The history after it goes out.
+What comes in: the history, the outcome of the action in flight, and the moment. What goes out: the history after it.
 
-The rule: **an outcome concerns its own pod.** Where nothing was done for certain, the token is given back, the pod
-waits (longer each time), and the node makes no other request for five seconds. A pod that cannot be acted on costs the
-others those five seconds, and nothing more.
+The rule: **an outcome concerns its own pod.** If certainly nothing was done, the budget is given back, and the pod
+waits, longer each time. The node makes no other request for five seconds. A pod that cannot be acted on costs the
+others these five seconds, and nothing more.
 """
 
 from dataclasses import replace
@@ -17,11 +17,11 @@ from enforcer.policy.holder import HolderKey
 from enforcer.policy.vocabulary import Place, Reason, Rung
 
 PAUSE = 5.0
-"""Seconds between two requests of the node of which the first was in vain."""
+"""Seconds until the next request of the node after one that failed."""
 REST = 600.0
 """Seconds for which a pod rests after its dry run."""
 LONGEST_WATCH = 900.0
-"""Seconds after which a pod is not held any more, should nothing say that its watch has ended."""
+"""Seconds after which a pod is no longer held, if the end of its watch was never reported."""
 LOOK_AGAIN = 10.0
 """Seconds after a last look that found the holder within its limit."""
 REFUSAL = 60.0
@@ -78,7 +78,9 @@ def warned(history: History, holder: HolderKey, warned_at: float) -> History:
     level = history.levels.get(holder)
     if level is None or level.warned_at != warned_at:
         return history
-    return replace(history, levels={**history.levels, holder: replace(level, accepted=True, unheard_at=None)})
+    heard = level.copied()
+    heard.accepted, heard.unheard_at = True, None
+    return replace(history, levels={**history.levels, holder: heard})
 
 
 def watching(history: History, action: Action, now: Moment) -> History:

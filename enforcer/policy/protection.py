@@ -1,8 +1,8 @@
 """
-Which limit holders are protected, and how far the daemon may go with the others.
+Decides which limit holders are protected, and how far the daemon may go with the others.
 
-A case, the labels of its namespace and the rules come in. A reason to leave it alone goes out, or the mode, the next
-step of the ladder, and what holds it.
+What comes in: a case, the labels of its namespace and the rules. What goes out: a reason that protects the holder, or
+the mode, the next step of the ladder, and the reason that holds it.
 
 The rule: **a pod may make the policy stricter for itself, and nothing else.** What relaxes it (an exemption, a longer
 grace, an annotation for another controller) counts only where the namespace's administrator allows it. What an operator
@@ -31,8 +31,9 @@ _ENDED = frozenset({"Succeeded", "Failed"})
 _NO_LABELS: Labels = {}
 _ORDER = {rung: place for place, rung in enumerate(Rung)}
 _MODES = {mode.value: mode for mode in Mode}
+_EVICT, _INSTANCE, _EXCLUSIVE = Rung.EVICT, Scope.INSTANCE, Sharing.EXCLUSIVE  # to look up a member takes long
 _PASSES = {None, *REASONS_OF[Kind.WAITING], *REASONS_OF[Kind.UNKNOWN]} - {Reason.STEP_MISSING}
-"""What does not keep a step from following in the end."""
+"""Reasons after which an action can still follow."""
 
 
 @dataclass(slots=True)  # as `Case`
@@ -43,7 +44,7 @@ class Permission:
     Attributes:
         mode: the effective one.
         written: the mode that operator and namespace wrote; None where the namespace's labels cannot be read.
-        rung: the next step.
+        rung: the next action.
         held: why it is not acted on, of kind chosen where there is such a reason; None: nothing holds it.
         written_hold: the reason that an operator or administrator wrote, also where `held` names another one.
 
@@ -57,9 +58,9 @@ class Permission:
     written_hold: Reason | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # as `Case`
 class _Namespace:
-    """What holds for all pods of a namespace."""
+    """The facts that all pods of a namespace share."""
 
     labels: Labels | None
     protected: bool
@@ -69,6 +70,7 @@ class _Namespace:
     missing: Reason | None
     detail: str
     missing_detail: str
+    relaxes: bool
 
 
 class Protection:
@@ -76,15 +78,17 @@ class Protection:
 
     def __init__(self, rules: Rules, namespaces: Mapping[str, Labels]) -> None:
         self._rules = rules
+        self._labelled = tuple(rules.protect.labels.items())
         self._beyond_fence = tuple(rung for rung in rules.ladder if rung is not Rung.FENCE)
         self._labels = namespaces
         self._namespaces: dict[str, _Namespace] = {}
 
     def shield(self, case: Case) -> Reason | None:
         """Say why the holder must not be acted on, whatever it uses. No mode lifts it."""
-        if case.pod is None:
+        pod = case.pod
+        if pod is None:
             return Reason.POD_UNKNOWN
-        return self.of_pod(case.pod) or (None if case.present else Reason.OTHER_GENERATION)
+        return self.of_pod(pod) or (None if case.present else Reason.OTHER_GENERATION)
 
     def spared(self, pod: Pod) -> bool:
         """Tell whether a pod is protected, whatever it uses."""
@@ -102,8 +106,10 @@ class Protection:
         protect = rules.protect
         if pod.priority is None or pod.priority >= protect.priority_at_least or pod.priority_class[:7] == "system-":
             return Reason.PRIORITY
-        if any(pod.labels.get(key) == value for key, value in protect.labels.items()):
-            return Reason.LABEL
+        labels = pod.labels
+        for key, value in self._labelled if labels else ():
+            if labels.get(key) == value:
+                return Reason.LABEL
         if pod.phase in _ENDED or not pod.phase:
             return Reason.NOT_RUNNING
         if pod.annotations.get(EXEMPT) == "true" and self.relaxes(pod.namespace):
@@ -123,7 +129,7 @@ class Protection:
             deleted_for: seconds since the pod was first seen terminating.
 
         """
-        if case.key.any_generation in fenced:
+        if fenced and case.key.any_generation in fenced:
             beyond = self._permission(case, self._beyond_fence, done, deleted_for)
             if beyond.held in _PASSES:
                 return beyond
@@ -153,7 +159,7 @@ class Protection:
 
     def relaxes(self, namespace: str) -> bool:
         """Tell whether the namespace's administrator allows its pods to relax the policy."""
-        return (self._of(namespace).labels or _NO_LABELS).get(ALLOW_EXEMPTION) == "true"
+        return self._of(namespace).relaxes
 
     def _chosen(self, case: Case, space: _Namespace, rung: Rung | None) -> tuple[Reason | None, str]:
         """Find what an operator, an administrator or the declaration itself chose."""
@@ -183,7 +189,7 @@ class Protection:
             return Reason.NO_CONSENT, f"the namespace needs the label {key}: {value}"
         return None, ""
 
-    def _soft(self, pod: Pod | None, rung: Rung) -> Reason | None:
+    def _soft(self, pod: Pod | None, rung: Rung | None) -> Reason | None:
         """Find what the operator protects by choice."""
         protect = self._rules.protect
         if pod is None:
@@ -192,9 +198,11 @@ class Protection:
             written = pod.annotations
             if written.get(_SAFE) == "false" or written.get(_DISRUPT) == "true" or _PREFER in written:
                 return Reason.THIRD_PARTY
-        if rung is Rung.EVICT and protect.daemon_sets and pod.controller_kind == "DaemonSet":
+        if rung is not _EVICT:
+            return None
+        if protect.daemon_sets and pod.controller_kind == "DaemonSet":
             return Reason.DAEMON_SET
-        if rung is Rung.EVICT and protect.bare_pods and not pod.controller_kind:
+        if protect.bare_pods and not pod.controller_kind:
             return Reason.BARE_POD
         return None
 
@@ -237,6 +245,7 @@ def _namespace(name: str, labels: Labels | None, rules: Rules) -> _Namespace:
         missing,
         detail,
         missing_detail,
+        relaxes=(labels or _NO_LABELS).get(ALLOW_EXEMPTION) == "true",
     )
 
 
@@ -246,9 +255,9 @@ def _bounded(case: Case, rules: Rules) -> Reason | None:
     if device is None:
         return None
     # The hardware bounds an instance, and not the pods that share it.
-    if case.limit.scope is Scope.INSTANCE or (device.key.gpu_instance is not None and device.pods <= 1):
+    if case.limit.scope is _INSTANCE or (device.key.gpu_instance is not None and device.pods <= 1):
         return Reason.MIG
-    if device.sharing is Sharing.EXCLUSIVE:
+    if device.sharing is _EXCLUSIVE:
         return Reason.EXCLUSIVE
     if device.gpu.vendor not in rules.trusted_vendors:
         return Reason.UNVERIFIED_BACKEND

@@ -59,9 +59,10 @@ def blast(cases: Iterable[Judged]) -> tuple[int, int]:
     over, limited = set(), set()
     for judged in cases:
         if judged.shield is None and prevents(judged.allowed.held) is None and judged.case.limit.memory is not None:
-            limited.add(judged.case.workload)
+            workload = judged.case.workload
+            limited.add(workload)
             if judged.over:
-                over.add(judged.case.workload)
+                over.add(workload)
     return len(over), len(limited)
 
 

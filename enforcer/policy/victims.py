@@ -1,12 +1,12 @@
 """
-Which limit holder to act on: none, or one.
+Chooses the limit holder to act on: one, or none.
 
-All cases as judged come in, and the history. At most one action goes out, and for each other holder that is due the
+What comes in: all judged cases, and the history. What goes out: at most one action, and for each other due holder the
 reason why it is not acted on.
 
 The rule: **each guard alone holds the action back**, and the first that does is the reason. The holder that has been
-over its limit for longest comes first. Pods that were tried in vain take turns with the others, their namespaces in
-turn, so that no pod that cannot be acted on keeps the next one waiting.
+over its limit for longest comes first. Pods whose action failed take turns with the others, namespace by namespace. So
+a pod that cannot be acted on does not delay the next one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,12 +24,13 @@ from enforcer.policy.vocabulary import ON_A_CONTAINER, Mode, Place, Reason, Rung
 from exporter.model import DeviceKey, Snapshot
 
 _ORDER = {rung: place for place, rung in enumerate(Rung)}
+_DRY_RUN, _CONTENDED = Mode.DRY_RUN, Trigger.CONTENDED  # to look up a member takes long
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
     """
-    What the choice is made from.
+    The data from which the holder is chosen.
 
     Attributes:
         needs: by device, what neighbours may still take; empty where the trigger does not ask.
@@ -85,7 +86,7 @@ def taken(history: History, action: Action, now: Moment, time: float) -> History
 def refusal(judged: Judged, scene: Scene) -> Why | None:
     """Say why a holder that is due is not acted on now, and the particulars."""
     case, rules, history, now = judged.case, scene.rules, scene.history, scene.now
-    dry = judged.allowed.mode is Mode.DRY_RUN
+    dry = judged.allowed.mode is _DRY_RUN
     if judged.allowed.held is not None:
         return judged.allowed.held, judged.allowed.detail
     if case.unknown is not None:
@@ -101,7 +102,7 @@ def refusal(judged: Judged, scene: Scene) -> Why | None:
         return Reason.QUEUED, "a gentler step follows first, on another device"
     if not scene.snapshot.names_live:
         return Reason.NAMES_STALE, ""
-    if rules.trigger is Trigger.CONTENDED and not justified(case, scene.excess[case.limit.device], scene.needs):
+    if rules.trigger is _CONTENDED and not justified(case, scene.excess[case.limit.device], scene.needs):
         return Reason.NOT_CONTENDED, ""
     if history.breakers:
         return Reason.BREAKER, ", ".join(sorted(history.breakers))

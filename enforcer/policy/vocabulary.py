@@ -1,9 +1,9 @@
 """
 The policy's vocabulary.
 
-Nothing comes in. The enumerations go out in which rules, levels and verdicts are written.
+Nothing comes in. What goes out: the enumerations of rules, levels and verdicts.
 
-The rule: each name stands here once. Metrics, log lines, Events, the journal and the tests take it from here.
+The rule: each name is defined here once. Metrics, log lines, Events, the journal and the tests take it from here.
 """
 
 from enum import StrEnum
@@ -104,10 +104,10 @@ class Kind(StrEnum):
 
 class Reason(StrEnum):
     """
-    Why nothing is done, or nothing can be said: one word, and half a sentence that continues after "but".
+    Why a holder is not acted on, or not judged: one word, and half a sentence that continues after "but".
 
-    The groups: the usage or the limit is not known; the pod is protected; the limit is only reported; the action is not
-    permitted or not possible; the action has to wait.
+    The groups, in this order: usage or limit unknown; pod protected; limit only reported; action not permitted or not
+    possible; action has to wait.
     """
 
     _value_: str
@@ -172,7 +172,7 @@ class Reason(StrEnum):
     DELETION_STUCK = "deletion_stuck", "the pod was deleted more than ten minutes ago, and still uses the memory"
 
     TERMINATING = "terminating", "the pod was deleted, and ends"
-    NOT_OVER_NOW = "not_over_now", "it is not above its limit in this round"
+    NOT_OVER_NOW = "not_over_now", "it is not over its limit in this round"
     FEW_READINGS = "few_readings", "fewer than three readings of this device show the excess"
     LAST_LOOK = "last_look", "the last look found it within its limit"
     HOLD_OFF = "hold_off", "the daemon has not watched this node for long enough"

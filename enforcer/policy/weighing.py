@@ -1,19 +1,18 @@
 """
-How one reading moves the level of a limit holder.
+Moves the level of a limit holder by one reading.
 
-The level so far and one reading come in. The level after it goes out.
+What comes in: the level so far, and one reading. What goes out: the level after it.
 
-The rule: two readings that are close together say what was so between them. Both over: the level rises by that time.
-One over and one within: it stands. Everything else (both within, or no reading for longer) lowers it by half of the
-time. So noise and gaps cannot raise a level, what was long ago does not count for ever, and a holder that is certainly
-over for more than a third of the time cannot keep it down.
+The rule: two readings close together decide the time between them. Both over: the level rises by that time. One over
+and one within: it stays. Otherwise (both within, or no reading for longer) it falls by half of the time. So noise and
+gaps cannot raise a level, and an old excess does not count for ever. A holder that is certainly over for more than a
+third of the time cannot keep its level down.
 
-The level goes back to 0 when the declared limit rises above all usage that was counted. A tenant that lowers its own
-limit and raises it again gains nothing by that, because what it used above the higher limit stays counted. What is
-allowed for CUDA contexts changes with each process, so each reading is judged by the ceiling of its own moment, and a
-new allowance restarts nothing.
+The level returns to 0 when the declared limit rises above all counted usage. A tenant that lowers its own limit and
+raises it again gains nothing: its usage above the higher limit stays counted. The allowance for CUDA contexts changes
+with each process. So each reading is judged by the ceiling of its own moment, and a new allowance restarts nothing.
 
-`weigh` copies the level once, and only the copy is changed until it is returned: nothing is changed that was handed in.
+`weigh` copies the level once and changes only the copy: the level that came in stays as it was.
 """
 
 from dataclasses import replace
@@ -23,12 +22,12 @@ from enforcer.policy.levels import Announcement, Excess, Level, Reading, lasts, 
 from enforcer.policy.rules import APART, READINGS, TOGETHER, Rules
 
 RECENT = 6.0
-"""Intervals after which an earlier reading does not count towards three: one spike must not complete an old excess. So
-many for each device with an excess, because a holder may move it from one to the next."""
+"""Intervals after which an earlier reading does not count towards three: one spike must not complete an old excess. The
+number is per device with an excess, because a holder may move it from one device to the next."""
 
 
 def weigh(before: Level | None, reading: Reading, now: Announcement, grace: float, rules: Rules) -> Level | None:
-    """Add a reading, which is later than all before it; None: the level is 0, and there is nothing to remember."""
+    """Add a reading, which is later than all before it; None: the level is 0, and nothing has to be kept."""
     over = reading.over
     if before is None:
         level = Level(reading.at)
@@ -37,7 +36,7 @@ def weigh(before: Level | None, reading: Reading, now: Announcement, grace: floa
     else:
         level = before.copied()
     least = rules.capacity(grace)
-    _move(level, reading, max(least, level.announced), rules)
+    _move(level, reading, max(least, level.announced), rules, over=over)
     _count(level, reading, rules)
     if level.seconds <= 0 and not over:
         return _ended(level)
@@ -48,14 +47,19 @@ def weigh(before: Level | None, reading: Reading, now: Announcement, grace: floa
 
 
 def _raised(level: Level, reading: Reading) -> bool:
-    """Tell whether the declared limits have risen above all that was counted against the old ones."""
-    excesses = level.excesses
-    found = [device for device in reading.devices if device.device in excesses]
-    return 0 < len(found) == len(excesses) and all(each.bound >= excesses[each.device].most for each in found)
+    """Tell whether the declared limits have risen above all usage counted against the old ones."""
+    excesses, found = level.excesses, 0
+    for device in reading.devices:
+        excess = excesses.get(device.device)
+        if excess is not None:
+            if device.bound < excess.most:
+                return False
+            found += 1
+    return 0 < found == len(excesses)
 
 
 def _ended(level: Level) -> Level | None:
-    """End an excess; None: nothing of it is to be remembered."""
+    """End an excess; None: nothing of it has to be kept."""
     ended = _anew(level, level.read_at, over=level.over)
     return None if ended.unheard_at is None and ended.eased == 0 and ended.place_at is None else ended
 
@@ -67,8 +71,8 @@ def _anew(level: Level, at: float, *, over: bool | None = None) -> Level:
     return anew
 
 
-def _move(level: Level, reading: Reading, most: float, rules: Rules) -> None:
-    over, step = reading.over, reading.at - level.read_at
+def _move(level: Level, reading: Reading, most: float, rules: Rules, *, over: bool | None) -> None:
+    step = reading.at - level.read_at
     near = step <= TOGETHER * rules.interval
     if over is None and near:
         return  # the next reading may still be close to the last one that is known
@@ -108,9 +112,10 @@ def _count(level: Level, reading: Reading, rules: Rules) -> None:
     for device in reading.devices:
         if not device.over:
             continue
-        known = level.excesses.get(device.device)
+        place = device.device
+        known = level.excesses.get(place)
         if known is None:
-            excesses[device.device] = Excess(1, reading.at, device.charged, device.cap, device.bound, device.charged)
+            excesses[place] = Excess(1, reading.at, device.charged, device.cap, device.bound, device.charged)
             continue
         gap = reading.at - known.last_at
         readings, last_at = known.readings, known.last_at
@@ -119,5 +124,5 @@ def _count(level: Level, reading: Reading, rules: Rules) -> None:
         elif readings == 0 or gap >= APART * rules.interval:
             readings, last_at = min(readings + 1, READINGS), reading.at
         least, cap = min(known.least, device.charged), min(known.cap, device.cap)
-        excesses[device.device] = Excess(readings, last_at, least, cap, known.bound, max(known.most, device.charged))
+        excesses[place] = Excess(readings, last_at, least, cap, known.bound, max(known.most, device.charged))
     level.excesses = excesses

@@ -1,10 +1,11 @@
 """
-Keeps asking whether the admission policy is there, which bounds what our evictions can be.
+Asks again and again whether the admission policy that bounds our evictions is in force.
 
-What comes in: the namespace of the daemon, where the canary asks; whether the ladder evicts. What goes out: that it is
-in force, or why it is not known to be.
+What comes in: the namespace of the daemon, where the canary asks; whether the ladder evicts. What goes out: that the
+policy is in force, or why that is unknown.
 
-The law: until it was seen in force nobody is evicted, and it is asked for again: somebody may have removed it.
+The rule: no pod is evicted before the policy was seen in force. The check is repeated, because the policy may be
+removed.
 """
 
 from collections.abc import Callable
@@ -15,9 +16,9 @@ from enforcer.actions.kube_writer import Writer
 from exporter.base.clock import Clock
 
 AGAIN = 10.0
-"""Seconds until it is asked for again where it was not seen in force."""
+"""Seconds until the next check if the policy was not seen in force."""
 CANARY_AGAIN = 600.0
-"""Seconds after which it is asked for again where it was."""
+"""Seconds until the next check if it was."""
 NOT_YET = "it was not asked for yet"
 NOWHERE = "the daemon's own namespace, where the admission policy is asked for, is not known: POD_NAMESPACE"
 
@@ -25,13 +26,13 @@ NOWHERE = "the daemon's own namespace, where the admission policy is asked for, 
 @dataclass(frozen=True, slots=True)
 class AdmissionWatch:
     """
-    Watches over the policy.
+    Watches the admission policy.
 
     Attributes:
         namespace: where the canary asks; empty where the daemon knows none of its own, None where the operator does
             not want the policy.
-        evicts: says whether anybody would be evicted now.
-        doubted: is told why it is not known to be in force; "" when it is, or nobody asks.
+        evicts: returns whether any pod could be evicted now.
+        doubted: called with the reason why the policy is not known to be in force; "" when it is, or is not needed.
 
     """
 
@@ -42,16 +43,16 @@ class AdmissionWatch:
     clock: Clock
 
     def doubt(self) -> None:
-        """Take it that the policy, where it is wanted, is not there."""
+        """Assume that the policy, where it is wanted, is not in force."""
         if self.namespace is not None and self.evicts():
             self.doubted(NOT_YET if self.namespace else NOWHERE)
 
     async def watch(self) -> None:
-        """Ask for it, where it is wanted, until cancelled."""
+        """Check the policy, where it is wanted, until cancelled."""
         while self.namespace is not None:
             in_force = False
             if not self.evicts():
-                self.doubted("")  # other rules void all evidence: the next grace is longer than this beat
+                self.doubted("")  # other rules start each grace anew, and a grace is longer than this wait
             elif not self.namespace:
                 self.doubt()
             else:

@@ -1,13 +1,13 @@
 """
-What acting takes, gathered when the operator wants it, and not before.
+Arms the enforcer: gathers everything that acting needs, once the mode asks for it.
 
 What comes in: the config, the decider, clients of the API server. What goes out: a running acting half, or ceilings
 that say why there is none.
 
-The rule: **a daemon that lacks one thing does not act, and says what.** The node's lock, a journal that can be written,
-the admission policy: each is proven first, and tried again while it is missing. A step that this node lacks is passed
-over (`missing_steps`). No action of an earlier daemon is repeated. What that daemon began is looked up before anything
-else; what was accepted is watched.
+The rule: **a daemon that lacks one prerequisite does not act, and reports it.** The node's lock, a writable journal and
+the admission policy are proven first, and tried again while one is missing. A step that this node lacks is passed over
+(`missing_steps`). No action of an earlier daemon is repeated. Actions that it began are looked up before anything else,
+and those that were accepted are watched.
 """
 
 import asyncio
@@ -47,13 +47,14 @@ from enforcer.runtime.missing import Missing
 from enforcer.runtime.missing_steps import MissingSteps
 from enforcer.runtime.ownership import Ownership
 from enforcer.runtime.rights_watch import RightsWatch
+from exporter.base.cgroup_owner import PodCgroups
 from exporter.base.clock import Clock
 from exporter.rounds.latest import Latest
 
 log = structlog.get_logger()
 
 AGAIN = 10.0
-"""Seconds between two tries to get what is missing."""
+"""Seconds between two tries to get a missing prerequisite."""
 LOOK = 1.0
 """Seconds between two looks for requests to close a breaker."""
 
@@ -63,16 +64,17 @@ Changes = asyncio.Queue[tuple[History, History, str]]
 @dataclass(frozen=True, slots=True)
 class World:
     """
-    What can be reached from here.
+    The clients, paths and drivers that acting uses.
 
     Attributes:
         writer: for evictions, with their long deadline; `reader` for looks.
         proc: a mounted /proc of the initial PID namespace.
-        admission: the namespace in which the canary asks for the admission policy; empty where the daemon knows none
-            of its own, None where the operator does not want the policy.
-        trusted: the PID namespace is believed to be right.
+        admission: the namespace in which the canary asks for the admission policy. It is empty if the daemon does not
+            know its own, None if the operator does not want the policy.
+        trusted: the PID namespace is assumed to be right.
         limits: the driver's, for fences; None where the devices have none.
         cgroups: where the unified hierarchy is mounted; None: nowhere.
+        pods: which cgroups are the kubelet's.
 
     """
 
@@ -80,6 +82,7 @@ class World:
     reader: Writer
     proc: Path
     journal: Path
+    pods: PodCgroups
     admission: str | None = None
     trusted: bool = False
     limits: MemoryLimits | None = None
@@ -87,7 +90,7 @@ class World:
 
 
 class Arming:
-    """Runs the acting half while the mode is enforce. One task calls `run`; until it is armed, all who are due wait."""
+    """Runs the acting half while the mode is `enforce`; until it is armed, due holders wait. One task calls `run`."""
 
     def __init__(self, decider: Decider, world: World, latest: Latest, fresh: Fresh, *, clock: Clock) -> None:
         self._decider = decider
@@ -95,8 +98,8 @@ class Arming:
         self._latest = latest
         self._fresh = fresh
         self._clock = clock
-        self._kill = Kill(world.proc, trusted=world.trusted)
-        self._fences = Fences(world.limits, Leaves(world.proc, world.cgroups), clock=clock)
+        self._kill = Kill(world.proc, world.pods, trusted=world.trusted)
+        self._fences = Fences(world.limits, Leaves(world.proc, world.cgroups, world.pods), clock=clock)
         self._owner = Ownership(world.journal)
         self._steps = MissingSteps(decider, self._fences, world.proc, trusted=world.trusted, clock=clock)
         self._missing = Missing(decider)
@@ -107,7 +110,7 @@ class Arming:
         self._admission.doubt()
 
     async def run(self) -> None:
-        """Arm when the mode says so, act, arm anew when the journal was lost; let go of everything when cancelled."""
+        """Arm when the mode asks for it, act, arm anew after a lost journal; let go of everything when cancelled."""
         try:
             while True:
                 while not await self._armed():
@@ -128,7 +131,7 @@ class Arming:
         return Rung.EVICT in self._decider.rules.ladder
 
     async def _armed(self) -> bool:
-        """Get what is missing; True when everything is there. The steps that are missing count for dry runs, too."""
+        """Get the missing prerequisites; True when all are there. Missing steps count for dry runs, too."""
         rules = self._decider.rules
         if rules.mode.rank >= Mode.DRY_RUN.rank:
             await self._steps.look()
@@ -145,7 +148,7 @@ class Arming:
         return True
 
     async def _act(self) -> None:
-        """Act, until the journal is lost and nothing is in flight any more."""
+        """Act, until the journal is lost and no action is in flight."""
         writer = self._owner.writer(partial(self._missing.take, Reason.JOURNAL))
         changes: Changes = asyncio.Queue()
         fencing = self._fences.rung(writer)
@@ -179,7 +182,7 @@ class Arming:
     def _executor(
         self, writer: JournalWriter, fencing: Fencing | None, changes: Changes, levels: SavedLevels | None
     ) -> Executor:
-        """Put the acting half together, and hand to it what another daemon left unfinished."""
+        """Build the acting half, and give it the unfinished actions of an earlier daemon."""
         hands = Hands(dict(self._rungs(fencing)), LivePods(self._world.reader), self._fresh, self._spared)
         executor = Executor(self._decider, writer, hands, clock=self._clock)
         kept = writer.file.kept
@@ -197,7 +200,7 @@ class Arming:
         self._decider.boot_id = writer.file.boot
         self._decider.arm(executor.begin, history, lambda *changed: note(changed), _unspent(levels, kept))
         self._missing.end(Reason.NOT_ARMED)
-        log.info("enforcer.armed", rungs=sorted(hands.rungs), unfinished=len(unfinished), journal=str(self._owner.path))
+        log.info("enforcer.armed", steps=sorted(hands.rungs), unfinished=len(unfinished), journal=str(self._owner.path))
         return executor
 
     def _rungs(self, fencing: Fencing | None) -> Iterator[tuple[Rung, Actuator]]:
@@ -226,7 +229,7 @@ class Arming:
                     await look_after(fencing, self._decider)
 
     async def _look_for_steps(self) -> None:
-        """Look in each round whether this node can perform the steps that the ladder has by now."""
+        """Look in each round whether this node can perform the steps of the present ladder."""
         async for _ in self._latest.rounds():
             await self._steps.look()
 

@@ -16,6 +16,7 @@ from random import Random
 from enforcer.actions.evict.actuator import DEADLINE
 from enforcer.actions.fence.cgroup_paths import mount_point
 from enforcer.actions.fence.nvml import NvmlLimits
+from enforcer.actions.kill.actuator import Kill
 from enforcer.actions.kube_writer import Writer
 from enforcer.actions.notify.actuator import Notifier
 from enforcer.journal.file import DEFAULT
@@ -30,6 +31,7 @@ from enforcer.runtime.policy_config import impossible, plays, rules_of
 from exporter.base.clock import Clock, SystemClock
 from exporter.config import Arguments, Config, source_of_names
 from exporter.daemon import Enforcement, observe
+from exporter.host.pod_cgroups import pod_cgroups
 from exporter.host.procfs import proc_root
 from exporter.kube.client import Client, credentials
 from exporter.model import GpuUuid, Snapshot
@@ -62,7 +64,8 @@ async def daemon(arguments: Arguments, config: Config, environ: Mapping[str, str
         world = _world(config, kube, own_namespace)
         arming = Arming(decider, world, latest, link.fresh, clock=kube.clock)
         ask = LivePods(kube.looker, listing=True)
-        dry_runs = DryRuns(decider, ask, link.fresh, world.proc, clock=kube.clock, trusted=world.trusted)
+        preflight = Kill(world.proc, world.pods, trusted=world.trusted)
+        dry_runs = DryRuns(decider, ask, link.fresh, preflight, clock=kube.clock)
         async with asyncio.TaskGroup() as tasks:
             beside = [
                 tasks.create_task(arming.run(), name="arming"),
@@ -125,6 +128,7 @@ def _world(config: Config, kube: _Kubernetes, own_namespace: str) -> World:
         kube.reader,
         proc_root(config.node.host_root),
         config.policy.journal or DEFAULT,
+        pod_cgroups(config.node.pods_cgroup, config.node.host_root),
         admission=own_namespace if config.policy.admission == "required" else None,
         trusted=config.node.trust_pid_namespace,
         limits=NvmlLimits(),

@@ -23,7 +23,7 @@ from enforcer.journal.levels_file import SavedLevels, holds_for, saved
 from enforcer.journal.resume import merged
 from enforcer.messages import document
 from enforcer.messages.events import Notice
-from enforcer.messages.invalid_limits import Told, invalid_limits
+from enforcer.messages.invalid_limits import Reported, invalid_limits
 from enforcer.messages.log_lines import lines
 from enforcer.messages.notices import beginning, ending, notices
 from enforcer.messages.tally import Tally
@@ -43,13 +43,13 @@ log = structlog.get_logger()
 
 NOTHING_KNOWN = History()
 USUAL_GRACE = 30.0
-"""Seconds that Kubernetes grants a pod that says nothing."""
+"""Kubernetes' default grace period of a pod, in seconds."""
 SHOWN = 10
 """Decisions on the node page; /api/v1/decisions has more."""
 Tell = Callable[[Iterable[Notice]], None]
 Begin = Callable[[Action], None]
 Note = Callable[[History, History, str], None]
-"""Gets the history before and after a change of what outlives the daemon, and the name of a person who wanted it."""
+"""Gets the history before and after a change that outlives the daemon, and the name of the person behind it."""
 
 
 def read_moment() -> Moment:
@@ -62,10 +62,10 @@ class Decider:
     Decides on every snapshot. One task calls `hear`; all else answers from memory.
 
     Attributes:
-        rules: in force; exchange them whole.
+        rules: in force; replace them whole.
         ceilings: what else restricts the mode: another daemon has the node, the journal cannot be written.
         missing: the steps of the ladder that this node cannot perform.
-        rehearse: takes the dry actions. Without an API server none is looked at: each is logged, and ends at once.
+        rehearse: takes the actions of a dry run. Without an API server each is logged, and ends at once.
         boot_id: of the kernel; the levels that are saved and restored are of this boot.
 
     """
@@ -96,7 +96,7 @@ class Decider:
         self._wall = wall
         self._history = history
         self._tally = Tally()
-        self._told: Told = {}
+        self._reported: Reported = {}
         self._verdict: Verdict | None = None
         self._snapshot: Snapshot | None = None
         self._saved: SavedLevels | None = None
@@ -130,9 +130,9 @@ class Decider:
         """
         Let actions begin.
 
-        `history` is what the journal says of the daemon before, or, when it is opened anew, of this one. What is known
-        here and not there is noted; `note` gets each later change of such things, too. `levels` were saved by the
-        daemon before, and count from the next snapshot on if they hold for it.
+        `history` is the journal's: of the earlier daemon, or, when it is opened anew, of this one. Facts that it lacks
+        are noted, and `note` gets each later change of such facts. `levels` were saved by the earlier daemon. They
+        count from the next snapshot on, if they hold for it.
         """
         self._history = merged(self._history, history)
         self._saved = levels
@@ -153,16 +153,16 @@ class Decider:
         return self._history.in_flight is not None
 
     def resumed(self, action: Action) -> None:
-        """Take that an action of a daemon before this one is being looked up."""
+        """Take note that an action of an earlier daemon is being looked up."""
         flight = self._history.in_flight
-        # `arm` knows the action, and not its token
+        # `arm` knows the action, but not its use of the budget
         if flight is None or (flight.action == action and flight.token is None):
             tokens = [token for token in self._history.spent if token.workload == action.workload]
             token = max(tokens, key=lambda each: each.at, default=None)  # given back if nothing was done
             self._history = replace(self._history, in_flight=InFlight(action, self._moment().monotonic, token))
 
     def watching(self, action: Action) -> None:
-        """Take that the end of an accepted action is watched: no second action on its pod begins meanwhile."""
+        """Take note that an accepted action is watched: no second action on its pod begins meanwhile."""
         self._history = outcomes.watching(self._history, action, self._moment())
 
     def still(self, action: Action, live: Live, snapshot: Snapshot, *, second: bool = False) -> Reason | Spared | None:
@@ -171,21 +171,21 @@ class Decider:
         return last_look(action, live, snapshot, rules=rules, history=history, now=now, second=second)
 
     def grace_of(self, action: Action) -> float:
-        """Return the seconds that the victim's pod wants between SIGTERM and SIGKILL."""
+        """Return the grace period of the victim's pod, in seconds between SIGTERM and SIGKILL."""
         pod = self._snapshot.pods.get(action.pod_uid) if self._snapshot else None
         return USUAL_GRACE if pod is None else pod.grace_seconds
 
     def sent(self, action: Action) -> None:
-        """Count an action whose call has left."""
+        """Count an action whose call was sent."""
         self._tally = self._tally.sent(action)
 
     def warned(self, holder: HolderKey, warned_at: float) -> None:
-        """Take that the API server has accepted the warning of a holder: its grace begins."""
+        """Take note that the API server has accepted a holder's warning: its grace begins."""
         self._history = outcomes.warned(self._history, holder, warned_at)
         self._tally = self._tally.warned(holder)
 
     def conclude(self, action: Action, result: Result, detail: str) -> None:
-        """Take how the flight of an action ended."""
+        """Take the outcome of the action in flight."""
         now, at, past = self._moment(), self._wall(), self._history
         self._ended(action, result, detail, now, at)
         if action.dry:
@@ -201,7 +201,7 @@ class Decider:
             self._tell([notice])
 
     def watched(self, action: Action, result: Result, detail: str) -> None:
-        """Take what became of an action that was accepted."""
+        """Take the outcome of an accepted action."""
         now, at = self._moment(), self._wall()
         self._history = outcomes.watched(self._history, action)
         self._ended(action, result, detail, now, at)
@@ -217,7 +217,7 @@ class Decider:
             self._noted(past)
 
     def hold(self, place: Place, name: str, reason: Reason, *, seconds: float | None = None, detail: str = "") -> None:
-        """Hold a place for so many seconds, or until it is lifted."""
+        """Hold a place for so many seconds, or until the hold is lifted."""
         self._history = holds.held(self._history, place, name, reason, self._moment(), seconds=seconds, detail=detail)
 
     def lift(self, place: Place, name: str, reason: Reason) -> None:
@@ -225,7 +225,7 @@ class Decider:
         self._history = holds.lifted(self._history, place, name, reason)
 
     def close(self, breaker: Breaker, by: str) -> bool:
-        """Close a breaker because a person says so; False if it is not open."""
+        """Close a breaker at a person's request; False if it is not open."""
         past = self._history
         if breaker not in past.breakers:
             log.warning("enforcer.breaker_not_open", breaker=breaker, by=by)
@@ -237,10 +237,10 @@ class Decider:
 
     def unfence(self, gone: Mapping[CaseKey, bool]) -> None:
         """
-        Take that these fences stand no more, and whether their containers do.
+        Take note that these fences are no longer in force, and whether their containers still run.
 
-        A container that lives on is fenced again before anything else; one that was restarted only where no other step
-        follows.
+        A container that lives on is fenced again before any other action. A restarted container is fenced again only
+        where no other step follows.
         """
         done = self._history.done - {(key, Rung.FENCE) for key in gone}
         fenced = self._history.fenced - {key.any_generation for key, lives in gone.items() if lives}
@@ -250,7 +250,7 @@ class Decider:
 
     @property
     def heard(self) -> Snapshot | None:
-        """The last snapshot, of which `judged` tells; None before the first."""
+        """The last snapshot, on which `judged` is based; None before the first."""
         return self._snapshot
 
     def judged(self) -> tuple[Standing, ...]:
@@ -262,6 +262,11 @@ class Decider:
         if self._verdict is not None:
             yield from metrics.collect(snapshot, self._verdict, self._history, self._tally, self.rules)
 
+    @property
+    def told(self) -> object:
+        """Stand for what `summary` and `decisions` say: each decision, and each round, makes another tally."""
+        return self._tally if self._verdict else None
+
     def summary(self) -> dict[str, Any] | None:
         """Describe mode, breakers, budgets and the state of all limit holders; None before the first round."""
         return document.summary(self._verdict, self._tally.recent[:SHOWN], self._offset) if self._verdict else None
@@ -271,7 +276,7 @@ class Decider:
         return {"recent": [document.decision(decision, self._offset) for decision in self._tally.recent]}
 
     def preview(self) -> dict[str, Any] | None:
-        """Describe what enforcing would hit now; None before the first round."""
+        """Describe what mode `enforce` would do now; None before the first round."""
         seen, rules = self._snapshot, replace(self.rules, missing=self.missing)
         return None if seen is None else document.preview(preview(seen, rules, self._history), self._offset)
 
@@ -285,7 +290,7 @@ class Decider:
     def _invalid(self, verdict: Verdict, snapshot: Snapshot) -> Iterable[Notice]:
         if verdict.mode.rank < Mode.WARN.rank:
             return ()
-        self._told, invalid = invalid_limits(snapshot, self._told, verdict.standings)
+        self._reported, invalid = invalid_limits(snapshot, self._reported, verdict.standings)
         return invalid
 
     def _ended(self, action: Action, result: Result, detail: str, now: Moment, at: float) -> None:
@@ -295,7 +300,7 @@ class Decider:
         self.conclude(action, Result.REHEARSED, "no last look was taken: this daemon asks no API server")
 
     def _noted(self, past: History) -> None:
-        """Have noted what outlives the daemon, if it changed."""
+        """Let `note` write a change that outlives the daemon."""
         if past.breakers != self._history.breakers:
             self._note(past, self._history, "")
 

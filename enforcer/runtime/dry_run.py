@@ -1,15 +1,13 @@
 """
-Dry runs: `dry-run` takes the way of an action, down to the last step.
+Dry runs: all steps of an action but the last.
 
-What comes in: dry actions; the round, for containers that would have to be held. What goes out: what would have become
-of each: how far it would have come, and what would have spared its victim.
+What comes in: actions of dry runs; each round, for the inits that a kill would hold. What goes out: the outcome that
+each action would have had: how far it would have come, and what would have spared its victim.
 
-The rule: **the same code as in enforce, with hands that cannot change anything.** Fresh sample, live answer, last look,
-preflight. No journal, because what is not done need not be remembered, and no right that observing does not have. A dry
-run takes place beside the acting half, and never delays it.
+The rule: **the same code as in `enforce`, with hands that cannot change anything.** It takes a fresh sample, a live
+answer, the last look and the preflight. It has no journal, because nothing is done, and no more rights than mode
+`observe`. A dry run takes place beside the acting half, and never delays it.
 """
-
-from pathlib import Path
 
 from enforcer.actions.dry_run import DryRun
 from enforcer.actions.fence.actuator import unfit
@@ -26,7 +24,7 @@ from exporter.rounds.latest import Latest
 
 
 class Unwritten:
-    """The journal of what is not done."""
+    """A journal that keeps nothing."""
 
     async def intend(self, decision: str, action: Action) -> None:
         """Note nothing."""
@@ -39,14 +37,12 @@ class Unwritten:
 
 
 class DryRuns:
-    """Carries dry runs out, one after the other, as `decider` begins them. Two tasks call `run` and `hold`."""
+    """Performs dry runs one after the other, as `decider` begins them. Two tasks call `run` and `hold`."""
 
-    def __init__(
-        self, decider: Decider, ask: Ask, fresh: Fresh, proc: Path, *, clock: Clock, trusted: bool = False
-    ) -> None:
-        """Look into `proc`, a mounted /proc, with `ask` and `fresh`; `trusted` as in `exporter.host.procfs.ProcFs`."""
+    def __init__(self, decider: Decider, ask: Ask, fresh: Fresh, kill: Kill, *, clock: Clock) -> None:
+        """Look with `ask` and `fresh`; of `kill` nothing is used that sends a signal."""
         self._decider = decider
-        self._kill = Kill(proc, trusted=trusted)
+        self._kill = kill
         stand_ins: dict[Rung, Actuator] = {rung: DryRun(rung) for rung in Rung if rung is not Rung.NOTIFY}
         stand_ins[Rung.FENCE] = DryRun(Rung.FENCE, unfit)
         stand_ins[Rung.KILL] = DryRun(Rung.KILL, self._kill.preflight)
@@ -55,11 +51,11 @@ class DryRuns:
         decider.rehearse = self._executor.begin
 
     async def run(self) -> None:
-        """Carry out what is begun, until cancelled."""
+        """Perform each dry run that begins, until cancelled."""
         await self._executor.run()
 
     async def hold(self, latest: Latest) -> None:
-        """Hold the inits that would have to be signalled, until cancelled: a preflight wants to see them."""
+        """Hold the inits that a kill would signal, until cancelled, because a preflight checks them."""
         try:
             async for _ in latest.rounds():
                 wanted = Rung.KILL in self._decider.rules.ladder

@@ -1,12 +1,12 @@
 """
 Watches accepted actions until their effect is seen: the victim is gone, and its memory is free.
 
-What comes in: an action that was accepted. What goes out: how it ended, for the decider and the journal.
+What comes in: an accepted action. What goes out: its outcome, for the decider and the journal.
 
-The rule: success is claimed when two complete readings show nothing of the victim's memory. Nothing else waits for it:
-several actions are watched at once. A victim that takes its time lingers, an effect that does not come is stuck. Both
-are reported, and stop nothing. If a process of the victim lives on in another pod, the accounts named the wrong pod,
-and a breaker opens.
+The rule: an action succeeded when two complete readings show no memory of the victim. No other action waits for that,
+and several are watched at once. A slow victim is reported as lingering, an effect that does not come as stuck. Neither
+stops anything. If a process of the victim lives on in another pod, the accounts named the wrong pod, and a breaker
+opens.
 """
 
 import asyncio
@@ -35,11 +35,11 @@ PATIENCE = 120.0
 EVACUATION = 600.0
 """Seconds that another controller gets to move the pod away."""
 LONGEST_GRACE = 600.0
-"""Seconds of a pod's own grace that are waited for: it may ask for a week."""
+"""The most seconds of a pod's own grace period to wait for: a pod may ask for a week."""
 PAUSE, LATER_PAUSE = 1.0, 5.0
 """Seconds between two looks for the effect, in the first minute and after it."""
 INSISTENCE = 30.0
-"""Seconds after the grace in which a look is repeated to which a source did not answer, or that came too soon."""
+"""Seconds after the grace in which a look is repeated if a source did not answer, or it came too soon."""
 TOO_SOON = frozenset({Reason.FEW_READINGS, Reason.IN_FLIGHT, Reason.NOT_OVER_NOW, Spared.NOT_DUE})
 """Why a look came too soon: there were not enough readings since SIGTERM, the last one was a pause of a moment, or
 another action is in flight."""
@@ -56,7 +56,7 @@ class Accepted:
 
     Attributes:
         answer: the last one in the journal.
-        ours: this daemon began it; what another one signalled is not killed.
+        ours: this daemon began it; a process that another daemon signalled is not killed.
         processes: of the victim, as they were before the call.
         at: monotonic seconds at which it was accepted.
 
@@ -89,7 +89,7 @@ class EffectWatch:
         await self._journal.end(accepted.decision, result, detail)
         tell = log.info if result is Result.VERIFIED else log.warning
         victim = {"pod_uid": action.pod_uid, "container": action.container}
-        tell("enforcer.ended", result=result, detail=detail, action=action.rung, **victim)
+        tell("enforcer.effect_result", result=result, detail=detail, action=action.rung, **victim)
         self._decider.watched(action, result, detail)
 
     async def _seen(self, accepted: Accepted) -> End:
@@ -143,9 +143,9 @@ class EffectWatch:
 
     async def _insist(self, accepted: Accepted, rung: Actuator) -> tuple[Spared | Reason | None, str]:
         """
-        Do what follows the grace, once, and only after another look.
+        Perform the second part of the action after the grace, once, and only after another look.
 
-        Returns why it was not done (None: go on looking for the effect), and what was done, in words.
+        Returns why it was not done (None: go on looking for the effect), and what was done, as text.
         """
         why = await self._looks.look(accepted.action, second=True)
         if why is not None:

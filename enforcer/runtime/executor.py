@@ -1,12 +1,12 @@
 """
 One action, from the decision to the confirmed answer.
 
-What comes in: an action that was decided. What goes out: how its flight ended, for the decider; each step stands in the
-journal before the next one.
+What comes in: a decided action. What goes out: its outcome, for the decider; each step is in the journal before the
+next one.
 
-The rule: **look again, then act, then confirm.** The intent is on disk before anything is done. Nothing stands between
-the last look and the call. What may have happened is looked up, and never done again. One action is in flight at a
-time. An accepted one is watched in the background (`effect_watch`), and keeps no other action waiting.
+The rule: **look again, then act, then confirm.** The intent is on disk before anything is done. Nothing delays the call
+after the last look. An action that may have been carried out is looked up, and never repeated. One action is in flight
+at a time. An accepted one is watched in the background (`effect_watch`), and no other action waits for it.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ log = structlog.get_logger()
 LATE = 60.0
 """Seconds in which a request may still be carried out: the API server's own deadline for it."""
 DEADLINE = 120.0
-"""Seconds after which an action is given up of which no look could tell whether it was carried out."""
+"""Seconds after which an action is given up if no look shows whether it was carried out."""
 PAUSE = 1.0
 """Seconds between two looks."""
 NOT_DONE = "it was not carried out, as far as was seen"
@@ -52,21 +52,21 @@ ENDS: Mapping[Heard, Result] = {
 }
 """Answers that need no confirmation."""
 LEFT = frozenset({Heard.ACCEPTED, Heard.EVACUATING, Heard.AMBIGUOUS})
-"""Answers after which a call has left even where no server answered."""
+"""Answers after which a call was sent even if no server answered."""
 
 End = tuple[Result, str]
-"""How a flight ended, and the particulars in words."""
+"""The outcome of an action in flight, and its detail as text."""
 
 
 @dataclass(slots=True)
 class _Flight:
     """
-    An action on its way.
+    An action in flight.
 
     Attributes:
-        decision: the id under which it stands in the journal.
-        ours: this daemon began it; otherwise one before it did.
-        answer: what the journal has heard.
+        decision: its id in the journal.
+        ours: this daemon began it; otherwise an earlier one did.
+        answer: the last one in the journal.
         processes: the victim's, as they were before the call.
 
     """
@@ -84,7 +84,7 @@ class _Flight:
 
 
 class Executor:
-    """Carries out what was decided. One task calls `run`; the decider calls `begin`."""
+    """Carries out decided actions. One task calls `run`; the decider calls `begin`."""
 
     def __init__(self, decider: Decider, journal: Journal, hands: Hands, *, clock: Clock) -> None:
         self._decider = decider
@@ -96,19 +96,19 @@ class Executor:
         self._begun: asyncio.Queue[_Flight] = asyncio.Queue()
 
     def begin(self, action: Action) -> None:
-        """Take an action that was decided. Returns at once."""
+        """Take a decided action. Returns at once."""
         self._begun.put_nowait(_Flight(action, str(uuid4())))
 
     def resume(self, decision: str, action: Action, answer: Answer | None = None) -> None:
         """
-        Take an action that a daemon before this one began, with what that heard, and of which no end is known.
+        Take an unfinished action of an earlier daemon, with the answer that the earlier daemon got.
 
-        An accepted one is only watched. Of any other it is looked up whether it was carried out.
+        An accepted one is only watched. For any other the executor looks up whether it was carried out.
         """
         self._begun.put_nowait(_Flight(action, decision, ours=False, answer=answer))
 
     async def run(self) -> None:
-        """Carry out, one after the other, and watch what was accepted, until cancelled."""
+        """Carry out actions one after the other, and watch accepted ones, until cancelled."""
         async with asyncio.TaskGroup() as watches:
             while True:
                 accepted = await self._flown(await self._begun.get())
@@ -116,7 +116,7 @@ class Executor:
                     watches.create_task(self._watches.watch(accepted), name="watching")
 
     async def _flown(self, flight: _Flight) -> Accepted | None:
-        """See a flight to its end; return what is to be watched from here on."""
+        """Carry an action to its answer; return the accepted action to watch from here on."""
         if flight.ours or not flight.answered:
             result, detail = await (self._carry(flight) if flight.ours else self._resumed(flight))
             await self._concluded(flight, result, detail)
@@ -132,7 +132,7 @@ class Executor:
         )
 
     async def _carry(self, flight: _Flight) -> End:
-        """Do it: note the intent, look again, act, confirm."""
+        """Note the intent, look again, act, confirm."""
         action = flight.action
         if action.rung not in self._hands.rungs:
             return Result.FAILED, f"this daemon cannot {action.rung}"
@@ -155,7 +155,7 @@ class Executor:
         return await self._confirmed(flight, answer.detail)
 
     async def _resumed(self, flight: _Flight) -> End:
-        """See what became of what another daemon began: never do it again."""
+        """Look up the outcome of an action that another daemon began, and never repeat it."""
         self._decider.resumed(flight.action)  # of several each is in flight when its turn comes
         answer = flight.answer
         if answer is not None and answer.heard in ENDS:
@@ -165,7 +165,7 @@ class Executor:
         return await self._confirmed(flight, "begun by a daemon before this one")
 
     async def _once(self, flight: _Flight) -> Answer:
-        """Make the call, and note what was heard; a daemon that ends meanwhile notes that it does not know."""
+        """Make the call, and note the answer; a daemon that ends meanwhile notes that it is unknown."""
         call = asyncio.ensure_future(self._hands.rungs[flight.action.rung].act(flight.action, flight.decision))
         try:
             answer = await asyncio.shield(call)
@@ -179,7 +179,7 @@ class Executor:
         return answer
 
     async def _confirmed(self, flight: _Flight, detail: str) -> End:
-        """Look whether it was carried out, until that is known or the deadline has passed."""
+        """Look whether the action was carried out, until that is known or the deadline has passed."""
         rung, began = self._hands.rungs[flight.action.rung], self._clock.monotonic()
         while True:
             waited = self._clock.monotonic() - began
@@ -197,13 +197,13 @@ class Executor:
         await self._journal.hear(flight.decision, answer)
 
     async def _concluded(self, flight: _Flight, result: Result, detail: str) -> None:
-        """End the flight."""
+        """Report the outcome, and end the action."""
         if result is not Result.ACCEPTED:
             await self._journal.end(flight.decision, result, detail)
         elif not flight.answered:
             await self._hear(flight, Answer(Heard.ACCEPTED, "a look has confirmed it"))
         action = flight.action
-        event = "enforcer.dry_run_ended" if action.dry else "enforcer.concluded"
+        event = "enforcer.dry_run_ended" if action.dry else "enforcer.request_result"
         victim = {"pod_uid": action.pod_uid, "container": action.container}
         log.info(event, result=result, detail=detail, action=action.rung, **victim)
         self._decider.conclude(action, result, detail)

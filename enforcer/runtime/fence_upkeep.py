@@ -1,11 +1,12 @@
 """
-The fences of a node, from the first possible one to the last.
+Looks after the fences of a node.
 
-What comes in: the driver's limits, the journal, each round. What goes out: the rung `fence`, why there is none, and the
-fences that stand no more.
+What comes in: the driver's limits, the journal, each round. What goes out: the step `fence`, or why the node has none,
+and the fences that are no longer in force.
 
-The law: **a fence does not outlive its reason.** Who enforces looks at each in every round; who does not any more takes
-down what an earlier daemon left. A fence whose daemon ended stands: the next one knows it by the journal.
+The rule: **a fence does not outlive its reason.** A daemon in mode `enforce` looks at each fence in every round. A
+daemon in another mode removes the fences that an earlier daemon left. A fence stays when its daemon ends, and the next
+daemon finds it in the journal.
 """
 
 import asyncio
@@ -24,17 +25,17 @@ from enforcer.runtime.ownership import Ownership
 from exporter.base.clock import Clock
 
 AGAIN = 60.0
-"""Seconds between two tries of what failed: whether the driver can, and taking down what an earlier daemon left."""
+"""Seconds between two tries: to ask whether the driver can fence, and to remove an earlier daemon's fences."""
 SOON = 10.0
-"""Seconds between two questions to a driver that did not answer: until it does, no step follows."""
+"""Seconds between two requests to a driver that does not answer: until it does, no step follows."""
 
 
 async def impossible(limits: MemoryLimits, leaves: Leaves, *, rights: bool = True) -> MissingStep | None:
     """
-    Say why no container can be fenced on this node; None: nothing speaks against it. Sets nothing to find out.
+    Say why no container can be fenced on this node; None: no reason is known. Sets nothing.
 
-    It is lasting where something says no: the driver's version, a right, the kernel. A driver that does not answer says
-    nothing. `rights`: a right that this daemon lacks counts.
+    The reason is lasting if it is the driver's version, a right or the kernel. It is not if the driver does not answer.
+    `rights`: count a right that this daemon lacks.
     """
     if rights and geteuid() != 0:
         return MissingStep(Rung.FENCE, "limits of the driver are set by root")
@@ -74,15 +75,15 @@ class Fences:
         return self._missing
 
     def forget(self) -> None:
-        """Forget whether this node can fence, so that it is asked for anew."""
+        """Forget whether this node can fence, so that it is checked anew."""
         self._missing, self._possible = None, False
 
     def rung(self, register: Register) -> Fencing | None:
-        """Make the rung, whether it is possible or not; None where there is no driver at all."""
+        """Make the step `fence`, whether it is possible or not; None where there is no driver at all."""
         return None if self._limits is None else Fencing(self._limits, self._leaves, register)
 
     async def take_down(self, owner: Ownership, rules: Rules) -> None:
-        """Take down the fences that a daemon which enforced has left: this one does not enforce."""
+        """Remove the fences that an earlier daemon left; this one does not enforce."""
         if self._limits is None or self._left_at is None or self._clock.monotonic() < self._left_at:
             return
         self._left_at = self._clock.monotonic() + AGAIN
@@ -102,13 +103,13 @@ class Fences:
             owner.release()
 
     async def close(self) -> None:
-        """Let go of the driver. What stands stays."""
+        """Let go of the driver. Fences stay in force."""
         if self._limits is not None:
             await self._limits.close()
 
 
 async def look_after(fencing: Fencing, decider: Decider) -> None:
-    """Look at each fence, once a round that was heard."""
+    """Look at each fence, once per round that the decider heard."""
     rules, snapshot = decider.in_force(), decider.heard
     if snapshot is None:
         return

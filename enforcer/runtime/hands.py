@@ -1,9 +1,9 @@
 """
-What an action needs of the world: the steps that are there, and ways to look.
+The means of an action: the available steps, and the ways to look.
 
 Nothing comes in. What goes out: one value that the executor and the watches share.
 
-The rule: all of it is handed in, so that a dry run gets hands that cannot change anything.
+The rule: its creator chooses every part, so a dry run gets parts that cannot change anything.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -18,12 +18,12 @@ from exporter.model import GpuUuid, Snapshot
 Ask = Callable[[Action], Awaitable[Live]]
 """Asks the API server for the action's pod and namespace. Raises KubeError."""
 Fresh = Callable[[Collection[GpuUuid]], Awaitable[Snapshot | None]]
-"""Makes a round of these GPUs now, which the decider hears, too; None when none comes."""
+"""Makes a round of these GPUs now, which the decider gets, too; None if no round comes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hands:
-    """What an action needs: the steps that are there, and ways to look."""
+    """The means of an action: the available steps, and the ways to look."""
 
     rungs: Mapping[Rung, Actuator]
     ask: Ask

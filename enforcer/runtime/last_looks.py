@@ -3,8 +3,8 @@ The last look before a call: a fresh answer of the API server, a fresh round, an
 
 What comes in: an action. What goes out: nothing, if the call may follow at once; or why it must not.
 
-The rule: a look that finds the action unjustified spares the pod. A look to which a source did not answer says nothing
-about the pod: that is a failure of ours, with its reason.
+The rule: a look that finds the action unjustified spares the pod. A look without the answer of a source proves nothing
+about the pod: it counts as a failure of the daemon, with its reason.
 """
 
 from collections import Counter
@@ -23,9 +23,9 @@ from exporter.kube.errors import KubeError
 log = structlog.get_logger()
 
 LOOKS = 2
-"""Looks, of which the first may see an edit that the watch has not delivered yet, or get no round."""
+"""Number of looks: the first may see an edit that the watch has not delivered yet, or get no round."""
 LATE_LOOKS = 5
-"""Looks of which each came too late, as on a busy machine, before the action is given up."""
+"""Number of looks that may come too late, as on a busy machine, before the action is given up."""
 PATIENCE = 10.0
 """Seconds after which no look is repeated: no other action begins meanwhile."""
 
@@ -40,7 +40,7 @@ _MOST: Mapping[Why, int] = {
 
 
 def unanswered(why: Why) -> bool:
-    """Tell whether a look failed because something was not known, and not because the action is unjustified."""
+    """Tell whether a look failed because a fact was unknown, and not because the action is unjustified."""
     if isinstance(why, Spared):
         return why in (Spared.LOOK_FAILED, Spared.LOOK_TOO_OLD)
     return why.kind is Kind.UNKNOWN
@@ -55,7 +55,7 @@ class LastLooks:
         self._clock = clock
 
     async def look(self, action: Action, *, second: bool = False) -> Why | None:
-        """Look; None: nothing speaks against the call, which is to follow at once. `second`: SIGKILL after SIGTERM."""
+        """Look; None: no reason prevents the call, which must follow at once. `second`: SIGKILL after SIGTERM."""
         began, times = self._clock.monotonic(), Counter[Why]()
         while True:
             try:

@@ -1,11 +1,11 @@
 """
-The API server's word on one pod, asked for at this moment.
+Reads one pod from the API server at this moment.
 
-What comes in: an action. What goes out: its pod and the labels of its namespace as they are, or `KubeError`.
+What comes in: an action. What goes out: its pod and the labels of its namespace as they are now, or `KubeError`.
 
-The law: a quorum read, never the server's or our own memory of it: neither request has a resourceVersion. Nor is an
-answer kept for long: the other one has to come soon after it. Who only rehearses has no right to get a pod, and asks
-for a list of those of its name instead, which is as fresh.
+The rule: each read is a quorum read, never a cached one of the server or the daemon: no request has a resourceVersion.
+Both answers have to come soon after one another. A daemon in a dry run has no right to get a pod. It lists the pods of
+that name instead, which is as fresh.
 """
 
 import asyncio
@@ -28,13 +28,13 @@ _LIST = msgspec.json.Decoder(ObjectList)
 
 @dataclass(frozen=True, slots=True)
 class LivePods:
-    """Asks one API server. `listing`: with the right to list pods alone, which observing has."""
+    """Asks one API server. `listing`: the daemon may list pods, but not get one, as below mode `enforce`."""
 
     client: Client
     listing: bool = False
 
     async def __call__(self, action: Action) -> Live:
-        """Read pod and namespace at the same time. Raises KubeError when either cannot be read, or comes late."""
+        """Read the pod and its namespace at the same time. Raises KubeError if one cannot be read, or comes late."""
         namespace = f"/api/v1/namespaces/{segment(action.namespace)}"
         asked = (
             asyncio.ensure_future(
@@ -45,7 +45,7 @@ class LivePods:
         try:
             await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
             if (await asyncio.wait(asked, timeout=FRESH))[1]:
-                message = f"pod and namespace were not told within {FRESH:.0f} s of one another"
+                message = f"pod and namespace did not come within {FRESH:.0f} s of one another"
                 raise KubeError(UNREACHABLE, "Timeout", message)
             pod, labels = await asyncio.gather(*asked)
         finally:

@@ -3,8 +3,8 @@ The policy's metrics.
 
 What comes in: the last verdict, the history, the tally, the snapshot. What goes out: metric families.
 
-The rule: as the exporter's: what is unknown has no sample. Counters of actions begin at 0 for each step of the ladder
-and each namespace that has a limit here, so that the first action shows in `increase()`.
+The rule: an unknown value has no sample, as in the exporter. Counters of actions begin at 0 for each step of the ladder
+and each namespace with a limit on this node. So the first action shows in `increase()`.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ Key = TypeVar("Key", bound=str | tuple[str, ...])
 OVER_SECONDS = counter(
     "container_over_limit_seconds_total",
     CONTAINER,
-    "Time in which the container was measured above its limit, in seconds; the container is empty where the limit is "
+    "Time in which the container was measured over its limit, in seconds. The container is empty where the limit is "
     "the whole pod's or a claim's.",
 )
 DUE_SECONDS = counter(
@@ -85,8 +85,8 @@ MODE = gauge("enforcement_mode", ("mode",), "The effective mode of the node. Alw
 CONFIGURED = gauge(
     "configured_mode",
     ("mode",),
-    "The mode that the config asks for; enforcement_mode is less where the stop file, a breaker, an invalid config or "
-    "something that is missing restricts it. Always 1.",
+    "The mode that the config asks for. enforcement_mode is lower where the stop file, a breaker, an invalid config or "
+    "a missing prerequisite restricts it. Always 1.",
 )
 BREAKER = gauge("breaker_open", ("breaker",), "Whether the breaker is open, and stops all actions.")
 BUDGET = gauge(
@@ -117,7 +117,7 @@ def collect(snapshot: Snapshot, verdict: Verdict, history: History, tally: Tally
     states = {(holder.namespace, holder.pod, holder.container, holder.device): holder.state for holder in by_urgency}
     yield STATE.of((subject(*key, state=state), 1) for key, state in states.items())
     namespaces = sorted({standing.namespace for standing in named})
-    for family, counted in ((ACTIONS, tally.requested), (DRY_RUN, tally.rehearsed)):
+    for family, counted in ((ACTIONS, tally.requested), (DRY_RUN, tally.dry_runs)):
         yield family.of(
             (labelled(node, action=rung, namespace=namespace), count)
             for (rung, namespace), count in _from_zero(counted, product(rules.ladder, namespaces))

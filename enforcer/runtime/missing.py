@@ -1,9 +1,9 @@
 """
-What is missing for acting, as ceilings of the mode.
+The missing prerequisites of acting, as ceilings of the mode.
 
-What comes in: reasons, with particulars in words. What goes out: ceilings for the decider, and a log line each.
+What comes in: reasons, with details as text. What goes out: ceilings for the decider, and a log line each.
 
-The rule: as long as one thing is missing no pod is acted on, and each limit holder that is due says which.
+The rule: while one prerequisite is missing, no pod is acted on, and each due limit holder names it.
 """
 
 import structlog
@@ -16,7 +16,7 @@ log = structlog.get_logger()
 
 
 class Missing:
-    """What is missing now."""
+    """The prerequisites that are missing now."""
 
     def __init__(self, decider: Decider) -> None:
         self._decider = decider
@@ -26,7 +26,7 @@ class Missing:
         return reason in self._known
 
     def take(self, reason: Reason, why: str) -> None:
-        """Take that it is missing, and say so once; or ("") that it is there."""
+        """Take note that a prerequisite is missing, and log it once; with "" that it is there."""
         if not why:
             self.end(reason)
         if self._known.get(reason, "") == why:
@@ -38,10 +38,10 @@ class Missing:
         mode = Mode.OBSERVE if reason is Reason.NOT_OWNER else Mode.DRY_RUN
         others = (ceiling for ceiling in self._decider.ceilings if ceiling.reason is not reason)
         all_ = (Ceiling(mode, reason, why), *others)
-        # Of several the first is shown: what is missing says more than that something is.
+        # Of several the first is shown: its name helps more than the count.
         self._decider.ceilings = tuple(sorted(all_, key=lambda ceiling: ceiling.reason is Reason.NOT_ARMED))
 
     def end(self, reason: Reason) -> None:
-        """Take that it is there."""
+        """Take note that a prerequisite is there."""
         self._known.pop(reason, None)
         self._decider.ceilings = tuple(ceiling for ceiling in self._decider.ceilings if ceiling.reason is not reason)

@@ -1,11 +1,12 @@
 """
-Which steps of the ladder this node cannot perform.
+Finds the steps of the ladder that this node cannot perform.
 
-The rules come in, at the start and once a round. The missing steps go out, for the decider, and a log line each.
+What comes in: the rules, at the start and once per round. What goes out: the missing steps, for the decider, and a log
+line each.
 
-The rule: a step that is missing for good is passed over, and the next one follows. Where it is not known whether a step
-is possible, it is held, so that no harsher one follows. A step that is possible once is not asked for again. A dry run
-misses no right: it is not given those of `enforce`.
+The rule: a step that is missing for good is passed over, and the next one follows. If it is unknown whether a step is
+possible, the pod is held, so that no harsher step follows. A step that was possible once is not checked again. In a dry
+run a missing right does not count, because it does not have those of `enforce`.
 """
 
 import asyncio

@@ -1,10 +1,10 @@
 """
-The section `policy` of the config, in the policy's words.
+Makes the policy's rules from the section `policy` of the config.
 
-What comes in: a config. What goes out: rules, or the key that cannot be meant and what was expected there.
+What comes in: a config. What goes out: rules, or the invalid key and what was expected there.
 
-The rule: the file says it, `rules` judges it, and an error of either names the key. `build` stands for what of ours
-decides about limits and is no rule: the version, the catalogue, and how limits are read.
+The rule: an error of the file or of `rules` names the key. `build` names everything of ours that decides about limits
+and is no rule: the version, the catalogue, and how limits are read.
 """
 
 import hashlib
@@ -62,9 +62,9 @@ def rules_of(config: Config, *, own_pod: str = "", own_namespace: str = "", conf
 
 def build_of(limits: Limits) -> str:
     """
-    Name the daemon's version and a digest of the catalogue, with what the config adds to it and chooses of it.
+    Return the daemon's version and a digest of the catalogue, with the config's additions and choices.
 
-    The same files give the same text in each process: a restart alone is no change.
+    The same files give the same text in each process, so a restart alone is no change.
     """
     decisive = (catalogue_of(limits), str(limits.systems), limits.fair_share, limits.mps_scope)
     digest = hashlib.sha256(repr(decisive).encode()).hexdigest()
@@ -72,19 +72,19 @@ def build_of(limits: Limits) -> str:
 
 
 def impossible(config: Config) -> Iterator[tuple[str, str]]:
-    """Name the key of the policy that the daemon cannot do, with what was expected instead."""
+    """Yield each key of the policy that the daemon cannot follow, with what was expected instead."""
     if config.policy.mode == "enforce" and plays(config):
         yield "policy.mode", "at most dry-run, because the devices are not those of this node"
     yield from meaningless(config)
 
 
 def plays(config: Config) -> bool:
-    """Tell whether the devices are not this node's, so that nobody here is to be told, let alone acted on."""
+    """Tell whether the devices are not this node's, so that no pod may be warned or acted on."""
     return config.devices == "simulated" or config.devices.recording is not None
 
 
 def meaningless(config: Config) -> Iterator[tuple[str, str]]:
-    """Name the key of the policy that cannot be meant, with what was expected instead."""
+    """Yield each invalid key of the policy, with what was expected instead."""
     try:
         rules_of(config)
     except RulesError as error:

@@ -1,9 +1,10 @@
 """
-What `gpusteward check` asks for the acting half.
+The checks of `gpusteward check` for the acting half.
 
-A config comes in. The rights that its mode needs go out, and lines about fences, kills and the namespaces that consent.
+What comes in: a config. What goes out: the rights that its mode needs, and lines about fences, kills and the namespaces
+that consent.
 
-The rule: nothing is set or written to find out.
+The rule: no check sets or writes anything.
 """
 
 from collections.abc import Collection
@@ -19,8 +20,10 @@ from enforcer.runtime.fence_upkeep import impossible
 from enforcer.runtime.policy_config import plays, rules_of
 from enforcer.runtime.rights_watch import missing
 from exporter.base.clock import SystemClock
+from exporter.check import remedies
 from exporter.check.lines import Line, Verdict, count
 from exporter.config import Config, source_of_names
+from exporter.host.pod_cgroups import pod_cgroups
 from exporter.host.procfs import proc_root
 from exporter.kube.client import METADATA_ONLY, Client, credentials, segment
 from exporter.kube.errors import KubeError, decoded
@@ -30,6 +33,8 @@ from exporter.objects.metadata import Described
 DEADLINE = 5.0
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _LADDER = "remove kill from policy.ladder on this node, or add evict"
+_NO_FENCE = "upgrade the driver where it is too old, or remove fence from policy.ladder on this node"
+_NO_KILL = "give the daemon's pod what the step kill needs (docs/actions.md), or remove kill from policy.ladder"
 MOST_NAMED = 10
 """Namespaces of which a line is printed; of more the number."""
 FORBIDDEN = 403
@@ -59,7 +64,8 @@ async def fence(config: Config) -> tuple[Line, ...]:
         return ()
     limits = NvmlLimits()
     try:
-        why = await impossible(limits, Leaves(proc_root(config.node.host_root), mount_point()))
+        pods = pod_cgroups(config.node.pods_cgroup, config.node.host_root)
+        why = await impossible(limits, Leaves(proc_root(config.node.host_root), mount_point(), pods))
     finally:
         await limits.close()
     if why is None:
@@ -67,7 +73,7 @@ async def fence(config: Config) -> tuple[Line, ...]:
     following = [step for step in config.policy.ladder if step in DESTRUCTIVE]
     if why.lasting and following:
         then = f"the ladder goes on to {following[0]}"
-        return (Line("fence", Verdict.WARN, f"this node cannot fence: {why.detail}; {then}"),)
+        return (Line("fence", Verdict.WARN, f"this node cannot fence: {why.detail}; {then}", _NO_FENCE),)
     then = "pods over their limit are held" + ("" if why.lasting else " until that is known")
     fix = "remove fence from policy.ladder on this node, or add evict or kill"
     return (Line("fence", _grave(config), f"this node cannot fence: {why.detail}; {then}", fix),)
@@ -83,9 +89,13 @@ def kill(config: Config) -> tuple[Line, ...]:
         why = str(error)
     if why is None:
         return (Line("kill", Verdict.OK, "containers can be signalled through a pidfd"),)
+    why, _, fix = why.partition("; fix: ")
     if Rung.EVICT in config.policy.ladder:
-        return (Line("kill", Verdict.WARN, f"this node cannot kill: {why}; a blocked eviction is tried again instead"),)
-    return (Line("kill", _grave(config), f"this node cannot kill: {why}; pods over their limit are held", _LADDER),)
+        message = f"this node cannot kill: {why}; a blocked eviction is tried again instead"
+        return (Line("kill", Verdict.WARN, message, fix or _NO_KILL),)
+    return (
+        Line("kill", _grave(config), f"this node cannot kill: {why}; pods over their limit are held", fix or _LADDER),
+    )
 
 
 def _grave(config: Config) -> Verdict:
@@ -102,7 +112,8 @@ async def consent(config: Config, *, in_a_pod: bool) -> tuple[Line, ...]:
         namespaces, where = await _consenting(client, config)
         lacking = {name: why for name in namespaces if (why := await missing(client.may, name, rules_of(config)))}
     except KubeError as error:
-        return (Line("consent", Verdict.WARN, f"unknown: {error}"),)
+        fix = remedies.of_api(error.status, error.reason)
+        return (Line("consent", Verdict.WARN, f"unknown: {error}", fix),)
     finally:
         await client.close()
     if not namespaces:
@@ -114,7 +125,8 @@ async def consent(config: Config, *, in_a_pod: bool) -> tuple[Line, ...]:
     parts = [why.partition("; fix: ") for why in list(lacking.values())[:MOST_NAMED]]
     lines = [Line("consent", Verdict.FAIL, what, fix) for what, _, fix in parts]
     if len(lacking) > MOST_NAMED:
-        lines.append(Line("consent", Verdict.FAIL, f"and in {len(lacking) - MOST_NAMED} more namespaces"))
+        message = f"rights are missing in {len(lacking) - MOST_NAMED} more namespaces"
+        lines.append(Line("consent", Verdict.FAIL, message, "do the same there, and check again"))
     return tuple(lines)
 
 

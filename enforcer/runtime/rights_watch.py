@@ -1,8 +1,8 @@
 """
-Keeps asking whether the daemon may act in each namespace that consents.
+Asks again and again whether the daemon may act in each namespace that consents.
 
-The namespaces that consent and have a limit on this node come in. A hold on each namespace in which a right is missing
-goes out, and its end once the right is there.
+What comes in: the namespaces that consent and have a limit on this node. What goes out: a hold on each namespace in
+which a right is missing, and its end once the right is there.
 
 The rule: a missing RoleBinding is reported before anything is due there, and it holds that namespace alone.
 """
@@ -24,7 +24,7 @@ ROLE = "gpusteward-evict"
 BEAT = 5.0
 """Seconds between two looks for namespaces that consent by now."""
 AGAIN = 60.0
-"""Seconds after which a namespace is asked about again: as often as its labels are read."""
+"""Seconds until a namespace is checked again: as often as its labels are read."""
 SOON = 10.0
 """The same while a right is missing there."""
 
@@ -91,7 +91,7 @@ class RightsWatch:
             await self.clock.sleep(BEAT)
 
     async def look(self) -> None:
-        """Ask about the namespaces whose turn it is. A server that does not answer changes nothing."""
+        """Check the namespaces whose turn it is. A server that does not answer changes nothing."""
         snapshot, rules = self.decider.heard, self.decider.rules
         if snapshot is None or not snapshot.names_live:
             return

@@ -1,1 +1,5 @@
-"""From samples to accounts: attribution, the accounts of each GPU, the joined snapshot. Pure."""
+"""
+From samples to accounts: attribution, the accounts of each GPU, and the snapshot.
+
+Pure: no file, clock or network.
+"""

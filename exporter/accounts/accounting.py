@@ -4,12 +4,14 @@ The accounts of one GPU: usage per container and device, ghost memory and unattr
 What comes in: one GPU's placed entries and the peaks so far. What goes out: one account per device, one usage per
 container and device, the new peaks.
 
-The law: **the accounts close.** attributed + ghost + host + unattributed = used, for each device, whenever all of
-it was measured. Device memory and process lists are read milliseconds apart, so a remainder below zero by up to
-`TOLERANCE` is taken as 0 and reported. Beyond that the account does not close, and says so.
-What the kernel counts for a container's cgroup stands in place of what its processes hold: it has each buffer once.
-Where it has less than they surely hold, buffers were charged to another cgroup: then it is only what is sure.
-Unknown is not zero: a container that may hold memory outside the lists has no figure.
+The rule: **the accounts close.** attributed + ghost + host + unattributed = used, for each device whose parts were all
+measured. Device memory and process lists are read milliseconds apart. A remainder below zero by up to `TOLERANCE`
+therefore counts as 0, and is reported. Beyond that, the account is marked as not closing. The kernel's count for a
+container's cgroup replaces the sum over its processes, because it counts each buffer once. If that count is below the
+memory that the processes surely hold, buffers were charged to another cgroup. Then only the sure part counts. Unknown
+is not zero: a container that may hold memory outside the lists has no figure.
+
+Above 300 lines, because each step changes the same sums, and the accounts close only over all of them.
 """
 
 from collections import defaultdict
@@ -35,7 +37,7 @@ from exporter.model import (
 )
 
 TOLERANCE = 64 * 2**20
-"""Bytes by which the lists may exceed the device's use: a few allocations between two reads."""
+"""Bytes by which the lists may exceed the device's usage: a few allocations between two readings."""
 
 _Number = TypeVar("_Number", int, float)
 Peaks = Mapping[tuple[Subject, DeviceKey], int]
@@ -48,10 +50,10 @@ COUNTS_AS = {
     Attribution.GHOST: "ghost",
     Attribution.HOST: "host",
 }
-"""Everything else is unattributed: a process is there, but no known container stands behind it."""
+"""Every other entry is unattributed: the process exists, but belongs to no known container."""
 
 DOUBTFUL = {Attribution.UNPROVEN, Attribution.UNREADABLE, Attribution.CONTRADICTORY, Attribution.AMBIGUOUS}
-"""Such a process may be anybody's: next to one, nobody is known to hold nothing."""
+"""Such a process may belong to any container. While one is listed, no container is known to hold 0 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class GpuAccounts:
 
     @property
     def sample(self) -> GpuSample:
-        """What the GPU said."""
+        """The GPU's readings."""
         return self.attributed.sample
 
 
@@ -82,10 +84,9 @@ def account(
 
     Args:
         attributed: the placed entries.
-        peaks: the most that each container was seen with before.
-        allocated: the containers to which the kubelet handed each device. One without a process there holds 0.
-        evicted: how long each container's queues were off the device.
-
+        peaks: the highest usage seen so far, per container and device.
+        allocated: the containers to which the kubelet allocated each device. One without a process there holds 0.
+        evicted: seconds for which each container's queues were off the device.
     """
     placed = attributed.placed
     by_device: dict[DeviceKey, list[Placed]] = defaultdict(list)
@@ -104,7 +105,7 @@ def account(
             continue
         accounts.append(replace(_balance(on_it, memory), partial=attributed.sample.partial))
         short += len(on_it.short)
-        # NVML's statistics of processes are per GPU and end where MIG begins; there the instance's own figure serves.
+        # NVML reports utilization by process per GPU, and never with MIG. There the instance's own figure is used.
         utilization = attributed.sample.utilization if device.gpu_instance is None else None
         instance_sm = ratios.sm if device.gpu_instance is not None else None
         for usage, cut in _usages(on_it, utilization=utilization, instance_sm=instance_sm, peaks=peaks):
@@ -124,10 +125,10 @@ class _OnDevice:
     The readings of one device.
 
     Attributes:
-        by_subject: the containers that were handed the device or hold some of it, with their known processes.
-        counted: what the kernel counts by cgroup, where it is believed; `short` where it has less than they hold.
-        sees_all: the lists lack no process, and no unseen process may belong to any container.
-
+        by_subject: the containers that were handed the device or hold memory of it, with their known processes.
+        counted: the kernel's counts by cgroup that are believed.
+        short: the kernel's counts that are below the memory that the container surely holds.
+        sees_all: no process is missing from the lists, and no unseen process may belong to any container.
     """
 
     attributed: Attributed
@@ -142,7 +143,7 @@ class _OnDevice:
     def of(
         cls, attributed: Attributed, device: DeviceKey, entries: Sequence[Placed], holders: Iterable[Subject]
     ) -> "_OnDevice":
-        """Put together who is on a device, and hold the kernel's counts against the lists."""
+        """Collect the containers of a device, and compare the kernel's counts with the lists."""
         counted = {subject: cgroup for (subject, on), cgroup in attributed.counted.items() if on == device}
         using = (subject for subject, cgroup in counted.items() if cgroup.used)
         by_subject: dict[Subject, list[Placed]] = {subject: [] for subject in (*holders, *using)}
@@ -160,7 +161,11 @@ class _OnDevice:
         return cls(attributed, device, entries, by_subject, believed, short, sees_all)
 
     def lists(self, subject: Subject) -> bool:
-        """Say whether a container's processes are known; where some may be missing, nobody is known to have none."""
+        """
+        Say whether a container's processes are known.
+
+        While some may be missing, an empty list is not known to be empty.
+        """
         return self.attributed.knows(subject) and (self.sees_all or bool(self.by_subject[subject]))
 
 
@@ -181,7 +186,7 @@ def _balance(on_it: _OnDevice, memory: Memory | None) -> DeviceAccount:
     if memory is None or attributed is None or ghost is None or host is None or open_entries is None:
         return DeviceAccount(device, memory, attributed, ghost, host)
     rest = memory.used - attributed - ghost - host
-    # The unattributed entries are part of the rest: they must fit into it like everything else.
+    # The unattributed entries are part of the rest, and must fit into it, too.
     missing = max(0, open_entries - rest)
     if missing > TOLERANCE:
         return DeviceAccount(device, memory, attributed, ghost, host, closes=False)
@@ -207,7 +212,7 @@ def _usages(
         used = cgroup.used if cgroup else total(member.process.memory for member in members)
         kernel_peak = kernel.peak if kernel else None
         peak = max((size for size in (before, used, kernel_peak) if size is not None), default=None)
-        # The statistics name processes on all drivers, the lists name threads on some: ask by both numbers.
+        # The statistics name processes on all drivers. The lists name threads on some, so both numbers are looked up.
         pids = {key.pid for key in keys} | {member.process.pid for member in members}
         busy = None if by_pid is None or not known else [by_pid[pid] for pid in sorted(pids) if pid in by_pid]
         raw_sm = None if busy is None else total(sample.sm for sample in busy)
@@ -232,7 +237,7 @@ def _usages(
 
 
 def _by_process(members: Iterable[Placed]) -> tuple[int, ...]:
-    """List the bytes of each process, sorted; empty where one is unknown. An entry of a dead process stands alone."""
+    """List the bytes of each process, sorted; empty where one is unknown. An entry of a dead process counts alone."""
     sizes: dict[object, int] = defaultdict(int)
     for number, member in enumerate(members):
         if member.process.memory is None:
@@ -242,13 +247,13 @@ def _by_process(members: Iterable[Placed]) -> tuple[int, ...]:
 
 
 def _of_cgroup(subject: Subject, cgroup: CgroupMemory, peaks: Peaks) -> Usage:
-    """Tell what a container holds while nobody knows by which processes."""
+    """Make the usage of a container of which only the kernel's count is known, and no process."""
     peak = max(cgroup.used, cgroup.peak or 0, peaks.get((subject, cgroup.device)) or 0)
     return Usage(subject, cgroup.device, cgroup.used, peak, kernel_limit=cgroup.limit, listed=False)
 
 
 def _at_least(members: Iterable[Placed]) -> int:
-    """Sum up what is surely the container's own, as far as it is known."""
+    """Sum up the known bytes that surely belong to the container."""
     sizes = (m.process.memory if m.process.memory_sure is None else m.process.memory_sure for m in members)
     return sum(size for size in sizes if size is not None)
 
@@ -256,18 +261,18 @@ def _at_least(members: Iterable[Placed]) -> int:
 def _charged_elsewhere(gpu: Gpu, containers: int) -> Fault:
     message = (
         f"GPU {gpu.index} ({gpu.pci_bus_id}): the kernel counts less for the cgroups of {containers} "
-        f"container{'' if containers == 1 else 's'} (dmem) than their processes hold; what was placed before the "
-        "controller was enabled, or moved by the kernel, is charged elsewhere. The lists are told, and of what is in "
-        "doubt between both nothing is held against anybody"
+        f"container{'' if containers == 1 else 's'} (dmem) than their processes hold. Memory from before the "
+        "controller was enabled, or moved by the kernel, is charged elsewhere. Usage is taken from the process lists; "
+        "limits are judged by the kernel's lower count"
     )
     return Fault("accounts", "dmem_short", message, gpu.uuid, incomplete=False)
 
 
 def _sure(members: Sequence[Placed]) -> int | None:
     """
-    Sum up what is surely the container's own.
+    Sum up the bytes that surely belong to the container.
 
-    None where that is all that it holds, because nothing can be shared; and where none of its processes is measured.
+    None if that is all of its memory, because none can be shared, or if none of its processes is measured.
     """
     processes = [member.process for member in members]
     if all(process.memory_sure is None and process.memory is not None for process in processes):
@@ -293,7 +298,7 @@ def new_peaks(before: Peaks, usages: Iterable[Usage], known: Collection[Containe
     """
     Keep the peaks of the containers that are seen now, and of those that still exist and hold nothing.
 
-    `known`: the containers that still exist; None while it is not known which do.
+    `known`: the containers that still exist; None while that is unknown.
     """
     kept = {entry: peak for entry, peak in before.items() if known is None or entry[0].container_id in known}
     seen = {(usage.subject, usage.device): usage.memory_peak for usage in usages if usage.memory_peak is not None}

@@ -1,13 +1,13 @@
 """
-Attribution: the driver's entries, the kernel's owners and Kubernetes' names, put together.
+Attribution: joins the driver's entries, the kernel's owners and Kubernetes' names.
 
-What comes in: one GPU's sample, the host's answer about its pids, the inventory, and what was sighted before. What goes
-out: each entry of the process lists with the place where it counts and the reason, and the new sightings.
+What comes in: one GPU's sample, the host's answer about its PIDs, the inventory, and the sightings so far. What goes
+out: each entry of the process lists with the account where it counts and the reason, and the new sightings.
 
-The law: **attribute by process, and never by guess.** A number that the driver prints is believed only while the
-process that first stood behind it still lives. Memory of a dead number counts in the container that was sighted with
-it, as long as that container has a living member (a forked child holds the descriptor: pytorch#5736, nvitop#152); what
-nothing explains is a ghost. A contradiction counts for no container.
+The rule: **attribute by process, and never by guess.** A PID that the driver prints is believed only while the process
+that was first seen with it still lives. Memory of a dead PID counts for the container that was sighted with it, as long
+as that container has a living process. A forked child may hold the descriptor (pytorch#5736, nvitop#152). Memory
+without any of these explanations is ghost memory. A contradiction counts for no container.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -35,9 +35,9 @@ from exporter.model import (
 @dataclass(frozen=True, slots=True)
 class Sighting:
     """
-    The process and owner of an entry (device, raw pid) when it was first listed; `key` is None if it was dead then.
+    The process and owner of an entry (device, raw PID) when it was first listed; `key` is None if it was dead then.
 
-    `gap`: lists could not be read since, or not /proc. The entry may be another one of the same number.
+    `gap`: since then the lists or /proc could not be read. The entry may belong to another process of the same PID.
     """
 
     key: ProcessKey | None
@@ -46,12 +46,12 @@ class Sighting:
 
 
 Sightings = Mapping[tuple[DeviceKey, int], Sighting]
-"""By device and raw pid."""
+"""By device and raw PID."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """One entry of the process lists and where it counts. `key` is the living process, None for a dead number."""
+    """One entry of the process lists and where it counts. `key` is the living process, None for a dead PID."""
 
     process: GpuProcess
     attribution: Attribution
@@ -65,10 +65,9 @@ class Attributed:
     One GPU's sample with its entries placed; `placed` is None when the lists could not be read.
 
     Attributes:
-        counted: what the kernel counts of a container on a device by its cgroup, in place of its processes.
-        unseen: containers of which some process could not be looked at, or pods where no more than that is known.
-        anybodys: some process that could not be looked at may belong to any container.
-
+        counted: the kernel's count for a container's cgroup on a device; it replaces the sum over the processes.
+        unseen: containers of which some process could not be read; only the pod where no more is known.
+        anybodys: some process that could not be read may belong to any container.
     """
 
     sample: GpuSample
@@ -78,7 +77,7 @@ class Attributed:
     anybodys: bool = False
 
     def knows(self, subject: Subject) -> bool:
-        """Say whether each of a container's processes was looked at."""
+        """Say whether each of a container's processes was read."""
         return subject not in self.unseen and all(
             other.container or other.pod_uid != subject.pod_uid for other in self.unseen
         )
@@ -86,59 +85,39 @@ class Attributed:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The inventory, indexed by what a cgroup path can say."""
+    """The inventory, indexed by the ids in cgroup paths."""
 
     pods: Mapping[PodUid, Pod] = field(default_factory=dict)
     containers: Mapping[ContainerId, Container] = field(default_factory=dict)
-    depth: int | None = None
-    """At which pair of an owner this kubelet's pods stand: 0 on a plain node. None while no pod was seen."""
 
     @classmethod
-    def of(cls, inventory: Inventory, depth: int | None = None) -> "Names":
+    def of(cls, inventory: Inventory) -> "Names":
         """Index pods by UID and by the hash that stands in a static pod's cgroup, containers by id."""
         pods = {pod.config_hash: pod for pod in inventory.pods.values() if pod.config_hash}
-        return cls({**pods, **inventory.pods}, {c.id: c for c in inventory.containers if c.id}, depth)
-
-    def seeing(self, owners: Iterable[Owner | None]) -> "Names":
-        """Learn from these owners how deep this kubelet's pods stand: as far out as any was ever seen."""
-        depths = [depth for owner in owners if owner is not None and (depth := self._known_at(owner)) is not None]
-        known = [*depths, *([] if self.depth is None else [self.depth])]
-        return replace(self, depth=min(known, default=None))
-
-    def _known_at(self, owner: Owner) -> int | None:
-        for depth, (pod_uid, container_id) in enumerate(owner.pairs):
-            if pod_uid in self.pods if pod_uid is not None else container_id in self.containers:
-                return depth
-        return None
+        return cls({**pods, **inventory.pods}, {c.id: c for c in inventory.containers if c.id})
 
     def subject(self, owner: Owner) -> Subject | Attribution:
         """
         Name the container of `owner`, or say where else its memory counts.
 
-        The first pair from outside that Kubernetes knows wins, if it stands where this kubelet's pods stand: on a
-        nested node (kind) the outer pairs are unknown here, but a pair below an unknown pod of our own depth is what a
-        workload built below its own cgroup. A known pod whose container is not known (gVisor, Kata, or a status that
-        lags behind the start) is named without a container.
+        A known pod whose container is not known (gVisor, Kata, or a status that lags behind the start) is named
+        without a container.
         """
         if owner.contradictory:
             return Attribution.CONTRADICTORY
-        depth = self._known_at(owner)
-        if depth is not None and (self.depth is None or depth <= self.depth):
-            pod_uid, container_id = owner.pairs[depth]
-            container = self.containers.get(container_id) if container_id else None
-            if pod_uid is None and container is not None:
-                return Subject(container.pod_uid, container.name, container.id)
-            if pod_uid is not None:
-                pod = self.pods[pod_uid]
-                if container is not None and container.pod_uid == pod.uid:
-                    return Subject(pod.uid, container.name, container.id)
-                return Subject(pod.uid, "", container_id)
-        in_a_pod = any(pod_uid is not None for pod_uid, _ in owner.pairs)
-        return Attribution.UNKNOWN_CONTAINER if in_a_pod else Attribution.HOST
+        pod_uid, container_id = owner.outermost
+        container = self.containers.get(container_id) if container_id else None
+        if pod_uid is None:
+            return Subject(container.pod_uid, container.name, container.id) if container else Attribution.HOST
+        if (pod := self.pods.get(pod_uid)) is None:
+            return Attribution.UNKNOWN_CONTAINER
+        if container is not None and container.pod_uid == pod.uid:
+            return Subject(pod.uid, container.name, container.id)
+        return Subject(pod.uid, "", container_id)
 
 
 def living_subjects(host: HostSample, names: Names) -> frozenset[Subject]:
-    """Name the containers, and the pods where no more is known, that have at least one living process."""
+    """Name the containers with at least one living process; only the pod where no more is known."""
     owners = (names.subject(owner) for owner in host.living or ())
     return frozenset(subject for subject in owners if isinstance(subject, Subject))
 
@@ -150,16 +129,15 @@ def attribute(
     Place each entry of one GPU's process lists.
 
     Args:
-        sample: what the GPU said.
-        host: the kernel's answer about the raw pids of the sample (and of others).
+        sample: the GPU's readings.
+        host: the kernel's answer about the raw PIDs of the sample (and of others).
         names: the inventory, indexed.
         living: the containers that have a living process; needed only when `needs_living` says so.
-        before: the sightings that the last round of this GPU gave.
+        before: the sightings after the last round of this GPU.
 
     Returns:
-        The placed entries, and the sightings to pass in the next time. Entries that are listed no more are forgotten:
-        a number that comes back is a new process.
-
+        The placed entries, and the sightings for the next round. An entry that is no longer listed is forgotten: a PID
+        that comes back is a new process.
     """
     counted = _counted(sample.cgroups, names)
     if sample.processes is None:
@@ -187,15 +165,15 @@ def attribute(
 
 
 def _beyond_doubt(sample: GpuSample, before: Sightings) -> Sightings:
-    # Where the host's domain is not proven, /proc is in doubt, not the list: the driver numbers as ever. What left the
-    # list is forgotten as ever, so that its number inherits nothing when it comes back. What is still listed would, if
-    # it were forgotten, be charged to the process that has its number by then: with the `gap` to none.
+    # If the host's PID domain is not proven, only /proc is in doubt, and not the driver's list. An entry that left the
+    # list is forgotten, as always: its PID inherits nothing when it comes back. An entry that is still listed is kept
+    # with a `gap`. Forgotten, it would later be charged to another process that has its PID by then.
     listed = {(process.device, process.pid) for process in sample.processes or () if sample.pids_proven}
     return {entry: replace(seen, gap=True) for entry, seen in before.items() if entry in listed}
 
 
 def _counted(cgroups: Iterable[CgroupMemory], names: Names) -> dict[tuple[Subject, DeviceKey], CgroupMemory]:
-    """Name the containers of cgroups. Of several of one container it is the outer, which holds most."""
+    """Name the containers of cgroups. Of several cgroups of one container the outer one counts: it holds most."""
     largest: dict[tuple[Subject, DeviceKey], CgroupMemory] = {}
     for cgroup in cgroups:
         subject = names.subject(cgroup.owner)
@@ -209,11 +187,11 @@ def believed(
     sample: GpuSample, host: HostSample, names: Names, handed_out: Mapping[DeviceKey, Collection[Subject]]
 ) -> GpuSample:
     """
-    Prove the numbers of a driver that may print those of other PID namespaces, or say that they are unproven.
+    Prove the PIDs of a driver that may print those of other PID namespaces, or report them as unproven.
 
-    They are the host's where each living process behind them belongs to a container which was handed this device. A
-    number of another namespace (1, 7, 30) is a process of the host here, or of another container. `handed_out`: the
-    containers to which the kubelet handed each device.
+    They are the host's if each living process with such a PID belongs to a container which was handed this device. A
+    PID of another namespace (1, 7, 30) is here a process of the host or of another container. `handed_out`: the
+    containers to which the kubelet allocated each device.
     """
     if sample.pids_proven or not sample.processes:
         return sample
@@ -226,16 +204,20 @@ def believed(
     if seen and owners and all(names.subject(owner) in handed_out.get(device, ()) for device, owner in owners):
         return replace(sample, pids_proven=True)
     message = (
-        f"the process numbers of {sample.gpu.model} {sample.gpu.index} may be those of other PID namespaces: proven "
-        "only while each of its processes has the device open and may be looked at (SYS_PTRACE), or is in a container "
-        "that was handed the device; until then nobody is named"
+        f"the process numbers of {sample.gpu.model} {sample.gpu.index} may be those of other PID namespaces, so its "
+        "memory is not attributed to pods. As a proof, each process has the device open and can be read (SYS_PTRACE), "
+        "or is in a container that was handed the device"
     )
     fault = Fault("devices", "pids_unproven", message, sample.gpu.uuid, incomplete=False)
     return replace(sample, faults=(*sample.faults, fault))
 
 
 def needs_living(samples: Iterable[GpuSample], host: HostSample, before: Sightings) -> bool:
-    """Say whether a dead or reused number is listed whose container was sighted: then the living must be counted."""
+    """
+    Say whether the living containers must be counted.
+
+    They must if a dead or reused PID is listed whose container was sighted.
+    """
     if not host.pid_domain_proven:
         return False
     for sample in samples:
@@ -251,7 +233,11 @@ def needs_living(samples: Iterable[GpuSample], host: HostSample, before: Sightin
 
 
 def _sight(pid: int, host: HostSample) -> Sighting | None:
-    """First sight of an entry. What could not be read is not sighted, so that the next round may still see it."""
+    """
+    Note the first sight of an entry.
+
+    An unreadable process is not sighted, so that the next round may still see it.
+    """
     if pid in host.unreadable:
         return None
     current = host.processes.get(pid)
@@ -269,10 +255,10 @@ def _place(
     if sighting is None:
         return Placed(process, Attribution.UNREADABLE)
     if process.pid in host.unreadable:
-        # It was sighted before, and is hidden now: whether it is still the same process cannot be said.
+        # It was sighted before, and cannot be read now: it may be another process.
         return Placed(process, Attribution.UNREADABLE)
     same = current is not None and current.alive and current.key == sighting.key
-    # A process keeps its container, apart from runtimes that move it right after its start: the fresh path counts.
+    # A process keeps its container. But runtimes move it right after its start, so the fresh path counts.
     owner = (current.owner if current is not None and same else None) or sighting.owner
     if owner is None:
         return Placed(process, Attribution.GHOST)

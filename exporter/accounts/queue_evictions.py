@@ -1,12 +1,12 @@
 """
-How long containers stood still because the driver had taken their queues off the GPU.
+Seconds for which containers stood still because the driver had taken their queues off the GPU.
 
-What comes in: placed entries, some of which tell for how long that was so since their process began. What goes out: the
-sum by container and device, since it was seen first.
+What comes in: placed entries, some of them with the seconds of this since their process began. What goes out: the sum
+by container and device since each process was first seen.
 
-The law: **a counter never falls, and never counts twice.** What a process was with when it was seen first is of another
-time: a restart of the daemon must not look like an eviction. What it tells afterwards stays counted when it has ended.
-A round that misses a process, or its name, is no end: what it lost meanwhile is counted when it is back.
+The rule: **a counter never falls, and never counts twice.** The seconds of a process at its first sight are not
+counted: a restart of the daemon must not look like an eviction. Later seconds stay counted after the process has ended.
+A process that is missing from a round, or has no name there, has not ended. Its seconds are added when it is back.
 """
 
 from collections.abc import Collection, Mapping
@@ -16,12 +16,12 @@ from exporter.accounts.attribution import Attributed
 from exporter.model import ContainerId, DeviceKey, ProcessKey, Subject
 
 KEPT = 60.0
-"""Seconds for which a process that is not listed, or has no name, is the same one when it is back."""
+"""Seconds for which a process that is not listed, or has no name, counts as the same one when it is back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the driver reported for a process: seconds, and when it last did (monotonic)."""
+    """The driver's last figure for a process: seconds, and when it was reported (monotonic)."""
 
     seconds: float
     at: float
@@ -30,12 +30,11 @@ class Reading:
 @dataclass(frozen=True, slots=True)
 class Evictions:
     """
-    What is known of one GPU, in seconds.
+    The evictions of one GPU's queues, in seconds.
 
     Attributes:
-        readings: of each process, also of one that was listed a moment ago.
-        totals: by container; those alone of whose processes the driver tells it.
-
+        readings: by process, also of one that was listed a moment ago.
+        totals: by container; only those for whose processes the driver reports a figure.
     """
 
     readings: Mapping[tuple[ProcessKey, DeviceKey], Reading] = field(default_factory=dict)
@@ -51,14 +50,13 @@ class Evictions:
 
 def advance(before: Evictions, attributed: Attributed, known: Collection[ContainerId] | None, now: float) -> Evictions:
     """
-    Add what a round tells.
+    Add one round.
 
     Args:
-        before: what was known.
+        before: the state after the last round.
         attributed: the round's entries.
-        known: the containers that still exist; of the others nothing is kept. None while it is not known which do.
+        known: the containers that still exist; the others are forgotten. None while that is unknown.
         now: monotonic seconds.
-
     """
     if attributed.placed is None:
         return before
@@ -71,6 +69,6 @@ def advance(before: Evictions, attributed: Attributed, known: Collection[Contain
         entry, whose = (placed.key, device), (placed.subject, device)
         last = before.readings[entry].seconds if entry in before.readings else seconds
         readings[entry] = Reading(max(last, seconds), now)
-        # The difference first: added to a large sum and taken away again, it may leave less than there was.
+        # The difference first: a float added to a large sum and subtracted again may leave less than before.
         totals[whose] = totals.get(whose, before.totals.get(whose, 0.0)) + (readings[entry].seconds - last)
     return Evictions(readings, totals)

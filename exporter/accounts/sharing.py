@@ -1,12 +1,12 @@
 """
-How a device is really shared: how many pods are on it, whatever the kubelet handed out.
+The real sharing of a device: how many pods are on it, whatever the kubelet allocated.
 
-What comes in: the inventory, what containers hold, what was declared. What goes out: pods per device, and the sharing.
+What comes in: the inventory, the usages, the limits. What goes out: pods per device, and the sharing.
 
-The rule: **the kubelet's "whole" is not exclusive use.** A reservation pod, a plugin beside NVIDIA's, and
-`NVIDIA_VISIBLE_DEVICES=all` put several pods on a GPU that the kubelet handed out whole. A device is exclusive only
+The rule: **the kubelet's "whole" is not exclusive use.** A reservation pod, a device plugin beside NVIDIA's, and
+`NVIDIA_VISIBLE_DEVICES=all` put several pods on a GPU that the kubelet allocated as a whole. A device is exclusive only
 while at most one pod holds it, uses it, or declares a limit on it. A reservation pod that uses nothing does not count,
-nor does a pod that has ended and left no memory. An unknown use counts: it is not zero.
+nor does a pod that has ended and left no memory. Unknown usage counts: it is not zero.
 """
 
 from collections import defaultdict
@@ -22,10 +22,10 @@ Places = frozenset[tuple[PodUid, DeviceKey]]
 
 def newest_by_name(inventory: Inventory) -> Mapping[tuple[str, str], Pod]:
     """
-    Name the pod that the kubelet means, which says names and not UIDs.
+    Name the pod that the kubelet means by a namespace and a name: the kubelet gives no UIDs.
 
-    Of two pods of one name it is the newest that is not terminating: the kubelet frees the devices of a pod before it
-    hands them out again.
+    Of two pods of one name it is the newest that is not terminating. The kubelet frees the devices of a pod before it
+    allocates them again.
     """
     newest: dict[tuple[str, str], Pod] = {}
     for pod in inventory.pods.values():
@@ -36,7 +36,7 @@ def newest_by_name(inventory: Inventory) -> Mapping[tuple[str, str], Pod]:
 
 
 def occupied(usages: Iterable[Usage]) -> Places:
-    """List the pods that certainly use a device: memory or a living process of theirs is on it."""
+    """List the pods that certainly use a device: their memory or a living process of theirs is on it."""
     return frozenset((usage.subject.pod_uid, usage.device) for usage in usages if usage.memory_used or usage.processes)
 
 
@@ -66,6 +66,6 @@ def pods_on(inventory: Inventory, usages: Iterable[Usage], limits: Iterable[Limi
 
 
 def sharing_of(handed_out: Sharing, pods: int) -> Sharing:
-    """Correct how the kubelet handed a device out (`exclusive`, or `none` where it says nothing) by who is on it."""
+    """Correct the kubelet's sharing by the number of pods on the device; `none`: the kubelet names no sharing."""
     alone = pods <= 1 or handed_out not in {Sharing.EXCLUSIVE, Sharing.NONE}
     return handed_out if alone else Sharing.SHARED

@@ -1,11 +1,11 @@
 """
 The one place where a `Snapshot` is made.
 
-What comes in: what each source answered in one round, and the accounts and limits made of it. What goes out: the
+What comes in: the answers of all sources in one round, with the accounts and limits made from them. What goes out: the
 `Snapshot`.
 
-The rule: names only display. Everything is joined by pod UID, container id and device. A name that two generations
-share (the old pod terminates while the new one starts) joins nothing.
+The rule: names are for display only. Everything is joined by pod UID, container id and device. Two pods may share a
+name while the old one terminates and the new one starts, so no join uses it.
 """
 
 from collections import Counter, defaultdict
@@ -33,13 +33,13 @@ from exporter.model import (
 )
 
 Holders = Mapping[DeviceKey, frozenset[Subject]]
-"""Device to the containers that it was handed to."""
+"""The containers to which each device was allocated."""
 
 _UNDIVIDED = GpuInstance(0, "", ())
 
 
 def holders(inventory: Inventory) -> Holders:
-    """Name the containers to which each device was handed, used or not."""
+    """Name the containers to which each device was allocated, used or not."""
     newest = newest_by_name(inventory)
     containers = {(container.pod_uid, container.name): container for container in inventory.containers}
     by_device: dict[DeviceKey, set[Subject]] = defaultdict(set)
@@ -73,12 +73,11 @@ def make_snapshot(
     Join one round.
 
     Args: as the attributes of `Snapshot`, and
-        accounts: of the GPUs that were read in this round, and of the others as they were read last.
-        hosts: what the kernel said of the processes of each of these GPUs.
+        accounts: of the GPUs that were read in this round, and the last ones of the other GPUs.
+        hosts: the kernel's answers about the processes of each of these GPUs.
         inventory: names and allocations.
         devices_up: whether each device source answered, by name.
         faults: those of the daemon and of the devices as a whole; hosts, inventory and accounts have their own.
-
     """
     ordered = sorted(accounts.values(), key=lambda gpu_accounts: gpu_accounts.sample.gpu.index)
     fresh = [accounts[uuid] for uuid in gpus_read if uuid in accounts]
@@ -124,12 +123,12 @@ def make_snapshot(
 
 
 def _devices(accounts: GpuAccounts, inventory: Inventory, pods: Mapping[DeviceKey, int]) -> Iterator[Device]:
-    """Put together what is known of each device of a GPU. `pods` are on each device."""
+    """Make the `Device`s of a GPU. `pods` counts the pods on each device."""
     sample, gpu = accounts.sample, accounts.sample.gpu
     instances: dict[int | None, GpuInstance] = {instance.id: instance for instance in gpu.instances}
     utilization = {key: ratios for key, _, ratios in gpu.leaves()}
     default_sharing = Sharing.MIG if gpu.mig else Sharing.NONE
-    # Each container that was handed a device has a usage there, be it of 0 bytes: see accounting.
+    # Each container to which a device was allocated has a usage there, of 0 bytes at least: see accounting.
     counted = accounts.attributed.placed is not None and not accounts.processes.get(Attribution.UNPROVEN)
     containers = Counter(usage.device for usage in accounts.usages)
     for account in accounts.accounts:

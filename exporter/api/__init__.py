@@ -1,1 +1,1 @@
-"""The JSON documents that the daemon serves, and the client that asks a daemon for them."""
+"""The JSON documents that the daemon serves, and the HTTP client that reads them."""

@@ -1,10 +1,10 @@
 """
-A daemon on a node, asked over HTTP: the one client of our own JSON documents.
+The HTTP client for our own JSON documents: asks the daemon of a node.
 
-What comes in: where the daemon listens, and a path. What goes out: status and body, or `AskError` with one sentence.
+What comes in: the daemon's address, and a path. What goes out: status and body, or `AskError` with one sentence.
 
-The law: whatever answers there, it is asked once, to a bound of time and size, and followed nowhere. Name and password
-go to the host of the URL alone, past the proxies of the environment, and are never shown.
+The rule: one request, with a bound on time and size, and no redirect followed: any server may answer at this address.
+Name and password go to the host of the URL alone, past the proxies of the environment, and are never shown.
 """
 
 import base64
@@ -21,32 +21,31 @@ from exporter.base.problem import Problem
 from exporter.limits.decoding import shown
 
 DEADLINE = 10.0
-"""Seconds for all of it; the daemon answers from memory."""
+"""Seconds for the whole request; the daemon answers from memory."""
 LONGEST = 16 << 20
-"""Bytes of an answer."""
+"""Bytes of an answer, at most."""
 OK = 200
 GARBLED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What reading JSON of a stranger raises."""
+"""The errors of reading JSON that may come from another program."""
 _URL = "set --url to the address of a daemon, such as http://node-1:9478 or https://NAME:PASSWORD@node-1:9478"
 
 
 class UrlError(Problem):
-    """The URL is none that can be asked; the message does not show what may be a password in it."""
+    """The URL cannot be requested. The message leaves out any part that may be a password."""
 
 
 class AskError(Problem):
-    """The daemon did not answer as it should; the message says why, in one sentence."""
+    """The daemon gave no usable answer; the message says why, in one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
     """
-    Where a daemon listens.
+    The address of a daemon.
 
     Attributes:
         url: without name and password, without a slash at its end.
-        login: name and password, as the header wants them; empty without.
-
+        login: the value of the header `Authorization`; empty without name and password.
     """
 
     url: str
@@ -77,7 +76,7 @@ def daemon_at(text: str) -> Daemon:
 
 
 async def asked(daemon: Daemon, path: str, query: Mapping[str, str] | None = None) -> tuple[int, bytes]:
-    """Ask once; return status and body. Names the errors of the network in words for people: raises AskError."""
+    """Send one request; return status and body. Raises AskError, which names network errors in plain words."""
     headers = {"Authorization": daemon.login} if daemon.login else {}
     try:
         async with (
@@ -121,11 +120,11 @@ async def asked(daemon: Daemon, path: str, query: Mapping[str, str] | None = Non
 
 
 def refused(daemon: Daemon, status: int, body: bytes, lacking: str) -> AskError:
-    """Say what another status than 200 means; `lacking`: what a daemon without this document does ("shows nothing")."""
+    """Explain a status other than 200; `lacking`: how a daemon without this document is described ("shows nothing")."""
     try:
-        told = msgspec.json.decode(body, type=_Refused)
+        answer = msgspec.json.decode(body, type=_Refused)
     except GARBLED:
-        told = None
+        answer = None
     match status:
         case 401 if daemon.login:
             return AskError(
@@ -136,14 +135,15 @@ def refused(daemon: Daemon, status: int, body: bytes, lacking: str) -> AskError:
                 f"{daemon.url} needs a name and a password",
                 fix="set the variable GPUSTEWARD_URL to https://NAME:PASSWORD@HOST:PORT",
             )
-        case 404 if told is not None:
+        case 404 if answer is not None:
             return AskError(
                 f"{daemon.url} {lacking}",
                 cause="web.api is false there, or it is an older gpusteward",
                 fix="set web.api to true in its config, or upgrade it",
             )
-        case _ if told is not None:
-            return AskError(f"{daemon.url}: {told.error}", fix="try again in some seconds, then read the daemon's log")
+        case _ if answer is not None:
+            fix = "try again in some seconds, then read the daemon's log"
+            return AskError(f"{daemon.url}: {answer.error}", fix=fix)
         case _ if 300 <= status < 400:  # noqa: PLR2004
             return stranger(daemon, "redirects to another address")
         case _:
@@ -151,12 +151,12 @@ def refused(daemon: Daemon, status: int, body: bytes, lacking: str) -> AskError:
 
 
 def stranger(daemon: Daemon, what: str) -> AskError:
-    """Say that something else answers there."""
+    """Make the error that says that another program answers there."""
     return AskError(f"{daemon.url} {what}", cause="this is not the address of a gpusteward", fix=_URL)
 
 
 def _reason(error: OSError) -> str:
-    """Say it as the system or OpenSSL does, in lower case; names that cannot be resolved have negative numbers."""
+    """Name the error as the system or OpenSSL does, in lower case. Failed name lookups have negative error numbers."""
     if isinstance(error, ssl.SSLError):
         return shown((error.reason or str(error)).replace("_", " ").lower())
     text = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)

@@ -4,8 +4,8 @@ The snapshot as a JSON document, for `/api/v1/snapshot`, the node page and `gpus
 What comes in: the latest snapshot, the tally, the age of the snapshot. What goes out: the structs of `schema`, or their
 bytes.
 
-The rule: unknown is null, never 0. Of a process only its number is written. A field that has the same name in the model
-is copied; only the others are spelled out here.
+The rule: unknown is null, never 0. Of a process only its PID is written. A field that has the same name in the model is
+copied; only the others are spelled out here.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,11 +23,15 @@ Json = dict[str, Any]
 Struct = TypeVar("Struct", bound=msgspec.Struct)
 
 UNLISTED = schema.Xid(xid=0, last_at=0.0)
-"""What is known of an XID that NVIDIA's catalogue does not have: neither cause nor meaning nor remedy."""
+"""An XID that NVIDIA's catalogue does not have: its cause, meaning and remedy are unknown."""
 
 
 _PLACES: dict[tuple[Any, ...], list[tuple[str, int]]] = {}
-"""Which source has which field, by the types in a call of `copied`. Looking each time made a document 4x slower."""
+"""
+Which source has which field, by the types in a call of `copied`.
+
+Without this cache a document takes 4 times as long.
+"""
 
 
 def render(snapshot: Snapshot, tally: Tally, begin: schema.Head, policy: Json | None = None) -> bytes:
@@ -35,8 +39,17 @@ def render(snapshot: Snapshot, tally: Tally, begin: schema.Head, policy: Json | 
     return encoded(msgspec.structs.replace(document(snapshot, tally, begin), policy=policy))
 
 
+def tail(snapshot: Snapshot, tally: Tally, policy: Json | None = None) -> bytes:
+    """Write the document without its head, whose age grows while the rest stays the same for a round."""
+    whole = msgspec.structs.replace(
+        document(snapshot, tally, head(snapshot, age=0.0, interval=1.0, program="")), policy=policy
+    )
+    fields = whole.__struct_fields__[len(schema.Head.__struct_fields__) :]
+    return encoded({name: getattr(whole, name) for name in fields})
+
+
 def encoded(described: object) -> bytes:
-    """Write JSON; not-a-number becomes null, and bytes that are no text (of a path) are escaped."""
+    """Write JSON. Not-a-number becomes null; bytes that are no text (of a path) are escaped."""
     try:
         return msgspec.json.encode(described)
     except UnicodeEncodeError:
@@ -64,13 +77,12 @@ def document(snapshot: Snapshot, tally: Tally, begin: schema.Head) -> schema.Doc
 
 def head(snapshot: Snapshot, *, age: float, interval: float, program: str) -> schema.Head:
     """
-    Say what each document begins with: of what, of when, by which program.
+    Make the head of a document: node, round, age and program.
 
     Args:
-        age: seconds since the round began, on the clock that cannot be set.
+        age: seconds since the round began, on the monotonic clock.
         interval: seconds between two rounds.
         program: name and version of the daemon.
-
     """
     return copied(
         schema.Head,
@@ -84,7 +96,7 @@ def head(snapshot: Snapshot, *, age: float, interval: float, program: str) -> sc
 
 
 def describe_containers(snapshot: Snapshot, usages: Iterable[Usage]) -> Iterator[schema.Container]:
-    """Describe what containers hold, each with the limit that is its own: not its pod's, and not its processes'."""
+    """Describe each container's usage, with its own limit: not the pod's, and not one per process."""
     own = {
         (limit.pod_uid, limit.container, limit.device): limit.memory
         for limit in snapshot.limits
@@ -117,7 +129,7 @@ def describe_containers(snapshot: Snapshot, usages: Iterable[Usage]) -> Iterator
 
 
 def concerned(snapshot: Snapshot) -> Iterator[Pod]:
-    """Pick the pods that use a device, or were handed one; no other pod of the node is described."""
+    """Pick the pods that use a device, or have one allocated; no other pod of the node is described."""
     users = {usage.subject.pod_uid for usage in snapshot.usages}
     holders = {(allocation.namespace, allocation.pod) for allocation in snapshot.allocations}
     for pod in sorted(snapshot.pods.values(), key=lambda pod: (pod.namespace, pod.name, pod.uid)):
@@ -126,7 +138,7 @@ def concerned(snapshot: Snapshot) -> Iterator[Pod]:
 
 
 def copied(struct: type[Struct], *sources: object, **own: Any) -> Struct:
-    """Build a struct. What is not in `own` is the attribute of the same name, of the first source that has it."""
+    """Build a struct; a field that is not in `own` is the same-named attribute of the first source that has it."""
     key = (struct, *map(type, sources), *own)
     if (places := _PLACES.get(key)) is None:
         places = _PLACES[key] = [
@@ -140,7 +152,11 @@ def copied(struct: type[Struct], *sources: object, **own: Any) -> Struct:
 
 
 def _gpus(snapshot: Snapshot) -> Iterator[schema.Gpu]:
-    """Describe those that answered and, by index and UUID alone, those that the driver counts besides."""
+    """
+    Describe the GPUs that answered.
+
+    Of the others that the driver counts, only index, UUID and XID errors are known.
+    """
     answered = {gpu.uuid: gpu for gpu in snapshot.gpus}
     index: dict[GpuUuid, int] = {**snapshot.gpus_present, **{gpu.uuid: gpu.index for gpu in snapshot.gpus}}
     for uuid in sorted(index, key=lambda uuid: (index[uuid], uuid)):
@@ -158,7 +174,7 @@ def describe_gpu(gpu: Gpu, xid_errors: list[schema.Xid] | None = None) -> schema
 
 
 def _xids(errors: Mapping[int, XidErrors]) -> list[schema.Xid]:
-    """Describe those that came, the latest first."""
+    """Describe the XID errors that were reported, the latest first."""
     came = [(error.last_at, code) for code, error in errors.items() if error.last_at is not None]
     return [
         copied(schema.Xid, errors[code], XIDS.get(code, UNLISTED), xid=code) for _, code in sorted(came, reverse=True)
@@ -210,7 +226,7 @@ def _limit(limit: Limit, snapshot: Snapshot) -> schema.Limit:
 
 
 def _escaped(part: Any) -> Any:
-    """Write lone surrogates, in which Python keeps bytes that are no text, as a backslash and their number."""
+    """Write lone surrogates, in which Python keeps bytes that are no text, as a backslash and their code."""
     match part:
         case str():
             return part.encode(errors="backslashreplace").decode()

@@ -1,33 +1,29 @@
 """
-One pod explained: where its limits come from, and what it uses now; for `/api/v1/explain` and `gpusteward explain`.
+One pod explained: the sources of its limits, and its usage now; for `/api/v1/explain` and `gpusteward explain`.
 
-What comes in: the latest snapshot, how the pod's limits came about, what the policy says of it. What goes out: the
+What comes in: the latest snapshot, the resolution of the pod's limits, the policy's judgement. What goes out: the
 explanation of `schema`, with a text for people in it.
 
-The law: the candidates are told by `exporter.limits.explaining`, in the words in which files are explained. What is not
-known is said to be unknown; whose pod it is not is told nothing about other people's but names of GPU users.
+The rule: `exporter.limits.explaining` words the candidates, as in the explanation of a file. An unknown fact is called
+unknown. Of other pods the answer shows nothing but the names of pods that use GPUs.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from difflib import get_close_matches
 
 from exporter.accounts.sharing import occupied, only_reserves
 from exporter.api import schema
 from exporter.api.document import Json, concerned, copied, describe_containers
+from exporter.api.near import Names
 from exporter.limits import Resolution
 from exporter.limits.decoding import shown
 from exporter.limits.devices import device_name
 from exporter.limits.explaining import as_data, as_text, printable, size
 from exporter.model import Device, Pod, PodUid, Sharing, Snapshot, Usage
 
-NEAR = 3
-"""Names that are suggested."""
-LONGEST = 63 + 1 + 253
-"""Characters of a namespace, a slash and a pod's name; comparing names takes time by their length."""
-OLD = ", which is too old to say anything about now"
+OLD = ", which is too old to describe the present"
 
 Policy = Callable[[PodUid], Sequence[Json]]
-"""How the policy judges the containers of a pod: one object each, of any keys and `text`, one line for people."""
+"""The policy's judgement of a pod's containers: one object each, with any keys and `text`, one line for people."""
 
 
 class PodNotHereError(LookupError):
@@ -46,12 +42,17 @@ def explanation(
     begin: schema.Head,
     resolution: Callable[[PodUid], Resolution | None],
     policy: Policy | None = None,
+    users: Callable[[], Names] | None = None,
 ) -> schema.Explanation:
-    """Explain a pod; of several of one name the newest. `begin` is the head of the snapshot. Raises PodNotHereError."""
+    """
+    Explain a pod; of several of one name the newest. Raises PodNotHereError.
+
+    `begin` is the head of the snapshot; `users` gives its `gpu_users`, where they are kept for the round.
+    """
     found = [pod for pod in snapshot.pods.values() if (pod.namespace, pod.name) == (namespace, name)]
     if not found:
-        raise _not_here(snapshot, f"{namespace}/{name}")
-    pod = max(found, key=lambda pod: (not pod.terminating, pod.created_at))  # as the kubelet means it: see joining
+        raise _not_here(snapshot, f"{namespace}/{name}", users() if users else gpu_users(snapshot))
+    pod = max(found, key=lambda pod: (not pod.terminating, pod.created_at))  # as `newest_by_name` of the accounts
     known = resolution(pod.uid)
     usages = [usage for usage in snapshot.usages if usage.subject.pod_uid == pod.uid]
     described = list(describe_containers(snapshot, usages))
@@ -80,30 +81,33 @@ def explanation(
     )
 
 
-def _not_here(snapshot: Snapshot, wanted: str) -> PodNotHereError:
-    users = {f"{pod.namespace}/{pod.name}" for pod in concerned(snapshot)}
-    namesakes = sorted(user for user in users if user.partition("/")[2] == wanted.partition("/")[2])
-    alike = get_close_matches(wanted, sorted(users), NEAR) if len(wanted) <= LONGEST else []
-    near = tuple(dict.fromkeys([*namesakes, *alike]))[:NEAR]
-    like = f"; near it: {', '.join(map(printable, near))}" if near else ""
-    remembered = "" if snapshot.names_live else " as far as is remembered, while its names cannot be asked for"
+def gpu_users(snapshot: Snapshot) -> Names:
+    """Take apart the names of all pods that use a device, or were handed one."""
+    return Names.of({f"{pod.namespace}/{pod.name}" for pod in concerned(snapshot)})
+
+
+def _not_here(snapshot: Snapshot, wanted: str, users: Names) -> PodNotHereError:
+    near = users.near(wanted)
+    like = f"; similar names: {', '.join(map(printable, near))}" if near else ""
+    remembered = "" if snapshot.names_live else " among the last known names: their source does not answer now"
     return PodNotHereError(f"no pod {shown(wanted)} on node {printable(snapshot.node)}{remembered}{like}", near)
 
 
 def _notes(snapshot: Snapshot, pod: Pod, found: Sequence[Pod], known: Resolution | None) -> Iterator[str]:
     if known is None:
-        yield "what it declares is not known: the source of names does not tell it, or the pod or the devices are new"
+        new = "the pod or a device is new (ask again in a minute), or names.source has none"
+        yield f"its declarations are unknown: {new}"
     if len(found) > 1:
         yield f"{len(found)} pods of this name are on the node; this is the newest, {pod.uid}"
     if pod.terminating:
         yield "the pod is terminating"
     yield from _shared(snapshot, pod)
     if not snapshot.names_live:
-        yield "names and declarations are remembered: their source does not answer now"
+        yield "the source of names does not answer: names and declarations are those that it reported last"
 
 
 def _shared(snapshot: Snapshot, pod: Pod) -> Iterator[str]:
-    """Say of each of the pod's devices who else is on it, where that decides what happens to its limit."""
+    """Say which other pods are on each of the pod's devices, where that affects its limit."""
     own = {(held.namespace, held.pod, held.device) for held in snapshot.allocations}
     mine = {usage.device for usage in snapshot.usages if usage.subject.pod_uid == pod.uid}
     mine |= {limit.device for limit in snapshot.limits if limit.pod_uid == pod.uid}
@@ -111,7 +115,7 @@ def _shared(snapshot: Snapshot, pod: Pod) -> Iterator[str]:
     for device in snapshot.devices:
         name = device_name(device.key)
         if only_reserves(pod, device.key, occupants) and (pod.namespace, pod.name, device.key) in own:
-            yield f"{name}: this pod only reserves it for the pods of {pod.reservation}; it is no user of it, nor idle"
+            yield f"{name}: this pod only reserves it for the pods of {pod.reservation}; it is neither user nor idle"
         elif device.key in mine:
             yield from (f"{name}: {bounds}" for bounds in _bounds(device))
             yield from (
@@ -123,11 +127,11 @@ def _shared(snapshot: Snapshot, pod: Pod) -> Iterator[str]:
 
 def _bounds(device: Device) -> Iterator[str]:
     if device.sharing is Sharing.SHARED:
-        yield f"{device.pods} pods share this device without replicas of a device plugin: nothing keeps them apart"
+        yield f"{device.pods} pods share this device without replicas of a device plugin: nothing limits any of them"
     elif device.key.gpu_instance is not None and device.pods > 1:
-        yield f"{device.pods} pods share this instance; the hardware bounds the instance, and not each of these pods"
+        yield f"{device.pods} pods share this instance; the hardware limits the instance as a whole, not each pod"
     elif device.key.gpu_instance is not None:
-        yield "the hardware bounds this instance, and no other pod is on it: a smaller limit is only reported"
+        yield "the hardware limits this instance, and no other pod uses it: a smaller limit is reported, not enforced"
 
 
 def _used(snapshot: Snapshot, usages: Iterable[tuple[Usage, schema.Container]], when: str) -> Iterator[str]:
@@ -137,7 +141,7 @@ def _used(snapshot: Snapshot, usages: Iterable[tuple[Usage, schema.Container]], 
         for usage, described in usages
     ]
     known = snapshot.complete and snapshot.pid_domain_proven
-    nothing = "uses no device" if known else "no use is known, and not everything answered"
+    nothing = "uses no device" if known else "its usage is unknown, because not every source answered"
     yield f"  uses, as of {when}:" if lines else f"  {nothing}, as of {when}"
     yield from lines
 
@@ -148,7 +152,7 @@ def _figures(usage: Usage, limit: int | None) -> Iterator[str]:
     if usage.memory_peak is not None:
         yield f"at most {size(usage.memory_peak)}"
     if used is not None and limit is not None and used > limit:
-        yield f"{size(used - limit)} above its limit"
+        yield f"{size(used - limit)} more than its limit"
     if usage.sm is not None:
         yield f"{usage.sm:.0%} of the SMs"
     count = len(usage.processes)
@@ -164,8 +168,8 @@ def _bypassed(snapshot: Snapshot, pod: Pod) -> Iterator[str]:
         if limit.pod_uid == pod.uid and limit.bypassed:
             who, device = _who(limit.container), device_name(limit.device)
             yield (
-                f"    ! {who} is above its limit of {size(limit.memory)} on {device}: "
-                f"the {limit.enforced_by} that should keep it there does not"
+                f"    ! {who} is over its limit of {size(limit.memory)} on {device}: "
+                f"the {limit.enforced_by} should enforce this limit, and does not"
             )
 
 

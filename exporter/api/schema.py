@@ -1,10 +1,11 @@
 """
-The JSON document of a node, field by field: what the daemon writes, and what its clients read.
+The JSON document of a node, field by field: the daemon writes it, and its clients read it.
 
 What comes in: nothing. What goes out: frozen structs in the document's own words, which docs/api.md explains.
 
-The rule: within version 1 fields are only added. A client passes over fields it does not know. A field that an older
-daemon does not write has a default here. Unknown is None. A number that no node can have makes a document unreadable.
+The rule: within version 1 fields are only added. A client ignores fields that it does not know. A field that an older
+daemon does not write has a default here. Unknown is None. A number outside the range of `Whole` or `Real` makes the
+document unreadable.
 """
 
 from collections.abc import Sequence
@@ -14,18 +15,18 @@ import msgspec
 
 VERSION = 1
 STALE_AFTER = 3
-"""Intervals after which a snapshot says nothing about now; the metrics are withdrawn then, too."""
+"""Intervals after which a snapshot is too old to describe the node. The metrics are withdrawn then, too."""
 
 Whole = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Real = Annotated[float, msgspec.Meta(ge=-(2.0**63), le=2.0**63)]
 """JSON can write numbers that no float holds."""
 
 DeviceId = tuple[str, int | None]
-"""UUID of the GPU, and the id of the MIG instance or None: what names a device in the document."""
+"""UUID of the GPU, and the id of the MIG instance or None: identifies a device in the document."""
 
 
 class OnDevice:
-    """What is about one device."""
+    """The base of the rows about one device."""
 
     __slots__ = ()
     uuid: str
@@ -33,12 +34,12 @@ class OnDevice:
 
     @property
     def device(self) -> DeviceId:
-        """The device."""
+        """The device's id: UUID and MIG instance."""
         return self.uuid, self.gpu_instance
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """What could not be read in the round."""
+    """A failed reading of the round."""
 
     source: str
     reason: str = ""
@@ -82,13 +83,13 @@ class Gpu(msgspec.Struct, frozen=True):
 
 
 class SilentGpu(Gpu, frozen=True, kw_only=True, omit_defaults=True):
-    """A GPU that did not answer: nothing is written of it but names and XID errors, and these even where unknown."""
+    """A GPU that did not answer: only its names and XID errors are written, the XID errors also where unknown."""
 
     xid_errors: list[Xid] | None
 
 
 class Device(OnDevice, msgspec.Struct, frozen=True, kw_only=True):
-    """A device: its memory, the sums of what is held of it, its load."""
+    """A device: its memory, its accounts, its utilization."""
 
     uuid: str
     gpu_instance: Whole | None = None
@@ -120,7 +121,7 @@ class Device(OnDevice, msgspec.Struct, frozen=True, kw_only=True):
 
 # No garbage collection: the rows form no cycles, and a document of 10,000 is written 10 % faster.
 class Owned(OnDevice, msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a container, a pod (no container) or a claim has to do with a device."""
+    """The base of the rows of a container, a pod (no container) or a claim on a device."""
 
     namespace: str | None = None
     pod: str | None = None
@@ -129,7 +130,7 @@ class Owned(OnDevice, msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Container(Owned, frozen=True, kw_only=True):
-    """What a container holds of a device."""
+    """A container's usage of a device."""
 
     container_id: str | None = None
     uuid: str
@@ -149,7 +150,7 @@ class Container(Owned, frozen=True, kw_only=True):
 
 
 class Limit(Owned, frozen=True, kw_only=True):
-    """What was declared for a container, a pod (no container) or a claim."""
+    """The declared limit of a container, a pod (no container) or a claim."""
 
     claim: str = ""
     uuid: str
@@ -169,7 +170,7 @@ class Limit(Owned, frozen=True, kw_only=True):
 
 
 class Allocation(OnDevice, msgspec.Struct, frozen=True, kw_only=True):
-    """What the kubelet handed to a container; it does not say the UID of the pod."""
+    """A device that the kubelet allocated to a container; the kubelet does not give the UID of the pod."""
 
     namespace: str | None = None
     pod: str | None = None
@@ -182,7 +183,7 @@ class Allocation(OnDevice, msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pod(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that uses a device, or was handed one."""
+    """A pod that uses a device, or has one allocated."""
 
     uid: str
     namespace: str
@@ -211,8 +212,8 @@ class Standing(Owned, frozen=True, kw_only=True):
     """
     The policy's state of a limit holder, as far as clients read it.
 
-    `next` is the action that follows at `due_at`. `over_seconds` count for it, of `capacity_seconds`. `prevented` says
-    why no action follows.
+    `next` is the action that follows at `due_at`. `over_seconds` is the counted time, at most `capacity_seconds`.
+    `prevented` says why no action follows.
     """
 
     container_id: str | None = None
@@ -228,7 +229,7 @@ class Standing(Owned, frozen=True, kw_only=True):
 
 
 class Breaker(msgspec.Struct, frozen=True):
-    """What stops all actions of the node."""
+    """A breaker that stops all actions of the node."""
 
     breaker: str
     detail: str = ""
@@ -243,7 +244,7 @@ class Policy(msgspec.Struct, frozen=True):
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """What each document begins with: of which node, of which round, written by which daemon."""
+    """The first fields of each document: node, round, and the daemon that wrote it."""
 
     version: Whole
     program: str = ""

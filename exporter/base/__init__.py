@@ -1,1 +1,1 @@
-"""Small tools without a subject of the project: clock, quantities, text files, cgroup paths."""
+"""Small tools that every package may use: clock, quantities, text files, cgroup paths, errors."""

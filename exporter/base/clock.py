@@ -1,4 +1,4 @@
-"""The clock: the one place where the daemon asks for the time, and an argument everywhere below."""
+"""The clock: the one place where the daemon asks for the time. Everywhere below, time is an argument."""
 
 import asyncio
 import time
@@ -6,23 +6,23 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """The third seam, next to devices and host: tests step it."""
+    """The third interface to the world, next to devices and host; tests replace it."""
 
     def time(self) -> float:
         """Unix time in seconds; may jump."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that only grow."""
+        """Seconds that never fall."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait for so many seconds."""
         ...
 
 
 class SystemClock:
-    """The machine's own clock."""
+    """The machine's clocks."""
 
     def time(self) -> float:
         """Unix time in seconds."""
@@ -33,5 +33,5 @@ class SystemClock:
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait, and let others run."""
+        """Wait without blocking the event loop."""
         await asyncio.sleep(seconds)

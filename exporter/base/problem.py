@@ -3,14 +3,14 @@ An error, as people read it.
 
 What comes in: what happened, and perhaps its cause and its fix. What goes out: lines for a terminal.
 
-The rule: each part is on a line of its own, and no line is longer than 160 characters. Foreign text becomes printable.
+The rule: each part is on a line of its own, and no line is longer than 160 characters. Unprintable text is escaped.
 """
 
 import textwrap
 from collections.abc import Iterator
 
 WIDEST = 160
-"""Characters of a line. A word that is longer stays whole: it may be a path that is copied."""
+"""Characters of a line. A longer word stays whole: it may be a path that is copied."""
 
 
 class Problem(Exception):  # noqa: N818  (the base of errors; each has a name of its own)
@@ -30,7 +30,7 @@ class Problem(Exception):  # noqa: N818  (the base of errors; each has a name of
         return f"{self.what}: {self.cause}" if self.cause else self.what
 
     def __str__(self) -> str:
-        """Say all of it."""
+        """Write what happened, its cause and its fix in one line."""
         return f"{self.reason}; fix: {self.fix}" if self.fix else self.reason
 
 

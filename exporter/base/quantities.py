@@ -4,11 +4,10 @@ Numbers with units, as people and Kubernetes write them; the only place where un
 What comes in: text ("16Gi", "8k", "500m", "1e3", "1h30m"). What goes out: an exact number, or `QuantityError`, whose
 message quotes the text and says what was expected.
 
-The law: exact or refused. No float stands between a declared limit and its bytes, and what does not fit is an error:
-Kubernetes' own `Quantity.Value()` makes 0 of "1e300" and a negative number of "10E".
-
-The grammar of quantities is the documented one of apimachinery's `resource.Quantity`. Where its parser takes more than
-its documentation, we do not: a number needs a digit (it reads ".", "+" and "Ki" as 0), and must not exceed 2^63 - 1.
+The rule: exact or refused. No float is used between a declared limit and its bytes, and a number out of range is an
+error. Kubernetes' own `Quantity.Value()` turns "1e300" into 0, and "10E" into a negative number. The grammar of
+quantities is the documented one of apimachinery's `resource.Quantity`. Its parser accepts more than its documentation,
+and this one does not. A number needs a digit (that parser reads ".", "+" and "Ki" as 0), and must not exceed 2^63 - 1.
 """
 
 import re
@@ -19,11 +18,15 @@ LARGEST = 2**63 - 1
 """The largest quantity, in magnitude; also the documented maximum of Kubernetes."""
 
 _NANO = 10**9
-"""The finest step: Kubernetes rounds what is finer away from zero, so that a tiny wish does not become none."""
+"""The finest step. Kubernetes rounds finer values away from zero, so that a tiny request does not become 0."""
 _LONGEST = 128
-"""Characters. With it no number is larger than 10^128, so that nothing that is written can exhaust us."""
+"""
+Characters of a text.
+
+No number without an exponent is then larger than 10^128, so that no text exhausts the daemon.
+"""
 _BEYOND = 300
-"""A decimal exponent that decides alone, whatever 128 characters say: too large, or the finest step."""
+"""A decimal exponent that decides alone, whatever the 128 characters are: too large, or the finest step."""
 
 _QUANTITY = re.compile(
     r"(?P<sign>[+-]?)(?P<number>[0-9]+\.?[0-9]*|\.[0-9]+)(?:(?P<suffix>[numkMGTPE]|[KMGTPE]i)|[eE](?P<exponent>[+-]?[0-9]+))?"
@@ -53,14 +56,14 @@ _PARTS = re.compile(_PART)
 
 
 class QuantityError(ValueError):
-    """The text is not what was expected; the message says both."""
+    """The text is not a quantity or duration; the message says what was expected and what was found."""
 
 
 def parse_quantity(text: str) -> Fraction:
     """
     Parse a Kubernetes quantity ("1.5Gi", "500m", "-2", "1E3" = 1000, "1E" = 10^18) into an exact number.
 
-    What is finer than 10^-9 is rounded away from zero, as Kubernetes does. Raises QuantityError.
+    A value finer than 10^-9 is rounded away from zero, as Kubernetes does. Raises QuantityError.
     """
     match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:

@@ -1,15 +1,13 @@
 """
-What people write into files, read: bytes of a file, and YAML or JSON as plain data.
+Reads files that people write: the bytes of a file, and YAML or JSON as plain data.
 
 What comes in: a path, or bytes. What goes out: bytes; or dicts, lists and scalars; or `UnreadableError` and
 `MalformedError`, which say why and where.
 
-The law: nothing that stands in a file, or in its place, hurts the reader. It waits for no pipe, reads no more than was
-asked for, and whatever the YAML library stumbles over is one error. Nothing is guessed: doubled keys, keys that are no
-text, anchors and aliases (twenty lines of them are a million values) are refused.
-
-The parser is libyaml where PyYAML was built with it, which is nine times faster and, alone, overflows its stack in deep
-nesting; so the depth is counted first.
+The rule: no file can harm the reader. It does not wait for a pipe, and reads no more than it was asked for. Every error
+of the YAML library becomes a `MalformedError`. Nothing is guessed: duplicate keys, keys that are no text, anchors and
+aliases are refused. Twenty lines of aliases can make a million values. The parser is libyaml where PyYAML was built
+with it. It is nine times faster, but overflows its stack in deep nesting. So the depth is counted first.
 """
 
 import os
@@ -23,7 +21,7 @@ import yaml
 DEEPEST = 50
 """Levels of nesting; no file of ours needs ten."""
 _LONGEST_NUMBER = 64
-"""Characters of a number, a date or a truth value; Python takes quadratic time to make a number of many digits."""
+"""Characters of a number, a date or a boolean; Python takes quadratic time to parse a number of many digits."""
 _TEXT = "tag:yaml.org,2002:str"
 _MERGE = "tag:yaml.org,2002:merge"
 _NUMBERS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
@@ -36,7 +34,7 @@ class UnreadableError(Exception):
 
 
 class MalformedError(Exception):
-    """The text is not what was expected. `line` and `column` start at 1; both are 0 when there is no one place."""
+    """The text is not what was expected. `line` and `column` start at 1; both are 0 without a single place."""
 
     def __init__(self, problem: str, line: int = 0, column: int = 0) -> None:
         super().__init__(problem)
@@ -44,12 +42,12 @@ class MalformedError(Exception):
         self.column = column
 
     def at(self, source: str) -> str:
-        """Say it with its place in `source`."""
+        """Write the error with its place in `source`."""
         return f"{source}:{self.line}:{self.column}: {self}" if self.line else f"{source}: {self}"
 
 
 def opened(path: Path) -> BinaryIO:
-    """Open a regular file, waiting for no pipe. Raises UnreadableError."""
+    """Open a regular file; never wait for a pipe. Raises UnreadableError."""
     try:
         file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115  (closed by the caller)
     except (OSError, ValueError) as error:  # a path with a NUL byte is a ValueError
@@ -106,7 +104,7 @@ def _loaded(content: bytes, load: Callable[[str], _Data]) -> _Data:
 
 
 def show(value: object) -> str:
-    """Show what was found, as YAML would write it, in a few words."""
+    """Show a value as YAML would write it, in a few words."""
     if isinstance(value, Mapping):
         return "a mapping" if value else "an empty mapping"
     if isinstance(value, list):
@@ -123,7 +121,7 @@ def show(value: object) -> str:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open what may be a pipe, for whose writer an open would wait for ever."""
+    """Open a path that may be a pipe; without O_NONBLOCK, opening a pipe waits for its writer."""
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
@@ -134,7 +132,7 @@ else:
 
 
 def _look_ahead(text: str) -> None:
-    """Refuse, event by event and without recursion, what the rest could not bear."""
+    """Refuse deep nesting and aliases, event by event and without recursion, before the rest of the code meets them."""
     depth = 0
     for event in yaml.parse(text, Loader=_Base):
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
@@ -148,7 +146,7 @@ def _look_ahead(text: str) -> None:
 
 
 class _Loader(_Base):
-    """A SafeLoader that refuses doubled keys (YAML 1.2 does, PyYAML takes the last) and keys that are no text."""
+    """A SafeLoader that refuses duplicate keys (as YAML 1.2; PyYAML takes the last one) and keys that are no text."""
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: FBT001, FBT002
         if isinstance(node, yaml.ScalarNode) and node.tag != _TEXT and len(node.value) > _LONGEST_NUMBER:
@@ -179,9 +177,9 @@ class _Loader(_Base):
 
 class _ObjectLoader(_Loader):
     """
-    A loader that takes dates, `1:30` and `=` for text, as kubectl's YAML reader does (sigs.k8s.io/yaml).
+    A loader that reads dates, `1:30` and `=` as text, as kubectl's YAML reader does (sigs.k8s.io/yaml).
 
-    `annotations: {built: 2025-01-01}` is a text for Kubernetes, and `enum: [=]` stands in CRDs that charts carry.
+    `annotations: {built: 2025-01-01}` is a text for Kubernetes. `enum: [=]` occurs in CRDs of charts.
     """
 
     yaml_implicit_resolvers = {  # noqa: RUF012

@@ -1,10 +1,10 @@
 """
-What the answers of a preflight mean: whether the daemon can do here what it is asked to.
+The preflight: checks whether the daemon can do on this node what its config asks for.
 
-What comes in: what the probes found, as data. What goes out: lines, each with a verdict, what was found and, where that
-is not good, what to do; an exit code; text.
+What comes in: the probes' findings, as data. What goes out: lines, each with a verdict, a message and, if not ok, a
+fix; an exit code; text.
 
-The law: **fail** is what keeps the daemon from starting, or its rounds from ever being complete, or is a source that
-the config asks for and that does not answer, or a right that the mode asks for and that is not granted. **warn** is
-what it works without, and shows less. A source that could not be asked is not called good.
+The rule: a check **fails** if the daemon cannot start, or its rounds can never be complete. It also fails if a source
+that the config names does not answer, or a right that the mode needs is not granted. **warn** means that the daemon
+works, and shows less. A source that could not be asked never counts as ok.
 """

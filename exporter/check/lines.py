@@ -1,5 +1,5 @@
 """
-Lines, their exit code, and how they look.
+The lines of a preflight, their exit code, and their text for a terminal.
 
 What comes in: judged lines. What goes out: a number, and text.
 """
@@ -14,20 +14,12 @@ from exporter.model import Fault
 CONFIG, WEB_CONFIG = "config", "web config"
 """The checks whose failure is a wrong config."""
 
-_FIXES = {
-    "driver_hung": "look for Xid errors in the kernel's log (dmesg); often only a reboot of the node helps",
-    "gpu_lost": "look for Xid errors in the kernel's log (dmesg); drain the node, and reset the GPU or reboot",
-    "driver_gone": "check that nvidia-smi works on the node",
-    "library_gone": "check that the vendor's own tool works on the node (npu-smi, cnmon, ixsmi, mx-smi ...)",
-    "layout_unknown": "report the version of the vendor's library as a bug: it is not known here",
-}
-"""What to do about faults whose messages do not say so themselves, because the daemon can do nothing but wait."""
 WIDEST = 160
 """Characters of a line."""
 
 
 class Verdict(StrEnum):
-    """How good it is."""
+    """The result of a check: good, working with less, or failed."""
 
     OK = "ok"
     WARN = "warn"
@@ -36,7 +28,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One check, judged; `fix` says what to do where it did not pass."""
+    """One judged check; `fix` says what to do. Only a check that passed has none."""
 
     check: str
     verdict: Verdict
@@ -46,7 +38,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A probe that got no answer, why, and what to do. `status` is HTTP's where a server refused."""
+    """A probe without an answer: the reason and the fix. `status` is the HTTP status of a server's refusal."""
 
     message: str
     status: int = 0
@@ -54,7 +46,7 @@ class Failed:
 
 
 def exit_code(lines: Iterable[Line]) -> int:
-    """0 when the daemon can do what it is asked to, 1 when not, 2 when a config is wrong: as the daemon itself ends."""
+    """Return the daemon's own exit code: 0 when it can work, 1 when not, 2 when a config is wrong."""
     failed = {line.check for line in lines if line.verdict is Verdict.FAIL}
     if failed & {CONFIG, WEB_CONFIG}:
         return 2
@@ -62,7 +54,7 @@ def exit_code(lines: Iterable[Line]) -> int:
 
 
 def render(lines: Iterable[Line], *, colour: bool = False) -> str:
-    """Write the lines for people: aligned, one check a line, and its fix below it."""
+    """Write the lines for people: aligned, one line per check, and its fix below it."""
     lines = list(lines)
     width = max((len(line.check) for line in lines), default=0)
     indent = " " * (width + 8)
@@ -76,13 +68,8 @@ def render(lines: Iterable[Line], *, colour: bool = False) -> str:
 
 
 def worst(faults: Iterable[Fault]) -> Verdict:
-    """Judge faults as rounds do: what makes them incomplete fails."""
+    """Judge faults as rounds do: a fault that makes a round incomplete is a failure."""
     return Verdict.FAIL if any(fault.incomplete for fault in faults) else Verdict.WARN
-
-
-def fix_of(faults: Iterable[Fault]) -> str:
-    """Say what to do about faults; empty where their messages say it themselves."""
-    return "; ".join(dict.fromkeys(_FIXES[fault.reason] for fault in faults if fault.reason in _FIXES))
 
 
 def count(number: int, what: str) -> str:
@@ -91,7 +78,7 @@ def count(number: int, what: str) -> str:
 
 
 def _wrapped(text: str, indent: str) -> str:
-    """Keep a message in its column, whatever servers and files put into it."""
+    """Keep a message in its column, whatever text a server or a file supplied."""
     one_line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     width = max(WIDEST - len(indent), len(indent))
     return f"\n{indent}".join(textwrap.wrap(one_line, width, break_long_words=False, break_on_hyphens=False))

@@ -1,22 +1,33 @@
 """
-The node: driver, PID domain, cgroups.
+Checks of the node: driver, PID domain, cgroups.
 
-What comes in: what driver and kernel answered. What goes out: a line for each.
+What comes in: the answers of driver and kernel. What goes out: a line for each.
 """
 
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from exporter.check.lines import Failed, Line, Verdict, count, fix_of, worst
+from exporter.base.cgroup_owner import USUAL, Origin, PodCgroups
+from exporter.check import remedies
+from exporter.check.lines import Failed, Line, Verdict, count, worst
 from exporter.devices import DevicesSample
 from exporter.model import Fault, Gpu, Owner
 from exporter.model.vendors import NVIDIA, TRUSTED, VENDOR, Vendor
 
+_ORIGINS = {
+    Origin.CONFIGURED: "configured",
+    Origin.OWN_POD: "learned from the daemon's own pod",
+    Origin.NAMESPACE: "its cgroup namespace is its own",
+    Origin.DEFAULT: "the default: this process is in no pod",
+}
+_RECORDING = "name a complete file of `gpusteward record` in devices"
+_PROOF = "set hostPID: true and remove node.trust_pid_namespace; on a nested node (kind, sysbox) leave it as it is"
+
 
 @dataclass(frozen=True, slots=True)
 class PidDomain:
-    """`doubt`: what is missing from the proof for the `/proc` at `root`; `fault`: why the daemon would not use it."""
+    """`doubt`: the missing proof for the `/proc` at `root`; `fault`: why the daemon would not use it."""
 
     root: str
     doubt: Fault | None
@@ -26,12 +37,13 @@ class PidDomain:
 @dataclass(frozen=True, slots=True)
 class CgroupView:
     """
-    What the node's processes show of their owners.
+    The owners of the node's processes, as this process sees them.
 
     Attributes:
         text: `/proc/1/cgroup`.
         private: this process lives in a cgroup namespace of its own; None when that could not be read.
         owners: those of all living processes.
+        pods: where the kubelet keeps its pods.
 
     """
 
@@ -39,6 +51,7 @@ class CgroupView:
     private: bool | None
     owners: Collection[Owner] = ()
     faults: tuple[Fault, ...] = ()
+    pods: PodCgroups = USUAL
 
 
 def driver(devices: DevicesSample | Failed | None) -> Line:
@@ -46,12 +59,12 @@ def driver(devices: DevicesSample | Failed | None) -> Line:
     if devices is None:
         return Line("driver", Verdict.OK, "not asked: the devices are simulated, and so are their pods")
     if isinstance(devices, Failed):
-        return Line("driver", Verdict.FAIL, devices.message, devices.fix)
+        return Line("driver", Verdict.FAIL, devices.message, devices.fix or remedies.DRIVER)
     faults = [*devices.faults, *(fault for sample in devices.samples for fault in sample.faults)]
     description = [_describe(devices)] if devices.samples else []
     if faults:
         message = "; ".join([*(fault.message for fault in faults), *description])
-        return Line("driver", worst(faults), message, fix_of(faults))
+        return Line("driver", worst(faults), message, remedies.of_faults(faults))
     if not devices.present:
         fix = "set NVIDIA_VISIBLE_DEVICES=all in the daemon's container, or ignore this on a node without GPUs"
         return Line("driver", Verdict.WARN, "the driver shows no GPU to this container", fix)
@@ -59,7 +72,7 @@ def driver(devices: DevicesSample | Failed | None) -> Line:
 
 
 def vendors(devices: DevicesSample | Failed | None) -> tuple[Line, ...]:
-    """Name the vendors whose figures were not compared with hardware, each with what is never known of it."""
+    """Name the vendors that were never compared with hardware, each with the figures that are always unknown."""
     if devices is None or isinstance(devices, Failed):
         return ()
     present = {sample.gpu.vendor for sample in devices.samples}
@@ -78,35 +91,38 @@ def vendors(devices: DevicesSample | Failed | None) -> tuple[Line, ...]:
 def recording(description: str | Failed) -> Line:
     """Judge the recording that is to be played."""
     if isinstance(description, Failed):
-        return Line("driver", Verdict.FAIL, description.message, description.fix)
+        return Line("driver", Verdict.FAIL, description.message, description.fix or _RECORDING)
     return Line("driver", Verdict.OK, f"not asked: {description}")
 
 
 def pid_domain(domain: PidDomain | Failed) -> Line:
-    """Judge whether the numbers of the driver are those of `/proc`."""
+    """Judge whether the driver's PIDs are those of `/proc`."""
     if isinstance(domain, Failed):
-        return Line("pid domain", Verdict.FAIL, domain.message, domain.fix)
+        return Line("pid domain", Verdict.FAIL, domain.message, domain.fix or remedies.PROC)
     if domain.fault is not None:
-        return Line("pid domain", Verdict.FAIL, domain.fault.message)
+        what, _, fix = domain.fault.message.partition("; fix: ")
+        return Line("pid domain", Verdict.FAIL, what, fix or remedies.PID_DOMAIN)
     if domain.doubt is not None:
-        message = f"accepted without proof, because node.trust_pid_namespace is set: {domain.doubt.message}"
-        return Line("pid domain", Verdict.WARN, message)
+        doubt = domain.doubt.message.partition("; fix: ")[0]
+        message = f"accepted without proof, because node.trust_pid_namespace is set: {doubt}"
+        return Line("pid domain", Verdict.WARN, message, _PROOF)
     return Line("pid domain", Verdict.OK, f"{domain.root} and the driver use the same process numbers")
 
 
 def cgroups(cgroup_view: CgroupView | Failed) -> Line:
     """Judge whether the owners of processes can be read."""
     if isinstance(cgroup_view, Failed):
-        return Line("cgroup view", Verdict.FAIL, cgroup_view.message, cgroup_view.fix)
+        return Line("cgroup view", Verdict.FAIL, cgroup_view.message, cgroup_view.fix or remedies.PROC)
     view = {True: "a private cgroup namespace", False: "the host's view", None: "an unknown view"}[cgroup_view.private]
     pairs = [pair for owner in cgroup_view.owners for pair in owner.pairs]
     pods = {pod for pod, _ in pairs if pod}
     containers = {container for _, container in pairs if container}
     owners = f"{count(len(pods), 'pod')}, {count(len(containers), 'container')}"
     seen = f"{cgroup_version(cgroup_view.text)}, {view}: owners in {owners}"
+    seen = f"{seen}; pods are in {cgroup_view.pods.described} ({_ORIGINS[cgroup_view.pods.origin]})"
     if cgroup_view.faults:
         message = "; ".join([seen, *(fault.message for fault in cgroup_view.faults)])
-        return Line("cgroup view", Verdict.WARN, message, fix_of(cgroup_view.faults))
+        return Line("cgroup view", Verdict.WARN, message, remedies.of_faults(cgroup_view.faults, remedies.PROC))
     if not pairs:
         fix = "if this node runs pods, set hostPID: true, or mount the host's /proc: their processes are hidden"
         return Line("cgroup view", Verdict.WARN, seen, fix)
@@ -114,7 +130,7 @@ def cgroups(cgroup_view: CgroupView | Failed) -> Line:
 
 
 def cgroup_version(text: str) -> str:
-    """Name the version by what `/proc/<pid>/cgroup` looks like: v2 is the line that begins with `0::`."""
+    """Name the cgroup version by the text of `/proc/<pid>/cgroup`: v2 is the line that begins with `0::`."""
     lines = text.splitlines()
     unified = [line for line in lines if line.startswith("0::")]
     if not lines:

@@ -1,10 +1,11 @@
 """
-The preflight: everything that the daemon would lean on, asked once.
+The preflight: asks each source of the daemon once.
 
-What comes in: the command line. What goes out: judged lines, in a fixed order; nothing rises that the world can cause.
+What comes in: the command line. What goes out: judged lines, in a fixed order. No fault of the node raises an
+exception.
 
-The rule: it asks with the daemon's own code, all at once, and waits for no source longer than a deadline. What the
-config does not ask for is not asked. Nothing is left behind: a socket that was opened is closed, a driver is let go.
+The rule: it uses the daemon's own code, asks all sources at once, and waits for none longer than a deadline. A source
+that the config does not use is not asked. Nothing stays open: each socket and each driver is closed.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from typing import TypeVar
 
 import aiohttp
 
+from exporter.base.cgroup_owner import PodCgroups
 from exporter.check import cluster, node, settings
 from exporter.check.lines import Failed, Line
 from exporter.check.node import CgroupView, PidDomain
@@ -29,20 +31,25 @@ from exporter.devices import DeviceError, DevicesSample
 from exporter.devices.finding import Finder
 from exporter.devices.kernel import Roots
 from exporter.host.pid_domain import unproven
+from exporter.host.pod_cgroups import pod_cgroups
 from exporter.host.procfs import ProcFs, proc_root
 from exporter.kube.file import FileInventory
 from exporter.kube.remembered import links_below, read
 from exporter.kube.rights import Right
 from exporter.recording.player import RecordedNode
 from exporter.web.config import load_security
-from exporter.web.server import WebError, listen
+from exporter.web.listening import WebError, listen
 
 T = TypeVar("T")
 
 DEADLINE = 5.0
-"""Seconds for one question. The slowest that is healthy is the driver's first initialisation, of some seconds."""
+"""
+Seconds for one question.
+
+The slowest healthy answer is the driver's first initialisation, which takes some seconds.
+"""
 DRIVER_DEADLINE = 15.0
-"""Seconds for all of the driver's calls together, of which none may take `DEADLINE`."""
+"""Seconds for all of the driver's calls together; each single call must answer within `DEADLINE`."""
 INITIAL_CGROUP = "cgroup:[4026531835]"
 """The kernel's constant for the initial cgroup namespace, PROC_CGROUP_INIT_INO of include/linux/proc_ns.h."""
 OWN_PROC = Path("/proc")
@@ -57,14 +64,14 @@ async def preflight(
     beyond: Callable[[Config], Awaitable[tuple[Line, ...]]] | None = None,
 ) -> tuple[Line, ...]:
     """
-    Ask and judge all that these arguments need.
+    Ask and judge all sources that these arguments need.
 
     Args:
         arguments: the daemon's.
         in_a_pod: Kubernetes has given this process the address of its API.
-        also: finds what is impossible in a config beyond what this package knows of.
-        more: the rights that a config's mode asks for besides the exporter's.
-        beyond: asks and judges what a config wants of the node beyond what this package knows of.
+        also: finds impossible values of a config that this package does not know.
+        more: the rights that a config's mode needs besides the exporter's.
+        beyond: asks and judges the needs of a config that this package does not know.
 
     """
     try:
@@ -112,9 +119,10 @@ async def _devices(config: Config) -> DevicesSample | Failed:
 
 async def _host(config: Config) -> tuple[Line, ...]:
     root = proc_root(config.node.host_root)
+    pods = pod_cgroups(config.node.pods_cgroup, config.node.host_root)
     domain, view = await asyncio.gather(
         in_thread(lambda: _pid_domain(root, trusted=config.node.trust_pid_namespace), f"reading {root}"),
-        in_thread(lambda: _cgroups(root), f"reading {root}"),
+        in_thread(lambda: _cgroups(root, pods), f"reading {root}"),
     )
     return node.pid_domain(domain), node.cgroups(view)
 
@@ -124,7 +132,7 @@ def _pid_domain(root: Path, *, trusted: bool) -> PidDomain:
     return PidDomain(str(root), doubt, unproven(root, OWN_PROC, trusted=trusted))
 
 
-def _cgroups(root: Path) -> CgroupView | Failed:
+def _cgroups(root: Path, pods: PodCgroups) -> CgroupView | Failed:
     try:
         text = (root / "1/cgroup").read_text(errors="surrogateescape")
     except OSError as error:
@@ -135,9 +143,9 @@ def _cgroups(root: Path) -> CgroupView | Failed:
         private = str((OWN_PROC / "self/ns/cgroup").readlink()) != INITIAL_CGROUP
     except OSError:
         private = None
-    # Owners can be read whatever PID namespace the numbers are of, so no proof of the PID domain is asked for.
-    sample = ProcFs(root, trusted=True).sample((), want_living=True)
-    return CgroupView(text, private, sample.living or (), sample.faults)
+    # Owners can be read in any PID namespace, so no proof of the PID domain is needed.
+    sample = ProcFs(root, pods=pods, trusted=True).sample((), want_living=True)
+    return CgroupView(text, private, sample.living or (), sample.faults, pods)
 
 
 async def _names(config: Config, in_a_pod: bool, more: Sequence[Right]) -> tuple[Line, ...]:  # noqa: FBT001
@@ -153,7 +161,7 @@ async def _names(config: Config, in_a_pod: bool, more: Sequence[Right]) -> tuple
 
 
 async def _kubernetes(config: Config, more: Sequence[Right]) -> tuple[Line, ...]:
-    # Imported here, because the Kubernetes client costs 20 MB that a node without it need not pay.
+    # Imported here, because the Kubernetes client takes 20 MB, which a node without Kubernetes should not pay.
     from exporter.check import probe_kube  # noqa: PLC0415
 
     folder = links_below(config.node.host_root)
@@ -176,7 +184,8 @@ async def _web(config: Config) -> tuple[Line, ...]:
     address, file = config.web.listen_address, config.web.config_file
     opened = await in_thread(lambda: _address(address), f"opening {address}")
     if isinstance(opened, Address) and opened.refused is not None:
-        opened = replace(opened, served_by=await _served_by(address))
+        # Where a client certificate is required, only the probes answer this command.
+        opened = replace(opened, served_by=await _served_by(config.web.probe_address or address))
     line = settings.web_address(opened)
     if file is None:
         return (line,)
@@ -192,13 +201,13 @@ def _address(address: ListenAddress) -> Address:
 
 
 async def _served_by(address: ListenAddress) -> str | None:
-    """Ask which server answers there, over TLS or not: the daemon itself, when this runs beside it."""
+    """Ask which server answers there, with or without TLS: it may be the daemon itself, when it runs already."""
     host = address.host if address.host not in {"", "::", "0.0.0.0"} else "localhost"  # noqa: S104
     place = f"{f'[{host}]' if ':' in host else host}:{address.port}/healthz"
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=DEADLINE / 2)) as session:
         for scheme in ("http", "https"):
             with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError, ValueError):
-                # Not verified, because nothing is sent to it, and only its name is taken from it.
+                # The certificate is not verified: no secret is sent, and only the server's name is read.
                 async with session.get(f"{scheme}://{place}", ssl=False) as answer:
                     return answer.headers.get("Server")
     return None
@@ -219,19 +228,18 @@ def _boot_id() -> str:
 
 async def in_thread(work: Callable[[], T], what: str, deadline: float = DEADLINE) -> T | Failed:
     """
-    Do what may hang (a file system, a resolver) in a thread, and give it up after `deadline` seconds.
+    Run work that may hang (a file system, a resolver) in a thread, and give up after `deadline` seconds.
 
-    What is wrong with a config or a device source is a finding, too; anything else rises.
-
-    A daemon thread of our own, because an executor's threads are waited for when the interpreter ends.
+    A wrong config or device source is returned as `Failed`; any other error is raised. The thread is a daemon thread,
+    because the interpreter waits for an executor's threads before it ends.
     """
     future: Future[T] = Future()
 
     def run() -> None:
-        future.set_running_or_notify_cancel()  # from now on the waiter that gives up cannot cancel it
+        future.set_running_or_notify_cancel()  # from now on a waiter that gives up cannot cancel it
         try:
             future.set_result(work())
-        except BaseException as error:  # noqa: BLE001  (it belongs to the waiter, whatever it is)
+        except BaseException as error:  # noqa: BLE001  (the waiter gets every error)
             future.set_exception(error)
 
     threading.Thread(target=run, name=what, daemon=True).start()

@@ -1,9 +1,9 @@
 """
-Kubernetes, asked once: the kubelet and the API server, as a preflight wants to know of them.
+Asks Kubernetes once, for a preflight: the kubelet and the API server.
 
-What comes in: the config. What goes out: what they answered, or `Failed`, for `checking` to judge; nothing rises.
+What comes in: the config. What goes out: the answers, or `Failed`, for `check.cluster` to judge. Nothing is raised.
 
-The law: it asks what the daemon would ask, with the same code, and changes nothing.
+The rule: it asks what the daemon would ask, with the same code, and changes nothing.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from exporter.base.clock import SystemClock
+from exporter.check import remedies
 from exporter.check.cluster import ApiServer, NodeObject
 from exporter.check.lines import Failed
 from exporter.config import Config
@@ -46,9 +47,9 @@ _NODE = msgspec.json.Decoder(_Node)
 @dataclass(frozen=True, slots=True)
 class Api:
     """
-    What the API server said; None is what it was not asked, because it does not answer.
+    The API server's answers; None stands for a question that was not asked, because the server does not answer.
 
-    `rights` are the exporter's own, `more` those that were asked for besides.
+    `rights` are the exporter's own, `more` those of the mode.
     """
 
     server: ApiServer | Failed
@@ -58,16 +59,16 @@ class Api:
 
 
 async def kubelet(config: Config, deadline: float) -> AllocationsView | Failed:
-    """Ask the kubelet what it handed out."""
+    """Ask the kubelet for its allocations."""
     try:
         return await ask(socket_of(config.node.kubelet_root), deadline=deadline)
     except KubeletError as error:
-        return Failed(str(error))
+        return Failed(error.message, fix=error.fix)
 
 
 async def api(config: Config, booted: str, deadline: float, more: Iterable[Right] = ()) -> Api:
     """
-    Ask the API server who it is, what we may do, and about the node.
+    Ask the API server for its version, for our rights, and for the node.
 
     `booted` is this machine's boot id; `more`: rights that are used besides the exporter's.
     """
@@ -103,4 +104,4 @@ async def _node(client: Client, name: str, booted: str) -> NodeObject | Failed:
 
 
 def _failed(error: KubeError) -> Failed:
-    return Failed(str(error), error.status)
+    return Failed(str(error), error.status, remedies.of_api(error.status, error.reason))

@@ -1,17 +1,24 @@
 """
-What the operator set: the config, and the daemon's own HTTP server.
+Checks of the operator's settings: the config, and the daemon's own HTTP server.
 
-What comes in: whether it could be used. What goes out: a line for each.
+What comes in: whether each could be used. What goes out: a line for each.
 """
 
 from dataclasses import dataclass
 
+from exporter.check import remedies
 from exporter.check.lines import CONFIG, WEB_CONFIG, Failed, Line, Verdict
+
+_ADDRESS = "end the program that listens there, or set web.listen_address to another address"
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the daemon is to listen. `refused`: why it cannot; `served_by`: which server answers there instead."""
+    """
+    The address that the daemon would listen on.
+
+    `refused`: why it cannot; `served_by`: the server that answers there.
+    """
 
     address: str
     refused: str | None = None
@@ -20,28 +27,28 @@ class Address:
 
 
 def config(file: str | None) -> Line:
-    """Judge a config that was read."""
+    """Judge a valid config."""
     return Line(CONFIG, Verdict.OK, f"{file} is valid" if file else "no file; defaults, flags and environment are used")
 
 
 def refused_config(why: str, fix: str = "") -> Line:
-    """Judge a config that was refused: all else depends on it."""
-    return Line(CONFIG, Verdict.FAIL, why, fix)
+    """Judge a refused config. No other check is possible then."""
+    return Line(CONFIG, Verdict.FAIL, why, fix or remedies.CONFIG)
 
 
 def web_address(address: Address | Failed) -> Line:
     """Judge whether the daemon could listen."""
     if isinstance(address, Failed):
-        return Line("web address", Verdict.FAIL, address.message, address.fix)
+        return Line("web address", Verdict.FAIL, address.message, address.fix or _ADDRESS)
     if address.refused is None:
         return Line("web address", Verdict.OK, f"{address.address} is free")
     if address.served_by == "gpusteward":
         return Line("web address", Verdict.OK, f"{address.address} is served by a gpusteward that is running")
-    return Line("web address", Verdict.FAIL, address.refused, address.fix)
+    return Line("web address", Verdict.FAIL, address.refused, address.fix or _ADDRESS)
 
 
 def web_config(file: str, security: str | Failed) -> Line:
-    """Judge the web config by what it protects with."""
+    """Judge the web config by the protections that it sets."""
     if isinstance(security, Failed):
-        return Line(WEB_CONFIG, Verdict.FAIL, security.message, security.fix)
+        return Line(WEB_CONFIG, Verdict.FAIL, security.message, security.fix or remedies.CONFIG)
     return Line(WEB_CONFIG, Verdict.OK, f"{file} loads: {security}")

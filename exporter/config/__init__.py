@@ -1,8 +1,8 @@
 """
-What the operator wants: flags over environment over one YAML file, as one frozen `Config`, or a `ConfigError`.
+The operator's settings as one frozen `Config`, or a `ConfigError`: flags over environment over one YAML file.
 
-`arguments` turns a command line into data, `reading` turns text into data, `schema` says what data is allowed,
-`loading` puts them together, `reload` watches the file.
+`arguments` reads the command line, `yaml_text` the file. `schema` defines the keys, `loading` joins all of it, and
+`reload` watches the file.
 """
 
 from exporter.config.arguments import Arguments, parse_arguments

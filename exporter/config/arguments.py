@@ -1,8 +1,9 @@
 """
 The command line, as data.
 
-What comes in: arguments and environment. What goes out: `Arguments`: the config file and the keys that were set besides
-it. Each flag has a config key, and says nothing that the file could not say; values are checked where the file's are.
+What comes in: arguments and environment. What goes out: `Arguments`: the config file and the keys that were set
+elsewhere. Each flag has a config key, and takes no value that the file does not take. Values are checked with those of
+the file.
 
 The rule: flag over environment over file over default.
 """
@@ -20,12 +21,11 @@ from exporter.devices import NAMES
 @dataclass(frozen=True, slots=True)
 class Arguments:
     """
-    What was said on the command line and in the environment.
+    The settings of the command line and the environment.
 
     Attributes:
         overrides: dotted config key to its value.
-        origins: dotted config key to where it was set, in words for an error message.
-
+        origins: dotted config key to the flag or variable that set it, for error messages.
     """
 
     config_file: Path | None = None
@@ -34,10 +34,10 @@ class Arguments:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors say how to fix the command line. Its sub-commands get parsers of this kind, too."""
+    """A parser whose errors name the fix. Its sub-commands get parsers of this kind, too."""
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong, and end the process with exit code 2."""
+        """Print what is wrong, and end the process with exit code 2."""
         fix = f"see {self.prog} --help" + (f", or {self.prog} COMMAND --help" if self._subparsers else "")
         self.exit(2, "".join(f"{line}\n" for line in lines(self.prog, Problem(message, fix=fix))))
 
@@ -48,6 +48,11 @@ FLAGS: tuple[tuple[str, str, str], ...] = (
     ("--node-name", "NAME", "name of this node in Kubernetes (default: the variable NODE_NAME, else the host name)"),
     ("--node.kubelet-root", "DIR", "the kubelet's folder (default: /var/lib/kubelet)"),
     ("--node.host-root", "DIR", "where the root of the host is mounted (default: /host)"),
+    (
+        "--node.pods-cgroup",
+        "PATH",
+        "cgroup below which the kubelet keeps the pods (default: learned from the daemon's own pod)",
+    ),
     ("--sampling.interval", "DURATION", "average time between two rounds, from 100ms to 60s (default: 5s)"),
     (
         "--sampling.fast-interval",
@@ -79,6 +84,11 @@ FLAGS: tuple[tuple[str, str, str], ...] = (
     ),
     ("--mode", "MODE", "off, observe, warn, dry-run or enforce (default: observe)"),
     ("--web.listen-address", "ADDRESS", "address to listen on (default: :9478)"),
+    (
+        "--web.probe-address",
+        "ADDRESS",
+        "second address, for the probes alone, in plain HTTP (default: none; the probes are at the first one)",
+    ),
     ("--web.config.file", "FILE", "TLS and basic authentication, in the format of Prometheus' web config"),
     ("--log.level", "LEVEL", "debug, info, warning or error (default: info)"),
     ("--log.format", "FORMAT", "auto, json or console (default: auto: console on a terminal, else json)"),
@@ -98,10 +108,10 @@ FLAGS: tuple[tuple[str, str, str], ...] = (
 ALL = frozenset(flag for flag, *_ in FLAGS)
 
 OTHER_KEYS = {"--node-name": "node.name", "--mode": "policy.mode", "--web.config.file": "web.config_file"}
-"""Keys that are not the flag with underscores."""
+"""Config keys that are not simply the flag with underscores."""
 NODE_NAME = "NODE_NAME"
 CONFIG_FILE = "GPUSTEWARD_CONFIG"
-"""The environment variable that names the config file where no `--config` does."""
+"""The environment variable that names the config file when `--config` is missing."""
 
 
 def key_of(flag: str) -> str:
@@ -113,7 +123,7 @@ def add_flags(parser: argparse.ArgumentParser, used: Collection[str] = ALL) -> N
     """
     Add the daemon's flags to a parser. Its help lists those that are `used`.
 
-    All the others are accepted as well, so that a command takes the command line of the daemon as it is.
+    All other flags are accepted, too, so that a command accepts the daemon's command line unchanged.
     """
     text = f"YAML config file; each flag has a key in it (default: the variable {CONFIG_FILE}, else no file)"
     parser.add_argument("--config", metavar="FILE", type=Path, help=text)
@@ -126,7 +136,7 @@ def add_flags(parser: argparse.ArgumentParser, used: Collection[str] = ALL) -> N
 
 
 def chosen(namespace: argparse.Namespace, environ: Mapping[str, str]) -> Arguments:
-    """Take what was set on a parsed command line, and from the environment what the command line leaves open."""
+    """Collect the settings of a parsed command line; the environment fills in what is missing there."""
     overrides: dict[str, str | bool] = {}
     origins: dict[str, str] = {}
     if name := environ.get(NODE_NAME):

@@ -1,5 +1,5 @@
 """
-The catalogue of limits as the operator wants it: the package's, and his own rows on top; and his choices.
+The operator's catalogue of limits: the package's catalogue with the operator's own rows on top, and the options.
 
 What comes in: the section `limits`. What goes out: the catalogue, or `ConfigError` with the place; the options.
 """
@@ -15,7 +15,7 @@ def catalogue_of(limits: Limits, source: str = "configuration", systems: str = "
     """
     Put the operator's rows on top of the package's. Raises ConfigError, also for unknown systems.
 
-    `source` has the rows; `systems` says where the systems were chosen, when that was elsewhere.
+    `source` names the file of the rows; `systems` names the place where the systems were chosen, if that was elsewhere.
     """
     try:
         catalogue = with_own(limits.rows, "limits.rows")
@@ -30,5 +30,5 @@ def catalogue_of(limits: Limits, source: str = "configuration", systems: str = "
 
 
 def options_of(limits: Limits) -> Options:
-    """Say in the resolver's words what the section chooses."""
+    """Make the resolver's options from the section."""
     return Options(limits.systems.names, limits.fair_share, mps_container=limits.mps_scope == "container")

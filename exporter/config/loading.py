@@ -1,5 +1,5 @@
 """
-Flags, environment, file and defaults to one frozen config.
+Joins flags, environment, file and defaults into one frozen config.
 
 What comes in: `Arguments`. What goes out: `Config`, or `ConfigError`. `combine` is the pure half, `load` reads.
 """
@@ -22,16 +22,16 @@ Check = Callable[[Config], Iterable[tuple[str, str]]]
 
 def load(arguments: Arguments, also: Check = lambda _: ()) -> Config:
     """
-    Read the config file, if one was named, and put everything together.
+    Read the config file, if one was named, and join all settings.
 
-    `also` finds what is impossible beyond what this package knows of. Raises ConfigError.
+    `also` finds impossible values that this package does not know. Raises ConfigError.
     """
     content = read(arguments.config_file) if arguments.config_file else b""
     return combine(arguments, content, hostname(), also)
 
 
 def hostname() -> str:
-    """Name this machine in lower case, because so the kubelet registers it."""
+    """Return this machine's host name in lower case, as the kubelet registers it."""
     return socket.gethostname().strip().lower()
 
 
@@ -39,7 +39,7 @@ def combine(arguments: Arguments, content: bytes, name: str, also: Check = lambd
     """
     Put flags and environment over the file, and the file over the defaults.
 
-    `name` is the node's name when nobody says otherwise. Raises ConfigError.
+    `name` is the node's name if no flag, variable or key sets it. Raises ConfigError.
     """
     file = arguments.config_file
     source = str(file) if file else "configuration"
@@ -53,7 +53,7 @@ def combine(arguments: Arguments, content: bytes, name: str, also: Check = lambd
     data = _with(data, arguments.overrides)
     config = check(data, Config, source, arguments.origins)
     if not (data.get("sampling") or {}).get("fast_interval"):
-        # A shorter `sampling.interval` was written on purpose, so that the default of the other one gives way.
+        # The operator set a `sampling.interval` below the default of `fast_interval`, so that default is lowered.
         fast = min(config.sampling.fast_interval, config.sampling.interval)
         config = replaced(config, "sampling.fast_interval", fast)
     if config.limits.rows or config.limits.systems.names is not None:
@@ -64,7 +64,7 @@ def combine(arguments: Arguments, content: bytes, name: str, also: Check = lambd
 
 
 def _refuse_removed(data: Mapping[str, Any], source: str) -> None:
-    """Refuse keys that an earlier version had, with what takes their place. Raises ConfigError."""
+    """Refuse keys of an earlier version, and name their replacement. Raises ConfigError."""
     for key in REMOVED:
         part: Any = data
         for name in key.split("."):
@@ -74,7 +74,7 @@ def _refuse_removed(data: Mapping[str, Any], source: str) -> None:
 
 
 def _anchored(data: Mapping[str, Any], folder: Path) -> dict[str, str]:
-    """Resolve the paths of a file: those that are relative start at the file's folder."""
+    """Resolve the paths of a file: a relative path starts at the file's folder."""
     anchored = {}
     for key in PATHS:
         section, _, name = key.partition(".")

@@ -1,11 +1,10 @@
 """
-The section `policy`: what the operator wants to be done about use above a limit.
+The section `policy`: the operator's choice of actions for usage above a limit.
 
 What comes in: nothing. What goes out: frozen structs with the policy's defaults, which are written nowhere else; the
-keys that earlier versions had.
+removed keys of earlier versions.
 
-The rule: both daemons check the section, so that each of them finds a typing error. What the section means is decided
-by the enforcer alone.
+The rule: both daemons check the section, so that each of them finds a typing error. Only the enforcer interprets it.
 """
 
 from pathlib import Path
@@ -24,7 +23,7 @@ _Duration = Annotated[Duration, Meta(description='a duration such as "2m"')]
 _Rate = Annotated[Rate, Meta(description='a number of actions and a duration such as "3/10m"')]
 Mode = Literal["off", "observe", "warn", "dry-run", "enforce"]
 Vendor = Annotated[str, Meta(pattern=f"^({'|'.join(vendor.name for vendor in VENDORS if vendor.memory_by_process)})$")]
-"""Whose memory is known by process, and so whose use can be above a limit."""
+"""The vendors whose memory is known by process: only their usage can be above a limit."""
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -36,9 +35,10 @@ _Bytes = Annotated[Bytes, Meta(description='bytes as a quantity such as "256Mi"'
 
 class Tolerance(Part, frozen=True):
     """
-    By how much usage may exceed its limit.
+    The excess over a limit that is allowed.
 
-    It is the larger of `ratio` and `bytes`, `bytes` at most a tenth of the limit; and `per_process` for each context.
+    It is the larger of `ratio` and `bytes`, with `bytes` at most a tenth of the limit; and `per_process` for each CUDA
+    context.
     """
 
     ratio: float = 0.02
@@ -55,7 +55,7 @@ class Namespaces(Part, frozen=True):
 
 
 class Budgets(Part, frozen=True):
-    """How many actions in which time, for the node and for each namespace."""
+    """The number of actions per time, for the node and for each namespace."""
 
     node: _Rate = Rate("3/10m")
     namespace: _Rate = Rate("2/10m")
@@ -101,7 +101,7 @@ class Policy(Part, frozen=True):
 
 
 def tolerance_of(policy: Policy) -> AllowedExcess:
-    """Say in the model's words by how much a use may exceed its limit."""
+    """Return the allowed excess as the model's type."""
     tolerance = policy.tolerance
     return AllowedExcess(tolerance.ratio, int(tolerance.bytes), int(tolerance.per_process))
 
@@ -120,11 +120,11 @@ REMOVED = {
         "set policy.budgets.node or policy.budgets.namespace, and remove the key",
     ),
 }
-"""Keys of 0.1 that are gone since 0.2: why, and how to fix the file."""
+"""Keys of 0.1 that were removed in 0.2: the reason, and the fix of the file."""
 
 
 def removed(key: str, source: str = "") -> ConfigError:
-    """Say that a key of an earlier version is gone, and what to do."""
+    """Make the error for a key that was removed, with its fix."""
     cause, fix = REMOVED[key]
     return ConfigError(
         f"{source}: {key} was removed in 0.2" if source else f"{key} was removed in 0.2", cause=cause, fix=fix

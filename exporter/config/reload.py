@@ -1,12 +1,12 @@
 """
-Watch files, and say when the operator wants something else.
+Watches files, and reports when the operator changes the config.
 
-What comes in: the config in force. What goes out: `Reloaded`, or the `ConfigError` that makes the new text unusable;
-then the last good config stays in force, whole.
+What comes in: the config in force. What goes out: `Reloaded`, or the `ConfigError` of an unusable text. After an error
+the last good config stays in force as a whole.
 
-The law: a text counts when it was read twice the same, one poll apart. Editors truncate a file before they fill it, and
-half a config is often valid YAML. Contents are compared, not times: a ConfigMap swaps a link two levels up, rewrites
-nothing, and inotify does not see it; reading a few kilobytes a second costs less than being clever.
+The rule: a text counts after two equal readings, one poll apart. Editors truncate a file before they fill it, and half
+a config is often valid YAML. Contents are compared, not times. An update of a ConfigMap swaps a link two levels up and
+rewrites no file, so inotify does not see it. Reading a few kilobytes per second is cheaper than a cleverer way.
 """
 
 import asyncio
@@ -30,10 +30,9 @@ class Reloaded:
     A valid new text.
 
     Attributes:
-        config: what is to be in force now: the live keys as written, all others as they were.
+        config: the config that is to be in force now: the live keys as written, all others as they were.
         applied: dotted keys that differ from before, and are in `config`.
-        needs_restart: dotted keys that differ from what is in force, and wait for a restart.
-
+        needs_restart: dotted keys that differ from the config in force, and wait for a restart.
     """
 
     config: Config
@@ -52,7 +51,11 @@ class Reloaded:
 
 
 async def settled(look: Callable[[], T], poll: float = POLL) -> AsyncIterator[T]:
-    """Yield what `look` returns whenever it changed, and then stayed the same for one poll; the first one, too."""
+    """
+    Yield the result of `look` whenever it has changed and then stays the same for one poll.
+
+    The first result counts as a change.
+    """
     reported: list[T] = []
     previous = look()
     while True:
@@ -68,10 +71,10 @@ async def reloads(
     arguments: Arguments, running: Config, *, poll: float = POLL, also: Check = lambda _: ()
 ) -> AsyncIterator[Reloaded | ConfigError]:
     """
-    Watch the config file of `arguments`, where there is one, and yield what its changes mean.
+    Watch the config file of `arguments`, if there is one, and yield the effect of each change.
 
-    `running` is what `load` made of it; a text that changed in between is found, too. A text that says the same as
-    what is in force is reported only after one that did not.
+    `running` is the result of `load`; a change between `load` and this call is found, too. A text that equals the
+    config in force is reported only after one that did not.
     """
     if arguments.config_file is None:
         return
@@ -81,7 +84,7 @@ async def reloads(
         try:
             return read(file)
         except ConfigError as error:
-            return error.what  # what is read is compared
+            return error.what  # compared as the text would be
 
     quiet: Reloaded | None = Reloaded(running, (), ())
     async for text in settled(look, poll):

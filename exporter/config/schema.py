@@ -1,10 +1,8 @@
 """
-What may be written in the config file, its defaults, and the ranges that make sense.
+The keys of the config file, their defaults, and their valid ranges.
 
-What comes in: nothing. What goes out: frozen structs, one per section; `problems` finds values that are well written
-and impossible; `changes` says what a reload can apply while the daemon runs.
-
-Durations are floats in seconds once they are here.
+What comes in: nothing. What goes out: frozen structs, one per section. `problems` finds values that have the right form
+and are impossible. `changes` lists what a reload can apply while the daemon runs. Durations are floats in seconds here.
 """
 
 from collections.abc import Iterator
@@ -21,22 +19,27 @@ from exporter.devices import NAMES
 _Duration = Annotated[Duration, Meta(description='a duration such as "5s"')]
 
 INTERVAL = (Duration(0.1), Duration(60))
-"""Below 100 ms the process lists cost more than they tell; above a minute series go stale between two scrapes."""
+"""Below 100 ms the process lists cost more than they are worth; above a minute series go stale between two scrapes."""
 FASTEST = Duration(0.05)
 MAX_NAME = 253
 DEVICES = f"auto, simulated, recorded:FILE, or sources with commas between them: {', '.join(NAMES)}"
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One section of the file: frozen, and closed for keys that nobody reads."""
+    """One section of the file: frozen, and closed for unknown keys."""
 
 
 class Node(Section, frozen=True):
-    """Which node this is, and where its files are."""
+    """
+    The node's name, and the place of its files.
+
+    `pods_cgroup` is the cgroup below which the kubelet keeps its pods. None: learned from the daemon's own pod.
+    """
 
     name: Annotated[str, Meta(description="a node name, as text")]
     kubelet_root: Path = Path("/var/lib/kubelet")
     host_root: Path = Path("/host")
+    pods_cgroup: Path | None = None
     trust_pid_namespace: bool = False
 
 
@@ -49,9 +52,9 @@ class Sampling(Section, frozen=True):
 
 class Names(Section, frozen=True):
     """
-    Where the names of pods and containers come from.
+    The source of the names of pods and containers.
 
-    `auto`: the file if there is one, else Kubernetes where this is a pod or a kubeconfig is named, else nobody.
+    `auto`: the file if there is one; else Kubernetes in a pod or with a kubeconfig; else no source.
     """
 
     source: Literal["auto", "kubernetes", "file", "none"] = "auto"
@@ -60,7 +63,11 @@ class Names(Section, frozen=True):
 
 
 def source_of_names(names: Names, *, in_a_pod: bool) -> Literal["kubernetes", "file", "none"]:
-    """Decide `auto`; what is said is kept. `in_a_pod`: Kubernetes told this process where its API server is."""
+    """
+    Resolve `auto`; any other value is kept.
+
+    `in_a_pod`: Kubernetes gave this process the address of its API server.
+    """
     if names.source != "auto":
         return names.source
     if names.file is not None:
@@ -70,14 +77,13 @@ def source_of_names(names: Names, *, in_a_pod: bool) -> Literal["kubernetes", "f
 
 class Limits(Section, frozen=True):
     """
-    What declares limits, and what is made of it.
+    The sources of limits, and their interpretation.
 
     Attributes:
         fair_share: a container that declares nothing may hold its share of a replicated device.
-        mps_scope: whether a process's limit (MPS) is only reported, or is taken for the container's.
-        first_seen_file: where what pods declared first outlives the daemon; None remembers it in memory.
+        mps_scope: whether a process's limit (MPS) is only reported, or counts as the container's.
+        first_seen_file: the file that keeps pods' first declarations over a restart; None keeps them in memory.
         rows: the operator's own part of the catalogue, in the form of the package's (exporter/limits/catalogue).
-
     """
 
     systems: Annotated[Systems, Meta(description="auto, or a list of systems of docs/systems.md")] = Systems("auto")
@@ -87,19 +93,31 @@ class Limits(Section, frozen=True):
     rows: Annotated[list[Any], Meta(description="a list of systems with rows")] = field(default_factory=list)
 
 
-class Web(Section, frozen=True):
-    """The HTTP server. `api: false` leaves metrics and probes only; `config_file` is Prometheus' web config."""
+_Address = Annotated[
+    ListenAddress,
+    Meta(description='an address such as ":9478", "127.0.0.1:9478" or "[::1]:9478" (without a zone)'),
+]
 
-    listen_address: Annotated[
-        ListenAddress,
-        Meta(description='an address such as ":9478", "127.0.0.1:9478" or "[::1]:9478" (without a zone)'),
-    ] = ListenAddress(":9478")
+
+class Web(Section, frozen=True):
+    """
+    The HTTP server.
+
+    Attributes:
+        config_file: Prometheus' web config.
+        api: false leaves metrics and probes only.
+        probe_address: a second address for the probes alone, in plain HTTP; where a client certificate is required.
+
+    """
+
+    listen_address: _Address = ListenAddress(":9478")
+    probe_address: _Address | None = None
     config_file: Path | None = None
     api: bool = True
 
 
 class Log(Section, frozen=True):
-    """What is logged, and how: `auto` is JSON unless on a terminal."""
+    """The level and the format of the log; `auto` is JSON unless on a terminal."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["auto", "json", "console"] = "auto"
@@ -119,14 +137,16 @@ class Config(Section, frozen=True):
 
 
 PATHS = ("names.file", "names.kubeconfig", "limits.first_seen_file", "web.config_file")
-"""Keys whose paths, written relative in the file, are meant relative to that file. The node's roots are absolute."""
+"""Keys with paths; a relative path in the file starts at the file's folder. The node's roots are absolute."""
 
 LIVE = frozenset({"sampling.interval", "sampling.fast_interval", "names.file", "policy", "log.level"})
-"""Keys that a reload applies at once; each other one needs a restart."""
+"""Keys that a reload applies at once; every other key needs a restart."""
+FROM_THE_START = ("policy.journal", "policy.admission")
+"""Keys of a live section that need a restart all the same: the daemon opens and proves them at its start."""
 
 
 def problems(config: Config) -> Iterator[tuple[str, str]]:
-    """Name each key whose value is well written and impossible, with what was expected instead."""
+    """Name each key whose value has the right form and is impossible, with what was expected instead."""
     lowest, highest = INTERVAL
     sampling = config.sampling
     if not lowest <= sampling.interval <= highest:
@@ -137,6 +157,9 @@ def problems(config: Config) -> Iterator[tuple[str, str]]:
         yield "names.file", "a file, because names.source is file"
     if config.devices.recording is not None and config.limits.first_seen_file is not None:
         yield "limits.first_seen_file", "no file, because devices plays a recording, and the file is this node's"
+    probes = config.web.probe_address
+    if probes is not None and probes.port and probes.port == config.web.listen_address.port:
+        yield "web.probe_address", f"another port than web.listen_address has, which is {config.web.listen_address}"
     name = config.node.name
     if not 0 < len(name) <= MAX_NAME or not name.isprintable() or " " in name:
         yield "node.name", f"a node name of 1 to {MAX_NAME} characters without spaces"
@@ -149,6 +172,10 @@ def problems(config: Config) -> Iterator[tuple[str, str]]:
     for key, path in absolute.items():
         if path is not None and not path.is_absolute():
             yield key, "an absolute path"
+    if (cgroup := config.node.pods_cgroup) is not None and (
+        not cgroup.is_absolute() or cgroup == Path("/") or ".." in cgroup.parts
+    ):
+        yield "node.pods_cgroup", "the absolute path of a cgroup below the root, such as /kubepods.slice"
 
 
 def found_at(config: Config, key: str) -> object:
@@ -182,13 +209,18 @@ def changes(running: Config, wanted: Config) -> tuple[Config, tuple[str, ...], t
     """
     Compare the config in force with the one in the file.
 
-    Returns the config to be in force next (the live keys of `wanted`, all others of `running`), the keys that this
-    applies, and the keys that wait for a restart.
+    Returns:
+        The next config in force: the live keys of `wanted`, all others of `running`. Then the keys that this applies,
+        and the keys that wait for a restart.
+
     """
+    fixed = tuple(key for key in FROM_THE_START if found_at(running, key) != found_at(wanted, key))
+    opened = {key.partition(".")[2]: found_at(running, key) for key in fixed}
+    wanted = msgspec.structs.replace(wanted, policy=msgspec.structs.replace(wanted.policy, **opened))
     before, after = settings(running), settings(wanted)
     different = [key for key in after if before[key] != after[key]]
     live = tuple(key for key in different if key in LIVE)
     merged = running
     for key in live:
         merged = replaced(merged, key, after[key])
-    return merged, live, tuple(key for key in different if key not in LIVE)
+    return merged, live, (*(key for key in different if key not in LIVE), *fixed)

@@ -1,7 +1,7 @@
 """
-Values that are written as text and are more than text: durations, addresses, paths.
+Config values that are written as text and have a type of their own: durations, addresses, paths.
 
-What comes in: a scalar as YAML or a flag gave it. What goes out: a value in our units, or `ValueError`.
+What comes in: a scalar from YAML or a flag. What goes out: a value in our units, or `ValueError`.
 """
 
 import re
@@ -13,20 +13,20 @@ from exporter.devices import NAMES
 
 
 class Duration(float):
-    """Seconds, written as "5s", "500ms" or "1m30s". It remembers nothing else: it is a float."""
+    """Seconds, written as "5s", "500ms" or "1m30s". It is a float, and does not keep the text."""
 
     __slots__ = ()
 
     def __str__(self) -> str:
-        """Write it as people do: 5s, 500ms."""
+        """Write it for people: 5s, 500ms."""
         return f"{self * 1000:g}ms" if self < 1 else f"{float(self):g}s"
 
 
 class ListenAddress(str):
     """
-    Where a server listens: ":9478", "127.0.0.1:9478", "[::1]:9478". Port 0 lets the kernel choose.
+    The address of a server: ":9478", "127.0.0.1:9478", "[::1]:9478". With port 0 the kernel chooses one.
 
-    IPv6 zones (`%eth0`) are not taken: they belong to link-local addresses, which scrapers cannot be given.
+    IPv6 zones (`%eth0`) are refused: they belong to link-local addresses, which no scraper can be given.
     """
 
     __slots__ = ()
@@ -49,23 +49,23 @@ class Bytes(int):
 
 
 class Rate(str):
-    """So many in so long: "3/10m"."""
+    """A number per time: "3/10m"."""
 
     __slots__ = ()
 
     @property
     def most(self) -> int:
-        """How many."""
+        """The number."""
         return int(self.partition("/")[0])
 
     @property
     def window(self) -> float:
-        """Seconds."""
+        """The time in seconds."""
         return parse_duration(self.partition("/")[2])
 
 
 class Systems(str):
-    """Which sharing systems are read: "auto", or names as a list or with commas between them; an empty list is none."""
+    """The sharing systems whose limits are read: "auto", or names as a list or with commas; an empty list is none."""
 
     __slots__ = ()
 
@@ -76,7 +76,7 @@ class Systems(str):
 
 
 class Devices(str):
-    """Where the devices are: "auto", "simulated", "recorded:" and a path, or names of sources with commas between."""
+    """The sources of devices: "auto", "simulated", "recorded:" and a path, or names of sources with commas between."""
 
     __slots__ = ()
 
@@ -87,7 +87,7 @@ class Devices(str):
 
     @property
     def names(self) -> frozenset[str] | None:
-        """The sources to open; None for "auto", and for what is no device of this node."""
+        """The sources to open; None for "auto", and for devices that are not this node's."""
         named = self not in {"auto", "simulated"} and self.recording is None
         return frozenset(map(str.strip, self.split(","))) if named else None
 

@@ -1,10 +1,10 @@
 """
-Text of a YAML file to checked data.
+Turns the text of a YAML file into checked data.
 
-What comes in: bytes, and the msgspec struct that says what is allowed. What goes out: the struct, or one `ConfigError`
-that names the source, the path of the key, what was expected and what was found.
+What comes in: bytes, and the msgspec struct that defines the valid data. What goes out: the struct, or one
+`ConfigError` with the source, the path of the key, what was expected and what was found.
 
-The law: nothing is guessed. Unknown keys, doubled keys and wrong types are refused; `null` is the same as not written.
+The rule: nothing is guessed. Unknown keys, duplicate keys and wrong types are refused; `null` means not set.
 """
 
 import difflib
@@ -22,7 +22,7 @@ from exporter.base.text_files import show
 from exporter.config import values
 
 MAX_BYTES = 1 << 20
-"""The largest ConfigMap that Kubernetes takes; a file above that is not a config."""
+"""The largest ConfigMap that Kubernetes accepts; a larger file is no config."""
 
 Struct = TypeVar("Struct", bound=msgspec.Struct)
 
@@ -34,7 +34,7 @@ class ConfigError(Problem):
 
 
 def read(path: Path) -> bytes:
-    """Read a whole config file. Raises ConfigError when that is not possible."""
+    """Read a whole config file. Raises ConfigError."""
     try:
         return text_files.read(path, MAX_BYTES)
     except text_files.UnreadableError as error:
@@ -80,15 +80,15 @@ def check(
 
 
 _SWITCHES = {"on": True, "yes": True, "true": True, "off": False, "no": False, "false": False}
-"""YAML 1.1's words for true and false. With quotes they are text, without quotes `mode: off` is false."""
+"""YAML 1.1's words for true and false. In quotes they are text; without quotes `mode: off` is false."""
 
 
 def spoken(data: Any, annotation: Any) -> Any:
     """
-    Read YAML's words for true and false as the key's type means them.
+    Convert YAML's words for true and false to the type of their key.
 
-    A switch takes `"on"` in quotes (a template, an environment, Helm's --set-string), and a key whose value is one of
-    several words takes `off` without quotes. All else stays as it is, and is checked later.
+    A boolean key accepts `"on"` in quotes, as a template, an environment or Helm's --set-string writes it. A key with a
+    fixed set of words accepts `off` without quotes. Other values stay as they are, and are checked later.
     """
     plain = _plain(annotation)
     if plain is bool and isinstance(data, str):
@@ -106,7 +106,7 @@ def spoken(data: Any, annotation: Any) -> Any:
 def refuse(
     source: str, path: str, expected: str, value: object, origins: Mapping[str, str] = types.MappingProxyType({})
 ) -> ConfigError:
-    """Say that the value at the dotted `path` is not what was expected; `origins` as in `check`."""
+    """Make the error for a wrong value at the dotted `path`; `origins` as in `check`."""
     origin = origins.get(path)
     place = origin or (f"{source}: {path}" if path else source)
     return ConfigError(
@@ -116,12 +116,12 @@ def refuse(
 
 
 def hint(key: str, known: list[str]) -> str:
-    """Say which known key was probably meant, or which there are."""
+    """Suggest the known key that was probably meant, or list the known ones."""
     close = difflib.get_close_matches(key, known, n=1)
     return f'use "{close[0]}", or remove the key' if close else f"use a known key: {', '.join(sorted(known))}"
 
 
-# --- msgspec's message in our words -----------------------------------------------------------------------------------
+# --- msgspec's messages, rewritten for the operator -------------------------------------------------------------------
 
 _AT = re.compile(r"^(?P<what>.*?)(?: - at (?:`key` in )?`\$\.?(?P<path>.*)`)?$", re.DOTALL)
 _ITEM = re.compile(r"\[\d+\].*", re.DOTALL)
@@ -131,7 +131,7 @@ _UNKNOWN = re.compile(r"Object contains unknown field `(?P<key>.*)`", re.DOTALL)
 def _explain(
     message: str, data: Mapping[str, Any], struct: type[Any], source: str, origins: Mapping[str, str]
 ) -> ConfigError:
-    """Translate `Expected `str`, got `int` - at `$.node.name``: the field's own description says it better."""
+    """Rewrite a message such as `Expected `str`, got `int` - at `$.node.name`` with the field's own description."""
     match = _AT.match(message)
     assert match is not None  # noqa: S101  (the expression matches every text)
     path = match["path"] or ""
@@ -139,7 +139,7 @@ def _explain(
         section = _annotation(struct, path)
         key = unknown["key"]
         return ConfigError(f"{source}: {f'{path}.' if path else ''}{key}: unknown key", fix=hint(key, _keys(section)))
-    path = _ITEM.sub("", path)  # of a list the whole is shown: its items are few, and only together they make sense
+    path = _ITEM.sub("", path)  # a list is shown as a whole: its items are few, and make sense only together
     path, free, _ = path.partition("[...]")  # msgspec does not say which key of a mapping, or which item of a list
     part: Any = data
     for key in filter(None, path.split(".")):
@@ -158,7 +158,7 @@ def _annotation(struct: type[Any], path: str) -> Any:
 
 
 def words_of(struct: type[Any], path: str) -> tuple[str, ...] | None:
-    """Return the words that the key at the dotted `path` takes; None where it takes something else."""
+    """Return the words that the key at the dotted `path` accepts; None if it accepts other values."""
     try:
         plain = _plain(_annotation(struct, path))
     except (KeyError, TypeError):
@@ -167,7 +167,7 @@ def words_of(struct: type[Any], path: str) -> tuple[str, ...] | None:
 
 
 def _plain(annotation: Any) -> Any:
-    """Take the extras and the `| None` off a type."""
+    """Remove the extras and the `| None` from a type."""
     if get_origin(annotation) is Annotated:
         return _plain(get_args(annotation)[0])
     if get_origin(annotation) is types.UnionType:

@@ -1,8 +1,8 @@
 """
-What the driver says.
+Device sources: the readings of the drivers.
 
-A device source answers for all GPUs or for some, and never raises for one lost GPU: a GPU that did not answer is
-absent from `samples` or has `processes=None`, and a `Fault` says why. Only a source that cannot work at all raises
+A device source answers for all GPUs or for some, and never raises for one lost GPU. A GPU that did not answer is absent
+from `samples` or has `processes=None`, and a `Fault` says why. Only a source that cannot work at all raises
 `DeviceError`.
 """
 
@@ -15,7 +15,11 @@ from exporter.model import DeviceKey, Fault, GpuSample, GpuUuid, Memory, XidCoun
 from exporter.model.vendors import SOURCES
 
 NAMES = SOURCES
-"""The sources that a config can name, by commas; `auto` is all that the node has. See `exporter.devices.finding`."""
+"""
+The sources that a config can name, with commas; `auto` is all sources of the node.
+
+See `exporter.devices.finding`.
+"""
 
 
 class DeviceError(Problem):
@@ -23,11 +27,11 @@ class DeviceError(Problem):
 
 
 class DriverReplacedError(DeviceError):
-    """The driver was exchanged under us: only a new process can load the new library."""
+    """The driver was replaced while the daemon ran: only a new process can load the new library."""
 
 
 class DriverAccessLostError(DeviceError):
-    """The device files can no longer be opened, though they could before: a new container gets them back."""
+    """The device files can no longer be opened, though they could before: a new container can open them again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +40,10 @@ class DevicesSample:
     One answer of a device source.
 
     Attributes:
-        present: every GPU that the driver counts, also those which did not answer (uuid to index).
+        present: every GPU that the driver counts, also those that did not answer (UUID to index).
         samples: the GPUs that were asked for and answered.
-        sources_up: where several sources answered, whether each of them did, by name.
-        xid_errors: of all GPUs, whoever was asked for; a counter never falls while the source is open.
+        sources_up: by name, whether each source answered; empty for a single source.
+        xid_errors: of all GPUs, also those not asked for; a counter never falls while the source is open.
 
     """
 
@@ -51,12 +55,16 @@ class DevicesSample:
 
     @property
     def answered(self) -> bool:
-        """Whether the source answered as a whole, whatever became of one of its GPUs."""
+        """Whether the source answered as a whole; a fault of a single GPU does not count."""
         return not any(fault.incomplete and not fault.subject for fault in self.faults)
 
 
 class DeviceSource(Protocol):
-    """The seam to the driver. Calls are made one at a time; each returns before its deadline, whatever hangs."""
+    """
+    The interface to a driver.
+
+    Calls are made one at a time; each returns before its deadline, even if the driver hangs.
+    """
 
     name: str
 
@@ -65,9 +73,9 @@ class DeviceSource(Protocol):
         ...
 
     async def memory(self, only: Collection[GpuUuid]) -> Mapping[DeviceKey, Memory]:
-        """Read device memory alone: some 12 microseconds a device, where the process lists take milliseconds."""
+        """Read device memory alone: some 12 microseconds per device, while the process lists take milliseconds."""
         ...
 
     async def close(self) -> None:
-        """Let go of the driver, within a second even while a call hangs."""
+        """Release the driver, within a second even while a call hangs."""
         ...

@@ -1,10 +1,10 @@
 """
-What could not be read of one device, in one round.
+The failed readings of one device, in one round.
 
 What comes in: questions to a library. What goes out: their answers, and the faults of the device.
 
-The rule: a figure that the device does not have is None, and no fault. Figures that it failed to give are one fault
-together, and leave the round complete.
+The rule: a figure that the device does not have is None, and no fault. Figures that the device failed to give are one
+fault together, and leave the round complete.
 """
 
 from collections.abc import Callable
@@ -37,11 +37,11 @@ class DeviceFaults:
             return None
 
     def add(self, error: LibraryError, what: str, *, incomplete: bool = True, advice: str = "") -> None:
-        """Remember what could not be read, and why."""
+        """Add a failed reading, with its reason."""
         self._add(error.reason, f"{what}: {error}{advice}", incomplete=incomplete)
 
     def all(self) -> tuple[Fault, ...]:
-        """Return the faults so far; those figures that were refused are the last of them. To be called once."""
+        """Return the faults so far; the missing figures are the last one. To be called once."""
         if self._unread:
             words = "; ".join(map(str, self._unread))
             self._add("figures_unread", f"figures are missing: {words}", incomplete=False)

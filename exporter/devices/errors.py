@@ -1,19 +1,19 @@
 """
-How far trouble with a driver's library reaches, NVIDIA's or another vendor's.
+The errors of a driver's library, NVIDIA's or another vendor's, by how much they affect.
 
-What comes in: the name of a call, and what the library answered. What goes out: an exception whose class is all that
-the readers need to know.
+What comes in: the name of a call, and the library's answer. What goes out: an exception. Its class is all that the
+readers need to know.
 
 - `CallError`: this figure, this time. The reader goes on without it.
 - `UnsupportedError`: the device or the library never has this figure. That is no fault.
-- `LayoutError`: an answer that is not laid out as we know it. It is refused, never guessed.
+- `LayoutError`: an answer whose layout is unknown. It is refused, never guessed.
 - `DeviceLostError`: this device. The others go on.
 - `LibraryGoneError`: the library. State is dropped, and initialisation is tried again.
 """
 
 
 class LibraryError(Exception):
-    """A call that the library refused: `reason` is the word for metrics."""
+    """A failed call of the library; `reason` is the value of the metric's label."""
 
     reason = "driver_error"
 
@@ -22,11 +22,11 @@ class LibraryError(Exception):
 
 
 class CallError(LibraryError):
-    """One call did not answer; everything else may."""
+    """One call did not answer; other calls may."""
 
 
 class NoPermissionError(CallError):
-    """This process may not ask that."""
+    """This process has no permission for the call."""
 
     reason = "no_permission"
 
@@ -48,19 +48,19 @@ class NodesUnseenError(UnsupportedError):
 
 
 class NotFoundError(CallError):
-    """What was asked about is not there: an empty MIG slot, a process that has ended, no sample since the last."""
+    """The object of the call does not exist: an empty MIG slot, an ended process, no sample since the last one."""
 
 
 class InvalidArgumentError(CallError):
-    """The question makes no sense to the library, for example because an instance has just been destroyed."""
+    """The library rejects the arguments, for example because an instance has just been destroyed."""
 
 
 class InsufficientSizeError(CallError):
-    """There is more than there was room for."""
+    """The answer is larger than the buffer."""
 
 
 class LayoutError(CallError):
-    """What came back is not the structure that we know, or holds what cannot be."""
+    """The answer is not the known structure, or holds impossible values."""
 
     reason = "layout_unknown"
 
@@ -72,10 +72,10 @@ class DeviceLostError(LibraryError):
 
 
 class LibraryGoneError(LibraryError):
-    """The library cannot be loaded or initialised, or has forgotten that it was."""
+    """The library cannot be loaded or initialised, or reports that it is not initialised any more."""
 
     reason = "library_gone"
 
 
 REFUSED = CallError, DeviceLostError
-"""What one device may answer while the others go on."""
+"""The errors of one device that leave the others working."""

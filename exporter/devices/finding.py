@@ -1,12 +1,14 @@
 """
-Which sources of devices a node has.
+Finds the device sources of a node.
 
-What comes in: what the operator named, and the node's files. What goes out: one source, of several where there are.
+What comes in: the sources that the operator named, and the node's files. What goes out: one source, which may join
+several.
 
-The rule: `auto` takes what is there and never nothing: without any device it fails, and says what to do. What was asked
-for by name must be there. A node whose NVIDIA driver does not work must not look like a node without NVIDIA GPUs, so
-there `auto` fails, too. Integrated graphics are what somebody sees the screen by: only their name brings them. A hang
-is no failure: what hangs now is opened, and told as hung until it answers. Who comes later is not looked for.
+The rule: `auto` takes all sources that exist, and never none: without any device it fails, and names a fix. A source
+that the config names must exist. A node whose NVIDIA driver does not work must not look like a node without NVIDIA
+GPUs, so `auto` fails there, too. Integrated graphics drive the screen, so they are read only if the config names their
+source. A source that hangs at the start is opened all the same, and reported as hung until it answers. A device that
+appears later is not looked for.
 """
 
 import asyncio
@@ -31,11 +33,11 @@ _DISPLAY = "0x03"
 @dataclass(frozen=True, slots=True)
 class Finder:
     """
-    Opens what there is.
+    Opens the sources that exist.
 
     Attributes:
         roots: the node's files.
-        host_root: where the host's file system is mounted; libraries look for device nodes there.
+        host_root: the mount point of the host's file system; libraries look for device nodes there.
         deadline: seconds for one call of a driver.
         events: listen to XID errors.
 
@@ -49,7 +51,7 @@ class Finder:
     events: bool = False
 
     async def open(self, wanted: Collection[str] | None) -> DeviceSource:
-        """Open the sources that are `wanted`, of `NAMES`, or (None) all that there are. Raises DeviceError."""
+        """Open the sources that are `wanted`, of `NAMES`, or (None) all that exist. Raises DeviceError."""
         async with AsyncExitStack() as opened:
             sources: list[DeviceSource] = []
 
@@ -78,7 +80,7 @@ class Finder:
             counts = await asyncio.to_thread(counts_memory, self.roots.cgroup)
             opened.pop_all()
             source = sources[0] if len(sources) == 1 else Several(sources)
-            return Counting(source, self.roots.cgroup, self.deadline) if counts else source
+            return Counting(source, self.roots.cgroup, self.deadline, self.roots.pods) if counts else source
 
     async def _nvml(self) -> NvmlSource:
         return await NvmlSource.open(
@@ -86,7 +88,11 @@ class Finder:
         )
 
     async def _kernel(self, wanted: Collection[str] | None) -> KernelSource | None:
-        """Open the kernel's files. A kernel that hangs has GPUs: who they are is told when it answers again."""
+        """
+        Open the source that reads the kernel's files.
+
+        If the kernel hangs, its GPUs are named once it answers again.
+        """
         if wanted is not None:
             name = DRM if DRM in wanted else KFD if KFD in wanted else None
             if name is None:
@@ -103,7 +109,7 @@ class Finder:
             return source
         source = self._files(DRM, integrated=False)
         vendors = await _vendors(source)
-        # Without the right to look at descriptors AMD's are told by KFD alone; of Intel's there is nothing else.
+        # Without the right to read descriptors, KFD is the only source for AMD. Intel has no second source.
         if vendors == frozenset({"amd"}) and not may_look(self.roots.proc):
             await source.close()
             source = self._files(KFD, integrated=False)
@@ -124,7 +130,7 @@ class Finder:
 
 
 async def _vendors(source: KernelSource) -> frozenset[str] | None:
-    """Name the vendors of the GPUs that the kernel has; None while it hangs."""
+    """Name the vendors of the kernel's GPUs; None while the kernel hangs."""
     try:
         return await source.vendors()
     except DriverHungError:

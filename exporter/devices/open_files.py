@@ -1,17 +1,17 @@
 """
-What a process has open, as far as procfs shows it and a tenant allows it.
+The open files of a process, as far as procfs shows them and a tenant allows it.
 
-What comes in: the folder of a process in a mounted procfs. What goes out: names of descriptors, what they lead to, the
-beginnings of texts, and whether an open file may be asked for its device number.
+What comes in: the folder of a process in a mounted procfs. What goes out: descriptors with their targets, and the first
+bytes of texts. Also whether the device number of an open file may be read.
 
-The rule: a process that a tenant chose must not look like nothing. It is gone when the kernel says so (ENOENT, ESRCH);
-any other error is the caller's, because a process that cannot be read may hold something.
+The rule: a tenant must not be able to make its process look absent. A process is gone when the kernel says so (ENOENT,
+ESRCH). Any other error goes to the caller, because a process that cannot be read may hold memory.
 
-No file of a tenant's is waited for, either. `stat` of a file on FUSE or on a dead NFS lasts as long as its server
-likes, and the name of a link proves nothing. Device nodes are on devtmpfs (the host's) or tmpfs (a container's `/dev`),
-some on a local disk: of these the kernel has in memory what is open. An overlay is as slow as what it lies over, so it
-is none of them. Ids of mounts are the kernel's, and unique on the whole node: what one process sees of an id is true of
-all.
+No file of a tenant's is waited for, either. `stat` of a file on FUSE or on a dead NFS may never return. The name of a
+link proves nothing. Device nodes are on devtmpfs (the host's), on tmpfs (a container's `/dev`), or sometimes on a local
+disk. There the kernel has the inodes of open files in memory. An overlay is as slow as its lower file system, so it is
+excluded. The kernel's mount ids are unique on the whole node: a file system that one process shows for an id is true
+for all.
 """
 
 import errno
@@ -23,7 +23,7 @@ from pathlib import Path
 
 GONE = (FileNotFoundError, ProcessLookupError)
 TOO_LONG = "?"
-"""In place of a path of more than 4096 bytes (PATH_MAX), which the kernel does not print."""
+"""Stands for a path of more than 4096 bytes (PATH_MAX), which the kernel does not print."""
 _ENDED = frozenset({"Z", "X"})
 _MOUNT = re.compile(r"^mnt_id:\s*(\d+)$", re.ASCII | re.MULTILINE)
 _PROMPT = frozenset({"devtmpfs", "tmpfs", "ext2", "ext3", "ext4", "xfs", "btrfs"})
@@ -41,8 +41,9 @@ def listed(folder: str) -> tuple[str, list[str]]:
     """
     List the descriptors of a process, with the folder in which they are: the process's own, or a thread's.
 
-    `/proc/<pid>/fd` is the first thread's alone. That one may end (`syscall(SYS_exit)`, `pthread_exit`) and the others
-    go on: then one of them is asked. Raises OSError: BlockingIOError when they end under our eyes and others begin.
+    `/proc/<pid>/fd` shows only the first thread. That thread may end (`syscall(SYS_exit)`, `pthread_exit`) while the
+    others go on; then one of them is read. Raises OSError, and BlockingIOError when threads end and begin during the
+    reading.
     """
     names = os.listdir(f"{folder}/fd")  # noqa: PTH208  (names are enough)
     if names or _state(folder) not in _ENDED:
@@ -62,7 +63,7 @@ def listed(folder: str) -> tuple[str, list[str]]:
 
 
 def target(link: str) -> str:
-    """Name what a descriptor leads to: a path, `TOO_LONG`, or what is no file (`socket:[7]`). Raises OSError."""
+    """Name the target of a descriptor: a path, `TOO_LONG`, or another kind (`socket:[7]`). Raises OSError."""
     try:
         return os.readlink(link)  # noqa: PTH115
     except OSError as error:
@@ -77,8 +78,8 @@ def paced(
     """
     Make a beat that raises TimeoutError, an OSError, as soon as these seconds are over.
 
-    By default they are the processor's: what a tenant makes the kernel print takes these, and a node that is busy, or a
-    daemon that is throttled, leaves no process out. What waits has the deadline of its thread.
+    By default they are processor time, which a tenant's text costs the kernel. So neither a busy node nor a throttled
+    daemon leaves a process out. Waiting is bounded by the deadline of the thread.
     """
     end = clock() + seconds
 
@@ -95,7 +96,11 @@ def _state(folder: str) -> str:
 
 
 class Mounts:
-    """The mounts of a node, read as they are asked for; good for one look at its processes. `beat` announces each."""
+    """
+    The mounts of a node, read when they are needed; valid for one reading of its processes.
+
+    `beat` announces each.
+    """
 
     def __init__(self, proc: Path, beat: Callable[[str], None]) -> None:
         self._first = f"{proc}/1"
@@ -105,10 +110,10 @@ class Mounts:
 
     def may_be_node(self, folder: str, fdinfo: str) -> bool:
         """
-        Say whether a descriptor of a process is on a file system that answers at once, so that it may be asked.
+        Say whether a descriptor is on a file system that answers at once, so that it may be read.
 
-        `folder`: of the process, or of its thread, in procfs.
-        A mount that neither the process nor the host has (of a namespace that was left) is none of those.
+        `folder`: of the process, or of its thread, in procfs. A mount that neither the process nor the host has (of a
+        namespace that was left) is excluded.
         """
         match = _MOUNT.search(fdinfo)
         if match is None:
@@ -125,7 +130,7 @@ class Mounts:
             text = head(f"{folder}/mountinfo", _MOST).decode("utf-8", "surrogateescape")
         except OSError:
             return
-        for line in text.split("\n")[:-1]:  # what has no line feed was cut short
+        for line in text.split("\n")[:-1]:  # a line without a line feed was cut short
             before, _, after = line.partition(" - ")  # blanks in names are written \040
             if after:
                 self._kinds[before.partition(" ")[0]] = after.partition(" ")[0]

@@ -1,14 +1,14 @@
 """
-Which processes have a device node open, read from `/proc/<pid>/fd`.
+The processes that have a device node open, read from `/proc/<pid>/fd`.
 
-What comes in: where `/proc` and `/dev` are mounted, and the names of a vendor's device nodes. What goes out: whether
+What comes in: the mount points of `/proc` and `/dev`, and the names of a vendor's device nodes. What goes out: whether
 processes hold one of them, or which do.
 
-The rule: a node is known by its number (`st_rdev`), never by its name alone, which `mknod` chooses.
-Only links into `/dev` are followed, and of these only what is on a file system for device nodes: a volume may be
-mounted below `/dev`, and a file on a dead network file system would keep us for ever. Descriptors of others may be read
-only with CAP_SYS_PTRACE: without it nothing is known, and that is said. A look lasts `SECONDS` at the most: a process
-that it does not come to may have the device open.
+The rule: a node is identified by its number (`st_rdev`), never by its name alone, which `mknod` chooses. Only links
+into `/dev` are followed, and only on file systems for device nodes. A volume may be mounted below `/dev`, and a file on
+a dead network file system would never answer. Reading the descriptors of other users needs CAP_SYS_PTRACE. Without it
+nothing is known, and that is reported. A reading lasts `SECONDS` at most: a process that was not reached may have the
+device open.
 """
 
 import os
@@ -21,9 +21,9 @@ from exporter.devices.errors import NodesUnseenError
 from exporter.devices.open_files import GONE, TOO_LONG, Mounts, head, listed, paced, target
 
 SECONDS = 2.0
-"""Of the processor, for one look at all processes; some thousand descriptors take 10 ms."""
+"""Processor time for one reading of all processes; some thousand descriptors take 10 ms."""
 _FDINFO = 4096
-"""Bytes: the mount is told in the first 100, before the locks, which a tenant makes longer."""
+"""Bytes: the mount is printed in the first 100, before the locks, which a tenant can make long."""
 
 
 class OpenNodes:
@@ -44,7 +44,7 @@ class OpenNodes:
         self._clock = clock
 
     def numbers(self, paths: Iterable[Path] | None = None) -> frozenset[int]:
-        """Give the device numbers of the vendor's nodes, or of these."""
+        """Return the device numbers of the vendor's nodes, or of these paths."""
         if paths is None:
             paths = (path for dev in self._devs() for pattern in self._patterns for path in dev.glob(pattern))
         numbers = set()
@@ -58,7 +58,7 @@ class OpenNodes:
         return frozenset(numbers)
 
     def below(self, path: PurePosixPath) -> Path:
-        """Give the place here of a node that is called `path` on the host (`/dev/dri/renderD128`)."""
+        """Return the path here of a node that is called `path` on the host (`/dev/dri/renderD128`)."""
         if not path.is_relative_to("/dev"):
             return Path(path)
         places = [dev / path.relative_to("/dev") for dev in self._devs()]
@@ -66,19 +66,19 @@ class OpenNodes:
 
     def _devs(self) -> tuple[Path, ...]:
         """
-        Name the `/dev` of process 1, where we may look into it, and our own.
+        Name the `/dev` of process 1, if we may read it, and our own.
 
-        A container's is a copy of when it began, also of a privileged one: it lacks the nodes of a driver that was
-        loaded later. Process 1 of the host has the host's.
+        A container's `/dev` is a copy from its start, also in a privileged container. It lacks the nodes of a driver
+        that was loaded later. Process 1 of the host has the host's.
         """
         host = self._proc / "1/root/dev"
         return (host, self._dev) if os.path.isdir(host) else (self._dev,)  # noqa: PTH112  (a Path raises, this says no)
 
     def held_by_all(self, pids: Collection[int]) -> bool:
         """
-        Say whether these numbers are processes here that have the vendor's nodes open: then they are the host's.
+        Say whether these PIDs are processes here that have the vendor's nodes open: then the PIDs are the host's.
 
-        Each that lives and may be looked at must have one, and one at the least there must be.
+        Each process that lives and can be read must have one open, and at least one process must.
         """
         nodes = self.numbers()
         look = self._look()
@@ -86,7 +86,7 @@ class OpenNodes:
         return True in looks and False not in looks
 
     def holders(self, nodes: Collection[int]) -> frozenset[int]:
-        """List the processes that have one of the nodes open. Raises NodesUnseenError: one may not be looked at."""
+        """List the processes that have one of the nodes open. Raises NodesUnseenError if one cannot be read."""
         pids, look = set(), self._look()
         for entry in self._proc.iterdir():
             if not entry.name.isdecimal():
@@ -100,7 +100,7 @@ class OpenNodes:
         return frozenset(pids)
 
     def _look(self) -> Callable[[int, Collection[int]], bool | None]:
-        """Begin a look: what it gives says of a process whether it has one of the nodes open (see `_holds`)."""
+        """Begin a reading: returns a function that says whether a process has one of the nodes open (see `_holds`)."""
         step, mounts = paced(self._beat, SECONDS, self._clock), Mounts(self._proc, self._beat)
 
         def holds(pid: int, nodes: Collection[int]) -> bool | None:
@@ -113,7 +113,7 @@ class OpenNodes:
 
 
 def _holds(process: str, nodes: Collection[int], mounts: Mounts, step: Callable[[str], None]) -> bool:
-    """Say whether a process has one of the nodes open. Raises OSError: it is gone, or cannot be looked at."""
+    """Say whether a process has one of the nodes open. Raises OSError if it is gone or cannot be read."""
     step(f"listing {process}/fd")
     folder, descriptors = listed(process)
     for descriptor in descriptors:

@@ -1,8 +1,9 @@
 """
-A library's initialisation: once, and after a failure ever less often.
+The initialisation of a library: once, and after a failure with growing pauses.
 
-What comes in: how to initialise it, and which exceptions say that it could not be. What goes out: what that gave. The
-law: until it is time for another attempt, the last failure is raised again, untried.
+What comes in: the function that initialises it, and the exception of a failure. What goes out: the function's result.
+
+The rule: until the next attempt is due, the last failure is raised again without an attempt.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,7 @@ T = TypeVar("T")
 
 RETRY_FIRST = 1.0
 RETRY_MOST = 60.0
-"""Seconds between two attempts to initialise, doubled from the first to the last of these."""
+"""Seconds between two attempts to initialise, doubled from the first value up to the last."""
 
 
 class Opening(Generic[T]):
@@ -28,7 +29,7 @@ class Opening(Generic[T]):
         self._delay = 0.0
 
     def open(self) -> T:
-        """Initialise unless done. Raises `failure`; the same again, untried, until it is time."""
+        """Initialise unless done. Raises `failure`; until the next attempt is due, the last one again."""
         if self._opened:
             return self._opened[0]
         if self._failed is not None and self._monotonic() < self._retry_at:
@@ -43,11 +44,11 @@ class Opening(Generic[T]):
         return self._opened[0]
 
     def close(self) -> bool:
-        """Forget that it was initialised; whether it was."""
+        """Forget the initialisation; return whether there was one."""
         was, self._opened = bool(self._opened), ()
         return was
 
 
 def longer(delay: float) -> float:
-    """Give the pause that follows one of `delay` seconds."""
+    """Return the pause that follows one of `delay` seconds."""
     return min(max(2 * delay, RETRY_FIRST), RETRY_MOST)

@@ -1,10 +1,10 @@
 """
-One entry for each process of a device, out of lists that name some of them twice.
+One entry for each process of a device, from lists that name some processes twice.
 
-What comes in: (kind, pid, bytes) as listed. What goes out: one `GpuProcess` for each raw pid.
+What comes in: (kind, PID, bytes) as listed. What goes out: one `GpuProcess` for each raw PID.
 
-The rule: a process that is listed twice (CUDA and OpenGL, or an MPS client) appears each time with its whole memory, so
-the maximum counts, never the sum. "Not available" stays None unless another entry knows better.
+The rule: each entry of a process shows its whole memory, so the maximum counts, never the sum. A process is listed
+twice if it uses CUDA and OpenGL, or is an MPS client. "Not available" stays None unless another entry has a number.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from exporter.model import DeviceKey, GpuProcess, ProcessKind
 
 
 def merged(device: DeviceKey, listed: Iterable[tuple[ProcessKind, int, int | None]]) -> tuple[GpuProcess, ...]:
-    """Make one entry for each raw pid: memory is the maximum that is known, kinds are all."""
+    """Make one entry for each raw PID, with the largest known memory and all kinds."""
     memory: dict[int, int | None] = {}
     kinds: dict[int, set[ProcessKind]] = {}
     for kind, pid, used in listed:

@@ -2,10 +2,11 @@
 A driver's library from its initialisation to its loss, and the device source made of it.
 
 What comes in: the devices of one library (`Devices`). What goes out: a `DeviceSource` with a thread of its own. Its
-answers come within the deadline, whatever hangs, with a fault for what is missing. Nothing is logged here.
+answers come within the deadline, whatever hangs, with a fault for each missing figure. Nothing is logged here.
 
-The rule: initialise once, not in every round. With the driver gone, drop everything and try again, ever less often.
-Nothing that a round learned for the next one is kept below `LibrarySource`, so that a late answer can be thrown away.
+The rule: initialise once, not in every round. When the driver is gone, drop everything and try again, with growing
+pauses. The knowledge of a round for the next one is kept only in `LibrarySource`, so that a late answer can be thrown
+away.
 """
 
 import time
@@ -25,7 +26,14 @@ Beat = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """What a round hands to the next: devices that were there (uuid to index), utilization cursors (microseconds)."""
+    """
+    The knowledge of a round for the next one.
+
+    Attributes:
+        present: devices that were there (UUID to index).
+        cursors: utilization cursors (microseconds).
+
+    """
 
     present: Mapping[GpuUuid, int] = field(default_factory=dict)
     cursors: Mapping[GpuUuid, int] = field(default_factory=dict)
@@ -36,17 +44,17 @@ class Devices(Protocol):
     The devices of one library. All methods run on its thread, and raise LibraryError.
 
     Attributes:
-        driver: how messages call the driver, such as `the NVIDIA driver`.
+        driver: the driver's name in messages, such as `the NVIDIA driver`.
 
     """
 
     driver: str
 
     def start(self) -> None:
-        """Load and initialise the library. A failed attempt leaves nothing behind."""
+        """Load and initialise the library. A failed attempt leaves nothing open."""
 
     def stop(self) -> None:
-        """Let go of the library, and forget what was read through it."""
+        """Release the library, and forget what was read through it."""
 
     def sample(self, only: Collection[GpuUuid] | None, before: Knowledge) -> tuple[DevicesSample, Knowledge]:
         """Read all devices, or those in `only`."""
@@ -65,16 +73,20 @@ class Session:
         self._opening = Opening(devices.start, LibraryError, monotonic)
 
     def open(self) -> None:
-        """Initialise unless done. Raises LibraryError when that fails; the same again, untried, until it is time."""
+        """
+        Initialise unless done.
+
+        Raises LibraryError when that fails; until the next attempt is due, the same one again.
+        """
         self._opening.open()
 
     def close(self) -> None:
-        """Let go of the library."""
+        """Release the library."""
         if self._opening.close():
             self._devices.stop()
 
     def sample(self, only: Collection[GpuUuid] | None, before: Knowledge) -> tuple[DevicesSample, Knowledge]:
-        """Read all devices, or those in `only`. A library that is gone gives a fault; the last known stay present."""
+        """Read all devices, or those in `only`. A lost library gives a fault; its last known devices stay present."""
         try:
             self.open()
             return self._devices.sample(only, before)
@@ -85,11 +97,11 @@ class Session:
             return DevicesSample(before.present, faults=(fault,)), before
 
     def memory(self, only: Collection[GpuUuid]) -> dict[DeviceKey, Memory]:
-        """Read the memory of some GPUs; what does not answer is missing."""
+        """Read the memory of some GPUs; a GPU that does not answer is missing."""
         known: dict[DeviceKey, Memory] = {}
         try:
             self.open()
-            known.update(self._devices.memory(only))  # one by one: what came before a loss is kept
+            known.update(self._devices.memory(only))  # one by one: devices that answered before a loss are kept
         except LibraryGoneError:
             self.close()
         except LibraryError:
@@ -125,12 +137,12 @@ class LibrarySource:
         return sample
 
     async def memory(self, only: Collection[GpuUuid]) -> Mapping[DeviceKey, Memory]:
-        """Read the memory of some GPUs; what does not answer is missing, all while a call hangs."""
+        """Read the memory of some GPUs; one that does not answer is missing. While a call hangs, all are missing."""
         try:
             return await self._thread.run(lambda: self._session.memory(only))
         except DriverHungError:
             return {}
 
     async def close(self) -> None:
-        """Shut down, or leave a hanging library behind; within a second."""
+        """Shut down within a second; a hanging library is left behind."""
         await self._thread.close(self._session.close)

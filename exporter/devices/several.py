@@ -1,12 +1,12 @@
 """
 Several device sources as one: a node may have GPUs of several vendors.
 
-What comes in: sources. What goes out: their answers together.
+What comes in: sources. What goes out: their joined answers.
 
-The rule: one source that fails is a fault, and never the end of the others; each is reported as up or not by its name.
-Only what a new process alone can cure (`DriverReplacedError`, `DriverAccessLostError`) ends the daemon, as without the
-others. Sources are asked at once, since each has a thread of its own. A GPU belongs to the source that named it
-first; its index is its own driver's, so two vendors may both have a GPU 0: the UUID tells them apart.
+The rule: a failed source is a fault, and never ends the others; each is reported as up or not by its name. Only errors
+that need a new process (`DriverReplacedError`, `DriverAccessLostError`) end the daemon, as with a single source.
+Sources are read at the same time, since each has a thread of its own. A GPU belongs to the source that named it first.
+Its index is its own driver's, so two vendors may both have a GPU 0: the UUID distinguishes them.
 """
 
 import asyncio
@@ -18,15 +18,15 @@ from exporter.model import DeviceKey, Fault, GpuSample, GpuUuid, Memory, XidCoun
 
 
 class Several:
-    """A `DeviceSource` of others."""
+    """A `DeviceSource` that joins others."""
 
     def __init__(self, sources: Sequence[DeviceSource]) -> None:
         self._sources = tuple(sources)
         self.name = ",".join(source.name for source in sources)
-        self._last: dict[str, DevicesSample] = {}  # by source; an early round does not ask all of them
+        self._last: dict[str, DevicesSample] = {}  # by source; a round for some GPUs does not ask all of them
 
     async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:
-        """Ask all, or those which have a GPU in `only`."""
+        """Read all sources, or those that have a GPU in `only`."""
         asked = [source for source in self._sources if only is None or self._mine(source, only)]
         answers = await asyncio.gather(*(self._ask(source, only) for source in asked))
         self._last |= {source.name: answer for source, answer in zip(asked, answers, strict=True)}
@@ -56,7 +56,7 @@ class Several:
         }
 
     async def close(self) -> None:
-        """Let go of all."""
+        """Close all sources."""
         await asyncio.gather(*(source.close() for source in self._sources), return_exceptions=True)
 
     def _mine(self, source: DeviceSource, only: Collection[GpuUuid]) -> frozenset[GpuUuid]:

@@ -4,11 +4,11 @@ One thread for a driver, and a deadline on each of its calls.
 What comes in: work, a function that makes driver calls and announces each with `beat`. What goes out: its result, or
 `DriverHungError` as soon as one call has kept the thread for longer than the deadline.
 
-The rule: the event loop never waits longer than the deadline for progress. Drivers serialise their callers (NVML: on
-one lock in the kernel), so more threads would gain nothing; and a thread that sits in a system call in D state cannot
-be ended, so it is left alone. Until its call returns every further work is refused at once; then the late result is
-thrown away, the rest of the late work is skipped, and the thread serves again. It is a daemon thread of our own making,
-not an executor's, because those are joined when the interpreter ends.
+The rule: the event loop never waits longer than the deadline for progress. One thread is enough, because drivers
+serialise their callers (NVML: on one lock in the kernel). A thread in a system call in D state cannot be ended, so it
+is left alone. Until its call returns, all further work is refused at once. Then the late result is thrown away, the
+rest of the late work is skipped, and the thread serves again. It is a daemon thread of our own: an executor's threads
+are joined when the interpreter ends.
 """
 
 import asyncio
@@ -24,8 +24,10 @@ T = TypeVar("T")
 
 DEADLINE = 5.0
 """
-Seconds for one call, or one file. A process list of NVIDIA's takes some 5 ms; a first initialisation may take seconds,
-and an amdgpu that is being reset holds its readers as long.
+Seconds for one call, or one file.
+
+A process list of NVIDIA's takes some 5 ms. A first initialisation may take seconds, and an amdgpu that is being reset
+holds its readers as long.
 """
 GOODBYE = 0.4
 """Seconds for shutting down: a user of NVML that was killed has frozen a GPU's firmware. The whole daemon has one."""
@@ -36,12 +38,12 @@ class DriverHungError(Exception):
 
 
 class _AbandonedError(Exception):
-    """Nobody waits for this work any more."""
+    """The caller no longer waits for this work."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Job:
-    """Work and the future that waits for it. A cancelled future is the mark of a generation that was given up."""
+    """Work and the future that waits for it. A cancelled future marks work that the caller gave up."""
 
     work: Callable[[], Any]
     loop: asyncio.AbstractEventLoop
@@ -62,16 +64,16 @@ class DriverThread:
         self._closed = False
 
     def beat(self, call: str) -> None:
-        """Announce a driver call. On the driver thread, right before each call."""
+        """Announce a driver call: on the driver thread, directly before each call."""
         if self._job is not None and self._job.future.cancelled():
             raise _AbandonedError
         self._call, self._call_began = call, time.monotonic()
 
     async def run(self, work: Callable[[], T]) -> T:
         """
-        Run `work` on the thread and return what it returns.
+        Run `work` on the thread and return its result.
 
-        Raises what `work` raises, and `DriverHungError` when a call overruns the deadline, or still does from before.
+        Raises the errors of `work`, and `DriverHungError` while this call or an earlier one overruns the deadline.
         """
         if self._closed:
             raise RuntimeError("the driver thread has ended")
@@ -92,7 +94,7 @@ class DriverThread:
         return future.result()
 
     async def close(self, last: Callable[[], None] = lambda: None, within: float = GOODBYE) -> None:
-        """Run `last` if the driver lets us, then end the thread; after `within` seconds leave it to itself."""
+        """Run `last` if the driver permits, then end the thread; after `within` seconds leave it behind."""
         if self._thread is not None and not self._closed:
             with contextlib.suppress(DriverHungError, TimeoutError):
                 async with asyncio.timeout(within):
@@ -122,14 +124,14 @@ class DriverThread:
 
 
 def _outcome(job: _Job) -> Callable[[], None]:
-    """Do the work; return what the event loop has to do then. A future that was given up takes nothing."""
+    """Do the work; return the function that the event loop then calls. A future that was given up gets no result."""
     if job.future.cancelled():
         raise _AbandonedError
     try:
         result = job.work()
     except _AbandonedError:
         raise
-    except BaseException as error:  # noqa: BLE001  (it belongs to the waiter, whatever it is)
+    except BaseException as error:  # noqa: BLE001  (the waiter gets every error)
         failure = error
         return lambda: None if job.future.done() else job.future.set_exception(failure)
     return lambda: None if job.future.done() else job.future.set_result(result)

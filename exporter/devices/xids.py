@@ -1,11 +1,10 @@
 """
-XID errors: what the NVIDIA driver reports of a GPU, by number.
+XID errors: the NVIDIA driver's errors of a GPU, by number.
 
-What comes in: a number. What goes out: what it means in a sentence, whose doing it mostly is, and what helps.
+What comes in: a number. What goes out: its meaning in a sentence, its usual cause, and its remedy.
 
-The rule: data. The words are ours; the numbers, their meaning and what helps are NVIDIA's, from the catalogue
-(`CATALOGUE`) and the guide to it (`GUIDE`). A number that is not here has no meaning here either: it is counted, and
-told without one.
+The rule: data. The wording is ours; the numbers, meanings and remedies are NVIDIA's, from the catalogue (`CATALOGUE`)
+and the guide to it (`GUIDE`). A number that is missing here is counted, and reported without a meaning.
 """
 
 from collections.abc import Mapping
@@ -18,9 +17,9 @@ GUIDE = "https://docs.nvidia.com/deploy/gpu-debug-guidelines/index.html"
 
 class Cause(StrEnum):
     """
-    Whose doing an XID mostly is.
+    The usual cause of an XID.
 
-    `application` is where NVIDIA's device plugin draws the line: no reason to take a GPU out of use
+    `application` follows NVIDIA's device plugin: no reason to take a GPU out of use
     (https://github.com/NVIDIA/k8s-device-plugin/blob/main/internal/rm/health.go).
     """
 
@@ -33,7 +32,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Xid:
-    """One number. `common`: its counter is written as 0 before it ever came, so that the first one is an increase."""
+    """One number. `common`: its counter is 0 before the first event, so that the first one is an increase."""
 
     code: int
     cause: Cause
@@ -129,7 +128,7 @@ ROWS = (
 )
 
 UNKNOWN = 999
-"""What NVML says when the driver did not say which."""
+"""NVML's number for an error that the driver did not name."""
 
 XIDS: Mapping[int, Xid] = {row.code: row for row in ROWS}
 COMMON = tuple(row.code for row in ROWS if row.common)

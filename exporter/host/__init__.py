@@ -1,4 +1,8 @@
-"""What the kernel says. Every root is an argument; nothing is read that would need SYS_PTRACE (fd, maps, environ)."""
+"""
+Processes of the host, as the kernel shows them.
+
+Every root is an argument. Files that need SYS_PTRACE (fd, maps, environ) are not read.
+"""
 
 from collections.abc import Collection
 from typing import Protocol
@@ -7,8 +11,8 @@ from exporter.model import HostSample
 
 
 class HostSource(Protocol):
-    """The seam to the kernel."""
+    """The interface to the kernel."""
 
     def sample(self, pids: Collection[int], *, want_living: bool = False) -> HostSample:
-        """Say of each raw pid who it is. `want_living` also reads the owners of all living processes of the node."""
+        """Identify each raw PID. `want_living` also reads the owners of all living processes of the node."""
         ...

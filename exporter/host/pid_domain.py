@@ -1,11 +1,11 @@
 """
-Whether the driver's process numbers are those of this `/proc`.
+Whether the driver's PIDs are those of this `/proc`.
 
-What comes in: where `/proc` is mounted. What goes out: None where it is proven, else a `Fault` that says what to do.
+What comes in: the mount point of `/proc`. What goes out: None if that is proven, else a `Fault` with the fix.
 
-The law: proven, not assumed. The driver speaks in numbers of its caller's PID namespace (since 535.113; before, of the
-initial one) and leaves out processes that are not visible there; a mounted `/proc` speaks in those of the mount. They
-are the same for sure where both are the initial namespace. `NSpid:` proves nothing: it counts from the mount inwards.
+The rule: proven, not assumed. The driver uses the PID namespace of its caller (before 535.113, the initial one), and
+leaves out processes that are not visible there. A mounted `/proc` uses the namespace of the mount. Both surely agree if
+each is the initial namespace. `NSpid:` proves nothing: it counts from the mount inwards.
 """
 
 from pathlib import Path
@@ -17,28 +17,30 @@ INITIAL = "pid:[4026531836]"
 
 
 def proc_root(host_root: Path) -> Path:
-    """Choose the `/proc` to read: the host's, where it is mounted below `host_root`, else our own."""
+    """Choose the `/proc` to read: the host's, if it is mounted below `host_root`, else our own."""
     below = host_root / "proc"
     return below if _shows(below, "self") is None else Path("/proc")
 
 
 def unproven(root: Path, own: Path, *, trusted: bool) -> Fault | None:
     """
-    Say what is missing from the proof that `root` and the driver number processes alike; None if nothing is.
+    Return the missing proof that `root` and the driver use the same PIDs; None if nothing is missing.
 
     Args:
         root: the `/proc` that is read.
-        own: our own `/proc`, which knows in what namespace the driver sees us.
-        trusted: an operator's word in place of the proof, for nested nodes. It does not stand for a `/proc` that is
+        own: our own `/proc`, which shows the namespace in which the driver sees us.
+        trusted: an operator's claim that replaces the proof, for nested nodes. It does not replace a `/proc` that is
             missing or mounted with hidepid=2, where each process would look dead.
 
     """
     if why := _shows(root, "self"):
         return _fault(
-            root, f"{root} shows no processes ({why}): mount the host's /proc, and set node.host_root to where"
+            root, f"{root} shows no processes ({why}); fix: mount the host's /proc, and set node.host_root to the mount"
         )
     if why := _shows(root, "1"):
-        return _fault(root, f"{root} hides the processes of others ({why}): mount it without hidepid, or run as root")
+        return _fault(
+            root, f"{root} hides the processes of others ({why}); fix: mount it without hidepid, or run as root"
+        )
     if trusted:
         return None
     for proc in dict.fromkeys((root, own)):
@@ -50,14 +52,14 @@ def unproven(root: Path, own: Path, *, trusted: bool) -> Fault | None:
         if target != INITIAL:
             return _fault(
                 root,
-                f"{namespace} is {target}, not {INITIAL}, so no number of a process can be believed: "
-                "set hostPID: true; on a nested node that has it (kind, sysbox) set node.trust_pid_namespace",
+                f"{namespace} is {target}, not {INITIAL}, so process numbers may be those of another PID namespace; "
+                "fix: set hostPID: true; on a nested node that has it (kind, sysbox) set node.trust_pid_namespace",
             )
     return None
 
 
 def _shows(proc: Path, pid: str) -> str | None:
-    """Say why a process is not shown, None if it is. Each namespace has a number 1."""
+    """Return the reason why a process is not shown, None if it is. Each namespace has a PID 1."""
     try:
         (proc / pid / "stat").stat()
     except OSError as error:

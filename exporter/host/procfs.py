@@ -1,21 +1,22 @@
 """
-The processes behind the driver's numbers, read from `/proc`.
+The processes behind the driver's PIDs, read from `/proc`.
 
-What comes in: raw pids as the driver printed them. What goes out: a `HostSample`.
+What comes in: raw PIDs as the driver printed them. What goes out: a `HostSample`.
 
-The law: each answer is about one process, and fresh. A number is read through its opened folder, which the kernel ties
-to the process: once that is gone, the folder gives ENOENT or ESRCH, even if another process has the number by then. So
-state, start time and cgroup cannot come from two lives. Gone is an answer; hidden is not, it is `unreadable`.
-Nothing is remembered from round to round: a process costs some 25 microseconds, of which that would save four.
+The rule: each answer is about one process, and fresh. A PID is read through its opened folder, which the kernel ties to
+the process. Once the process is gone, the folder gives ENOENT or ESRCH, even if another process has the PID by then. So
+state, start time and cgroup cannot come from two processes. "Gone" is an answer; "hidden" is not, it is `unreadable`.
+Nothing is kept from round to round: a process costs some 25 microseconds, of which that would save four.
 """
 
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sized
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from exporter.base.cgroup_owner import parse_owner
+from exporter.base.cgroup_owner import USUAL, PodCgroups
 from exporter.host.pid_domain import proc_root, unproven
 from exporter.host.stat import Stat, parse_stat, parse_tgid
 from exporter.model import Fault, HostProcess, HostSample, Owner, ProcessKey
@@ -24,55 +25,91 @@ __all__ = ["ProcFs", "proc_root"]
 
 _GONE = (FileNotFoundError, ProcessLookupError)
 _CHUNK = 16384
+_SHOWN = 60
 
 _Parse = Callable[[str], Owner]
-_Hidden = dict[int, Exception]
+
+
+@dataclass(frozen=True, slots=True)
+class _Odd:
+    """Processes to tell of: unreadable ones, and those in a cgroup that names a pod outside of the kubelet's."""
+
+    pods: PodCgroups
+    hidden: dict[int, Exception] = field(default_factory=dict)
+    elsewhere: dict[int, str] = field(default_factory=dict)
+
+    def look(self, pid: int, text: str) -> None:
+        """Look whether a process of the host is in a folder that is called as a pod's."""
+        if "pod" in text and (folder := self.pods.elsewhere(text)) is not None:
+            self.elsewhere[pid] = folder
+
+    def faults(self, root: Path, *, incomplete: bool) -> Iterator[Fault]:
+        """Report both as faults."""
+        if self.hidden:
+            pid, error = next(iter(self.hidden.items()))
+            why = error.strerror if isinstance(error, OSError) else error
+            message = f"cannot read {root}/{pid}: {why}{_and_more(self.hidden)}"
+            yield Fault("host", "processes_unreadable", message, subject=str(root), incomplete=incomplete)
+        if self.elsewhere:
+            pid, folder = next(iter(self.elsewhere.items()))
+            message = (
+                f"process {pid}{_and_more(self.elsewhere)} counts as a host process: its cgroup names a pod in "
+                f"{shown(folder)}, and the kubelet's pods are in {self.pods.described}"
+            )
+            yield Fault("host", "pods_elsewhere", message, subject=str(root), incomplete=False)
 
 
 class ProcFs:
-    """A `HostSource` over a mounted procfs. Needs no privilege: `stat`, `status` and `cgroup` are open to all."""
+    """A `HostSource` over a mounted procfs. Needs no privilege: `stat`, `status` and `cgroup` are readable by all."""
 
-    def __init__(self, root: Path, *, trusted: bool = False, own: Path = Path("/proc")) -> None:
-        """Read `root`. `trusted` replaces the proof of the PID domain, which compares `root` with `own`."""
+    def __init__(
+        self, root: Path, *, pods: PodCgroups = USUAL, trusted: bool = False, own: Path = Path("/proc")
+    ) -> None:
+        """
+        Read `root`. `pods` says which cgroups are the kubelet's.
+
+        `trusted` replaces the proof of the PID domain, which compares `root` with `own`.
+        """
         self._root = root
+        self._pods = pods
         self._trusted = trusted
         self._own = own
 
     def sample(self, pids: Collection[int], *, want_living: bool = False) -> HostSample:
         """
-        Identify the process of each raw pid. `want_living` also reads the owners of all living processes of the node.
+        Identify the process of each raw PID. `want_living` also reads the owners of all living processes of the node.
 
-        Without proof of the PID domain nothing is read: each number would mean another process.
+        Without proof of the PID domain nothing is read: each PID would mean another process.
         """
         doubt = unproven(self._root, self._own, trusted=self._trusted)
         if doubt is not None:
             return HostSample(faults=(doubt,))
-        parse = cache(parse_owner)  # for this sample: the processes of a container share one text
+        parse = cache(self._pods.owner)  # for this sample: the processes of a container share one text
         processes: dict[int, HostProcess] = {}
-        hidden: _Hidden = {}
+        odd = _Odd(self._pods)
         for pid in pids:
             try:
-                processes[pid] = self._process(pid, parse, hidden)
+                processes[pid] = self._process(pid, parse, odd)
             except _GONE:
                 continue
             except (OSError, ValueError) as error:
-                hidden[pid] = error
-        unreadable = frozenset(hidden.keys() - processes.keys())
-        living = self._living(parse, hidden) if want_living else None
-        faults = (_fault(self._root, hidden, incomplete=bool(unreadable)),) if hidden else ()
+                odd.hidden[pid] = error
+        unreadable = frozenset(odd.hidden.keys() - processes.keys())
+        living = self._living(parse, odd) if want_living else None
+        faults = tuple(odd.faults(self._root, incomplete=bool(unreadable)))
         return HostSample(processes, unreadable, living, pid_domain_proven=True, faults=faults)
 
-    def _process(self, raw: int, parse: _Parse, hidden: _Hidden) -> HostProcess:
+    def _process(self, raw: int, parse: _Parse, odd: _Odd) -> HostProcess:
         with _folder(self._root, raw) as task:
             pid = parse_tgid(_read(task, "status"))
             if pid == raw:
-                return _look(task, pid, parse, hidden)
+                return _look(task, pid, parse, odd)
             with _folder(self._root, pid) as leader:
-                host_process = _look(leader, pid, parse, hidden)
+                host_process = _look(leader, pid, parse, odd)
                 os.stat(f"task/{raw}", dir_fd=leader)  # ENOENT unless this is still the process that the thread named
                 return host_process
 
-    def _living(self, parse: _Parse, hidden: _Hidden) -> frozenset[Owner]:
+    def _living(self, parse: _Parse, odd: _Odd) -> frozenset[Owner]:
         living: set[Owner] = set()
         for pid in [int(entry.name) for entry in self._root.iterdir() if entry.name.isdecimal()]:
             try:
@@ -80,37 +117,41 @@ class ProcFs:
                     owner = parse(_read(process, "cgroup"))
                     if owner.pairs and owner in living:
                         continue
-                    host_process = _look(process, pid, parse, hidden)
+                    host_process = _look(process, pid, parse, odd)
             except _GONE:
                 continue
             except (OSError, ValueError) as error:
-                hidden[pid] = error
+                odd.hidden[pid] = error
                 continue
             if host_process.alive and host_process.owner is not None:
                 living.add(host_process.owner)
         return frozenset(living)
 
 
-def _look(process: int, pid: int, parse: _Parse, hidden: _Hidden) -> HostProcess:
-    """Read a process by its opened folder. If its cgroup cannot be read, the rest is known, and why is in `hidden`."""
+def _look(process: int, pid: int, parse: _Parse, odd: _Odd) -> HostProcess:
+    """Read a process by its opened folder. If its cgroup cannot be read, the rest is known, and why is in `odd`."""
     stat = parse_stat(_read(process, "stat"))
     owner = None
     try:
-        owner = _owner(process, stat, parse)
+        owner = _owner(process, stat, parse, pid, odd)
     except _GONE:
         raise
     except (OSError, ValueError) as error:
         # Folders deeper than PATH_MAX may give ENAMETOOLONG (6.18 cuts the path at its end, which does no harm).
-        hidden[pid] = error
+        odd.hidden[pid] = error
     return HostProcess(ProcessKey(pid, stat.start_ticks), stat.alive, owner)
 
 
-def _owner(process: int, stat: Stat, parse: _Parse) -> Owner | None:
-    owner = parse(_read(process, "cgroup"))
-    if owner != Owner() or not stat.exiting:
+def _owner(process: int, stat: Stat, parse: _Parse, pid: int, odd: _Odd) -> Owner | None:
+    text = _read(process, "cgroup")
+    owner = parse(text)
+    if owner != Owner():
         return owner
-    # On v1 a task that exits is in `/`: freeing its device takes it seconds, and that does not make it the host's.
-    # Where only the leader exits, the others know.
+    odd.look(pid, text)
+    if not stat.exiting:
+        return owner
+    # On v1 an exiting task is in `/`, but is not the host's: freeing its device takes seconds.
+    # If only the leader exits, the other threads have the cgroup.
     for thread in _threads(process):
         try:
             if not parse_stat(_read(process, f"task/{thread}/stat")).exiting:
@@ -145,11 +186,14 @@ def _read(process: int, name: str) -> str:
             text += chunk
     finally:
         os.close(file)
-    return text.decode("utf-8", "surrogateescape")  # names are bytes, and any
+    return text.decode("utf-8", "surrogateescape")  # names may be any bytes
 
 
-def _fault(root: Path, hidden: _Hidden, *, incomplete: bool) -> Fault:
-    pid, error = next(iter(hidden.items()))
-    why = error.strerror if isinstance(error, OSError) else error
-    message = f"cannot read {root}/{pid}: {why}" + (f" (and {len(hidden) - 1} more)" if len(hidden) > 1 else "")
-    return Fault("host", "processes_unreadable", message, subject=str(root), incomplete=incomplete)
+def shown(folder: str) -> str:
+    """Shorten a folder's name, which any user may have chosen, for a message."""
+    whole = folder if len(folder) <= _SHOWN else f"{folder[:_SHOWN]}..."
+    return "".join(letter if letter.isprintable() else "?" for letter in whole)
+
+
+def _and_more(several: Sized) -> str:
+    return f" (and {len(several) - 1} more)" if len(several) > 1 else ""

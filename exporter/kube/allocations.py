@@ -1,13 +1,13 @@
 """
-The devices that the kubelet handed to containers.
+The devices that the kubelet allocated to containers.
 
 What comes in: the kubelet's lists, with device ids and claims as it writes them. What goes out: allocations of devices,
-and how each of them is shared.
+and how each device is shared.
 
-The rule: **a pod keeps its devices for life.** A kubelet that starts anew lists no pods until the API server has
-answered it (a second, or as long as the API server is away: seen with 1.34), and offers no devices until their plugins
-have registered again. No pod lost a device by that. So what a pod was handed before the kubelet went away stays true
-until the kubelet names the pod again, hands the device to another pod, or the pod is known to be gone.
+The rule: **a pod keeps its devices for life.** A restarted kubelet lists no pods until the API server has answered it:
+a second, or as long as the API server is away (seen with 1.34). It offers no devices until their plugins have
+registered again. No pod loses a device by that. So an allocation from before the restart stays true until one of three
+things happens. The kubelet names the pod again, it allocates the device to another pod, or the pod is known to be gone.
 """
 
 from collections import Counter, defaultdict
@@ -28,12 +28,12 @@ STRATEGY_LABELS = (
 MPS_LABEL = "nvidia.com/mps.capable"
 
 PodName = tuple[str, str]
-"""Namespace and name: all that the kubelet says of a pod here."""
+"""Namespace and name: the kubelet gives no other id of a pod here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """Devices of one resource in one container. The kubelet writes one entry per NUMA node; they are put together."""
+    """Devices of one resource in one container. The kubelet writes one entry per NUMA node; they are joined here."""
 
     namespace: str
     pod: str
@@ -41,7 +41,7 @@ class Holding:
     resource: str
     device_ids: tuple[str, ...]
     remembered: bool = False
-    """The kubelet started anew since, and has not named this pod yet."""
+    """The kubelet restarted since, and has not named this pod yet."""
 
     @property
     def pod_name(self) -> PodName:
@@ -50,7 +50,7 @@ class Holding:
 
 
 class ClaimedDevice(NamedTuple):
-    """One device of a claim. Driver, pool and device name it together."""
+    """One device of a claim, identified by driver, pool and device name together."""
 
     driver: str
     pool: str
@@ -79,16 +79,16 @@ class HeldClaim:
 @dataclass(frozen=True, slots=True)
 class AllocationsView:
     """
-    The kubelet's word as last heard.
+    The kubelet's last answer.
 
     Attributes:
         pods: names of all pods that the kubelet listed, with devices or without.
-        listed_twice: names under which the kubelet listed two pods: two generations, which cannot be told apart here.
+        listed_twice: names of two listed pods: two generations, whose entries cannot be separated here.
         api: the version of the pod-resources API that answered.
-        allocatable: resource to the ids of its healthy devices; None from kubelets that cannot say (before 1.23).
-        offered_before: the same of resources that were offered once and are not now: their plugin starts anew, too.
+        allocatable: resource to the ids of its healthy devices; None from kubelets without this list (before 1.23).
+        offered_before: the same of resources that were offered once and are not now: their plugin restarts, too.
         known: False until the kubelet answered once.
-        live: the last question was answered; otherwise `faults` says why not, and all else is what was last heard.
+        live: the last request was answered; otherwise `faults` has the reason, and all else is the last answer.
 
     """
 
@@ -106,7 +106,7 @@ class AllocationsView:
 
 def succeed(before: AllocationsView, fresh: AllocationsView, *, restarted: bool) -> AllocationsView:
     """
-    Complete a fresh list by what is still true of the last view.
+    Complete a fresh list with the parts of the last view that are still true.
 
     `restarted` says that the kubelet is, or may be, another process than the one that answered before.
     """
@@ -127,7 +127,7 @@ def succeed(before: AllocationsView, fresh: AllocationsView, *, restarted: bool)
 
 
 def without_gone(view: AllocationsView, living: Collection[PodName]) -> AllocationsView:
-    """Forget what is remembered of pods that are not among `living`, the pods that the API server knows here now."""
+    """Forget remembered entries of pods that are not among `living`, the pods that the API server has on this node."""
     return replace(
         view,
         holdings=tuple(held for held in view.holdings if not held.remembered or held.pod_name in living),
@@ -145,10 +145,10 @@ def allocations(
     read: ReadIds = read_ids,
 ) -> tuple[Allocation, ...]:
     """
-    List which container was handed how many replicas of which device.
+    List the number of replicas of each device that each container was allocated.
 
     Args:
-        view: the kubelet's word.
+        view: the kubelet's last answer.
         gpus: the GPUs of the latest sample; ids that mean none of them are left out.
         uuids: the UUIDs of claimed devices in the ResourceSlices of this node.
         finished: pods that have ended. Kubelets before 1.34 still list them when their devices may be another pod's.
@@ -156,8 +156,8 @@ def allocations(
         read: reads lists of ids; `RememberedIds` reads each list once.
 
     Returns:
-        One entry per container, resource and device, in the order of the list; for claims the resource is the
-        name of the driver. Names that two listed pods share are left out: their entries cannot be told apart.
+        One entry per container, resource and device, in the order of the list. The resource of a claim is the name of
+        its driver. Names that two listed pods share are left out: their entries cannot be separated.
 
     """
     unclear = {*finished, *view.listed_twice}
@@ -192,13 +192,12 @@ def _ascend(
     view: AllocationsView, pod: PodName, annotation: str, index: DeviceIndex
 ) -> Iterator[tuple[Holding, DeviceKey | None]]:
     """
-    List which NPUs a pod really got: its one container that holds any, as many as the kubelet counts.
+    List the NPUs that a pod really got: for its one container that holds any, as many as the kubelet counts.
 
     Of one NPU the kubelet may count many shares (`Ascend910-6-0`, one for each percent of a soft share), or AI cores.
-
-    Under Volcano the kubelet's ids are stand-ins, and the plugin writes what it really gave into an annotation of the
-    pod. One that a user wrote must at least be about as many devices; and it gives the pod no other pod's memory, which
-    is attributed by process.
+    Under Volcano the kubelet's ids are placeholders, and the plugin writes the real devices into an annotation of the
+    pod. An annotation that a user wrote must at least name the same number of devices. It gives the pod no other pod's
+    memory, which is attributed by process.
     """
     held = [holding for holding in view.holdings if holding.pod_name == pod and vendor_of(holding.resource) is HUAWEI]
     texts = annotation.split(",")
@@ -219,10 +218,10 @@ def sharing(
     List how each device is shared, and into how many replicas, as far as Kubernetes says.
 
     A device offered whole is exclusive. Replicas are those of time-slicing, unless the node's `labels` say MPS: the ids
-    are the same. These labels are of NVIDIA's plugins and speak of NVIDIA's GPUs; no other vendor has MPS. A GPU
-    instance is MIG with or without replicas (the count tells), a claimed device is DRA's. Ids that are held count like
-    those that are offered, because an unhealthy device is offered no longer; where nothing else is known (a kubelet
-    that cannot say what it offers) their number is a lower bound.
+    are the same. These labels are NVIDIA's plugins', and apply to NVIDIA's GPUs; no other vendor has MPS. A GPU
+    instance is MIG with or without replicas (the count shows it), a claimed device is DRA's. Allocated ids count like
+    offered ones, because an unhealthy device is no longer offered. If nothing else is known (a kubelet without the list
+    of offered devices) their number is a lower bound.
     """
     index = DeviceIndex.of(gpus)
     offered = _ids((view.allocatable or {}).items(), index, read)
@@ -235,12 +234,12 @@ def sharing(
     by_mps = {gpu.uuid for gpu in gpus if gpu.vendor == NVIDIA.name} if _mps(labels) else set()
     shared: dict[DeviceKey, tuple[Sharing, int]] = {}
     for device, parsed_ids in offered.items():
-        # Whole and in replicas: the plugin was set up anew in between. What is whole is an old pod's.
+        # Whole and in replicas: the plugin was reconfigured in between. The whole device belongs to an old pod.
         replicas = [parsed for parsed in parsed_ids if parsed.replica is not None]
         if device.gpu_instance is not None:
             shared[device] = (Sharing.MIG, len(replicas) or len(parsed_ids))
         elif replicas == [parsed for parsed in parsed_ids if parsed.vendor == INTEL.name] and len(replicas) == 1:
-            shared[device] = (Sharing.EXCLUSIVE, 1)  # Intel's plugin numbers the shares of each GPU, be it one
+            shared[device] = (Sharing.EXCLUSIVE, 1)  # Intel's plugin numbers the shares of each GPU, even a single one
         elif replicas:
             shared[device] = (Sharing.MPS if device.uuid in by_mps else Sharing.TIME_SLICING, len(replicas))
         else:

@@ -1,11 +1,10 @@
 """
-ResourceClaims (DRA) of this node's pods: which devices each was given, and how much of them.
+ResourceClaims (DRA) of this node's pods: the devices of each claim, and how much of them.
 
-What comes in: a client, what the pods declare, the UUIDs that ResourceSlices tell. What goes out: claims as the
-resolver takes them.
+What comes in: a client, the pods' declarations, the UUIDs in ResourceSlices. What goes out: claims for the resolver.
 
-The law: a claim is read by its name, because a pod here names it; nothing is listed or watched. An allocation does not
-change while it is there, so it is read seldom; who shares the claim does, so it is read anew when its pods change.
+The rule: a claim is read by its name, because a pod here names it; nothing is listed or watched. An allocation never
+changes while it exists, so it is read seldom. The pods that share a claim do change, and then it is read again.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -34,9 +33,9 @@ ClaimName = tuple[str, str]
 
 class Claims:
     """
-    Reads and remembers; `pods` tells what the pods here declare, `learn_devices` reads the ResourceSlices.
+    Reads and keeps claims; `pods` returns the declarations of the pods here, `learn_devices` reads the ResourceSlices.
 
-    A claim that nobody can read is missing, as is one that no pod names any more.
+    A claim that cannot be read is missing, as is one that no pod names any more.
     """
 
     def __init__(
@@ -57,11 +56,11 @@ class Claims:
         )
 
     def found(self, uuids: ClaimedUuids) -> tuple[Claim, ...]:
-        """Return what is known of the claims; their devices have the UUIDs of their slices."""
+        """Return the known claims; their devices have the UUIDs of their slices."""
         return tuple(with_uuids(claim, uuids) for _, claim in sorted(self._kept.values.items()))
 
     def asked(self, pod: DeclaredPod) -> bool:
-        """Say whether all claims of a pod were asked for: before that, what it declares may mean something else."""
+        """Say whether all claims of a pod were asked for. Before that, its declaration may have another meaning."""
         return all(self._kept.asked(name) for name in named((pod,)))
 
     @property
@@ -73,19 +72,19 @@ class Claims:
         )
 
     async def run(self, uuids: Callable[[], ClaimedUuids]) -> None:
-        """Ask until cancelled; `uuids` tells those that are known."""
+        """Ask until cancelled; `uuids` returns the known UUIDs."""
         while True:
             await self.look(uuids)
             await self._clock.sleep(LOOK)
 
     async def look(self, uuids: Callable[[], ClaimedUuids]) -> None:
-        """Ask for what is due, and for the slices when a claim has come whose device is not known."""
+        """Ask for the claims that are due, and for the slices if a new claim's device is unknown."""
         if not await self._kept.look():
             return
         known = uuids()
         devices = (device for claim in self._kept.values.values() for device in claim.devices)
         if any((device.driver, device.pool, device.device) not in known for device in devices):
-            with suppress(KubeError):  # the own node's look once a minute asks again, and tells
+            with suppress(KubeError):  # the node's own reading once a minute asks again, and reports it
                 await self._learn_devices()
 
     async def _ask(self, name: ClaimName) -> Claim:

@@ -1,15 +1,14 @@
 """
 The only place that speaks HTTP to Kubernetes.
 
-What comes in: where the credentials are, paths and queries of the API reference. What goes out: bytes as the server
-sent them, for others to decode; or a `KubeError`, whatever went wrong.
+What comes in: the source of the credentials, paths and queries of the API reference. What goes out: the server's bytes,
+for others to decode; or a `KubeError` for any failure.
 
-The law: it reads. There is no method that could change anything on the cluster: the one POST asks what we may do, and
-the server stores nothing of it. The library's configuration loading and authentication are kept (in-cluster,
-kubeconfig, exec plugins); its generated models are not: 62 MB against 98 MB, and a seventh of the CPU. Credentials are
-read anew once a minute, and at once when the server refuses them, so that a rotated token costs nothing.
-
-Above 300 lines, because reading credentials and renewing them between requests is one subject.
+The rule: it reads. No method can change anything in the cluster: the one POST asks for our rights, and the server
+stores nothing of it. The library's configuration loading and authentication are used (in-cluster, kubeconfig, exec
+plugins). Its generated models are not: 62 MB against 98 MB, and a seventh of the CPU. Credentials are read again
+once a minute, and at once when the server refuses them, so that a rotated token costs nothing. Above 300 lines, because
+reading credentials and renewing them between requests is one topic.
 """
 
 import asyncio
@@ -39,13 +38,13 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 USER_AGENT = "gpusteward"
 JSON: Mapping[str, str] = {"Accept": "application/json"}
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-"""What to accept when only the metadata is wanted: the server leaves out the rest, and the same right suffices."""
+"""The media type for the metadata alone: the server leaves out the rest, and the same right is enough."""
 RENEWAL = 60.0
-"""Seconds between two looks at the credentials. The kubelet writes a new token when 80 % of its hour are over."""
+"""Seconds between two readings of the credentials. The kubelet writes a new token when 80 % of its hour are over."""
 RENEWAL_AGAIN = 5.0
-"""... when they could not be read: a file that is empty, because somebody is just writing it."""
+"""... when they could not be read: a file may be empty because it is being written."""
 LONGEST_LINE = 16 * 2**20
-"""Bytes of one watch event. etcd takes objects of up to 1.5 MB; aiohttp's own line reader gives up at 128 kB."""
+"""Bytes of one watch event. etcd accepts objects of up to 1.5 MB; aiohttp's own line reader gives up at 128 kB."""
 LONGEST_REFUSAL = 64 * 2**10
 BEFORE_SENDING = (
     aiohttp.ClientConnectorError,
@@ -53,11 +52,11 @@ BEFORE_SENDING = (
     aiohttp.ClientHttpProxyError,
     aiohttp.InvalidURL,
 )
-"""What goes wrong before a request leaves: no address, no connection, no trust, a proxy that leads nowhere."""
+"""Errors before a request is sent: no address, no connection, no trust, a proxy that does not work."""
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 Credentials = Callable[[Configuration], Awaitable[None]]
-"""Fills in the server, whom to trust and who we are. Raises KubeError."""
+"""Fills in the server's address, its authority and our identity. Raises KubeError."""
 
 
 def in_cluster(folder: Path = SERVICE_ACCOUNT, environment: Mapping[str, str] | None = None) -> Credentials:
@@ -80,12 +79,12 @@ def in_cluster(folder: Path = SERVICE_ACCOUNT, environment: Mapping[str, str] | 
 
 
 def from_kubeconfig(files: str) -> Credentials:
-    """Return the credentials of a kubeconfig's current context; `files` as in KUBECONFIG, several parted by colons."""
+    """Return the credentials of a kubeconfig's current context; `files` as in KUBECONFIG, separated by colons."""
 
     async def load(configuration: Configuration) -> None:
         try:
             await load_kube_config(config_file=files, client_configuration=configuration, persist_config=False)
-        except Exception as error:  # the library lets TypeError, KeyError, yaml's and the plugin's own pass
+        except Exception as error:  # the library raises TypeError, KeyError, yaml's errors and the plugin's own
             message = f"cannot use the kubeconfig {files}: {error}"
             raise UnsentError(UNREACHABLE, "NotConfigured", message) from error
 
@@ -93,13 +92,13 @@ def from_kubeconfig(files: str) -> Credentials:
 
 
 def credentials(kubeconfig: Path | None) -> Credentials:
-    """Return the credentials of a kubeconfig where one is named, else those of this pod."""
+    """Return the credentials of a kubeconfig if one is named, else those of this pod."""
     return from_kubeconfig(str(kubeconfig)) if kubeconfig else in_cluster()
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is sent; who we are is added to the headers."""
+    """A request; our identity is added to the headers."""
 
     path: str
     query: Mapping[str, str]
@@ -114,7 +113,7 @@ class _Verdict(msgspec.Struct, frozen=True):
 
 
 class _Review(msgspec.Struct, frozen=True):
-    """A SelfSubjectAccessReview as it is answered."""
+    """The answer to a SelfSubjectAccessReview."""
 
     status: _Verdict
 
@@ -169,8 +168,8 @@ class Client:
         """
         Open a watch; inside, iterate over its lines, which end when the server ends them.
 
-        `seconds` is how long the server shall let it run; a line must come within `idle` seconds, for which bookmarks
-        care about once a minute. Raises KubeError, also while iterating.
+        `seconds` is the time after which the server ends it. A line must come within `idle` seconds; the server sends
+        bookmarks about once a minute. Raises KubeError, also while iterating.
         """
         limits = aiohttp.ClientTimeout(total=seconds + idle, sock_connect=self._deadline, sock_read=idle)
         query = {**query, "watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
@@ -181,7 +180,7 @@ class Client:
             answer.close()
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         api, self._api = self._api, None
         if api is not None:
             await api.close()
@@ -190,7 +189,7 @@ class Client:
         return (await self._exchange(request))[1]
 
     async def _exchange(self, request: Request) -> tuple[int, bytes]:
-        """Ask; HTTP's status and the body."""
+        """Send a request; return HTTP's status and the body."""
         answer = await self._open(request)
         try:
             return answer.status, await answer.read()
@@ -200,7 +199,7 @@ class Client:
             answer.release()
 
     async def _open(self, request: Request) -> aiohttp.ClientResponse:
-        """Ask, and return the answer as soon as its headers are here. Whoever gets it lets it go."""
+        """Send a request, and return the answer as soon as its headers are here. The caller must release it."""
         try:
             async with asyncio.timeout(self._deadline):
                 answer = await self._authorized(request)
@@ -211,13 +210,13 @@ class Client:
                 finally:
                     answer.close()
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RuntimeError) as error:
-            # ValueError: what cannot be a URL or header. RuntimeError: another request closed the session meanwhile.
+            # ValueError: an impossible URL or header. RuntimeError: another request closed the session meanwhile.
             if isinstance(error, (aiohttp.ClientSSLError, ssl.SSLError)):
-                await self.close()  # the authority may have been replaced: the next request reads it anew
+                await self.close()  # the authority may have been replaced: the next request reads it again
             raise self._renamed(error) from error
 
     async def _authorized(self, request: Request) -> aiohttp.ClientResponse:
-        """Send; when the credentials are refused and others have come since, send once more with those."""
+        """Send; if the credentials are refused and new ones exist, send once more with those."""
         await self._renew()
         used = dict(self._configuration.api_key)
         answer = await self._send(request)
@@ -246,7 +245,7 @@ class Client:
         return answer
 
     async def _renew(self) -> None:
-        """Read the credentials when it is time. If that fails, those of before are used on: the server decides."""
+        """Read the credentials when they are due. If that fails, the last ones stay in use: the server decides."""
         async with self._renewing:
             now = self._clock.monotonic()
             if self._api is not None and now < self._renew_at:
@@ -269,10 +268,10 @@ class Client:
             self._renew_at = now + pause
 
     async def _read_credentials(self) -> Configuration:
-        """Read all anew. Raises KubeError, also when there is no token where one was: it is just being written."""
+        """Read all again. Raises KubeError, also if a token is missing that was there before: it is being written."""
         fresh = Configuration()
         await self._credentials(fresh)
-        # A file that ends in a line feed would make a header that cannot be sent.
+        # A line feed at the end of the file would make an invalid header.
         fresh.api_key = {name: value.strip() for name, value in fresh.api_key.items()}
         empty = any(len(value.split()) < 2 for value in fresh.api_key.values())  # noqa: PLR2004  (the word Bearer)
         if empty or (self._configuration.api_key and not fresh.api_key):
@@ -290,12 +289,12 @@ class Client:
 
 
 def segment(name: str) -> str:
-    """Make a name a part of a path, whatever it is made of."""
+    """Quote a name as one part of a path."""
     return quote(name, safe="")
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Cut the stream into lines. What stands after the last line feed was cut off, and is asked for again."""
+    """Cut the stream into lines. A part after the last line feed is incomplete, and is asked for again."""
     rest = bytearray()
     try:
         async for chunk in content.iter_any():

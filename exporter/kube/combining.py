@@ -1,10 +1,10 @@
 """
-Parts of an inventory, put together.
+Joins the parts of an inventory.
 
-What comes in: what the API server says (pods and containers), what the node's log links say, what the kubelet handed
-out. What goes out: one inventory.
+What comes in: pods and containers of the API server, the node's log links, the kubelet's allocations. What goes out:
+one inventory.
 
-The rule: a part that is missing takes nothing from the others. A live part is believed; the others fill the gaps.
+The rule: a missing part does not affect the others. A live part is believed; the others fill the gaps.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -29,10 +29,10 @@ def combine(
     read: ReadIds = read_ids,
 ) -> Inventory:
     """
-    Add to the names what the kubelet handed out, on these GPUs; the faults of both stay.
+    Add to the names the kubelet's allocations of these GPUs; the faults of both stay.
 
-    `labels` are the node's, `finished` the names of pods whose devices are free again (`finished_names`). Whether the
-    inventory is known and live is said of the names: an allocation that is not live has its fault.
+    `labels` are the node's, `finished` the names of pods whose devices are free again (`finished_names`). `known` and
+    `live` of the inventory describe the names only: an allocation that is not live has its own fault.
     """
     return replace(
         names,
@@ -50,7 +50,7 @@ def combine(
 
 
 def _annotations(names: Inventory, key: str) -> dict[PodName, str]:
-    """Give the annotation of each pod that has it; where two generations of a name disagree, of none of them."""
+    """Return the annotation of each pod that has it. Where two generations of a name disagree, neither counts."""
     by_name: dict[PodName, set[str]] = {}
     for pod in names.pods.values():
         if not pod.terminating and key in pod.annotations:
@@ -59,7 +59,7 @@ def _annotations(names: Inventory, key: str) -> dict[PodName, str]:
 
 
 def finished_names(pods: Iterable[KnownPod]) -> frozenset[PodName]:
-    """Name the pods that came to their end, as far as no other pod of that name goes on."""
+    """Name the pods that have ended, unless another pod of that name goes on."""
     running: set[PodName] = set()
     over: set[PodName] = set()
     for known in pods:
@@ -69,10 +69,10 @@ def finished_names(pods: Iterable[KnownPod]) -> frozenset[PodName]:
 
 def fill_in(names: Inventory, remembered: Inventory) -> Inventory:
     """
-    Add to names that are not live what the node itself remembers: pods and containers that came since.
+    Add the node's own memory to names that are not live: pods and containers that came since.
 
-    A static pod is remembered under the hash that its cgroup carries, while the API knows it by another UID. Of each
-    container the present generation stays the last one.
+    A static pod is remembered by the hash in its cgroup, while the API has another UID for it. The present generation
+    of each container stays the last one.
     """
     uids = {pod.config_hash: uid for uid, pod in names.pods.items() if pod.config_hash}
     kinds = {(container.pod_uid, container.name): container.kind for container in names.containers}

@@ -1,11 +1,11 @@
 """
-The devices that device ids mean.
+The devices that device ids stand for.
 
-What comes in: an id of the kubelet's pod-resources API or of a DRA claim, in its vendor's words (`model.vendors`), and
+What comes in: an id of the kubelet's pod-resources API or of a DRA claim, in its vendor's form (`model.vendors`), and
 the GPUs that the driver counts now. What goes out: the key of a device, or None.
 
-The rule: each list of ids is read once. A plugin that counts memory in MiB offers 80,000 ids for one GPU, and reading
-them again in each round would keep a core busy for half a second.
+The rule: each list of ids is read once. A plugin that counts memory in MiB offers 80,000 ids for one GPU. Reading them
+again in each round would keep a core busy for half a second.
 """
 
 from collections import defaultdict
@@ -30,7 +30,7 @@ ReadIds = Callable[[str, tuple[str, ...]], tuple[SameDevice, ...]]
 
 
 def read_ids(resource: str, ids: tuple[str, ...]) -> tuple[SameDevice, ...]:
-    """Group ids of a resource by the device that they mean, in their order. Ids of no device are left out."""
+    """Group ids of a resource by the device that they stand for, in their order. Ids of no device are left out."""
     texts: defaultdict[DeviceId, list[DeviceId]] = defaultdict(list)
     for text in dict.fromkeys(ids):
         if (parsed := device_id(resource, text)) is not None:
@@ -40,7 +40,7 @@ def read_ids(resource: str, ids: tuple[str, ...]) -> tuple[SameDevice, ...]:
 
 
 class RememberedIds:
-    """Reads lists of ids, and remembers those that were asked for in this round and in the last one."""
+    """Reads lists of ids, and keeps those of this round and of the last one."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[str, tuple[str, ...]], tuple[SameDevice, ...]] = {}
@@ -61,10 +61,10 @@ class RememberedIds:
 @dataclass(frozen=True, slots=True)
 class DeviceIndex:
     """
-    The devices that there are, by all that an id may call them. Made once for many ids.
+    The present devices, by every name that an id may use. Made once for many ids.
 
-    `by_name` has MIG instances, AMD's partitions, and what else a GPU is called than its UUID; `by_minor` and
-    `by_index` have the GPUs of each vendor.
+    `by_name` has MIG instances, AMD's partitions, and names of GPUs other than the UUID. `by_minor` and `by_index` have
+    the GPUs of each vendor.
     """
 
     keys: frozenset[DeviceKey]
@@ -94,11 +94,11 @@ class DeviceIndex:
 
 def resolve(meant: DeviceId | None, index: DeviceIndex) -> DeviceKey | None:
     """
-    Name the device that an id means.
+    Name the device that an id stands for.
 
-    None for a device that is not there: unplugged, MIG set up anew since, or a whole GPU whose MIG was switched on.
-    An id by minor number is resolved only when the driver reports minor numbers: the order of the indices (PCI bus)
-    is mostly the same, but not on every board.
+    None for a device that is not present: unplugged, MIG reconfigured since, or a whole GPU whose MIG was switched on.
+    An id by minor number is resolved only when the driver reports minor numbers. The order of the indices (PCI bus) is
+    mostly the same, but not on every board.
     """
     if meant is None:
         return None
@@ -116,11 +116,11 @@ def resolve(meant: DeviceId | None, index: DeviceIndex) -> DeviceKey | None:
 
 def resolve_claimed(driver: str, device: str, uuid: str | None, index: DeviceIndex) -> DeviceKey | None:
     """
-    Name the device of a DRA claim's result. AMD's and Intel's drivers name it so that the kernel's name is in it.
+    Name the device of a DRA claim's result. The names of AMD's and Intel's drivers contain the kernel's name.
 
-    HAMi's driver for Ascend names it by its index, and makes up a UUID. `uuid` is the attribute of that name in the
-    device's ResourceSlice, where it was read. Without it NVIDIA's `gpu-<minor>` is understood; its MIG devices
-    (`gpu-1-mig-1g6gb-14-0`: profile and placement) are not.
+    HAMi's driver for Ascend names a device by its index, and makes up a UUID. `uuid` is the attribute of that name in
+    the device's ResourceSlice, if it was read. Without it, only NVIDIA's `gpu-<minor>` can be resolved. Its MIG devices
+    (`gpu-1-mig-1g6gb-14-0`: profile and placement) cannot.
     """
     claimed = claimed_id(driver, device)
     if uuid is not None and (claimed is None or (claimed.name is None and claimed.index is None)):

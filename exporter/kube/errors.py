@@ -1,7 +1,7 @@
 """
-What can go wrong when the API server is asked, under one name.
+The errors of the API server, under one name.
 
-What comes in: the server's Status objects, and answers that may be no answers. What goes out: `KubeError`.
+What comes in: the server's Status objects, and bodies that may not be readable. What goes out: `KubeError`.
 
 The rule: errors change their name once, here and in the client. No module above them knows HTTP's or JSON's errors.
 """
@@ -18,7 +18,7 @@ SILENT = "Silent"
 """Reason of a `KubeError` when a watch brought no line for too long."""
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
-"""What rises when JSON is broken, or is not what was expected."""
+"""The errors of JSON that is broken or has an unexpected form."""
 
 
 @dataclass(eq=False, repr=False)
@@ -28,12 +28,12 @@ class KubeError(Exception):
 
     Attributes:
         status: of HTTP; 0 when no server answered.
-        reason: the word of the server's Status object (`Forbidden`, `Expired`), or ours: `Unreachable`, `Timeout`,
+        reason: the reason of the server's Status object (`Forbidden`, `Expired`), or ours: `Unreachable`, `Timeout`,
             `Dropped`, `Silent`, `Untrusted`, `NotConfigured`, `Invalid`.
         retry_after: seconds that the server wants us to wait.
-        causes: words in which the server goes into detail (`ResourceVersionTooLarge`).
+        causes: the reasons of the server's details (`ResourceVersionTooLarge`).
         particulars: the same in sentences.
-        kind: the resource that stands in the way (`pods`, `poddisruptionbudget`); empty where a proxy answered.
+        kind: the resource of the refusal (`pods`, `poddisruptionbudget`); empty where a proxy answered.
 
     """
 
@@ -51,7 +51,7 @@ class KubeError(Exception):
 
 
 class UnsentError(KubeError):
-    """The same, and the request certainly reached no server: it can be made again as if it had never been."""
+    """A `KubeError` of a request that certainly reached no server: it can safely be sent again."""
 
 
 class _Cause(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ class _Details(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Status(msgspec.Struct, frozen=True):
-    """The body of a refusal, meta/v1 Status; proxies in between send other things."""
+    """The body of a refusal, meta/v1 Status. A proxy in between may send another body."""
 
     reason: str | None = None
     message: str | None = None
@@ -75,7 +75,7 @@ class _Status(msgspec.Struct, frozen=True):
 
 
 def status_error(raw: bytes | msgspec.Raw, otherwise: KubeError) -> KubeError:
-    """Make the error of a Status object; what it does not say, `otherwise` says."""
+    """Make the error of a Status object; `otherwise` supplies the missing parts."""
     try:
         status = msgspec.json.decode(raw, type=_Status)
     except UNREADABLE:
@@ -93,7 +93,7 @@ def status_error(raw: bytes | msgspec.Raw, otherwise: KubeError) -> KubeError:
 
 
 def decoded(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
-    """Decode an answer. Raises KubeError when it is not what the API reference promises."""
+    """Decode an answer. Raises KubeError if it does not have the form of the API reference."""
     try:
         return decoder.decode(body)
     except UNREADABLE as error:

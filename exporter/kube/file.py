@@ -1,12 +1,12 @@
 """
-Names from a file: for nodes without an API server, for tests, and for a look at somebody else's node.
+Names from a file: for nodes without an API server, for tests, and to look at the data of another node.
 
-What comes in: a YAML or JSON file with a list of containers, written by whoever knows them (for instance from the
-labels of `crictl ps -o json`). What goes out: the inventory.
+What comes in: a YAML or JSON file with a list of containers, written for instance from the labels of `crictl ps -o
+json`. What goes out: the inventory.
 
-The law: a broken file changes nothing. The last good list stays, and a fault says where the file is wrong; but the
-labels of namespaces, which give consent, are unknown meanwhile. A file that did not change is not read again, whether
-it was good or not.
+The rule: a broken file changes nothing. The last good list stays, and a fault names the place of the error. But the
+labels of namespaces, which give consent, are unknown meanwhile. An unchanged file is not read again, whether it was
+good or not.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
     One container: the names, the pod's UID, and the 64 hex characters of its id.
 
-    What is said of the pod or the namespace is written with each of their containers; of several the last counts.
+    Fields of the pod or the namespace are written with each of their containers; if they differ, the last one counts.
     """
 
     namespace: str
@@ -74,7 +74,7 @@ def parse(text: bytes) -> Inventory:
 
 
 class FileInventory:
-    """Reads the file anew whenever it changed (one `stat` a round)."""
+    """Reads the file again whenever it changed (one `stat` per round)."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -83,10 +83,10 @@ class FileInventory:
         self._invalid: str | None = None
 
     async def run(self) -> None:
-        """Return: the file is looked at when it is asked for."""
+        """Return at once: `inventory` reads the file."""
 
     def inventory(self, _gpus: Sequence[Gpu] = ()) -> Inventory:
-        """Return what the file says, or the last good answer with a fault."""
+        """Return the file's inventory, or the last good one with a fault."""
         try:
             stat = self._path.stat()
             version = (stat.st_mtime_ns, stat.st_ino, stat.st_size)

@@ -1,11 +1,11 @@
 """
-Names from Kubernetes: the parts of this folder, put to work.
+Names from Kubernetes: runs the parts of this folder.
 
 What comes in: a client of the API server, the node's name, and (optionally) the folder of the kubelet's log links. What
 goes out: pods, containers and workloads as last known, at once, whatever the API server does.
 
-The law: names stay. While the API server is away, the last view counts on, filled up from the log links, and says so;
-when it comes back, all resumes by itself.
+The rule: names stay. While the API server is away, the last view stays in use, completed from the log links, with a
+fault. When the server is back, all resumes by itself.
 """
 
 import asyncio
@@ -26,18 +26,18 @@ from exporter.kube.workloads import APART, Workloads
 from exporter.model import Container, DeclaredPod, Fault, Inventory, Pod, PodUid
 
 LOOK_AGAIN = 10.0
-"""Seconds between two looks at the log links while the API server is away; a look takes some 10 microseconds a link."""
+"""Seconds between two readings of the log links while the API server is away; 10 microseconds per link."""
 
 _REFUSED = {
     401: ("api_unauthorized", "the API server does not accept the token: is the ServiceAccount still there?"),
     403: ("api_forbidden", "a right is missing: pods list, watch (ClusterRole)"),
 }
-"""HTTP's status to the fault's reason and what to do."""
+"""HTTP's status to the fault's reason and its fix."""
 _SETTLING = "a server that has just started refuses until it has read its roles"
 
 
 class KubeInventory:
-    """The source of names. Run `run()` in a task; ask `inventory()` whenever, it never waits."""
+    """The source of names. Run `run()` in a task; `inventory()` never waits."""
 
     def __init__(
         self,
@@ -61,17 +61,17 @@ class KubeInventory:
 
     @property
     def pods(self) -> Mapping[PodUid, KnownPod]:
-        """The pods that the API server has, as it last said: with labels, annotations and resources."""
+        """The pods in the API server's last answer, with labels, annotations and resources."""
         return self._watch.pods.known
 
     @property
     def finished(self) -> frozenset[PodName]:
-        """Names of pods that ran to their end or were deleted: what they were handed is free again."""
+        """Names of pods that have ended or were deleted: their devices are free again."""
         return finished_names(self._everybody().values())
 
     @property
     def living(self) -> frozenset[PodName] | None:
-        """Names of the pods that the API server has here now; None while that is not known."""
+        """Names of the pods that the API server has on this node now; None while that is unknown."""
         if not self._watch.live:
             return None
         return frozenset((known.pod.namespace, known.pod.name) for known in self._watch.pods.known.values())
@@ -116,13 +116,13 @@ class KubeInventory:
             pods = tuple(self._watch.pods.known.values())
             wanted = [(known.pod.namespace, known.controller) for known in pods if known.controller]
             failures = 0 if await self._workloads.learn(wanted) else failures + 1
-            await self._clock.sleep(self._apart)  # a storm of changes is one change
+            await self._clock.sleep(self._apart)  # many changes at once are one change
 
     async def _remember(self) -> None:
         while True:
             await self._clock.sleep(LOOK_AGAIN)
             if self._watch.live:
-                self._remembered = Inventory()  # what it says is old by the time that it is needed
+                self._remembered = Inventory()  # it would be outdated when it is needed
             else:
                 await self._look()
 
@@ -154,11 +154,11 @@ class KubeInventory:
 
 
 def _away(error: KubeError, *, known: bool, settling: bool) -> Fault:
-    """Say that the names are those of before: a round that has them is complete."""
+    """Make the fault of names that are not live. A round with the last known names is complete."""
     reason, remedy = _REFUSED.get(error.status, ("api_away", ""))
     if error.reason == "NotConfigured":
         reason = "api_not_configured"
     if settling:
         reason, remedy = "api_away", _SETTLING
-    names = "the last known names stay" if known else "nobody can be named"
+    names = "the last known names stay" if known else "GPU memory is not attributed to pods"
     return Fault("api", reason, "; ".join(filter(None, (str(error), remedy, names))), incomplete=not known)

@@ -1,10 +1,10 @@
 """
 Objects that are read by name, one by one, and kept as long as they are wanted.
 
-What comes in: which ones are wanted, and how to ask for one. What goes out: the answers as last known.
+What comes in: the wanted names, and a function that reads one object. What goes out: the last known answers.
 
-The rule: nothing is listed or watched, only what is wanted is asked for, and never all of it by a thousand nodes at
-once. Silence keeps an answer for as long as the caller allows; that an object is not there (404) ends it at once.
+The rule: nothing is listed or watched. Only wanted objects are read, and never by a thousand nodes at the same moment.
+Without a new answer, the last one counts for as long as the caller permits. A 404 ends it at once.
 """
 
 from collections.abc import Awaitable, Callable, Hashable, Mapping
@@ -24,18 +24,22 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 FRESH = 60.0
-"""Seconds between two questions about one object."""
+"""Seconds between two requests for one object."""
 AGAIN = 10.0
-"""Seconds until what was not answered is asked for again."""
+"""Seconds until a failed request is repeated."""
 LOOK = 1.0
-"""Seconds between two looks at what is wanted; a look at 100 pods takes some 20 µs."""
+"""Seconds between two checks of the wanted names; a check of 100 pods takes some 20 µs."""
 SETTLES = 10.0
-"""Seconds for which an API server that has just started may refuse (403) what it grants: it reads its roles first."""
+"""Seconds for which a restarted API server may refuse (403) requests that it grants: it reads its roles first."""
 
 
 @dataclass(slots=True)
 class _Entry(Generic[V]):
-    """What is known of one object; `because` is why it is wanted: when that changes, it is asked for anew."""
+    """
+    The last answer about one object; `because` is the reason why it is wanted.
+
+    When that changes, it is read again.
+    """
 
     because: object
     due: float
@@ -48,16 +52,16 @@ class _Entry(Generic[V]):
 
 class Kept(Generic[K, V]):
     """
-    Reads and remembers; one task calls `run` or `look`, all may read.
+    Reads and keeps objects; one task calls `run` or `look`, any code may read `values`.
 
     Args:
-        what: for the log.
-        wanted: the names that are wanted now, each with a reason to ask anew when it changes.
-        ask: asks for one; raises KubeError.
+        what: the kind of object, for the log.
+        wanted: the names that are wanted now, each with a reason; a new reason leads to a new request.
+        ask: reads one object; raises KubeError.
         clock: for all times.
-        random: spreads the questions.
-        lasts: seconds for which an answer counts when no other comes.
-        pause: seconds until an answer is asked for again.
+        random: spreads the requests.
+        lasts: seconds for which an answer counts without a newer one.
+        pause: seconds until an answer is read again.
 
     """
 
@@ -84,7 +88,7 @@ class Kept(Generic[K, V]):
 
     @property
     def values(self) -> dict[K, V]:
-        """What is known, without what is too old to count."""
+        """The known answers, without those that are too old."""
         since = self._clock.monotonic() - self._lasts
         return {
             name: entry.value
@@ -93,7 +97,7 @@ class Kept(Generic[K, V]):
         }
 
     def forbidden(self, reason: str, consequence: str) -> tuple[Fault, ...]:
-        """Report that the API server does not let us read (403), for longer than a server takes to start."""
+        """Report that the API server refuses the reading (403), for longer than a server takes to start."""
         now = self._clock.monotonic()
         for entry in self._entries.values():
             if entry.refused_since is not None and now - entry.refused_since >= SETTLES:
@@ -101,7 +105,7 @@ class Kept(Generic[K, V]):
         return ()
 
     def asked(self, name: K) -> bool:
-        """Say whether there was any answer about an object that is wanted, be it that it cannot be read."""
+        """Say whether there was any answer about a wanted object, even a refusal."""
         return name in self._entries and self._entries[name].asked
 
     async def run(self) -> None:
@@ -111,7 +115,7 @@ class Kept(Generic[K, V]):
             await self._clock.sleep(LOOK)
 
     async def look(self) -> bool:
-        """Ask for what is due, and forget what is not wanted any more; returns whether an answer came."""
+        """Read the objects that are due, and forget unwanted ones; return whether an answer came."""
         wanted = self._wanted()
         for name in self._entries.keys() - wanted.keys():
             del self._entries[name]
@@ -140,7 +144,7 @@ class Kept(Generic[K, V]):
         now = self._clock.monotonic()
         pause = FRESH if error.status == 404 else AGAIN  # noqa: PLR2004
         entry.due = now + max(error.retry_after or 0.0, self._about(pause))
-        if error.status == 403:  # noqa: PLR2004  (this one; another namespace may be granted)
+        if error.status == 403:  # noqa: PLR2004  (only this object; another namespace may be permitted)
             if entry.refused_since is None:
                 entry.refused_since = now
                 log.warning("kube.refused", kind=self._what, name=str(name), message=error.message)
@@ -152,7 +156,7 @@ class Kept(Generic[K, V]):
         if error.status == 404:  # noqa: PLR2004
             entry.value = None
         elif error.status in (401, 429) or error.status >= 500 or (not error.status and error.reason != "Invalid"):  # noqa: PLR2004
-            # No server answers, or it does not know us: the others would fare no better. The pods' watch says why.
+            # No server answers, or it does not know us: other requests would fail, too. The pods' watch reports it.
             self._silent_until = entry.due
 
     def _about(self, seconds: float) -> float:

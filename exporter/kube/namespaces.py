@@ -1,10 +1,10 @@
 """
-The labels of the namespaces in which this node has pods: they say what may be done there.
+The labels of the namespaces in which this node has pods: they give or deny consent.
 
 What comes in: a client, the pods. What goes out: labels by namespace, a minute and a half old at most.
 
-The rule: what cannot be read now is unknown, however well it was known before: consent may have been withdrawn. Unknown
-is not the same as without labels.
+The rule: labels that cannot be read now are unknown, even if they were known before: consent may have been withdrawn.
+Unknown is not the same as no labels.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,13 +20,13 @@ from exporter.model import Fault
 from exporter.objects.metadata import Described
 
 LASTS = 90.0
-"""Seconds for which an answer counts; they are asked for about once a minute."""
+"""Seconds for which an answer counts; the labels are read about once a minute."""
 
 _DECODER = msgspec.json.Decoder(Described)
 
 
 class Namespaces(Kept[str, Mapping[str, str]]):
-    """Reads and remembers; `names` lists the namespaces of the pods that are here now."""
+    """Reads and keeps labels; `names` lists the namespaces of the pods that are here now."""
 
     def __init__(self, client: Client, names: Callable[[], Iterable[str]], *, clock: Clock, random: Random) -> None:
         async def read(name: str) -> Mapping[str, str]:

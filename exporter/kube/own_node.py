@@ -1,11 +1,11 @@
 """
-The own node: what it advertises and carries, and the devices that DRA drivers publish for it.
+The node's own objects: its capacity and labels, and the devices that DRA drivers publish for it.
 
 What comes in: a client, the node's name. What goes out: the node's facts, and (driver, pool, device) → UUID of
 ResourceSlices, as last known.
 
-The law: asked for once a minute, because both change with the node's set-up only; what cannot be read stays as it was.
-Slices are asked for only while there is a claim.
+The rule: both are read once a minute, because they change only with the node's setup. What cannot be read stays as it
+was. Slices are read only while there is a claim.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ from exporter.objects.claim import ClaimedUuids, SliceList, slice_uuids
 from exporter.objects.node import NodeObject, node_facts
 
 FRESH = 60.0
-"""Seconds between two looks."""
+"""Seconds between two readings."""
 SLICES = ("v1", "v1beta2", "v1beta1")
 """Versions of resource.k8s.io that have slices with devices in them: 1.34, 1.33, 1.32."""
 
@@ -31,7 +31,7 @@ _SLICES = msgspec.json.Decoder(SliceList)
 
 
 class OwnNode:
-    """Reads the node; one task calls `run`, everybody may read `facts` and `uuids`."""
+    """Reads the node; one task calls `run`, any code may read `facts` and `uuids`."""
 
     def __init__(
         self, client: Client, name: str, *, clock: Clock, random: Random, has_claims: Callable[[], bool]
@@ -52,11 +52,11 @@ class OwnNode:
 
     @property
     def asked(self) -> bool:
-        """Whether the node is known, or could not be read: before that, what is declared may mean something else."""
+        """Whether the node is known, or could not be read. Before that, a declaration may have another meaning."""
         return self.facts is not None or self.error is not None
 
     async def run(self) -> None:
-        """Look about once a minute until cancelled, more often while it does not answer; never all nodes at once."""
+        """Read about once a minute until cancelled, more often after a failure; never all nodes at once."""
         while True:
             try:
                 await self.look()
@@ -75,7 +75,7 @@ class OwnNode:
             await self.look_at_devices()
 
     async def look_at_devices(self) -> None:
-        """Read the slices now: a claim has devices that nobody knows yet. Raises KubeError."""
+        """Read the slices now: a claim has devices that are not known yet. Raises KubeError."""
         self.uuids = await self._slices()
 
     async def _slices(self) -> ClaimedUuids:

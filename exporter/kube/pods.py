@@ -1,13 +1,12 @@
 """
 The pods of this node, as a list and the changes since.
 
-What comes in: answers of the API server and the time. What goes out: the next state, which names pods and containers.
+What comes in: answers of the API server and the time. What goes out: the next state, with pods and containers.
 
-The law: the UID decides, names only display. A pod that was deleted is remembered for a while, because its processes
-may outlive it (a forced deletion does not wait), and their cgroups still carry its UID. A pod that cannot be decoded
-costs itself, never the others.
-
-Above 300 lines, because the states, the events between them and what a pod's object says are read together.
+The rule: the UID identifies a pod, and names are for display only. A deleted pod is remembered for a while, because its
+processes may outlive it (a forced deletion does not wait). Their cgroups still carry its UID. A pod that cannot be
+decoded is missing, and does not affect the others. Above 300 lines, because the states, the events between them and the
+fields of a pod's object are read together.
 """
 
 import re
@@ -31,7 +30,7 @@ QUEUES = (
     "scheduler.tensorstack.dev/queue",
 )
 """
-Where schedulers write the queue of a pod: as a label, else as an annotation. The first that is there counts.
+Where schedulers write the queue of a pod: as a label, else as an annotation. The first one found counts.
 
 The last is T9k Scheduler's: t9k/user-manuals e76e8e6 src/modules/computing-resources/scheduler/queue.md.
 """
@@ -40,7 +39,7 @@ LINGERS = 300.0
 EARLIER = 4
 """Ids of earlier generations that are kept for each container, newest last."""
 GRACE = 30.0
-"""Seconds between SIGTERM and SIGKILL where a pod does not say; the API server writes them into each."""
+"""Seconds between SIGTERM and SIGKILL if a pod sets none; the API server writes them into each pod."""
 MIRROR = "kubernetes.io/config.mirror"
 CONFIG_HASH = "kubernetes.io/config.hash"
 
@@ -58,11 +57,11 @@ class KnownPod:
 
     Attributes:
         object: as decoded.
-        pod: its names. The workload is not in it: that takes more questions.
+        pod: its names. The workload is missing there: it takes more requests.
         containers: of each container the earlier generations first and the present one last.
         controller: the owner that controls it, if any.
-        finished: it ran to its end (phase Succeeded or Failed), and holds no devices.
-        declared: what limits are read from; None of a pod that finished while it was in the API.
+        finished: it has ended (phase Succeeded or Failed), and holds no devices.
+        declared: the source of its limits; None of a pod that finished while it was in the API.
 
     """
 
@@ -85,11 +84,11 @@ class Departed:
 @dataclass(frozen=True, slots=True)
 class Pods:
     """
-    What is known of the node's pods.
+    The known pods of the node.
 
     Attributes:
         version: resourceVersion from which a watch goes on; empty before the first list.
-        broken: namespace/name of pods that could not be decoded, and why.
+        broken: namespace/name of pods that could not be decoded, with the reason.
 
     """
 
@@ -101,7 +100,7 @@ class Pods:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The whole truth at one version."""
+    """The complete list at one version."""
 
     version: str
     pods: tuple[PodObject, ...]
@@ -111,13 +110,13 @@ class Listed:
 @dataclass(frozen=True, slots=True)
 class Changed:
     """
-    What happened up to the version in `metadata`.
+    The change up to the version in `metadata`.
 
     Attributes:
         metadata: the pod's, as far as it could be read.
-        pod: the pod; None where it could not be decoded, and of a bookmark, at which nothing happened.
-        deleted: it is gone, and `pod` is how it was last.
-        why: why it could not be decoded.
+        pod: the pod; None if it could not be decoded, and for a bookmark, which is no change.
+        deleted: it is gone, and `pod` is its last state.
+        why: the reason why it could not be decoded.
 
     """
 
@@ -131,7 +130,7 @@ Event = Listed | Changed
 
 
 def parse_list(body: bytes) -> Listed:
-    """Decode the answer to a list. Raises KubeError when it is no list at all."""
+    """Decode the answer to a list. Raises KubeError if it is not a list."""
     answer: ObjectList = decoded(_LIST, body)
     pods: list[PodObject] = []
     broken: dict[str, str] = {}
@@ -149,7 +148,11 @@ def parse_pod(body: bytes) -> KnownPod:
 
 
 def parse_event(line: bytes) -> Event:
-    """Decode a line of a watch. Raises KubeError when the line is one (410: what follows was forgotten)."""
+    """
+    Decode a line of a watch.
+
+    Raises KubeError if the line is an error (410: the server no longer has the changes).
+    """
     event: WatchEvent = decoded(_EVENT, line)
     if event.type == "ERROR":
         raise status_error(event.object, KubeError(UNREACHABLE, "Invalid", "an error that says nothing"))
@@ -168,9 +171,9 @@ def apply(event: Event, pods: Pods, *, node: str, now: float) -> Pods:
     Return the state after `event`.
 
     Args:
-        event: what the server said.
+        event: the server's event.
         pods: the state before it.
-        node: pods of others are passed over, whatever a server or proxy makes of the selector.
+        node: pods of other nodes are ignored, even if a server or proxy ignores the selector.
         now: monotonic time.
 
     """
@@ -202,13 +205,13 @@ def apply(event: Event, pods: Pods, *, node: str, now: float) -> Pods:
 
 
 def container_id(written: str) -> ContainerId | None:
-    """Read `containerd://<64 hex>`; None for what is no such id (a container that waits has none)."""
+    """Read `containerd://<64 hex>`; None for any other text (a waiting container has no id)."""
     bare = written.rpartition("://")[2]
     return ContainerId(bare) if _ID.fullmatch(bare) else None
 
 
 def know(pod: PodObject, before: KnownPod | None = None) -> KnownPod:
-    """Take from a pod what is to be known of it; `before` is what was known, earlier generations among it."""
+    """Make a `KnownPod` of a pod; `before` is the last one, with its earlier generations."""
     metadata, status = pod.metadata, pod.status
     uid = PodUid(metadata.uid)
     annotations = metadata.annotations or {}
@@ -225,10 +228,10 @@ def know(pod: PodObject, before: KnownPod | None = None) -> KnownPod:
 
     for container_status in _statuses(pod):
         add(container_status.name, _generations(container_status, earlier.pop(container_status.name, ())))
-    # An evicted pod's status may have no containers any more, while their processes still end.
+    # An evicted pod's status may list no containers any more, while their processes still end.
     for name, ids in earlier.items():
         add(name, ids[-EARLIER:])
-    mirrored = MIRROR in annotations  # anybody may write the hash alone on a pod of his own
+    mirrored = MIRROR in annotations  # any user may write the hash alone on an own pod
     created = metadata.creation_timestamp
     finished = status.phase in ("Succeeded", "Failed")
     grace = pod.spec.termination_grace_period_seconds
@@ -259,7 +262,7 @@ def know(pod: PodObject, before: KnownPod | None = None) -> KnownPod:
 
 
 def _kinds(spec: PodSpec) -> dict[str, ContainerKind]:
-    """Say of each container that is not a regular one what it is; names are unique over all lists of a pod."""
+    """Name the kind of each container that is not a regular one; names are unique over all lists of a pod."""
     kinds = {container.name: ContainerKind.EPHEMERAL for container in spec.ephemeral_containers or ()}
     for container in spec.init_containers or ():
         kinds[container.name] = ContainerKind.SIDECAR if container.restart_policy == "Always" else ContainerKind.INIT
@@ -274,7 +277,7 @@ def _statuses(pod: PodObject) -> Iterable[ContainerStatus]:
 
 
 def _generations(status: ContainerStatus, earlier: Iterable[ContainerId]) -> list[ContainerId | None]:
-    """List the ids of a container, the present one last; a dying process or a ghost may carry an earlier one."""
+    """List the ids of a container, the present one last. A dying process or ghost memory may carry an earlier one."""
     present = container_id(status.container_id)
     ended = status.state.terminated, status.last_state.terminated
     ended_ids = [container_id(end.container_id) for end in ended if end is not None]

@@ -1,12 +1,12 @@
 """
-Names from the kubelet's log links: what a node knows of its pods while the API server is away.
+Names from the kubelet's log links: the node's knowledge of its pods while the API server is away.
 
 What comes in: /var/log/containers, where the kubelet keeps a link for each container, also of finished ones:
 `<pod>_<namespace>_<container>-<id>.log`, which points to `/var/log/pods/<namespace>_<pod>_<uid>/<container>/<n>.log`.
 What goes out: an inventory that is not live.
 
-The law: the target is believed, as no part of it is ever cut; the link gives the id, unless the kubelet had to cut the
-name at 255 characters. What does not look exactly like that is passed over.
+The rule: the target is believed, because no part of it is ever cut. The link gives the id, unless the kubelet had to
+cut the name at 255 characters. A link of any other form is ignored.
 """
 
 import os
@@ -19,7 +19,7 @@ from exporter.model import Container, ContainerId, Inventory, Pod, PodUid
 
 LINKS = Path("/var/log/containers")
 MOST = 20_000
-"""Links that are read; a node has a few hundred."""
+"""Links that are read, at most; a node has a few hundred."""
 
 _LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 _POD = r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?"
@@ -47,7 +47,7 @@ def links_below(host_root: Path) -> Path:
 
 
 def parse(name: str, target: str, made_at: float = 0.0) -> LogLink | None:
-    """Read one link; None when it is none of the kubelet's."""
+    """Read one link; None if it is not the kubelet's."""
     match = _TARGET.fullmatch(target)
     if match is None:
         return None
@@ -57,7 +57,7 @@ def parse(name: str, target: str, made_at: float = 0.0) -> LogLink | None:
 
 
 def read(folder: Path = LINKS) -> tuple[LogLink, ...]:
-    """Read all links of the folder; none when there is no such folder, or it may not be read."""
+    """Read all links of the folder; empty if the folder does not exist, or may not be read."""
     links = []
     try:
         with os.scandir(folder) as entries:
@@ -78,7 +78,7 @@ def inventory(links: Iterable[LogLink]) -> Inventory:
     """
     Name the pods and containers of these links; of each container the generations are in order.
 
-    A pod's `created_at` is the time at which the oldest of its containers that are still there was made.
+    A pod's `created_at` is the time of the oldest link of its containers.
     """
     pods: dict[PodUid, Pod] = {}
     containers: list[Container] = []

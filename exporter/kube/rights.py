@@ -1,10 +1,10 @@
 """
-What the exporter may ask of the API server: exactly what it uses.
+The exporter's rights at the API server: exactly those that it uses.
 
 What comes in: nothing. What goes out: data, for `gpusteward check`, and for the test that compares it with the
 ClusterRole in deploy/.
 
-The law: a right stands here because a request is made that needs it, and none of them changes anything.
+The rule: each right is listed because a request needs it, and no request changes anything.
 """
 
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ class Right:
 
     Attributes:
         group: API group; empty for the core.
-        without: what is missing where the right is missing.
+        without: the loss if the right is missing.
         own_node: asked for the own node only, by name.
-        needed: nobody can be named without it.
+        needed: without it GPU memory is not attributed to pods.
 
     """
 
@@ -31,7 +31,7 @@ class Right:
     needed: bool = False
 
     def __str__(self) -> str:
-        """Write it as `kubectl auth can-i` takes it: get jobs.batch."""
+        """Write it as for `kubectl auth can-i`: get jobs.batch."""
         return f"{self.verb} {self.resource}{'.' if self.group else ''}{self.group}"
 
 

@@ -1,9 +1,9 @@
 """
 Kubernetes as the source of names and allocations: API server, kubelet and own node, together.
 
-What comes in: a client, the kubelet's socket, the GPUs of the moment. What goes out: one inventory, at once.
+What comes in: a client, the kubelet's socket, the present GPUs. What goes out: one inventory, at once.
 
-The law: parts that may be away one by one; what one of them does not say, the others do not invent.
+The rule: each part may be away alone, and no part guesses the answers of another.
 """
 
 import asyncio
@@ -40,8 +40,8 @@ class KubernetesSource:
         """
         Make a source that sends no request yet.
 
-        `limited` tells the pods that have limits now: only of these the namespaces are asked for, because on most nodes
-        nearly all pods are agents that declare nothing. Without it those of all pods are.
+        `limited` returns the pods that have limits now. Only their namespaces are read, because on most nodes nearly
+        all pods are agents that declare nothing. Without it the namespaces of all pods are read.
         """
         self._client = Client(credentials, clock=clock)
         random = Random()  # noqa: S311  (it spreads requests, and keeps no secret)
@@ -52,11 +52,11 @@ class KubernetesSource:
         self._claims = Claims(self._client, self._declared, self._node.look_at_devices, clock=clock, random=random)
         self._limited = limited
         self._known: set[PodUid] = set()
-        """Pods that had a limit in some round: one round that tells less must not make a consent unknown."""
+        """Pods that had a limit in some round: one incomplete round must not make a consent unknown."""
         self._namespaces = Namespaces(self._client, self._namespaces_here, clock=clock, random=random)
 
     def inventory(self, gpus: Sequence[Gpu]) -> Inventory:
-        """Return what is known now of pods, containers, and what they were handed of `gpus`."""
+        """Return the known pods and containers, and their allocations of `gpus`."""
         if (living := self._names.living) is not None:
             self._kubelet.keep_only(living)
         names = self._names.inventory()
@@ -80,7 +80,7 @@ class KubernetesSource:
         )
 
     async def run(self) -> None:
-        """Keep all of it up to date until cancelled; what is away is a fault, never an exception."""
+        """Keep all of it up to date until cancelled; a part that is away is a fault, never an exception."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._names.run(), name="names")

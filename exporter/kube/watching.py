@@ -1,11 +1,11 @@
 """
-List once, then watch: how the pods of a node stay known.
+List once, then watch: keeps the pods of a node up to date.
 
 What comes in: a client, the name of the node. What goes out: the pods as last known, and whether that is live.
 
-The law: what the server said last is where the next watch begins. Only when it no longer remembers that far (410), or
-never came so far (an etcd restored from a backup: to such a watch it says nothing), is everything listed anew. Waits
-grow with each failure, are bounded, and are drawn by lot: a thousand daemons must not come back in the same second.
+The rule: the next watch begins at the server's last version. All pods are listed again in two cases only. The server
+has forgotten that version (410), or never reached it: an etcd restored from a backup sends nothing to such a watch.
+Waits grow with each failure, are bounded, and are random: a thousand daemons must not return in the same second.
 """
 
 import asyncio
@@ -26,22 +26,26 @@ PATH = "/api/v1/pods"
 FORBIDDEN = 403
 GONE = 410
 ANY_VERSION = "0"
-"""Answered from the server's memory, where pods are indexed by node; the newest may be read from etcd, all of them."""
+"""
+Answered from the server's memory, where pods are indexed by node.
+
+The newest version may be read from etcd, as a whole.
+"""
 NEWEST_VERSION = ""
 PROVEN = 5.0
-"""Seconds after which an open watch has proven itself, and failures are counted from one again."""
+"""Seconds after which an open watch counts as working, and failures are counted from one again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
     """
-    How long to wait, and for what, in seconds.
+    Waits and deadlines, in seconds.
 
     Attributes:
-        first: bound of the wait after the first failure, and after a watch that ended as it should.
+        first: bound of the wait after the first failure, and after a watch that ended normally.
         most: bound of all waits; a server's Retry-After adds up to twice as much.
-        watch: bounds of the time for which a watch is asked for.
-        idle: silence after which a watch is taken for dead; bookmarks come about once a minute.
+        watch: bounds of the requested duration of a watch.
+        idle: silence after which a watch counts as dead; bookmarks come about once a minute.
 
     """
 
@@ -65,8 +69,8 @@ class PodWatch:
 
     Attributes:
         pods: as last known; empty with `known` False before the first answer.
-        error: why the server does not answer now; None while all is well, or before it was asked.
-        changed: set whenever `pods` or `error` changed; whoever waits for it clears it.
+        error: why the server does not answer now; None without an error, or before the first request.
+        changed: set whenever `pods` or `error` changed; the task that waits for it clears it.
 
     """
 
@@ -87,12 +91,12 @@ class PodWatch:
 
     @property
     def settling(self) -> bool:
-        """Whether a refusal is that of a server which has just come back: it answers before it has read its roles."""
+        """Whether a server that has just come back refuses: it answers before it has read its roles."""
         return self._forbidden_since is not None and self._clock.monotonic() - self._forbidden_since < SETTLES
 
     @property
     def live(self) -> bool:
-        """Whether `pods` is what the server says now, or will say within a moment."""
+        """Whether `pods` is the server's present list, or will be within a moment."""
         return self.known and self.error is None
 
     async def run(self) -> None:
@@ -123,10 +127,10 @@ class PodWatch:
                     self._forbidden_since = self._clock.monotonic()
                 listing, begin = begin, _list_from(error, begin, self.pods.version)
                 if error.status == GONE:
-                    # The server lives and has forgotten our version: what it has now is not known until it is listed,
-                    # and that need not wait for as long as the outage before it made us patient.
+                    # The server answers, but has forgotten our version: its pods are unknown until they are listed.
+                    # That does not wait for the long pause that the outage before it led to.
                     failures = 0
-                # A watch that broke off is followed by another question: that tells.
+                # After a watch that broke off, the next request shows whether the server is away.
                 if (
                     error.reason == SILENT
                     or error.status == GONE
@@ -152,7 +156,7 @@ class PodWatch:
 
 
 def _list_from(error: KubeError, begin: str | None, version: str) -> str | None:
-    """Say from which version to list after `error`, if at all; `begin` is what was to be listed from."""
+    """Return the version to list from after `error`, if at all; `begin` is the version of the failed list."""
     if "ResourceVersionTooLarge" in error.causes:
         return NEWEST_VERSION
     if error.status == GONE:

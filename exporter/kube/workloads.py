@@ -1,11 +1,12 @@
 """
-Which workload a pod belongs to: the top of its chain of controllers.
+The workload of a pod: the top of its chain of controllers.
 
-What comes in: owner references, and answers of the API server about the owners that may be read. What goes out: kind
-and name, or None as long as it is not known.
+What comes in: owner references, and the API server's answers about the owners that may be read. What goes out: kind and
+name, or None while they are unknown.
 
-The rule: nothing is guessed. Of a custom kind the reference itself is the answer, as no right to read it is asked for;
-the same of an owner that is gone, or that we may not read. An owner of the same name with another UID is another.
+The rule: nothing is guessed. A custom kind is taken from the reference itself, because no right to read it is asked
+for. The same holds for an owner that is gone, or that we may not read. An owner of the same name with another UID is
+another one.
 """
 
 import re
@@ -27,15 +28,15 @@ READABLE: Mapping[tuple[str, str], str] = {
     ("apps", "StatefulSet"): "/apis/apps/v1/namespaces/{}/statefulsets/{}",
     ("batch", "Job"): "/apis/batch/v1/namespaces/{}/jobs/{}",
 }
-"""The owners above which others are to be expected, and that the shipped role lets us read, by API group and kind."""
+"""The owners that may have an owner themselves, and that the shipped role permits to read, by API group and kind."""
 HIGHEST = 4
-"""Steps up the chain. Real ones have two or three (RayCluster's pods, Job over CronJob); a ring must end, too."""
+"""Levels of the chain. Real ones have two or three (RayCluster's pods, Job over CronJob); a ring must end, too."""
 MOST = 4096
-"""Owners that are remembered; a node has a few hundred pods."""
+"""Owners that are remembered, at most; a node has a few hundred pods."""
 APART = 0.1
-"""Seconds between two questions: names of pods come first, and a thousand nodes may start together."""
+"""Seconds between two requests: names of pods come first, and a thousand nodes may start together."""
 REFUSALS = frozenset(range(400, 500)) - {401, 404, 408, 429}
-"""What is answered alike the next time: no right, or a question that this server, or a proxy before it, never takes."""
+"""Refusals that will not change soon: a missing right, or a request that this server or its proxy never accepts."""
 REFUSED_FOR = 600.0
 """Seconds until an owner that we may not read is asked for again; rights may be granted."""
 
@@ -55,14 +56,18 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What is above an owner: None when nothing is, or nothing that can be seen; then `until` says until when."""
+    """
+    The owner of an owner.
+
+    `above` is None if there is none, or none can be read; then the answer counts until `until`.
+    """
 
     above: OwnerReference | None
     until: float = float("inf")
 
 
 def top(controller: OwnerReference, links: Mapping[str, Link], now: float) -> Workload | OwnerReference:
-    """Walk up from a pod's controller: the workload, or the next owner to ask for."""
+    """Walk up from a pod's controller: return the workload, or the next owner to ask for."""
     owner = controller
     for _ in range(HIGHEST):
         if (owner.group, owner.kind) not in READABLE or not _named(owner.name):
@@ -77,12 +82,12 @@ def top(controller: OwnerReference, links: Mapping[str, Link], now: float) -> Wo
 
 
 def _named(name: str) -> bool:
-    """Say whether an object can have this name. A user may write another one into the references of a pod."""
+    """Say whether the name is possible for an object. A user may write another one into the references of a pod."""
     return len(name) <= LONGEST_NAME and _NAME.fullmatch(name) is not None
 
 
 class Workloads:
-    """Remembers owners by UID, and asks for those that are missing."""
+    """Keeps owners by UID, and asks for missing ones."""
 
     def __init__(self, client: Client, *, clock: Clock, apart: float = APART) -> None:
         self._client = client
@@ -91,7 +96,11 @@ class Workloads:
         self._links: dict[str, Link] = {}
 
     def of(self, controller: OwnerReference | None) -> Workload | None:
-        """Return the workload from memory: None for a pod of its own, and while the owners were not read yet."""
+        """
+        Return the workload from memory.
+
+        None for a pod without a controller, and while the owners were not read yet.
+        """
         if controller is None:
             return None
         workload = top(controller, self._links, float("-inf"))
@@ -99,9 +108,9 @@ class Workloads:
 
     async def learn(self, controllers: Iterable[tuple[str, OwnerReference]]) -> bool:
         """
-        Ask for what is missing above these (namespace, controller) pairs, one owner after the other.
+        Ask for the missing owners above these (namespace, controller) pairs, one after the other.
 
-        Returns whether all is known now; what could not be had is asked for by the next call.
+        Returns whether all are known now; the next call asks for the rest.
         """
         complete = True
         for namespace, controller in controllers:

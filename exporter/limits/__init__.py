@@ -1,15 +1,20 @@
 """
-Declared limits: what a pod says that it may hold, in whichever of some fifty ways it says so.
+Declared limits: the GPU memory that a pod may hold, declared in one of about fifty ways.
 
-What comes in: pods, nodes and claims as facts (`exporter.model`), devices, the catalogue (`loading` reads it), what was
-first seen. What goes out: limits in bytes with scope, source and every candidate (`answers`), explained (`explaining`).
+What comes in: pods, nodes and claims as facts (`exporter.model`), devices, the catalogue (`loading` reads it), and the
+first-seen values. What goes out: limits in bytes with scope, source and every candidate (`answers`, `explaining`).
 
-The order of work, one file a step: `detection` (which systems matter), `row_texts` (where a row's text is), `decoders`
-(what the text says), `terms` (the amount of each limit holder), `candidates` (bytes on a device), `first_seen`,
-`factors`, `winner`; `resolver` runs them all. A new system is one file in `catalogue/`, and a decoder where data alone
-cannot say it.
+The steps, in order, one file each:
+- `detection` finds the systems that matter,
+- `row_texts` finds the text of a row,
+- `decoders` read the text,
+- `terms` gives each limit holder its amount,
+- `candidates` turns amounts into bytes on a device,
+- `first_seen` refuses raises, `factors` applies an installation's factor, `winner` picks the limit.
 
-The law: declared is not used, and never derived from it. All is pure but `loading` (the catalogue's files).
+`resolver` runs them all. A new system is one file in `catalogue/`, and a decoder if rows of data cannot describe it.
+
+The rule: limits come from declarations only, never from usage. Only `loading` reads files; the rest is pure.
 """
 
 from exporter.limits.answers import Resolution, ResolvedLimit, Seen, Subject, bypassed, declared

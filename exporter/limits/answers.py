@@ -1,10 +1,9 @@
 """
-The answer: what was declared for whom, in bytes, and why.
+The answer: the limits of a pod in bytes, with their holders and the reasons.
 
-What comes in: nothing. What goes out: frozen limits with every candidate that was looked at.
+What comes in: nothing. What goes out: frozen limits with every candidate that was considered.
 
-The law: **scope is kept.** A pod's limit stays the pod's, a claim's the claim's, a process's (MPS) the process's; none
-is ever copied onto a container.
+The rule: **scope is kept.** A limit of a pod, a claim or a process (MPS) is never copied onto a container.
 """
 
 from collections import defaultdict
@@ -17,13 +16,13 @@ from exporter.limits.devices import Place
 from exporter.limits.rows import Row, Trust, What
 from exporter.model import Context, DeviceKey, EnforcedBy, Mechanism, Scope
 
-ZERO = "zero: nothing is declared"
+ZERO = "zero declares nothing"
 """Why an amount of 0 does not count."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Subject:
-    """Who a declaration is about: a container, the whole pod (both names empty), or a claim as `namespace/name`."""
+    """The limit holder: a container, the whole pod (both fields empty), or a claim as `namespace/name`."""
 
     container: str = ""
     claim: str = ""
@@ -32,26 +31,26 @@ class Subject:
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """
-    One declaration that was looked at.
+    One declaration that was considered.
 
     Attributes:
-        row: None for what is remembered from when the pod was first seen.
-        system: of the row.
+        row: None for a remembered first-seen value.
+        system: the system of the row.
         text: as written; long texts are cut.
-        bytes: of memory; None for compute, and for what has no amount.
-        ratio: of one device, where the declaration is one (compute, percentages).
-        place: the device it is about; None for each device that the subject holds.
-        excluded: why it cannot count, empty when it could.
+        bytes: amount of memory; None for compute, and for a declaration without an amount.
+        ratio: share of one device, where the declaration is a share (compute, percentages).
+        place: the device; None for each device that the limit holder has.
+        excluded: why it cannot count; empty if it can.
         grant: it hands out a device and declares no amount.
-        enforcement_proven: more than what the pod's author wrote tells that somebody enforces it.
-        mps: so it is proven that who declares this is a client of an MPS server.
+        enforcement_proven: the enforcement is proven by more than the text of the pod's author.
+        mps: it is proven in the same way that the declaring container is a client of an MPS server.
         context: whether the amount includes CUDA contexts.
         taken: it decided the limit, or (compute) the share.
         why: in words, why it was taken or not.
         doubts: why it must not be enforced, though it counts.
-        remarks: what `explain` says besides; no Event and no reason hangs on it.
-        factor: the whole number by which the installation multiplies what is written; None while it is open.
-        key: the key that was found, where the row's is a pattern; empty for what is remembered.
+        remarks: additional text of `explain`; no Event and no reason depends on it.
+        factor: the whole number by which the installation multiplies the written amount; None while it is unknown.
+        key: the key that was found, if the row's key is a pattern; empty for a first-seen value.
 
     """
 
@@ -82,12 +81,12 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """The declaration in one line, for people: the row's name with the key that was found."""
+        """The declaration in one line, for people: system, mechanism and the key that was found."""
         return self._called(self.key)
 
     @property
     def row_name(self) -> str:
-        """The row in one line, for people: the system, the mechanism, the key as it stands in the catalogue."""
+        """The row in one line, for people: system, mechanism and the catalogue's key."""
         return self._called("")
 
     def _called(self, key: str) -> str:
@@ -96,33 +95,33 @@ class Candidate:
         return f"{self.system} {self.row.mechanism} {key or self.row.key}"
 
     def invalidated(self, reason: str) -> Self:
-        """Return the same without a chance to count."""
+        """Return a copy that is invalid for this reason and cannot count."""
         return replace(self, excluded=f"invalid: {reason}", invalid=True)
 
     @property
     def size(self) -> int | Fraction | None:
-        """The amount: of compute the ratio, else bytes."""
+        """The amount: a ratio for compute, else bytes."""
         return self.ratio if self.what is What.COMPUTE else self.bytes
 
     @property
     def valid(self) -> bool:
-        """Whether it has an amount that can count."""
+        """Whether it has an amount, and nothing excludes it."""
         return not self.excluded and self.size is not None
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedLimit:
     """
-    What one subject may hold of one device.
+    The limit of one limit holder on one device.
 
     Attributes:
-        place: None for each device that the subject holds.
-        bytes: None where memory is not declared, or not validly.
+        place: None for each device that the limit holder has.
+        bytes: None if no memory is declared, or only invalidly.
         compute: declared share of one device, 0 to 1; never enforced.
-        report_only: why this must not be enforced; empty when it may be.
+        report_only: why this must not be enforced; empty if it may be.
         context, headroom: as in `exporter.model.Limit`.
-        problems: what an operator or user should know: invalid, contradictory, refused, uncalibrated.
-        mps: one of the candidates proves that the subject is a client of an MPS server, whichever of them counts.
+        problems: for operators and users: invalid, contradictory, refused or uncalibrated declarations.
+        mps: a candidate, taken or not, proves that the limit holder is a client of an MPS server.
 
     """
 
@@ -148,25 +147,25 @@ class ResolvedLimit:
 
     @property
     def undeclared(self) -> bool:
-        """Whether nothing declares an amount of memory: a replica, a zero, a share of the compute alone."""
+        """Whether no amount of memory is declared: only a replica, a zero, or a share of the compute."""
         memory = (c for c in self.candidates if c.what is not What.COMPUTE)
-        said = self.bytes is not None or self.scope is Scope.PROCESS  # MPS bounds each process, whatever is declared
+        said = self.bytes is not None or self.scope is Scope.PROCESS  # MPS limits each process in any case
         return not said and all(c.grant or c.excluded == ZERO for c in memory)
 
     @property
     def device(self) -> DeviceKey | None:
-        """The device; None for each that the holder has, and for one that is not known here."""
+        """The device; None for each device that the holder has, and for a device unknown on this node."""
         return self.place.key if self.place else None
 
     @property
     def enforceable(self) -> bool:
-        """Whether a limit is there, and nothing speaks against acting on it."""
+        """Whether there is a limit in bytes, and no reason only to report it."""
         return self.bytes is not None and not self.report_only
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The value that was seen first; to be kept as long as the pod, also across restarts."""
+    """A first-seen value: the daemon keeps it for the life of the pod, also across its own restarts."""
 
     subject: Subject
     scope: Scope
@@ -182,9 +181,9 @@ class Resolution:
     All limits of one pod.
 
     Attributes:
-        limits: one per subject, scope and device.
-        elsewhere: what still holds on devices that no record names, though a (forgeable) record names others.
-        first_seen: to be handed in next time.
+        limits: one per limit holder, scope and device.
+        elsewhere: limits on devices that no record names, where a (forgeable) record names other devices.
+        first_seen: the input of the next call.
 
     """
 
@@ -197,15 +196,15 @@ class Resolution:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """All problems, each once."""
+        """The problems of all limits, each once."""
         return tuple(dict.fromkeys(problem for limit in self.limits for problem in limit.problems))
 
     def on(self, device: DeviceKey, container: str = "", *, scope: Scope | None = None) -> ResolvedLimit | None:
         """
-        Find the limit of a container (or, without one, of the pod) on a device where it is seen.
+        Find the limit of a container on a device where it is seen; without a container, the limit of the pod.
 
-        A record that names the device comes first; then what holds wherever the subject is. `scope` picks one of
-        several, such as a process's limit beside a container's; without it a process's does not count.
+        A limit that names the device comes first, then one that names no device. `scope` picks one of several, such
+        as a process's limit beside a container's. Without `scope`, limits of processes are ignored.
         """
         mine = [
             limit
@@ -220,10 +219,10 @@ class Resolution:
 
 def declared(resolutions: Iterable[Resolution]) -> Mapping[DeviceKey, int]:
     """
-    Sum up what is declared on each device, each declaration once.
+    Sum the declared bytes of each device, each declaration once.
 
-    A pod's limit stands for its containers', a claim's counts once however many pods use it; processes' limits have no
-    sum. What names no device is not placed here.
+    The limit of a pod replaces those of its containers. The limit of a claim counts once for all its pods. Limits of
+    processes have no sum. Limits that name no device are left out.
     """
     total: dict[DeviceKey, int] = defaultdict(int)
     claims: dict[tuple[str, DeviceKey], int] = {}
@@ -234,7 +233,7 @@ def declared(resolutions: Iterable[Resolution]) -> Mapping[DeviceKey, int]:
             if limit.bytes is None or limit.device is None:
                 continue
             if limit.scope is Scope.CLAIM:
-                # One claim may consume several shares of one device: those are different limits of one pod's view.
+                # All pods that use the claim have this limit: it counts once.
                 claims[limit.subject.claim, limit.device] = limit.bytes
             elif limit.scope is Scope.POD:
                 of_pod[limit.device] = limit.bytes
@@ -249,11 +248,11 @@ def declared(resolutions: Iterable[Resolution]) -> Mapping[DeviceKey, int]:
 
 def bypassed(limit: ResolvedLimit, used: int | None, ceiling: int | None) -> bool | None:
     """
-    Tell whether an enforcement elsewhere plainly does not hold: more is used than it should let pass.
+    Return whether the usage exceeds a limit that another system enforces.
 
     `ceiling`: the bytes above which the limit counts as exceeded.
 
-    None where there is nothing to bypass (nobody enforces, or only for each process), and where the use is not known.
+    None if no other system enforces the limit, or only for each process, and if usage or ceiling is unknown.
     """
     if limit.enforced_by in {EnforcedBy.NONE, EnforcedBy.MPS} or limit.scope is Scope.PROCESS:
         return None

@@ -1,11 +1,12 @@
 """
-The unit of a resource, checked against the node: what it advertises must fit the memory that its devices have.
+The unit of a resource, checked against the node: the advertised amount must fit the memory of its devices.
 
 What comes in: a row, the node's capacity, its devices. What goes out: the unit, and how sure it is.
 
-The law: a wrong unit would evict innocent pods (one unit of `aliyun.com/gpu-mem` is a GiB or a MiB, by a flag of the
-plugin; half of a GPU is all of it where HAMi hands out twice its memory). So capacity x unit, or what a system
-registers, must be within 10 % of the devices' memory; what does not fit is reported and never enforced.
+The rule: capacity x unit, or the memory that a system registers, must be within 10 % of the devices' memory. If it does
+not fit, the limit is reported and never enforced, because a wrong unit would evict innocent pods. Two examples: a flag
+of the plugin decides whether a unit of `aliyun.com/gpu-mem` is a GiB or a MiB. HAMi can hand out twice the memory of a
+GPU; half of that is all the memory the GPU has.
 """
 
 from collections.abc import Iterable
@@ -21,25 +22,27 @@ from exporter.model import NodeFacts
 
 TOLERANCE = Fraction(1, 10)
 EXACT = Fraction(1, 50)
-"""Found factors must fit better: with a factor of 10 every sum is within 5 % of some multiple."""
+"""A factor that is found by division must fit better: from a factor of 10 on, any sum is within 5 % of a multiple."""
 LARGEST_FACTOR = 1024
 _SMALLEST_DEVICE, _LARGEST_DEVICE = 2**30, 2**40
 """No device that pods share has less than 1 GiB or more than 1 TiB."""
+SET_UNIT = "an operator can set the unit in limits.rows"
+"""What to do about a unit that nothing proves; docs/configuration.md says how such a row is written."""
 _GPU_COUNTS = ("aliyun.com/gpu-count", "volcano.sh/gpu-number", "nvidia.com/gpu")
 
 
 class Fit(StrEnum):
     """How sure a unit is."""
 
-    GIVEN = "given"  # the row leaves no choice, and there is nothing to check it against
+    GIVEN = "given"  # the row has one unit, and nothing to check it against
     FITS = "fits"
-    ASSUMED = "assumed"  # there is a choice, and nothing to check it against
+    ASSUMED = "assumed"  # the row has several units, and nothing to check them against
     MISFIT = "misfit"
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The unit in bytes, how sure it is, and why (for people). `factor`: what the node says that the unit includes."""
+    """The unit in bytes, how sure it is, and why (for people). `factor`: the node's factor, included in the unit."""
 
     unit: Fraction
     fit: Fit
@@ -48,7 +51,7 @@ class Calibration:
 
 
 def calibrate(row: Row, node: NodeFacts | None, devices: Iterable[LeafDevice]) -> Calibration:
-    """Find the unit of a row of memory."""
+    """Find the unit of a memory row in bytes."""
     usual = row.units[0]
     if why := _registered_misfit(row, node, devices := tuple(devices)):
         return Calibration(usual, Fit.MISFIT, why)
@@ -60,7 +63,8 @@ def calibrate(row: Row, node: NodeFacts | None, devices: Iterable[LeafDevice]) -
         return Calibration(usual, unchecked)
     capacity = _capacity(node, row.calibrate)
     if node is None or not capacity:
-        return Calibration(usual, unchecked, f"unit assumed: no node shows {row.calibrate}, so it cannot be checked")
+        unknown = "the node is unknown" if node is None else f"the node does not advertise {row.calibrate}"
+        return Calibration(usual, unchecked, f"unit assumed, because {unknown}; {SET_UNIT}")
     memories = [device.memory for device in devices]
     if not memories or None in memories:
         return _plausible(row, node, capacity, unchecked)
@@ -76,34 +80,34 @@ def calibrate(row: Row, node: NodeFacts | None, devices: Iterable[LeafDevice]) -
     return Calibration(
         usual,
         Fit.MISFIT,
-        f"uncalibrated: the node advertises {_units(capacity, usual)} as {row.calibrate}, "
-        f"and its devices have {_size(Fraction(total))}",
+        f"the unit does not fit: the node advertises {_units(capacity, usual)} as {row.calibrate}, "
+        f"but its devices have {_size(Fraction(total))}; {SET_UNIT}",
     )
 
 
 def _registered_misfit(row: Row, node: NodeFacts | None, devices: Iterable[LeafDevice]) -> str:
-    """Tell how what the system registered of a device differs from it: its memory is scaled (HAMi can), or it errs."""
+    """Describe a device whose registered memory differs from its real one: scaled (as HAMi can) or wrong."""
     said: dict[str, int] = dict(registered(node.annotations.get(row.register, ""))) if node and row.register else {}
     for device in devices:
         if device.key is None or device.mig or device.memory is None:
             continue
         size = said.get(device.key.uuid)
         if size is not None and not _close(Fraction(size), device.memory, TOLERANCE):
-            has = f"and the device has {_size(Fraction(device.memory))}"
-            return f"uncalibrated: {row.register} says {_size(Fraction(size))} of {device_name(device.key)}, {has}"
+            has = f"but the device has {_size(Fraction(device.memory))}"
+            wrong = f"{row.register} registers {_size(Fraction(size))} for {device_name(device.key)}, {has}"
+            return f"the unit does not fit: {wrong}; no amount counts until the two agree"
     return ""
 
 
 def _plausible(row: Row, node: NodeFacts, capacity: Fraction, unchecked: Fit) -> Calibration:
-    """Choose by what a device can have at all: offline, where the devices' memory is not known."""
+    """Choose the unit by the memory that a device can have at all; for offline use, without the devices' memory."""
     count = next((number for number in (_capacity(node, key) for key in _GPU_COUNTS) if number), Fraction(1))
     possible = [unit for unit in row.units if _SMALLEST_DEVICE <= capacity / count * unit <= _LARGEST_DEVICE]
     if len(possible) == 1 and len(row.units) > 1:
-        why = f"unit assumed: of {row.calibrate} only {_units(capacity, possible[0])} is possible"
+        why = f"unit assumed: {row.calibrate} can only mean {_units(capacity, possible[0])}; {SET_UNIT}"
         return Calibration(possible[0], Fit.ASSUMED, why)
-    return Calibration(
-        row.units[0], unchecked, f"unit assumed: {row.calibrate} cannot be checked, as the devices' memory is not known"
-    )
+    why = f"unit assumed: {row.calibrate} cannot be checked, because the memory of the devices is unknown; {SET_UNIT}"
+    return Calibration(row.units[0], unchecked, why)
 
 
 def _capacity(node: NodeFacts | None, key: str) -> Fraction:

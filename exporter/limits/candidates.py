@@ -1,11 +1,14 @@
 """
 Terms to candidates: bytes (or a share of a device) on a device, and whether they can count.
 
-What comes in: a system and a pod with its surroundings. What goes out: candidates, one per subject and device that is
-named, and beside them what holds on any device.
+What comes in: a system and a pod with its surroundings. What goes out: one candidate per limit holder and named device,
+and one for any device.
 
-The law: zero means undeclared; more than the device, or less than a MiB, is invalid; a unit that does not fit the node
-counts for nothing, nor does a share where the node hands out more than its devices have.
+The rule:
+- Zero means undeclared.
+- More than the device, or less than a MiB, is invalid.
+- An amount whose unit does not fit the node does not count. Nor does a share, if the node hands out more memory than
+  its devices have.
 """
 
 from collections import defaultdict
@@ -16,7 +19,7 @@ from fractions import Fraction
 from typing import Any
 
 from exporter.limits.answers import ZERO, Candidate
-from exporter.limits.calibration import Calibration, Fit, calibrate
+from exporter.limits.calibration import SET_UNIT, Calibration, Fit, calibrate
 from exporter.limits.decoders import decode
 from exporter.limits.decoders.claims import where_of
 from exporter.limits.decoding import Asked, DeclarationError, Scene, locate, quantity, shown
@@ -28,13 +31,13 @@ from exporter.limits.terms import Broken, Term, divisor, subject_of, terms
 from exporter.model import EnforcedBy, Mechanism, NodeFacts, Scope
 
 ABOVE_DEVICE = Fraction(105, 100)
-"""A limit may exceed the device by this much: vendors round, and count reserved memory or not."""
+"""A limit may exceed the device by this factor: vendors round, and some include reserved memory."""
 SMALLEST = 2**20
-"""Bytes. Below this nothing can run on a device, and a unit was forgotten: `gpu-memory.limit: "8"` are 8 bytes."""
+"""Bytes. No program runs with less: a unit was forgotten, such as 8 bytes in `gpu-memory.limit: "8"`."""
 LARGEST_PLAUSIBLE = 2**40
-"""Bytes. Where the unit is open, 8000 are MiB."""
+"""Bytes. Above this the smallest possible unit is taken, if the unit is unknown: 8000 are MiB."""
 LARGEST_DEVICE = 4 * 2**40
-"""Bytes. Above this no device can be meant (`gpumem: 16Gi` is 16 PiB), also where the devices are not known."""
+"""Bytes. No device has more, also if the devices are unknown: `gpumem: 16Gi` is 16 PiB."""
 
 
 def candidates(scene: Scene) -> list[Candidate]:
@@ -61,7 +64,11 @@ def _candidate(scene: Scene, row: Row, scope: Scope, term: Term | Broken, key: s
 
 
 def _placed(term: Term, places: Mapping[str, tuple[Place, ...]], unit: Calibration) -> list[Candidate]:
-    """Put a term on its devices. A forgeable record of devices adds places; what holds anywhere stays beside them."""
+    """
+    Make a candidate for each device of a term.
+
+    A record of devices may be forged. So its devices are added, and the candidate for any device stays.
+    """
     scene, row = term.asked.scene, term.asked.row
     bypasses = _bypasses(term)
     base = _candidate(
@@ -88,7 +95,7 @@ def _placed(term: Term, places: Mapping[str, tuple[Place, ...]], unit: Calibrati
 
 
 def _guarded(base: Candidate, term: Term) -> Candidate:
-    """Say who keeps it. An MPS client stays one, whatever else its author switches off."""
+    """Add the enforcement. An MPS client stays one, whatever its author switches off."""
     enforced_by, proven = _enforced_by(term.asked.scene, term.asked.row, base.place)
     return replace(
         base,
@@ -99,7 +106,7 @@ def _guarded(base: Candidate, term: Term) -> Candidate:
 
 
 def _handed_out(asked: Asked) -> bool:
-    """Say whether more than the pod's author vouches for it: a claim, a scheduler, or a resource that the node has."""
+    """Return whether more than the pod's author proves it: a claim, a scheduler, or a resource that the node has."""
     node, row, key = asked.scene.node, asked.row, asked.key
     if row.mechanism is not Mechanism.RESOURCE:
         return row.trust <= Trust.SCHEDULER
@@ -109,7 +116,7 @@ def _handed_out(asked: Asked) -> bool:
 def _valued(base: Candidate, term: Term, count: Fraction, unit: Calibration) -> Candidate:
     scene, row = term.asked.scene, term.asked.row
     if term.value is None:
-        note = term.amount.note or "hands out a device, and declares no amount"
+        note = term.amount.note or "allocates a device, and declares no amount of memory"
         return replace(base, grant=True, excluded=note)
     if term.value == 0:
         return replace(base, excluded=ZERO)
@@ -121,17 +128,17 @@ def _valued(base: Candidate, term: Term, count: Fraction, unit: Calibration) -> 
         share = Fraction(1)  # 200 percent are two whole devices
     base = replace(base, ratio=share)
     if share > 1:
-        return base.invalidated(f"{float(share):.4g} of one device")
+        return base.invalidated(f"{float(share):.4g} of one device is more than the device")
     if row.what is What.COMPUTE:
         return base
     if unit.fit is Fit.MISFIT:
         return replace(base, excluded=unit.why, problems=(*base.problems, unit.why))
-    # The memory of the device, or of all if they are alike.
+    # The memory of the device, or of all devices if they are alike.
     memories = {device.memory for device in _meant(scene.devices, base.place)}
     memory = memories.pop() if len(memories) == 1 else None
     if memory is None:
-        why = "its device is not known, and they differ" if scene.devices else "the memory of the device is not known"
-        return replace(base, excluded=f"a share, but {why}")
+        why = "which device it is of, and devices differ" if scene.devices else "how much memory the device has"
+        return replace(base, excluded=f"a share without an amount: it is unknown {why}")
     return _checked(scene.devices, replace(base, bytes=int(share * memory)))
 
 
@@ -143,7 +150,7 @@ def _of_memory(base: Candidate, value: Fraction, term: Term, unit: Calibration) 
     if unit.fit is Fit.MISFIT:
         return replace(sized, excluded=unit.why, problems=(*sized.problems, unit.why))
     if unit.fit is Fit.ASSUMED:
-        doubt = unit.why or "installations differ in the unit"
+        doubt = unit.why or f"unit assumed, because installations use different ones; {SET_UNIT}"
         sized = replace(sized, doubts=(*sized.doubts, doubt), problems=(*sized.problems, doubt))
     if term.asked.row.scaled and unit.fit is not Fit.FITS and _may_be_larger(term.asked.scene.devices, sized):
         sized = replace(sized, factor=None)
@@ -152,28 +159,32 @@ def _of_memory(base: Candidate, value: Fraction, term: Term, unit: Calibration) 
 
 def _may_be_larger(devices: Sequence[LeafDevice], sized: Candidate) -> bool:
     """
-    Say whether twice the amount would be a part of the device, too: then the installation may count in larger units.
+    Return whether twice the amount is still less than the device: then the installation may count in larger units.
 
-    Twice the half of a device is no part of it: who wants the whole device writes no amount.
+    Twice the half of a device is the whole of it, and a user who wants a whole device writes no amount.
     """
     largest = max((device.memory or 0 for device in _meant(devices, sized.place)), default=0)
     return not largest or 2 * (sized.bytes or 0) < largest
 
 
 def _checked(devices: Sequence[LeafDevice], sized: Candidate) -> Candidate:
-    """Refuse what no device can hold, and what nothing can run with."""
+    """Refuse an amount above any device's memory, and one too small for any program."""
     amount = sized.bytes or 0
     largest = max((device.memory or 0 for device in _meant(devices, sized.place)), default=0)
     if amount < SMALLEST:
-        return sized.invalidated(f"{amount} bytes are less than a MiB")
+        return sized.invalidated(f"{amount} bytes are less than 1 MiB; is a unit missing?")
     if amount > (largest * ABOVE_DEVICE if largest else LARGEST_DEVICE):
-        than = f"the device's {largest}" if largest else "any device has"
+        than = f"the {largest} of the device" if largest else "any device has"
         return sized.invalidated(f"{amount} bytes are more than {than}")
     return sized
 
 
 def _calibrated(scene: Scene, row: Row) -> Calibration:
-    """Check the row's unit; a share is one of what the node advertises, so the unit of that has to fit the devices."""
+    """
+    Check the row's unit.
+
+    A share is a share of the advertised memory. So for a share, the unit of the memory row must fit the devices.
+    """
     sizes = (other for other in scene.system.rows if other.what is What.MEMORY and other.calibrate == row.calibrate)
     return calibrate(next(sizes, row) if row.calibrate else row, scene.node, scene.devices)
 
@@ -190,13 +201,13 @@ def _place(term: Term) -> Place | None:
 
 
 def _places(scene: Scene) -> dict[str, tuple[Place, ...]]:
-    """Read where devices are recorded apart from amounts: container ("" for the pod) to places."""
+    """Map each container ("" for the pod) to the devices that rows without amounts record for it."""
     places: dict[str, dict[str, Place]] = defaultdict(dict)
     for row in (row for row in scene.system.rows if row.what is What.DEVICE):
         for text, asked in readings(scene, row):
             with suppress(DeclarationError):
                 for amount in decode(text, asked):
-                    # A device that is not there is named as a problem of the amounts that it was to place.
+                    # A device that the node lacks is skipped here: it only tells where amounts count.
                     with suppress(DeclarationError):
                         if amount.where is not None:
                             place = locate(amount.where, scene.devices)
@@ -205,7 +216,7 @@ def _places(scene: Scene) -> dict[str, tuple[Place, ...]]:
 
 
 def _enforced_by(scene: Scene, row: Row, place: Place | None) -> tuple[EnforcedBy, bool]:
-    """Name the enforcement, and say whether more than the pod's own text proves it."""
+    """Return the enforcement, and whether more than the pod's own text proves it."""
     node = scene.node or NodeFacts()
     texts = {"node-label": node.labels, "pod-label": scene.pod.labels, "pod-annotation": scene.pod.annotations}
     for when in scene.system.enforced_when:
@@ -219,7 +230,7 @@ def _enforced_by(scene: Scene, row: Row, place: Place | None) -> tuple[EnforcedB
 
 
 def _mode(register: str, place: Place | None) -> str | None:
-    """Read the mode of a device in what its plugin registered; of an unknown device it is the mode that all have."""
+    """Read a device's mode in its plugin's register; for an unknown device, the mode that all devices share."""
     modes = registered_modes(register)
     if place is not None and place.key is not None and place.key.uuid in modes:
         return modes[place.key.uuid]
@@ -227,7 +238,7 @@ def _mode(register: str, place: Place | None) -> str | None:
 
 
 def _bypasses(term: Term) -> tuple[str, ...]:
-    """Name the variables with which the pod's author switched the enforcement off, in any container concerned."""
+    """Describe the variables by which the pod's author switched the enforcement off, in any container concerned."""
     scene, claim, container = term.asked.scene, term.asked.claim, term.subject.container
     if claim is not None:
         containers = using(scene.pod, claim, term.asked.claimed)
@@ -235,14 +246,14 @@ def _bypasses(term: Term) -> tuple[str, ...]:
         containers = [declared for declared in scene.pod.containers if container in {"", declared.name}]
     off = {"", "0", "false"}
     return tuple(
-        f"env {variable} switches {scene.system.name}'s enforcement off"
+        f"the environment variable {variable} switches off the enforcement of {scene.system.name}"
         for variable in scene.system.bypass_env
         if any(declared.env.get(variable, "").lower() not in off for declared in containers)
     )
 
 
 def _remarks(term: Term) -> Iterable[str]:
-    """Say that the plugin may refuse a pod that asks for several replicas, unless the kubelet has handed them out."""
+    """Warn that the plugin may refuse several replicas, unless the kubelet has handed them out."""
     asked, name = term.asked, term.subject.container
     with suppress(DeclarationError):
         if asked.row.above_one and quantity(term.text) > 1:
@@ -257,9 +268,9 @@ def _doubts(term: Term) -> tuple[str, ...]:
     scene, row = term.asked.scene, term.asked.row
     doubts = []
     if row.confidence is Confidence.UNSURE:
-        doubts.append("what the row means is not certain")
+        doubts.append("the meaning of this declaration is not certain")
     if row.scope is Scope.PROCESS and not scene.options.mps_container:
-        doubts.append("a limit of each process, not of the container")
+        doubts.append("the limit applies to each process, not to the container")
     return tuple(doubts)
 
 

@@ -1,12 +1,11 @@
 """
 The usage of each device of a claim, summed over the containers that share the claim.
 
-What comes in: what the pods here declare, their claims, usages, devices. What goes out: one `ClaimUsage` for each claim
-and device.
+What comes in: the declarations of this node's pods, their claims, usages, devices. What goes out: one `ClaimUsage` for
+each claim and device.
 
-The law: the owner of the bytes is never guessed. A container that holds two claims of one device does not say by which
-of them it holds its memory, so the usage of both is unknown. The same applies to a pod of which only the whole is
-seen.
+The rule: memory is never assigned to a claim by guess. If a container holds two claims on one device, the usage of both
+claims is unknown. The same applies to a pod whose containers cannot be told apart.
 """
 
 from collections import defaultdict
@@ -28,7 +27,7 @@ def claim_usages(
     usages: Iterable[Usage],
     devices: Iterable[LeafDevice],
 ) -> tuple[ClaimUsage, ...]:
-    """Sum up what the containers of each claim hold on its devices; each container counts once in a claim."""
+    """Sum the usage of each claim's containers on its devices; each container counts once per claim."""
     claims, devices = tuple(claims), tuple(devices)
     if not claims:
         return ()
@@ -50,7 +49,7 @@ def claim_usages(
         by_holder[(usage.subject.pod_uid, usage.subject.container), usage.device].append(usage)
     sums = []
     for (namespace, name, device), containers in sorted(holders.items(), key=str):
-        # A sandboxed pod's processes are the pod's: its containers cannot be told apart from outside.
+        # Outside a sandboxed pod its containers cannot be told apart: the processes count as the pod's.
         pods = {(uid, "") for uid, _ in containers}
         counted = [usage for holder in sorted(containers | pods) for usage in by_holder.get((holder, device), ())]
         clear = {holder for holder in containers | pods if len(held[holder, device]) == 1}
@@ -69,7 +68,7 @@ def _leaf(claimed: ClaimedDevice, devices: tuple[LeafDevice, ...]) -> DeviceKey 
 
 
 def _sum(usages: list[Usage]) -> int | None:
-    """Add up; one unknown part makes the sum unknown, and so does it when nobody was seen or handed the device."""
+    """Add up; the sum is unknown if one part is unknown, or if there is no usage at all."""
     total = 0
     for usage in usages:
         if usage.memory_used is None:

@@ -1,10 +1,10 @@
 """
-What decoders share: what they are asked with, what they answer, and how they refuse.
+What decoders share: the types of their questions and answers, and functions that read numbers and JSON.
 
 What comes in: text that any user may have written. What goes out: amounts in the row's unit, or DeclarationError with
 one sentence, which the caller turns into an invalid declaration.
 
-The law: hostile text costs a bounded time and an answer, never an exception that is not a DeclarationError.
+The rule: hostile text costs a bounded time. It raises no exception but DeclarationError.
 """
 
 import json
@@ -20,29 +20,29 @@ from exporter.limits.rows import Row, System, What
 from exporter.model import Claim, ClaimedDevice, DeclaredContainer, DeclaredPod, NodeFacts
 
 LONGEST = 256 * 1024
-"""Characters. Kubernetes takes 256 KiB for all annotations of an object together."""
+"""Characters. Kubernetes accepts 256 KiB for all annotations of an object together."""
 MOST = 512
-"""Devices that one text may name, over all containers: 32 containers with 16 each. A thousand cost 0.2 s to resolve."""
+"""Devices that one text may name: 32 containers with 16 each. To resolve a thousand takes 0.2 s."""
 _SHOWN = 80
-"""Characters of a foreign text that a message or an answer repeats."""
+"""Characters of a user's text that a message or an answer repeats."""
 
 _Data = TypeVar("_Data")
 _PLAIN = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,9})?", re.ASCII)
 
 
 class DeclarationError(ValueError):
-    """The declaration cannot be used; the message says why, in words for its author."""
+    """The declaration cannot be used; the message gives its author the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """
-    What the operator chose.
+    The operator's choices.
 
     Attributes:
         systems: the systems to read; None detects them.
         fair_share: give containers that declare nothing a share of a replicated device.
-        mps_container: take a process's limit (MPS) for the container's.
+        mps_container: apply a process's limit (MPS) to the container.
 
     """
 
@@ -57,11 +57,11 @@ NOTHING_CHOSEN = Options()
 @dataclass(frozen=True, slots=True)
 class Scene:
     """
-    All that surrounds a system's rows.
+    A system with the facts that its rows are read from.
 
     Attributes:
-        devices: those of the system's vendor, empty where they are not known.
-        proven: more than what the pod's author wrote tells that the system is there, and that it enforces anything.
+        devices: those of the system's vendor; empty if unknown.
+        proven: more than the text of the pod's author shows that the system is present and enforces.
 
     """
 
@@ -77,11 +77,11 @@ class Scene:
 @dataclass(frozen=True, slots=True)
 class Asked:
     """
-    The surroundings of a text.
+    Where a text was found.
 
     Attributes:
-        key: the key as found; `stars` is what the `*`s of the row's key stand for.
-        claim: the claim that it is in, and `claimed` the devices of it that it is about.
+        key: the key as found; `stars` are the texts that match the `*`s of the row's key.
+        claim: the claim that contains the text; `claimed` are the devices of the claim that the text applies to.
 
     """
 
@@ -95,13 +95,13 @@ class Asked:
 
     @property
     def compute(self) -> bool:
-        """Whether the row is about a share of the compute, not about memory."""
+        """Whether the row declares a share of the compute, not memory."""
         return self.row.what is What.COMPUTE
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """How a declaration names a device: one of these. With a name may come what the node calls it, or its index."""
+    """How a declaration names a device: by one of these fields. `name` may come with `called` or `index`."""
 
     uuid: str | None = None
     index: int | None = None
@@ -110,7 +110,7 @@ class Where:
     called: str | None = None
 
     def __str__(self) -> str:
-        """Name it for people."""
+        """Return the name for people: UUID or name, else index or minor number."""
         if self.uuid is not None or self.name is not None:
             return self.uuid or self.name or ""
         return f"index {self.index}" if self.index is not None else f"minor {self.minor}"
@@ -119,15 +119,15 @@ class Where:
 @dataclass(frozen=True, slots=True)
 class Amount:
     """
-    So many of the row's units. `value` None: a device is handed out, and no amount is declared.
+    An amount in the row's unit. `value` None: a device is handed out, and no amount is declared.
 
     Attributes:
-        container: whose, where the text says so.
-        where: of which device.
-        place: the same, where it is already known which.
-        unit: overrides the row's unit (bytes, or devices): some texts carry their own.
-        shared: others hold the same device, and nothing keeps them apart.
-        note: what people should know.
+        container: the name of the limit holder, if the text gives it.
+        where: the device as the text names it.
+        place: the device, if it is already resolved.
+        unit: overrides the row's unit (bytes, or devices), for a text with a unit of its own.
+        shared: other containers hold the same device, and their memory is not separated.
+        note: an explanation for people.
 
     """
 
@@ -144,18 +144,18 @@ Decoder = Callable[[str, Asked], Iterable[Amount]]
 
 
 def shown(text: str) -> str:
-    """Cut a foreign text for a message, without control characters."""
+    """Cut a user's text for a message, and escape its control characters."""
     return ascii(text[:_SHOWN])[1:-1] + ("..." if len(text) > _SHOWN else "")
 
 
 def bounded(count: int) -> None:
-    """Refuse a text that names too many devices."""
+    """Refuse a text that names more than `MOST` devices."""
     if count > MOST:
         raise DeclarationError(f"more than {MOST} devices")
 
 
 def number(text: str, what: str = "amount") -> Fraction:
-    """Read a plain number, not negative and without suffix ("4096", "0.5"), as schedulers write it."""
+    """Read a plain number as schedulers write it: not negative, without a suffix ("4096", "0.5")."""
     if not _PLAIN.fullmatch(text):
         raise DeclarationError(f"{what} {shown(text)!r} is not a plain number")
     return Fraction(text)
@@ -173,7 +173,7 @@ def quantity(text: str) -> Fraction:
 
 
 def whole(text: str, what: str) -> int:
-    """Read a whole number such as an index."""
+    """Read a whole number of at most 2^31, such as an index."""
     value = number(text, what)
     if value.denominator != 1 or value > 2**31:
         raise DeclarationError(f"{what} {shown(text)!r} is not a whole number that fits")
@@ -181,12 +181,12 @@ def whole(text: str, what: str) -> int:
 
 
 def json_object(text: str) -> dict[str, Any]:
-    """Read a JSON object."""
+    """Read a JSON object. Raises DeclarationError."""
     return _json(text, dict, "a JSON object")
 
 
 def json_list(text: str) -> list[Any]:
-    """Read a JSON list."""
+    """Read a JSON list. Raises DeclarationError."""
     return _json(text, list, "a JSON list")
 
 
@@ -194,7 +194,7 @@ def json_number(value: object, what: str) -> Fraction:
     """Read a number or a quantity out of JSON (Koordinator writes both)."""
     if isinstance(value, bool) or not isinstance(value, int | str | float):
         raise DeclarationError(f"{what} is not a number")
-    # A float was written with a point; its shortest form is what was written.
+    # A JSON number with a point is a float here; its shortest form is the written one.
     return quantity(value if isinstance(value, str) else repr(value))
 
 
@@ -202,8 +202,8 @@ def locate(where: Where, devices: Iterable[LeafDevice]) -> Place:
     """
     Find the device that a declaration names.
 
-    Where devices are not known (offline, other vendors) the name alone stays. Raises DeclarationError for a device
-    that is not there: it would entitle no pod.
+    If the devices are unknown (offline, other vendors), the place has only the name. Raises DeclarationError for a
+    device that the node does not have: a limit on it would apply to no pod.
     """
     name = shown(str(where))
     known = [device for device in devices if device.key is not None]
@@ -218,7 +218,7 @@ def locate(where: Where, devices: Iterable[LeafDevice]) -> Place:
         raise DeclarationError(f"names the device {name}, which this node does not have")
     key = matches[0].key
     if len(matches) > 1 or key is None:
-        return Place(name)  # a GPU with MIG on: one of its instances, and it is not known which
+        return Place(name)  # a GPU with MIG on: one of its instances, but it is unknown which
     return Place(device_name(key), key)
 
 

@@ -1,13 +1,13 @@
 """
 Which systems a node runs, and which a pod uses.
 
-What comes in: what the node advertises and carries, the pod, its claims. What goes out: systems, each with the fact
-that told.
+What comes in: the node's resources, labels and annotations, the pod, its claims. What goes out: systems, each with the
+sign that shows it.
 
-The law: one resource name has several meanings (`nvidia.com/gpu` is a device, a replica, a MIG instance, a HAMi vGPU),
-so rows count only for systems that show themselves, and a system yields to those which give its names another meaning.
-It yields to no sign that a user can write: a label or annotation of the pod adds candidates, and takes none away. The
-operator's list beats all of it.
+The rule: one resource name has several meanings. `nvidia.com/gpu` is a device, a replica, a MIG instance, or a HAMi
+vGPU. So rows count only for detected systems, and a system yields to one that gives its names another meaning. It never
+yields to a sign that a user can write: a pod's label or annotation adds candidates, and removes none. The operator's
+list of systems overrides all signs.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,17 +23,16 @@ from exporter.model import Claim, DeclaredPod, NodeFacts, Sharing
 
 @dataclass(frozen=True, slots=True)
 class Detected:
-    """A system, and what told that it is there."""
+    """A system, and the sign that shows it."""
 
     system: System
     because: str
     proven: bool = True
-    """The node, the kubelet, a resource or a claim told, and not the pod's labels, annotations or scheduler name."""
+    """The sign is of the node, the kubelet, a resource or a claim; not a label, annotation or scheduler of the pod."""
     forgeable: bool = False
     """
-    The pod's spec alone told. A pod that is bound by hand (`spec.nodeName`) runs although it asks for an extended
-    resource which its node does not have: kubernetes/kubernetes pkg/kubelet/lifecycle/predicate.go,
-    removeMissingExtendedResources.
+    The only sign is in the pod itself. A pod that is bound by hand (`spec.nodeName`) can run with an extended resource
+    that its node lacks: kubernetes/kubernetes pkg/kubelet/lifecycle/predicate.go, removeMissingExtendedResources.
     """
 
 
@@ -69,11 +68,11 @@ def _proven_sign(
     devices: tuple[LeafDevice, ...],
     claims: tuple[Claim, ...],
 ) -> tuple[str, bool]:
-    """Name a sign that is more than text of the pod's, and say whether the pod's spec alone makes it."""
+    """Return a sign that is not mere text of the pod, and whether it comes from the pod's spec alone."""
     signs = system.detect
     if signs.always:
         return "always", False
-    # GPUs of one node may be shared differently. Where the kubelet told what the pod holds, those alone matter.
+    # GPUs of one node may be shared differently. If the kubelet reports the pod's devices, only those matter.
     held = {grant.device for grant in pod.held} if pod is not None else set()
     mine = [device for device in devices if device.vendor == system.vendor and (not held or device.key in held)]
     shared = {device.sharing.value for device in mine}

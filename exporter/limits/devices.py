@@ -1,8 +1,8 @@
 """
-The devices that declarations are about, and how they are called.
+The devices that limits apply to, and their names.
 
-What comes in: the driver's GPUs and the kubelet's count of their replicas. What goes out: the node's devices as the
-resolver takes them, and their names.
+What comes in: the driver's GPUs and the kubelet's count of their replicas. What goes out: the node's devices as input
+of the resolver, and their names.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,10 +14,14 @@ from exporter.model import DeviceKey, Gpu, Sharing
 @dataclass(frozen=True, slots=True)
 class LeafDevice:
     """
-    A device that declarations can be about: a GPU without MIG, or a MIG instance.
+    A device that can have limits: a GPU without MIG, or a MIG instance.
 
-    `key` is None offline, where a node's labels say how many devices there are and how large, but not which.
-    `replicas` is above 1 where the kubelet hands it out several times; `mig_uuids` is all that it is called besides.
+    Attributes:
+        key: None offline, because a node's labels give the number and size of its devices, but not their ids.
+        memory: bytes; None if unknown.
+        mig_uuids: its other names, such as the UUIDs of a MIG instance.
+        replicas: above 1 if the kubelet hands the device out several times.
+
     """
 
     key: DeviceKey | None
@@ -31,27 +35,27 @@ class LeafDevice:
 
     @property
     def mig(self) -> bool:
-        """Whether this is a MIG GPU instance."""
+        """Whether this is a MIG instance."""
         return self.key is not None and self.key.gpu_instance is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A device as a declaration names it; `key` where that is a device which is known to be there."""
+    """A device as a declaration names it. `key` is None if the device is not known on this node."""
 
     name: str
     key: DeviceKey | None = None
 
 
 def device_name(key: DeviceKey) -> str:
-    """Name a device in one word: the UUID, for a GPU instance followed by /gi and its id (as GKE does)."""
+    """Name a device in one word: the UUID, and for a MIG instance then `/gi` and its id (as GKE does)."""
     return key.uuid if key.gpu_instance is None else f"{key.uuid}/gi{key.gpu_instance}"
 
 
 def leaf_devices(
     gpus: Iterable[Gpu], sharing: Mapping[DeviceKey, tuple[Sharing, int]] | None = None
 ) -> tuple[LeafDevice, ...]:
-    """Make the resolver's devices of the driver's GPUs and the kubelet's count of their replicas."""
+    """Make the resolver's devices from the driver's GPUs and the kubelet's count of their replicas."""
     devices = []
     for gpu in sorted(gpus, key=lambda gpu: gpu.index):
         uuids = {gi.id: gi.mig_uuids for gi in gpu.instances}

@@ -1,11 +1,11 @@
 """
-Where the limits of a pod came from, for people and for scripts.
+The sources of a pod's limits, for people and for scripts.
 
 What comes in: a resolution. What goes out: the list that `gpusteward explain --json` prints, or text.
 
-The law: the JSON's keys are a promise: `namespace`, `pod`, `container`, `device`, `limit_bytes`, `system`, `source`,
-`scope`, `enforced_by`, `context`, `candidates`, `problems`, `mps`. Pod- and claim-scoped limits have `container: null`.
-A limit of each device that the subject holds has `device: null`. What people read leaves their terminal alone.
+The rule: the JSON's keys are a promise: `namespace`, `pod`, `container`, `device`, `limit_bytes`, `system`, `source`,
+`scope`, `enforced_by`, `context`, `candidates`, `problems`, `mps`. Limits of a pod or a claim have `container: null`.
+A limit on each device that the limit holder has, has `device: null`. The text holds no control characters.
 """
 
 from collections.abc import Iterator
@@ -16,9 +16,9 @@ from exporter.limits.rows import What
 from exporter.model import Context, EnforcedBy, Scope
 
 _CONTEXTS = {
-    Context.INCLUDED: "CUDA contexts are part of it",
-    Context.EXCLUDED: "CUDA contexts are not part of it, and may use more",
-    Context.UNKNOWN: "whether CUDA contexts are part of it is unknown: they may use more",
+    Context.INCLUDED: "the limit includes CUDA contexts",
+    Context.EXCLUDED: "the limit does not include CUDA contexts: they may use more memory",
+    Context.UNKNOWN: "it is unknown whether the limit includes CUDA contexts: they may use more memory",
 }
 _UNITS = ((2**30, "GiB"), (2**20, "MiB"))
 
@@ -46,7 +46,7 @@ def as_data(resolution: Resolution) -> list[dict[str, Any]]:
 
 
 def as_text(resolution: Resolution, made_by: str = "") -> str:
-    """Write it for people; `made_by` names the object that makes such pods, for a pod which is not there itself."""
+    """Write the text for people. `made_by`: the object with the pod template, if no pod of it exists yet."""
     title = f"pod {resolution.namespace}/{resolution.name}{f' of {made_by}' if made_by else ''}"
     return "".join(f"{printable(line)}\n" for line in (title, *_lines(resolution)))
 
@@ -80,9 +80,9 @@ def _limit(limit: ResolvedLimit) -> Iterator[str]:
     memory = "no memory limit" if limit.bytes is None else size(limit.bytes)
     yield f"  {_subject(limit)} on {place}: {memory}{per_process}{share}"
     guard = "no other component" if limit.enforced_by is EnforcedBy.NONE else limit.enforced_by
-    yield f"    {limit.system}, by {limit.source}, scope {limit.scope}, enforced by {guard}"
+    yield f"    system {limit.system}, declared by {limit.source}, scope {limit.scope}, enforced by {guard}"
     if limit.mps:
-        yield "    an MPS client: policy.mps says what its excess leads to"
+        yield "    an MPS client: policy.mps in the config decides what follows when it is over its limit"
     if limit.bytes is not None:
         yield f"    {_CONTEXTS[limit.context]}"
     for candidate in limit.candidates:
@@ -103,7 +103,7 @@ def _amount(candidate: Candidate) -> str:
 
 
 def printable(line: str) -> str:
-    """Leave the terminal alone: names come from people, and a manifest need not have passed an API server."""
+    """Escape control characters: a manifest that no API server checked may hold them in its names."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in line)
 
 

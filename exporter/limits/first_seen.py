@@ -1,12 +1,12 @@
 """
-What was seen first stays: a user may lower what annotations and labels declare, and not raise it later.
+First-seen values: a user may lower a limit in annotations and labels, but not raise it later.
 
-What comes in: candidates of one subject, what was first seen. What goes out: the candidates as they count, and what is
-to be remembered.
+What comes in: candidates of one limit holder, its first-seen values. What goes out: the candidates as they count, and
+the values to remember.
 
-The law: extended resources cannot change while a pod lives, annotations and labels can. Their first value is kept for
-the pod's life; a raise is refused and reported. To take a declaration away is a raise, too, and so is to move it to
-another device and make it larger.
+The rule: extended resources cannot change while a pod lives; annotations and labels can. Their first value is kept for
+the pod's life. A raise is refused and reported. To remove a declaration is a raise, too. So is a larger amount on
+another device.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,12 +18,14 @@ from exporter.limits.rows import Trust, What
 from exporter.model import EnforcedBy, Scope
 
 _MUTABLE = (Trust.SCHEDULER, Trust.USER)
+_LOWER = "a running pod can only lower its limit"
+_REMOVED = "a declaration was removed from the running pod: the amount first seen still counts"
 
 Key = tuple[Subject, Scope, str | None, Trust]
 
 
 def known(first_seen: Iterable[Seen]) -> dict[Key, Seen]:
-    """Index what was first seen."""
+    """Index first-seen values by limit holder, scope, device and trust."""
     return {(seen.subject, seen.scope, seen.place, seen.trust): seen for seen in first_seen}
 
 
@@ -34,7 +36,7 @@ def hold(
     first: Mapping[Key, Seen],
     devices: Iterable[LeafDevice],
 ) -> tuple[list[Candidate], list[Seen]]:
-    """Refuse raises among the candidates of one subject; return them, and what is seen for the first time."""
+    """Refuse raises among a limit holder's candidates; return the candidates, and new first-seen values."""
     kept, new = list(candidates), []
     places: dict[str | None, Place | None] = {c.place.name if c.place else None: c.place for c in candidates}
     for other, _, name, _ in first:
@@ -46,9 +48,9 @@ def hold(
         before = first.get((subject, scope, name, trust)) or _elsewhere(subject, scope, trust, first)
         if now is None:
             if before is not None and before.place == name and _missed(place, trust, candidates):
-                kept.append(_remembered(before, place, "taken away", "it was taken away after it was first seen"))
+                kept.append(_remembered(before, place, "removed", _REMOVED))
         elif before is not None and (now.bytes or 0) > before.bytes:
-            refused = f"raised to {now.bytes} bytes after {before.bytes} were first seen: refused"
+            refused = f"the raise from {before.bytes} to {now.bytes} bytes is refused: {_LOWER}"
             kept = [replace(c, excluded=refused) if c in mine else c for c in kept]
             kept.append(_remembered(before, place, "raised", f"{now.name}: {refused}"))
         elif (before is None or before.place != name) and now.bytes is not None:
@@ -57,17 +59,17 @@ def hold(
 
 
 def _elsewhere(subject: Subject, scope: Scope, trust: Trust, first: Mapping[Key, Seen]) -> Seen | None:
-    """Find the largest that was first seen on other devices: naming another device is no way to a larger share."""
+    """Find the largest first-seen value on other devices: another device's name must not lead to a larger share."""
     others = (seen for key, seen in first.items() if (key[0], key[1], key[3]) == (subject, scope, trust))
     return max(others, key=lambda seen: (seen.bytes, seen.place or ""), default=None)
 
 
 def _missed(place: Place | None, trust: Trust, candidates: Sequence[Candidate]) -> bool:
     """
-    Tell whether what is gone from a place is missed there.
+    Return whether a removed declaration counts as taken away from this place.
 
-    Not where the same trust still says something of every device, nor where a device only got another name: an index
-    while the devices were unknown, then its UUID.
+    It does not if a candidate of the same trust still applies to every device. Nor if the device only got another name:
+    an index while the devices were unknown, then its UUID.
     """
     left = [c for c in candidates if c.trust is trust and c.what is not What.COMPUTE and c.valid]
     known = place is None or place.key is not None
@@ -75,7 +77,7 @@ def _missed(place: Place | None, trust: Trust, candidates: Sequence[Candidate]) 
 
 
 def as_data(seen: Seen) -> dict[str, str | int | None]:
-    """Make plain data of it, to be written to disk as JSON."""
+    """Convert to plain data, for JSON on disk."""
     return {
         "container": seen.subject.container,
         "claim": seen.subject.claim,
@@ -88,7 +90,7 @@ def as_data(seen: Seen) -> dict[str, str | int | None]:
 
 
 def from_data(data: Mapping[str, object]) -> Seen:
-    """Read plain data again. Raises ValueError when it is not what `as_data` makes."""
+    """Read what `as_data` made. Raises ValueError for any other data."""
     container, claim, device = data.get("container"), data.get("claim"), data.get("device")
     system, amount = data.get("system"), data.get("bytes")
     trust = str(data.get("trust")).upper()

@@ -1,10 +1,10 @@
 """
-The catalogue's files to systems: read, checked, and put together with the operator's own.
+The catalogue's files: read, checked, and merged with the operator's own systems.
 
-What comes in: YAML of the package (`catalogue/*.yaml`) and, in the same form, what the operator adds. What goes out:
-the catalogue, or CatalogueError with the path of the key and what was expected.
+What comes in: YAML of the package (`catalogue/*.yaml`), and the operator's additions in the same form. What goes out:
+the catalogue, or CatalogueError with the path of the key and the expected value.
 
-The law: a mistake is found here, at the start, and not when a pod is resolved.
+The rule: a mistake is found here, at the start, and not when a pod is resolved.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _RATIOS = {What.MEMORY_RATIO, What.COMPUTE}
 
 
 class CatalogueError(Exception):
-    """The catalogue cannot be used; the message names the place and what was expected."""
+    """The catalogue is wrong; the message names the place and the expected value."""
 
 
 @cache
@@ -39,7 +39,7 @@ def builtin() -> Catalogue:
 
 
 def with_own(entries: list[Any], source: str = "limits.catalogue") -> Catalogue:
-    """Put the operator's systems and rows on top of the package's. Raises CatalogueError."""
+    """Merge the operator's systems and rows into the package's. Raises CatalogueError."""
     catalogue = extend(builtin(), entries, source)
     check(catalogue)
     return catalogue
@@ -55,10 +55,10 @@ def parse(text: bytes, source: str) -> list[Any]:
 
 def extend(catalogue: Catalogue, entries: list[Any], source: str) -> Catalogue:
     """
-    Add systems. Raises CatalogueError.
+    Add systems, or change those that exist. Raises CatalogueError.
 
-    A system that is there already gets the rows, and whatever else is written, on top. Rows of the same mechanism, key
-    and kind replace the ones before.
+    The fields that are written replace those of an existing system, and its rows are added. A row replaces one of the
+    same mechanism, key and kind.
     """
     entries = [_without_nulls(entry) for entry in entries]
     try:
@@ -78,7 +78,7 @@ def extend(catalogue: Catalogue, entries: list[Any], source: str) -> Catalogue:
 
 
 def check(catalogue: Catalogue) -> None:
-    """Refuse references that lead nowhere. Raises CatalogueError."""
+    """Refuse references to systems or rows that do not exist. Raises CatalogueError."""
     names = {system.name for system in catalogue}
     for system in catalogue:
         for name in system.yields_to:
@@ -102,7 +102,7 @@ def check(catalogue: Catalogue) -> None:
 
 
 def _without_nulls(entry: Any) -> Any:
-    """Leave out keys without a value: `vendor:` alone says nothing. A system without a name or rows is a mistake."""
+    """Drop keys without a value, such as `vendor:` alone. Only `system` and `rows` without a value are a mistake."""
     if not isinstance(entry, dict):
         return entry
     return {key: value for key, value in entry.items() if value is not None or key in {"system", "rows"}}

@@ -2,9 +2,10 @@
 The devices of a node, as its own labels and annotations list them.
 
 What comes in: a node's facts, or the text of an annotation such as `hami.io/node-nvidia-register`. What goes out:
-devices, or UUID and bytes of each; and which label is missing.
+devices, or UUID and bytes of each; and the names of missing labels.
 
-The rule: every client that may patch nodes can write it, so unreadable text counts as absent and is never an error.
+The rule: every client that may patch nodes can write these texts. So unreadable text counts as absent, and raises no
+error.
 
 Sources: Project-HAMi/HAMi pkg/device/devices.go (JSON since 2.5, before that
 `uuid,split,MiB,cores,type,numa,health,index,mode:`, the last two since 2.4); volcano-sh/volcano
@@ -33,9 +34,9 @@ _MIG, _SHARED = "nvidia.com/mig-", ".shared"
 
 def devices_of(node: NodeFacts) -> tuple[LeafDevice, ...]:
     """
-    List a node's devices without a driver, for `explain -f`; empty where the node does not say.
+    List a node's devices without a driver, for `explain -f`; empty if the node does not list them.
 
-    HAMi registers UUIDs and MiB; GPU feature discovery labels a count and MiB.
+    HAMi registers UUIDs and MiB. GPU feature discovery labels a count and MiB.
     """
     if devices := registered(node.annotations.get(_REGISTER, "")):
         return tuple(
@@ -53,26 +54,26 @@ def devices_of(node: NodeFacts) -> tuple[LeafDevice, ...]:
 
 
 def labelled_instance(node: NodeFacts | None, resource: str) -> LeafDevice:
-    """Describe the MIG instance that a resource such as `nvidia.com/mig-1g.10gb` hands out, as far as labels tell."""
+    """Describe the MIG instance that a resource such as `nvidia.com/mig-1g.10gb` hands out, by the node's labels."""
     profile = resource.removesuffix(_SHARED)
     memory = node_number(node, f"{profile}.memory") * _MIB or None
     return LeafDevice(None, 0, memory=memory, replicas=max(1, replicas_of(node, resource)))
 
 
 def replicas_of(node: NodeFacts | None, resource: str) -> int:
-    """Read how often a resource hands out each of its devices; 0 where no label tells."""
+    """Read the number of replicas per device of a resource; 0 without a label."""
     return node_number(node, f"{resource.removesuffix(_SHARED)}.replicas" if is_mig(resource) else _REPLICAS)
 
 
 def is_mig(resource: str) -> bool:
-    """Tell whether a resource hands out MIG instances under their profile's name."""
+    """Return whether a resource hands out MIG instances under their profile's name."""
     return resource.startswith(_MIG)
 
 
 def missing_sizes(
     node: NodeFacts, devices: Sequence[LeafDevice], pods: Sequence[DeclaredPod], *, fair_share: bool
 ) -> Iterator[str]:
-    """Name each size that the node does not tell, and what follows for these pods."""
+    """Name each size that is missing on the node, and the effect on these pods."""
     if not devices:
         yield (
             f"the node does not say how large its devices are ({_absent(node)}, or what HAMi registers): units are not "
@@ -104,19 +105,19 @@ def _absent(node: NodeFacts) -> str:
 
 
 def node_number(node: NodeFacts | None, label: str) -> int:
-    """Read a whole number out of a node's label; 0 where there is none."""
+    """Read a whole number from a node's label; 0 without one."""
     return _number(node.labels.get(label, "")) if node else 0
 
 
 def registered(text: str) -> tuple[tuple[str, int], ...]:
-    """List (UUID, bytes) of the devices that a text registers; bytes are what the system hands out, scaled or not."""
+    """List (UUID, bytes) of the devices in a text. Bytes are as the system hands them out, scaled or not."""
     entries = ((uuid, _number(memory) * _MIB) for uuid, memory, _ in _entries(text))
     return tuple((uuid, memory) for uuid, memory in entries if uuid and memory)[:_MOST]
 
 
 def memory_factor(text: str) -> int:
     """
-    Read the factor that a system says on its node; 0 where it says none.
+    Read the factor that a system writes on its node; 0 without one.
 
     vgpu-manager's `nvidia.com/node-config-info` is `{"deviceSplit": 10, "memoryFactor": 1, ...}`.
     Source: coldzerofear/vgpu-manager 3d7f66d pkg/device/types.go, pkg/util/consts.go.
@@ -130,12 +131,12 @@ def memory_factor(text: str) -> int:
 
 
 def registered_modes(text: str) -> dict[str, str]:
-    """Name the mode (`hami-core`, `mig`, `mps`) of each device in a text, by UUID. Texts of older plugins have none."""
+    """Map UUIDs in a text to modes (`hami-core`, `mig`, `mps`). Texts of older plugins have no modes."""
     return {uuid: mode for uuid, _, mode in islice(_entries(text), _MOST) if uuid and mode}
 
 
 def _entries(text: str) -> Iterator[tuple[str, str, str]]:
-    """Yield UUID, memory and mode. HAMi writes the mode as the ninth field, the plugin of Volcano as the sixth."""
+    """Yield UUID, memory and mode. HAMi writes the mode as the ninth field, Volcano's plugin as the sixth."""
     if not text.startswith("["):
         rows = (entry.split(",") for entry in text.split(":") if entry)
         for row in (row for row in rows if len(row) >= _FIELDS):

@@ -1,11 +1,11 @@
 """
-`explain -f`: a manifest, and perhaps its node, to what was declared; without a daemon, a cluster or a driver.
+`explain -f`: the limits that a manifest declares, without a daemon, a cluster or a driver.
 
-What comes in: the text of a file with pods or objects that make pods (claims and slices may lie beside them), the text
-of a node's. What goes out: the limits of each pod as text, or as one JSON list; and a problem for each object that
-cannot be explained. The devices are those that the node's own labels and annotations list.
+What comes in: a file with pods or objects that make pods, perhaps with claims and slices; and a file with the node.
+What goes out: the limits of each pod as text, or as one JSON list; and a problem for each object that cannot be
+explained. The devices are those in the node's own labels and annotations.
 
-The rule: the answer names what is missing in the files and would have changed it.
+The rule: the answer names missing input that may change it.
 """
 
 import json
@@ -28,7 +28,7 @@ _KINDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """What is printed, and a line for each object of the file that is not in it."""
+    """The printed text, and a line for each object of the file that could not be explained."""
 
     text: str
     problems: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ def explain(
     source: str = "manifest",
     node_source: str = "node",
 ) -> Explained:
-    """Explain every pod of a file; a node may also lie in it. Raises ManifestError, which names the source."""
+    """Explain every pod of a file; the file may also hold the node. Raises ManifestError, which names the source."""
     manifest = read(text, source)
     if not manifest.pods:
         raise ManifestError(*manifest.problems, _expected(source, "a Pod or an object with a pod template", manifest))
@@ -102,7 +102,7 @@ def _missing(
     catalogue: Catalogue,
     options: Options,
 ) -> Iterator[str]:
-    """Name what was not shown and may change the answer."""
+    """Describe missing input that may change the answer."""
     if node is None:
         yield (
             "no Node was given: units are not checked against its devices, and a share of a device has no amount "
@@ -128,7 +128,7 @@ def _missing(
 
 
 def _misnamed(pods: Sequence[DeclaredPod], catalogue: Catalogue) -> Iterator[str]:
-    """Name annotations that are about one container, of which the pod has none of that name: they declare nothing."""
+    """Report annotations that name a container which the pod does not have: they declare nothing."""
     patterns = {row.key for system in catalogue for row in system.rows if row.star is Star.CONTAINER}
     for pod in pods:
         starred = {key: stars[0] for pattern in patterns for key, stars in matching(pattern, pod.annotations)}

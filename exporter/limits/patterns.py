@@ -1,8 +1,8 @@
 """
 Keys of rows with `*`, which stands for any text.
 
-What comes in: a row's key and the keys of a pod or node. What goes out: the keys that match, and what the stars stand
-for.
+What comes in: a row's key and the keys of a pod or node. What goes out: the keys that match, and the texts that match
+their stars.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterable, Mapping
 
 def match(pattern: str, text: str) -> tuple[str, ...] | None:
     """
-    Match a key with any number of `*`, each for at least one character; return what the stars stand for.
+    Match a key with any number of `*`, each for at least one character; return the texts that match the stars.
 
-    None when it does not match. Earlier stars stand for as little as possible, the last one for all the rest: time
-    grows with the length of the text only, whatever the text says.
+    None if the key does not match. Earlier stars match as little as possible, the last one all the rest. So the time
+    grows with the length of the text only, whatever it contains.
     """
     first, *rest = pattern.split("*")
     if not text.startswith(first):
@@ -34,7 +34,7 @@ def match(pattern: str, text: str) -> tuple[str, ...] | None:
 
 
 def matching(pattern: str, texts: Collection[str]) -> list[tuple[str, tuple[str, ...]]]:
-    """List, in order, the keys that match and what their stars stand for; an exact key is looked up, not searched."""
+    """List, in order, the keys that match, each with the texts of its stars. A key without a star is looked up."""
     if "*" not in pattern:
         return [(pattern, ())] if pattern in texts else []
     first = pattern.partition("*")[0]
@@ -43,7 +43,7 @@ def matching(pattern: str, texts: Collection[str]) -> list[tuple[str, tuple[str,
 
 
 def labelled(patterns: Iterable[str], labels: Mapping[str, str]) -> str:
-    """Find the first label that a pattern names, as `key=value`; a pattern may say the value, too. Empty: none."""
+    """Find the first label that matches a pattern (`key` or `key=value`), as `key=value`; empty if none does."""
     for pattern in patterns:
         key, equals, value = pattern.partition("=")
         for label, _ in matching(key, labels):
@@ -53,7 +53,7 @@ def labelled(patterns: Iterable[str], labels: Mapping[str, str]) -> str:
 
 
 def fill(pattern: str, stars: tuple[str, ...]) -> str:
-    """Put what the stars stand for back into another key: `baidu.com/*_cgpu_memory` finds its `baidu.com/*_cgpu`."""
+    """Fill the stars of another key with these texts: from `baidu.com/*_cgpu_memory` to its `baidu.com/*_cgpu`."""
     for star in stars:
         pattern = pattern.replace("*", star, 1)
     return pattern

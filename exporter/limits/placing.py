@@ -1,10 +1,11 @@
 """
 Where a pod's limits count: on the devices where its containers are.
 
-What comes in: resolved limits, and the devices each container is seen on. What goes out: limits, each on one device.
+What comes in: resolved limits, and the devices on which each container is seen. What goes out: limits, each on one
+device.
 
-The law: a limit that names a device counts there; one that names none counts wherever its subject is, but on no device
-of another vendor. Pure.
+The rule: a limit that names a device counts there. A limit that names none counts wherever its holder is, but on no
+device of another vendor. Pure.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,11 +24,14 @@ def placed(
     expected: bool,
 ) -> tuple[ResolvedLimit, ...]:
     """
-    Put the limits of a pod where its containers are seen, and (`expected`: it does not terminate) where they are named.
+    Put the limits of a pod on the devices where its containers are seen.
 
-    What names no device is not put on one of another vendor (`foreign`): a pod may hold GPUs of two. Container and pod
-    stay apart, and so do a process's limit and that of the container around it. Where the pod declares an amount, a
-    container that only has the device (by KubeShare's `NVIDIA_VISIBLE_DEVICES`) is not undeclared.
+    Unless the pod terminates (`expected` is False), limits also count on the devices that they name.
+
+    A limit without a device is not put on one of another vendor (`foreign`), because a pod may hold GPUs of two
+    vendors. Limits of container and pod stay apart, and so do those of a process and its container. If the pod
+    declares an amount, a container that only has the device (as by KubeShare's `NVIDIA_VISIBLE_DEVICES`) is not
+    listed as undeclared.
     """
     limits: dict[tuple[Subject, bool, DeviceKey], ResolvedLimit] = {}
     for limit in resolution.limits if expected else ():

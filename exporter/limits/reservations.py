@@ -1,11 +1,11 @@
 """
 Reservation pods: pods that take a whole device from the kubelet so that the pods of a sharing system can use it.
 
-What comes in: pods, what the kubelet handed to them, the catalogue. What goes out: the same pods, each reservation pod
-with the name of its system; and the devices that a system reserves for its groups of pods.
+What comes in: pods, their allocations, the catalogue. What goes out: the same pods, each reservation pod with the name
+of its system; and the devices that a system reserves for its groups of pods.
 
 The rule: **a label alone proves nothing.** A pod is a reservation pod only in a namespace of its system, where tenants
-create no pods. A group label may be forged: it adds a limit to a device, and takes nothing from any pod.
+create no pods. A group label may be forged: it can add a limit on a device, and removes none.
 """
 
 from collections import defaultdict
@@ -19,7 +19,7 @@ from exporter.model import DeviceKey, Pod, PodUid
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """One namespace in which a system's reservation pods are, and their labels."""
+    """The labels of a system's reservation pods in one namespace."""
 
     system: str
     labels: tuple[str, ...]
@@ -27,7 +27,7 @@ class _Known:
 
 
 class Reservations:
-    """The reservation pods of a catalogue's systems; of `chosen` systems only, where the operator named some."""
+    """Recognises the reservation pods of all systems of a catalogue, or of the `chosen` ones only."""
 
     def __init__(self, catalogue: Catalogue, chosen: Iterable[str] | None = None) -> None:
         names = None if chosen is None else set(chosen)
@@ -44,7 +44,7 @@ class Reservations:
         }
 
     def marked(self, pods: Mapping[PodUid, Pod]) -> Mapping[PodUid, Pod]:
-        """Name the system of each reservation pod; the same mapping where there is none."""
+        """Add its system to each reservation pod; return the same mapping if there is none."""
         found = {uid: system for uid, pod in pods.items() if (system := self._system(pod))}
         if not found:
             return pods

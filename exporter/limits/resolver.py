@@ -1,11 +1,11 @@
 """
-The limits of a pod, out of everything that was written about it.
+The limits of a pod, from all its declarations.
 
-What comes in: a pod, its node, the devices, the catalogue, what was first seen of the pod, its claims. What goes
-out: one limit per subject, scope and device, with every candidate that was looked at.
+What comes in: a pod, its node, the devices, the catalogue, the pod's first-seen values, its claims. What goes out: one
+limit per limit holder, scope and device, with every candidate that was considered.
 
-The law: total and alone. Whatever a pod says, the answer is an answer, and only about that pod; it reads no clock, no
-file, no network, and does not depend on the order of anything but a pod's containers.
+The rule: every input gives an answer, and no pod changes the answer of another. The resolver reads no clock, file or
+network. No order matters but that of a pod's containers.
 """
 
 from collections import defaultdict
@@ -40,12 +40,12 @@ def resolve(
 
     Args:
         pod: as declared.
-        node: None offline, when it was not shown.
-        devices: the node's devices; empty where they are not known.
-        catalogue: what can be declared, from `exporter.limits.loading`.
-        first_seen: `Resolution.first_seen` of the last time, as long as the pod lives.
-        claims: all claims that are known; those of other pods do not matter.
-        options: what the operator chose.
+        node: None offline, if it was not given.
+        devices: the node's devices; empty if unknown.
+        catalogue: the systems and their rows, from `exporter.limits.loading`.
+        first_seen: `Resolution.first_seen` of the last call, as long as the pod lives.
+        claims: all known claims; those of other pods are ignored.
+        options: the operator's choices.
 
     """
     devices, claims = tuple(devices), tuple(claims)
@@ -72,7 +72,7 @@ def resolve(
 
 
 def _outranked(gathered: Sequence[Candidate]) -> list[Candidate]:
-    """Take out what its system itself passes over: HAMi's percentage beside its MiB, and the other way in Volcano."""
+    """Exclude declarations that their own system ignores: HAMi ignores its percentage beside MiB, Volcano the MiB."""
     sought = {key for candidate in gathered if candidate.row is not None for key in candidate.row.loses_to}
     rivals: dict[Subject, list[Candidate]] = defaultdict(list)
     for candidate in gathered:
@@ -99,7 +99,7 @@ def _beats(other: Candidate, candidate: Candidate) -> bool:
 
 
 def _grouped(gathered: Iterable[Candidate], first: Mapping[Key, Seen]) -> dict[_Group, list[Candidate]]:
-    """Put together what is about one subject. What names no container goes to those of its system, if there are any."""
+    """Group candidates by limit holder and scope; one without a container goes to all containers of its system."""
     groups: dict[_Group, list[Candidate]] = defaultdict(list)
     loose = []
     for candidate in gathered:
@@ -119,7 +119,7 @@ def _grouped(gathered: Iterable[Candidate], first: Mapping[Key, Seen]) -> dict[_
 
 
 def _only(group: Iterable[Candidate], devices: Sequence[LeafDevice], vendors: Mapping[str, str]) -> Place | None:
-    """Name the device where there is but one: then each device that a subject holds is that one."""
+    """Return the device if there is only one: then each device of a limit holder is that one."""
     wanted = {vendors.get(candidate.system) for candidate in group}
     mine = [device.key for device in devices if device.vendor in wanted]
     return Place(device_name(mine[0]), mine[0]) if len(mine) == 1 and mine[0] is not None else None
@@ -128,7 +128,7 @@ def _only(group: Iterable[Candidate], devices: Sequence[LeafDevice], vendors: Ma
 def _limits(
     subject: Subject, group: Sequence[Candidate], only: Place | None
 ) -> tuple[list[ResolvedLimit], list[ResolvedLimit]]:
-    """Decide for each device that is named; what names none counts on all of them, and on those that are not named."""
+    """Decide for each named device. A candidate without a device counts on all devices, named or not."""
     if not group:
         return [], []
     places = {candidate.place.name: candidate.place for candidate in group if candidate.place is not None}
@@ -141,7 +141,7 @@ def _limits(
 
 
 def _on(place: Place, group: Sequence[Candidate]) -> list[Candidate]:
-    """List the candidates for a device: those that name it, and those that name none and were not put there already."""
+    """List the candidates for a device: those that name it, and those without a device, each declaration once."""
     named = [candidate for candidate in group if candidate.place == place]
     put = {(candidate.system, candidate.row, candidate.key, candidate.text) for candidate in named}
     return named + [c for c in group if c.place is None and (c.system, c.row, c.key, c.text) not in put]

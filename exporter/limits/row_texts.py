@@ -1,9 +1,9 @@
 """
-Where a row's text is: in resources, annotations, labels, environments, claims.
+The texts of a row: in resources, annotations, labels, environments, claims.
 
-What comes in: a row and a pod. What goes out: the texts that the row is about, each with its surroundings, unread.
+What comes in: a row and a pod. What goes out: the texts of the row, not yet decoded, each with its place.
 
-The law: the mechanism decides where to look, never the system.
+The rule: the mechanism alone decides where to look, never the system.
 """
 
 import json
@@ -16,13 +16,13 @@ from exporter.limits.rows import Row, Star
 from exporter.model import Claim, ClaimedDevice, DeclaredContainer, DeclaredPod, Mechanism
 
 _DEVICE = "device"
-"""Key of a claim row that is about the device itself, not about its consumed capacity."""
+"""The key of a claim row for the device itself, not for its consumed capacity."""
 
 Found = tuple[str, Asked]
 
 
 def readings(scene: Scene, row: Row) -> Iterator[Found]:
-    """Yield each text that the row finds in the pod, with its surroundings."""
+    """Yield each text of the row in the pod, with its place."""
     pod, asked = scene.pod, Asked(scene, row, row.key)
     match row.mechanism:
         case Mechanism.RESOURCE | Mechanism.POLICY:
@@ -56,7 +56,7 @@ def _of_pod(asked: Asked, texts: Mapping[str, str]) -> Iterator[Found]:
 
 
 def _starred(asked: Asked, stars: tuple[str, ...]) -> DeclaredContainer | None:
-    """Find the container that a key names; a key that names another pod's container is no declaration here."""
+    """Find the container that a key names; None if the pod has no such container."""
     if not stars or asked.row.star is Star.NOTHING:
         return None
     if asked.row.star is Star.CONTAINER:
@@ -109,7 +109,7 @@ def using(pod: DeclaredPod, claim: Claim, devices: tuple[ClaimedDevice, ...]) ->
 
 
 def _main(request: str) -> str:
-    """Name a request: of a prioritized list `main/sub` is allocated, and users speak of `main`."""
+    """Return the request as users name it: a prioritized list is allocated as `main/sub`, and users write `main`."""
     return request.partition("/")[0]
 
 

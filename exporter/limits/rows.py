@@ -1,9 +1,9 @@
 """
-A system of the catalogue and its rows: what is read, where, in which unit, and what it counts for.
+A system of the catalogue and its rows: the place, key, unit and meaning of each declaration.
 
 What comes in: the data of a YAML file, which msgspec converts (see `loading`). What goes out: frozen systems with rows.
 
-The law: a row is data. It names a mechanism, a key, a unit and a count to divide by; what needs more than that is a
+The rule: a row is data. It names a mechanism, a key, a unit and a count to divide by. A format that needs more has a
 decoder, a small function that the row names. No row holds an expression.
 """
 
@@ -21,7 +21,7 @@ Key = Annotated[str, Meta(min_length=1, max_length=317)]  # a prefix of 253, a s
 
 
 class What(StrEnum):
-    """What a row's number is. `count` rows are divisors, `device` rows only name devices."""
+    """The meaning of a row's number. `count` rows are divisors, `device` rows only name devices."""
 
     MEMORY = "memory"
     MEMORY_RATIO = "memory-ratio"
@@ -32,10 +32,10 @@ class What(StrEnum):
 
 class Per(StrEnum):
     """
-    How an amount falls on devices.
+    How an amount applies to devices.
 
-    `device`: on each; `total`: divided by the count; `spread`: up to one device's worth on one, above that one whole
-    device after the other (100 = one GPU, 200 = two).
+    `device`: to each device. `total`: divided by the count. `spread`: an amount above one device fills whole devices,
+    one after the other (100 = one GPU, 200 = two).
     """
 
     DEVICE = "device"
@@ -44,7 +44,7 @@ class Per(StrEnum):
 
 
 class Trust(IntEnum):
-    """How hard a declaration is to forge: the lower the number, the more it is believed."""
+    """How hard a declaration is to forge: the lower the number, the more it is trusted."""
 
     CLAIM = 1
     RESOURCE = 2
@@ -54,7 +54,7 @@ class Trust(IntEnum):
 
 
 class Confidence(StrEnum):
-    """Where the row's meaning was read: the system's source, its documentation, or nowhere for sure."""
+    """Where the row's meaning was read: the system's source, its documentation, or no certain place."""
 
     SOURCE = "source"
     DOCUMENTATION = "documentation"
@@ -62,7 +62,7 @@ class Confidence(StrEnum):
 
 
 class Star(StrEnum):
-    """What the first `*` of an annotation's key stands for."""
+    """The meaning of the first `*` in an annotation's key."""
 
     NOTHING = ""
     CONTAINER = "container"
@@ -78,17 +78,17 @@ TRUST = {
     Mechanism.LABEL: Trust.USER,
     Mechanism.ENV: Trust.ENV,
 }
-"""What a mechanism is worth where the row does not say otherwise."""
+"""The trust of a mechanism, unless the row says otherwise."""
 
 
 class Units(tuple[Fraction, ...]):
-    """Bytes of one unit (memory) or devices of one unit (ratios); in YAML a quantity, or a list of them."""
+    """Bytes per unit (memory) or devices per unit (ratios); in YAML a quantity, or a list of quantities."""
 
     __slots__ = ()
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of the file, closed for unknown keys."""
+    """A part of the file; unknown keys are refused."""
 
 
 class Row(Part, frozen=True, kw_only=True):
@@ -96,22 +96,22 @@ class Row(Part, frozen=True, kw_only=True):
     One declaration.
 
     Attributes:
-        key: the exact name, with `*` for any text. Of a claim-config the dotted path in the parameters.
-        units: several where installations differ, the usual one first: then only calibration may choose.
+        key: the exact name, with `*` for any text. For a claim-config, the dotted path in the parameters.
+        units: several if installations differ, the usual one first. Then only calibration may choose.
         scaled: an installation may multiply the unit by a whole factor that the pod does not show (`factors`).
-        factor: node annotation, a JSON object, in which the system says that factor as `memoryFactor`.
+        factor: node annotation, a JSON object, with that factor as `memoryFactor`.
         divide_by: keys of count rows of the same system; the first that the pod has is the divisor.
-        loses_to: keys of the same system; where the pod has one of them, this row does not count.
-        without: keys with `*`; where the container asks for one of them, or the pod has it as an annotation, the row is
+        loses_to: keys of the same system; if the pod has one of them, this row does not count.
+        without: keys with `*`; if the container asks for one of them, or the pod has it as an annotation, the row is
             not read. A whole card is not whole beside an amount of its memory.
-        above_one: what to tell where a container asks for more than 1, and the kubelet has not handed out more than 1.
-        calibrate: key of the node's capacity that must fit the devices; empty where nothing can be checked.
-        register: node annotation in which the system lists its devices' memory; where it is there, it must fit them.
-        plain: only plain numbers, no quantity suffixes: the system itself refuses those.
-        kubelet: the kubelet's device ids of this resource are true.
+        above_one: the remark if a container asks for more than 1, and the kubelet has not handed out more than 1.
+        calibrate: key of the node's capacity that must fit the devices; empty if nothing can be checked.
+        register: node annotation in which the system lists its devices' memory; if present, it must fit the devices.
+        plain: only plain numbers: the system itself refuses quantity suffixes.
+        kubelet: the kubelet's device ids of this resource name real devices.
         written_by: `trust` in the file: `scheduler` marks annotations that schedulers write. The trust of other rows
             follows from their mechanism.
-        context: whether the amount includes CUDA contexts, where that differs from the system's other rows.
+        context: whether the amount includes CUDA contexts, if that differs from the system's other rows.
 
     """
 
@@ -152,10 +152,10 @@ class Row(Part, frozen=True, kw_only=True):
 
 class When(Part, frozen=True, kw_only=True):
     """
-    A condition under which something else enforces: a label or annotation with this value (any, when empty).
+    A condition under which another component enforces: a label or annotation with this value (any, if empty).
 
-    `node-register` is the node annotation in which the system's plugin lists its devices: there the value is the mode
-    of the device that the limit is about.
+    `node-register` is the node annotation in which the system's plugin lists its devices. Its value is the mode of the
+    limit's device.
     """
 
     at: Literal["node-label", "node-register", "pod-label", "pod-annotation"]
@@ -165,7 +165,7 @@ class When(Part, frozen=True, kw_only=True):
 
 
 class Detect(Part, frozen=True, kw_only=True):
-    """The signs that a node runs a system, or that a pod uses it: keys with `*`; labels may say `key=value`."""
+    """The signs that a node runs a system, or that a pod uses it: keys with `*`; for labels also `key=value`."""
 
     resources: tuple[Key, ...] = ()
     node_labels: tuple[Key, ...] = ()
@@ -181,12 +181,12 @@ class Detect(Part, frozen=True, kw_only=True):
 
 class Reservation(Part, frozen=True, kw_only=True):
     """
-    How a system's reservation pods are known: pods that take a whole device from the kubelet and let others use it.
+    How a system's reservation pods are recognised: they take a whole device from the kubelet for the system's pods.
 
-    The namespace is the system's own, where tenants create no pods. So a label in any other namespace proves nothing.
+    The namespace is the system's own, where tenants create no pods. A label in any other namespace proves nothing.
 
     Attributes:
-        namespaces: names, exactly; an installation that renamed them says so in `limits.rows`.
+        namespaces: exact names; an operator who renamed them adds the new names in `limits.rows`.
         labels: keys, or `key=value`; a reservation pod has one of them.
         group: label by which the pods that share a reserved device carry the value of its reservation pod.
 
@@ -202,12 +202,11 @@ class System(Part, frozen=True, kw_only=True):
     A way to share devices.
 
     Attributes:
-        context: whether its amounts include CUDA contexts; `context_source` says where that was read, or what was
-            looked for.
-        reservation: how its reservation pods are known; None where it has none.
-        bypass_env: variables of a pod with which its user switches the enforcement off.
-        yields_to: systems whose presence means that this one's rows have another meaning here.
-        sources: where this was read, for people.
+        context: whether its amounts include CUDA contexts; `context_source` names the source, or the search for one.
+        reservation: how its reservation pods are recognised; None if it has none.
+        bypass_env: variables by which a pod's user switches the enforcement off.
+        yields_to: systems whose presence gives this system's rows another meaning.
+        sources: where these facts were read, for people.
 
     """
 

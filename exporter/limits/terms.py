@@ -1,10 +1,10 @@
 """
 The amounts that a row declares: its texts, decoded, one term per limit holder.
 
-What comes in: a system's rows and the pod with its surroundings. What goes out: terms in the row's unit, or why there
-is none: a pod's containers are added up, and so are several shares that a claim has of one device.
+What comes in: a system's rows and the pod with its surroundings. What goes out: terms in the row's unit, or the reason
+why a text is invalid. The amounts of a pod's containers are added, and so are a claim's shares of one device.
 
-The law: a sum with an invalid part is no sum.
+The rule: if one part is invalid, there is no sum.
 """
 
 from collections.abc import Iterator
@@ -21,12 +21,12 @@ from exporter.limits.rows import Per, Row, What
 from exporter.model import Mechanism, Scope
 
 MOST_DEVICES = 64
-"""Of one node; where they are not known."""
+"""The most devices of a node, if they are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One amount of one subject on its way to a candidate."""
+    """One amount of one limit holder; `candidates` makes candidates of it."""
 
     subject: Subject
     value: Fraction | None
@@ -37,7 +37,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A text that cannot be used, and why."""
+    """A text that cannot be used, and the reason."""
 
     subject: Subject
     key: str
@@ -46,7 +46,7 @@ class Broken:
 
 
 def terms(scene: Scene, row: Row) -> Iterator[Term | Broken]:
-    """Yield what the row says of each subject; of a pod's containers the sum."""
+    """Yield the row's amount for each limit holder; for a pod, the sum over its containers."""
     parsed: list[Term] = []
     for text, asked in readings(scene, row):
         try:
@@ -66,7 +66,7 @@ def terms(scene: Scene, row: Row) -> Iterator[Term | Broken]:
 
 
 def _summed(terms: list[Term]) -> Iterator[Term]:
-    """Add up a pod's containers: all that stay, or the largest init container if that is more."""
+    """Add up a pod's containers: all that keep running, or the largest init container if that is more."""
     known = [(term, term.value) for term in terms if term.value is not None]
     if not known:
         yield from terms[:1]
@@ -96,7 +96,7 @@ def _stays(term: Term) -> bool:
 
 
 def subject_of(asked: Asked, amount: Amount | None = None) -> Subject:
-    """Name the limit holder of a text: the pod, without a container, where it does not say."""
+    """Return the limit holder of a text: the pod, if the text names no container."""
     row = asked.row
     if row.scope is Scope.CLAIM and asked.claim is not None:
         return Subject(claim=f"{asked.claim.namespace}/{asked.claim.name}")
@@ -109,10 +109,10 @@ def subject_of(asked: Asked, amount: Amount | None = None) -> Subject:
 
 def divisor(term: Term) -> tuple[Fraction, str]:
     """
-    Find by how many devices a total is divided, 1 where nothing says so; and a problem.
+    Find the number of devices by which a total is divided (1 if not declared), and a problem or "".
 
-    An impossible count in a label or annotation is passed over: it must not remove a resource's limit. One in
-    a resource is part of what was asked for. Raises DeclarationError.
+    An impossible count in a label or annotation is ignored: it must not remove a resource's limit. An impossible count
+    in a resource raises DeclarationError, because it is part of the request.
     """
     row, problem = term.asked.row, ""
     for key in row.divide_by if row.per is Per.TOTAL else ():
@@ -122,7 +122,7 @@ def divisor(term: Term) -> tuple[Fraction, str]:
             except DeclarationError as error:
                 if count.trust <= row.trust:
                     raise
-                problem = f"{error}: passed over"
+                problem = f"{error}: ignored"
             else:
                 if value:
                     return value, problem
@@ -139,9 +139,9 @@ def _count(row: Row, term: Term) -> Fraction:
         for amount in amounts:
             whose = amount.container or (asked.container.name if asked.container else "")
             if whose in {"", term.subject.container} or not term.subject.container:
-                # A pod's containers each say the number of devices of the pod: the largest is it, not their sum.
+                # Each container states the pod's number of devices: so the largest counts, not the sum.
                 total = max(total, amount.value or Fraction(0))
     most = len(scene.devices) or MOST_DEVICES
     if total.denominator != 1 or total > most:
-        raise DeclarationError(f"{row.key}: {float(total):g} is no number of devices here (at most {most})")
+        raise DeclarationError(f"{row.key}: {float(total):g} is not a possible number of devices (at most {most})")
     return total

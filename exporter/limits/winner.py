@@ -1,32 +1,33 @@
 """
-One limit out of its candidates.
+One limit from its candidates.
 
-What comes in: all candidates about one subject on one device. What goes out: a limit that says of each candidate why it
-was taken or not.
+What comes in: all candidates of one limit holder on one device. What goes out: a limit that says of each candidate why
+it was taken or not.
 
-The law: **a lower source may only lower.** So whatever the order, the smallest valid amount counts; among equal ones
-the most trusted is named. Where two contradict each other, the answer says so. Only the unit may come from a lower
-source: an open factor of the installation is the scheduler's to say (`factors`).
+The rule: **a lower source may only lower.** So the smallest valid amount counts, in any order. Among equal amounts the
+most trusted source is named. Contradictions are reported. Only the unit may come from a lower source: the scheduler's
+annotation gives an unknown factor of the installation (`factors`).
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from exporter.limits.answers import Candidate, ResolvedLimit, Subject
+from exporter.limits.calibration import SET_UNIT
 from exporter.limits.devices import Place
 from exporter.limits.factors import settled
 from exporter.limits.rows import Trust, What
 from exporter.model import Context, EnforcedBy, Mechanism, Scope
 
 _ROUNDING = 2**20
-"""Bytes by which two declarations of the same may differ: schedulers count in MiB."""
+"""Bytes by which two declarations of the same amount may differ: schedulers count in MiB."""
 _LARGEST_FACTOR = 1024
 KEPT = frozenset({EnforcedBy.HARDWARE, EnforcedBy.KERNEL, EnforcedBy.DRIVER})
-"""These hold a limit so firmly that it needs no second guard. A user's own word that it is held does not count."""
+"""These enforce a limit so firmly that gpusteward does not act. A user's own claim that they do does not count."""
 
 
 def decide(subject: Subject, place: Place | None, candidates: Iterable[Candidate]) -> ResolvedLimit:
-    """Decide one limit. There is at least one candidate."""
+    """Decide one limit from one or more candidates."""
     ranked = sorted(settled(list(candidates)), key=_rank)
     memory = [c for c in ranked if c.what is not What.COMPUTE]
     compute = [c for c in ranked if c.what is What.COMPUTE]
@@ -45,7 +46,7 @@ def decide(subject: Subject, place: Place | None, candidates: Iterable[Candidate
         candidates=tuple(_explained(c, amount, share) for c in ranked),
         problems=tuple(dict.fromkeys([*_problems(ranked), *contradictions])),
         report_only=_report_only(amount, doubts),
-        mps=any(c.mps and (c.grant or c.bytes or c.ratio) for c in ranked),  # who asks for nothing is no client
+        mps=any(c.mps and (c.grant or c.bytes or c.ratio) for c in ranked),  # a request for nothing makes no client
         context=named.context,
         headroom=_headroom(amount, memory),
     )
@@ -57,10 +58,10 @@ def _smallest(candidates: Iterable[Candidate]) -> Candidate | None:
 
 def _amount(memory: Sequence[Candidate]) -> Candidate | None:
     """
-    Take the smallest amount; where that is in doubt and the pod's own word, the smallest that is in no doubt.
+    Take the smallest amount; if it is in doubt and only the pod's own claim, the smallest amount without a doubt.
 
-    The hardware's bound of an instance is no such amount. A doubt about a system that is really there stays: what its
-    scheduler granted may be more than any other declaration says. So does a doubt about what a system's resource means.
+    The size of a MIG instance is no such amount. A doubt about a system that is proven to be present stays: its
+    scheduler may have granted more than any other declaration says. A doubt about a resource's meaning stays, too.
     """
     smallest = _smallest(memory)
     if smallest is None or not smallest.doubts:
@@ -74,10 +75,10 @@ def _amount(memory: Sequence[Candidate]) -> Candidate | None:
 
 def _headroom(winner: Candidate | None, memory: Iterable[Candidate]) -> int | None:
     """
-    Find by how much contexts may exceed the winner's amount at most; None where nothing bounds them.
+    Find the most bytes that contexts may add to the winner's amount; None if no declaration bounds them.
 
-    Another declaration may include contexts and say little more than the winner. Without this bound a user could add a
-    lower annotation, whose amount excludes contexts, and use more than the system's own declaration allows.
+    Another declaration may include contexts and be little larger than the winner. Without this bound a user could add
+    a lower annotation, whose amount excludes contexts, and use more than the system's own declaration allows.
     """
     included = [c.bytes for c in memory if c.valid and c.bytes is not None and c.context is Context.INCLUDED]
     return None if winner is None or winner.bytes is None or not included else min(included) - winner.bytes
@@ -96,9 +97,9 @@ def _problems(ranked: Sequence[Candidate]) -> Iterable[str]:
 
 
 def _compare(winner: Candidate | None, memory: Sequence[Candidate]) -> tuple[list[str], list[str]]:
-    """Find contradictions: of equal trust, or of a system with itself. Users may lower as they like."""
+    """Find contradictions: of equal trust, or of a system with itself. That a user lowers a limit is none."""
     contradictions, doubts = [], []
-    # The scheduler granted just this: its unit is known. Another annotation, which the pod may have added, is no doubt.
+    # The scheduler granted exactly this, so the unit is known. A further annotation may be forged, and is no doubt.
     granted = winner is not None and any(_grants(c, winner) for c in memory)
     for other in memory:
         if winner is None or not winner.bytes or not other.valid or other.bytes is None:
@@ -106,8 +107,8 @@ def _compare(winner: Candidate | None, memory: Sequence[Candidate]) -> tuple[lis
         if other.bytes - winner.bytes <= max(_ROUNDING, winner.bytes // 100):
             continue
         if other.trust is winner.trust or (other.system == winner.system and winner.trust < Trust.USER):
-            both = f"{other.name} says {other.bytes} bytes, {winner.name} {winner.bytes}"
-            contradictions.append(f"contradiction: {both}; the smaller counts")
+            both = f"{other.name} is {other.bytes} bytes, {winner.name} {winner.bytes}"
+            contradictions.append(f"two declarations contradict each other: {both}; the smaller counts")
         factor, rest = divmod(other.bytes, winner.bytes)
         if (
             not granted
@@ -117,7 +118,7 @@ def _compare(winner: Candidate | None, memory: Sequence[Candidate]) -> tuple[lis
             and not rest
             and factor <= _LARGEST_FACTOR
         ):
-            doubts.append(f"this installation may count {winner.key} in units {factor} times as large")
+            doubts.append(f"the unit of {winner.key} may be {factor} times as large on this installation; {SET_UNIT}")
     return contradictions, doubts
 
 
@@ -131,7 +132,7 @@ def _report_only(winner: Candidate | None, doubts: Sequence[str]) -> tuple[str, 
         return ()
     reasons = [*winner.doubts, *doubts]
     if winner.enforcement_proven and winner.enforced_by in KEPT:
-        reasons.append(f"the {winner.enforced_by} enforces it already")
+        reasons.append(f"the {winner.enforced_by} already enforces this limit")
     return tuple(reasons)
 
 
@@ -139,11 +140,11 @@ def _explained(candidate: Candidate, amount: Candidate | None, share: Candidate 
     if candidate.excluded:
         return replace(candidate, why=candidate.excluded)
     winner = share if candidate.what is What.COMPUTE else amount
-    times = f", times the installation's factor {candidate.factor}" if (candidate.factor or 1) > 1 else ""
+    times = f", multiplied by the installation's factor {candidate.factor}" if (candidate.factor or 1) > 1 else ""
     if winner is None or candidate is winner:
         return replace(candidate, taken=winner is not None, why=f"taken{times}")
     if candidate.size == winner.size:
-        return replace(candidate, why=f"agrees with {winner.name}{times}")
+        return replace(candidate, why=f"the same amount as {winner.name}{times}")
     if candidate.trust > winner.trust:
-        return replace(candidate, why=f"a lower source may only lower: {winner.name} says less")
-    return replace(candidate, why=f"{winner.name} says less")
+        return replace(candidate, why=f"larger than {winner.name}; a less trusted declaration can only lower the limit")
+    return replace(candidate, why=f"larger than {winner.name}; the smallest amount counts")

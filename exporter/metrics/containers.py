@@ -1,10 +1,10 @@
 """
-Containers: what each holds of each device, and what the kubelet handed to it.
+Containers: the usage and the allocation of each container on each device.
 
 What comes in: the snapshot. What goes out: one series per namespace, pod, container and device.
 
-The rule: names cannot tell two generations of a container apart, so their values are summed; what is unknown of one is
-unknown of the sum. A usage whose pod has no name is not written: it could not be told from others.
+The rule: two generations of a container have the same name, so their values are summed. If one value is unknown, so is
+the sum. A usage whose pod has no name is left out, because its labels would be those of other usages.
 """
 
 from collections import defaultdict
@@ -18,35 +18,37 @@ from exporter.model import Snapshot
 FIGURES: tuple[Figure, ...] = (
     figure(
         "container_memory_used_bytes",
-        "Memory that the container holds of the leaf device, in bytes: the kernel's count by cgroup (dmem.current) "
-        "where there is one, else the sum of its processes, as their driver lists them.",
+        "Memory that the container holds on the GPU or MIG instance, in bytes: the kernel's count by cgroup "
+        "(dmem.current) if there is one, else the sum over its processes in the driver's lists.",
     ),
     figure(
         "container_memory_peak_bytes",
-        "The most memory of the leaf device that a round, or the kernel (dmem.peak), saw the container hold, in bytes.",
+        "Most memory that the container held on the GPU or MIG instance, as seen by a round or by the kernel "
+        "(dmem.peak), in bytes.",
     ),
     figure(
-        "container_processes", "Living processes of the container that hold the leaf device, as its driver lists them."
+        "container_processes",
+        "Living processes of the container on the GPU or MIG instance, from the driver's process lists.",
     ),
     figure(
         "container_memory_kernel_limit_bytes",
-        "Memory of the leaf device above which the kernel does not let the container grow, in bytes (dmem.max of "
-        "its cgroup); absent without such a limit.",
+        "Memory of the GPU or MIG instance above which the kernel does not let the container grow, in bytes (dmem.max "
+        "of its cgroup). Absent without such a limit.",
     ),
     figure(
         "container_memory_evicted_seconds_total",
-        "Time in which the queues of the container's processes were taken off the leaf device, mostly because "
-        "their memory was moved out of it, in seconds, since the daemon saw them first (AMD alone: KFD's "
-        "evicted_ms).",
+        "Seconds in which the queues of the container's processes were taken off the GPU or partition, mostly because "
+        "their memory was moved out of it. Counted since the daemon first saw the processes. AMD only: KFD's "
+        "evicted_ms.",
     ),
 )
 
 RATIOS: tuple[Figure, ...] = (
     figure(
         "container_sm_utilization_ratio",
-        "Share of the SMs (of AMD and Intel: of the shader engines; of Cambricon: of the cores) that the container "
-        "used, 0 to 1: a coarse sum of the driver's figures per process; under MIG the instance's figure if the "
-        "container is alone there, else absent.",
+        "Share of the SMs (AMD and Intel: shader engines, Cambricon: cores) that the container used, 0 to 1. A coarse "
+        "sum of the driver's figures per process. Under MIG the figure of the instance if the container is alone on "
+        "it, else absent.",
     ),
     figure(
         "container_encoder_utilization_ratio",
@@ -61,14 +63,14 @@ RATIOS: tuple[Figure, ...] = (
 REPLICAS = gauge(
     "container_allocated_replicas",
     (*CONTAINER, "resource"),
-    "Replicas of the leaf device which the kubelet handed to the container, used or not (pod-resources API).",
+    "Replicas of the GPU or MIG instance that the kubelet handed to the container, used or not (pod-resources API).",
 )
 
 FAMILIES = (*(family for family, _ in (*FIGURES, *RATIOS)), REPLICAS)
 
 
 def collect(snapshot: Snapshot) -> Families:
-    """Yield the families of containers."""
+    """Yield usage, utilization and allocated replicas of each container and device."""
     labels_of = NodeLabels(snapshot).container
     described: list[schema.Container] = []
     yield from with_rests(describe_containers(snapshot, snapshot.usages), described)

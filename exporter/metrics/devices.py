@@ -1,8 +1,9 @@
 """
-Devices: memory, its account, utilization.
+Devices: memory, its accounts, utilization.
 
-What comes in: the snapshot. What goes out: one series per GPU with MIG off and per MIG GPU instance, and none for a
-GPU with MIG on, so that every `sum()` counts each byte once.
+What comes in: the snapshot. What goes out: one series per GPU with MIG off, and one per MIG instance.
+
+The rule: a GPU with MIG on has no series here, so that a `sum()` counts each byte once.
 """
 
 from collections.abc import Iterator
@@ -17,50 +18,57 @@ from exporter.model import Device, Snapshot
 INFO = info(
     "device_info",
     (*LEAF, "profile", "sharing", "replicas", "mig_uuid"),
-    "The leaf device and how pods share it. GPU-instance ids are reused: mig_uuid (several compute instances: "
-    "separated by commas) tells generations apart. Always 1, to be joined on uuid and gpu_instance.",
+    "The GPU or MIG instance and how pods share it. Ids of MIG instances are reused: mig_uuid tells generations "
+    "apart (several compute instances: separated by commas). Always 1, to be joined on uuid and gpu_instance.",
 )
 
 
 FIGURES: tuple[Figure, ...] = (
-    figure("device_memory_total_bytes", "Memory of the leaf device in bytes (of NVIDIA: NVML memory info)."),
+    figure("device_memory_total_bytes", "Memory of the GPU or MIG instance in bytes (NVIDIA: NVML memory info)."),
     figure(
         "device_memory_used_bytes",
-        "Memory in use in bytes: total - free - reserved, whatever the driver's version means by used.",
+        "Memory in use in bytes: total - free - reserved, independent of what the driver's version counts as used.",
     ),
-    figure("device_memory_free_bytes", "Memory that can still be allocated, in bytes (of NVIDIA: NVML memory info)."),
+    figure("device_memory_free_bytes", "Memory that can still be allocated, in bytes (NVIDIA: NVML memory info)."),
     figure(
         "device_memory_reserved_bytes",
-        "Memory that driver and firmware keep for themselves, in bytes, where the driver tells it apart from what "
-        "is used (of NVIDIA: NVML memory info).",
+        "Memory that driver and firmware keep for themselves, in bytes, if the driver reports it apart from used "
+        "memory (NVIDIA: NVML memory info).",
     ),
     figure(
         "device_memory_attributed_bytes",
-        "Used memory held by known containers, in bytes (process lists joined with cgroups, or the kernel's own "
-        "count by cgroup).",
+        "Used memory that known containers hold, in bytes (process lists joined with cgroups, or the kernel's count "
+        "by cgroup).",
     ),
-    figure("device_memory_ghost_bytes", "Used memory of dead processes which no living container explains, in bytes."),
+    figure(
+        "device_memory_ghost_bytes",
+        "Used memory of processes that have ended, which no running container explains, in bytes.",
+    ),
     figure("device_memory_host_bytes", "Used memory of processes outside of any container, in bytes."),
     figure(
         "device_memory_unattributed_bytes",
-        "The rest of the used memory, in bytes: attributed + ghost + host + unattributed = used.",
+        "Used memory that no known process explains, in bytes: attributed + ghost + host + unattributed = used.",
     ),
     figure(
         "device_utilization_ratio",
-        "How busy the leaf device was, 0 to 1, as its driver counts that (of NVIDIA: share of time in which some "
+        "How busy the GPU or MIG instance was, 0 to 1, as its driver counts it (NVIDIA: share of time in which a "
         "kernel ran, NVML utilization).",
     ),
-    figure("device_sm_utilization_ratio", "Share of the SMs in use, 0 to 1 (NVIDIA alone, by GPM: Hopper and later)."),
+    figure("device_sm_utilization_ratio", "Share of the SMs in use, 0 to 1 (NVIDIA only, by GPM: Hopper and later)."),
     figure(
         "device_memory_controller_utilization_ratio",
-        "Share of time in which device memory was read or written, 0 to 1 (of NVIDIA: NVML utilization).",
+        "Share of time in which device memory was read or written, 0 to 1 (NVIDIA: NVML utilization).",
     ),
-    figure("device_encoder_utilization_ratio", "Utilization of the video encoders, 0 to 1 (NVIDIA alone: NVML)."),
-    figure("device_decoder_utilization_ratio", "Utilization of the video decoders, 0 to 1 (NVIDIA alone: NVML)."),
-    figure("device_containers", "Containers which have a process on the leaf device or were handed it by the kubelet."),
+    figure("device_encoder_utilization_ratio", "Utilization of the video encoders, 0 to 1 (NVIDIA only: NVML)."),
+    figure("device_decoder_utilization_ratio", "Utilization of the video decoders, 0 to 1 (NVIDIA only: NVML)."),
+    figure(
+        "device_containers",
+        "Containers that have a process on the GPU or MIG instance, or to which the kubelet handed it.",
+    ),
     figure(
         "device_pods",
-        "Pods that hold the leaf device, use it, or declare a limit on it; those that only reserve it do not count.",
+        "Pods that have the GPU or MIG instance allocated, use it, or declare a limit on it. Pods that only reserve it "
+        "do not count.",
     ),
 )
 
@@ -68,7 +76,7 @@ FAMILIES = (INFO, *(family for family, _ in FIGURES))
 
 
 def collect(snapshot: Snapshot) -> Iterator[Metric]:
-    """Yield the families of devices."""
+    """Yield the info and the figures of each device."""
     labels_of = NodeLabels(snapshot).device
     yield INFO.of((labels_of(device.key, **_description(device)), 1) for device in snapshot.devices)
     rows = [(labels_of(device.key), describe_device(device, snapshot)) for device in snapshot.devices]

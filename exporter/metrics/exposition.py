@@ -1,13 +1,14 @@
 """
-The page that scrapers get.
+The metrics page for scrapers.
 
 What comes in: `Latest`, the clock, and the request's two headers. What goes out: bytes and headers of the answer.
 
-The law: a page is rendered at most once a round and format; one rendering serves every scraper of that round. Formats
-that are about to be scraped are rendered right after the round, some samples at a time, so that a scrape never waits
-for more than these (some 12 microseconds a sample); until the new page is whole, the one before is served. A snapshot
-older than three intervals is withdrawn, because a frozen value looks like a quiet one; the daemon's own series stay, so
-that the gap can be seen.
+The rule:
+- A page is rendered at most once per round and format. One rendering serves every scraper of that round.
+- A format whose next scrape is near is rendered right after the round, one slice of samples at a time. A scrape waits
+  for one slice at most (about 12 microseconds per sample). Until the new page is complete, the old one is served.
+- A snapshot older than three intervals is withdrawn, because old values look like steady ones. The daemon's own series
+  stay, so that the gap is visible.
 """
 
 import asyncio
@@ -33,44 +34,44 @@ from exporter.model import Snapshot
 from exporter.rounds.latest import Latest, Reload, Tally
 
 STALE_AFTER = 3
-"""Intervals after which a snapshot is withdrawn."""
+"""A snapshot older than so many intervals is withdrawn."""
 
 ASKED_WITHIN = 120.0
-"""Seconds after which a scraper that does not come back is forgotten: two scrapes of the usual minute."""
+"""Seconds without a scrape after which a scraper is forgotten: two scrapes of the usual minute."""
 REMEMBERED = 4
-"""Scrapes of a format from whose times the next one is expected; two Prometheis that take turns need more than two."""
+"""Times of scrapes per format, to predict the next one; two Prometheus servers in turn need more than two."""
 
 PAUSE = 0.001
-"""Seconds between two slices: a scrape that comes meanwhile needs several turns of the loop."""
+"""Seconds between two slices: a scrape in between needs several turns of the event loop."""
 
 SLICE = 100
-"""Samples that are rendered between two turns of the loop: 1 to 2 ms."""
+"""Samples that are rendered between two turns of the event loop: 1 to 2 ms."""
 
 COMPRESSION = 1
-"""Level 6 takes three times as long for an eighth less."""
+"""gzip level. Level 6 takes three times as long and saves an eighth."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The answer to a scrape."""
+    """Body and headers of the answer to a scrape."""
 
     body: bytes
     headers: Mapping[str, str]
 
 
 Collect = Callable[[Snapshot], Families]
-"""Makes families of a snapshot."""
+"""A function that makes families of a snapshot."""
 Format = tuple[str, bool]
 """Content type, and whether compressed."""
 
 EOF = b"# EOF\n"
 
 RENDER_OPENMETRICS: Callable[["_One"], bytes] = partial(generate_openmetrics, escaping=ALLOWUTF8)
-"""Our names need no escaping; this kind of it looks at names once, not at each character: 9 ms a page, not 12."""
+"""gpusteward's names need no escaping. This mode checks each name once, not each character: 9 ms per page, not 12."""
 
 
 class Exposition:
-    """Renders the latest snapshot, and keeps the pages of its round. Pure but for this cache."""
+    """Renders the latest snapshot, and keeps the pages of its round. This cache is its only state."""
 
     def __init__(self, latest: Latest, *, node: str, version: str, more: Collect = lambda _: iter(())) -> None:
         self._latest = latest
@@ -81,7 +82,7 @@ class Exposition:
         self._pages: dict[Format, Page] = {}
         self._asked: dict[Format, deque[float]] = defaultdict(lambda: deque(maxlen=REMEMBERED))
         self._considered: int | None = None
-        """The round that `prepare` looked at last; None while nobody calls it. A newer one is about to be rendered."""
+        """The last round that `prepare` rendered; None before its first call. It will render a newer round soon."""
 
     def page(self, *, now: float, interval: float, accept: str = "", accept_encoding: str = "") -> Page:
         """
@@ -90,7 +91,7 @@ class Exposition:
         Args:
             now: `time.monotonic()`.
             interval: seconds between two full rounds.
-            accept: the header. Who names OpenMetrics gets its version 1.0.0, everybody else the text format 0.0.4.
+            accept: the header. If it names OpenMetrics, the page is OpenMetrics 1.0.0, else the text format 0.0.4.
             accept_encoding: the header. The page is compressed if it names gzip.
 
         """
@@ -105,7 +106,7 @@ class Exposition:
         return self._pages[wanted]
 
     async def prepare(self, *, now: float, interval: float) -> None:
-        """Render the page in each format that will be asked for before the next round, and let others run meanwhile."""
+        """Render the page in each format that a scraper will want before the next round; yield to the event loop."""
         facts = self._facts(now, interval)
         wanted = [asked for asked, times in self._asked.items() if _due(times, now, interval)]
         pages, plain = {}, {}
@@ -117,7 +118,7 @@ class Exposition:
                     await asyncio.sleep(PAUSE)
                 plain[content_type] = b"".join(parts)
             for asked in wanted:
-                # zlib lets go of the interpreter's lock: 45 kB of a page take 3 ms, and no time of the event loop.
+                # zlib releases the interpreter's lock: a page of 45 kB takes 3 ms, but no time of the event loop.
                 pages[asked] = await asyncio.to_thread(_finished, plain[asked[0]], asked)
         finally:
             self._considered = facts.snapshot.round if facts.snapshot else 0
@@ -138,10 +139,10 @@ class Exposition:
 
 def _due(times: Sequence[float], now: float, interval: float) -> bool:
     """
-    Say whether a scrape is to be expected before the page of the next round is there.
+    Return whether a scrape is expected before the page of the next round is ready.
 
-    Scrapers come at a fixed rhythm, of which the shortest of the last gaps is taken. Who is wrong about that renders a
-    page in vain, or on demand.
+    Scrapers come at a fixed interval; the shortest of the last gaps is taken for it. A wrong guess costs one page that
+    is rendered in vain, or on demand.
     """
     if len(times) < 2 or now - times[-1] > ASKED_WITHIN:  # noqa: PLR2004  (a gap has two ends)
         return False
@@ -151,9 +152,9 @@ def _due(times: Sequence[float], now: float, interval: float) -> bool:
 
 def _slices(facts: "_Facts", content_type: str) -> Iterator[bytes]:
     """
-    Render at most `SLICE` samples at a time; together they are what prometheus_client makes of all at once.
+    Render at most `SLICE` samples at a time. Together the slices are the page that prometheus_client renders at once.
 
-    Where a collector rests, and before a family with more samples, comes an empty slice.
+    A slice is empty where a collector pauses, and before a family with more than `SLICE` samples.
     """
     render, end = (RENDER_OPENMETRICS, EOF) if content_type == OPENMETRICS else (generate_text, b"")
     for metric in facts.collect():
@@ -171,7 +172,7 @@ def _slices(facts: "_Facts", content_type: str) -> Iterator[bytes]:
 
 
 def _without_head(lines: bytes) -> bytes:
-    """Take off the lines that begin a family (# HELP, # TYPE, # UNIT): they stand once on a page."""
+    """Remove the head of a family (# HELP, # TYPE, # UNIT): it stands once on a page."""
     while lines.startswith(b"#"):
         lines = lines.partition(b"\n")[2]
     return lines
@@ -187,18 +188,18 @@ def _finished(plain: bytes, wanted: Format) -> Page:
 
 @dataclass(frozen=True, slots=True)
 class _One:
-    """One family; to prometheus_client, a registry."""
+    """One family in the shape of a registry, which prometheus_client renders."""
 
     metric: Metric
 
     def collect(self) -> Iterator[Metric]:
-        """Yield it."""
+        """Yield the one family."""
         yield self.metric
 
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """All that a page depends on."""
+    """All inputs of a page."""
 
     snapshot: Snapshot | None
     tally: Tally
@@ -209,7 +210,7 @@ class _Facts:
     more: Collect
 
     def collect(self) -> Families:
-        """Yield what can be said: families without a sample are left out."""
+        """Yield the families that have a sample, and None where a collector pauses."""
         for metric in self._families():
             if metric is None or metric.samples:
                 yield metric

@@ -1,11 +1,11 @@
 """
-A metric family as it is promised: name, type, labels, help.
+A metric family as promised: name, type, labels, help.
 
 What comes in: rows of (labels, value). What goes out: prometheus_client's `Metric`, built anew for each page, so that
-a container that left is gone from the page.
+a container that has ended is not on the next page.
 
-The rule: **a row whose value is None has no sample**; zero is written only when zero was measured. A collector that
-works on each container or pod of the node rests meanwhile.
+The rule: **a row whose value is None has no sample.** Zero is written only if zero was measured. A collector that works
+on each container or pod of the node pauses in between.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,16 +24,16 @@ NAMESPACE = "gpusteward_"
 Row = tuple[Labels, float | None]
 
 Families = Iterator[Metric | None]
-"""What a collector yields: families, and None where it has worked for so long that others are due."""
+"""The output of a collector: families, and None after each share of work, where other tasks may run."""
 
 AT_ONCE = 100
-"""Containers or pods that a collector describes between two turns of the event loop: some 1 ms."""
+"""Containers or pods that a collector describes between two turns of the event loop: about 1 ms."""
 
 T = TypeVar("T")
 
 
 class Kind(StrEnum):
-    """The types of OpenMetrics which we use; in the older text format `info` is written as a gauge of 1."""
+    """The OpenMetrics types in use; in the older text format `info` is written as a gauge of 1."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -47,8 +47,8 @@ class Family:
     The promise about one metric.
 
     Attributes:
-        name: as samples carry it, with prefix and with `_total` or `_info` (a histogram's has no suffix).
-        labels: those beyond `COMMON`, plus the ones of `WORKLOAD` which it really fills.
+        name: as in samples, with prefix and with `_total` or `_info` (a histogram's has no suffix).
+        labels: those beyond `COMMON`, and the labels of `WORKLOAD` that are not empty.
 
     """
 
@@ -58,7 +58,7 @@ class Family:
     help: str
 
     def of(self, rows: Iterable[Row]) -> Metric:
-        """Build the family from rows, without those whose value is unknown."""
+        """Build the family from rows; rows with an unknown value are left out."""
         metric = Metric(self.name.removesuffix("_total").removesuffix("_info"), self.help, self.kind)
         metric.samples = [Sample(self.name, labels, value) for labels, value in rows if value is not None]
         return metric
@@ -68,8 +68,8 @@ class Family:
         Build a histogram.
 
         Args:
-            bounds: upper bounds of the buckets, without the last one, which has none.
-            rows: labels, counts (one a bucket and one above; not cumulated), and the sum of what was observed.
+            bounds: upper bounds of the buckets, without that of the last one (+Inf).
+            rows: labels, counts (one per bucket and one above; not cumulated), and the sum of the observed values.
 
         """
         metric = self.of([])
@@ -83,7 +83,7 @@ class Family:
 
 
 def gauge(name: str, labels: tuple[str, ...], text: str) -> Family:
-    """Promise a gauge."""
+    """Promise a gauge; `text` is its help."""
     return Family(NAMESPACE + name, Kind.GAUGE, labels, text)
 
 
@@ -93,17 +93,17 @@ def counter(name: str, labels: tuple[str, ...], text: str) -> Family:
 
 
 def histogram(name: str, labels: tuple[str, ...], text: str) -> Family:
-    """Promise a histogram."""
+    """Promise a histogram; its samples end in `_bucket`, `_count` and `_sum`."""
     return Family(NAMESPACE + name, Kind.HISTOGRAM, labels, text)
 
 
 def info(name: str, labels: tuple[str, ...], text: str) -> Family:
-    """Promise a family whose labels are the message; its name ends in `_info`, its value is 1."""
+    """Promise a family whose labels carry the information; its name ends in `_info`, its value is 1."""
     return Family(NAMESPACE + name, Kind.INFO, labels, text)
 
 
 def with_rests(items: Iterable[T], into: list[T]) -> Iterator[None]:
-    """Append the items, which are made one by one; yield after each `AT_ONCE`."""
+    """Append lazily made items to `into`; yield None after each `AT_ONCE` of them."""
     for number, item in enumerate(items, start=1):
         into.append(item)
         if number % AT_ONCE == 0:
@@ -111,17 +111,17 @@ def with_rests(items: Iterable[T], into: list[T]) -> Iterator[None]:
 
 
 LABELS = {"gpu": GPU, "device": LEAF, "container": CONTAINER}
-"""Labels of a figure, by what it is of: the first word of its name."""
+"""Labels of a figure, by the first word of its name."""
 
 Figure = tuple[Family, Callable[[object], float | None]]
-"""A family, and how its value is read of the JSON document's GPU, device or container."""
+"""A family, and the function that reads its value from the JSON document's GPU, device or container."""
 
 
 def figure(name: str, text: str) -> Figure:
     """
-    Promise a figure that the JSON document has, too: `device_memory_used_bytes` is `memory_used_bytes` of a device.
+    Promise a figure of the JSON document: `device_memory_used_bytes` is `memory_used_bytes` of a device.
 
-    It is a gauge, or a counter where the name ends in `_total`.
+    It is a gauge, or a counter if the name ends in `_total`.
     """
-    subject, _, field = name.removesuffix("_total").partition("_")
-    return (counter if name.endswith("_total") else gauge)(name, LABELS[subject], text), attrgetter(field)
+    kind, _, field = name.removesuffix("_total").partition("_")
+    return (counter if name.endswith("_total") else gauge)(name, LABELS[kind], text), attrgetter(field)

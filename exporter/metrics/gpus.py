@@ -1,7 +1,7 @@
 """
-Physical GPUs: what they are, whether they answer, and their health.
+Physical GPUs: description, whether they answer, and health.
 
-What comes in: the snapshot. What goes out: one series per GPU, never per MIG instance, since an instance has neither
+What comes in: the snapshot. What goes out: one series per GPU, never per MIG instance, because an instance has neither
 a power meter nor ECC counters of its own. A figure that a GPU does not have is missing.
 """
 
@@ -23,16 +23,14 @@ UP = gauge("gpu_up", GPU, "1 if the GPU answered in the last round, 0 if the dri
 
 
 FIGURES: tuple[Figure, ...] = (
-    figure(
-        "gpu_memory_total_bytes", "Memory of the whole GPU in bytes, with MIG on too (of NVIDIA: NVML memory info)."
-    ),
-    figure("gpu_power_watts", "Power drawn by the GPU in watts (of NVIDIA: NVML power usage)."),
+    figure("gpu_memory_total_bytes", "Memory of the whole GPU in bytes, also with MIG on (NVIDIA: NVML memory info)."),
+    figure("gpu_power_watts", "Power drawn by the GPU in watts (NVIDIA: NVML power usage)."),
     figure(
         "gpu_energy_joules_total",
-        "Energy used by the GPU in joules, as its driver counts it (of NVIDIA: since the driver was loaded, NVML "
-        "total energy consumption).",
+        "Energy used by the GPU in joules, as its driver counts it (NVIDIA: since the driver was loaded, NVML total "
+        "energy consumption).",
     ),
-    figure("gpu_temperature_celsius", "Temperature of the GPU die in degrees Celsius (of NVIDIA: NVML temperature)."),
+    figure("gpu_temperature_celsius", "Temperature of the GPU die in degrees Celsius (NVIDIA: NVML temperature)."),
 )
 
 PARTS: tuple[tuple[Family, Callable[[Gpu], Mapping[str, float]]], ...] = (
@@ -40,7 +38,7 @@ PARTS: tuple[tuple[Family, Callable[[Gpu], Mapping[str, float]]], ...] = (
         gauge(
             "gpu_clock_hertz",
             (*GPU, "clock"),
-            "Present frequency of a clock of the GPU in hertz (of NVIDIA: NVML clock info).",
+            "Present frequency of a clock of the GPU in hertz (NVIDIA: NVML clock info).",
         ),
         lambda gpu: gpu.health.clocks_hertz,
     ),
@@ -48,7 +46,7 @@ PARTS: tuple[tuple[Family, Callable[[Gpu], Mapping[str, float]]], ...] = (
         gauge(
             "gpu_throttled",
             (*GPU, "reason"),
-            "1 while the GPU lowers its clocks for this reason, else 0 (NVIDIA alone: NVML clocks event reasons).",
+            "1 while the GPU lowers its clocks for this reason, else 0 (NVIDIA only: NVML clocks event reasons).",
         ),
         lambda gpu: gpu.health.throttled or {},
     ),
@@ -56,33 +54,33 @@ PARTS: tuple[tuple[Family, Callable[[Gpu], Mapping[str, float]]], ...] = (
         counter(
             "gpu_ecc_errors_total",
             (*GPU, "severity"),
-            "ECC errors of the GPU's memories by severity since its driver was loaded (NVIDIA alone: NVML volatile ECC "
+            "ECC errors of the GPU's memories by severity since its driver was loaded (NVIDIA only: NVML volatile ECC "
             "counters).",
         ),
         lambda gpu: gpu.health.ecc_errors,
     ),
 )
-"""Families whose last label tells the clocks, reasons or severities of one GPU apart."""
+"""Families with a last label for the clock, reason or severity."""
 
 XIDS = counter(
     "gpu_xid_errors_total",
     (*GPU, "xid"),
-    "XID errors that the driver told of the GPU since the daemon started, by number (NVIDIA alone: NVML events). The "
-    "common numbers start at 0; increase() does not see the first one of another number: ask "
+    "XID errors that the driver reported for the GPU since the daemon started, by number (NVIDIA only: NVML events). "
+    "The common numbers start at 0. increase() misses the first error of any other number: see "
     "gpu_xid_last_timestamp_seconds.",
 )
 LAST_XID = gauge(
     "gpu_xid_last_timestamp_seconds",
     (*GPU, "xid"),
-    "Unix time at which the daemon last heard of this XID error on the GPU (NVIDIA alone: NVML events); no sample "
-    "before the first.",
+    "Unix time at which the driver last reported this XID error of the GPU to the daemon (NVIDIA only: NVML events). "
+    "No sample before the first.",
 )
 
 FAMILIES = (INFO, UP, *(family for family, _ in (*FIGURES, *PARTS)), XIDS, LAST_XID)
 
 
 def collect(snapshot: Snapshot) -> Iterator[Metric]:
-    """Yield the families of physical GPUs."""
+    """Yield info, figures and XID errors of each physical GPU."""
     labels_of = NodeLabels(snapshot).gpu
     known = known_gpus(snapshot)
     rows = [(labels_of(gpu.uuid), gpu) for gpu in snapshot.gpus]
@@ -96,7 +94,7 @@ def collect(snapshot: Snapshot) -> Iterator[Metric]:
     for family, read_all in PARTS:
         label = family.labels[-1]
         yield family.of((labels | {label: key}, value) for labels, gpu in rows for key, value in read_all(gpu).items())
-    # Also of GPUs that do not answer: what befell them is what one wants to know then.
+    # Also for GPUs that do not answer: then their XID errors matter most.
     xids = [
         (labels_of(uuid, xid=str(code)), errors)
         for uuid in sorted(known, key=known.__getitem__)

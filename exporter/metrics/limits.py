@@ -1,12 +1,12 @@
 """
-Limits: what containers and pods declared, on each leaf device where they are.
+Limits that containers and pods declare, on each device where they are.
 
-What comes in: the snapshot. What goes out: bytes where the declaration is per container or per pod, and which
-declaration it was.
+What comes in: the snapshot. What goes out: bytes if the declaration is per container or per pod, and the declaration
+that won.
 
 The rule: scope is kept. A pod's limit is never written on its containers, and a process's (MPS) is no limit of the
-container. What two generations of one name declared is summed, as what they use is; unknown of one, unknown of both.
-A limit that one of them bypasses is bypassed.
+container. The limits of two generations of one name are summed, as their usages are. If one is unknown, so is the sum.
+If one generation bypasses its limit, the limit counts as bypassed.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,57 +20,57 @@ from exporter.model import Limit, PodUid, Scope, Snapshot
 CONTAINER_LIMIT = gauge(
     "container_memory_limit_bytes",
     CONTAINER,
-    "Memory of the leaf device that the container may hold as declared, in bytes; only where the declaration is the "
+    "Declared limit of the container's memory on the GPU or MIG instance, in bytes. Only if the declaration is the "
     "container's own.",
 )
 POD_LIMIT = gauge(
     "pod_memory_limit_bytes",
     ("namespace", "pod", *LEAF),
-    "Memory of the leaf device that the containers of the pod may hold together as declared, in bytes; only where the "
-    "declaration is the pod's.",
+    "Declared limit of the memory that the pod's containers may hold together on the GPU or MIG instance, in bytes. "
+    "Only if the declaration is the pod's.",
 )
 CONTAINER_CEILING = gauge(
     "container_memory_ceiling_bytes",
     CONTAINER,
-    "Memory of the leaf device above which the container is over its limit, in bytes: the limit, policy.tolerance, and "
-    "what is allowed for the CUDA contexts of its processes where the limit does not include them.",
+    "Memory of the GPU or MIG instance above which the container is over its limit, in bytes: limit + policy.tolerance "
+    "+ context allowance. The context allowance is for CUDA contexts that the limit does not include.",
 )
 POD_CEILING = gauge(
     "pod_memory_ceiling_bytes",
     ("namespace", "pod", *LEAF),
-    "Memory of the leaf device above which the containers of the pod are over its limit together, in bytes.",
+    "Memory of the GPU or MIG instance above which the pod's containers together are over its limit, in bytes.",
 )
 INFO = info(
     "container_limit_info",
     (*CONTAINER, "system", "source", "scope", "enforced_by"),
-    "Which declaration won; the container is empty where it is the whole pod's. With scope=process (MPS) the container "
-    "has no limit in bytes. Always 1.",
+    "The declaration that won. The label container is empty if the limit is the whole pod's. With scope=process (MPS) "
+    "the container has no limit in bytes. Always 1.",
 )
 COMPUTE = gauge(
     "container_compute_limit_ratio",
     CONTAINER,
-    "Declared share of the leaf device's compute, 0 to 1; told, never enforced.",
+    "Declared share of the compute of the GPU or MIG instance, 0 to 1. Reported, never enforced.",
 )
 DECLARED = gauge(
     "device_memory_declared_bytes",
     LEAF,
-    "Sum of the limits of whoever is placed on the leaf device, each declaration once, in bytes. Above "
+    "Sum of the limits declared on the GPU or MIG instance, each declaration once, in bytes. Above "
     "device_memory_total_bytes - device_memory_reserved_bytes it is over-committed.",
 )
 
 BYPASSED = gauge(
     "container_limit_bypassed",
     CONTAINER,
-    "1 if a limit that somebody else is said to enforce (hook, kernel, driver, hardware) does not hold, as the use is "
-    "above the ceiling; else 0. No sample where nobody enforces it, where it is enforced for each process (MPS), and "
-    "where the use is unknown. The container is empty where the limit is the whole pod's.",
+    "1 if the usage is above the ceiling of a limit that another component should enforce (hook, kernel, driver, "
+    "hardware), else 0. No sample if no other component enforces it, if it is enforced for each process (MPS), or if "
+    "the usage is unknown. The label container is empty if the limit is the whole pod's.",
 )
 
 FAMILIES = (CONTAINER_LIMIT, POD_LIMIT, CONTAINER_CEILING, POD_CEILING, INFO, COMPUTE, DECLARED, BYPASSED)
 
 
 def collect(snapshot: Snapshot) -> Iterator[Metric]:
-    """Yield the families of limits."""
+    """Yield limits, ceilings, declarations, compute shares and bypassed limits."""
     labels = NodeLabels(snapshot)
 
     def declared(wanted: Callable[[Limit], bool]) -> dict[Name, list[Limit]]:
@@ -116,10 +116,6 @@ def _bypassed(limits: list[Limit]) -> int | None:
     return 1 if True in states else None if None in states else 0
 
 
-def _may_be_bypassed(limit: Limit) -> bool:
-    return not limit.claim and limit.scope is not Scope.PROCESS
-
-
 def _of_container(limit: Limit) -> bool:
     return bool(limit.container) and limit.scope is not Scope.PROCESS
 
@@ -129,7 +125,7 @@ def _of_pod(limit: Limit) -> bool:
 
 
 def _compute(limits: list[Limit]) -> float | None:
-    """Sum up generations; in each, a process's share stands beside its container's, and the smaller counts."""
+    """Sum over generations; in each, the smaller counts of a process's share and its container's."""
     shares: dict[PodUid, list[float]] = {limit.pod_uid: [] for limit in limits}
     for limit in limits:
         if limit.compute is not None:

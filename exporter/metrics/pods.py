@@ -1,8 +1,8 @@
 """
-Pods: who they belong to, to be joined with the series of their containers.
+Pods: workload, queue and priority class, to be joined with the series of their containers.
 
-What comes in: the snapshot. What goes out: one series per namespace and pod name, of the newest UID, and only for pods
-that hold or were handed a device: the other pods of the node are none of our business.
+What comes in: the snapshot. What goes out: one series per namespace and pod name, of the newest UID. Only pods that
+use a device or have one allocated get a series.
 """
 
 from exporter.metrics.family import Families, Row, info, with_rests
@@ -12,16 +12,16 @@ from exporter.model import Pod, Snapshot
 INFO = info(
     "pod_info",
     ("namespace", "pod", "pod_uid", "workload_kind", "workload", "queue", "priority_class", "reservation"),
-    "The pod and its top controller, queue and priority class, as far as Kubernetes tells; empty where it does not. "
-    "reservation is the sharing system for which the pod only reserves devices, and mostly empty. "
-    "Of pods of one name it is the newest. Always 1, to be joined on namespace and pod.",
+    "The pod and its top controller, queue and priority class; empty if Kubernetes does not report them. reservation "
+    "is the sharing system for which the pod only reserves devices, mostly empty. Among pods of one name, the newest. "
+    "Always 1, to be joined on namespace and pod.",
 )
 
 FAMILIES = (INFO,)
 
 
 def collect(snapshot: Snapshot) -> Families:
-    """Yield the family of pods."""
+    """Yield `gpusteward_pod_info`."""
     labels = NodeLabels(snapshot)
     rows: list[Row] = []
     yield from with_rests(((labels.of(**_description(pod)), 1) for pod in _newest(snapshot)), rows)

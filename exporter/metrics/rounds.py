@@ -1,8 +1,8 @@
 """
-The daemon itself: its rounds, its sources, what became of the driver's process entries.
+The daemon itself: its rounds, its sources, the attribution of the driver's process entries, its config file.
 
-What comes in: the latest snapshot (None before the first), the tally, what became of the config file. What goes out:
-series that stay when the snapshot grows old; they are how an old snapshot is noticed.
+What comes in: the latest snapshot (None before the first), the tally, the last reload of the config file. What goes
+out: series that stay when the snapshot is too old, so that an alert can detect it.
 """
 
 from collections.abc import Iterator
@@ -18,43 +18,43 @@ BUILD = info("build_info", ("version",), "The version of this daemon. Always 1."
 TIMESTAMP = gauge(
     "snapshot_timestamp_seconds",
     (),
-    "Unix time at which the round began whose snapshot this page shows: scrapes are served from the latest snapshot "
-    "and never touch the driver; the snapshot's series are withdrawn when it is older than three intervals.",
+    "Unix time at which the round of this page's snapshot began. Scrapes are served from the latest snapshot and never "
+    "touch the driver. The snapshot's series are withdrawn when it is older than three intervals.",
 )
-UP = gauge("source_up", ("source",), "1 if the source answered in the latest round as a whole, else 0.")
+UP = gauge("source_up", ("source",), "1 if the source as a whole answered in the latest round, else 0.")
 PROVEN = gauge(
     "pid_domain_proven",
     (),
-    "1 if the driver's process numbers are proven to be the host's, else 0: then nothing is attributed.",
+    "1 if the driver's process numbers are proven to be the node's. If 0, no memory is attributed.",
 )
 PROCESSES = gauge(
     "processes",
     ("attribution",),
-    "Entries of the driver's process lists in the latest round, by where they were counted and why.",
+    "Entries of the driver's process lists in the latest round, by attribution: where they were counted, and why.",
 )
 DURATION = histogram(
     "round_duration_seconds",
     (),
-    "Duration in seconds of the rounds that brought a snapshot (the daemon's own clock).",
+    "Duration in seconds of the rounds that produced a snapshot (the daemon's own clock).",
 )
 ROUNDS = counter("rounds_total", (), "Rounds since the daemon started, failed ones included.")
 INCOMPLETE = counter(
     "rounds_incomplete_total",
     ("reason",),
-    "Rounds in which a source could not answer all it was asked, by reason; a round may count for several reasons.",
+    "Rounds in which a source gave no complete answer, by reason. A round may count for several reasons.",
 )
-FAILURES = counter("round_failures_total", (), "Rounds that ended in an unexpected error, which is a bug of ours.")
+FAILURES = counter("round_failures_total", (), "Rounds that ended in an unexpected error, a bug of gpusteward.")
 
 CONFIG = gauge(
     "config_last_reload_successful",
     (),
-    "1 if the config file is in force as it was last read, 0 if it was refused, and the one before it is in force. "
-    "Without a config file there is no series.",
+    "1 if the config file as last read is in force, 0 if it was refused and the previous one is in force. No series "
+    "without a config file.",
 )
 CONFIG_AT = gauge(
     "config_last_reload_success_timestamp_seconds",
     (),
-    "Unix time at which the daemon took the config file that is in force.",
+    "Unix time at which the daemon read the config file that is in force.",
 )
 
 FAMILIES = (BUILD, TIMESTAMP, UP, PROVEN, PROCESSES, DURATION, ROUNDS, INCOMPLETE, FAILURES, CONFIG, CONFIG_AT)
@@ -63,7 +63,7 @@ FAMILIES = (BUILD, TIMESTAMP, UP, PROVEN, PROCESSES, DURATION, ROUNDS, INCOMPLET
 def collect(
     snapshot: Snapshot | None, tally: Tally, reload: Reload | None = None, *, node: str, version: str
 ) -> Iterator[Metric]:
-    """Yield the families of the daemon; what only a snapshot tells is missing before the first."""
+    """Yield the families of the daemon; those that need a snapshot are missing before the first."""
     own = labelled(node)
     yield BUILD.of([(labelled(node, version=version), 1)])
     if snapshot is not None:

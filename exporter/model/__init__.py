@@ -1,9 +1,9 @@
 """
 The facts of one round, frozen.
 
-What comes in: nothing; this module knows nobody. What goes out: the words in which all other modules speak.
+What comes in: nothing; this package imports no other one. What goes out: the types that all other modules share.
 
-The law: **unknown is not zero.** A field that was not measured is `None`, and stays `None` on its way to the metrics.
+The rule: **unknown is not zero.** A field that was not measured is `None`, and stays `None` on its way to the metrics.
 Units: memory in bytes, ratios from 0 to 1, time in seconds (Unix time unless the name says otherwise), clocks in hertz.
 """
 

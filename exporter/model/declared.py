@@ -1,9 +1,9 @@
 """
-What pods, their claims and their node declare about devices, as they wrote it.
+The declarations of pods, claims and the node about devices, as written.
 
 What comes in: nothing. What goes out: the facts that limits are read from.
 
-The law: text stays text here. Quantities, annotations and environments are as they were written, and are not believed.
+The rule: text stays text here. Quantities, annotations and environments are as written, and not trusted.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from exporter.model.identity import DeviceKey
 
 @dataclass(frozen=True, slots=True)
 class ClaimUse:
-    """A container's use of a pod's claim: the pod's own name of the claim, and one of its requests ("" for all)."""
+    """A container's use of a pod's claim: the claim's name within the pod, and one of its requests ("" for all)."""
 
     name: str
     request: str = ""
@@ -22,7 +22,7 @@ class ClaimUse:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredContainer:
-    """A container of a pod's spec. `stays` tells a sidecar (a restartable init container) from one that ends."""
+    """A container of a pod's spec. `stays` is False only for init containers that end; a sidecar stays."""
 
     name: str
     limits: Mapping[str, str] = field(default_factory=dict)
@@ -33,13 +33,13 @@ class DeclaredContainer:
     stays: bool = True
 
     def resources(self) -> dict[str, str]:
-        """Merge requests and limits; limits come first, as HAMi and Volcano read them."""
+        """Merge requests and limits; limits take precedence, as in HAMi and Volcano."""
         return {**self.requests, **self.limits}
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the kubelet handed to a container, as far as its ids are true: see `exporter.kube.device_ids`."""
+    """A device that the kubelet handed to a container; only ids that name a device (`exporter.kube.device_ids`)."""
 
     container: str
     resource: str
@@ -54,8 +54,8 @@ class DeclaredPod:
 
     Attributes:
         containers: init containers first, then the others, in the order of the spec.
-        claims: the pod's own name of each claim to the name of the ResourceClaim that was made for it.
-        held: what the kubelet handed out; empty where it was not asked.
+        claims: name of each claim within the pod, to the name of its ResourceClaim.
+        held: the devices from the kubelet; empty if it was not asked.
 
     """
 
@@ -75,13 +75,13 @@ class DeclaredPod:
         return tuple(container for container in self.containers if not container.init)
 
     def container(self, name: str) -> DeclaredContainer | None:
-        """Find a container by its name."""
+        """Find a container by its name; None if there is none."""
         return next((container for container in self.containers if container.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """A node: what it advertises, and what sharing systems wrote on it."""
+    """A node: its resources, and the labels and annotations that sharing systems wrote on it."""
 
     capacity: Mapping[str, str] = field(default_factory=dict)
     allocatable: Mapping[str, str] = field(default_factory=dict)
@@ -89,13 +89,13 @@ class NodeFacts:
     annotations: Mapping[str, str] = field(default_factory=dict)
 
     def advertised(self) -> dict[str, str]:
-        """Merge allocatable and capacity: what is unhealthy now still tells the unit."""
+        """Merge allocatable and capacity: an unhealthy device still counts for the unit."""
         return {**self.allocatable, **self.capacity}
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedDevice:
-    """One result of a claim's allocation. `uuid` is that of its ResourceSlice, None where nobody read it."""
+    """One result of a claim's allocation. `uuid` is from the ResourceSlice, None if that was not read."""
 
     request: str
     driver: str
@@ -108,7 +108,7 @@ class ClaimedDevice:
 
 @dataclass(frozen=True, slots=True)
 class ClaimConfig:
-    """An opaque configuration of a claim's allocation, for some of its requests or (empty) for all of them."""
+    """An opaque configuration of a claim's allocation; `requests` is empty if it is for all requests."""
 
     driver: str
     requests: tuple[str, ...]
@@ -117,7 +117,7 @@ class ClaimConfig:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A ResourceClaim's status. `consumers` counts the pods that it is reserved for, which share its amount."""
+    """A ResourceClaim's status. `consumers` is the number of pods that share it."""
 
     namespace: str
     name: str

@@ -1,4 +1,8 @@
-"""What the driver says."""
+"""
+The driver's facts: GPUs, MIG instances, process lists, utilization and errors.
+
+What comes in: nothing. What goes out: the types in which all device sources answer.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +13,7 @@ from exporter.model.processes import Owner
 
 
 class Sharing(StrEnum):
-    """How several pods come to use one device. `shared`: several pods use it without replicas of a device plugin."""
+    """How pods share a device. `shared`: several pods use it without replicas of a device plugin."""
 
     EXCLUSIVE = "exclusive"
     SHARED = "shared"
@@ -22,7 +26,7 @@ class Sharing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Device memory. `used` is derived, because drivers differ in whether their own figure includes `reserved`."""
+    """Device memory in bytes. `used` is computed, because only some drivers include `reserved` in their own figure."""
 
     total: int
     free: int
@@ -30,13 +34,13 @@ class Memory:
 
     @property
     def used(self) -> int:
-        """Bytes held by anybody: total - free - reserved, never below zero (the reads are not atomic)."""
+        """Used bytes: total - free - reserved, never below zero (the reads are not atomic)."""
         return max(0, self.total - self.free - self.reserved)
 
 
 @dataclass(frozen=True, slots=True)
 class Utilization:
-    """Ratios of a device. `busy` is NVML's `gpu`: the time in which some kernel ran."""
+    """Ratios of a device. `busy` is NVML's `gpu`: the share of time in which a kernel ran."""
 
     busy: float | None = None
     memory_controller: float | None = None
@@ -48,10 +52,10 @@ class Utilization:
 @dataclass(frozen=True, slots=True)
 class GpuInstance:
     """
-    One MIG GPU instance, or one compute partition of an AMD GPU.
+    One MIG instance, or one compute partition of an AMD GPU.
 
-    The compute instances of a MIG instance share its memory, so their UUIDs are listed together. A partition has no
-    UUID: there it is what else it is called (`renderD129`, `amdgpu_xcp_1`).
+    The compute instances of a MIG instance share its memory, so `mig_uuids` lists their UUIDs together. A partition has
+    no UUID: there `mig_uuids` lists its other names (`renderD129`, `amdgpu_xcp_1`).
     """
 
     id: int
@@ -79,8 +83,8 @@ class XidErrors:
     The XID errors of one number on one GPU since the daemon started.
 
     Attributes:
-        last_at: Unix time at which the last one was heard; None before the first.
-        gpu_instance: the MIG GPU instance that the driver named with the last one, if it named one.
+        last_at: Unix time at which the driver reported the last one; None before the first.
+        gpu_instance: the MIG instance that the driver named with the last one, if it named one.
 
     """
 
@@ -90,16 +94,16 @@ class XidErrors:
 
 
 XidCounts = Mapping[GpuUuid, Mapping[int, XidErrors]]
-"""By GPU and number of the XID. A GPU whose events cannot be heard is missing; one that had none has its zeros."""
+"""By GPU and number of the XID. A GPU without readable events is missing; one without errors has zeros."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
     """
-    A physical GPU: what it is, and what was measured on it.
+    A physical GPU: its description and its measured figures.
 
-    With `mig` its instances are the devices: NVIDIA's MIG, or the compute partitions into which an AMD GPU is
-    divided. `unified`: it has no memory of its own, but uses the host's.
+    With `mig` its instances are the devices: NVIDIA's MIG instances, or the compute partitions of an AMD GPU.
+    `unified`: the GPU has no memory of its own, but uses the host's.
     """
 
     uuid: GpuUuid
@@ -115,15 +119,15 @@ class Gpu:
     instances: tuple[GpuInstance, ...] = ()
     minor: int | None = None
     """
-    Of /dev/nvidia<minor>: GKE and DRA name a GPU by it. Mostly, but not always, the same as the index. Of AMD and Intel
-    it is that of /dev/dri/card<minor>.
+    The number in /dev/nvidia<minor>, or for AMD and Intel in /dev/dri/card<minor>. GKE and DRA name a GPU by it. It is
+    mostly, but not always, the same as the index.
     """
     unified: bool = False
     names: tuple[str, ...] = ()
-    """What else it is called where it is not divided: `renderD128`. Its instances have names of their own."""
+    """Other names of an undivided GPU, such as `renderD128`. Instances have names of their own."""
 
     def leaves(self) -> tuple[tuple[DeviceKey, Memory | None, Utilization], ...]:
-        """Name the devices of this GPU, each with its memory and utilization."""
+        """Return the devices of this GPU, each with its memory and utilization."""
         if not self.mig:
             return ((DeviceKey(self.uuid), self.memory, self.utilization),)
         return tuple((DeviceKey(self.uuid, gi.id), gi.memory, gi.utilization) for gi in self.instances)
@@ -140,13 +144,16 @@ class ProcessKind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class GpuProcess:
     """
-    One entry of the driver's process lists for one device, already merged over the lists by raw pid.
+    One entry of the driver's process lists for one device, merged over the lists by raw pid.
 
-    `pid` is the number as the driver prints it: it may be a thread id, the number of a dead process whose child holds
-    the memory, or one that the kernel has given to somebody else since. `memory` is None where the driver said
-    "not available". `memory_sure` is set where buffers may be shared with others: the bytes that are surely its own.
-    `evicted`: seconds, since the process began, in which the driver had taken its queues off the device; None where it
-    does not tell.
+    Attributes:
+        pid: as the driver prints it. It may be a thread id, or a dead process whose child holds the memory. The kernel
+            may also have reused it for another process.
+        memory: bytes; None if the driver reports "not available".
+        memory_sure: bytes that certainly belong to this process; set if buffers may be shared with other processes.
+        evicted: seconds in which the driver had taken its queues off the device, since the process started; None if
+            unknown.
+
     """
 
     device: DeviceKey
@@ -160,9 +167,9 @@ class GpuProcess:
 @dataclass(frozen=True, slots=True)
 class ProcessUtilization:
     """
-    The driver's statistics for one pid on one GPU since the last sample: coarse figures, good for a gauge only.
+    The driver's utilization of one pid on one GPU since the last sample: coarse ratios, for gauges only.
 
-    None is what the driver cannot say of this process. A process that is not listed is idle.
+    A figure that the driver does not have for this process is None. A process that is not listed is idle.
     """
 
     pid: int
@@ -175,11 +182,12 @@ class ProcessUtilization:
 @dataclass(frozen=True, slots=True)
 class CgroupMemory:
     """
-    What the kernel itself counts for one cgroup on one device: each buffer once, by the cgroup that placed it.
+    The kernel's own count for one cgroup on one device: each buffer once, for the cgroup that allocated it.
 
     Attributes:
-        limit: above which the kernel does not let it grow; None: there is none, or it is not told.
-        peak: the most that it ever held; None where not told.
+        used: bytes.
+        limit: bytes above which the kernel does not let the cgroup grow; None if there is no limit, or it is unknown.
+        peak: the most bytes that the cgroup ever held; None if unknown.
 
     """
 
@@ -193,19 +201,19 @@ class CgroupMemory:
 @dataclass(frozen=True, slots=True)
 class GpuSample:
     """
-    What one GPU said at one time. Memory and process lists are read together, so that the accounts can close.
+    One GPU at one time. Memory and process lists are read together, so that the accounts can close.
 
     Attributes:
-        processes: None when a list could not be read; empty when nobody is there.
-        utilization: None when the driver does not know (MIG, old drivers), empty when everybody is idle.
-        dropped_utilization: utilization samples that were dropped because the driver claimed more than 100 %.
-        cgroups: where the kernel counts by cgroup; believed before the process lists.
-        pids_proven: the numbers are those of the host's processes, or of the reader's, which are the same where
-            `HostSample.pid_domain_proven` says so. Some drivers may as well print those of the process's own namespace.
-        partial: the lists have only those who use the GPU in one way (ROCm). Who is not listed may hold memory all the
-            same, and who is listed holds at least what stands there.
-        unseen: owners of processes that could not be looked at, and may hold memory that is in no list; one that is
-            `contradictory` may be anybody's.
+        processes: None if a list could not be read; empty if no process uses the GPU.
+        utilization: None if the driver cannot report it (MIG, old drivers); empty if all processes are idle.
+        dropped_utilization: number of utilization samples dropped because the driver claimed more than 100 %.
+        cgroups: the kernel's counts by cgroup, if it has any; they take precedence over the process lists.
+        pids_proven: the pids are those of the host, or of the reader's PID namespace. Both are the same if
+            `HostSample.pid_domain_proven` says so. Some drivers may print pids of the process's own namespace instead.
+        partial: the lists hold only processes that use the GPU in one way (ROCm). Other processes may hold memory,
+            too, and a listed process holds at least its listed bytes.
+        unseen: owners of processes that could not be read, and may hold memory that is in no list. The processes of a
+            `contradictory` owner may belong to any container.
 
     """
 

@@ -1,17 +1,17 @@
 """
-The actions that a ladder is written of.
+The actions that a ladder may have.
 
-What comes in: nothing. What goes out: `Rung`, for the config of both daemons and for the policy, and the groups that
-the policy's rules ask for.
+What comes in: nothing. What goes out: `Rung`, for the config of both daemons and for the policy, and two groups of
+actions for the policy's rules.
 
-The rule: each action stands here, and nowhere else. An action in no group ends no work and acts on a whole pod.
+The rule: all actions are defined here, and nowhere else. An action in no group ends no work, and acts on a whole pod.
 """
 
 from enum import StrEnum
 
 
 class Rung(StrEnum):
-    """What can be done, the gentlest first."""
+    """An action, the gentlest first."""
 
     NOTIFY = "notify"
     FENCE = "fence"
@@ -20,6 +20,6 @@ class Rung(StrEnum):
 
 
 DESTRUCTIVE = frozenset({Rung.EVICT, Rung.KILL})
-"""Actions that lose the work since the last checkpoint: these need the consent of the namespace."""
+"""Actions that lose the work since the last checkpoint: they need the consent of the namespace."""
 ON_A_CONTAINER = frozenset({Rung.FENCE, Rung.KILL})
-"""Actions on a single container: the ladder passes over these where a pod or a claim holds the limit."""
+"""Actions on a single container: the ladder skips them if a pod or a claim holds the limit."""

@@ -1,7 +1,9 @@
 """
 Declared limits: the one type that resolver, policy, messages and journal share.
 
-Nothing comes in. Frozen facts go out. A limit is made once, in `exporter.rounds.limits`, and passed on by reference.
+What comes in: nothing. What goes out: frozen facts.
+
+The rule: a limit is made once, in `exporter.rounds.limits`, and passed on by reference.
 """
 
 from dataclasses import dataclass
@@ -23,7 +25,7 @@ class Mechanism(StrEnum):
 
 
 class Scope(StrEnum):
-    """What shares one amount."""
+    """What shares the amount of a limit."""
 
     PROCESS = "process"
     CONTAINER = "container"
@@ -33,7 +35,7 @@ class Scope(StrEnum):
 
 
 class EnforcedBy(StrEnum):
-    """What keeps a container within its limit, apart from gpusteward."""
+    """The component, other than gpusteward, that enforces a limit."""
 
     NONE = "none"
     HOOK = "hook"
@@ -47,7 +49,7 @@ class Context(StrEnum):
     """
     Whether a declared amount includes CUDA contexts.
 
-    A context is memory that the driver holds for each process beside what the process allocates.
+    A context is memory that the driver holds for each process, in addition to the memory that the process allocates.
     """
 
     INCLUDED = "included"
@@ -58,25 +60,25 @@ class Context(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Limit:
     """
-    What one limit holder (a container, a pod or a claim) may hold of one device, as declared.
+    The declared limit of one limit holder (a container, a pod or a claim) on one device.
 
     Attributes:
-        container: empty for what the whole pod declared.
-        claim: `namespace/name` of the claim whose limit this is; empty otherwise.
-        memory: bytes; None where it is not declared, or not validly (`problems` say why).
-        undeclared: nothing declares an amount of memory, validly or not.
-        system, source: which system's declaration it is, and where that is written.
+        container: empty for a limit of the whole pod.
+        claim: `namespace/name` of the claim that holds the limit; empty otherwise.
+        memory: bytes; None if not declared, or only invalidly (`problems` give the reason).
+        undeclared: there is no declaration of an amount of memory, valid or not.
+        system, source: the system of the declaration, and where it is written.
         scope: what shares the amount.
         compute: declared share of one device, 0 to 1; never enforced.
-        report_only: why it must not be enforced; empty when it may be.
+        report_only: why it must not be enforced; empty if it may be.
         context: whether the amount includes CUDA contexts.
-        headroom: bytes that contexts may add to `memory` at most, because another declaration includes them and says
-            so much more; None where no declaration bounds them.
-        ceiling: bytes above which the holder counts as over its limit now: the limit, the tolerance, and what is
-            allowed for the contexts of its processes; None without a limit.
-        bypassed: whether it is plainly exceeded although `enforced_by` names an enforcer; None where there is none, and
-            where the use is not known.
-        mps: a declaration of this holder says that it is an MPS client, and more than the pod's author vouches for it.
+        headroom: the most bytes that contexts may add to `memory`: the excess of another declaration that includes
+            them; None if no declaration bounds them.
+        ceiling: bytes above which the holder is over its limit now: limit + tolerance + context allowance; None
+            without a limit.
+        bypassed: whether usage exceeds the ceiling although `enforced_by` names an enforcer; None without an enforcer,
+            and if usage is unknown.
+        mps: a declaration says that the holder is an MPS client, and more than the text of the pod's author proves it.
 
     """
 
@@ -101,5 +103,5 @@ class Limit:
 
     @property
     def declared(self) -> str:
-        """The declaration in words: the system, and where it is written."""
+        """The declaration in two words: the system, and where it is written."""
         return f"{self.system} {self.source}"

@@ -1,4 +1,8 @@
-"""What Kubernetes says: pods, containers, and what the kubelet handed to them."""
+"""
+The facts of Kubernetes: pods, containers, and their allocations.
+
+What comes in: nothing. What goes out: the types in which the sources of names answer.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,16 +16,16 @@ from exporter.model.identity import ContainerId, DeviceKey, Fault, PodUid
 @dataclass(frozen=True, slots=True)
 class Pod:
     """
-    A pod of this node. The UID decides; the names only display.
+    A pod of this node. It is identified by its UID; the names are for display only.
 
     Attributes:
-        config_hash: static pods: their cgroup carries this hash of the kubelet's, not the UID of their mirror pod.
-        phase: as the kubelet reports it; empty where nobody told.
-        priority: None where it was not told.
+        config_hash: for static pods: their cgroup has this hash of the kubelet, not the UID of their mirror pod.
+        phase: as the kubelet reports it; empty if unknown.
+        priority: None if unknown.
         controller_kind: kind of the owner that controls it (ReplicaSet, Job, DaemonSet); empty for a bare pod.
-        grace_seconds: what it wants between SIGTERM and SIGKILL.
-        labels: the pod's own, believed by nobody without its namespace's consent; the same holds for `annotations`.
-        version: resourceVersion of what was told last; empty where nobody told.
+        grace_seconds: seconds that the pod wants between SIGTERM and SIGKILL.
+        labels: the pod's own; not trusted without its namespace's consent. The same applies to `annotations`.
+        version: resourceVersion of the last report; empty if unknown.
         reservation: the sharing system for which this pod only reserves devices; empty for every other pod.
 
     """
@@ -47,7 +51,7 @@ class Pod:
 
 
 class ContainerKind(StrEnum):
-    """How a pod's spec lists a container. A sidecar is an init container that stays."""
+    """The list of a pod's spec that a container is in. A sidecar is an init container that keeps running."""
 
     REGULAR = "regular"
     INIT = "init"
@@ -57,7 +61,7 @@ class ContainerKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """One container of one pod, in one generation: a restart makes a new id, hence a new container."""
+    """One generation of one container of a pod: a restart makes a new id, hence a new `Container`."""
 
     pod_uid: PodUid
     name: str
@@ -67,7 +71,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What the kubelet handed to a container: replicas of a device, used or not."""
+    """The replicas of a device that the kubelet handed to a container, used or not."""
 
     namespace: str
     pod: str
@@ -83,12 +87,12 @@ class Inventory:
     Names and allocations as last known.
 
     Attributes:
-        sharing: device to its sharing and its number of replicas, as far as Kubernetes tells.
-        declared: what the pods that have not ended declare; empty until the node's own facts were asked for.
-        node: None where nobody can tell.
-        namespaces: labels of the pods' namespaces, at most a minute and a half old; one that could not be read is
-            missing, which is not the same as one without labels.
-        live: False while the source is away and these are remembered facts.
+        sharing: device to its sharing and its number of replicas, as far as Kubernetes reports them.
+        declared: declarations of the pods that have not ended; empty until the node's own facts were requested.
+        node: None if unknown.
+        namespaces: labels of the pods' namespaces, at most a minute and a half old. A namespace that could not be read
+            is missing; one without labels has an empty mapping.
+        live: False while the source does not answer, and the facts are remembered ones.
 
     """
 
@@ -101,6 +105,6 @@ class Inventory:
     claims: tuple[Claim, ...] = ()
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     known: bool = False
-    """False until the source answered once: then nothing can be named."""
+    """False until the source has answered once: until then no container has a name."""
     live: bool = False
     faults: tuple[Fault, ...] = ()

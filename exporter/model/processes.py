@@ -1,4 +1,8 @@
-"""What the kernel says: processes, and owners by their cgroups."""
+"""
+The kernel's facts: processes, and their owners by cgroup.
+
+What comes in: nothing. What goes out: the types in which the host source answers.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +12,7 @@ from exporter.model.identity import ContainerId, Fault, PodUid
 
 @dataclass(frozen=True, slots=True, order=True)
 class ProcessKey:
-    """One process for its whole life: numbers are reused, (number, start time) is not. Ticks count from boot."""
+    """The identity of a process: pids are reused, (pid, start time) is not. The start time is in ticks since boot."""
 
     pid: int
     start_ticks: int
@@ -17,23 +21,28 @@ class ProcessKey:
 @dataclass(frozen=True, slots=True)
 class Owner:
     """
-    What a cgroup path says: (pod uid, container id) pairs, outermost first.
+    What a cgroup path says below the kubelet's folders: (pod uid, container id) pairs, outermost first.
 
-    No pairs: a process of the host. A pair without pod is a sibling seen from a private cgroup namespace, or a
-    container that no kubelet made; a pair without container is a sandboxed pod (gVisor, Kata).
-    `contradictory` marks cgroup v1 lines that name different pods: then nobody is believed.
+    No pairs: a process of the host. A pair without pod is a sibling seen from a private cgroup namespace; a pair
+    without container is a sandboxed pod (gVisor, Kata). Only recordings of earlier versions have several pairs.
+    `contradictory` marks cgroup v1 lines that name different pods: then no name is believed.
     """
 
     pairs: tuple[tuple[PodUid | None, ContainerId | None], ...] = ()
     contradictory: bool = False
 
+    @property
+    def outermost(self) -> tuple[PodUid | None, ContainerId | None]:
+        """The outermost pod with its container, else the outermost container: what stands below is its own making."""
+        return next((pair for pair in self.pairs if pair[0] is not None), (*self.pairs, (None, None))[0])
+
 
 @dataclass(frozen=True, slots=True)
 class HostProcess:
     """
-    What `/proc/<raw pid>` says, after the way through Tgid.
+    A process in `/proc`. A thread id is resolved to its process by Tgid.
 
-    `alive` is False for zombies without living threads. `owner` is None when the cgroup could not be read.
+    `alive` is False for a zombie without living threads. `owner` is None if the cgroup could not be read.
     """
 
     key: ProcessKey
@@ -47,10 +56,10 @@ class HostSample:
     The host's answer about the pids that the driver named.
 
     Attributes:
-        processes: raw pid to process; a pid that does not exist is missing, one that could not be read is in
+        processes: raw pid to process. A pid that does not exist is missing; one that could not be read is in
             `unreadable`.
-        living: owners of all living processes, read only when a dead pid needs an explanation; None = not asked.
-        pid_domain_proven: the numbers of the driver and of `/proc` are those of the initial PID namespace.
+        living: owners of all living processes, read only if a dead pid needs an explanation; None if not read.
+        pid_domain_proven: the pids of the driver and of `/proc` are those of the initial PID namespace.
 
     """
 

@@ -1,4 +1,8 @@
-"""The joined facts of one round: who holds what, and what nobody explains."""
+"""
+The joined facts of one round: the usage of each container, and the accounts of each device.
+
+What comes in: nothing. What goes out: `Snapshot` and its parts.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,22 +17,22 @@ from exporter.model.processes import ProcessKey
 
 
 class Attribution(StrEnum):
-    """Where an entry of the driver's lists was counted, and why."""
+    """Where an entry of the driver's process lists was counted, and why."""
 
     CONTAINER = "container"
-    INHERITED = "inherited"  # a dead pid, whose container still lives: counts there
+    INHERITED = "inherited"  # a dead pid whose container still runs: counts for the container
     HOST = "host"
     GHOST = "ghost"
-    UNKNOWN_CONTAINER = "unknown_container"  # a container, but none that Kubernetes knows here
+    UNKNOWN_CONTAINER = "unknown_container"  # a container that Kubernetes does not know on this node
     CONTRADICTORY = "contradictory"
     UNREADABLE = "unreadable"
-    AMBIGUOUS = "ambiguous"  # the number changed hands while lists or /proc could not be read
-    UNPROVEN = "unproven"  # without proof of the PID domain nothing is attributed
+    AMBIGUOUS = "ambiguous"  # the pid was reused while lists or /proc could not be read
+    UNPROVEN = "unproven"  # without a proven PID domain nothing is attributed
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A container as attributed: pod and container name, or the pod alone (`container` is "" for sandboxed pods)."""
+    """The container that a usage belongs to; for a sandboxed pod the whole pod, and `container` is ""."""
 
     pod_uid: PodUid
     container: str
@@ -38,17 +42,17 @@ class Subject:
 @dataclass(frozen=True, slots=True)
 class Usage:
     """
-    What one container holds of one device.
+    The usage of one container on one device.
 
     Attributes:
-        memory_used: bytes; None when one of its processes is unknown, or may be missing in the lists.
-        memory_sure: where buffers may be shared with others, or some process is unknown, the bytes that are surely its
-            own, and the only ones that may be held against it; None where `memory_used` is exact, or nothing is sure.
-        processes: those that live, as far as they are known; `listed` is False where there may be others.
-        kernel_limit: bytes above which the kernel itself does not let it grow (dmem); None where it does not say.
-        process_memory: bytes of each process, sorted; empty where one of them is unknown, or may be missing.
-        evicted: seconds, since it was seen first, in which the driver had taken its queues off the device, summed up
-            over its processes; None where no driver tells.
+        memory_used: bytes; None if the memory of a process is unknown, or a process may be missing in the lists.
+        memory_sure: bytes that certainly belong to the container, if buffers may be shared, or a process is unknown.
+            Only these may count as over its limit. None if `memory_used` is exact, or no bytes are certain.
+        processes: its living processes, as far as known; `listed` is False if there may be others.
+        kernel_limit: bytes above which the kernel does not let the container grow (dmem); None if unknown.
+        process_memory: bytes of each process, sorted; empty if one is unknown, or may be missing.
+        evicted: seconds in which the driver had taken its queues off the device. They count since the container was
+            first seen, as a sum over its processes; None if the driver does not report them.
         mps: the driver lists one of its processes as a client of an MPS server.
 
     """
@@ -72,12 +76,12 @@ class Usage:
 @dataclass(frozen=True, slots=True)
 class ClaimUsage:
     """
-    What the containers that hold a claim hold together of one of its devices.
+    The usage of all containers of a claim on one of its devices.
 
     Attributes:
-        memory_used: None when something of it is unknown, or cannot be told from what they hold by another claim.
-        subjects: who was counted, each once, however many pods share the claim.
-        doubtful: those of them whose memory may be held by another claim of the same device.
+        memory_used: bytes; None if a part is unknown, or may belong to another claim on the same device.
+        subjects: the containers that were counted, each once, however many pods share the claim.
+        doubtful: those containers whose memory may belong to another claim on the same device.
 
     """
 
@@ -92,14 +96,14 @@ class ClaimUsage:
 @dataclass(frozen=True, slots=True)
 class DeviceAccount:
     """
-    The account of one device: attributed + ghost + host + unattributed = used.
+    The accounts of one device, in bytes: attributed + ghost + host + unattributed = used.
 
-    Each part is None when something in it was not measured; `unattributed`, being the rest, when anything was not.
+    A part is None if something in it was not measured. `unattributed` is the rest, so it is None if any part is.
 
     Attributes:
-        closes: False when the driver's lists and its memory disagree by more than the tolerance.
-        clamped: bytes by which the lists exceeded `used` and were taken as 0 (the reads are not atomic).
-        partial: who is listed may hold more than that (`GpuSample.partial`).
+        closes: False if the driver's lists and its memory differ by more than the tolerance.
+        clamped: bytes by which the lists exceeded `used`; `unattributed` is 0 then (the reads are not atomic).
+        partial: a listed process may hold more than its listed bytes (`GpuSample.partial`).
 
     """
 
@@ -117,11 +121,12 @@ class DeviceAccount:
 @dataclass(frozen=True, slots=True)
 class Device:
     """
-    A device in the snapshot: identity, sharing, and what was measured on it.
+    A device in the snapshot: identity, sharing, and measured figures.
 
     Attributes:
-        sharing: how the device is really shared, and not only how the kubelet handed it out; see `accounts.sharing`.
-        pods: different pods that hold the device, use it, or declare a limit on it; without pods that only reserve it.
+        sharing: how pods really share the device, not only how the kubelet handed it out; see `accounts.sharing`.
+        pods: number of pods that have the device allocated, use it, or declare a limit on it; without pods that only
+            reserve it.
 
     """
 
@@ -144,26 +149,26 @@ class Snapshot:
     The joined facts of one round; published as *the latest*, never changed.
 
     Attributes:
-        taken_at: Unix time; `monotonic` is the same moment on the clock that nobody sets.
+        taken_at: Unix time; `monotonic` is the same moment on the monotonic clock.
         duration: seconds that the round took.
-        gpus_present: every GPU that the driver counts (uuid to index); `gpus` are those which answered.
-        gpus_read: the GPUs that were read in this round; an early round reads those whose memory moved, and keeps what
-            was read of the others (`Device.sampled_at` tells when).
+        gpus_present: every GPU that the driver counts (uuid to index); `gpus` are those that answered.
+        gpus_read: the GPUs that were read in this round. An early round reads only GPUs whose memory changed, and keeps
+            the last reading of the others (`Device.sampled_at` has its time).
         containers: every generation of every container that Kubernetes knows, the present one last.
         namespaces: labels by namespace; see `Inventory`.
-        claims: the DRA claims of the pods here; `claim_usages` what is held of their devices.
-        limits: what was declared, by limit holder and device.
-        memory_declared: the sum of what is declared on a device, each declaration once; nothing where nobody
-            declares.
-        processes: how many entries of the driver's lists went where.
-        utilization_dropped: of the GPUs read in this round, samples dropped because the driver claimed more than 100 %
-            for one process.
-        utilization_capped: of the GPUs read in this round, containers whose processes' samples added up to more than
-            100 %, and were cut there.
-        xid_errors: what was heard of each GPU since the daemon started, of those too that do not answer any more.
-        by_time: the round was due by the clock; False for one that movement, or a caller, asked for: its moment depends
-            on what is read, so that it says nothing of how long something was so.
-        faults: what could not be asked; the round is complete when none of them says otherwise.
+        claims: the DRA claims of this node's pods; `claim_usages` is the usage of their devices.
+        limits: declared limits, by limit holder and device.
+        memory_declared: sum of the declared bytes on a device, each declaration once; a device without declarations is
+            missing.
+        processes: number of entries in the driver's process lists by attribution.
+        utilization_dropped: number of samples dropped because the driver claimed more than 100 % for one process, on
+            the GPUs read in this round.
+        utilization_capped: number of containers whose processes' samples added up to more than 100 % and were cut, on
+            the GPUs read in this round.
+        xid_errors: XID errors of each GPU since the daemon started, also of GPUs that do not answer any more.
+        by_time: the round was due by the clock. False if a change of memory, or a caller, started it: such a round
+            proves no duration, because its time depends on the values read.
+        faults: what could not be read; the round is complete if none of them is `incomplete`.
 
     """
 
@@ -197,5 +202,5 @@ class Snapshot:
 
     @property
     def complete(self) -> bool:
-        """Say whether each source answered all that it was asked, and the accounts close."""
+        """Whether each source gave a complete answer, and the accounts close."""
         return not any(fault.incomplete for fault in self.faults)

@@ -1,12 +1,13 @@
 """
-By how much a use may exceed a declared limit.
+The bytes by which usage may exceed a declared limit.
 
 What comes in: the operator's tolerance, a limit, the memory of each process of its holder. What goes out: bytes.
 
-The rule: every comparison of a use with a limit takes its bytes from here, so that policy, metrics and alerts agree.
+The rule: every comparison of usage with a limit takes its bytes from here, so that policy, metrics and alerts agree.
+
 A CUDA context is memory that the driver holds for each process, 250 to 600 MiB by GPU and driver. Frameworks do not
-count it: a TensorFlow or vLLM process whose fraction equals the limit uses the limit and one context. Unless the limit
-includes contexts, each process may therefore use `per_process` more, up to a cap: many tiny processes gain no more.
+count it: a TensorFlow or vLLM process whose fraction equals the limit uses the limit and one context. So each process
+may use `per_process` more, unless the limit includes contexts. A cap bounds the sum over many tiny processes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,20 +18,20 @@ from exporter.model.snapshot import Usage
 
 _PARTS = 1_000_000
 _BYTES_PARTS = 10
-"""Of the limit, the fixed allowance is a tenth at most."""
+"""The fixed allowance is at most a tenth of the limit."""
 _CAP_PARTS = 4
-"""Contexts may add a quarter of the limit, or one context where that is more."""
+"""Contexts may add at most a quarter of the limit, or one context if that is more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
     """
-    What a use may exceed its limit by.
+    The amount by which usage may exceed a limit.
 
     Attributes:
-        ratio, bytes: the larger of both is allowed on top of each limit. `bytes` is a tenth of the limit at most: an
-            allowance that does not grow with the limit must not be half of a small share.
-        per_process: bytes that are allowed for the CUDA context of one process; 0 allows none.
+        ratio, bytes: the larger of both is allowed above each limit. `bytes` counts for at most a tenth of the limit: a
+            fixed allowance must not be half of a small share.
+        per_process: bytes allowed for the CUDA context of one process; 0 allows none.
 
     """
 
@@ -44,7 +45,7 @@ class Tolerance:
         return limit + max(proportional, min(self.bytes, limit // _BYTES_PARTS))
 
     def cap(self, limit: Limit) -> int:
-        """Return the most that may be allowed for contexts, however many processes the holder has."""
+        """Return the most bytes allowed for contexts, for any number of processes."""
         if limit.memory is None or limit.context is Context.INCLUDED or self.per_process <= 0:
             return 0
         cap = max(self.per_process, limit.memory // _CAP_PARTS)
@@ -52,9 +53,9 @@ class Tolerance:
 
     def contexts(self, limit: Limit, processes: Sequence[int] | None) -> int:
         """
-        Return the bytes that are allowed for CUDA contexts.
+        Return the bytes allowed for CUDA contexts.
 
-        `processes`: bytes of each process. Where they are not all known (None) the cap is allowed.
+        `processes`: bytes of each process; None if not all are known, and then the cap is allowed.
         """
         cap = self.cap(limit)
         if processes is None:
@@ -67,7 +68,7 @@ class Tolerance:
 
 
 def processes_of(usages: Iterable[Usage]) -> tuple[int, ...] | None:
-    """List the bytes of all processes behind `usages`; None where they are not all known."""
+    """List the bytes of all processes of `usages`; None if not all are known."""
     sizes: list[int] = []
     for usage in usages:
         if not usage.process_memory and usage.memory_used != 0:

@@ -1,13 +1,13 @@
 """
-The vendors of GPUs and accelerators, a row each.
+The vendors of GPUs and accelerators, one row each.
 
-What comes in: nothing. What goes out: `VENDORS`, and the device id that a text means in a vendor's own words.
+What comes in: nothing. What goes out: `VENDORS`, and the device that an id means in a vendor's own form.
 
-The rule: each fact about a vendor stands here, and nowhere else. A new vendor needs a row here, a reader in
+The rule: each fact about a vendor is here, and nowhere else. A new vendor needs a row here, a reader in
 `exporter.devices`, and a row in the catalogue of limits.
 
-An id that does not name a device surely names none. Many plugins hand the kubelet ids that they made up (one per MiB,
-one per block) and choose the device elsewhere. A wrong answer would entitle the wrong container.
+An id that does not certainly name a device counts as no device. Many plugins give the kubelet made-up ids (one per MiB,
+one per block) and choose the device elsewhere. A wrong guess would give the memory to the wrong container.
 
 | written by | id | means |
 |---|---|---|
@@ -17,35 +17,37 @@ one per block) and choose the device elsewhere. A wrong answer would entitle the
 | nos | `GPU-<uuid>::<GB>::<n>` | a replica |
 | GKE | `nvidia<m>`, `nvidia<m>/gi<gi>`, either with `/vgpu<n>` | /dev/nvidia<m>; with vgpu a replica |
 | by index (`deviceIDStrategy: index`) | `<i>` | the GPU of that index |
-| by index, MIG | `<i>:<j>` | no device: j counts MIG slots, empty ones too, not GPU instances |
+| by index, MIG | `<i>:<j>` | no device: j counts MIG slots, also empty ones, not MIG instances |
 | NVIDIA, DRA | `gpu-<minor>` | the GPU, where the ResourceSlice has no UUID; MIG devices are not understood |
 | AMD | `0000:19:00.0` | the GPU; its first partition where it is divided |
 | AMD | `amdgpu_xcp_<n>` | the partition of that name |
 | AMD, DRA | `gpu-<card>-<render minor>` | GPU or partition of that render node |
-| Intel | `card<n>-<share>` | the GPU, or a share of it: numbers of cards hold until the next boot |
-| Intel | `all` of `gpu.intel.com/monitoring` | no device: it grants a look at all |
+| Intel | `card<n>-<share>` | the GPU, or a share of it: card numbers are valid until the next boot |
+| Intel | `all` of `gpu.intel.com/monitoring` | no device: it allows to monitor all |
 | Intel, DRA | `0000-03-00-0-0x56a0` | the GPU of that PCI address |
 | Cambricon | `MLU-<uuid>` | the device |
 | Cambricon, shared | `MLU-<uuid>-_-<n>` | a share of it |
 | Cambricon, sMLU and MIM | `MLU-<uuid>-<profile>-<n>`, `MLU-<uuid>-mim-<uuid>` | a share of it |
 | Iluvatar | `<uuid>`, `<uuid>::<n>` | the device, a share of it |
-| MetaX, Kunlunxin, Moore Threads | its own UUID or serial number | the device; in any other form none |
+| MetaX, Kunlunxin, Moore Threads | its own UUID or serial number | the device; any other form means none |
 | Enflame (`gcu`) | the UUID of the library's older half | the device |
 | Enflame gcushare | `<index>-<slice>` | no device: Allocate follows an annotation |
-| Huawei MindCluster | `Ascend910-<i>`, `Ascend910-2c-<v>-<i>` | no device: under Volcano it is a stand-in |
+| Huawei MindCluster | `Ascend910-<i>`, `Ascend910-2c-<v>-<i>` | no device: under Volcano it is a placeholder |
 | the same, in the annotation `huawei.com/AscendReal` | the same | /dev/davinci<i>; vNPU v of it |
-| HAMi, DRA for Ascend | `npu-<i>-0` | the NPU of that logic id, by which the driver's library counts |
+| HAMi, DRA for Ascend | `npu-<i>-0` | the NPU of that logic id, the index in the driver's library |
 | HAMi, Volcano vGPU | `GPU-<uuid>-<n>` | no device: Allocate follows the pod's annotation, not this id |
 | vgpu-manager, HAMi | any of `nvidia.com/vgpu-*`, `*-vgpu`, `vxpu`, ... | no device, for the same reason |
 | gpushare, ACK, AWS, Koordinator, KAI ... | made up, or none | no device |
 
-Sources: NVIDIA/k8s-device-plugin internal/rm, GoogleCloudPlatform/container-engine-accelerators pkg/gpu/nvidia,
-Project-HAMi/HAMi nvinternal/rm/devices.go, coldzerofear/vgpu-manager pkg/deviceplugin, nebuly-ai/nos pkg/gpu/slicing;
-ROCm/k8s-device-plugin internal/pkg/amdgpu, ROCm/k8s-gpu-dra-driver cmd/gpu-kubeletplugin/deviceinfo.go,
-intel/intel-device-plugins-for-kubernetes cmd/gpu_plugin, intel/intel-resource-drivers-for-kubernetes pkg/gpu/device;
-Cambricon/cambricon-k8s-device-plugin, Deep-Spark/ix-device-plugin, EnflameTechnology gcushare, gcu-exporter,
-Ascend/mind-cluster component/ascend-device-plugin pkg/server/plugin.go (vol2kltMap), pkg/device/ascendcommon.go;
-Project-HAMi/ascend-dra-driver cmd/ascend-dra-kubeletplugin/discovery.go.
+Sources:
+- NVIDIA: NVIDIA/k8s-device-plugin internal/rm, GoogleCloudPlatform/container-engine-accelerators pkg/gpu/nvidia,
+  Project-HAMi/HAMi nvinternal/rm/devices.go, coldzerofear/vgpu-manager pkg/deviceplugin, nebuly-ai/nos pkg/gpu/slicing.
+- AMD: ROCm/k8s-device-plugin internal/pkg/amdgpu, ROCm/k8s-gpu-dra-driver cmd/gpu-kubeletplugin/deviceinfo.go.
+- Intel: intel/intel-device-plugins-for-kubernetes cmd/gpu_plugin, intel/intel-resource-drivers-for-kubernetes
+  pkg/gpu/device.
+- Huawei: Ascend/mind-cluster component/ascend-device-plugin pkg/server/plugin.go (vol2kltMap),
+  pkg/device/ascendcommon.go; Project-HAMi/ascend-dra-driver cmd/ascend-dra-kubeletplugin/discovery.go.
+- Others: Cambricon/cambricon-k8s-device-plugin, Deep-Spark/ix-device-plugin, EnflameTechnology gcushare, gcu-exporter.
 """
 
 import re
@@ -57,7 +59,7 @@ _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 @dataclass(frozen=True, slots=True)
 class DeviceId:
     """
-    What an id says: one of `name` (a UUID, a PCI address, ...), `minor` or `index`, perhaps a GPU instance.
+    The meaning of an id: one of `name` (a UUID, a PCI address, ...), `minor` or `index`, perhaps with a MIG instance.
 
     `replica` is the number of the replica, None for the whole device. Minors and indices are counted per `vendor`.
     """
@@ -76,8 +78,8 @@ class Form:
     A form of ids.
 
     Attributes:
-        pattern: its groups are called as the fields of `DeviceId`. A number whose text is empty is 0.
-        name: how the device's name is made of the match, where it does not stand in the id as the group `name`.
+        pattern: its groups have the names of the fields of `DeviceId`. An empty number is 0.
+        name: template that makes the device's name of the match, if the id has no group `name`.
 
     """
 
@@ -85,7 +87,7 @@ class Form:
     name: str | None = None
 
     def read(self, text: str, vendor: str) -> DeviceId | None:
-        """Read an id; None when it has another form."""
+        """Read an id; None if it has another form."""
         if (match := self.pattern.fullmatch(text)) is None:
             return None
         groups = match.groupdict()
@@ -117,18 +119,19 @@ class Vendor:
         name: in metrics, in the config, and in the catalogue of limits.
         title: for people.
         sources: the device sources that report its devices, as `--devices` names them.
-        drivers: the kernel's DRM drivers, where the kernel's own files report them.
+        drivers: the kernel's DRM drivers, if the kernel's own files report the devices.
         domains: of the resources that its device plugins offer.
         ids: the forms of those plugins' device ids.
-        indexed: resources of which a bare number is an index. Elsewhere a plugin numbers its made-up devices.
+        indexed: resources whose bare numbers are indices. For other resources they number made-up devices.
         chosen_elsewhere: resources whose plugin follows an annotation, though its ids may look like devices.
         claim_driver: its DRA driver.
-        claimed: the form of the devices' names there.
-        annotation: where its plugin writes what a pod really got, separated by commas, in the form `annotated`.
+        claimed: the form of the device names in that driver.
+        annotation: where its plugin writes the devices that a pod really got, separated by commas, in the form
+            `annotated`.
         trusted: its figures were compared with hardware. `policy.trusted_vendors` names these by default.
-        memory_by_process: memory is known by process, so that a container can be above its limit.
+        memory_by_process: memory is known by process, so a container can be found above its limit.
         unknown: what its sources can never report.
-        partial: the same, where the lists have those processes only that use a GPU in one way.
+        partial: the same, for process lists with only the processes that use a GPU in one way.
 
     """
 
@@ -229,7 +232,7 @@ VENDORS = (
     Vendor("enflame", "Enflame", ("efml",), domains=("enflame.com",), ids=_NAMED, unknown=_PROCESS_LOAD),
     Vendor("metax", "MetaX", ("mxsml",), domains=("metax-tech.com",), ids=_NAMED, unknown=_PROCESS_LOAD),
     Vendor("kunlunxin", "Kunlunxin", ("xpuml",), domains=("kunlunxin.com",), ids=_NAMED, unknown=_PROCESS_LOAD),
-    # T-Head's resource is not known; a UUID in NVIDIA's form is understood wherever it stands.
+    # T-Head's resource is unknown. A UUID in NVIDIA's form is read in any resource without a vendor.
     Vendor("t-head", "T-Head", ("hgml",), unknown=_PROCESS_LOAD),
     HUAWEI,
     Vendor(
@@ -268,12 +271,12 @@ _OF_CLAIM_DRIVER = {vendor.claim_driver: vendor for vendor in VENDORS}
 
 
 def vendor_of(resource: str) -> Vendor:
-    """Name the vendor of a resource's devices. The resources of sharing systems have NVIDIA's ids."""
+    """Return the vendor of a resource's devices. The resources of sharing systems have NVIDIA's ids."""
     return _OF_DOMAIN.get(resource.partition("/")[0], NVIDIA)
 
 
 def device_id(resource: str, text: str) -> DeviceId | None:
-    """Read an id of a resource; None when it has no form that means a device, or its plugin goes by something else."""
+    """Read an id of a resource; None if no form names a device, or if the plugin chooses the device elsewhere."""
     vendor = vendor_of(resource)
     if vendor.chosen_elsewhere.fullmatch(resource):
         return None
@@ -282,6 +285,6 @@ def device_id(resource: str, text: str) -> DeviceId | None:
 
 
 def claimed_id(driver: str, device: str) -> DeviceId | None:
-    """Read the name of a device of a DRA claim; None for other drivers, and for names of another form."""
+    """Read a device's name in a DRA claim; None for other drivers, and for names of another form."""
     vendor = _OF_CLAIM_DRIVER.get(driver)
     return vendor.claimed_id(device) if vendor else None

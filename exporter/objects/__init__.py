@@ -1,1 +1,1 @@
-"""What Kubernetes objects look like: the parts that are read, from the API server and from files."""
+"""Kubernetes objects as structs with the fields that are read, from the API server and from files."""

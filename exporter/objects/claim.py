@@ -1,8 +1,8 @@
 """
-What a ResourceClaim and a ResourceSlice look like (DRA: resource.k8s.io v1, v1beta2, v1beta1).
+ResourceClaim and ResourceSlice (DRA: resource.k8s.io v1, v1beta2, v1beta1).
 
 What comes in: their JSON from the API server, or the same data from a file. What goes out: the devices that a claim was
-given and how much of them, and the UUIDs of those devices in slices.
+allocated, with the amounts; and the UUIDs of those devices in slices.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ ClaimedUuids = Mapping[tuple[str, str, str], str]
 
 
 class Result(Part, frozen=True):
-    """An allocated device."""
+    """An allocated device, from `status.allocation.devices.results`."""
 
     request: str = ""
     driver: str = ""
@@ -31,54 +31,54 @@ class Result(Part, frozen=True):
 
 
 class Opaque(Part, frozen=True):
-    """A driver's own parameters."""
+    """A driver's own parameters, not defined by Kubernetes."""
 
     driver: str = ""
     parameters: dict[str, Any] | None = None
 
 
 class Config(Part, frozen=True):
-    """A configuration that was allocated."""
+    """A configuration of the allocation, for some of its requests or for all."""
 
     requests: list[str] | None = None
     opaque: Opaque | None = None
 
 
 class Devices(Part, frozen=True):
-    """All of an allocation."""
+    """The devices and configurations of an allocation."""
 
     results: list[Result] | None = None
     config: list[Config] | None = None
 
 
 class Allocation(Part, frozen=True):
-    """What a claim was given."""
+    """The allocation of a claim."""
 
     devices: Devices = Devices()
 
 
 class ClaimStatus(Part, frozen=True):
-    """A claim's status."""
+    """A claim's status: its allocation, and the pods that it is reserved for."""
 
     allocation: Allocation | None = None
     reserved_for: list[dict[str, Any]] | None = None
 
 
 class ClaimObject(Part, frozen=True):
-    """A ResourceClaim."""
+    """A ResourceClaim, without its spec."""
 
     metadata: Metadata = Metadata()
     status: ClaimStatus = ClaimStatus()
 
 
 class Attribute(Part, frozen=True):
-    """An attribute of a device; only text matters here."""
+    """An attribute of a device; only text values are read."""
 
     string: str | None = None
 
 
 class BasicDevice(Part, frozen=True):
-    """Where v1beta1 puts what later versions have in the device itself."""
+    """The part `basic` of a v1beta1 device; later versions have its fields in the device itself."""
 
     attributes: dict[str, Attribute] | None = None
 
@@ -92,7 +92,7 @@ class SliceDevice(Part, frozen=True):
 
 
 class Pool(Part, frozen=True):
-    """The pool of a ResourceSlice."""
+    """The pool of a ResourceSlice, by name."""
 
     name: str = ""
 
@@ -106,22 +106,22 @@ class SliceSpec(Part, frozen=True):
 
 
 class SliceObject(Part, frozen=True):
-    """A ResourceSlice."""
+    """A ResourceSlice, by its spec alone."""
 
     spec: SliceSpec = SliceSpec()
 
 
 class SliceList(Part, frozen=True):
-    """The slices of a node."""
+    """A list of ResourceSlices."""
 
     items: list[SliceObject]
 
 
 def declared_claim(claim: ClaimObject) -> Claim:
     """
-    Take the allocation out of a claim.
+    Convert a claim's allocation.
 
-    Devices with admin access are left out: they are watched, and nothing of them is given.
+    Devices with admin access are left out: such a claim only monitors them, and gets no part of them.
     """
     allocation = claim.status.allocation or Allocation()
     return Claim(
@@ -144,18 +144,18 @@ def declared_claim(claim: ClaimObject) -> Claim:
 
 
 def slice_uuids(spec: SliceSpec) -> ClaimedUuids:
-    """Name the UUID of each device that has one in its attribute `uuid`; else in one of this name with a domain."""
+    """Map devices to UUIDs, from the attribute `uuid`, else from one of this name with a domain."""
     uuids = {}
     for device in spec.devices or ():
         attributes = device.attributes or (device.basic and device.basic.attributes) or {}
-        for name in sorted(attributes, key=len, reverse=True):  # the plain name comes last, and counts
+        for name in sorted(attributes, key=len, reverse=True):  # the plain name comes last, so it takes precedence
             if name.rpartition("/")[2] == "uuid" and (uuid := attributes[name].string):
                 uuids[spec.driver, spec.pool.name, device.name] = uuid
     return uuids
 
 
 def with_uuids(claim: Claim, uuids: ClaimedUuids) -> Claim:
-    """Give a claim's devices the UUIDs of their slices."""
+    """Add the UUIDs of their slices to a claim's devices."""
     devices = tuple(
         replace(entry, uuid=uuids.get((entry.driver, entry.pool, entry.device), entry.uuid)) for entry in claim.devices
     )

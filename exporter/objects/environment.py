@@ -1,9 +1,9 @@
 """
-The one filter of environments: a container's variables about devices stay, and no others.
+The one filter for environments: it keeps a container's variables about devices, and no others.
 
 What comes in: the variables of a container's spec. What goes out: those that limits can be read from.
 
-The law: no secret of a pod lies in this process. A variable stays if its name is about devices, is not about
+The rule: this process holds no secret of a pod. A variable is kept if its name is about devices and not about
 credentials, and its value is literal.
 """
 
@@ -14,18 +14,18 @@ from exporter.objects.metadata import Part, Quantity
 ABOUT_DEVICES = ("CUDA", "NVIDIA", "GPU", "NPU", "ASCEND")
 """Parts of the names of variables that device plugins and sharing systems read."""
 ABOUT_CREDENTIALS = ("KEY", "TOKEN", "SECRET", "PASS", "CREDENTIAL")
-"""Parts of names that exclude a variable again: NVIDIA_API_KEY."""
+"""Parts of names that exclude a variable after all, such as NVIDIA_API_KEY."""
 
 
 class EnvVar(Part, frozen=True):
-    """A variable with a literal value; references to secrets and the like have none."""
+    """A variable; `value` is None for a reference, such as to a Secret."""
 
     name: str
     value: Quantity | None = None
 
 
 def about_devices(variables: Iterable[EnvVar]) -> list[EnvVar]:
-    """Leave out all variables that no limit is read from."""
+    """Keep only the variables that a limit may be read from."""
     return [variable for variable in variables if variable.value is not None and _readable(variable.name.upper())]
 
 

@@ -1,10 +1,10 @@
 """
-The key of a mapping in a message of msgspec, which writes `[...]` in its place.
+Puts the key of a mapping into a message of msgspec, which writes `[...]` in its place.
 
-What comes in: a message such as "Expected `str`, got `int` - at `$.metadata.labels[...]`", and the data that it is
-about. What goes out: the message with the key, `$.metadata.labels[app]`.
+What comes in: a message such as "Expected `str`, got `int` - at `$.metadata.labels[...]`", and the data that was read.
+What goes out: the message with the key, `$.metadata.labels[app]`.
 
-The rule: the first value of the type that was met is the refused one, for msgspec reads in order and stops there.
+The rule: the first value of the named type is the refused one, because msgspec reads in order and stops there.
 """
 
 import re
@@ -14,11 +14,11 @@ _PLACE = re.compile(r"got `(?P<type>[^`]+)` - at `\$(?P<path>[^`]*)\[\.\.\.\]`$"
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
 _LONGEST_KEY = 100
 _TYPES = {"NoneType": "null", "list": "array", "dict": "object"}
-"""What msgspec calls Python's types; the others have one name."""
+"""msgspec's names of Python's types, where they differ."""
 
 
 def with_key(message: str, data: Any) -> str:
-    """Put the key into the message, where there is one and it can be told."""
+    """Put the key into the message; return the message unchanged if no key is found."""
     place = _PLACE.search(message)
     if place is None or not isinstance(mapping := _at(data, place["path"]), dict):
         return message
@@ -31,7 +31,7 @@ def with_key(message: str, data: Any) -> str:
 
 
 def _at(data: Any, path: str) -> Any:
-    """Follow a path that the same data led to; None where it has a further `[...]` in it."""
+    """Follow a path of the same data; None if the path has another `[...]` in it."""
     for step in _STEP.finditer(path):
         name, index = step.groups()
         if isinstance(data, dict) and name is not None:

@@ -2,10 +2,10 @@
 Kubernetes objects as kubectl prints them, read from a file.
 
 What comes in: YAML or JSON text (`kubectl get -o yaml`, one object, a List, several documents). What goes out: pods and
-pod templates, claims and nodes as the resolver takes them; and a problem with its path for each object that is none.
+pod templates, claims and nodes as input of the resolver; and a problem with its path for each invalid object.
 
 The rule: a file is parsed by the same structs as the API server's answers, so `explain -f` reads what the daemon reads.
-An object that cannot be read costs no other one its answer.
+An object that cannot be read does not stop the others.
 """
 
 from collections.abc import Collection, Mapping
@@ -30,14 +30,14 @@ POD = {
     "spec": {"schedulerName", "containers", "initContainers", "resourceClaims"},
     "status": {"resourceClaimStatuses", "extendedResourceClaimStatus"},
 }
-"""What limits are read from. A mistake elsewhere in a file that a person wrote is none of our business."""
+"""The parts that limits are read from. A mistake anywhere else in a manifest is ignored."""
 _NAMES = {"name", "namespace"}
 _LONGEST_NAME = 253
-"""Characters, as in Kubernetes: a problem is told of each template, and repeats its owner's name."""
+"""Characters, as in Kubernetes: each template may have a problem, and each problem repeats the owner's name."""
 
 
 class ManifestError(ValueError):
-    """The file is not what `kubectl get` prints; each problem is a line that says where."""
+    """The file is not output of `kubectl get`; each problem is a line with its place."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__("\n".join(problems))
@@ -47,9 +47,13 @@ class ManifestError(ValueError):
 @dataclass(frozen=True, slots=True)
 class Origin:
     """
-    The object that a pod was read from; `path` leads to the pod template in it, and is empty for a Pod.
+    The object that a pod was read from.
 
-    `claim_templates`: ResourceClaimTemplates of which the pod has no claim yet.
+    Attributes:
+        path: of the pod template within the object; empty for a Pod.
+        document: number of the YAML document, from 1.
+        claim_templates: ResourceClaimTemplates of which the pod has no claim yet.
+
     """
 
     api_version: str
@@ -64,11 +68,11 @@ class Origin:
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """
-    What a file holds. ResourceSlices in it give the claims' devices their UUIDs.
+    The content of a file. The UUIDs of claimed devices come from its ResourceSlices.
 
     Attributes:
         origins: of each pod, in the same order.
-        others: the kinds of objects that nothing is read from, for messages about missing objects.
+        others: the kinds of ignored objects, for messages about missing objects.
         problems: one for each object that cannot be read, and each request for devices outside of a pod template.
 
     """
@@ -82,7 +86,7 @@ class Manifest:
 
 
 def read(text: str, source: str = "manifest") -> Manifest:
-    """Read all that a file holds. Raises ManifestError where nothing of it can be read."""
+    """Read all objects of a file. Raises ManifestError if nothing can be read."""
     if len(text) > LONGEST:
         raise ManifestError(f"{source}: longer than {LONGEST} characters")
     content = objects_of(text, source)
@@ -93,7 +97,7 @@ def read(text: str, source: str = "manifest") -> Manifest:
 
 
 class _Collector:
-    """Sorts objects into a manifest."""
+    """Collects the objects of a file into a manifest."""
 
     def __init__(self, source: str, problems: list[Problem]) -> None:
         self._source = source
@@ -127,7 +131,7 @@ class _Collector:
             self._problem(item, with_key(str(error), needed))
 
     def done(self) -> Manifest:
-        """Make the manifest. Raises ManifestError where there is nothing but problems."""
+        """Make the manifest. Raises ManifestError if there are only problems."""
         problems = tuple(text for _, text in sorted(self._problems, key=lambda problem: problem[0]))
         if problems and not (self._pods or self._claims or self._nodes):
             raise ManifestError(*problems)
@@ -176,20 +180,20 @@ class _Collector:
 
 
 def _name(item: TextObject) -> str:
-    """Name an object as well as it can be: of what the API server is to name, the part that is known."""
+    """Return an object's name, or its `generateName` without the last hyphens; empty without either."""
     metadata = item.data.get("metadata")
     names = [metadata.get(key) for key in ("name", "generateName")] if isinstance(metadata, dict) else []
     return next((name.rstrip("-") for name in names if isinstance(name, str) and name), "")
 
 
 def _template_data(template: PodTemplate) -> dict[str, Any]:
-    """Keep of a template what limits are read from."""
+    """Return the parts of a template that limits are read from."""
     own = template.metadata if template.metadata is not None else {}
     return _only({"metadata": own, "spec": template.spec}, {"metadata": METADATA, **POD})
 
 
 def _pod_of(data: Mapping[str, Any], owner: Metadata) -> PodObject:
-    """Read a template's data as the pod that is made of it; it has its owner's name where it has none."""
+    """Read a template's data as the pod that is made of it; without a name it gets its owner's."""
     pod = msgspec.convert(data, PodObject)
     name, namespace = pod.metadata.name or owner.name, pod.metadata.namespace or owner.namespace
     return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, name=name, namespace=namespace))
@@ -209,7 +213,7 @@ def _origin(item: TextObject, owner: Metadata, path: str = "", claim_templates: 
 
 
 def _claim_templates(spec: Any) -> list[tuple[str, str]]:
-    """List a pod's own name of each claim that is made from a template, and the template's."""
+    """List (claim name within the pod, template name) of each claim that is made from a template."""
     claims = spec.get("resourceClaims") if isinstance(spec, dict) else None
     return [
         (claim["name"], claim["resourceClaimTemplateName"])
@@ -221,7 +225,7 @@ def _claim_templates(spec: Any) -> list[tuple[str, str]]:
 
 
 def _only(data: Mapping[str, Any], wanted: Mapping[str, Collection[str]]) -> dict[str, Any]:
-    """Keep of some parts of an object the wanted keys; what is no mapping is left for the parser to refuse."""
+    """Keep the wanted keys of some parts of an object; a part that is no mapping stays, for the parser to refuse."""
     return {
         part: {key: value for key, value in content.items() if key in wanted[part]}
         if part in wanted and isinstance(content, dict)

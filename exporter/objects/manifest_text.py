@@ -4,7 +4,7 @@ The Kubernetes objects of a text, each with its place in it.
 What comes in: YAML or JSON text of one object, a List, or several documents. What goes out: objects as plain data,
 each with its document's number; and a line for each part that cannot be read.
 
-The rule: a document that cannot be read costs no other one its answer.
+The rule: a document that cannot be read does not stop the others.
 """
 
 import json
@@ -18,15 +18,15 @@ from exporter.base.text_files import MalformedError, documents, show
 
 _NEITHER = "neither YAML nor JSON as kubectl prints it"
 _MARKER = re.compile(r"^---(?=\s|$)", re.MULTILINE)
-"""YAML forbids this line inside of a document, also in quoted and block texts (YAML 1.2.2, section 9.1.2)."""
+"""YAML forbids this line within a document, also in quoted and block texts (YAML 1.2.2, section 9.1.2)."""
 _NO_CONTENT = re.compile(r"(?:[ \t]*(?:[#%][^\n]*)?(?:\n|\Z))*")
 _MOST_DOCUMENTS = 10_000
-"""Of a broken text. Each is parsed on its own then, which costs more than parsing all at once."""
+"""Documents of a broken text. They are parsed one by one, which costs more than all at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextObject:
-    """An object; `place` names it within a text of several, and is empty for the only one. Documents start at 1."""
+    """An object. `place` names it within a text of several objects, else it is empty. Documents start at 1."""
 
     data: Mapping[str, Any]
     document: int
@@ -34,12 +34,12 @@ class TextObject:
 
 
 Problem = tuple[int, str]
-"""The number of a document, and one line that says what is wrong with a part of it."""
+"""The number of a document, and one line about what is wrong with a part of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextObjects:
-    """The objects of a text in their order, and a problem for each part that is no object."""
+    """The objects of a text in order, and a problem for each part that is no object."""
 
     objects: tuple[TextObject, ...]
     problems: tuple[Problem, ...]
@@ -61,17 +61,17 @@ def objects_of(text: str, source: str) -> TextObjects:
 
 
 def within(place: str, message: str) -> str:
-    """Put a place in front of a message, where there is one."""
+    """Put the place, if not empty, before a message."""
     return f"{place}: {message}" if place else message
 
 
 def _documents(text: str, source: str, problems: list[Problem]) -> Iterator[tuple[int, Any]]:
-    """Decode JSON or YAML. JSON first: the YAML reader takes it too, and a hundred times as long."""
+    """Decode JSON or YAML. JSON first: the YAML reader reads it, too, but takes a hundred times as long."""
     if text.lstrip().startswith("{"):
         try:
             yield 1, json.loads(text, object_pairs_hook=_once)
         except (json.JSONDecodeError, _DoubledError):
-            pass  # YAML may start like this too; and its reader tells the place of a doubled key
+            pass  # YAML may start like this, too; and its reader reports the place of a doubled key
         except RecursionError:
             problems.append((1, f"{source}: {_NEITHER}: nested too deeply"))
             return
@@ -95,7 +95,7 @@ class _DoubledError(Exception):
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make a JSON object, in which no key stands twice: the json module takes the last one."""
+    """Make a JSON object, and refuse a doubled key: the json module alone would take the last one."""
     data = dict(pairs)
     if len(data) < len(pairs):
         raise _DoubledError
@@ -103,7 +103,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _one_by_one(parts: Iterable[tuple[int, str]], source: str, problems: list[Problem]) -> Iterator[tuple[int, Any]]:
-    """Decode the documents of a text of which some cannot be read."""
+    """Decode the documents of a text one by one, and add a problem for each that cannot be read."""
     number = 1
     for line, part in parts:
         try:
@@ -126,7 +126,7 @@ def _malformed(error: MalformedError, lines_before: int = 0, place: str = "") ->
 
 
 def _parts(text: str) -> list[tuple[int, str]]:
-    """Cut a text at its document markers: (lines before, text) of each document; one part where there are too many."""
+    """Cut a text at its document markers into (lines before, text); one part if there are too many."""
     starts = [match.start() for match in _MARKER.finditer(text)]
     if len(starts) > _MOST_DOCUMENTS:
         return [(0, text)]
@@ -142,7 +142,7 @@ def _parts(text: str) -> list[tuple[int, str]]:
 
 
 def _flat(data: Any, place: str, document: int, kind: str = "") -> Iterator[TextObject | str]:
-    """Yield an object, or those of a List; a text says what is no object. `kind`: of a List's items that name none."""
+    """Yield an object, or those of a List, or a problem as text. `kind`: for a List's items without a kind."""
     if data is None:
         return
     if not isinstance(data, dict):

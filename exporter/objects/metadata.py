@@ -1,9 +1,9 @@
 """
-What every Kubernetes object has, and the envelopes in which the API server sends objects.
+The metadata of every Kubernetes object, and the API server's lists and watch events.
 
 What comes in: JSON of the API server, or plain data of a file. What goes out: structs with the API's own names.
 
-The law: a struct has the needed fields only, so that a server's new fields and 3 kB of managed fields cost nothing.
+The rule: a struct has only the fields that are read. So a server's new fields and 3 kB of managed fields cost nothing.
 """
 
 from collections.abc import Mapping
@@ -12,18 +12,18 @@ from datetime import datetime
 import msgspec
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-"""A second copy of the whole manifest, with the whole environment in it."""
+"""An annotation with a second copy of the whole manifest, including its environment."""
 Quantity = str | int | float
-"""As written: people leave the quotes away."""
+"""As written: people leave out the quotes."""
 Quantities = dict[str, Quantity]
 
 
 class Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """A part of an object; unknown fields are passed over, wrong types are refused with their path."""
+    """A part of an object. Unknown fields are ignored, wrong types are refused with their path."""
 
 
 class OwnerReference(Part, frozen=True):
-    """The object that made this one, or that looks after it (`controller`)."""
+    """An object that owns this one; `controller` marks the one that manages it."""
 
     api_version: str
     kind: str
@@ -38,7 +38,7 @@ class OwnerReference(Part, frozen=True):
 
 
 class Metadata(Part, frozen=True):
-    """What every object has."""
+    """The metadata of an object, without the annotation `LAST_APPLIED`."""
 
     name: str = ""
     namespace: str = ""
@@ -56,18 +56,18 @@ class Metadata(Part, frozen=True):
 
     @property
     def controller(self) -> OwnerReference | None:
-        """The one owner that controls the object, if any."""
+        """The owner that controls the object; None if there is none."""
         return next((owner for owner in self.owner_references or () if owner.controller), None)
 
 
 class Described(Part, frozen=True):
-    """Any object, of which only the metadata matter."""
+    """Any object, read for its metadata only."""
 
     metadata: Metadata = Metadata()
 
 
 class ObjectList(Part, frozen=True):
-    """A list, whose items are decoded one by one: a broken one must not lose the others."""
+    """A list. Its items are decoded one by one, so that a broken item does not lose the others."""
 
     metadata: Metadata = Metadata()
     items: list[msgspec.Raw] | None = None
@@ -81,5 +81,5 @@ class WatchEvent(Part, frozen=True):
 
 
 def texts(quantities: Mapping[str, Quantity] | None) -> dict[str, str]:
-    """Write quantities as text, whether they stood in quotes or not."""
+    """Convert quantities to text, whether they were in quotes or not."""
     return {key: str(value) for key, value in (quantities or {}).items()}

@@ -1,11 +1,11 @@
 """
-What a Pod looks like, and what it declares about devices.
+A Pod, and its declarations about devices.
 
 What comes in: a pod's JSON from the API server, or the same data from a file. What goes out: a struct with the API's
-own names, and of it the facts that limits are read from.
+own names, and the facts in it that limits are read from.
 
-The law: everything is taken as it is written, nothing is understood here. Of an environment only variables about
-devices are kept (`environment`).
+The rule: all values stay as written, and nothing is interpreted here. Of an environment, only variables about devices
+are kept (`environment`).
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ class ContainerClaim(Part, frozen=True):
 
 
 class Resources(Part, frozen=True):
-    """What a container asks for; quantities as written."""
+    """The resources and claims that a container asks for; quantities as written."""
 
     limits: Quantities | None = None
     requests: Quantities | None = None
@@ -33,7 +33,7 @@ class Resources(Part, frozen=True):
 
 
 class ContainerSpec(Part, frozen=True):
-    """A container as declared. `env` holds literal values of variables about devices, and no others."""
+    """A container as declared. `env` holds only variables about devices with literal values."""
 
     name: str
     resources: Resources | None = None
@@ -46,14 +46,14 @@ class ContainerSpec(Part, frozen=True):
 
 
 class PodClaim(Part, frozen=True):
-    """A claim of the pod, by its own name; in the status with the name of the one that was made."""
+    """A claim by its name within the pod; `resource_claim_name` in the status is the claim that was created."""
 
     name: str
     resource_claim_name: str | None = None
 
 
 class PodSpec(Part, frozen=True):
-    """A pod as declared."""
+    """A pod's spec."""
 
     node_name: str | None = None
     scheduler_name: str = ""
@@ -67,19 +67,19 @@ class PodSpec(Part, frozen=True):
 
 
 class Terminated(Part, frozen=True):
-    """How a container ended."""
+    """The state of a container that has ended."""
 
     container_id: str = msgspec.field(name="containerID", default="")
 
 
 class ContainerState(Part, frozen=True):
-    """Of waiting, running and terminated only the last names an id."""
+    """A container's state. Only `terminated` is read, because waiting and running name no id."""
 
     terminated: Terminated | None = None
 
 
 class ContainerStatus(Part, frozen=True):
-    """A container as it is: the id of the present one, and of the one before it."""
+    """A container's status: the id of the present generation, and of the one before it."""
 
     name: str
     container_id: str = msgspec.field(name="containerID", default="")
@@ -88,21 +88,21 @@ class ContainerStatus(Part, frozen=True):
 
 
 class RequestMapping(Part, frozen=True):
-    """Which request of that claim serves which container; the container does not name it."""
+    """The request of an `ExtendedClaim` that serves a container; the container itself does not name it."""
 
     container_name: str = ""
     request_name: str = ""
 
 
 class ExtendedClaim(Part, frozen=True):
-    """The claim by which an extended resource is served."""
+    """The claim that serves a pod's extended resources."""
 
     resource_claim_name: str = ""
     request_mappings: list[RequestMapping] | None = None
 
 
 class PodStatus(Part, frozen=True):
-    """A pod as it is."""
+    """A pod's status."""
 
     phase: str = ""
     resource_claim_statuses: list[PodClaim] | None = None
@@ -113,7 +113,7 @@ class PodStatus(Part, frozen=True):
 
 
 class PodObject(Part, frozen=True):
-    """A pod."""
+    """A Pod: metadata, spec and status."""
 
     metadata: Metadata = Metadata()
     spec: PodSpec = PodSpec()
@@ -121,13 +121,13 @@ class PodObject(Part, frozen=True):
 
 
 def declared_pod(pod: PodObject) -> DeclaredPod:
-    """Take out of a pod what it declares, init containers first."""
+    """Convert a pod's declarations; init containers come first."""
     metadata, spec, status = pod.metadata, pod.spec, pod.status
     claims = {claim.name: claim.resource_claim_name for claim in spec.resource_claims or ()}
     claims |= {claim.name: claim.resource_claim_name for claim in status.resource_claim_statuses or ()}
     served: dict[str, list[ClaimUse]] = {}
     if (extended := status.extended_resource_claim_status) is not None:
-        # An extended resource (nvidia.com/gpu) that the scheduler served by a claim; no container names it.
+        # The scheduler served an extended resource (nvidia.com/gpu) by a claim that no container names.
         claims[""] = extended.resource_claim_name
         for mapping in extended.request_mappings or ():
             served.setdefault(mapping.container_name, []).append(ClaimUse("", mapping.request_name))

@@ -1,10 +1,10 @@
 """
 The pod templates of a Kubernetes object, found by their shape.
 
-What comes in: an object as plain data, of any kind. What goes out: each pod template in it with its path; and each
-place that asks for devices outside of one.
+What comes in: an object of any kind as plain data. What goes out: each pod template in it with its path; and each
+request for devices outside of a template.
 
-The rule: no kind is known by its name but Pod. A pod template is a mapping whose `spec` has a list `containers`; some
+The rule: only the kind Pod is known by name. A pod template is a mapping whose `spec` has a list `containers`. Some
 objects (KServe, Knative's Revision) hold that spec without the template around it.
 """
 
@@ -14,18 +14,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 _BESIDE = {"metadata", "status"}
-"""Parts of an object that make no pods."""
+"""Parts of an object that hold no pod templates."""
 _PARTIAL = re.compile(r"(?:^override|Override|^patch|Patch)(?:es|s)?$")
-"""Keys of changes to a template that is elsewhere, such as TrainJob's podTemplateOverrides."""
+"""Keys of changes to a template in another place, such as TrainJob's podTemplateOverrides."""
 _CONTAINER_KEYS = {"image", "resources", "env", "command", "args"}
 _ASKING = ("resources", "resourcesPerNode", "computeResources")
 """Keys of requests and limits: a container's, TrainJob's, Tekton's."""
 _MOST_OUTSIDE = 3
-"""Requests outside of templates that are named, per object."""
+"""Requests outside of templates that are reported per object."""
 _LONGEST_PATH = 300
-"""Characters. A hundred thousand templates may stand under one key that is as long as the file."""
+"""Characters. A hundred thousand templates may be under one key that is as long as the file."""
 _Trail = tuple["_Trail", str | int] | None
-"""The keys down to a place, the last one first: a path is only written for the few that are shown."""
+"""The keys down to a place, the last one first. Only the few places that are shown get a path as text."""
 _Parts = Iterator[tuple[str | int, Any]]
 
 
@@ -34,7 +34,8 @@ class PodTemplate:
     """
     A pod template.
 
-    `path` leads to the mapping with `spec`; or, where the object has the spec alone (`bare`), to that.
+    `path` leads to the mapping with `spec`. If the object has the spec without a template (`bare`), it leads to the
+    spec.
     """
 
     path: str
@@ -45,14 +46,14 @@ class PodTemplate:
 
 @dataclass(frozen=True, slots=True)
 class PodTemplates:
-    """What an object holds: templates, and (path, resource) of what asks for devices outside of them."""
+    """The templates of an object, and (path, resource) of requests for devices outside of them."""
 
     templates: list[PodTemplate] = field(default_factory=list)
     outside: list[tuple[str, str]] = field(default_factory=list)
 
 
 def pod_templates(data: Mapping[str, Any]) -> PodTemplates:
-    """Find the pod templates of an object that is no Pod, in their order. Costs no more than the object is large."""
+    """Find the pod templates of an object that is no Pod, in order. The time is proportional to the object's size."""
     result = PodTemplates()
     # Iterators in a list, without recursion: JSON may be nested a thousand levels deep, and hold millions of values.
     waiting: list[tuple[_Parts, _Trail]] = [(_parts_of(data, None, result), None)]
@@ -69,7 +70,7 @@ def pod_templates(data: Mapping[str, Any]) -> PodTemplates:
 
 
 def _parts_of(value: Any, trail: _Trail, result: PodTemplates) -> _Parts:
-    """Note what a mapping or list is, and go through what it may hold besides; nothing where it is a template."""
+    """Note a template or a request for devices; return the parts to search further, none within a template."""
     if isinstance(value, list):
         return enumerate(value)
     if (template := _template(value, trail)) is not None:
@@ -86,7 +87,7 @@ def _template(value: Mapping[str, Any], trail: _Trail) -> PodTemplate | None:
     if trail is None:
         return None
     if isinstance(spec, dict) and "containers" in spec and value.get("kind", "Pod") == "Pod":
-        # What is called a template is one, also with a mistake in it: then the mistake is shown.
+        # A mapping that is named a template counts as one, also with a mistake: then the mistake is reported.
         if str(trail[1]).lower().endswith("template") or "kind" in value or _has_containers(spec):
             return PodTemplate(_path(trail), spec, value.get("metadata"))
         return None
@@ -104,7 +105,7 @@ def _has_containers(spec: Mapping[str, Any]) -> bool:
 
 
 def _devices(value: Mapping[str, Any]) -> Iterator[str]:
-    """Name the device resources that a mapping asks for itself, as a container or a virtual machine does."""
+    """Yield the device resources that a mapping itself asks for, as a container or a virtual machine does."""
     for key in _ASKING:
         asked: Any = value.get(key)
         parts: list[Any] = [asked.get("limits"), asked.get("requests")] if isinstance(asked, dict) else []

@@ -1,12 +1,13 @@
 """
-Rounds on disk: what the sources said, so that all that follows from it can be worked out again, elsewhere and later.
+Recordings: the answers of the sources on disk, so that the rounds can be computed again, elsewhere and later.
 
 What comes in: the answers of devices, host and names, round by round. What goes out: a file of JSON lines, and the same
-answers again. `lines` is the form on disk, `writer` and `reader` the two ways, `keeping` says what of a declaration
-goes into the file at all, `anonymizing` takes the names out. docs/recording.md is for people.
+answers again. docs/recording.md is the page for users. The files:
+- `lines` has the format, `writer` and `reader` use it,
+- `keeping` chooses the parts of a declaration that go into the file,
+- `anonymizing` replaces the names.
 
-The rule: what was said is stored, never what followed from it. Attribution, accounts, limits and policy are worked out
-anew.
+The rule: only answers are stored, never results. Attribution, accounts, limits and policy are computed again.
 """
 
 from exporter.recording.answers import HostRead, RecordedRound

@@ -1,12 +1,12 @@
 """
-Take the names out of a recording, so that it can be shown to strangers.
+Replaces the names in a recording, so that it can be shown to strangers.
 
-What comes in: answers of the sources, and a salt that is never stored. What goes out: what `keeping` keeps of them,
-with pseudonyms: one name has one pseudonym in all rounds and all places; UIDs and container ids keep their form.
+What comes in: answers of the sources, and a salt that is never stored. What goes out: the parts that `keeping` keeps,
+with pseudonyms. A name has the same pseudonym in all rounds and all places. UIDs and container ids keep their form.
 
-The rule: the limits and the decisions of the policy that follow do not change. So numbers, times, resources, the models
-and UUIDs of GPUs stay, and so do the namespaces that are the same in every cluster. Texts in which a name may hide
-(messages of faults of the names, labels that are not read, the pools of claims) are left out or replaced.
+The rule: the limits and the policy's decisions stay the same. So numbers, times, resources, and the models and UUIDs of
+GPUs stay. Namespaces with the same name in every cluster stay, too. Texts that may contain a name are left out or
+replaced: fault messages of the source of names, unread labels, the pools of claims.
 """
 
 import re
@@ -61,16 +61,16 @@ NAMES: Mapping[type, Mapping[str, str]] = {
         "config_hash": "id",
     },
 }
-"""Which fields hold names, and of what kind of thing. The pseudonym begins with the kind; `id` keeps the form."""
+"""The fields that hold names, and the kind of each name. A pseudonym begins with the kind; `id` keeps the form."""
 KEYS: Mapping[type, Mapping[str, str]] = {
     DeclaredPod: {"claims": "use"},
     Inventory: {"pods": "id", "declared": "id", "namespaces": "namespace"},
 }
 """The same for the keys of mappings."""
 SYSTEM = re.compile(r"default|kube-[a-z0-9-]+|gpu-operator|gpusteward|system-(?:node|cluster)-critical")
-"""Namespaces and priority classes that are called so everywhere; a policy protects some of them by name."""
+"""Namespaces and priority classes with the same name in every cluster; a policy protects some of them by name."""
 NODE_LABELS = ("nvidia.com/*", "cloud.google.com/gke-*")
-"""What feature discovery and GKE write on nodes about their GPUs."""
+"""Labels about GPUs that feature discovery and GKE write on nodes."""
 _HEX = re.compile(r"[0-9a-f][0-9a-f-]{30,63}")
 _WORD = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
@@ -80,14 +80,14 @@ FirstSeen = Mapping[str, list[dict[str, str | int | None]]]
 
 
 class Pseudonyms:
-    """Makes pseudonyms of names. Two recordings with different salts have nothing in common."""
+    """Makes pseudonyms of names. Recordings with different salts have different pseudonyms."""
 
     def __init__(self, salt: bytes, keeping: Keeping) -> None:
         self._salt = salt
         self._keeping = keeping
 
     def name(self, kind: str, text: str) -> str:
-        """Replace the name of a `kind` of thing, or its id. Nothing stays nothing, and what is of no kind stays."""
+        """Replace a name of this `kind`, or an id. An empty text, and one without a kind, stays."""
         if not text or not kind:
             return text
         if kind == "id":
@@ -96,7 +96,7 @@ class Pseudonyms:
         return text if same_everywhere else f"{kind}-{self._digest(kind, text)[:8]}"
 
     def id(self, text: str) -> str:
-        """Replace a UID, a container id or a hash; digits by digits, so that it looks like what it is."""
+        """Replace a UID, a container id or a hash; digits become digits, so that the form stays."""
         if not _HEX.fullmatch(text):
             return text and f"id-{self._digest('id', text)[:12]}"
         digits, groups = self._digest("id", text), []
@@ -114,7 +114,7 @@ class Pseudonyms:
         return replace(whole, sample=self._renamed(whole.sample))
 
     def inventory(self, whole: Inventory) -> Inventory:
-        """Leave out what is not kept, and replace the names and ids in the rest."""
+        """Apply `keeping`, and replace the names and ids in the rest."""
         kept = self._keeping.inventory(whole)
         containers: dict[PodUid, list[str]] = defaultdict(list)
         for container in kept.containers:
@@ -155,7 +155,7 @@ class Pseudonyms:
         }
 
     def _renamed(self, facts: _Facts) -> _Facts:
-        """Replace the names in facts, and in the facts that they hold, where `NAMES` and `KEYS` say."""
+        """Replace the names in facts and in the facts within them, as `NAMES` and `KEYS` say."""
         fields = _fields_with_names(type(facts))
         names = {name: self._value(getattr(facts, name), kind, key_kind) for name, kind, key_kind in fields}
         return replace(facts, **names) if names else facts
@@ -172,12 +172,12 @@ class Pseudonyms:
         return self._renamed(value) if is_dataclass(type(value)) else value
 
     def _path(self, kind: str, text: str) -> str:
-        """Replace `namespace/name`."""
+        """Replace both parts of `namespace/name`."""
         namespace, slash, name = text.partition("/")
         return f"{self.name('namespace', namespace)}/{self.name(kind, name)}" if slash else self.name(kind, text)
 
     def _texts(self, pod: _Pod, containers: Iterable[str]) -> _Pod:
-        """Replace a pod's own names in its labels and annotations, where they stand as words of their own."""
+        """Replace a pod's own names in its labels and annotations, where they are whole words."""
         names = {
             pod.name: self.name("pod", pod.name),
             pod.namespace: self.name("namespace", pod.namespace),
@@ -195,7 +195,7 @@ class Pseudonyms:
         return replace(pod, labels=replaced(labels), annotations=replaced(pod.annotations))
 
     def _key(self, key: str) -> str:
-        """Replace a container's name that is a part of a key: `nvidia.com/container.<name>.gpu-memory.limit`."""
+        """Replace a container's name within a key, such as `nvidia.com/container.<name>.gpu-memory.limit`."""
         for pattern in self._keeping.of_containers:
             if stars := match(pattern, key):
                 return fill(pattern, tuple(self.name("container", star) for star in stars))
@@ -207,7 +207,7 @@ class Pseudonyms:
 
 @cache
 def _fields_with_names(facts: type) -> Sequence[tuple[str, str, str]]:
-    """List the fields in which a name may be, each with its kinds of text and of keys. Looking each time costs 2x."""
+    """List the fields that may hold a name, with the kinds of texts and keys. The cache halves the time."""
     kinds, key_kinds = NAMES.get(facts, {}), KEYS.get(facts, {})
     return [
         (name, kinds.get(name, ""), key_kinds.get(name, ""))
@@ -217,7 +217,7 @@ def _fields_with_names(facts: type) -> Sequence[tuple[str, str, str]]:
 
 
 def _facts_within(hint: Any) -> Iterator[type]:
-    """Yield the types of facts that a type is made of: of `Mapping[PodUid, Pod]` the second."""
+    """Yield the types of facts within a type: for `Mapping[PodUid, Pod]`, `Pod`."""
     if isinstance(hint, type) and is_dataclass(hint):
         yield hint
     for inner in get_args(hint):

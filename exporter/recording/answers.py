@@ -1,4 +1,8 @@
-"""One round's answers, frozen."""
+"""
+The answers of the sources in one round, frozen.
+
+What comes in: nothing. What goes out: the type that writer, reader and player share.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +12,7 @@ from exporter.model import Fault, GpuSample, GpuUuid, HostSample, Inventory, Xid
 
 @dataclass(frozen=True, slots=True)
 class HostRead:
-    """A question to the kernel, and its answer. `asked`: raw pids; `want_living`: all living owners, too."""
+    """A question to the kernel, and its answer. `asked`: raw pids; `want_living`: also all living owners."""
 
     asked: frozenset[int]
     sample: HostSample
@@ -16,26 +20,26 @@ class HostRead:
 
     @property
     def question(self) -> tuple[frozenset[int], bool]:
-        """What was asked."""
+        """The question alone, to compare with another."""
         return self.asked, self.want_living
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedRound:
     """
-    What the sources said in one round.
+    The answers of the sources in one round.
 
     Attributes:
-        number: the round's, counted from the start of the recording; a round that failed has left none.
-        taken_at: Unix time at its beginning; `monotonic` is the same moment on a clock that is never set.
+        number: of the round, counted from the start of the recording; numbers of failed rounds are missing.
+        taken_at: Unix time at its beginning; `monotonic` is the same moment on the monotonic clock.
         duration: seconds that it took.
-        only: the GPUs that were asked; None for all of them.
-        present: every GPU that the driver counted, also those which did not answer (uuid to index).
-        samples: the GPUs that answered, in their order.
+        only: the GPUs that were read; None for all of them.
+        present: every GPU that the driver counted, also those that did not answer (uuid to index).
+        samples: the GPUs that answered, in order.
         faults: of the driver as a whole, or of GPUs that did not answer.
-        hosts: what the kernel was asked, in order.
-        xid_errors: what was heard of each GPU up to this round; nothing in recordings from before it was.
-        by_time: the round was due by the clock; False for one that movement, or a caller, asked for.
+        hosts: questions to the kernel, in order, with their answers.
+        xid_errors: XID errors of each GPU up to this round; empty in older recordings, which lack them.
+        by_time: the round was due by the clock; False if a change of memory, or a caller, started it.
 
     """
 

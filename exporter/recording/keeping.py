@@ -1,11 +1,11 @@
 """
-What of a declaration goes into a recording: that which limits and policy read, and nothing else.
+The parts of a declaration that go into a recording: those that limits and policy read, and no others.
 
 What comes in: the inventory, and the catalogue of the systems whose limits are read. What goes out: the inventory
 without annotations, variables and parameters that neither limits nor policy read.
 
-The rule: an annotation may hold anything, a manifest or a password. What is not known to be read is left out. Labels
-stay: they are made to be selected by, and the operator's own may protect a pod.
+The rule: an annotation may hold anything, such as a manifest or a password. So only texts that are known to be read are
+kept. All labels stay: selectors need them, and the operator's own labels may protect a pod.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,15 +23,15 @@ POLICY = (
     "descheduler.alpha.kubernetes.io/*",
     "controller.kubernetes.io/pod-deletion-cost",
 )
-"""Annotations and labels that a policy reads: ours, and what third parties promise not to evict."""
+"""Annotations and labels that a policy reads: gpusteward's own, and those by which other tools spare a pod."""
 BESIDE = ("gpu-fraction-container-name",)
-"""What a decoder (KAI's) reads beside the text of its row."""
+"""Annotations that a decoder (KAI's) reads in addition to the text of its row."""
 _Pod = TypeVar("_Pod", Pod, DeclaredPod)
 
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """Keys that are read, with `*` for any text."""
+    """The keys that limits and policy read, with `*` for any text."""
 
     pod_annotations: tuple[str, ...] = POLICY
     pod_labels: tuple[str, ...] = POLICY
@@ -45,11 +45,11 @@ class Keeping:
     namespaces: frozenset[str] = frozenset()
     """Namespaces in which a system's reservation pods are known."""
     values: frozenset[str] = frozenset()
-    """Words that conditions compare with; a pod that is called so must not change them."""
+    """Values that conditions compare with; they are not replaced, also if a pod has such a name."""
 
     @classmethod
     def of(cls, catalogue: Catalogue, labels: Iterable[str] = ()) -> Self:
-        """Collect what the rows, the signs and the conditions of all systems read; `labels` are a policy's own."""
+        """Collect the keys of rows, signs and conditions of all systems; `labels` are those of a policy."""
         rows = [row for system in catalogue for row in system.rows]
         conditions = [condition for system in catalogue for condition in system.enforced_when]
         signs = [system.detect for system in catalogue]
@@ -91,7 +91,7 @@ class Keeping:
         )
 
     def inventory(self, whole: Inventory) -> Inventory:
-        """Leave out what is not read."""
+        """Return the inventory without annotations, variables and parameters that are not read."""
 
         def pod(facts: _Pod) -> _Pod:
             return replace(facts, annotations=read(self.pod_annotations, facts.annotations))
@@ -116,12 +116,12 @@ class Keeping:
 
 
 def read(patterns: Iterable[str], texts: Mapping[str, str]) -> dict[str, str]:
-    """Pick those texts whose keys match."""
+    """Return the texts whose keys match a pattern."""
     return {key: text for key, text in texts.items() if any(match(pattern, key) is not None for pattern in patterns)}
 
 
 def _at_paths(parameters: Mapping[str, object], paths: Iterable[str]) -> dict[str, object]:
-    """Pick what stands at these paths; of the other keys only their names, because that a key is there says much."""
+    """Return the values at these paths. Other keys stay without their values: a decoder checks if a key is present."""
     return {**{key: {} for key in parameters}, **_picked(parameters, paths)}
 
 
@@ -138,7 +138,7 @@ def _picked(parameters: Mapping[str, object], paths: Iterable[str]) -> dict[str,
 
 
 def _keys(signs: Iterable[str]) -> tuple[str, ...]:
-    """Take the keys of labels that may say `key=value`."""
+    """Return the keys of labels that are written as `key` or `key=value`."""
     return tuple(sign.partition("=")[0] for sign in signs)
 
 

@@ -1,16 +1,16 @@
 """
-The lines of a recording, both ways: one schema for the writer and the reader.
+The lines of a recording: one schema for the writer and the reader.
 
 What comes in: a recorded round and the numbers of its parts, or a line that was read and the parts on the shelf. What
 goes out: structs that msgspec writes as one line of JSON each, or the round again.
 
-The rule: a file names its format first. A part that stays as it was (an inventory, a list of processes, an answer of
-the kernel) is written once, and rounds name it by its number. A round can name only parts on the shelf. Writer and
-reader clear the shelf by the same rule, so neither side remembers more. A new field gets a default and no new format; a
-new meaning gets a new format.
+The rule: a file names its format first. An unchanged part (an inventory, a list of processes, an answer of the kernel)
+is written once, and rounds refer to it by its number. A round can refer only to parts on the shelf. Writer and reader
+clear the shelf by the same rule, so both hold the same parts. A new field gets a default and no new format. A new
+meaning gets a new format.
 
-Facts of the model are written as they are. `RoundLine` and `RoundGpu` differ from `RecordedRound` and `GpuSample` in
-the fields that they define here with other types; all fields pass by their names.
+Facts of the model are written without change. `RoundLine` and `RoundGpu` have the fields of `RecordedRound` and
+`GpuSample`; some fields have other types here. All fields are copied by name.
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,13 +39,13 @@ from exporter.recording.answers import HostRead, RecordedRound
 
 FORMAT = 1
 SHELF = 256
-"""Parts that stay after a round. One of 16 GPUs, the most that a machine has, names 34 and changes few of them."""
+"""Parts that stay after a round. A round of 16 GPUs, the most per machine, refers to 34 parts and changes few."""
 LONGEST = 16 << 20
 """Bytes of a line: the inventory of a thousand pods takes 2 MB."""
 
 
 class RecordingError(Problem):
-    """A recording cannot be written or read; the message says where and why."""
+    """A recording cannot be written or read; the message has the place and the reason."""
 
     fix = "use a complete file of `gpusteward record`"
 
@@ -58,7 +58,7 @@ class Header(msgspec.Struct, frozen=True, tag="header", tag_field="line", kw_onl
         gpusteward_recording: the format.
         program: version of gpusteward that wrote it.
         started_at: Unix time; `interval` in seconds, between full rounds on average.
-        first_seen: what was known of earlier declarations at the start, by pod UID; see `exporter.limits.first_seen`.
+        first_seen: first-seen values at the start, by pod UID; see `exporter.limits.first_seen`.
 
     """
 
@@ -72,7 +72,7 @@ class Header(msgspec.Struct, frozen=True, tag="header", tag_field="line", kw_onl
 
 
 class InventoryPart(msgspec.Struct, frozen=True, tag="inventory", tag_field="line"):
-    """An inventory. Its `sharing` is a list, because JSON has no other keys than text."""
+    """An inventory. Its `sharing` is a list, because keys in JSON can only be text."""
 
     number: int
     inventory: Inventory
@@ -80,18 +80,18 @@ class InventoryPart(msgspec.Struct, frozen=True, tag="inventory", tag_field="lin
 
     @classmethod
     def of(cls, number: int, inventory: Inventory) -> "InventoryPart":
-        """Take an inventory apart."""
+        """Make the part; `sharing` becomes a list."""
         sharing = [(key, kind, replicas) for key, (kind, replicas) in inventory.sharing.items()]
         return cls(number, replace(inventory, sharing={}), sharing)
 
     @property
     def value(self) -> Inventory:
-        """The inventory as it was."""
+        """The inventory again."""
         return replace(self.inventory, sharing={key: (kind, replicas) for key, kind, replicas in self.sharing})
 
 
 class HostPart(msgspec.Struct, frozen=True, tag="host", tag_field="line"):
-    """An answer of the kernel."""
+    """A question to the kernel, with its answer."""
 
     number: int
     value: HostRead = msgspec.field(name="host")
@@ -105,14 +105,14 @@ class ProcessesPart(msgspec.Struct, frozen=True, tag="processes", tag_field="lin
 
 
 class XidsPart(msgspec.Struct, frozen=True, tag="xids", tag_field="line"):
-    """The XID errors of all GPUs: mostly zeros, and mostly as they were."""
+    """The XID errors of all GPUs: mostly zeros, and mostly unchanged."""
 
     number: int
     value: XidCounts = msgspec.field(name="xid_errors")
 
 
 class RoundGpu(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A GPU's answer in a round; `processes` is the number of the part with its lists, None when they were not read."""
+    """A GPU's answer in a round. `processes` is the number of the part with its lists; None if they were not read."""
 
     gpu: Gpu
     sampled_at: float
@@ -127,20 +127,20 @@ class RoundGpu(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, sample: GpuSample, processes: int | None) -> "RoundGpu":
-        """Put a number in place of the process lists."""
+        """Replace the process lists by the number of their part."""
         return cls(**{**_fields(sample), "processes": processes})
 
     def sample(self, parts: Mapping[int, Any]) -> GpuSample:
-        """Put the process lists back in their place."""
+        """Return the sample with its process lists from the shelf."""
         processes = None if self.processes is None else parts[self.processes]
         return GpuSample(**{**asdict(self), "processes": processes})
 
 
 class RoundLine(msgspec.Struct, frozen=True, tag="round", tag_field="line", omit_defaults=True):
     """
-    A round, after the parts that it names: `inventory`, `hosts`, `xids`, and the `processes` of its GPUs.
+    A round. It follows the parts that it refers to: `inventory`, `hosts`, `xids`, and the `processes` of its GPUs.
 
-    `by_time` is absent where it is what version 0.1 did: full rounds were due by the clock, and no others.
+    `by_time` is absent if it is as in version 0.1: there only full rounds were due by the clock.
     """
 
     number: int
@@ -158,13 +158,13 @@ class RoundLine(msgspec.Struct, frozen=True, tag="round", tag_field="line", omit
 
     @classmethod
     def of(cls, recorded: RecordedRound, **parts: Any) -> "RoundLine":
-        """Put `parts`, which are numbers, in their places: `inventory`, `hosts`, `samples` and `xid_errors`."""
+        """Make the line; `parts` are the numbers for `inventory`, `hosts` and `xid_errors`, and the `samples`."""
         only = None if recorded.only is None else sorted(recorded.only)
         by_time = None if recorded.by_time is (only is None) else recorded.by_time
         return cls(**{**_fields(recorded), "only": only, "by_time": by_time, **parts})
 
     def named(self) -> Iterator[int]:
-        """Yield the numbers of the parts that this round names."""
+        """Yield the numbers of the parts that this round refers to."""
         yield self.inventory
         yield from self.hosts
         if self.xid_errors is not None:
@@ -172,7 +172,7 @@ class RoundLine(msgspec.Struct, frozen=True, tag="round", tag_field="line", omit
         yield from (gpu.processes for gpu in self.samples if gpu.processes is not None)
 
     def recorded(self, parts: Mapping[int, Any]) -> RecordedRound:
-        """Put the parts, which are all on the shelf, back in their places."""
+        """Return the round with its parts from the shelf. Raises KeyError if one is missing."""
         restored = {
             "inventory": parts[self.inventory],
             "hosts": tuple(parts[number] for number in self.hosts),
@@ -189,10 +189,10 @@ Line: TypeAlias = Header | Part | RoundLine
 
 
 class Shelf(dict[int, Any]):
-    """The parts that can be named, by number: those which were written or named last."""
+    """The parts that rounds can refer to, by number: the last written or used ones."""
 
     def after(self, line: RoundLine) -> None:
-        """Note what a round named, and clear away what was not named for longest. Raises KeyError for what is gone."""
+        """Mark the round's parts as used, and remove the longest unused ones. Raises KeyError if one is missing."""
         for number in line.named():
             self[number] = self.pop(number)
         for number in list(self)[:-SHELF]:

@@ -1,11 +1,11 @@
 """
-A recorded node, played: for bug reports, and for what comes after the sources.
+A recording, played as a node: for bug reports, and to test all that follows the sources.
 
-What comes in: recorded rounds. What goes out: all three sources of a round, which answer as they did then. `Stage`
-holds the answers of one moment; `RecordedNode` plays a file on it in the rhythm in which it was recorded.
+What comes in: recorded rounds. What goes out: all three sources of a round, with the recorded answers. `Stage` holds
+the answers of one moment; `RecordedNode` plays a file at the recorded speed.
 
-The rule: nothing is made up. What is not in the recording has no answer. The answers are those of then, their times are
-those of now. Each round carries a fault (the round stays complete) that says which node this is.
+The rule: no answer is invented; a fact that is not in the recording stays unknown. Times in the answers are moved to
+the present. Each round has a fault that names the recorded node; the round stays complete.
 """
 
 import asyncio
@@ -31,17 +31,17 @@ from exporter.model import (
 from exporter.recording import HostRead, Reading, RecordedRound, RecordingError
 
 MOST = 256
-"""Answers of the kernel that are kept over early rounds; a full round forgets them all."""
+"""Answers of the kernel that are kept over early rounds; a full round drops them all."""
 
 
 class StageHost:
-    """The kernel, at one recorded moment."""
+    """The host source at one recorded moment."""
 
     def __init__(self) -> None:
         self._reads: list[HostRead] = []
 
     def set(self, recorded: RecordedRound) -> None:
-        """Answer as in this round; what was not asked in an early one, as in the round before."""
+        """Answer as in this round. For questions that an early round did not ask, keep the answers before it."""
         asked = {read.question for read in recorded.hosts}
         older = (read for read in self._reads if recorded.only is not None and read.question not in asked)
         self._reads = [*recorded.hosts, *older]
@@ -49,39 +49,39 @@ class StageHost:
             del self._reads[MOST:]
 
     def sample(self, pids: Collection[int], *, want_living: bool = False) -> HostSample:
-        """Say which process each raw pid was: as it was asked then, or put together from all that was asked then."""
+        """Return the process of each raw pid: the recorded answer, or one combined from several answers."""
         asked = frozenset(pids)
         for index, read in enumerate(self._reads):
             if read.question == (asked, want_living):
-                self._reads.append(self._reads.pop(index))  # asked twice, it may have had two answers
+                self._reads.append(self._reads.pop(index))  # a repeated question may have several recorded answers
                 return read.sample
         return _together(self._reads, asked, want_living=want_living)
 
 
 class StageInventory:
-    """The kubelet and the API server, at one recorded moment."""
+    """The kubelet and the API server at one recorded moment."""
 
     def __init__(self) -> None:
         self._recorded = self._answer = Inventory()
         self._later = 0.0
 
     def set(self, recorded: Inventory, later: float) -> None:
-        """Answer as in this round, with pods that were created so many seconds later."""
+        """Answer as in this round; the pods' creation times are moved by `later` seconds."""
         if recorded is not self._recorded or later != self._later:
             pods = {uid: replace(pod, created_at=pod.created_at + later) for uid, pod in recorded.pods.items()}
             self._recorded, self._later = recorded, later
             self._answer = replace(recorded, pods=pods) if later else recorded
 
     async def run(self) -> None:
-        """Return: everything is in the recording."""
+        """Return at once: all answers are in the recording."""
 
     def inventory(self, _gpus: Sequence[Gpu] = ()) -> Inventory:
-        """Return what was known of names and allocations."""
+        """Return the recorded names and allocations."""
         return self._answer
 
 
 class Stage:
-    """The three sources, at one recorded moment: itself the driver, with `host` and `inventory`."""
+    """The three sources at one recorded moment: this object is the driver; `host` and `inventory` are the others."""
 
     name = "recorded"
 
@@ -93,7 +93,7 @@ class Stage:
         self._faults: tuple[Fault, ...] = ()
 
     def set(self, recorded: RecordedRound, later: float = 0.0) -> None:
-        """Answer as in this round; of GPUs that were not asked in it, as in the round before."""
+        """Answer as in this round. For GPUs that it did not read, keep the answers before it."""
         only = recorded.only
         new = {sample.gpu.uuid: sample for sample in recorded.samples}
         if only is None:
@@ -107,7 +107,7 @@ class Stage:
         self.inventory.set(recorded.inventory, later)
 
     async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:
-        """Answer for all GPUs, or for those in `only`; to the question of then with the very answer of then."""
+        """Answer for all GPUs, or for those in `only`. The recorded question gets exactly the recorded answer."""
         recorded = self._recorded
         samples, faults = recorded.samples, recorded.faults
         if recorded.only != (None if only is None else frozenset(only)):
@@ -116,23 +116,23 @@ class Stage:
         return DevicesSample(recorded.present, samples, faults, recorded.xid_errors)
 
     async def memory(self, only: Collection[GpuUuid]) -> Mapping[DeviceKey, Memory]:
-        """Return the memory of the devices of these GPUs."""
+        """Return the recorded memory of the devices of these GPUs."""
         leaves = (leaf for uuid, sample in self._samples.items() if uuid in only for leaf in sample.gpu.leaves())
         return {key: memory for key, memory, _ in leaves if memory is not None}
 
     async def close(self) -> None:
-        """Do nothing: nothing is held."""
+        """Do nothing: there is nothing to close."""
 
 
 class RecordedNode(Stage):
     """
-    A recording that plays from its first round on, and begins anew at its end.
+    A recording that plays from its first round on, and starts again at its end.
 
-    It plays in a loop, so that a short one can be looked at in peace; processes and pods are the same in each pass.
+    The loop gives a person time to read a short recording. Processes and pods are the same in each pass.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float], monotonic: Callable[[], float]) -> None:
-        """Open the file. Raises DeviceError when it is no recording, or one without rounds."""
+        """Open the file. Raises DeviceError if it is no recording, or has no rounds."""
         super().__init__()
         self._path = path
         self._clock, self._monotonic = clock, monotonic
@@ -148,7 +148,7 @@ class RecordedNode(Stage):
         self._fault = Fault("devices", "recording", message, incomplete=False)
 
     async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:
-        """Answer as the GPUs did at this time of the recording. Raises DeviceError when it cannot be read on."""
+        """Answer as the GPUs did at this time of the recording. Raises DeviceError if the file cannot be read."""
         try:
             await asyncio.to_thread(self._play)
         except RecordingError as error:
@@ -164,7 +164,7 @@ class RecordedNode(Stage):
         self.let_go()
 
     def let_go(self) -> None:
-        """Close the file."""
+        """Close the file, outside of an event loop."""
         self._reading.close()
 
     def _opened(self) -> tuple[Reading, RecordedRound]:
@@ -179,7 +179,7 @@ class RecordedNode(Stage):
         return reading, first
 
     def _play(self) -> None:
-        """Read on to the round that is current now; after the last round's time, from the beginning."""
+        """Read on to the current round; after the end of the last round, start again."""
         now = self._monotonic()
         lasted = self._recorded.monotonic - self._first.monotonic + self._interval
         if self._began is not None and self._next is None and now - self._began >= lasted:
@@ -195,7 +195,7 @@ class RecordedNode(Stage):
 
 
 def _later(errors: XidCounts, seconds: float) -> XidCounts:
-    """Let XID errors have come so much later."""
+    """Move the times of XID errors by these seconds."""
     return {
         uuid: {
             code: xid if xid.last_at is None else replace(xid, last_at=xid.last_at + seconds)
@@ -206,7 +206,7 @@ def _later(errors: XidCounts, seconds: float) -> XidCounts:
 
 
 def _together(reads: Iterable[HostRead], pids: frozenset[int], *, want_living: bool) -> HostSample:
-    """Answer what was never asked so, from all that was: of two answers about one process the first."""
+    """Combine recorded answers for a question that was not recorded; the first answer about a process counts."""
     reads = tuple(reads)
     processes: dict[int, HostProcess] = {}
     unreadable: set[int] = set()

@@ -1,11 +1,11 @@
 """
-Read a recording, one round at a time.
+Reads a recording, one round at a time.
 
-What comes in: a file, plain or compressed (its first bytes tell, not its name). What goes out: the header, then rounds;
-or `RecordingError` with file and line.
+What comes in: a file, plain or compressed (recognised by its first bytes, not its name). What goes out: the header,
+then rounds; or `RecordingError` with file and line.
 
-The rule: a file can be anything, and is never held as a whole. A process that was killed leaves a torn end, which costs
-the last round and is reported in `torn`. Everything else that is not as it should be is refused where it stands.
+The rule: a file may hold anything, and is never read into memory as a whole. A writer that was killed leaves a torn
+end: the last round is lost, and `torn` reports it. Any other error is refused, with its line.
 """
 
 import zlib
@@ -32,11 +32,11 @@ _MAGIC = b"\x1f\x8b"
 _CHUNK = 1 << 16
 _GZIP = 16 + zlib.MAX_WBITS
 MOST = 16 * SHELF
-"""Parts that are held while no round names them."""
+"""The most parts that may come without a round that refers to them."""
 
 
 class _Version(msgspec.Struct, tag="header", tag_field="line"):
-    """As much of a header as every format has."""
+    """The part of a header that every format has."""
 
     gpusteward_recording: int
     program: str = "an unknown version"
@@ -53,8 +53,8 @@ class Reading:
     An open recording; a context manager, and an iterator over its rounds.
 
     Attributes:
-        header: what the first line says.
-        torn: what is missing at the end, in words; known when the last round was read, and empty for nothing.
+        header: the first line.
+        torn: what is missing at the end, in words; empty if nothing. Known once the last round was read.
 
     """
 
@@ -102,7 +102,7 @@ class Reading:
         raise StopIteration
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
     def _head(self) -> Header:
@@ -127,7 +127,7 @@ class Reading:
             raise self._wrong(f"expected {what}{why}") from error
 
     def _split(self) -> Iterator[bytes]:
-        """Yield whole lines; what follows the last one is torn."""
+        """Yield whole lines; text after the last one sets `torn`."""
         rest = bytearray()
         for chunk in self._chunks():
             rest += chunk

@@ -1,12 +1,12 @@
 """
-Recorded rounds, worked out again.
+Recorded rounds, computed again.
 
-What comes in: a recording, and a config whose limits count. What goes out: the snapshot of each round, made by the same
-code that the daemon runs: attribution, accounts, limits.
+What comes in: a recording, and a config, of which limits and tolerance count. What goes out: the snapshot of each
+round, made by the same code as in the daemon: attribution, accounts, limits.
 
-The rule: one code path. The sources play what they said, the clock shows what it showed, and the sampler does not know.
-A snapshot equals the one of then, as long as version and config are the same. Annotations of its pods and parameters of
-its claims are an exception: only those come back that are kept, see `exporter.recording.keeping`.
+The rule: there is one code path. Sources and clock give the recorded values, and the sampler is the daemon's own. With
+the same version and config, a snapshot equals the original one. The exceptions are annotations of pods and parameters
+of claims: only those that `exporter.recording.keeping` keeps are there.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ async def snapshots(reading: Reading, config: Config) -> AsyncIterator[Snapshot]
     """
     Yield the snapshot of each round of an open recording, in order.
 
-    Of `config` the section `limits` and the policy's tolerance count. Raises RecordingError, also in the middle;
-    `reading.torn` says at the end what is missing there.
+    Of `config`, the section `limits` and the policy's tolerance count. Raises RecordingError, also between rounds. At
+    the end `reading.torn` says what is missing.
     """
     header, stage, clock = reading.header, Stage(), _Clock()
     try:
@@ -49,12 +49,12 @@ async def snapshots(reading: Reading, config: Config) -> AsyncIterator[Snapshot]
         stage.set(recorded)
         clock.show(recorded.taken_at, recorded.monotonic)
         snapshot = await sampler.round(recorded.only, by_time=recorded.by_time)
-        # Its number counts failed rounds, which left nothing here; its duration is not ours.
+        # The recorded number counts failed rounds, too, and the recorded duration is that of the original round.
         yield replace(snapshot, round=recorded.number, duration=recorded.duration)
 
 
 class _Clock:
-    """A clock that is set by hand, and on which a wait ends at once."""
+    """A clock that is set by hand; its waits end at once."""
 
     def __init__(self) -> None:
         self._time = self._monotonic = 0.0

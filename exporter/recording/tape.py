@@ -1,10 +1,10 @@
 """
-Listen to the sources while a sampler asks them.
+Records the answers of the sources while a sampler reads them.
 
-What comes in: the three sources. What goes out: three that answer the same, and after each round what they said in it.
+What comes in: the three sources. What goes out: three sources with the same answers, and after each round its answers.
 
-The rule: no source is asked anything for the sake of a recording. A round begins with the question to the driver. What
-a round leaves that failed half-way is forgotten with the next one.
+The rule: a recording causes no extra read of a source. A round begins with the read of the driver. The answers of a
+failed round are dropped with the next one.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -17,7 +17,7 @@ from exporter.recording import HostRead, RecordedRound
 
 
 class Tape:
-    """Give `devices`, `host` and `inventory` to a sampler; ask for the `round` after each of its rounds."""
+    """Wraps the sources: give `devices`, `host` and `inventory` to a sampler, and call `round` after each round."""
 
     def __init__(self, devices: DeviceSource, host: HostSource, inventory: InventorySource) -> None:
         self.host = _Host(host)
@@ -25,7 +25,7 @@ class Tape:
         self.inventory = _Names(inventory)
 
     def round(self, snapshot: Snapshot) -> RecordedRound:
-        """Return what was said in the round that has just become this snapshot."""
+        """Return the answers of the round that has just ended with this snapshot."""
         answer = self.devices.answer
         return RecordedRound(
             snapshot.round,

@@ -1,10 +1,10 @@
 """
-Write a recording.
+Writes a recording.
 
-What comes in: a header, then round after round. What goes out: a file, compressed when its name ends in `.gz`.
+What comes in: a header, then round after round. What goes out: a file, compressed if its name ends in `.gz`.
 
-The rule: after each round the file can be read, whatever becomes of this process. A round is written whole or not at
-all: where the disk is full, the file ends with the round before.
+The rule: after each round the file can be read, also if this process dies. A round is written whole or not at all: if
+the disk is full, the file ends with the round before.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ from exporter.recording.lines import (
 )
 
 GZIP = 16 + zlib.MAX_WBITS
-"""zlib's name for gzip's frame. Flushed after each round, which costs a few bytes."""
+"""zlib's number for the gzip format. The stream is flushed after each round, which costs a few bytes."""
 LEVEL = 6
 
 
@@ -42,8 +42,8 @@ class Writing:
     """
     An open recording; a context manager that ends it.
 
-    `inventory` and `host` say what of an answer is kept: they are asked once for each that has changed; `owner` what
-    is kept of the owner of a cgroup.
+    `inventory`, `host` and `owner` return the parts of an answer, or of a cgroup's owner, that are written. `inventory`
+    and `host` are called once for each changed answer.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Writing:
         host: Callable[[HostRead], HostRead] = lambda whole: whole,
         owner: Callable[[Owner], Owner] = lambda whole: whole,
     ) -> None:
-        """Create the file, readable by its owner alone. Raises RecordingError; a file that is there is left alone."""
+        """Create the file, readable only by its owner. Raises RecordingError, also if the file exists already."""
         self._path = path
         self._inventory = inventory
         self._host = host
@@ -69,11 +69,11 @@ class Writing:
         self.size = 0
         """Bytes on disk."""
         try:
-            # A device or a pipe (/dev/stdout) may be written to; a file that is there may be evidence.
+            # A device or a pipe (/dev/stdout) may be written to. An existing file may be evidence: it is not replaced.
             special = path.exists() and not path.is_file()
             flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if special else os.O_CREAT | os.O_EXCL)
             self._file = os.open(path, flags, 0o600)
-            os.set_blocking(self._file, True)  # only the opening must not wait for the reader of a pipe
+            os.set_blocking(self._file, True)  # only open() must not wait for the reader of a pipe
         except FileExistsError:
             raise RecordingError(f"{path} exists already", fix="remove the file, or name another with -o") from None
         except (OSError, ValueError) as error:
@@ -127,7 +127,7 @@ class Writing:
         self.rounds += 1
 
     def close(self) -> None:
-        """End the file. Raises RecordingError when its end cannot be written."""
+        """End the file. Raises RecordingError if its end cannot be written."""
         if self._file < 0:
             return
         try:
@@ -158,7 +158,7 @@ class Writing:
         except OSError as error:
             with contextlib.suppress(OSError):  # a pipe; the reader drops a torn end as well
                 os.ftruncate(self._file, self.size)
-            self._gzip = None  # its end would fit to nothing any more
+            self._gzip = None  # the stream is broken: do not write its end
             raise self._refused(error) from error
         self.size += len(text)
 

@@ -1,10 +1,10 @@
 """
-What is carried from round to round of each GPU, and the accounts that are made with it.
+The accounts of each GPU, and the facts about a GPU that one round hands to the next.
 
-What comes in: the GPUs that were sampled, and the inventory. What goes out: a reading of each GPU: its accounts, and
-what the host said of its processes.
+What comes in: samples of GPUs, and the inventory. What goes out: a reading of each GPU: its accounts, and the host's
+facts about its processes.
 
-The rule: what was remembered of a MIG instance is forgotten with it. Its id may be another instance's after a change.
+The rule: when a MIG instance is removed, the facts about it are dropped, because a new instance may get its id.
 """
 
 import asyncio
@@ -21,27 +21,28 @@ from exporter.model import DeviceKey, Gpu, GpuSample, GpuUuid, HostSample, Inven
 
 PAUSE = 0.001
 """
-Seconds between two parts of a round, of which a GPU with 128 processes takes some 3 ms: a scrape needs several turns of
-the event loop.
+Seconds between two parts of a round, because a scrape needs several turns of the event loop.
+
+A GPU with 128 processes takes about 3 ms.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class GpuReading:
-    """One GPU as it was last read, with what the host said of its processes."""
+    """One GPU as last read, with the host's facts about its processes."""
 
     accounts: GpuAccounts
     host: HostSample
 
     @property
     def gpu(self) -> Gpu:
-        """The GPU."""
+        """The GPU of the sample."""
         return self.accounts.sample.gpu
 
 
 @dataclass(frozen=True, slots=True)
 class _Remembered:
-    """What outlives a reading of a GPU, also while it does not answer."""
+    """The facts about a GPU that stay between readings, also while it does not answer."""
 
     sightings: Sightings = field(default_factory=dict)
     peaks: Peaks = field(default_factory=dict)
@@ -49,7 +50,7 @@ class _Remembered:
     instances: Mapping[DeviceKey, tuple[str, ...]] = field(default_factory=dict)
 
     def of(self, gpu: Gpu) -> "_Remembered":
-        """Forget what was remembered of instances that are gone, or are others under the same id."""
+        """Drop the facts about instances that were removed, or replaced by another one with the same id."""
         now = {DeviceKey(gpu.uuid, instance.id): instance.mig_uuids for instance in gpu.instances}
         gone = {key for key, uuids in self.instances.items() if now.get(key) != uuids}
         return _Remembered(
@@ -61,29 +62,27 @@ class _Remembered:
 
 
 class Accountant:
-    """Attributes and accounts what was sampled. One task uses it."""
+    """Attributes the memory of samples, and makes the accounts. Only one task may use it."""
 
     def __init__(self, host: HostSource, clock: Clock) -> None:
         self._host = host
         self._clock = clock
         self._remembered: dict[GpuUuid, _Remembered] = {}
-        self._depth: int | None = None
 
     async def account(self, samples: Collection[GpuSample], inventory: Inventory) -> dict[GpuUuid, GpuReading]:
-        """Attribute and account each GPU that was sampled."""
+        """Return a reading of each sampled GPU."""
         handed_out = holders(inventory)
-        names = Names.of(inventory, self._depth)
+        names = Names.of(inventory)
         exist = names.containers.keys() if inventory.live else None
         living: frozenset[Subject] | None = None
         readings = {}
         for sample in samples:
             before = self._remembered.get(sample.gpu.uuid, _Remembered()).of(sample.gpu)
-            # Beside the event loop: 128 processes take 3 ms and more, and the kernel may let a reader wait.
+            # In a thread: 128 processes take 3 ms and more, and the kernel may block a reader.
             host = await asyncio.to_thread(self._host.sample, {process.pid for process in sample.processes or ()})
-            names = names.seeing(process.owner for process in host.processes.values())
             proven = believed(sample, host, names, handed_out)
             if living is None and needs_living((proven,), host, before.sightings):
-                # All of /proc, some 30 microseconds a process: once a round.
+                # All of /proc, about 30 microseconds per process: at most once per round.
                 all_processes = await asyncio.to_thread(self._host.sample, (), want_living=True)
                 living = living_subjects(all_processes, names)
             attributed, sightings = attribute(proven, host, names, living or frozenset(), before.sightings)
@@ -93,5 +92,4 @@ class Accountant:
             self._remembered[sample.gpu.uuid] = replace(before, sightings=sightings, peaks=peaks, evictions=evictions)
             readings[sample.gpu.uuid] = GpuReading(accounts, host)
             await self._clock.sleep(PAUSE)
-        self._depth = names.depth
         return readings

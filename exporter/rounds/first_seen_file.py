@@ -1,10 +1,10 @@
 """
-What was first seen of each pod's declarations, in a file: so that a restart of the daemon is no way to raise a limit.
+The file of first-seen values, so that no user can raise a limit by a restart of the daemon.
 
-What comes in: the file, and what is to be remembered. What goes out: what was remembered.
+What comes in: the file, and the values to write. What goes out: the values in the file.
 
-The law: the file is whole or as before (written beside it, then renamed). One that cannot be read counts as none and
-is reported: then what is declared now counts as first seen.
+The rule: a write replaces the whole file or nothing (a new file, then a rename). A file that cannot be read counts as
+missing, and is reported. Then the present declarations count as first seen.
 """
 
 import os
@@ -22,13 +22,13 @@ from exporter.model import PodUid
 log = structlog.get_logger()
 
 MOST = 16 << 20
-"""Bytes; a declaration takes some 130, a node has hundreds."""
+"""Bytes; a declaration takes about 130, and a node has hundreds."""
 
 FirstSeen = Mapping[PodUid, tuple[Seen, ...]]
 
 
 def load(path: Path) -> FirstSeen:
-    """Read what was remembered; nothing where there is no such file, or no file that can be used."""
+    """Read the first-seen values; empty if the file is missing or cannot be used."""
     try:
         if not path.exists():
             return {}
@@ -40,7 +40,7 @@ def load(path: Path) -> FirstSeen:
 
 
 def save(path: Path, first_seen: FirstSeen) -> None:
-    """Write all that is to be remembered. Raises OSError."""
+    """Write all first-seen values. Raises OSError."""
     content = msgspec.json.encode({uid: [as_data(entry) for entry in seen] for uid, seen in first_seen.items()})
     draft = path.with_name(f".{path.name}.new")
     with draft.open("wb") as file:

@@ -1,10 +1,10 @@
 """
-What may sit on top of the observing half.
+The interface between the exporter and the enforcer.
 
-What comes in: nothing. What goes out: the seam at which a daemon that decides is put on one that observes.
+What comes in: nothing. What goes out: `Judge`, the protocol that the enforcer implements.
 
-The law: a judge hears every snapshot, and adds to what is shown; the observing half does not know who it is, and is
-the same without one.
+The rule: a judge gets every snapshot, and adds to metrics, page and JSON documents. The exporter does not import the
+enforcer, and works the same without it.
 """
 
 from collections.abc import Iterator
@@ -16,22 +16,26 @@ from exporter.model import PodUid, Snapshot
 
 
 class Judge(Protocol):
-    """Hears snapshots, and answers from memory."""
+    """Gets snapshots, and answers from memory."""
+
+    @property
+    def told(self) -> object:
+        """Stand for what summary and decisions say: another object after a change; None before the first snapshot."""
 
     def hear(self, snapshot: Snapshot) -> None:
-        """Take a snapshot, before anybody else sees it; must not wait."""
+        """Take a snapshot before it is published; must not wait."""
 
     def families(self, snapshot: Snapshot) -> Iterator[Metric]:
-        """Yield metric families about it."""
+        """Yield the judge's metric families for a snapshot."""
 
     def summary(self) -> dict[str, Any] | None:
-        """Describe what is thought of the node, for the JSON snapshot and the page; None before the first snapshot."""
+        """Describe the policy's state for the JSON snapshot and the node page; None before the first snapshot."""
 
     def decisions(self) -> dict[str, Any]:
-        """Describe what was decided of late."""
+        """Describe the recent decisions."""
 
     def preview(self) -> dict[str, Any] | None:
-        """Describe what would be done now; None before the first snapshot."""
+        """Describe what mode `enforce` would do from now on; None before the first snapshot."""
 
     def standings(self, pod: PodUid) -> list[dict[str, Any]]:
-        """Describe what is thought of one pod."""
+        """Describe the states of one pod's limit holders, one entry per holder and device."""

@@ -1,8 +1,10 @@
 """
-The latest snapshot, and where everybody finds it.
+The latest snapshot, and the counters of the rounds.
 
-One writer (the sampler) publishes; readers take the newest and may skip rounds, so nothing queues up. Next to the
-snapshot stands the tally: what the rounds themselves did, which is never withdrawn.
+What comes in: a snapshot and a tally per round, from the sampler alone. What goes out: the newest of both, to any
+number of readers. The tally counts the rounds, and is never withdrawn.
+
+The rule: readers take the newest snapshot and may skip rounds, so nothing queues up.
 """
 
 import asyncio
@@ -13,7 +15,7 @@ from exporter.model import Snapshot
 from exporter.rounds.readiness import waits_for
 
 DURATION_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
-"""Upper bounds in seconds: a round takes some 5 ms on an idle node and 100 ms with a thousand processes."""
+"""Upper bounds in seconds: a round takes about 5 ms on an idle node and 100 ms with a thousand processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +24,11 @@ class Tally:
     Counters over all rounds since the start.
 
     Attributes:
-        rounds: rounds begun; failed ones (an exception of ours, a bug) are in `failures`, too.
+        rounds: rounds begun; failed ones (an exception, so a bug of gpusteward) are in `failures`, too.
         incomplete: reason to number of rounds that had such a fault.
-        clamped: rounds in which the process lists exceeded the device's use by less than the tolerance.
+        clamped: rounds in which the process lists exceeded a device's used memory by less than the tolerance.
         dropped_utilization: samples of the driver that claimed more than 100 % for one process.
-        capped_utilization: containers whose samples added up to more than 100 %, and were cut there.
+        capped_utilization: containers whose samples added up to more than 100 % and were cut.
         duration_counts: rounds by duration, one per bucket of `DURATION_BUCKETS` and one above; not cumulated.
 
     """
@@ -41,7 +43,7 @@ class Tally:
     duration_counts: tuple[int, ...] = (0,) * (len(DURATION_BUCKETS) + 1)
 
     def after(self, snapshot: Snapshot) -> "Tally":
-        """Count a round that brought a snapshot."""
+        """Count a round that produced a snapshot."""
         incomplete = dict(self.incomplete)
         for reason in {fault.reason for fault in snapshot.faults if fault.incomplete}:
             incomplete[reason] = incomplete.get(reason, 0) + 1
@@ -67,11 +69,11 @@ class Tally:
 @dataclass(frozen=True, slots=True)
 class Reload:
     """
-    What became of the config file's text as it was last read.
+    The result of the last read of the config file.
 
     Attributes:
-        successful: it is in force; False: it was refused, and the one before it is.
-        at: Unix time at which the text in force was taken.
+        successful: the last text is in force; False if it was refused, and the text before it is in force.
+        at: Unix time at which the text in force was read.
 
     """
 
@@ -80,28 +82,28 @@ class Reload:
 
 
 class Latest:
-    """The newest snapshot (None before the first), the tally, and the beat of the round scheduler."""
+    """The newest snapshot (None before the first), the tally, and a sign of life of the sampler (`beat`)."""
 
     def __init__(self) -> None:
         self.snapshot: Snapshot | None = None
         self.tally = Tally()
         self.reload: Reload | None = None
-        """None: there is no config file."""
+        """None without a config file."""
         self.beat: float | None = None
-        """`time.monotonic()` at which the scheduler last moved, whether or not the round brought anything."""
+        """`time.monotonic()` of the sampler's last step, also if its round failed."""
         self.ready = False
-        """A round was published in which nothing is missing that the daemon waits for (`readiness`); stays True."""
+        """True from the first published round in which the daemon waits for nothing (`readiness`)."""
         self._changed = asyncio.Condition()
 
     async def publish(self, snapshot: Snapshot, tally: Tally) -> None:
-        """Make `snapshot` the latest and wake who waits for it."""
+        """Make `snapshot` the latest, and wake the tasks that wait for it."""
         self.snapshot, self.tally = snapshot, tally
         self.ready = self.ready or not waits_for(snapshot)
         async with self._changed:
             self._changed.notify_all()
 
     async def rounds(self) -> AsyncIterator[Snapshot]:
-        """Yield each snapshot as it comes, from the present one on; rounds that pass meanwhile are skipped."""
+        """Yield the present snapshot and each newer one; rounds that pass between two steps are skipped."""
         seen = 0
         while True:
             snapshot = await self.newer_than(seen)

@@ -1,10 +1,10 @@
 """
-The facts of one pod's limits: out of what was resolved and what is used.
+The facts of one pod's limits, from its resolution and its usage.
 
 What comes in: the inventory, a resolution, usages, the policy's tolerance. What goes out: `Limit`s with their ceilings,
 and declarations that cannot be used.
 
-The rule: all is pure; `exporter.rounds.limits` decides when a pod is resolved.
+The rule: all functions are pure; `exporter.rounds.limits` decides when a pod is resolved.
 """
 
 from collections import defaultdict
@@ -35,9 +35,9 @@ class Invalid:
     A declaration that cannot be used.
 
     Attributes:
-        container: empty where it is about the whole pod, or does not say.
-        row: of the catalogue, as docs/systems.md lists it; `key` is what stands in the pod.
-        text: as written, cut; `reason` says what is wrong with it.
+        container: empty if the declaration is for the whole pod, or names no container.
+        row: of the catalogue, as docs/systems.md lists it; `key` is the key in the pod.
+        text: as written, cut; `reason` says why it is invalid.
 
     """
 
@@ -52,7 +52,7 @@ class Invalid:
 
 
 def with_held(inventory: Inventory) -> dict[PodUid, DeclaredPod]:
-    """Add to each pod what the kubelet handed to it; of two pods of one name the newest is meant."""
+    """Add to each pod the devices that the kubelet handed to it; of two pods of one name, the newest has them."""
     meant = newest_by_name(inventory)
     held: dict[PodUid, list[Held]] = defaultdict(list)
     for handed in inventory.allocations:
@@ -73,7 +73,7 @@ def held_by_reservations(inventory: Inventory) -> Mapping[PodUid, list[DeviceKey
 
 
 def invalid_of(uid: PodUid, resolution: Resolution) -> frozenset[Invalid]:
-    """Collect what is invalid; what holds on several devices is one declaration."""
+    """Collect invalid declarations; one that applies to several devices counts once."""
     return frozenset(
         Invalid(
             uid,
@@ -93,9 +93,9 @@ def invalid_of(uid: PodUid, resolution: Resolution) -> frozenset[Invalid]:
 
 def _holding(limit: ResolvedLimit, usages: Iterable[Usage]) -> list[Usage]:
     """
-    Pick what a container or a pod holds under a limit.
+    Return the usages that count against a limit of a container or a pod.
 
-    Of a container's generations it is the one that holds most: each of them was held to the limit by itself.
+    For a container it is the generation with the largest usage, because the limit applies to each generation alone.
     """
     name = limit.subject.container
     mine = [u for u in usages if u.device == limit.device and name in {"", u.subject.container}]
@@ -104,7 +104,7 @@ def _holding(limit: ResolvedLimit, usages: Iterable[Usage]) -> list[Usage]:
 
 
 def fact_of(uid: PodUid, limit: ResolvedLimit, usages: Iterable[Usage], tolerance: Tolerance | None) -> Limit:
-    """Make the fact of a limit that has a device; `usages` are those of its pod."""
+    """Make the fact of a limit that has a device. `usages` are those of its pod; without a tolerance, no ceiling."""
     assert limit.device is not None  # noqa: S101  (`placed` gave it one)
     fact = Limit(
         pod_uid=uid,
@@ -124,7 +124,7 @@ def fact_of(uid: PodUid, limit: ResolvedLimit, usages: Iterable[Usage], toleranc
         context=limit.context,
         headroom=limit.headroom,
     )
-    if tolerance is None or fact.claim or fact.scope is Scope.PROCESS:  # of claims see `with_claims`
+    if tolerance is None or fact.claim or fact.scope is Scope.PROCESS:  # for claims see `with_claims`
         return fact
     held = _holding(limit, usages)
     used = total(usage.memory_used for usage in held) if held else None
@@ -133,7 +133,7 @@ def fact_of(uid: PodUid, limit: ResolvedLimit, usages: Iterable[Usage], toleranc
 
 
 def with_claims(snapshot: Snapshot, tolerance: Tolerance | None) -> Snapshot:
-    """Fill in the ceilings of claims' limits: who holds a claim is known when the snapshot is joined."""
+    """Add the ceilings of claims' limits: only the joined snapshot knows all containers of a claim."""
     if tolerance is None or not any(limit.claim for limit in snapshot.limits):
         return snapshot
     usages = {(usage.subject, usage.device): usage for usage in snapshot.usages}

@@ -1,13 +1,14 @@
 """
 The limits of this node's pods, round after round.
 
-What comes in: the inventory with what pods declare, the GPUs, the containers on each device. What goes out: limits by
-limit holder and device, whether one that another system enforces is bypassed, the sum that is declared on each device;
-and what is declared in vain.
+What comes in: the inventory with the pods' declarations, the GPUs, the usages on each device. What goes out: limits by
+limit holder and device, with bypassed ones marked; the sum of the declared bytes of each device; invalid declarations.
 
-The law: a pod is resolved anew only when something that its limits are read from has changed; what was first seen of it
-is carried as long as it is known here, and handed out to be kept over restarts. One pod on which the resolver fails
-costs itself, never the others; nor do pods that change in each round: whose answer is the oldest comes first.
+The rule:
+- A pod is resolved again only if its declarations, the node, the devices or the claims have changed.
+- Its first-seen values are kept as long as the pod is known, and saved over restarts.
+- If the resolver fails on one pod, the others keep their limits. Pods that change in each round cannot delay the
+  others, because the oldest answer is renewed first.
 """
 
 from collections import defaultdict
@@ -50,12 +51,12 @@ from exporter.rounds.limit_facts import Invalid, fact_of, held_by_reservations, 
 log = structlog.get_logger()
 
 MOST = 64
-"""Pods that are resolved in one round, at some 0.8 ms each; the others keep their last answer until the next round."""
+"""Pods resolved per round, at about 0.8 ms each; the others keep their last answer until the next round."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is declared in one round; `memory_declared` sums up each device, each declaration once."""
+    """The limits of one round. `memory_declared` is the sum in bytes on each device, each declaration once."""
 
     limits: tuple[Limit, ...] = ()
     memory_declared: Mapping[DeviceKey, int] = field(default_factory=dict)
@@ -63,7 +64,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class _Surroundings:
-    """What the limits of every pod depend on."""
+    """The facts that the limits of every pod depend on."""
 
     node: NodeFacts | None = None
     devices: tuple[LeafDevice, ...] = ()
@@ -72,7 +73,7 @@ class _Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class _Resolved:
-    """An answer, what it was made from, and in which refresh."""
+    """A resolution with its inputs, and the number of its refresh."""
 
     pod: DeclaredPod
     surroundings: _Surroundings
@@ -83,11 +84,11 @@ class _Resolved:
 
 class Limiting:
     """
-    Keeps the resolution of each pod. One task uses it: `refresh`, then `limits`.
+    Keeps the resolution of each pod. Only one task may use it: first `refresh`, then `limits`.
 
     Attributes:
-        tolerance: by how much a use may exceed a limit; a reload of the config replaces it. Without one no use is
-            compared with its limit.
+        tolerance: how much usage may exceed a limit; a reload of the config replaces it. Without a tolerance there are
+            no ceilings.
 
     """
 
@@ -101,7 +102,7 @@ class Limiting:
     ) -> None:
         self.tolerance = tolerance
         self._catalogue = catalogue
-        # Our own annotation says nothing of a vendor.
+        # gpusteward's own annotation applies to devices of any vendor.
         self._vendors = {system.name: system.vendor for system in catalogue if not system.detect.always}
         self._options = options
         self._reservations = Reservations(catalogue, options.systems)
@@ -113,12 +114,12 @@ class Limiting:
 
     @property
     def first_seen(self) -> dict[PodUid, tuple[Seen, ...]]:
-        """What is to be handed in after a restart, of each pod of which something was seen."""
+        """The first-seen values of each pod that has any, to hand in after a restart."""
         now = {uid: known.resolution.first_seen for uid, known in self._resolved.items()}
         return {uid: seen for uid, seen in {**self._before, **now}.items() if seen}
 
     def resolution(self, uid: PodUid) -> Resolution | None:
-        """Return how the limits of a pod came about; None while it was not resolved."""
+        """Return the resolution of a pod; None if it was not resolved yet."""
         known = self._resolved.get(uid)
         return known.resolution if known else None
 
@@ -128,14 +129,14 @@ class Limiting:
         return inventory if pods is inventory.pods else replace(inventory, pods=pods)
 
     def invalid(self) -> frozenset[Invalid]:
-        """Say what is declared in vain now, also by pods that hold no device."""
+        """Return all invalid declarations of now, also of pods without a device."""
         return frozenset[Invalid]().union(*(known.invalid for known in self._resolved.values()))
 
     def refresh(self, inventory: Inventory, gpus: Iterable[Gpu], present: Iterable[GpuUuid]) -> Iterator[None]:
         """
-        Resolve what is new or has changed: pods without an answer, then the oldest answers. Yields after each pod.
+        Resolve new and changed pods: first pods without an answer, then the oldest answers. Yields after each pod.
 
-        `present` are the GPUs that the driver counts: one that does not answer for a while stays a device.
+        `present` are the GPUs that the driver counts: a GPU that does not answer for a while stays a device.
         """
         self._look(inventory, gpus, present)
         self._resolved = {
@@ -155,7 +156,7 @@ class Limiting:
             yield
 
     def limits(self, inventory: Inventory, usages: Iterable[Usage]) -> Limits:
-        """Return the limits of the containers on each device, and those that name a device which is not used yet."""
+        """Return the limits on used devices, and those that name a device which is not used yet."""
         used: dict[PodUid, list[Usage]] = defaultdict(list)
         for usage in usages:
             used[usage.subject.pod_uid].append(usage)
@@ -172,7 +173,7 @@ class Limiting:
             if pod is not None and expected:
                 seen |= self._in_group(pod, known.resolution, reserved)
             limits = placed(known.resolution, seen, self._foreign, expected=expected)
-            # A reservation pod takes the whole device for others: counted as well, their limits would count twice.
+            # A reservation pod takes the whole device for other pods. Its limit is dropped, else it would count twice.
             limits = tuple(
                 limit for limit in limits if limit.device is None or not only_reserves(pod, limit.device, occupants)
             )
@@ -183,7 +184,7 @@ class Limiting:
     def _in_group(
         self, pod: Pod, resolution: Resolution, reserved: Mapping[tuple[str, str], frozenset[DeviceKey]]
     ) -> set[tuple[str, DeviceKey]]:
-        """List where a pod's limits count although it uses nothing there yet: on the devices reserved for its group."""
+        """List the devices reserved for a pod's groups: its limits count there, also without any usage."""
         return {
             (limit.subject.container, device)
             for system, group in self._reservations.groups(pod)
@@ -196,7 +197,7 @@ class Limiting:
         there = set(present)
         self._gpus = {uuid: gpu for uuid, gpu in self._gpus.items() if uuid in there}
         for gpu in gpus:
-            # A memory that could not be read this time is as large as it was.
+            # If the memory could not be read this time, the last size stays.
             if gpu.uuid not in self._gpus or all(memory for _, memory, _ in gpu.leaves()):
                 self._gpus[gpu.uuid] = gpu
         now = _Surroundings(inventory.node, leaf_devices(self._gpus.values(), inventory.sharing), inventory.claims)
@@ -208,12 +209,12 @@ class Limiting:
         return known is None or known.surroundings is not self._surroundings or known.pod != pod
 
     def _resolved_at(self, uid: PodUid) -> int:
-        """Say in which refresh a pod got its answer; 0 without one, which is before all others."""
+        """Return the number of the refresh that resolved a pod; 0 without one, so that it comes first."""
         known = self._resolved.get(uid)
         return known.refresh if known else 0
 
     def _foreign(self, limit: ResolvedLimit, device: DeviceKey) -> bool:
-        """Say whether the device is another vendor's than those that the limit's system shares out."""
+        """Return whether the device is of another vendor than the devices of the limit's system."""
         mine, gpu = self._vendors.get(limit.system), self._gpus.get(device.uuid)
         return mine is not None and gpu is not None and mine != gpu.vendor
 
@@ -231,6 +232,6 @@ class Limiting:
                 options=self._options,
             )
         except Exception:
-            # A bug of ours that one pod's text finds must not take the limits, or the round, of all the others.
+            # One pod's text may trigger a bug of gpusteward. It must not stop the round, or the limits of other pods.
             log.exception("limits.failed", namespace=pod.namespace, pod=pod.name)
             return Resolution(pod.uid, pod.namespace, pod.name, first_seen=first_seen)

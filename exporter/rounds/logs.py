@@ -1,13 +1,16 @@
 """
 Logs: structlog, JSON unless on a terminal, on standard error.
 
-What comes in: the level and the format, and the snapshots. What goes out: lines. Event names are dotted words, data
-goes into keys.
+What comes in: the level and the format, and the snapshots. What goes out: log lines. Event names are dotted words, data
+is in keys.
 
-The rule: a fault is logged when it comes and when it goes, a declaration that cannot be used when it is made; neither
-in every round in between. XIDs are logged as they come. Users make declarations, and a broken GPU makes a storm of
-XIDs, so the lines of a round about both are limited. A line never ends the daemon, whatever is in it and also when the
-reader is gone. It never shows what was in local variables.
+The rule:
+- A fault is logged when it begins and when it ends, and an invalid declaration once; not in every round.
+- XID errors are logged as they come.
+- Users can write any number of declarations, and a broken GPU can report very many XID errors. So each round logs only
+  a limited number of both.
+- A log line never ends the daemon, whatever it contains, and also if standard error is closed.
+- No log line shows local variables.
 """
 
 import contextlib
@@ -28,16 +31,16 @@ from exporter.rounds.limit_facts import Invalid
 
 Known = Mapping[tuple[str, str, str], Fault]
 Heard = Mapping[tuple[GpuUuid, int], int]
-"""XIDs that were logged, by GPU and number."""
+"""Number of XID errors that were logged, by GPU and XID number."""
 
 XIDS_TOLD = 20
-"""Lines on XIDs in one round, each of one number on one GPU; the others follow in the next ones."""
+"""Log lines on XID errors per round, each for one number on one GPU; the others follow in the next rounds."""
 INVALID = 20
-"""Declarations that are logged in one round; the others follow in the next ones, the pods taking turns."""
+"""Invalid declarations logged per round; the others follow in the next rounds, and the pods take turns."""
 
 
 def configure(level: str, style: str) -> None:
-    """Set up structlog for the process; `style` is auto, json or console. May be called again after a reload."""
+    """Set up structlog for the process. `style` is auto, json or console. May be called again after a reload."""
     on_terminal = style == "console" or (style == "auto" and sys.stderr is not None and sys.stderr.isatty())
     renderer: Any = (
         structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)  # rich shows the variables
@@ -61,24 +64,25 @@ def configure(level: str, style: str) -> None:
 
 def write(line: str) -> None:
     """
-    Write a line to standard error; what cannot be written is lost.
+    Write a line to standard error; a line that cannot be written is lost.
 
-    The descriptor itself is used: what fails stays in the buffer of `sys.stderr`, and ends Python with code 120.
+    It writes to the descriptor, because a failed write to `sys.stderr` stays in its buffer and ends Python with code
+    120.
     """
-    if sys.stderr is not None:  # it is None where there was no descriptor 2 at the start: by now that is another file
+    if sys.stderr is not None:  # None if descriptor 2 was closed at the start; it may be another file by now
         with contextlib.suppress(OSError):
             os.write(2, f"{line}\n".encode(errors="backslashreplace"))
 
 
 class _Lines:
-    """The end of structlog's chain; the names are those that it calls."""
+    """The last part of structlog's chain; structlog calls methods of these names."""
 
     def __init__(self, *_arguments: object) -> None:
         self.debug = self.info = self.warning = self.error = self.critical = write
 
 
 class _Libraries(logging.Handler):
-    """What libraries warn of, in our form and not in theirs."""
+    """Writes warnings of libraries in the same format as gpusteward's own lines."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -89,12 +93,12 @@ class _Libraries(logging.Handler):
                 message=record.getMessage(),
                 exc_info=record.exc_info,
             )
-        except Exception:  # noqa: BLE001  (as all handlers do: logging never hurts its caller)
+        except Exception:  # noqa: BLE001  (as all handlers do: logging must not raise into its caller)
             self.handleError(record)
 
 
 async def tell(latest: Latest, invalid: Callable[[], Collection[Invalid]] = tuple) -> None:
-    """Log what changes from snapshot to snapshot, and what is declared in vain, until cancelled."""
+    """Log faults, XID errors and invalid declarations as they change between snapshots, until cancelled."""
     log = structlog.get_logger()
     known: Known = {}
     reported: frozenset[Invalid] = frozenset()
@@ -135,7 +139,7 @@ def _tell_faults(log: Any, known: Known, snapshot: Snapshot) -> Known:
 
 
 def _tell_xids(log: Any, heard: Heard, snapshot: Snapshot) -> Heard:
-    """Log what came since; return what was logged by now. A count that fell (a recording begins anew) begins anew."""
+    """Log new XID errors; return all that were logged. A count that fell (a recording starts again) counts from 0."""
     now = {(uuid, code): xids for uuid, errors in snapshot.xid_errors.items() for code, xids in errors.items()}
     before = {key: count if (count := heard.get(key, 0)) <= xids.count else 0 for key, xids in now.items()}
     came = [key for key in sorted(now) if now[key].count > before[key]][:XIDS_TOLD]
@@ -158,7 +162,7 @@ def _tell_xids(log: Any, heard: Heard, snapshot: Snapshot) -> Heard:
 
 
 def _tell_invalid(log: Any, reported: frozenset[Invalid], now: frozenset[Invalid]) -> frozenset[Invalid]:
-    """Log what is new; return what was logged and still stands."""
+    """Log new invalid declarations; return those that were logged and are still there."""
     turns: Counter[str] = Counter()
     waiting: list[tuple[int, Invalid]] = []
     for declaration in sorted(now - reported):
@@ -173,7 +177,7 @@ def _tell_invalid(log: Any, reported: frozenset[Invalid], now: frozenset[Invalid
 
 
 def _printable(_logger: Any, _name: str, event: Any) -> Any:
-    """Make undecodable bytes (paths, cgroup names) printable: a log line must never fail."""
+    """Escape undecodable bytes (paths, cgroup names), so that a log line never fails."""
     for key, value in event.items():
         if isinstance(value, str):
             event[key] = value.encode("utf-8", "backslashreplace").decode()

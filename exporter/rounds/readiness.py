@@ -1,26 +1,28 @@
 """
-Whether the daemon is ready: there is something to scrape, and it is deployed as it should be.
+Whether the daemon is ready: there is something to scrape, and the deployment is complete.
 
-What comes in: a snapshot. What goes out: what it still waits for, in words that may be shown to anybody.
+What comes in: a snapshot. What goes out: the reasons why it is not ready. They hold no secrets and no names.
 
-The law: **what another deployment would cure keeps an install from going green; what only other hardware would cure
-does not**, as long as any GPU is told of. A rolling update that waits for a GPU off the bus, or for a vendor's library
-that hangs, would never end on the one node that needs its daemon most; faults, `source_up` and alerts tell of these.
+The rule: **a fault of the deployment makes the daemon not ready; a fault of the hardware does not**, if at least one
+GPU is reported. Otherwise a rolling update would wait forever for a GPU off the bus, or for a vendor's library that
+hangs. That node needs its daemon most. Faults, `source_up` and alerts report such hardware.
 """
 
 from exporter.model import Snapshot
 
 OF_THE_HARDWARE = frozenset({"devices", "accounts"})
-"""Sources whose faults are of GPUs and drivers. Those of `host`, `names`, `api`, `allocations` are of the node."""
+"""Sources with faults of GPUs and drivers. Faults of `host`, `names`, `api`, `allocations` are the node's."""
 OF_THE_DEPLOYMENT = frozenset({"no_permission"})
 """
-Reasons of theirs that are not: MIG without `mig/monitor`. `access_lost` is none of these. It is NVML's unknown error,
-which a GPU off the bus answers, too; where device files are missing no GPU is told of at all.
+Reasons of these sources that are faults of the deployment: MIG without `mig/monitor`.
+
+`access_lost` does not belong here: it is NVML's unknown error, which a GPU off the bus answers, too. If device files
+are missing, no GPU is reported at all.
 """
 
 
 def waits_for(snapshot: Snapshot) -> tuple[str, ...]:
-    """Name what a daemon that has just started still waits for, as `source: reason`; nothing once it is ready."""
+    """List the faults that a new daemon still waits for, as `source: reason`; empty once it is ready."""
     return tuple(
         sorted(
             {

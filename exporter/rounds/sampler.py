@@ -1,14 +1,17 @@
 """
-One round, and its beat: sample, attribute, account, make the snapshot, publish.
+The rounds and their times: sample, attribute, account, make the snapshot, publish.
 
-What comes in: the three sources. What goes out: a snapshot a round, published as the latest.
+What comes in: the three sources. What goes out: one snapshot per round, published as the latest.
 
-The rule: rounds follow one another, never side by side. A full round reads everything once an interval. Each interval
-is up to 20 % shorter or longer at random, so that no workload can stay in phase with the readings. In between,
-two kinds of devices are read faster (`watched`). GPUs on which a limit was exceeded are read about once a second, at
-irregular moments, whatever moves there: these readings say how long an excess lasts. Of nearly full shared devices the
-memory alone is looked at, some 12 microseconds a device. When it moved, a round begins early and reads the moved GPUs
-anew, at most once a second, because a process list takes milliseconds and stalls the applications.
+The rule: rounds follow one another, never in parallel. A full round reads everything once per interval. Each interval
+is up to 20 % shorter or longer at random, so that no workload can stay in phase with the readings.
+
+Between full rounds, two kinds of devices are read more often (`watched`):
+- GPUs on which a limit was exceeded are read about once a second, at irregular times, also without a change of memory.
+  These readings measure how long an excess lasts.
+- For nearly full shared devices, only the memory is read, in about 12 microseconds per device. If it changed, a round
+  begins early and reads these GPUs. That happens at most once a second, because a process list takes milliseconds and
+  stalls the applications.
 """
 
 import asyncio
@@ -33,26 +36,26 @@ from exporter.rounds.watched import Suspects, crowded
 log = structlog.get_logger()
 
 MOVED = 2 * 2**20
-"""Bytes: the driver hands out memory in pages of 2 MiB."""
+"""Bytes of change that start an early round: the driver allocates memory in pages of 2 MiB."""
 LISTS_APART = 1.0
-"""Seconds between two reads of the process lists, at the least."""
+"""Least seconds between two reads of the process lists."""
 SUSPECT_JITTER = 0.5
-"""Share of a second by which the next reading of suspect GPUs comes earlier or later at most."""
+"""The next reading of suspect GPUs comes earlier or later by at most this share of a second."""
 LIGHT = 10.0
-"""Durations of a round between two readings of suspect GPUs, at least: a large node must not be busy with them."""
+"""Between two readings of suspect GPUs is at least this multiple of a round's duration, to limit the load."""
 HEARTBEAT = 1.0
-"""Seconds after which the beat is renewed while nothing is due."""
+"""Seconds after which the beat is renewed if nothing is due."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beat:
     """
-    How often the node is read.
+    The times at which the node is read.
 
     Attributes:
         interval: seconds between full rounds, on average.
         fast_interval: seconds between looks at crowded devices.
-        jitter: share of the interval by which the next full round comes earlier or later at most.
+        jitter: the next full round comes earlier or later by at most this share of the interval.
 
     """
 
@@ -65,12 +68,12 @@ class Beat:
         return self.interval * (1 + self.jitter * swing)
 
     def soon(self, swing: float, lasted: float) -> float:
-        """Return the seconds to the next reading of suspect GPUs; `lasted`: seconds of the last round."""
+        """Return the seconds to the next reading of suspect GPUs; `lasted` is the duration of the last round."""
         return max(min(LISTS_APART, self.interval) * (1 + SUSPECT_JITTER * swing), LIGHT * lasted)
 
 
 class Sampler:
-    """Drives the sources. One task calls `run`, others may ask for a `fresh` round."""
+    """Reads the sources in rounds. One task calls `run`; others may request a `fresh` round."""
 
     def __init__(
         self,
@@ -89,16 +92,16 @@ class Sampler:
         Make a sampler.
 
         Args:
-            node, devices, host, inventory, beat, clock: what it reads, and when.
-            limiting: reads the limits; without it there are none.
-            keep: gets each snapshot before the next round begins; what it raises ends the sampler.
-            random: sets when the next full round begins; by default a source that a tenant cannot predict.
+            node, devices, host, inventory, beat, clock: the node's name, the sources, and the times of reading.
+            limiting: resolves the limits; without it there are none.
+            keep: gets each snapshot before the next round begins; its exceptions end the sampler.
+            random: varies the times of rounds; by default tenants cannot predict it.
 
         """
         self.beat = beat
         self.inventory = inventory
         self.standing: tuple[Fault, ...] = ()
-        """Faults of the daemon itself, in each snapshot until they are fixed."""
+        """Faults of the daemon itself; they are in each snapshot until they are fixed."""
         self._node = node
         self._devices = devices
         self._host = host
@@ -115,7 +118,7 @@ class Sampler:
         self._turn = asyncio.Lock()
 
     async def run(self, latest: Latest) -> None:
-        """Make rounds until cancelled. A failed round is counted and logged; a driver that is lost for good raises."""
+        """Make rounds until cancelled; failed ones are counted and logged. Raises DeviceError if the driver is lost."""
         while True:
             began, swing = self._clock.monotonic(), self._swing()
             await self._publish(latest, None, by_time=True)
@@ -140,9 +143,9 @@ class Sampler:
 
     async def fresh(self, only: Collection[GpuUuid], latest: Latest) -> Snapshot | None:
         """
-        Make a round of some GPUs as soon as the present one has ended, for a caller that cannot wait for the next one.
+        Make a round of some GPUs right after the present round, for a caller that cannot wait for the next one.
 
-        None when the round failed. Raises DeviceError.
+        Returns None if the round failed. Raises DeviceError.
         """
         return await self._publish(latest, only)
 
@@ -152,8 +155,8 @@ class Sampler:
         """
         Read the sources once and join their answers.
 
-        `only` names the GPUs to read anew; the others keep what was read of them before (see `Device.sampled_at`). For
-        `by_time` see `Snapshot.by_time`.
+        `only` names the GPUs to read; the others keep their last reading (see `Device.sampled_at`). For `by_time` see
+        `Snapshot.by_time`.
         """
         began, taken_at = self._clock.monotonic(), self._clock.time()
         self._rounds += 1
@@ -162,7 +165,7 @@ class Sampler:
         gpus = (*(reading.gpu for reading in kept.values()), *(sample.gpu for sample in answer.samples))
         inventory = self._limiting.marked(self.inventory.inventory(gpus))
         fresh = await self._accountant.account(answer.samples, inventory)
-        # Only now, in one step: a round that fails half-way leaves the last readings as they were.
+        # Only now, in one step: a round that fails half-way does not change the last readings.
         self._readings = {**kept, **fresh}
         if only is None:
             self._present = answer.present
@@ -194,10 +197,10 @@ class Sampler:
             faults=(*self.standing, *self._device_faults),
         )
         snapshot = with_claims(snapshot, self._limiting.tolerance)
-        return replace(snapshot, duration=self._clock.monotonic() - began)  # with the time that the joining took
+        return replace(snapshot, duration=self._clock.monotonic() - began)  # includes the time of the join
 
     async def _answer(self, latest: Latest | None, only: Collection[GpuUuid] | None) -> DevicesSample:
-        """Ask the driver, and keep the beat meanwhile: calls that are slow one by one are no reason to be restarted."""
+        """Read the driver, and renew the beat meanwhile: slow calls of the driver must not cause a restart."""
         asking = asyncio.ensure_future(self._devices.sample(only))
         try:
             while not (await asyncio.wait({asking}, timeout=HEARTBEAT))[0]:
@@ -211,14 +214,14 @@ class Sampler:
     async def _publish(
         self, latest: Latest, only: Collection[GpuUuid] | None, *, by_time: bool = False
     ) -> Snapshot | None:
-        async with self._turn:  # rounds follow one another, also those that are asked for
+        async with self._turn:  # rounds follow one another, also requested ones
             latest.beat = self._clock.monotonic()
             try:
                 snapshot = await self.round(only, latest, by_time=by_time)
             except DeviceError:
                 raise
             except Exception:
-                # A bug of ours must not end the daemon that keeps neighbours alive: this round is lost, and counted.
+                # A bug of gpusteward must not end the daemon that protects neighbours: this round is lost, and counted.
                 log.exception("sampling.round_failed", round=self._rounds)
                 latest.tally = latest.tally.after_failure()
                 return None
@@ -231,7 +234,7 @@ class Sampler:
             return snapshot
 
     async def _moved(self, fast: Collection[DeviceKey]) -> Collection[GpuUuid]:
-        """Look at the memory of the devices in `fast`; name the GPUs that are due for a reading of their lists."""
+        """Read the memory of the devices in `fast`; return the GPUs whose process lists are due."""
         now = self._clock.time()
         memory = await self._devices.memory({key.uuid for key in fast})
         moved = set()

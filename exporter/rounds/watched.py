@@ -1,12 +1,12 @@
 """
-Which devices are read between two full rounds.
+The devices that are read between two full rounds.
 
-A snapshot comes in. The devices on which something may soon go wrong go out, and the GPUs on which something does now.
+What comes in: a snapshot. What goes out: crowded devices, and suspect GPUs.
 
-The rule: a device is *crowded* when several containers share it and it is nearly full, because the next allocation of a
-neighbour may fail. A GPU is *suspect* for a minute after a limit holder (a container, a pod or a claim) was seen above
-its ceiling there, also where one pod has it for itself. The minute bridges the pauses of a holder that is over now and
-then: read fast only while it is over, the readings would be in step with it.
+The rule: a device is *crowded* if several containers share it and it is nearly full, because a neighbour's next
+allocation may fail. A GPU is *suspect* for a minute after a limit holder was seen above its ceiling on it. That holds
+also if one pod has the GPU alone. The minute covers the pauses of a holder that is over now and then. Without it, the
+fast readings would happen only during its excess.
 """
 
 from collections import defaultdict
@@ -15,35 +15,35 @@ from collections.abc import Iterator
 from exporter.model import DeviceKey, GpuUuid, Sharing, Snapshot
 
 NEARLY_FULL = 0.9
-"""Used share of a device from which on a neighbour's next allocation may fail."""
+"""Used share of a device above which a neighbour's next allocation may fail."""
 
 REMEMBERED = 60.0
-"""Seconds after an excess for which its GPU is suspect."""
+"""Seconds for which a GPU is suspect after an excess."""
 _Name = tuple[str, str, str, int | None]
 """Pod and container, or namespace and claim; and the device."""
 _SHARED = frozenset({Sharing.TIME_SLICING, Sharing.MPS, Sharing.DRA, Sharing.SHARED})
 
 
 class Suspects:
-    """Remembers on which GPUs an excess was seen within the last minute."""
+    """Remembers the GPUs on which an excess was seen within the last minute."""
 
     def __init__(self) -> None:
         self._until: dict[GpuUuid, float] = {}
 
     def see(self, snapshot: Snapshot) -> None:
-        """Take a snapshot. The time is proportional to its limits and usages."""
+        """Note the excesses of a snapshot. The time is proportional to its limits and usages."""
         for key in _exceeded(snapshot):
             self._until[key.uuid] = snapshot.monotonic + REMEMBERED
 
     def at(self, now: float) -> frozenset[GpuUuid]:
-        """Name the GPUs, at these monotonic seconds."""
+        """Return the suspect GPUs at this monotonic time in seconds."""
         if self._until:
             self._until = {uuid: until for uuid, until in self._until.items() if now < until}
         return frozenset(self._until)
 
 
 def crowded(snapshot: Snapshot | None) -> frozenset[DeviceKey]:
-    """Name the devices that are shared by several containers, or made to be shared, and nearly full."""
+    """Return the devices that are nearly full, and shared by several containers or set up to be shared."""
     keys = set()
     for device in snapshot.devices if snapshot else ():
         shared = device.sharing in _SHARED or device.replicas > 1
@@ -57,9 +57,9 @@ def crowded(snapshot: Snapshot | None) -> frozenset[DeviceKey]:
 
 def _exceeded(snapshot: Snapshot) -> Iterator[DeviceKey]:
     """
-    Name the devices on which a limit holder is known to hold more than its ceiling.
+    Yield the devices on which a limit holder certainly holds more than its ceiling.
 
-    Each generation of a container is held to the limit by itself. Bytes that are unknown count as none.
+    The limit applies to each generation of a container alone. Unknown usage counts as 0.
     """
     ceilings = [(limit, limit.ceiling) for limit in snapshot.limits if limit.ceiling is not None]
     if not ceilings:

@@ -1,10 +1,10 @@
 """
-A simulated GPU node, for a first look and for people without a GPU. It is never chosen by itself.
+A simulated GPU node, for a first look and for people without a GPU. It runs only if a user asks for it.
 
-What comes in: a clock and the time at which the simulation begins. What goes out: all three sources of a round, as the
-driver, the kernel and Kubernetes would answer on the node that `scene.yaml` describes.
+What comes in: a clock and the time at which the simulation begins. What goes out: all three sources of a round, with
+the answers of the node in `scene.yaml`.
 
-The rule: same time, same answers. Nothing is remembered, nothing is random, no other clock is read.
+The rule: same time, same answers. There is no state, no randomness, and no other clock.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -55,18 +55,18 @@ class SimulatedDevices(_Source):
         return {key: memory for key, memory, _ in leaves if memory is not None}
 
     async def close(self) -> None:
-        """Do nothing: there is no driver to let go of."""
+        """Do nothing: there is no driver to close."""
 
 
 class SimulatedHost(_Source):
     """The kernel of the simulated node."""
 
     def sample(self, pids: Collection[int], *, want_living: bool = False) -> HostSample:
-        """Say which process each raw pid is."""
+        """Return the process of each raw pid."""
         time = self._time()
         listed = {process.listed_as: process.host for process in processes(time) if process.host is not None}
         known = {host.key.pid: host for host in listed.values()} | listed
-        # A container that runs has a living process, whatever became of those which opened the device.
+        # A running container has a living process, also if the ones that opened the device have ended.
         running = {pod.owner(container) for pod in pods(time) if pod.running for container in pod.row.containers}
         return HostSample(
             {pid: known[pid] for pid in pids if pid in known},
@@ -79,8 +79,8 @@ class SimulatedInventory(_Source):
     """The kubelet and the API server of the simulated node."""
 
     async def run(self) -> None:
-        """Return: everything is known from the start."""
+        """Return at once: the scene has all names."""
 
     def inventory(self, _gpus: Sequence[Gpu] = ()) -> Inventory:
-        """Return the pods of this moment, and what was handed to them."""
+        """Return the present pods and their allocations."""
         return names.inventory(self._started_at, self._time())

@@ -3,8 +3,8 @@ Figures over time.
 
 What comes in: a time in seconds, never read from a clock. What goes out: a value, always the same for the same time.
 
-The rule: no state. Noise is a hash of what it is for and when. Sums over time are solved, not accumulated. So a reader
-may ask for any time in any order and gets the same node.
+The rule: no state. Noise is a hash of its purpose and time. Sums over time are calculated, not accumulated. So a reader
+may ask for any time in any order, and gets the same node.
 """
 
 from bisect import bisect_right
@@ -19,9 +19,9 @@ from uuid import UUID
 @dataclass(frozen=True, slots=True)
 class Curve:
     """
-    Straight lines between (seconds, value) points; the first point stands at 0.
+    Straight lines between (seconds, value) points; the first point is at 0 s.
 
-    Before the first and after the last point the value stays. With a `period` the curve begins anew again and again.
+    Before the first and after the last point the value is constant. With a `period`, in seconds, the curve repeats.
     """
 
     points: tuple[tuple[float, float], ...]
@@ -58,7 +58,7 @@ class Curve:
 
 
 def curve(figure: float | Curve) -> Curve:
-    """Take a number for a curve that keeps one value."""
+    """Return a curve; a number becomes a constant one."""
     return figure if isinstance(figure, Curve) else Curve(((0, figure),))
 
 
@@ -67,7 +67,7 @@ def noise(*what: object) -> float:
     return int.from_bytes(_digest(8, what)) / 2**64
 
 
-@lru_cache(maxsize=1024)  # some thirty names are asked for a hundred times a round
+@lru_cache(maxsize=1024)  # about thirty names, each requested a hundred times per round
 def made_uuid(*what: object) -> str:
     """Return a version 4 UUID that only depends on `what`."""
     return str(UUID(bytes=_digest(16, what), version=4))

@@ -1,8 +1,8 @@
 """
-What the driver of the simulated node says.
+The driver of the simulated node.
 
-What comes in: the index of a GPU and the time. What goes out: its sample. Its memory is the sum of what its processes
-hold, and its utilization is the sum of theirs.
+What comes in: the index of a GPU and the time. What goes out: its sample. Memory and utilization are sums over its
+processes.
 """
 
 from collections.abc import Iterable
@@ -26,11 +26,11 @@ from exporter.simulated.scene import device_key, scene
 
 MIB = 2**20
 DRIVERS_OWN = 3 * PAGE
-"""Bytes in use of each device that belong to no process: what the kernel's own clients hold."""
+"""Used bytes of each device that belong to no process, but to the kernel's own clients."""
 
 
 def sample_of(index: int, now: float, time: float) -> GpuSample:
-    """Return what the driver says of a GPU at Unix time `now`, `time` seconds after the start."""
+    """Return the sample of a GPU at Unix time `now`, `time` seconds after the start."""
     row = scene().gpus[index]
     listed = [process for process in processes(time) if process.row.device.gpu == index and process.memory]
     instances = []

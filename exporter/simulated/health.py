@@ -3,9 +3,9 @@ Power, heat and clocks of a simulated GPU.
 
 What comes in: a GPU's index and the time. What goes out: its `Health`.
 
-The rule: everything follows from the energy, which is the area below the load. Power is its slope over the last
-second, as real GPUs average it; temperature follows the last 45 seconds. So energy never falls, and power, energy and
-heat agree at any time without anything being remembered.
+The rule: all figures follow from the energy, which is the area below the load. Power is its slope over the last second,
+as real GPUs average it. Temperature follows the last 45 seconds. So energy never falls, and the figures agree at any
+time without state.
 """
 
 from functools import cache
@@ -16,18 +16,18 @@ from exporter.simulated.scene import HOUR, scene
 
 MHZ = 1e6
 SLICES = 7
-"""Of a GPU with MIG."""
+"""Compute slices of a GPU with MIG."""
 WARMING = 45.0
-"""Seconds that the heat sink needs."""
+"""Seconds in which the heat sink follows the power."""
 PER_FULL_POWER = 54.0
-"""Degrees Celsius above the air at full power."""
+"""Degrees Celsius above the air's temperature at full power."""
 POWER_CAP = 0.97
 """Share of the highest power at which the driver lowers the clocks."""
 TOO_HOT = 85.0
 
 
 def health(index: int, time: float) -> Health:
-    """Return what GPU `index` reads at `time`."""
+    """Return the health of GPU `index` at `time`."""
     row = scene().gpus[index]
     model = row.model
     watts = joules(index, time) - joules(index, time - 1)
@@ -54,7 +54,7 @@ def health(index: int, time: float) -> Health:
 
 
 def joules(index: int, time: float) -> float:
-    """Return the energy of GPU `index` from the start of the simulation to `time`; negative for before."""
+    """Return the energy of GPU `index` from the start of the simulation to `time`; negative before the start."""
     model = scene().gpus[index].model
     worked = sum(share * load.integral(time - offset) for share, load, offset in _loads(index))
     return model.idle_watts * time + (model.max_watts - model.idle_watts) * worked
@@ -72,7 +72,7 @@ def _loads(index: int) -> tuple[tuple[float, Curve, float], ...]:
             weight = 1.0 if process.device.instance is None else slices[process.device.instance] / SLICES
             load, offset = curve(process.load), 0.0
             if pod.life is not None:
-                # One generation follows the other, and the load of each is over before the next begins.
+                # Generations follow one another, and the load of each ends before the next begins.
                 load, offset = Curve(load.points, pod.life.period), pod.life.first
             loads.append((weight, load, offset))
     return tuple(loads)

@@ -1,7 +1,7 @@
 """
-What Kubernetes says of the simulated node.
+The names and allocations of the simulated node.
 
-What comes in: the time. What goes out: the inventory, as the kubelet and the API server would answer.
+What comes in: the time. What goes out: the inventory, as from the kubelet and the API server.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ from exporter.simulated.scene import Place, device_key, scene
 
 
 def inventory(started_at: float, time: float) -> Inventory:
-    """Return the pods `time` seconds after the start, and what was handed to them."""
+    """Return the pods `time` seconds after the start, and their allocations."""
     playing = tuple(pods(time))
     return Inventory(
         pods={pod.uid: _pod(pod, started_at) for pod in playing},
@@ -31,7 +31,7 @@ def inventory(started_at: float, time: float) -> Inventory:
             for pod in playing
             for container in pod.row.containers
         ),
-        # The kubelet knows names, not UIDs: two generations of one name have one line.
+        # The kubelet lists allocations by name, not UID: two generations of one name have one entry.
         allocations=tuple(dict.fromkeys(allocation for pod in playing for allocation in _allocations(pod))),
         declared={pod.uid: _declared(pod) for pod in playing},
         namespaces={pod.row.namespace: _labels(pod.row.namespace) for pod in playing},

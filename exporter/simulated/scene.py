@@ -1,7 +1,7 @@
 """
-The simulated node as data: what each key of `scene.yaml` means.
+The simulated node as data: the meaning of each key in `scene.yaml`.
 
-What comes in: `scene.yaml`, which is made to be read and edited. What goes out: the same as frozen structs.
+What comes in: `scene.yaml`, which people may read and edit. What goes out: the same as frozen structs.
 
 The rule: memory is in GiB and load is a ratio, both as curves over seconds. The time on the curves of a long-lived pod
 counts from the start of the simulation. On those of a pod with a `Life` it counts from the creation of each generation.
@@ -21,7 +21,7 @@ HOUR = 3600.0
 
 
 class _Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An entry of the file. A key with a typing error is refused."""
+    """An entry of the file. Unknown keys are refused."""
 
 
 class Model(_Row, frozen=True):
@@ -39,7 +39,7 @@ class Model(_Row, frozen=True):
 
 
 class Instance(_Row, frozen=True):
-    """A MIG GPU instance with one compute instance. `slices`: of the seven that do the computing."""
+    """A MIG instance with one compute instance. `slices`: its share of the seven compute slices."""
 
     id: int
     profile: str
@@ -51,8 +51,8 @@ class GpuRow(_Row, frozen=True):
     """
     A GPU. Its index is its place in the list.
 
-    `inlet` is the temperature in degrees Celsius of the air that reaches it; `managed` is memory in GiB that no process
-    list shows (cudaMallocManaged).
+    `inlet` is the temperature of its cooling air in degrees Celsius. `managed` is memory in GiB that no process list
+    shows (cudaMallocManaged).
     """
 
     model: Model
@@ -66,7 +66,7 @@ class GpuRow(_Row, frozen=True):
 
 
 class XidRow(_Row, frozen=True):
-    """An XID error that comes again and again: `first` seconds after the start, and then every `period`."""
+    """A repeated XID error: `first` seconds after the start, and then every `period` seconds."""
 
     gpu: int
     code: int
@@ -93,11 +93,11 @@ class Process(_Row, frozen=True):
 
     Attributes:
         memory: GiB with the context, without `breath`.
-        load: share of the device's computing; the loads on one device add up to 1 at the most.
-        breath: MiB by which its memory moves up and down in steps.
+        load: share of the device's compute; the loads on one device add up to at most 1.
+        breath: MiB by which its memory rises and falls in steps.
         decoder: share of the video decoder's time.
-        thread: the number that the driver prints instead of the pid: the thread that opened the device.
-        zombie_after: seconds after which it is dead and not reaped, while a child keeps its memory.
+        thread: id of the thread that opened the device; the driver prints it instead of the pid.
+        zombie_after: seconds after which it is a zombie, while a child keeps its memory.
 
     """
 
@@ -123,10 +123,10 @@ class ContainerRow(_Row, frozen=True):
 
 class Life(_Row, frozen=True):
     """
-    The life of a pod that is made again and again, in seconds after its creation.
+    The life of a pod that is created again and again, in seconds after its creation.
 
-    A generation is created `first` seconds after the start, and then every `period`; one more is there from before.
-    When `gone` is later than `period`, two generations meet. Each has its own UID, container ids and pids.
+    A generation is created `first` seconds after the start, and then every `period`; one more exists before that. If
+    `gone` is later than `period`, two generations overlap. Each has its own UID, container ids and pids.
     """
 
     period: float
@@ -142,9 +142,9 @@ class PodRow(_Row, frozen=True):
 
     Attributes:
         kind: of the top controller, whose name is `workload`; a bare pod has neither.
-        age_hours: how long a long-lived pod was there before the start.
-        annotations: where the limits are declared on a node whose sharing declares none.
-        static: made by the kubelet from a file: its cgroup carries a hash and not the UID.
+        age_hours: age of a long-lived pod at the start.
+        annotations: they declare the limits on a node whose sharing declares none.
+        static: created by the kubelet from a file: its cgroup has a hash instead of the UID.
 
     """
 
@@ -162,7 +162,7 @@ class PodRow(_Row, frozen=True):
 
 
 class Scene(_Row, frozen=True):
-    """The whole file. `templates` only holds what other entries repeat."""
+    """The whole file. `templates` only holds YAML anchors for other entries."""
 
     driver: str
     uptime_hours: float
@@ -179,12 +179,12 @@ class Scene(_Row, frozen=True):
 
 @cache
 def scene() -> Scene:
-    """Read `scene.yaml`."""
+    """Read `scene.yaml`, once per process."""
     text = resources.files("exporter.simulated").joinpath("scene.yaml").read_text(encoding="utf-8")
     return msgspec.convert(yaml.safe_load(text), Scene)
 
 
 @cache
 def device_key(index: int, instance: int | None = None) -> DeviceKey:
-    """Name a GPU of the scene, or one of its MIG GPU instances."""
+    """Return the key of a GPU of the scene, or of one of its MIG instances."""
     return DeviceKey(GpuUuid(f"GPU-{made_uuid('gpu', index)}"), instance)

@@ -1,6 +1,7 @@
 """
-`gpusteward top`: the GPUs of a node and who holds them, as a table for a terminal.
+`gpusteward top`: the GPUs of a node and the memory of their containers, as a table for a terminal.
 
-The law: everything is drawn of the daemon's JSON document (docs/api.md); nothing is asked of driver, kernel or
-Kubernetes, and no figure is made up that the document does not have.
+What comes in: the daemon's JSON document (docs/api.md). What goes out: text.
+
+The rule: the document is the only source. The driver, the kernel and Kubernetes are not read.
 """

@@ -1,10 +1,10 @@
 """
-The table on a terminal, drawn in place: the one file that knows rich.
+The table on a terminal, drawn in place: the only file that imports rich.
 
-What comes in: lines for a terminal of so many columns and lines. What goes out: colours on the terminal's other screen;
-what was on it before is back when it ends.
+What comes in: lines for the terminal's present size. What goes out: coloured text on the terminal's alternate screen.
+The former content is back when the program ends.
 
-The law: rich draws and nothing else. It gets text, never markup, and no name of another program reaches its renderers.
+The rule: rich only draws. It gets text, never markup, so names of other programs cannot change the drawing.
 """
 
 from collections.abc import Callable, Iterable
@@ -29,7 +29,7 @@ STYLES = {
 
 
 class Screen:
-    """The terminal's other screen, a context manager. Follows the terminal's size, NO_COLOR and TERM."""
+    """The terminal's alternate screen, a context manager. Follows the terminal's size, NO_COLOR and TERM."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False, markup=False, emoji=False)
@@ -43,7 +43,7 @@ class Screen:
         )
 
     def show(self, laid_out: Callable[[int, int], Iterable[Line]]) -> None:
-        """Draw what `laid_out` makes of the columns and lines that there are now. Raises OSError when it is gone."""
+        """Draw the lines of `laid_out` for the present columns and rows. Raises OSError if the terminal is closed."""
         columns, rows = self.console.size
         self._live.update(painted(laid_out(columns, rows)), refresh=True)
 
@@ -58,7 +58,7 @@ class Screen:
 
 
 def painted(lines: Iterable[Line]) -> Text:
-    """Make rich's text of lines."""
+    """Convert lines to rich's text, with a style per tone."""
     whole = Text(no_wrap=True, overflow="crop", end="")
     for number, line in enumerate(lines):
         whole.append("\n" if number else "")

@@ -1,8 +1,7 @@
 """
-A daemon's snapshot, asked for and read.
+Fetches and parses a daemon's snapshot.
 
-What comes in: where the daemon listens, or bytes. What goes out: the bytes, and the document that they are, or
-`AskError`.
+What comes in: the daemon's address, or bytes. What goes out: the bytes, and the document in them, or `AskError`.
 """
 
 import msgspec
@@ -14,7 +13,7 @@ PATH = "/api/v1/snapshot"
 
 
 class NotOursError(ValueError):
-    """These bytes are no snapshot that can be read here; the message goes on from "answers"."""
+    """These bytes are no readable snapshot; the message continues a sentence after "answers"."""
 
 
 class _AnyVersion(msgspec.Struct, frozen=True):
@@ -23,7 +22,7 @@ class _AnyVersion(msgspec.Struct, frozen=True):
 
 
 async def snapshot(daemon: Daemon) -> tuple[bytes, Document]:
-    """Ask for the latest snapshot: as it came, and read. Raises AskError."""
+    """Fetch the latest snapshot; return its bytes and the document. Raises AskError."""
     status, body = await asked(daemon, PATH)
     if status != OK:
         raise refused(daemon, status, body, "shows nothing")

@@ -1,9 +1,9 @@
 """
-A daemon, asked again and again.
+Fetches a daemon's snapshot repeatedly.
 
-What comes in: a question, and somebody to show each answer to. What goes out: calls of `show`, until cancelled.
+What comes in: a function that fetches, and one that shows. What goes out: calls of `show`, until cancelled.
 
-The law: a daemon that does not answer is waited for; what it said last stays, and says how old it is.
+The rule: if the daemon does not answer, its last answer stays on the screen with its age.
 """
 
 import asyncio
@@ -16,20 +16,21 @@ from exporter.api.schema import Document
 from exporter.top.table import Table, table, waiting
 
 PAUSE = 5.0
-"""Seconds between two questions to a daemon that has never said how long its interval is; the default one."""
+"""Seconds between two requests before the first answer; the daemon's default interval."""
 SHORTEST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
-"""Seconds, where nobody asked for others: what answers there may write any interval."""
+"""Bounds in seconds, unless the user chose a pause: an answer may contain any interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
     """
-    What is known of the daemon.
+    The last answer of the daemon.
 
     Attributes:
-        body: the last answer as it came, and `document` as it was read; None before the first.
+        body: the bytes of the last answer.
+        document: the document in `body`; None before the first answer.
         at: monotonic seconds at which it came.
-        trouble: why no newer one came; empty while all is well.
+        trouble: why there is no newer answer; empty without a problem.
 
     """
 
@@ -39,7 +40,7 @@ class Seen:
     trouble: str = ""
 
     def table(self, now: float) -> Table:
-        """Make the table as of `now`, in monotonic seconds."""
+        """Make the table for `now`, in monotonic seconds."""
         if self.document is None:
             return waiting(self.trouble)
         return table(self.document, waited=now - self.at, trouble=self.trouble)
@@ -53,9 +54,9 @@ async def watch(
     beat: float | None = None,
 ) -> None:
     """
-    Ask each `every` seconds (None: each interval of the daemon), and show what came.
+    Fetch every `every` seconds (None: each interval of the daemon), and show the answer.
 
-    With `beat`, show what is known each so many seconds as well, while an answer is waited for, too: it grows older.
+    With `beat`, show the last answer again every `beat` seconds, also during a request, because its age changes.
     """
     seen = Seen()
     while True:
@@ -79,5 +80,5 @@ async def watch(
 
 
 def pause(document: Document | None) -> float:
-    """Say how many seconds pass before there may be news; `document` is the last one, if there was any."""
+    """Return the seconds until the next request; `document` is the last one, or None."""
     return PAUSE if document is None else min(max(SHORTEST_PAUSE, document.interval_seconds), LONGEST_PAUSE)

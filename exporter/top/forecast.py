@@ -1,10 +1,11 @@
 """
-What mode `enforce` would do, as a table for a terminal.
+The preview of mode `enforce`, as a table for a terminal.
 
-The preview of a daemon comes in, as JSON. Lines of text go out.
+What comes in: the preview of a daemon, as JSON. What goes out: lines of text.
 
-The rule: each pod over its limit has one line. It says how much of its grace is used, and what follows when, or what
-prevents that. What other people named is shown as printable ASCII, and an unknown figure as a dash.
+The rule: each limit holder over its limit has one line. It shows how many seconds over the limit count, and after how
+many an action follows. Then the next action with its time, or the reason against it. Names are printable ASCII, and an
+unknown figure is a dash.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ from exporter.api.schema import VERSION, Head, Owned, Real, Whole
 from exporter.top.figures import UNKNOWN, clean, percent, size, span
 from exporter.top.names import short
 
-HEAD = ("POD", "CONTAINER", "GPU", "USED", "LIMIT", "GRACE USED", "NEXT")
+HEAD = ("POD", "CONTAINER", "GPU", "USED", "LIMIT", "COUNTED", "NEXT")
 NONE_OVER = "No pod is over its limit."
 OPENS = "Too many pods are over their limit at once: the breaker blast_radius would open, and no pod would be acted on."
 
@@ -24,8 +25,8 @@ class Holder(Owned, frozen=True, kw_only=True):
     """
     A limit holder over its limit.
 
-    `over_seconds` count for the action, of `capacity_seconds`. `next` follows after `due_in_seconds` of further excess;
-    null: the level does not rise now.
+    `over_seconds` of `capacity_seconds` count for the action. `next` follows after `due_in_seconds` of further excess;
+    null if the counted time does not rise now.
     """
 
     uuid: str
@@ -53,7 +54,7 @@ class Forecast(Head, frozen=True, kw_only=True):
 
 
 def parse(body: bytes) -> Forecast:
-    """Read a document. Raises ValueError where it is none, or of another version than this program reads."""
+    """Read a document. Raises ValueError if it is no preview, or of another version than this program reads."""
     forecast = msgspec.json.decode(body, type=Forecast)  # its errors are ValueErrors
     if forecast.version != VERSION:
         raise ValueError(f"version {forecast.version} of the document, and this program reads {VERSION}")
@@ -68,7 +69,8 @@ def text(forecast: Forecast) -> str:
     rows = [*(_row(holder, _follows(holder)) for holder in acted), *(_row(each, _held(each)) for each in forecast.held)]
     lines += [*_table([HEAD, *rows]), ""] if rows else [NONE_OVER]
     if rows:
-        lines.append(f"{forecast.pods_over} of {forecast.pods_with_limits} workloads with limits are over them.")
+        over, all_of_them = forecast.pods_over, forecast.pods_with_limits
+        lines.append(f"{over} of {all_of_them} workloads that may be acted on are over their limits.")
     if forecast.blast_radius_breaker_would_open:
         lines.append(OPENS)
     return "\n".join(lines) + "\n"
@@ -82,9 +84,9 @@ def _row(holder: Holder, follows: str) -> tuple[str, ...]:
     pod = f"{holder.namespace or UNKNOWN}/{holder.pod or UNKNOWN}"
     where = short(holder.uuid) + ("" if holder.gpu_instance is None else f" MIG {holder.gpu_instance}")
     used = percent(holder.over_seconds / holder.capacity_seconds) if holder.capacity_seconds else UNKNOWN
-    grace = f"{used} ({span(holder.over_seconds)} of {span(holder.capacity_seconds)})"
+    counted = f"{used} ({holder.over_seconds:.0f} of {holder.capacity_seconds:.0f}s)"
     name = holder.container or (f"claim {holder.claim}" if holder.claim else UNKNOWN)
-    return clean(pod), clean(name), clean(where), size(holder.used_bytes), size(holder.limit_bytes), grace, follows
+    return clean(pod), clean(name), clean(where), size(holder.used_bytes), size(holder.limit_bytes), counted, follows
 
 
 def _follows(holder: Holder) -> str:

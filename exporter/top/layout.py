@@ -1,11 +1,11 @@
 """
 The table in lines of a given width.
 
-What comes in: a table, and the columns of the terminal (None: as many as it takes). What goes out: lines of toned text;
-none is wider than was asked for, as long as the figures fit at all.
+What comes in: a table, and the columns of the terminal (None: any number). What goes out: lines of text with tones. No
+line is wider than the terminal, if the figures fit at all.
 
-The law: figures are never cut. Names lose their middle, notes whole words from the end, messages what two lines do not
-hold.
+The rule: figures are never cut. Names lose their middle, and notes lose whole words from the end. Messages are cut
+after two lines.
 """
 
 import textwrap
@@ -21,19 +21,19 @@ HEAD = Row("NAME", 0, "USED", "LIMIT", "SHARE", "SM", ("STATE",), Tone.SOFT, Ton
 GAP = 2
 WIDE_GAP = " " * GAP
 SHORTEST = 12
-"""Columns that a name keeps."""
+"""Least columns of a name."""
 NOTES_PART = 3
-"""The notes get at least this part of what the figures leave, and the first ones stay whole: they have figures, too."""
+"""Notes get at least one of so many parts of the free columns. First notes stay whole: they have figures, too."""
 MOST_WARNINGS = 6
 
 
 def lines(table: Table, width: int | None = None) -> list[Line]:
-    """Lay the whole table out."""
+    """Lay out the whole table: status, warnings, rows."""
     return [_status(table, width), *_warnings(table, width), *_body(table.rows, width)]
 
 
 def cropped(drawn: Sequence[Line], height: int, how: str) -> list[Line]:
-    """Keep what fits into so many lines; the last one says how many more there are, and `how` to see them."""
+    """Keep at most `height` lines; if lines are left out, the last one has their number, and `how` to see them."""
     if len(drawn) <= height:
         return list(drawn)
     kept = max(0, height - 1)
@@ -41,7 +41,7 @@ def cropped(drawn: Sequence[Line], height: int, how: str) -> list[Line]:
 
 
 def encodable(drawn: Sequence[Line], encoding: str | None) -> list[Line]:
-    """Write the dashes and dots of ours in ASCII where the terminal knows no others."""
+    """Write the dashes and dots of `figures` in ASCII if the encoding has no others."""
     try:
         (UNKNOWN + CUT).encode(encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -50,7 +50,7 @@ def encodable(drawn: Sequence[Line], encoding: str | None) -> list[Line]:
 
 
 def text(drawn: Iterable[Line]) -> str:
-    """Leave the tones away."""
+    """Return the lines as plain text, without tones."""
     return "".join(f"{''.join(part for part, _ in line).rstrip()}\n" for line in drawn)
 
 
@@ -105,7 +105,7 @@ def _figures(row: Row) -> tuple[str, str, str, str]:
 
 
 def _joined(notes: Sequence[str], width: int | None) -> str:
-    """Join notes; those that do not fit are left out from the end, and a mark says so where there is room for it."""
+    """Join notes; those that do not fit are left out from the end, and a mark shows it if there is room."""
     whole = WIDE_GAP.join(notes)
     if width is None or len(whole) <= width:
         return whole

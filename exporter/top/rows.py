@@ -1,11 +1,11 @@
 """
 The rows of the table: one for each GPU, MIG instance, and holder of memory.
 
-What comes in: a document, and what time it is. What goes out: cells of text.
+What comes in: a document, and the time. What goes out: cells of text.
 
-The rule: nothing is added up and nothing is guessed. A cell is a figure of the document or a ratio of two, and unknown
-is unknown. All memory has a row: of containers, of pods that were handed a device and show nothing, of host processes,
-of ghosts, and what is unattributed.
+The rule: nothing is added up and nothing is guessed. A cell is a figure of the document or a ratio of two. An unknown
+figure is shown as unknown. All memory has a row: containers, host processes, ghost memory and unattributed memory. So
+has each container that has a device allocated without using it.
 """
 
 from collections import defaultdict
@@ -19,20 +19,22 @@ from exporter.top.figures import UNKNOWN, clean, percent, share, size, span
 from exporter.top.names import called, holder, short, twins
 
 NEAR = 0.9
-"""Of the limit."""
+"""Share of the limit from which on usage is shown as near it."""
 UNDESCRIBED = Device(uuid="")
-"""A device that the document only names as the one that a container uses."""
+"""Stands for a device without an entry in the document, which only a container's entry names."""
 URGENT = ("unjudged", "exempt", "ok", "over", "grace", "held", "due", "acting")
-"""States of the policy; of several states of a container the most urgent one is shown."""
+"""States of the policy, the most urgent last; if a container has several states, the most urgent one is shown."""
 
+_NOTHING_FOLLOWS = frozenset({"unjudged", "exempt", "ok"})
+"""States in which no action can follow."""
 STEP = 2
-"""Columns by which the rows of a GPU or MIG instance are moved in."""
+"""Columns by which the rows of a GPU or MIG instance are indented."""
 
 Placed = TypeVar("Placed", bound=OnDevice)
 
 
 class Tone(StrEnum):
-    """How a text is meant; `drawing` decides what that looks like."""
+    """The meaning of a text; `drawing` gives it a style."""
 
     PLAIN = "plain"
     SOFT = "soft"
@@ -47,7 +49,7 @@ TONES = {"over": Tone.WARN, "grace": Tone.WARN, "held": Tone.WARN, "due": Tone.B
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line: `notes` are words, the weightiest first; `tone` is that of the figures, `named` that of the name."""
+    """One line. `notes` are words, the most important first; `tone` is of the figures, `named` of the name."""
 
     name: str
     inset: int = 0
@@ -61,11 +63,11 @@ class Row:
 
 
 def rows(document: Document, now: float) -> Iterator[Row]:
-    """Say who holds what. `now` is in Unix seconds."""
+    """Yield the rows of all GPUs. `now` is in Unix seconds."""
     node = _Node(document, now)
     gpus = {gpu.uuid: gpu for gpu in document.gpus}
     for named in (*document.devices, *document.containers, *document.allocations):
-        gpus.setdefault(named.uuid, Gpu(named.uuid))  # a GPU that is not described may still be held
+        gpus.setdefault(named.uuid, Gpu(named.uuid))  # a GPU without an entry may still be in use
     for gpu in sorted(gpus.values(), key=lambda gpu: (gpu.index is None, gpu.index, gpu.uuid)):
         yield from node.gpu(gpu)
 
@@ -168,7 +170,7 @@ class _Node:
         if standing.reason is not None:
             yield clean(standing.reason)
         yield from _grace(standing)
-        if standing.next is not None and standing.state != "ok":
+        if standing.next is not None and standing.state not in _NOTHING_FOLLOWS:
             yield f"then {clean(standing.next)}"
 
 
@@ -191,7 +193,7 @@ def _health(gpu: Gpu, device: Device, now: float) -> Iterator[str]:
 
 
 def _lost(gpu: Gpu) -> list[tuple[str, int]]:
-    """Memory errors that cost somebody data; corrected ones cost nobody anything."""
+    """Return the counts of ECC errors that lost data; corrected ones lose none."""
     return [(kind, count) for kind, count in (gpu.ecc_errors or {}).items() if count and kind != "corrected"]
 
 
@@ -209,7 +211,7 @@ def _instance(number: int, device: Device) -> Row:
 
 
 def _grace(standing: Standing) -> Iterator[str]:
-    """Say how much of the time that counts for an action is used up, and what prevents the action."""
+    """Yield the used part of the time before an action, and what prevents the action."""
     if standing.over_seconds and standing.capacity_seconds:
         used = f"{standing.over_seconds:.0f} of {standing.capacity_seconds:.0f}s"
         yield f"{used} ({percent(standing.over_seconds / standing.capacity_seconds)})"
@@ -225,7 +227,7 @@ def _shared(device: Device) -> Iterator[str]:
 
 
 def _declared(limits: Sequence[Limit], container: Container) -> Iterator[str]:
-    """Tell the limits that are not the container's own, and what is wrong with one."""
+    """Yield limits that are not the container's own, and problems of its limits."""
     if any(limit.bypassed for limit in limits):
         yield "limit bypassed"
     if any(limit.problems and limit.memory_bytes is None for limit in limits):
@@ -254,7 +256,7 @@ def _same_pod(owned: Owned, other: Owned) -> bool:
 
 
 def _near(used: int | None, limit: int | None, total: int | None) -> str:
-    """Compare with the limit. Who has a whole device may fill it: being near its end is no news."""
+    """Compare usage with the limit. A container with a whole device may fill it: it is never shown as near."""
     if used is None or limit is None:
         return ""
     if used > limit:

@@ -1,9 +1,9 @@
 """
-What stands above the table: whose it is, how old, and what is wrong.
+The header of the table: node, age, and warnings.
 
-What comes in: a document, its age, why no newer one came. What goes out: words and sentences with their tones.
+What comes in: a document, its age, why there is no newer one. What goes out: words and sentences with their tones.
 
-The law: what makes the table less than the truth of now is said before the table.
+The rule: all reasons why the table may be wrong or old are shown above it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ Said = tuple[str, Tone]
 
 
 def status(document: Document, age: float, *, old: bool) -> Iterator[Said]:
-    """Say it in the words of one line; `old`: nothing of it says anything about now."""
+    """Yield the parts of the status line; `old`: the document does not describe the present."""
     yield clean(document.node), Tone.STRONG
     if old:
         yield f"STALE, {span(age)} old", Tone.BAD
@@ -31,7 +31,7 @@ def status(document: Document, age: float, *, old: bool) -> Iterator[Said]:
 
 
 def warnings(document: Document, age: float, trouble: str, *, stale: bool) -> Iterator[Said]:
-    """Say what is wrong, a sentence each, what weighs most first."""
+    """Yield the warnings, one text each, the most important first."""
     if trouble:
         yield f"daemon: {clean(trouble)}", Tone.BAD
     elif stale:
@@ -47,7 +47,7 @@ def warnings(document: Document, age: float, trouble: str, *, stale: bool) -> It
             Tone.BAD,
         )
     doubled = twins(document.gpus)
-    names = {gpu.uuid: called(gpu, doubled) for gpu in reversed(document.gpus)}  # named twice, the first one counts
+    names = {gpu.uuid: called(gpu, doubled) for gpu in reversed(document.gpus)}  # of two with one UUID, the first
     for fault in sorted(document.faults, key=lambda fault: not fault.incomplete):
         about = f" ({_subject(fault.subject, names)})" if fault.subject else ""
         yield f"{clean(fault.source)}: {clean(fault.message)}{about}", Tone.BAD if fault.incomplete else Tone.WARN

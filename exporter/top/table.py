@@ -1,9 +1,9 @@
 """
-The whole table: what stands above it, and its rows.
+The whole table: its header, and its rows.
 
-What comes in: a document, how long ago it came, why no newer one did. What goes out: text with its tones, in order.
+What comes in: a document, its age, why there is no newer one. What goes out: text with its tones, in order.
 
-The law: what is stale looks stale, all of it.
+The rule: all rows of a stale document look stale.
 """
 
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ NO_GPU = "No GPU is known here."
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """`status` in one line: whose, how old, which mode; `warnings` one line each; then the rows."""
+    """`status` is one line (node, age, mode), `warnings` are one line each; then the rows."""
 
     status: tuple[Said, ...]
     warnings: tuple[Said, ...]
@@ -27,7 +27,7 @@ class Table:
 
 
 def table(document: Document, *, waited: float = 0.0, trouble: str = "") -> Table:
-    """Make it. `waited`: seconds since the document came; `trouble`: why no newer one did."""
+    """Make the table. `waited`: seconds since the document came; `trouble`: why there is no newer one."""
     age = document.age_seconds + waited
     stale = age > STALE_AFTER * document.interval_seconds
     old = stale or bool(trouble)
@@ -40,6 +40,6 @@ def table(document: Document, *, waited: float = 0.0, trouble: str = "") -> Tabl
 
 
 def waiting(trouble: str) -> Table:
-    """Make what stands there before the first document came; `trouble` says why none did, or is empty."""
+    """Make the table before the first document; `trouble` says why there is none, or is empty."""
     said: tuple[Said, ...] = ((f"daemon: {clean(trouble)}", Tone.BAD),) if trouble else ()
     return Table(((WAITING, Tone.SOFT),), said, ())

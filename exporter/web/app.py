@@ -1,22 +1,22 @@
 """
-The HTTP face: metrics, probes, the JSON documents, the node page.
+The HTTP routes: metrics, probes, the JSON documents, the node page.
 
 What comes in: `Latest`, and requests. What goes out: answers from memory; no request touches the driver, the kubelet or
 the API server.
 
-The law: `/healthz` asks whether a restart would help (does the round scheduler move?), never whether the driver
-answers; `/readyz` asks whether there is something to scrape (`readiness`). Both stay open when authentication is on.
+The rule: `/healthz` fails only if a restart would help, because the sampler has stopped; it does not depend on the
+driver. `/readyz` succeeds once there is something to scrape (`readiness`). Neither needs authentication.
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-import msgspec
 from aiohttp import web
 
 from exporter.api import schema
-from exporter.api.document import Json, encoded, head, render
-from exporter.api.explanation import PodNotHereError, explanation
+from exporter.api.document import Json, encoded, head, tail
+from exporter.api.explanation import PodNotHereError, explanation, gpu_users
+from exporter.api.near import Names
 from exporter.base.clock import Clock
 from exporter.limits import Resolution
 from exporter.metrics.exposition import Exposition
@@ -26,14 +26,15 @@ from exporter.rounds.latest import Latest
 from exporter.rounds.readiness import waits_for
 from exporter.web.gate import Gate
 from exporter.web.page import node_page
-from exporter.web.responses import json_response, refusal
+from exporter.web.per_round import PerRound
+from exporter.web.responses import json_response, refusal, shared
 
 NO_ROUND = "no round has ended yet"
 STUCK_AFTER = 30.0
-"""Seconds without a beat, at least, before a restart is asked for; kubelets ask every ten."""
+"""Least seconds without a beat before `/healthz` fails; kubelets probe every ten."""
 
 SERVER = "gpusteward"
-"""Instead of the versions of Python and aiohttp; what is not HTTP still gets those, it reaches no code of ours."""
+"""Replaces the versions of Python and aiohttp. A request that is not HTTP still gets them, from aiohttp itself."""
 
 HEADERS = {
     "Cache-Control": "no-store",
@@ -49,14 +50,14 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 @dataclass(frozen=True, slots=True)
 class Answers:
     """
-    The handlers, and what they answer from.
+    The handlers, and their sources.
 
     Attributes:
-        interval: says the seconds between two rounds that are in force now.
+        interval: returns the present seconds between two full rounds.
         api: False leaves metrics and probes only.
-        started: `clock.monotonic()` when the daemon started: the first round may take a while.
-        resolution: says how a pod's limits came about; None for a pod that was not resolved.
-        judge: who decides; None where nobody does.
+        started: `clock.monotonic()` when the daemon started, because the first round may take a while.
+        resolution: returns the resolution of a pod's limits; None for a pod that was not resolved.
+        judge: the enforcer; None without one.
 
     """
 
@@ -69,14 +70,11 @@ class Answers:
     api: bool = True
     resolution: Callable[[PodUid], Resolution | None] = lambda _uid: None
     judge: Judge | None = None
+    documents: PerRound = field(default_factory=PerRound)
 
     def routes(self) -> list[web.RouteDef]:
         """List what there is; HEAD comes with each GET."""
-        always = [
-            web.get("/metrics", self.metrics),
-            web.get("/healthz", self.health),
-            web.get("/readyz", self.readiness),
-        ]
+        always = [web.get("/metrics", self.metrics), *self.probes()]
         api = [
             web.get("/api/v1/snapshot", self.snapshot),
             web.get("/api/v1/explain", self.explain),
@@ -85,25 +83,30 @@ class Answers:
         judged = [web.get("/api/v1/decisions", self.decisions), web.get("/api/v1/preview", self.preview)]
         return [*always, *api, *(judged if self.judge else ())] if self.api else always
 
+    def probes(self) -> list[web.RouteDef]:
+        """List what the kubelet asks."""
+        return [web.get("/healthz", self.health), web.get("/readyz", self.readiness)]
+
     async def metrics(self, request: web.Request) -> web.Response:
-        """Serve the page for scrapers."""
+        """Serve the metrics page."""
         page = self.exposition.page(
             now=self.clock.monotonic(),
             interval=self.interval(),
             accept=request.headers.get("Accept", ""),
             accept_encoding=request.headers.get("Accept-Encoding", ""),
         )
-        return web.Response(body=page.body, headers=page.headers)
+        content_type = page.headers["Content-Type"]
+        return shared(page.body, content_type=content_type, headers=page.headers)
 
     async def health(self, _request: web.Request) -> web.Response:
-        """Say 200 while the round scheduler moves, whatever its rounds bring."""
+        """Answer 200 while the sampler runs, also if its rounds fail; else 503."""
         still = self.clock.monotonic() - (self.started if self.latest.beat is None else self.latest.beat)
         if still > max(3 * self.interval(), STUCK_AFTER):
             return web.Response(status=503, text=f"the round scheduler has not moved for {still:.0f} s\n")
         return web.Response(text="ok\n")
 
     async def readiness(self, _request: web.Request) -> web.Response:
-        """Say 200 once there is something to scrape; before, why not, in words that may be shown to anybody."""
+        """Answer 200 once there is something to scrape; before that 503 with the reasons, without names or secrets."""
         if self.latest.ready:
             return web.Response(text="ok\n")
         snapshot = self.latest.snapshot
@@ -115,20 +118,24 @@ class Answers:
         """Serve the latest snapshot as JSON."""
         if (latest := self.latest.snapshot) is None:
             return refusal(503, NO_ROUND)
-        policy = self.judge.summary() if self.judge else None
-        return json_response(render(latest, self.latest.tally, self._head(latest), policy))
+        basis = self.judge.told if self.judge else None
+        return self._document(latest, "snapshot", lambda: self._snapshot(latest), basis)
 
     async def explain(self, request: web.Request) -> web.Response:
-        """Serve where the limits of one pod come from, and what it uses now, as JSON."""
+        """Serve the sources of one pod's limits, and its present usage, as JSON."""
         namespace, pod = request.query.get("namespace", ""), request.query.get("pod", "")
         if not namespace or not pod:
             return refusal(400, "name a pod: /api/v1/explain?namespace=NAMESPACE&pod=POD")
         if (latest := self.latest.snapshot) is None:
             return refusal(503, NO_ROUND)
         policy = self.judge.standings if self.judge else None
+
+        def users() -> Names:
+            return self.documents.get(latest, "users", lambda: gpu_users(latest))
+
         try:
             described = explanation(
-                latest, namespace, pod, begin=self._head(latest), resolution=self.resolution, policy=policy
+                latest, namespace, pod, begin=self._head(latest), resolution=self.resolution, policy=policy, users=users
             )
         except PodNotHereError as error:
             return refusal(404, str(error), near=error.near)
@@ -136,31 +143,42 @@ class Answers:
 
     async def decisions(self, _request: web.Request) -> web.Response:
         """Serve the latest actions and refusals as JSON."""
-        return self._judged(self.judge.decisions() if self.judge else None)
+        return self._judged("decisions", self.judge.decisions if self.judge else lambda: None)
 
     async def preview(self, _request: web.Request) -> web.Response:
         """Serve what enforcing would do right now, as JSON."""
-        return self._judged(self.judge.preview() if self.judge else None)
+        return self._judged("preview", self.judge.preview if self.judge else lambda: None)
 
-    def _judged(self, described: Json | None) -> web.Response:
+    def _judged(self, name: str, describe: Callable[[], Json | None]) -> web.Response:
         latest = self.latest.snapshot
-        if latest is None or described is None:
+        if latest is None or self.judge is None or self.judge.told is None:
             return refusal(503, NO_ROUND)
-        return json_response(encoded({**msgspec.structs.asdict(self._head(latest)), **described}))
+        # What would be done is looked up once a round, because that takes longest; what was done, after each change.
+        basis = None if name == "preview" else self.judge.told
+        return self._document(latest, name, lambda: encoded(describe()), basis)
+
+    def _snapshot(self, latest: Snapshot) -> bytes:
+        policy = self.judge.summary() if self.judge else None
+        return tail(latest, self.latest.tally, policy)
+
+    def _document(self, latest: Snapshot, name: str, make: Callable[[], bytes], basis: object = None) -> web.Response:
+        """Answer with a document of the round behind a head of its own, because the age in it grows."""
+        rest = self.documents.get(latest, name, make, basis)
+        return shared(encoded(self._head(latest))[:-1] + b",", rest[1:])
 
     def _head(self, latest: Snapshot) -> schema.Head:
         age = max(0.0, self.clock.monotonic() - latest.monotonic)
         return head(latest, age=age, interval=self.interval(), program=self.program)
 
     async def page(self, _request: web.Request) -> web.Response:
-        """Serve the node page."""
+        """Serve the node page, with its own Content-Security-Policy."""
         page = node_page()
         headers = {"Content-Security-Policy": page.policy}
-        return web.Response(body=page.body, content_type="text/html", charset="utf-8", headers=headers)
+        return shared(page.body, content_type="text/html; charset=utf-8", headers=headers)
 
 
-def application(answers: Answers, gate: Gate) -> web.Application:
-    """Put answers behind the gate."""
+def application(routes: list[web.RouteDef], gate: Gate) -> web.Application:
+    """Put routes behind the gate."""
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -181,6 +199,6 @@ def application(answers: Answers, gate: Gate) -> web.Application:
         response.headers.update(gate.security.headers)
 
     app = web.Application(middlewares=[guard])
-    app.add_routes(answers.routes())
+    app.add_routes(routes)
     app.on_response_prepare.append(prepare)
     return app

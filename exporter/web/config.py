@@ -5,7 +5,8 @@ What comes in: a YAML file in the format of Prometheus' exporter-toolkit, and th
 goes out: `Security`, ready for use, or `ConfigError`. Format:
 https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md
 
-The rule: what this file asks for is done or refused, never ignored. What Python's TLS cannot do is refused by name.
+The rule: each setting of this file is applied or refused, never ignored. Settings that Python's TLS cannot apply are
+refused by name.
 """
 
 import re
@@ -36,13 +37,13 @@ HEADERS: Mapping[str, tuple[str, ...]] = {
     "X-XSS-Protection": (),
     "Content-Security-Policy": (),
 }
-"""The headers which exporter-toolkit lets be set, and the values of those that have only some."""
+"""The headers that exporter-toolkit accepts, and their allowed values; empty for any value."""
 
 _BCRYPT = re.compile(r"\$2[abxy]?\$(?P<cost>0[4-9]|[12]\d|3[01])\$[./A-Za-z0-9]{53}")
 
 
 class Http(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`http_server_config`, as written. HTTP/2 may be allowed; the client and we agree on HTTP/1.1."""
+    """`http_server_config`, as written. `http2` is accepted, but this server speaks HTTP/1.1."""
 
     http2: bool = True
     headers: dict[str, str] = {}
@@ -59,12 +60,12 @@ class WebFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 @dataclass(frozen=True, slots=True)
 class Security:
     """
-    How the server is protected; the plain default protects nothing.
+    The protection of the server; the default is none.
 
     Attributes:
         tls: None for plain HTTP.
-        certificates: whether all but the probes want a certificate of the client's.
-        allowed_sans: names, one of which a client's certificate must carry; empty for any.
+        certificates: whether all requests but probes need a client certificate.
+        allowed_sans: a client's certificate must have one of these names; empty for any.
         users: name to bcrypt hash; empty for no authentication.
 
     """
@@ -93,7 +94,7 @@ def load_security(path: Path | None) -> Security:
 
 
 def contents(path: Path) -> tuple[bytes | str, ...]:
-    """Read all that `load_security` depends on; two equal answers mean that nothing changed."""
+    """Read all files that `load_security` depends on; two equal results mean that nothing changed."""
     content = _content(path)
     if isinstance(content, str):
         return (content,)
@@ -113,7 +114,7 @@ def _content(path: Path) -> bytes | str:
 
 
 def parse_web_config(content: bytes, source: str) -> WebFile:
-    """Check the text of the file; certificates are not looked at. Raises ConfigError."""
+    """Check the text of the file, but not its certificates. Raises ConfigError."""
     data = parse(content, source)
     for path, why in UNSUPPORTED.items():
         if _written(data, path):
@@ -145,7 +146,7 @@ def _written(data: Mapping[str, Any], path: str) -> bool:
 
 def _need_bcrypt(source: str) -> None:
     try:
-        import bcrypt  # noqa: F401, PLC0415  (an extra, asked for only by those who use it)
+        import bcrypt  # noqa: F401, PLC0415  (an extra that only this setting needs)
     except ImportError as error:
         raise ConfigError(
             f"{source}: basic_auth_users: the Python package bcrypt is not installed",

@@ -1,38 +1,44 @@
 """
-Which connections are let in, and which have to go.
+Accepts connections, and closes the oldest ones.
 
 What comes in: a listening socket, and the TLS settings in force. What goes out: connections, each with a handler.
 
-The law: strangers never hold the open files that the rounds need, and never keep a probe out. So there are `MOST`
-connections and no more, silent ones and unfinished handshakes counted; a new one is always let in, and the oldest goes.
+The rule: strangers never hold the open files and the memory that the rounds need, and never keep a probe out. So the
+number of connections is bounded, silent ones and unfinished handshakes counted. A new one is always let in, and
+`peers` says which one goes.
 
-asyncio's own accepting knows no bound, and reports a lack of open files with a hundred tracebacks (Python 3.11).
+asyncio's own accept loop has no bound, and reports a lack of open files with a hundred tracebacks (Python 3.11).
 """
 
 import asyncio
 import socket
 import ssl
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import structlog
 
-MOST = 100
-"""Connections. Two scrapers, probes and some browsers need ten; 1024 open files are a usual limit for a process."""
-IDLE = 75.0
-"""Seconds that a connection may take to bring a whole request; the next one too, so more than a minute's scrapes."""
-HANDSHAKE = 10.0
-"""Seconds for the TLS handshake."""
+from exporter.web import bounds
+from exporter.web.peers import gives_way, peer_of
+
 PAUSE = 1.0
-"""Seconds until the next attempt when the process has no open file left."""
+"""Seconds until the next attempt if the process has no open file left."""
 
 log = structlog.get_logger()
 
 
+@dataclass(slots=True)
+class _Entered:
+    peer: str
+    end: Callable[[], object]
+    shaking: bool = False
+
+
 class Entrance:
     """
-    Lets connections in and counts them. `tls` says what is in force for a new one; None is plain HTTP.
+    Accepts connections and counts them. `tls` returns the TLS settings for a new one; None is plain HTTP.
 
-    The listening socket stays its owner's.
+    The caller closes the listening socket.
     """
 
     def __init__(
@@ -40,50 +46,67 @@ class Entrance:
         listening: socket.socket,
         handler: Callable[[], asyncio.Protocol],
         tls: Callable[[], ssl.SSLContext | None],
+        *,
+        most: int,
+        of_a_peer: int,
     ) -> None:
         self._listening = listening
         self._handler = handler
         self._tls = tls
-        self._ends: dict[socket.socket, Callable[[], object]] = {}
+        self._most = most
+        self._of_a_peer = of_a_peer
+        self._entered: dict[socket.socket, _Entered] = {}
 
     async def run(self) -> None:
-        """Let in, until cancelled. Connections that stand then stay."""
+        """Accept connections until cancelled. Open connections stay open then."""
         async with asyncio.TaskGroup() as entering:
             while True:
-                connection = await self._next()
-                self._make_room()
-                self._ends[connection] = entering.create_task(self._enter(connection), name="entering").cancel
+                connection, peer = await self._next()
+                tls = self._tls()
+                self._make_room(peer, shaking=tls is not None)
+                task = entering.create_task(self._enter(connection, tls), name="entering")
+                self._entered[connection] = _Entered(peer, task.cancel, shaking=tls is not None)
                 await asyncio.sleep(0)  # what is there at once is let in one by one, so that no flood holds the loop
 
     def close(self) -> None:
-        """End all connections at once, also those with an answer that nobody takes."""
-        for end in self._ends.values():
-            end()
-        self._ends.clear()
+        """End all connections at once, also those whose client takes no answer."""
+        for entered in self._entered.values():
+            entered.end()
+        self._entered.clear()
 
-    def _make_room(self) -> None:
-        self._ends = {connection: end for connection, end in self._ends.items() if connection.fileno() >= 0}
-        while len(self._ends) >= MOST:
-            oldest = next(iter(self._ends))
-            self._ends.pop(oldest)()
+    def _make_room(self, newcomer: str, *, shaking: bool) -> None:
+        self._entered = {
+            connection: entered for connection, entered in self._entered.items() if connection.fileno() >= 0
+        }
+        if shaking:
+            hands = {socket: entered.peer for socket, entered in self._entered.items() if entered.shaking}
+            self._end(gives_way(hands, newcomer, most=bounds.HANDSHAKES, of_a_peer=bounds.HANDSHAKES))
+        peers = {socket: entered.peer for socket, entered in self._entered.items()}
+        self._end(gives_way(peers, newcomer, most=self._most, of_a_peer=self._of_a_peer))
 
-    async def _enter(self, connection: socket.socket) -> None:
-        loop, tls = asyncio.get_running_loop(), self._tls()
+    def _end(self, connection: socket.socket | None) -> None:
+        if connection is not None:
+            self._entered.pop(connection).end()
+
+    async def _enter(self, connection: socket.socket, tls: ssl.SSLContext | None) -> None:
+        loop, end = asyncio.get_running_loop(), bounds.HANDSHAKE if tls else None
         try:
             transport, _ = await loop.connect_accepted_socket(
-                self._handler, connection, ssl=tls, ssl_handshake_timeout=HANDSHAKE if tls else None
+                self._handler, connection, ssl=tls, ssl_handshake_timeout=end, ssl_shutdown_timeout=end
             )
-        except OSError as error:  # it went, or what it spoke was no TLS
+        except OSError as error:  # the client has left, or does not speak TLS
             log.debug("web.no_handshake", reason=str(error))
+            # Error and traceback hold one another, and some 300 kB of the handshake, until Python looks for cycles.
+            error.__traceback__ = None
             return
-        if connection in self._ends:
-            self._ends[connection] = transport.abort
+        if (entered := self._entered.get(connection)) is not None:
+            entered.end, entered.shaking = transport.abort, False
 
-    async def _next(self) -> socket.socket:
+    async def _next(self) -> tuple[socket.socket, str]:
         loop, reported = asyncio.get_running_loop(), False
         while True:
             try:
-                connection, _ = await loop.sock_accept(self._listening)
+                connection, address = await loop.sock_accept(self._listening)
             except ConnectionAbortedError:  # it came and went
                 continue
             except OSError as error:
@@ -93,4 +116,4 @@ class Entrance:
                 reported = True
                 await asyncio.sleep(PAUSE)
             else:
-                return connection
+                return connection, peer_of(address[0])

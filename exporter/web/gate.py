@@ -1,17 +1,18 @@
 """
-Which requests are answered.
+Decides which requests are answered.
 
 What comes in: the protection in force, and requests. What goes out: a refusal, or None for a request that may pass.
 
-The rule: the probes stay open when authentication is on.
+The rule: the probes need no authentication.
 """
 
 from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from exporter.web.basic_auth import BasicAuth
+from exporter.web.basic_auth import BasicAuth, BusyError
 from exporter.web.config import Security
+from exporter.web.peers import peer_of
 from exporter.web.responses import refusal
 
 PROBES = frozenset({"/healthz", "/readyz"})
@@ -19,31 +20,39 @@ PROBES = frozenset({"/healthz", "/readyz"})
 
 @dataclass(slots=True)
 class Gate:
-    """The protection in force; exchanged whole when its files change."""
+    """The protection in force; replaced as a whole when its files change."""
 
     security: Security = field(default_factory=Security)
     auth: BasicAuth = field(default_factory=lambda: BasicAuth({}))
 
     def exchange(self, security: Security) -> None:
-        """Put another protection in force. Logins are remembered only while the users stay the same."""
+        """Replace the protection. Remembered logins are dropped if the users change."""
         if security.users != self.security.users:
             self.auth = BasicAuth(security.users)
         self.security = security
 
     async def refuses(self, request: web.Request) -> web.Response | None:
-        """Return the answer to a request that is refused; None lets it pass."""
+        """Return the refusal of a request; None if it may pass."""
         if request.path in PROBES:
             return None
-        # Certificates first: they cost nothing, and a client without one does not keep the hashing of passwords busy.
+        # Certificates first: their check is cheap, and a client without one must not occupy the hashing of passwords.
         if self.security.certificates and not request.get_extra_info("peercert"):
             return refusal(401, "client certificate needed")
         if self.security.allowed_sans and not self.security.allowed_sans & _client_names(request):
             return refusal(403, "the client certificate carries none of the names that are let in")
-        if self.security.users and await self.auth.user(request.headers.get("Authorization")) is None:
-            return refusal(
-                401, "name and password needed", {"WWW-Authenticate": 'Basic realm="gpusteward", charset="UTF-8"'}
-            )
-        return None
+        return await self._refuses_login(request) if self.security.users else None
+
+    async def _refuses_login(self, request: web.Request) -> web.Response | None:
+        peer = peer_of(request.remote) if request.remote else ""
+        try:
+            user = await self.auth.user(request.headers.get("Authorization"), peer)
+        except BusyError:
+            return refusal(503, "too many logins are being checked", {"Retry-After": "2"})
+        if user is not None:
+            return None
+        return refusal(
+            401, "name and password needed", {"WWW-Authenticate": 'Basic realm="gpusteward", charset="UTF-8"'}
+        )
 
 
 def _client_names(request: web.Request) -> frozenset[str]:

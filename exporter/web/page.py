@@ -1,8 +1,10 @@
 """
-The node page: one HTML file without external parts, and the policy that allows nothing else to run in it.
+The node page: one HTML file without external parts, and its Content-Security-Policy.
 
-What comes in: page.html of this package. What goes out: its bytes, and a Content-Security-Policy with the hashes of its
-one style and its one script; so text from Kubernetes that would slip into the page as markup still could not run.
+What comes in: page.html of this package. What goes out: its bytes, and the policy with the hashes of its one style and
+its one script.
+
+The rule: no other script or style runs in the page, also if text from Kubernetes got into it as markup.
 """
 
 import base64
@@ -17,7 +19,7 @@ _INLINE = re.compile(rb"<(style|script)>(.*?)</\1>", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class NodePage:
-    """What a browser gets."""
+    """The HTML of the page, and its Content-Security-Policy."""
 
     body: bytes
     policy: str
@@ -25,7 +27,7 @@ class NodePage:
 
 @functools.cache
 def node_page() -> NodePage:
-    """Read the page, once."""
+    """Read the page, once per process."""
     body = (resources.files("exporter.web") / "page.html").read_bytes()
     allowed = {kind.decode(): _source(text) for kind, text in _INLINE.findall(body)}
     policy = (

@@ -4,7 +4,7 @@ TLS of the server, from the section `tls_server_config` of the web config.
 What comes in: the section as written, and the certificate files that it names. What goes out: an SSLContext, or
 `ConfigError`.
 
-The rule: what the section asks for is done or refused, never ignored.
+The rule: each setting of the section is applied or refused, never ignored.
 """
 
 import re
@@ -23,13 +23,9 @@ SECTION = "tls_server_config"
 CLIENT_AUTH = {
     "NoClientCert": ssl.CERT_NONE,
     "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,
-    "RequireAndVerifyClientCert": ssl.CERT_OPTIONAL,
+    "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
 }
-"""
-Go can also ask for certificates and not verify them; a certificate that nobody verified protects nothing.
-
-One that is required is asked for by the request, not by the handshake: the kubelet has none, and may ask the probes.
-"""
+"""Go can also ask for certificates and not verify them; an unverified certificate protects nothing."""
 
 VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 """RFC 8996 forbids TLS 1.0 and 1.1."""
@@ -54,7 +50,7 @@ class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 def server_context(tls: Tls, folder: Path, source: str) -> ssl.SSLContext:
-    """Make the context; relative paths start at `folder`, errors name `source`. Raises ConfigError."""
+    """Make the context. Relative paths start at `folder`, errors name `source`. Raises ConfigError."""
     if tls.cert_file is None or tls.key_file is None:
         written = "one" if tls.cert_file or tls.key_file else "none"
         raise refuse(source, SECTION, "both cert_file and key_file", written)
@@ -86,7 +82,7 @@ def _load_certificate(context: ssl.SSLContext, certificate: Path, key: Path, sou
     for path in (certificate, key):
         read(path)  # OpenSSL does not say which of its files is missing
     try:
-        context.load_cert_chain(certificate, key, password=b"")  # never ask a terminal for one
+        context.load_cert_chain(certificate, key, password=b"")  # so that OpenSSL does not ask a terminal for one
     except (ssl.SSLError, ValueError) as error:
         raise ConfigError(
             f"{source}: {SECTION}: {certificate} and {key} cannot be used",

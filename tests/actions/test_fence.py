@@ -27,6 +27,7 @@ from enforcer.journal.writer import JournalWriter
 from enforcer.policy.history import Action
 from enforcer.policy.holder import CaseKey, Target
 from enforcer.policy.vocabulary import Rung
+from exporter.base.cgroup_owner import USUAL
 from exporter.model import ContainerId, DeviceKey, GpuUuid, PodUid
 from sources.limits import MAIN, POD, SIDE, Ground, ground, limits, scope
 
@@ -59,7 +60,7 @@ class Stage:
 
     def made(self) -> Fencing:
         """Make the rung, as a daemon does at its start."""
-        leaves = Leaves(self.folder / "proc", self.ground.mount)
+        leaves = Leaves(self.folder / "proc", self.ground.mount, USUAL)
         return Fencing(self.limits, leaves, JournalWriter(self.journal, self.lost.append))
 
     def restart(self) -> None:
@@ -298,7 +299,7 @@ async def test_a_fence_that_somebody_changed_is_theirs(stage: Stage) -> None:
     await stage.limits.limit(stage.ground.gpu, stage.ground.path(), 20 * GiB)
     assert await stage.keep("it is to fall") == {stage.key: True}
     assert (await stage.told()).hard == 20 * GiB
-    assert stage.noted[1:] == [("unfenced", "somebody else has set 20 GiB")]
+    assert stage.noted[1:] == [("unfenced", "another program has set 20 GiB")]
 
 
 async def test_a_fence_that_somebody_took_away_is_not_put_back(stage: Stage) -> None:
@@ -383,12 +384,12 @@ def test_where_no_cgroup_can_be_found_that_is_known_before(tmp_path: Path, fake_
     one = tmp_path / "1"
     one.mkdir()
     (one / "cgroup").write_text("4:memory:/init.scope\n")
-    assert "is not mounted" in (Leaves(tmp_path, None).unavailable() or "")
-    assert Leaves(tmp_path, tmp_path).unavailable() == "this node has no cgroup version 2"
+    assert "is not mounted" in (Leaves(tmp_path, None, USUAL).unavailable() or "")
+    assert Leaves(tmp_path, tmp_path, USUAL).unavailable() == "this node has no cgroup version 2"
     (one / "cgroup").write_text("0::/../../../init.scope\n")
-    assert "private cgroup namespace" in (Leaves(tmp_path, tmp_path).unavailable() or "")
-    assert Leaves(tmp_path, tmp_path).unavailable(rights=False) is None
+    assert "private cgroup namespace" in (Leaves(tmp_path, tmp_path, USUAL).unavailable() or "")
+    assert Leaves(tmp_path, tmp_path, USUAL).unavailable(rights=False) is None
     (one / "cgroup").write_text("0::/init.scope\n")
-    assert Leaves(tmp_path, tmp_path).unavailable() is None
+    assert Leaves(tmp_path, tmp_path, USUAL).unavailable() is None
     (one / "cgroup").unlink()
-    assert "cannot read" in (Leaves(tmp_path, tmp_path).unavailable() or "")
+    assert "cannot read" in (Leaves(tmp_path, tmp_path, USUAL).unavailable() or "")

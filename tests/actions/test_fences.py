@@ -15,6 +15,7 @@ from enforcer.policy.history import Standing
 from enforcer.policy.holder import CaseKey
 from enforcer.policy.rules import Ceiling, Rules
 from enforcer.policy.vocabulary import Mode, Reason, Rung, State
+from exporter.base.cgroup_owner import USUAL
 from exporter.model import ContainerId, DeviceKey, Fault, GpuUuid, Pod, PodUid, Snapshot
 from sources.limits import MAIN, POD, SIDE, SLICE, scope
 
@@ -62,7 +63,7 @@ def v2(*paths: str) -> list[str]:
 )
 def test_the_cgroup_is_the_containers_own_or_none(texts: list[str], found: str | NoCgroup) -> None:
     """The runtime's, not what it made below (it could leave that), and never one that it shares with others."""
-    assert leaf(texts, VICTIM) == found
+    assert leaf(texts, VICTIM, USUAL) == found
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from enforcer.actions.kill.targets import (
     pid_of,
 )
 from enforcer.actions.victim import container_of
-from exporter.base.cgroup_owner import parse_owner
+from exporter.base.cgroup_owner import USUAL
 from exporter.model import ContainerId, Owner, PodUid
 
 POD, OTHER_POD = PodUid("2c48913c-b29f-11e7-9350-020968147796"), PodUid("a2830d0d-b0f0-4ff0-81b5-0ee4e299cf80")
@@ -101,7 +101,9 @@ def test_what_can_change_is_looked_for_again() -> None:
     ("path", "victim"),
     [
         pytest.param(f"/kubepods/burstable/pod{POD}/{MAIN}", (POD, MAIN), id="cgroupfs"),
-        pytest.param(f"/docker/{OTHER}/kubepods/pod{POD}/{MAIN}", (POD, MAIN), id="below a kind node"),
+        pytest.param(f"/kubelet/kubepods/pod{POD}/{MAIN}", (POD, MAIN), id="in a kind node"),
+        pytest.param(f"/docker/{OTHER}/kubepods/pod{POD}/{MAIN}", None, id="another kubelet's"),
+        pytest.param(f"/user.slice/user-1000.slice/pod{POD}/{MAIN}", None, id="a user's own folder"),
         pytest.param(f"/kubepods/pod{POD}/{MAIN}/kubepods/pod{OTHER_POD}/{OTHER}", (POD, MAIN), id="a lie below"),
         pytest.param(f"/kubepods/pod{POD}/{MAIN}/docker/{OTHER}", (POD, MAIN), id="docker in a pod"),
         pytest.param(f"/kubepods/pod{POD}", None, id="sandboxed", marks=pytest.mark.fault(35)),
@@ -113,12 +115,12 @@ def test_what_can_change_is_looked_for_again() -> None:
 )
 def test_a_process_is_of_the_outermost_pods_container(path: str, victim: tuple[PodUid, ContainerId] | None) -> None:
     """What a workload builds below its own cgroup, of whatever name, makes it nobody else."""
-    assert container_of(parse_owner(f"0::{path}\n")) == victim
+    assert container_of(USUAL.owner(f"0::{path}\n")) == victim
 
 
 def test_a_contradiction_is_nobody() -> None:
     """Hierarchies that name different pods, and a cgroup that could not be read, name no container."""
-    contradictory = parse_owner(f"2:cpu:/kubepods/pod{POD}/{MAIN}\n1:memory:/kubepods/pod{OTHER_POD}/{OTHER}\n")
+    contradictory = USUAL.owner(f"2:cpu:/kubepods/pod{POD}/{MAIN}\n1:memory:/kubepods/pod{OTHER_POD}/{OTHER}\n")
     assert contradictory.contradictory
     assert container_of(contradictory) is None
     assert container_of(Owner(((POD, MAIN),), contradictory=True)) is None
@@ -211,7 +213,7 @@ def descriptors() -> set[Path]:
 
 async def test_who_has_no_process_is_not_held() -> None:
     """Containers that do not run are found by nobody, cost no descriptor, and however many are asked for, few count."""
-    kill, files = Kill(Path("/proc"), trusted=True), descriptors()
+    kill, files = Kill(Path("/proc"), USUAL, trusted=True), descriptors()
     victims = [(POD, ContainerId(f"{number:064x}")) for number in range(MOST + 10)]
     await kill.hold(victims)
     assert kill.obstacles == dict.fromkeys(victims[:MOST], Obstacle.NOT_FOUND)
@@ -223,7 +225,7 @@ async def test_who_has_no_process_is_not_held() -> None:
 
 async def test_a_proc_that_is_not_there(tmp_path: Path) -> None:
     """Where nothing can be read nobody is held, and nobody is said to be gone."""
-    kill = Kill(tmp_path / "proc")
+    kill = Kill(tmp_path / "proc", USUAL)
     await kill.hold([(POD, MAIN)])
     assert kill.obstacles == {(POD, MAIN): Obstacle.UNREADABLE}
     assert await kill.ended(action((POD, MAIN))) is None
@@ -276,7 +278,7 @@ def test_without_pidfds_the_rung_is_not_there(number: int, error: int, says: str
 @pytest.mark.parametrize("obstacle", Obstacle)
 def test_a_container_that_cannot_be_signalled_is_told_from_one_that_was_not_found(obstacle: Obstacle) -> None:
     """What the container's own making prevents is impossible, and the pod evades. All else is a failure of ours."""
-    kill = Kill(Path("/proc"), trusted=True)
+    kill = Kill(Path("/proc"), USUAL, trusted=True)
     kill._obstacles = {(POD, MAIN): obstacle}
     answer = kill.preflight(action((POD, MAIN)))
     theirs = obstacle in (Obstacle.HOST, Obstacle.SHARED, Obstacle.OURS, Obstacle.NOT_SURE)
@@ -285,5 +287,5 @@ def test_a_container_that_cannot_be_signalled_is_told_from_one_that_was_not_foun
 
 async def test_a_container_that_runs_does_not_deny_that_it_was_signalled() -> None:
     """A signal leaves no trace in a process that ignores it; only its end confirms anything."""
-    kill = Kill(Path("/proc"), trusted=True)
+    kill = Kill(Path("/proc"), USUAL, trusted=True)
     assert await kill.confirmed(action((POD, MAIN))) in (True, None)

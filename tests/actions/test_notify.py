@@ -397,7 +397,7 @@ async def test_what_the_server_calls_invalid_is_not_repeated(stage: Stage) -> No
 
 
 @pytest.mark.fault(69)
-async def test_whoever_tells_never_waits_and_nothing_grows(tmp_path: Path) -> None:
+async def test_a_notice_never_waits_and_nothing_grows(tmp_path: Path) -> None:
     """With nobody writing, thousands of notices are taken at once; what is beyond the bound is dropped and counted."""
     clock = Steps()
     writer = Writer(from_kubeconfig(kubeconfig(tmp_path / "config", "http://127.0.0.1:1")), clock=clock)

@@ -50,9 +50,10 @@ def test_it_is_what_a_file_would_say_and_what_is_used() -> None:
     assert found["limits"] == as_data(declared(ANNA))
     assert LIMIT in [candidate["key"] for candidate in found["limits"][0]["candidates"]]
     assert found["text"].startswith(as_text(declared(ANNA)))
+    figures = "9 GiB, at most 10 GiB, 1 GiB more than its limit, 50% of the SMs, 1 process"
     assert found["text"].splitlines()[-2:] == [
         "  uses, as of 1 s ago:",
-        f"    container main on {leaf().uuid}: 9 GiB, at most 10 GiB, 1 GiB above its limit, 50% of the SMs, 1 process",
+        f"    container main on {leaf().uuid}: {figures}",
     ]
     (container,) = found["containers"]
     assert (container["memory_used_bytes"], container["memory_limit_bytes"]) == (9 * GIB, 8 * GIB)
@@ -63,7 +64,7 @@ def test_a_hook_that_does_not_hold_is_said() -> None:
     """Whoever reads why a limit counts learns there, too, that it is gone round."""
     over = limit(ANNA, leaf(), 8 * GIB, system="hami-nvidia", enforced_by="hook", bypassed=True)
     text = explained(snapshot(usages=[usage(ANNA, leaf(), 9 * GIB)], pods=[ANNA], limits=[over]))["text"]
-    assert f"! container main is above its limit of 8 GiB on {leaf().uuid}: the hook that should keep it" in text
+    assert f"! container main is over its limit of 8 GiB on {leaf().uuid}: the hook should enforce this limit" in text
 
 
 def test_what_is_not_known_is_not_zero() -> None:
@@ -71,8 +72,8 @@ def test_what_is_not_known_is_not_zero() -> None:
     unread = snapshot(usages=[usage(subject(ANNA), leaf(), None)], pods=[ANNA])
     assert "on GPU-00000000-1111-2222-3333-444444444444: memory unknown, 0 processes" in explained(unread)["text"]
     assert "uses no device, as of 1 s ago" in explained(snapshot(pods=[ANNA]))["text"]
-    assert "no use is known" in explained(snapshot(pods=[ANNA], faults=[fault("gpu_lost")]))["text"]
-    assert "too old to say anything about now" in explained(snapshot(pods=[ANNA]), age=16.0)["text"]
+    assert "its usage is unknown" in explained(snapshot(pods=[ANNA], faults=[fault("gpu_lost")]))["text"]
+    assert "too old to describe the present" in explained(snapshot(pods=[ANNA]), age=16.0)["text"]
 
 
 def test_a_pod_that_was_not_resolved_has_unknown_limits() -> None:
@@ -80,7 +81,7 @@ def test_a_pod_that_was_not_resolved_has_unknown_limits() -> None:
     found = explained(snapshot(pods=[ANNA]), resolution=lambda _uid: None)
     assert found["limits"] is None
     assert found["text"].startswith("pod notebooks/anna\n")
-    assert "note: what it declares is not known" in found["text"]
+    assert "note: its declarations are unknown" in found["text"]
 
 
 def test_of_two_pods_of_a_name_it_is_the_newest() -> None:
@@ -100,7 +101,7 @@ def test_near_names_are_those_of_gpu_users() -> None:
         allocations=[allocation(pod("anna", "research"), leaf())],
         pods=[ANNA, pod("anna", "research"), pod("anna-2", "kube-system")],
     )
-    with pytest.raises(PodNotHereError, match="no pod notebooks/ana on node gpu-node-1; near it: ") as caught:
+    with pytest.raises(PodNotHereError, match="no pod notebooks/ana on node gpu-node-1; similar names: ") as caught:
         explained(facts, name="ana")
     assert caught.value.near == ("notebooks/anna",)
     with pytest.raises(PodNotHereError) as caught:
@@ -171,11 +172,11 @@ def test_who_shares_a_device_is_said() -> None:
     )
     name = leaf().uuid
     assert explained(here, "team-a", "a")["notes"] == [
-        f"{name}: 2 pods share this device without replicas of a device plugin: nothing keeps them apart",
+        f"{name}: 2 pods share this device without replicas of a device plugin: nothing limits any of them",
         f"{name}: kai-resource-reservation/hold reserves it for the pods of kai",
     ]
     assert explained(here, "kai-resource-reservation", "hold")["notes"] == [
-        f"{name}: this pod only reserves it for the pods of kai; it is no user of it, nor idle"
+        f"{name}: this pod only reserves it for the pods of kai; it is neither user nor idle"
     ]
 
 
@@ -183,7 +184,7 @@ def test_what_bounds_a_mig_instance_is_said() -> None:
     """Alone on it the hardware does; of several pods it bounds none."""
     instance = GpuInstance(1, "3g.40gb", ("MIG-1",), memory(40 * GIB))
     who = pod("a")
-    for pods, words in ((1, "no other pod is on it"), (2, "2 pods share this instance")):
+    for pods, words in ((1, "no other pod uses it"), (2, "2 pods share this instance")):
         leaf_device = replace(device(gpu(0, instances=(instance,)), 1), sharing=Sharing.MIG, pods=pods)
         here = snapshot(leaf_device, pods=[who], usages=[usage(who, leaf(0, 1))])
         assert any(words in note for note in explained(here, "team-a", "a")["notes"])

@@ -39,7 +39,7 @@ POD, ID = PodUid("0c6f7a3e-0000-4000-8000-000000000001"), ContainerId("a" * 64)
 LOST = Fault("devices", "gpu_lost", "GPU 1 does not answer: GPU is lost", gpu_uuid(1))
 FOREIGN = Fault("devices", "no_permission", "GPU 1 is skipped: no permission", "index 1", incomplete=False)
 HUNG = Fault("devices", "driver_hung", "the NVIDIA driver hangs: nvmlInit has not returned within 5 s")
-NESTED = Fault("host", "pid_domain_unproven", "/proc/self/ns/pid is pid:[1], not pid:[2]: set hostPID: true")
+NESTED = Fault("host", "pid_domain_unproven", "/proc/self/ns/pid is pid:[1], not pid:[2]; fix: set hostPID: true")
 
 
 def said(line: Line) -> str:
@@ -107,7 +107,9 @@ def test_every_vendor_is_told_with_what_is_not_known_of_it() -> None:
 def test_pid_domain() -> None:
     """Unproven fails; an operator's word makes it a warning, which a proof makes unnecessary."""
     assert node.pid_domain(PidDomain("/host/proc", None, None)).verdict is OK
-    assert node.pid_domain(PidDomain("/proc", NESTED, NESTED)) == Line("pid domain", FAIL, NESTED.message)
+    assert node.pid_domain(PidDomain("/proc", NESTED, NESTED)) == Line(
+        "pid domain", FAIL, *NESTED.message.split("; fix: ")
+    )
     believed = node.pid_domain(PidDomain("/proc", NESTED, None))
     assert believed.verdict is WARN and "node.trust_pid_namespace" in said(believed)
 
@@ -126,7 +128,9 @@ def test_cgroup_view(text: str, version: str) -> None:
     owners = [Owner(((POD, ID),)), Owner(((POD, None),)), Owner()]
     line = node.cgroups(CgroupView(text, True, owners))
     assert line.verdict is OK
-    assert line.message == f"{version}, a private cgroup namespace: owners in 1 pod, 1 container"
+    pods = "pods are in /kubepods, /kubepods.slice and kind's folders below /kubelet and /kubelet.slice"
+    origin = "(the default: this process is in no pod)"
+    assert line.message == f"{version}, a private cgroup namespace: owners in 1 pod, 1 container; {pods} {origin}"
     nobody = node.cgroups(CgroupView(text, False, [Owner()]))
     assert nobody.verdict is WARN and "hostPID" in said(nobody) and "the host's view" in said(nobody)
     hidden = Fault("host", "processes_unreadable", "cannot read /proc/7: Permission denied", incomplete=False)
@@ -183,7 +187,8 @@ def test_other_names() -> None:
     known = Inventory(containers=(Container(POD, "main", ID),), known=True, live=True)
     assert cluster.names("file", known) == Line("names", OK, "the file names 1 container")
     broken = Inventory(faults=(Fault("names", "names_invalid", "names.yaml: line 1"),))
-    assert cluster.names("file", broken) == Line("names", FAIL, "names.yaml: line 1")
+    line = cluster.names("file", broken)
+    assert (line.verdict, line.message) == (FAIL, "names.yaml: line 1") and "docs/configuration.md" in line.fix
     assert [cluster.names(source, None).verdict for source in ("none", "auto")] == [OK, WARN]
     assert [cluster.log_links("/x", found).verdict for found in (3, None)] == [OK, WARN]
 
@@ -192,7 +197,8 @@ def test_web() -> None:
     """A free address is well, so is one that a gpusteward has; whoever else has it must go."""
     assert settings.web_address(Address(":1")).verdict is OK
     assert settings.web_address(Address(":1", "in use", "gpusteward")).verdict is OK
-    assert settings.web_address(Address(":1", "in use", "nginx")) == Line("web address", FAIL, "in use")
+    taken = settings.web_address(Address(":1", "in use", "nginx"))
+    assert (taken.verdict, taken.message) == (FAIL, "in use") and "web.listen_address" in taken.fix
     assert settings.web_address(Address(":1", "in use")).verdict is FAIL
 
 

@@ -18,7 +18,7 @@ from containers.cgroupfs import owner_lives
 TRY = """
 The cluster runs. Ctrl-C here, or the same command with --stop elsewhere, ends it and removes all of it.
 
-  export KUBECONFIG={kubeconfig} PATH={tools}:$PATH
+  export KUBECONFIG={kubeconfig} PATH={tools}:{helm}:$PATH
 
   kubectl get nodes,pods -A -o wide
 """
@@ -28,6 +28,15 @@ TRY_NODE = """\
     "image": "{workload}", "resources": {{"limits": {{"nvidia.com/gpu": 1}}}}}}]}}}}'
   kubectl exec one -- env | grep NVIDIA            # what the device plugin gave it
 
+  # a time-slicing pod on GPU 1 that holds 3 GiB
+  kubectl run two --image={workload} --overrides='{{"spec": {{"containers": [{{"name": "two",
+    "image": "{workload}", "command": ["/bin/workload"],
+    "env": [{{"name": "WORKLOAD", "value": "alloc visible 3GiB compute sm=20"}}],
+    "resources": {{"limits": {{"nvidia.com/gpu.shared": 1}}}}}}]}}}}'
+
+  # install gpusteward (docs/testbed.md): `make image` prints the ARCHIVE
+  ctr --address {socket} -n k8s.io images import ARCHIVE
+
   kubelet's files: {folder}/kubelet      fake driver's state: {folder}/driver (tests/driver/README.md)
 """
 LOGS = "  logs: {folder}/logs      audit log: {folder}/audit.log"
@@ -36,7 +45,7 @@ LOGS = "  logs: {folder}/logs      audit log: {folder}/audit.log"
 def main() -> int:
     """Start, or stop; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m cluster", description=__doc__)
-    parser.add_argument("--stop", action="store_true", help="end the clusters that were started this way")
+    parser.add_argument("--stop", action="store_true", help="end all clusters that this command started here")
     parser.add_argument("--no-node", action="store_true", help="the API server alone: starts in seconds, wants no root")
     parser.add_argument("--port", type=int, help="of the API server; default: a free one")
     options = parser.parse_args()
@@ -59,6 +68,8 @@ def _run(*, node: bool, port: int | None) -> int:
         words = {
             "kubeconfig": bed.kubeconfig,
             "tools": program("kubectl").parent,
+            "helm": program("helm").parent,
+            "socket": bed.node.containerd.socket if bed.node.containerd else "",
             "workload": WORKLOAD,
             "folder": bed.folder,
         }

@@ -138,6 +138,8 @@ def _run(*command: str) -> str:
 
 if __name__ == "__main__":
     try:
+        repository, _, tag = NAME.rpartition(":")
         print(f"{archive()}  ({NAME}; `ctr -n k8s.io images import` or `docker load` takes it)")
+        print(f"for helm: --set image.repository={repository} --set-string image.tag={tag}")
     except build.BuildError as error:
         sys.exit(str(error))

@@ -143,6 +143,7 @@ class Stage:
             f"--node-name={NODE_NAME}",
             f"--node.kubelet-root={self.bed.node.kubelet_folder}",
             f"--node.host-root={self.folder / 'host'}",
+            f"--node.pods-cgroup={self.bed.node.cgroup_root}/kubepods",
             *flags,
             env={**self.bed.driver.environment(), **self._own()},
             command=command,

@@ -79,6 +79,7 @@ class Stage:
             f"--names.kubeconfig={self.kubeconfig}",
             f"--node.kubelet-root={self.bed.node.kubelet_folder}",
             f"--node.host-root={self.host}",
+            f"--node.pods-cgroup={self.bed.node.cgroup_root}/kubepods",
             f"--node-name={NODE_NAME}",
             "--node.trust-pid-namespace",
             "--web.listen-address=127.0.0.1:0",
@@ -245,4 +246,4 @@ async def test_a_kubelet_that_is_elsewhere_is_told(stage: Stage, tmp_path: Path)
     """A folder that is not the kubelet's: exit code 1, and the key that names it."""
     code, checks = await stage.check(f"--node.kubelet-root={tmp_path}")
     assert (code, checks["kubelet"][0]) == (1, "fail")
-    assert "node.kubelet_root" in checks["kubelet"][1]
+    assert "node.kubelet_root" in checks["kubelet"][2]

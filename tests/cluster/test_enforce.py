@@ -174,7 +174,7 @@ def ended(daemon: Daemon, result: str) -> None:
     """Wait until an action has ended so."""
 
     def there() -> bool | None:
-        return any(line["result"] == result for line in logged(daemon, "enforcer.ended")) or None
+        return any(line["result"] == result for line in logged(daemon, "enforcer.effect_result")) or None
 
     becomes(there, f"an action to end {result}", daemon, PATIENT)
 
@@ -210,7 +210,7 @@ async def test_the_one_that_is_over_is_evicted_once(scene: Scene) -> None:
             (said,) = logged(second, "enforcer.not_armed")[-1:]
             assert said["reason"] == "not_owner" and f"process {daemon.process.pid}" in said["detail"]
             ended(daemon, "verified")
-            assert not logged(second, "enforcer.ended") and not logged(second, "enforcer.acting")
+            assert not logged(second, "enforcer.effect_result") and not logged(second, "enforcer.acting")
         (intent, *_) = written = journal(stage)
         assert told(written) == ["intent", "sent", "acked", "ended verified"]
         assert intent["action"]["pod_uid"] == scene.victim["metadata"]["uid"]

@@ -104,7 +104,7 @@ async def gone_before_it_was_asked_for(part: Part) -> None:
     request.opened.set()
     (*_, heard, _) = await part.told("intent", "sent", "acked gone", "ended abandoned")
     assert heard["answer"]["status"] == 404
-    await logs(daemon, "enforcer.concluded", result="abandoned")
+    await logs(daemon, "enforcer.request_result", result="abandoned")
     await part.evictions(404)
 
 

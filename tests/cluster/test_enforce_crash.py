@@ -228,7 +228,7 @@ async def without_room_on_its_disk(part: Part) -> None:
     _fill(disk / "filler")
     line = await logs(daemon, "enforcer.not_armed", reason="journal")
     assert "No space left on device" in line["detail"]
-    await logs(daemon, "enforcer.concluded", result="failed")
+    await logs(daemon, "enforcer.request_result", result="failed")
     await part.held(daemon, "journal")
     assert not [one for one in part.records() if one["record"] == "intent"]
     await part.unharmed()

@@ -139,7 +139,7 @@ async def ground(stage: Stage, namespace: str) -> AsyncIterator[Stage]:
 
 
 @pytest.mark.fault(33, 38, 43, 44, 46)
-async def test_who_fights_a_signal_is_killed_once_and_nobody_with_it(ground: Stage, namespace: str) -> None:
+async def test_a_container_that_resists_sigterm_is_killed_once_and_alone(ground: Stage, namespace: str) -> None:
     """
     Deaf, forking, its memory with another child each time: warned, and after its own grace killed; its sidecar lives.
 
@@ -200,12 +200,12 @@ def ended_well(stage: Stage) -> set[str]:
 
 
 @pytest.mark.fault(47, 64, 65, 71)
-async def test_who_cannot_be_got_rid_of_is_evicted_once_and_stops_nobody(ground: Stage, namespace: str) -> None:
+async def test_a_pod_that_does_not_go_is_evicted_once_and_delays_no_other(ground: Stage, namespace: str) -> None:
     """
     A Job that ignores disruptions is made anew free of charge: evicted once, then held by the namespace's budget.
 
     A hanging preStop hook and a finalizer: one eviction, seen by its effect; the pod that stays in name stops nothing.
-    One that somebody deletes in its grace is left to that. A daemon that cannot prove whose pids these are judges none.
+    A pod deleted in its grace is left to that. A daemon that cannot prove its PID domain judges no pod.
     """
     stage = ground
     await stage.guard()

@@ -562,7 +562,7 @@ async def test_through_the_proxy_all_is_as_without(scene: Scene, proxy: Proxy) -
 
 
 @pytest.mark.fault(1, 2)
-async def test_nobody_listens_nothing_was_sent(scene: Scene) -> None:
+async def test_a_refused_connection_means_that_nothing_was_sent(scene: Scene) -> None:
     """A refused connection, also by a server that answered before: certainly not done. Rows 1 and 2."""
     async with scene.evicting(free_port()) as (evict, _):
         assert (await evict.act(scene.action(), str(uuid4()))).heard is Heard.FAILED

@@ -68,7 +68,7 @@ def counted(daemon: Daemon, scene: Scene) -> tuple[float, float]:
 
 def verified(daemon: Daemon) -> list[dict[str, Any]]:
     """The actions of a daemon that had their effect."""
-    return [line for line in logged(daemon, "enforcer.ended") if line["result"] == "verified"]
+    return [line for line in logged(daemon, "enforcer.effect_result") if line["result"] == "verified"]
 
 
 def fallen(stage: Stage, daemon: Daemon) -> None:

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.cluster
 SYS_PTRACE = 1 << 19
 GPU = "0000:0a:00.0"
 AMD_HERE = "feature.node.kubernetes.io/amd-gpu"
-REFUSED = "fdinfo takes CAP_SYS_PTRACE"
+REFUSED = "fdinfo needs CAP_SYS_PTRACE"
 """What the fault says where it may not look."""
 
 

@@ -34,6 +34,7 @@ def test_an_empty_file_means_the_defaults(text: str) -> None:
         "node.name": "host",
         "node.kubelet_root": Path("/var/lib/kubelet"),
         "node.host_root": Path("/host"),
+        "node.pods_cgroup": None,
         "node.trust_pid_namespace": False,
         "sampling.interval": 5.0,
         "sampling.fast_interval": 0.5,
@@ -48,6 +49,7 @@ def test_an_empty_file_means_the_defaults(text: str) -> None:
         "limits.rows": [],
         "policy": Policy(),
         "web.listen_address": ":9478",
+        "web.probe_address": None,
         "web.config_file": None,
         "web.api": True,
         "log.level": "info",
@@ -243,11 +245,12 @@ def test_the_environment_names_the_config_file() -> None:
 def test_every_key_has_a_flag_and_every_flag_a_key() -> None:
     """What the file can say, the command line can say, and the other way round; but for rows and policy."""
     line = """
-        --node-name a --node.kubelet-root /k --node.host-root /h --node.trust-pid-namespace
+        --node-name a --node.kubelet-root /k --node.host-root /h --node.pods-cgroup /p --node.trust-pid-namespace
         --sampling.interval 10s --sampling.fast-interval 1s --devices nvml --names.file n.yaml --names.source file
         --names.kubeconfig k.yaml --limits.systems nos,kai --limits.fair-share --limits.mps-scope container
         --limits.first-seen-file f.json --mode warn
-        --web.listen-address [::1]:80 --web.config.file w.yaml --no-web.api --log.level error --log.format json
+        --web.listen-address [::1]:80 --web.probe-address :81 --web.config.file w.yaml
+        --no-web.api --log.level error --log.format json
     """
     arguments = parse_arguments(line.split(), {})
     whole = combine(arguments, b"", "host")
@@ -257,6 +260,12 @@ def test_every_key_has_a_flag_and_every_flag_a_key() -> None:
     assert whole.policy.mode == "warn"
     assert config["names.file"] == Path("n.yaml")
     assert config["web.listen_address"] == "[::1]:80"
+
+
+def test_the_probes_cannot_share_the_port() -> None:
+    """The mistake is named when the config is read, not when the second listener fails."""
+    told = refusal("web: {probe_address: ':9478'}")
+    assert "web.probe_address: expected another port than web.listen_address has, which is :9478" in told
 
 
 def test_a_wrong_flag_is_named_instead_of_the_file() -> None:

@@ -65,6 +65,20 @@ async def test_other_keys_wait_for_a_restart(file: Path) -> None:
     assert change.message == "nothing differs from what is in force"
 
 
+async def test_journal_and_admission_wait_for_a_restart(file: Path) -> None:
+    """The daemon opens the one and proves the other at its start; the rest of the policy is applied at once."""
+    watched = Watched(file)
+    file.write_text("sampling: {interval: 5s}\npolicy: {mode: warn, journal: /a/journal, admission: ignore}")
+    change = await reloaded(watched)
+    assert (change.applied, change.needs_restart) == (("policy",), ("policy.journal", "policy.admission"))
+    assert change.message == "applied policy; restart the daemon to apply policy.journal, policy.admission"
+    policy = change.config.policy
+    assert (policy.mode, policy.journal, policy.admission) == ("warn", None, "required")
+    file.write_text("sampling: {interval: 5s}\npolicy: {mode: warn, journal: /b/journal}")
+    change = await reloaded(watched)
+    assert (change.applied, change.needs_restart) == ((), ("policy.journal",))
+
+
 async def test_an_invalid_file_changes_nothing_and_its_repair_is_told(file: Path) -> None:
     """The last good config stays whole; the same text again ends the fault."""
     watched = Watched(file)

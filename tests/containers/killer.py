@@ -27,6 +27,7 @@ from enforcer.journal.records import Planned
 from enforcer.policy.history import Action
 from enforcer.policy.holder import CaseKey
 from enforcer.policy.vocabulary import Rung
+from exporter.base.cgroup_owner import USUAL
 from exporter.model import ContainerId, DeviceKey, GpuUuid, PodUid
 
 PROC = Path("/proc")
@@ -79,7 +80,7 @@ def said(answer: Answer | None) -> list[str] | None:
 
 async def ask(victim: Victim) -> Any:
     """Whether the rung is there; why the victim is not held; what is heard before and with SIGTERM."""
-    kill = Kill(PROC, trusted=True)
+    kill = Kill(PROC, USUAL, trusted=True)
     await kill.hold([victim])
     answers = [said(kill.preflight(action(victim))), said(await kill.act(action(victim), "1"))]
     return [unavailable(PROC, trusted=True), sorted(kill.obstacles.values()), answers]
@@ -118,7 +119,7 @@ async def reuse(victim: Victim, mine: str, others: str) -> Any:
     Out: whether it was held, heard SIGTERM and lived; then for each innocent what was heard, whether the victim is
     said to have ended, and whether the innocent lives.
     """
-    early, late, running = Kill(PROC, trusted=True), Kill(PROC, trusted=True), Init(mine)
+    early, late, running = Kill(PROC, USUAL, trusted=True), Kill(PROC, USUAL, trusted=True), Init(mine)
     asked = action(victim)
     for kill in (early, late):
         await kill.hold([victim])

@@ -32,6 +32,7 @@ from enforcer.journal.writer import JournalWriter
 from enforcer.policy.history import Action
 from enforcer.policy.holder import CaseKey
 from enforcer.policy.vocabulary import Rung
+from exporter.base.cgroup_owner import USUAL
 from exporter.model import ContainerId, DeviceKey, GpuUuid, PodUid
 from sources.limits import R615, limits, out_of_memory
 
@@ -98,7 +99,7 @@ class Stage:
 
     def restart(self) -> None:
         """Be another daemon."""
-        leaves = Leaves(PROC, mount_point())
+        leaves = Leaves(PROC, mount_point(), USUAL)
         assert leaves.unavailable() is None
         self.fencing = Fencing(self.limits, leaves, JournalWriter(self.journal, pytest.fail))
 

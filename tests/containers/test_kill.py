@@ -33,6 +33,7 @@ from enforcer.actions.kill.pidfds import Hold, Inits
 from enforcer.actions.kill.targets import Member, Obstacle
 from enforcer.actions.victim import Victim
 from enforcer.policy.history import Action
+from exporter.base.cgroup_owner import USUAL
 from exporter.model import ContainerId, HostSample, PodUid
 from stopping import stopped
 
@@ -63,7 +64,7 @@ class Stage:
     """A rung, and the pods that it must leave alone: whoever ran when a test ended ran when it began."""
 
     def __init__(self, run_pod: RunPod, folder: Path) -> None:
-        self.kill = Kill(Path("/proc"), trusted=True)
+        self.kill = Kill(Path("/proc"), USUAL, trusted=True)
         self._run_pod = run_pod
         self.folder = folder
         self._bystanders: dict[int, int | None] = {}
@@ -154,8 +155,8 @@ async def test_who_saves_in_time_is_not_killed(stage: Stage, tmp_path: Path) -> 
 
 
 @pytest.mark.fault(46)
-async def test_who_hears_and_stays_is_killed_once(stage: Stage) -> None:
-    """SIGKILL ends who handled SIGTERM and went on; a second one is not sent."""
+async def test_an_init_that_handles_sigterm_and_stays_is_killed_once(stage: Stage) -> None:
+    """SIGKILL ends an init that handled SIGTERM and went on; a second SIGKILL is not sent."""
     main = stage.start(HEARS_AND_STAYS)
     asked = action(victim_of(main))
     await stage.hold(main)
@@ -169,8 +170,8 @@ async def test_who_hears_and_stays_is_killed_once(stage: Stage) -> None:
 
 @pytest.mark.fault(46)
 @pytest.mark.parametrize("script", [IGNORES, NO_HANDLER])
-async def test_who_does_not_hear_is_told_so(stage: Stage, script: str) -> None:
-    """An init that ignores SIGTERM, or has no handler for it, lives on; that is said at once, and SIGKILL ends it."""
+async def test_the_answer_says_that_an_init_does_not_handle_sigterm(stage: Stage, script: str) -> None:
+    """An init that ignores SIGTERM, or has no handler for it, lives on; the answer says so, and SIGKILL ends it."""
     main = stage.start(script)
     asked = action(victim_of(main))
     await stage.hold(main)
@@ -194,7 +195,7 @@ async def test_a_fork_storm_ends_with_its_init(stage: Stage) -> None:
 
 
 @pytest.mark.fault(44)
-async def test_an_exec_changes_nobodys_identity(stage: Stage) -> None:
+async def test_an_exec_leaves_the_init_the_same(stage: Stage) -> None:
     """What is executed in a container, a namespace made inside, and another program in its init leave it the init."""
     main = stage.start("touch /state/ready; while [ ! -e /state/go ]; do sleep 0.01; done; exec sleep 600")
     await stage.hold(main)
@@ -203,7 +204,7 @@ async def test_an_exec_changes_nobodys_identity(stage: Stage) -> None:
     (stage.folder / "go").touch()
     wait_until(lambda: Path(f"/proc/{init}/comm").read_text() == "sleep\n", what="another program")
     assert stage.kill.preflight(action(victim_of(main))) is None
-    fresh = Kill(Path("/proc"), trusted=True)
+    fresh = Kill(Path("/proc"), USUAL, trusted=True)
     await fresh.hold([victim_of(main)])
     assert fresh.held == {victim_of(main)}, "an exec in between is no obstacle"
     fresh.close()
@@ -259,7 +260,7 @@ async def test_what_one_daemon_began_another_does_not_finish(stage: Stage) -> No
     assert await stage.kill.act(asked, DECISION) == Answer(Heard.ACCEPTED, ASKED)
     stage.wrote("heard")
     stage.kill.close()
-    stage.kill = Kill(Path("/proc"), trusted=True)
+    stage.kill = Kill(Path("/proc"), USUAL, trusted=True)
     refused = await stage.kill.insist(asked, DECISION)
     assert refused is not None and refused.heard is Heard.FAILED
     await stage.hold(main)
@@ -377,7 +378,7 @@ async def test_a_lie_below_a_container_makes_nobody_a_victim(stage: Stage, bed: 
 async def test_what_was_searched_is_read_again(stage: Stage) -> None:
     """A number that changed hands since /proc was searched is not held: not another's init, no worker, nobody."""
     main, neighbour = stage.start(SAVES), stage.neighbour.containers["main"]
-    victim, inits = victim_of(main), Inits(Path("/proc"), trusted=True)
+    victim, inits = victim_of(main), Inits(Path("/proc"), USUAL, trusted=True)
     worker, dead = main.spawn("sleep", "600"), await asyncio.to_thread(ended_process)
     for pid, why in ((neighbour.pid, Obstacle.NOT_SURE), (worker, Obstacle.NOT_SURE), (dead, Obstacle.NOT_FOUND)):
         before = descriptors()
@@ -455,7 +456,7 @@ async def test_a_zombie_has_exited(stage: Stage) -> None:
         await until(lambda: stage.kill.ended(asked), "it exits")
         assert stat(pid)[0] == "Z"
         assert await stage.kill.act(asked, DECISION) == Answer(Heard.GONE, "its init has exited")
-        fresh = Kill(Path("/proc"), trusted=True)
+        fresh = Kill(Path("/proc"), USUAL, trusted=True)
         await fresh.hold([victim_of(main)])
         assert fresh.obstacles == {victim_of(main): Obstacle.NOT_FOUND}
     wait_until(lambda: not main.running, what="the runtime knows")
@@ -471,7 +472,7 @@ def killer(*words: str, below_: tuple[str, ...] = ()) -> Any:
 
 
 @pytest.mark.fault(42)
-async def test_a_reused_number_is_somebody_else(stage: Stage, bed: Bed) -> None:
+async def test_a_reused_number_is_another_process(stage: Stage, bed: Bed) -> None:
     """Another process with the number of the one that was held gets no signal, not even as init of the same cgroup."""
     main, other = stage.start(SAVES), stage.neighbour.containers["main"]
     main.stop()

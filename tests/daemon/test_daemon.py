@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.parse
 import urllib.request
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,10 @@ pytestmark = pytest.mark.daemon
 
 PROMPT = 10.0
 """Seconds: what waits for a call that hangs here would wait for ever, and a loaded machine takes its time to end."""
+
+
+UNREAD = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 400
+"""As many requests as the daemon takes at once; their answers fill all buffers of a client that takes none."""
 
 
 def run(*flags: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -350,16 +354,14 @@ def test_a_signal_while_it_loads_ends_it_cleanly(tmp_path: Path, number: signal.
 
 
 @pytest.mark.fault(70)
-def test_a_scrape_that_nobody_reads_holds_up_no_round(node: FakeNode, start_daemon: StartDaemon) -> None:
+def test_a_scrape_that_is_not_read_holds_up_no_round(node: FakeNode, start_daemon: StartDaemon) -> None:
     """A scraper asks and asks and takes no answer: rounds go on at their pace, and others are answered."""
     daemon = start_daemon()
     first = daemon.snapshot()
     host, port = urllib.parse.urlsplit(daemon.url).netloc.split(":")
     with socket.create_connection((host, int(port)), timeout=10) as unread:
-        unread.setblocking(False)
-        with suppress(BlockingIOError):
-            while True:
-                unread.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 100)
+        unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        unread.sendall(UNREAD)
         blocked = daemon.snapshot()["round"]
         assert blocked >= first["round"]
         snapshot = daemon.until(lambda s: s if s["round"] >= blocked + 5 else None, "five more rounds")
@@ -381,10 +383,8 @@ def test_slow_clients_and_a_hanging_driver_together_delay_no_end(node: FakeNode,
         unfinished.sendall(b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n.")
         assert unfinished.recv(12) == b"HTTP/1.1 405"
         half.sendall(b"GET /metrics HT")
-        unread.setblocking(False)
-        with suppress(BlockingIOError):  # until it takes no more, because nobody takes what it answers
-            while True:
-                unread.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 100)
+        unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        unread.sendall(UNREAD)
         before = node.calls("nvmlDeviceGetMemoryInfo")
         node.hang("nvmlDeviceGetMemoryInfo")
         until(lambda: node.calls("nvmlDeviceGetMemoryInfo") > before, "the call that hangs", daemon)

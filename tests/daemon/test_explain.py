@@ -195,7 +195,7 @@ def test_a_disk_that_is_full() -> None:
     """What could not be written was not explained: exit code 1, and why."""
     ended = shell('gpusteward explain -f "$1" > /dev/full', FIXTURES / "kai.yaml")
     assert ended.returncode == 1
-    assert "standard output cannot be written: No space left on device" in ended.stderr
+    assert "cause: No space left on device" in ended.stderr
 
 
 def test_neither_pod_nor_file() -> None:

@@ -78,7 +78,7 @@ def test_scripts_get_the_document(daemon: Daemon) -> None:
 def test_a_pod_of_another_node(daemon: Daemon) -> None:
     """No such pod here: exit code 1, what is near, and that a daemon knows its own node."""
     said = failed(explain("team-vision/ana-notebook-0", "--url", daemon.url))
-    assert "no pod team-vision/ana-notebook-0 on node test-node; near it: team-vision/anna-notebook-0" in said
+    assert "no pod team-vision/ana-notebook-0 on node test-node; similar names: team-vision/anna-notebook-0" in said
     assert "knows only the pods of its own node" in said
 
 

@@ -62,11 +62,16 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
 
 
 def wait_for_rounds(path: Path, count: int, process: subprocess.Popen[str]) -> None:
-    """Wait until the file has so many rounds: it can be read while it grows."""
+    """Wait until the file has so many whole rounds: it can be read while it grows."""
     deadline = time.monotonic() + 20
-    while not path.exists() or path.read_bytes().count(b'{"line":"round"') < count:
+    while not path.exists() or _whole_rounds(path) < count:
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def _whole_rounds(path: Path) -> int:
+    *lines, _in_writing = path.read_bytes().split(b"\n")
+    return sum(line.startswith(b'{"line":"round"') for line in lines)
 
 
 def test_so_many_rounds(tmp_path: Path, fake_node: FakeNode, start_record: StartRecord) -> None:

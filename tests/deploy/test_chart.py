@@ -419,24 +419,51 @@ def test_workloads_keep_their_names_when_scraped(kind: str) -> None:
     assert spec["selector"]["matchLabels"].items() <= labels.items()
 
 
-def test_with_tls_probes_and_monitors_speak_it() -> None:
-    """The kubelet asks for /healthz and /readyz by HTTPS; it has no certificate, and they want none."""
-    made = rendered("mutual-tls")
-    probes = [made.container[f"{one}Probe"]["httpGet"] for one in ("liveness", "readiness")]
-    assert [(one["path"], one["scheme"]) for one in probes] == [("/healthz", "HTTPS"), ("/readyz", "HTTPS")]
+def probes(made: Rendered) -> list[dict[str, Any]]:
+    return [made.container[f"{one}Probe"]["httpGet"] for one in ("liveness", "readiness")]
+
+
+def test_with_tls_probes_and_monitors_speak_it(tmp_path: Path) -> None:
+    """The kubelet asks for /healthz and /readyz by HTTPS."""
+    made = build(tmp_path, {"web": {"secretName": "gpusteward-web", "tls": True}})
+    assert [(one["path"], one["port"], one["scheme"]) for one in probes(made)] == [
+        ("/healthz", "metrics", "HTTPS"),
+        ("/readyz", "metrics", "HTTPS"),
+    ]
     assert config(made).web.config_file == Path("/etc/gpusteward-web/web-config.yml")
-    (endpoint,) = made.only("PodMonitor")["spec"]["podMetricsEndpoints"]
+    (endpoint,) = rendered("mutual-tls").only("PodMonitor")["spec"]["podMetricsEndpoints"]
     assert endpoint["scheme"] == "https" and endpoint["tlsConfig"]["serverName"] == "gpusteward"
 
 
+def test_with_client_certificates_the_probes_have_a_port(tmp_path: Path) -> None:
+    """The kubelet has no certificate: it asks a plain port, which the daemon opens for the probes alone."""
+    made = rendered("mutual-tls")
+    assert [(one["port"], one["scheme"]) for one in probes(made)] == [("probes", "HTTP")] * 2
+    ports = {port["name"]: port["containerPort"] for port in made.container["ports"]}
+    assert (ports["metrics"], ports["probes"]) == (9479, 9480)
+    assert config(made).web.probe_address == ":9480"
+    web = {"secretName": "gpusteward-web", "tls": True, "clientCertificates": True}
+    assert config(build(tmp_path, {"web": web})).web.probe_address == ":9479"
+
+
 def test_who_may_scrape_is_said(tmp_path: Path) -> None:
-    """The network policy admits the named peers to the metrics port, and without names nobody."""
+    """Named peers alone reach the metrics port, without a further switch; a policy without names admits nobody."""
     spec = rendered("monitored").only("NetworkPolicy")["spec"]
     assert spec["policyTypes"] == ["Ingress"]
     ((port,),) = (one["ports"] for one in spec["ingress"])
     assert port == {"port": "metrics", "protocol": "TCP"}
     closed = build(tmp_path, {"networkPolicy": {"enabled": True}}).only("NetworkPolicy")["spec"]
     assert (closed["policyTypes"], closed["ingress"]) == (["Ingress"], [])
+    peers: list[dict[str, Any]] = [{"podSelector": {}}]
+    assert not build(tmp_path, {"networkPolicy": {"enabled": False, "from": peers}}).of("NetworkPolicy")
+    assert not build(tmp_path, {}).of("NetworkPolicy")
+
+
+def test_an_open_port_is_warned_of(tmp_path: Path) -> None:
+    """The notes say that every pod reaches the port, and what to set; with a policy they do not."""
+    assert "NO NETWORK POLICY" in chart.notes(tmp_path, {})
+    named: dict[str, Any] = {"networkPolicy": {"from": [{"podSelector": {}}]}}
+    assert "NO NETWORK POLICY" not in chart.notes(tmp_path, named)
 
 
 def test_boards_and_alerts_are_taken_as_they_are(tmp_path: Path) -> None:

@@ -290,7 +290,7 @@ async def test_lost_access_ends_the_source_when_it_persists(fake_node: FakeNode,
         sample = await source.sample()
         assert {(fault.reason, fault.subject) for fault in sample.faults} == {("access_lost", uuid) for uuid in BOTH}
         await source.sample({ONE})  # an early round is no evidence
-    with pytest.raises(DriverAccessLostError, match="start it anew"):
+    with pytest.raises(DriverAccessLostError, match="fix: restart the container"):
         await source.sample()
 
 

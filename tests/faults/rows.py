@@ -38,7 +38,7 @@ FAULTS: dict[int, Row] = {
     ),
     2: Row(
         "It goes away between last look and request",
-        "Nothing was sent: `failed`; the token comes back, this pod waits 10 s, and its counted time stays",
+        "Nothing was sent: `failed`; the budget is given back, this pod waits 10 s, and its counted time stays",
         (A,),
     ),
     3: Row(
@@ -48,7 +48,7 @@ FAULTS: dict[int, Row] = {
     ),
     4: Row(
         "A PodDisruptionBudget says no (429)",
-        "`blocked`: requested again after a growing wait, for this pod alone; the token comes back",
+        "`blocked`: requested again after a growing wait, for this pod alone; the budget is given back",
         (D, A),
     ),
     5: Row(
@@ -241,12 +241,12 @@ FAULTS: dict[int, Row] = {
     ),
     48: Row(
         "The kernel forbids the signal (EPERM)",
-        "Known before anything is begun: `abandoned`, with the reason; no token is spent",
+        "Known before anything is begun: `abandoned`, with the reason; no budget is used",
         (A,),
     ),
     49: Row(
         "The daemon is killed between intent and request",
-        "The next one looks for a minute: `failed` if the pod lives; nothing is repeated, and the token comes back",
+        "The next one looks for a minute: `failed` if the pod lives; nothing is repeated; the budget is given back",
         (A,),
     ),
     50: Row(
@@ -282,9 +282,9 @@ FAULTS: dict[int, Row] = {
     ),
     57: Row(
         "A limit is edited in the middle of a grace",
-        "A limit above all usage that was counted starts the level anew, and another one that part of the usage keeps "
-        "warns anew; `declaration_changed` in the last look while the server reports an edit that the watch has not "
-        "reported yet",
+        "A limit above all counted usage sets the level to 0. Another limit that part of the counted usage is within "
+        "warns the pod anew. While only the server reports an edit, and not yet the watch, the last look ends with "
+        "`declaration_changed`",
         (D, A),
     ),
     58: Row(
@@ -304,7 +304,7 @@ FAULTS: dict[int, Row] = {
     ),
     61: Row(
         "The node reboots with an open breaker",
-        "It is still open, and no token is free",
+        "It is still open, and no budget is freed",
         (D, A),
     ),
     62: Row(

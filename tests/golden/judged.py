@@ -49,7 +49,7 @@ HISTORY = History(
 )
 TALLY = Tally(
     requested={(Rung.NOTIFY, "team-a"): 3},
-    rehearsed={(Rung.EVICT, "team-b"): 1},
+    dry_runs={(Rung.EVICT, "team-b"): 1},
     failed={(Rung.EVICT, "team-a", Result.FORBIDDEN): 1},
     undelivered={"team-a": 1},
     durations={Rung.EVICT: (0, 0, 0, 2, 1, 0, 0, 0, 0)},

@@ -30,6 +30,8 @@ T = TypeVar("T")
 PATIENCE = 30.0
 """Seconds for an answer, beyond what was asked for; the first context on a sleeping GPU takes some."""
 MIB, GIB = 2**20, 2**30
+FOLDER = "gpusteward-names"
+"""The cgroup that stands for the one in which a kubelet keeps its pods."""
 POD, CONTAINER = "6f0c2f3a-7a4d-4b1e-9a55-0d9c3d0e51ab", "b7" * 32
 """UID of the pod and id of the container that the lab's daemon knows by name, should a tenant be in its cgroup."""
 NAMES = f"[{{namespace: lab, pod: tenant, pod_uid: {POD}, container: main, container_id: '{CONTAINER}'}}]\n"
@@ -137,7 +139,9 @@ class Lab:
         config.write_text(CONFIG.format(names=names))
         source = await NvmlSource.open(events=True)
         try:
-            with Daemon("--devices=nvml", f"--config={config}", "--log.format=json") as daemon:
+            with Daemon(
+                "--devices=nvml", f"--config={config}", f"--node.pods-cgroup=/{FOLDER}", "--log.format=json"
+            ) as daemon:
                 lab = cls(place, source, daemon)
                 async with lab.tenant(context=False):
                     pass  # whoever starts here says what CUDA there is

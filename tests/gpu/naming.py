@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from exporter.model import DeviceKey
-from gpu.lab import CONTAINER, MIB, POD, Lab
+from gpu.lab import CONTAINER, FOLDER, MIB, POD, Lab
 from gpu.protocol import Do
 from gpu.table import Row, held, mib, not_here
 
@@ -50,7 +50,7 @@ def container() -> Iterator[Callable[[int], None]]:
     root = next((one for one in HIERARCHIES if (one / "cgroup.procs").exists()), None)
     if root is None:
         raise OSError("no unified hierarchy is mounted")
-    folder = root / "gpusteward-names" / f"pod{POD}" / CONTAINER  # beside kubepods, which is the kubelet's
+    folder = root / FOLDER / f"pod{POD}" / CONTAINER  # beside kubepods, which is the kubelet's
     made: list[Path] = []
     try:
         for each in (folder.parents[1], folder.parent, folder):

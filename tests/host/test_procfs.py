@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.base.cgroup_owner import parse_owner
+from exporter.base.cgroup_owner import USUAL
 from exporter.host import procfs
 from exporter.host.pid_domain import INITIAL
 from exporter.host.procfs import ProcFs, proc_root
@@ -123,7 +123,7 @@ def python(script: str) -> Iterator[int]:
 def test_ourselves() -> None:
     """Our own number: alive, with the start time and the cgroup that the files show."""
     start = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-    owner = parse_owner(Path("/proc/self/cgroup").read_text())
+    owner = USUAL.owner(Path("/proc/self/cgroup").read_text())
     found = REAL.sample([os.getpid()])
     assert found.processes == {os.getpid(): HostProcess(ProcessKey(os.getpid(), start), alive=True, owner=owner)}
     assert found.unreadable == frozenset()
@@ -176,7 +176,7 @@ threading.Thread(target=lambda: os.read(0, 1)).start()
 print("ready", flush=True)
 ctypes.CDLL(None).pthread_exit(None)
 """
-    owner = parse_owner(Path("/proc/self/cgroup").read_text())
+    owner = USUAL.owner(Path("/proc/self/cgroup").read_text())
     with python(script) as pid:
         until(lambda: state_of(pid) == "Z")
         found = REAL.sample([pid]).processes[pid]
@@ -219,7 +219,7 @@ def test_the_living_have_owners() -> None:
     """All living processes of the node are seen, ourselves among them."""
     living = REAL.sample([], want_living=True).living
     assert living is not None
-    assert parse_owner(Path("/proc/self/cgroup").read_text()) in living
+    assert USUAL.owner(Path("/proc/self/cgroup").read_text()) in living
 
 
 def test_an_opened_folder_outlives_no_process() -> None:

@@ -267,7 +267,7 @@ def test_texts_from_the_world_are_written_all_the_same(text: str, read: str) -> 
 
 
 @pytest.mark.fault(61)
-def test_a_reboot_frees_no_token_and_no_breaker() -> None:
+def test_a_reboot_frees_no_budget_and_closes_no_breaker() -> None:
     """An action two seconds before the machine went down was two seconds ago when it is up: no more is proven."""
     writing = Writing().write(State(), intent(1), BreakerOpened(Breaker.INTERNAL, Opened(103.0, "?")))
     writing.write(Stopped())

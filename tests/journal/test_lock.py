@@ -72,7 +72,7 @@ def test_within_a_process_too(path: Path) -> None:
 
 
 @pytest.mark.fault(52, 54)
-def test_a_killed_daemon_is_in_nobodys_way(path: Path) -> None:
+def test_a_killed_daemon_leaves_no_lock(path: Path) -> None:
     """After SIGKILL the lock is free, whatever number the file still tells."""
     with daemon(path) as (process, said):
         assert said == "held"

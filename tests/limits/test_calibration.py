@@ -59,7 +59,7 @@ def test_what_does_not_fit(key: str, capacity: str, pod: Pod, gpus: Gpus) -> Non
     (limit,) = resolve(pod({key: "2"}), node, devices, builtin()).limits
     assert limit.bytes is None
     assert not limit.enforceable
-    assert any("uncalibrated" in problem for problem in limit.problems)
+    assert any("the unit does not fit" in problem for problem in limit.problems)
 
 
 def test_a_choice_that_nothing_decides(pod: Pod, gpus: Gpus) -> None:
@@ -125,10 +125,12 @@ def test_a_factor_that_the_scheduler_shows(system: str, written: tuple[int, int,
     devices = gpus(16 * GIB) if system in {"hami-nvidia", "vgpu-manager"} else ()
     (limit,) = resolve(asked, None, devices, builtin()).limits
     assert (limit.bytes, limit.system) == (granted * MIB, system)
-    assert not [problem for problem in limit.problems if "contradiction" in problem]
+    assert not [problem for problem in limit.problems if "contradict" in problem]
     assert not [why for why in limit.report_only if "unit" in why]
     if factor > 1:
-        assert [c.why for c in limit.candidates if c.key == key] == [f"taken, times the installation's factor {factor}"]
+        assert [c.why for c in limit.candidates if c.key == key] == [
+            f"taken, multiplied by the installation's factor {factor}"
+        ]
 
 
 @pytest.mark.parametrize("system", list(SCALED))
@@ -137,10 +139,10 @@ def test_a_factor_that_nothing_shows(system: str, pod: Pod) -> None:
     count, key, _, _ = SCALED[system]
     (small,) = resolve(pod(count | {key: "3"}), None, (), builtin()).limits
     assert (small.bytes, small.enforceable) == (None, False)
-    assert any("units of this installation" in problem for problem in small.problems)
+    assert any("each installation chooses it; an operator can" in problem for problem in small.problems)
     (likely,) = resolve(pod(count | {key: "3000"}), None, (), builtin()).limits
     assert (likely.bytes, likely.enforceable) == (3000 * MIB, False)
-    assert any("larger units" in why for why in likely.report_only)
+    assert any("may be larger on this installation" in why for why in likely.report_only)
 
 
 def test_the_annotation_alone_is_in_mib(pod: Pod, gpus: Gpus) -> None:
@@ -185,7 +187,9 @@ def test_a_factor_that_the_node_says(pod: Pod) -> None:
         (limit,) = resolve(asked, node, (), builtin()).limits
         assert (limit.bytes, limit.enforceable) == (expected, expected is not None)
         if expected:
-            assert {c.why for c in limit.candidates if c.taken} == {"taken, times the installation's factor 1024"}
+            assert {c.why for c in limit.candidates if c.taken} == {
+                "taken, multiplied by the installation's factor 1024"
+            }
 
 
 def test_a_small_amount_with_an_assumed_unit(pod: Pod) -> None:
@@ -222,7 +226,7 @@ def test_what_hami_registers(
     assert (limit.bytes, limit.enforceable) == (8 * GIB, True)
     (limit,) = resolve(asked, scaled, devices, builtin()).limits
     assert (limit.bytes, limit.enforceable) == (None, False)
-    assert any("uncalibrated" in problem and "32 GiB" in problem for problem in limit.problems)
+    assert any("the unit does not fit" in problem and "32 GiB" in problem for problem in limit.problems)
 
 
 @pytest.mark.parametrize(
@@ -241,4 +245,4 @@ def test_a_share_of_what_is_advertised(capacity: str, expected: int | None, pod:
     node = NodeFacts({"volcano.sh/vgpu-memory": capacity})
     (limit,) = resolve(pod({"volcano.sh/vgpu-memory-percentage": "25"}), node, gpus(16 * GIB), builtin()).limits
     assert limit.bytes == expected
-    assert any("uncalibrated" in problem for problem in limit.problems) == (expected is None)
+    assert any("the unit does not fit" in problem for problem in limit.problems) == (expected is None)

@@ -93,4 +93,4 @@ def test_explain_says_it() -> None:
     pod = DeclaredPod("u", "team", "p", annotations={OWN: "8Gi"}, containers=(DeclaredContainer("main", {}),))
     found = resolve(pod, None, DEVICES, builtin())
     assert [limit["context"] for limit in as_data(found)] == ["excluded"]
-    assert "CUDA contexts are not part of it" in as_text(found)
+    assert "the limit does not include CUDA contexts" in as_text(found)

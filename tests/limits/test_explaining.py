@@ -35,7 +35,7 @@ def test_the_key_that_was_found_is_told(pod: Pod, gpus: Gpus) -> None:
     assert keys["hami-nvidia resource nvidia.com/gpumem"] == "nvidia.com/gpumem"
     text = as_text(found)
     assert f"* gpusteward annotation {KEY} = '4Gi': 4 GiB" in text
-    assert f"gpusteward annotation {KEY} says less" in text
+    assert f"larger than gpusteward annotation {KEY}; the smallest amount counts" in text
     assert "*.gpu-memory" not in text
     wrong = as_text(resolve(pod(annotations={KEY: "a lot"}), None, gpus(16 * GIB), builtin()))
     assert f"! gpusteward annotation {KEY}: invalid: " in wrong

@@ -38,9 +38,9 @@ def after(*pods: DeclaredPod, devices: tuple[LeafDevice, ...]) -> ResolvedLimit:
         (["8Gi", "4Gi"], 4, ""),
         (["8Gi", "12Gi"], 8, "refused"),
         (["8Gi", "4Gi", "12Gi"], 8, "refused"),
-        (["8Gi", None], 8, "taken away"),
+        (["8Gi", None], 8, "removed from the running pod"),
         (["8Gi", None, "6Gi"], 6, ""),
-        (["8Gi", "nonsense"], 8, "taken away"),
+        (["8Gi", "nonsense"], 8, "removed from the running pod"),
         ([None, "8Gi"], 8, ""),
     ],
 )
@@ -90,7 +90,7 @@ def test_a_record_that_is_taken_away(pod: Pod, gpus: Gpus) -> None:
     for later in (pod(count), pod(count, annotations={HAMI: "garbage"})):
         limit = after(first, later, devices=gpus(16 * GIB))
         assert limit.bytes == 4 * GIB
-        assert any("taken away" in problem for problem in limit.problems)
+        assert any("removed from the running pod" in problem for problem in limit.problems)
 
 
 def test_a_device_that_gets_its_name_late(pod: Pod, gpus: Gpus) -> None:

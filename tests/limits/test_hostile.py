@@ -58,7 +58,7 @@ def only(resolution: Resolution) -> ResolvedLimit:
         ("nvidia.com/container.main.gpu-memory.limit", "lots", "is not a quantity"),
         ("nvidia.com/container.main.gpu-memory.limit", "-8Gi", "is negative"),
         ("nvidia.com/container.main.gpu-memory.limit", "1e30", "too large"),
-        ("nvidia.com/container.main.gpu-memory.limit", "17Ti", "more than the device's"),
+        ("nvidia.com/container.main.gpu-memory.limit", "17Ti", "of the device"),
         ("metax-tech.com/gpu-devices-allocated", "[[1]]", "not a list of objects"),
         ("metax-tech.com/gpu-devices-allocated", "[[],[],[]]", "do not match"),
     ],
@@ -76,12 +76,12 @@ def test_invalid_with_a_reason(key: str, text: str, reason: str, pod: Pod, gpus:
 @pytest.mark.parametrize(
     ("resources", "reason"),
     [
-        ({"nvidia.com/gpumem": "16Gi"}, "more than the device's"),  # 16Gi of MiB: a user's mistake
+        ({"nvidia.com/gpumem": "16Gi"}, "of the device"),  # 16Gi of MiB: a user's mistake
         ({"nvidia.com/gpumem": "-1"}, "is negative"),
         ({"nvidia.com/gpumem-percentage": "101"}, "of one device"),
         ({"koordinator.sh/gpu-memory-ratio": "150"}, "of one device"),
-        ({"nvidia.com/mps-memory": "500"}, "more than the device's"),
-        ({"koordinator.sh/gpu-memory": "8"}, "less than a MiB"),  # a forgotten unit
+        ({"nvidia.com/mps-memory": "500"}, "of the device"),
+        ({"koordinator.sh/gpu-memory": "8"}, "less than 1 MiB"),  # a forgotten unit
     ],
 )
 def test_impossible_amounts(resources: dict[str, str], reason: str, pod: Pod, gpus: Gpus) -> None:
@@ -137,7 +137,7 @@ def test_a_users_count_cannot_be_a_way_out(count: str, pod: Pod, gpus: Gpus) -> 
     asked = pod({"aliyun.com/gpu-mem": "8"}, labels={"aliyun.com/gpu-count": count})
     limit = only(resolved(asked, gpus(16 * GIB, 16 * GIB), node))
     assert (limit.bytes, limit.enforceable) == (8 * GIB, True)
-    assert any("passed over" in problem for problem in limit.problems)
+    assert any("ignored" in problem for problem in limit.problems)
 
 
 @pytest.mark.parametrize(

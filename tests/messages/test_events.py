@@ -75,7 +75,7 @@ def test_a_change_is_told_at_once() -> None:
 
 
 @pytest.mark.fault(5)
-def test_what_lasts_is_told_again_after_five_minutes() -> None:
+def test_what_lasts_is_reported_again_after_five_minutes() -> None:
     """Said in every round, it is written once, and then each five minutes as one more of its series, not between."""
     steps = Steps()
     (first,) = steps.tell(notice())
@@ -300,6 +300,6 @@ def test_the_bounds_hold_in_every_history(history: list[tuple[float, list[Notice
                 assert number <= BURST + (end - begin) / REFILL
     for times in by_key.values():
         assert all(later - earlier >= REMINDER for earlier, later in pairwise(times))
-    unwritten = sum(known.event.count - known.told for known in steps.remembered.series.values())
+    unwritten = sum(known.event.count - known.written for known in steps.remembered.series.values())
     assert sum(count.values()) + steps.remembered.dropped + unwritten <= told
     assert len(steps.remembered.series) <= MOST_SERIES

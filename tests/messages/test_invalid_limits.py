@@ -5,7 +5,7 @@ from dataclasses import replace
 import builders
 from builders import GIB, TAKEN_AT, leaf, pod, snapshot
 from enforcer.messages.action_texts import EventReason
-from enforcer.messages.invalid_limits import Told, invalid_limits
+from enforcer.messages.invalid_limits import Reported, invalid_limits
 from exporter.model import Container, ContainerKind, Limit, Snapshot
 
 POD = pod("train-0", "team-a", uid="uid-1")
@@ -60,7 +60,7 @@ def test_a_round_that_does_not_know_tells_nothing_anew() -> None:
     away, notices = invalid_limits(seen(live=False), told)
     assert (away, notices) == (told, ())
     assert invalid_limits(seen(limit("no quantity")), away) == (told, ())
-    gone: Told = {}
+    gone: Reported = {}
     assert invalid_limits(seen(), told) == (gone, ())
     assert invalid_limits(seen(limit(memory=GIB), live=False), told) == (gone, ()), "mended, as far as is known"
 

@@ -19,7 +19,7 @@ from policy.scenes import BEGIN, GIB, GREEDY, MEEK, UNHURRIED, WALL, Actor, Play
 
 DRY = replace(UNHURRIED, mode=Mode.DRY_RUN)
 SAYS = 'Container "main" uses 70 GiB of GPU-0, 62 GiB more than its limit of 8 GiB (declared by policy annotation). '
-FOR = "It was above its limit for 15 s in total"
+FOR = "It was over its limit for 15 s in total"
 ONLY = f"{FOR}. For now, only this message follows: "
 WILL = f"{FOR}; after 2 min 15 s in total the pod will be evicted."
 UNTIL_WARNED = 4
@@ -186,7 +186,7 @@ def test_an_excess_that_lasts_is_written_each_half_hour() -> None:
     exceeded = [event for event in stage.events if event.first.reason is EventReason.EXCEEDED]
     times = [event.last_at for event in exceeded]
     assert [round(later - earlier) for earlier, later in pairwise(times)] == [1800] * 4
-    assert "above its limit for 2 min 15 s in total. For now" in exceeded[-1].first.note
+    assert "over its limit for 2 min 15 s in total. For now" in exceeded[-1].first.note
 
 
 def test_a_warning_outlives_a_restart_of_the_daemon() -> None:
@@ -202,7 +202,7 @@ def test_what_prevents_and_what_holds_is_said_once_each() -> None:
     stage = Stage()
     stage.rounds(200, GREEDY, MEEK, namespaces={"team": {}})
     label = "the namespace needs the label gpusteward.io/mode: enforce"
-    full = "It was above its limit for 2 min 15 s in total"
+    full = "It was over its limit for 2 min 15 s in total"
     held = f"{full}. Now the pod would be evicted, but {Reason.NO_CONSENT.words} ({label})."
     assert stage.notes == [f"{ONLY}{Reason.NO_CONSENT.words}.", held]
     assert [one.type for one in stage.notices] == [EventType.WARNING, EventType.NORMAL]
@@ -212,7 +212,7 @@ def test_a_ladder_that_ends_with_the_notice_ends_there() -> None:
     """The notice is all that follows, and both messages say so."""
     stage = Stage(replace(UNHURRIED, ladder=(default_rules().ladder[0],)))
     stage.rounds(60, GREEDY, MEEK)
-    full = "It was above its limit for 2 min 15 s in total"
+    full = "It was over its limit for 2 min 15 s in total"
     assert stage.notes == [f"{ONLY}{Reason.NO_RUNG.words}.", f"{full}. No action follows: {Reason.NO_RUNG.words}."]
 
 
@@ -264,6 +264,17 @@ def test_messages_about_a_shared_claim_name_no_other_pod() -> None:
     for notice in stage.notices:
         other = {"rank-0": "rank-1", "rank-1": "rank-0"}[notice.regarding.pod]
         assert other not in notice.note
+
+
+def test_each_pod_of_a_shared_claim_has_an_event_of_its_own() -> None:
+    """A pod that becomes the largest is warned on itself, and not in the series of the pod that was warned before."""
+    claim = {"scope": "claim", "claim": "team/shared", "limit": 8 * GIB}
+    first, second = Actor("rank-0", 40 * GIB, **claim), Actor("rank-1", 30 * GIB, **claim)  # type: ignore[arg-type]
+    stage = Stage()
+    stage.rounds(UNTIL_WARNED, first, second)
+    stage.rounds(2, replace(first, used=GIB), second)
+    warned = [event.first.regarding for event in stage.events]
+    assert [(each.pod, each.pod_uid) for each in warned] == [("rank-0", first.pod_uid), ("rank-1", second.pod_uid)]
 
 
 def test_protected_pods_are_left_alone() -> None:

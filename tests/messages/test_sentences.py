@@ -38,7 +38,7 @@ WARNED = Standing(
 
 def test_a_warning_says_for_how_long_and_what_follows_when() -> None:
     """With the trigger limit the action will follow, with contended it may."""
-    so_far = f"{BEGIN}. It was above its limit for 15 s in total"
+    so_far = f"{BEGIN}. It was over its limit for 15 s in total"
     assert exceeded(WARNED, Trigger.LIMIT) == f"{so_far}; after 2 min 15 s in total the pod will be evicted."
     may = "the pod may be evicted when a neighbour is short of memory"
     assert exceeded(WARNED, Trigger.CONTENDED) == f"{so_far}; after 2 min 15 s in total {may}."
@@ -99,7 +99,7 @@ def test_every_action_says_who_what_and_where_it_was_declared() -> None:
             "The pod's restart policy says whether it starts again."
         ),
         held(WARNED, "a PodDisruptionBudget forbids it"): (
-            ". It was above its limit for 15 s in total. Now the pod would be evicted, "
+            ". It was over its limit for 15 s in total. Now the pod would be evicted, "
             "but a PodDisruptionBudget forbids it."
         ),
     }

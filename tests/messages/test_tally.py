@@ -38,9 +38,9 @@ def tallied(mode: Mode, rounds: int = 40) -> tuple[Tally, Play]:
 def test_a_decision_is_no_action_and_a_dry_run_never_is() -> None:
     """A verdict counts dry runs. An action counts when its request was sent."""
     dry, _ = tallied(Mode.DRY_RUN)
-    assert (dict(dry.requested), dict(dry.rehearsed)) == ({}, {(Rung.EVICT, "team"): 1})
+    assert (dict(dry.requested), dict(dry.dry_runs)) == ({}, {(Rung.EVICT, "team"): 1})
     done, play = tallied(Mode.ENFORCE)
-    assert (dict(done.requested), dict(done.rehearsed)) == ({}, {})
+    assert (dict(done.requested), dict(done.dry_runs)) == ({}, {})
     (decision,) = done.recent
     assert (decision.at, decision.action is not None, decision.refusal) == (WALL, True, None)
     action = play.verdicts[-1].action
@@ -164,6 +164,6 @@ def test_counters_only_grow(mode: Mode) -> None:
         tally = tally.after(play.step(GREEDY if number % 120 < 40 else replace(GREEDY, used=0), MEEK), WALL + number)
         for holder in play.history.levels:
             tally = tally.warned(holder)
-        for was, now in ((before.requested, tally.requested), (before.rehearsed, tally.rehearsed)):
+        for was, now in ((before.requested, tally.requested), (before.dry_runs, tally.dry_runs)):
             assert all(now[key] >= value for key, value in was.items())
     assert tally.requested[Rung.NOTIFY, "team"] > 1

@@ -8,9 +8,8 @@ The rule: each fact is derived anew, in the slowest way that is plainly right. O
 used. Each fact is necessary for an action and not sufficient: `policy.enumeration` shows that no action is missing.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import inf
 
 from enforcer.policy.history import Action, History, Moment, Result, Verdict
@@ -18,7 +17,7 @@ from enforcer.policy.holder import CaseKey, HolderKey, key_of
 from enforcer.policy.rules import ALLOW_EXEMPTION, CONSENT, EXEMPT, GRACE, LONGEST_GRACE, TOGETHER, Rules
 from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung, Trigger
 from exporter.model import (
-    Container,
+    ContainerId,
     ContainerKind,
     Context,
     Device,
@@ -99,42 +98,39 @@ class Fact:
 
 
 class Facts:
-    """The facts of one step; each is computed when it is asked for."""
+    """
+    The facts of one step.
+
+    Attributes:
+        devices: of the round.
+        present: the present generation of each container.
+        listed: the usages of each device.
+        trusted: the devices of which what was read in this round can be held against a container.
+        doubts: by device, the bytes of the lists that cannot all be true, whoever they are counted for.
+        left_out: the devices that an early round left out, and that were read a short time ago.
+        cases: the facts by case.
+        holders: the facts of each limit holder: one for each device, and for each generation of its container there.
+
+    """
 
     def __init__(self, snapshot: Snapshot, rules: Rules, now: Moment) -> None:
         self.snapshot = snapshot
         self.rules = rules
         self.now = now
-
-    @cached_property
-    def devices(self) -> Mapping[DeviceKey, Device]:
-        """The devices of the round."""
-        return {device.key: device for device in self.snapshot.devices}
-
-    @cached_property
-    def present(self) -> Mapping[tuple[PodUid, str], Container]:
-        """The present generation of each container."""
-        return {(box.pod_uid, box.name): box for box in self.snapshot.containers}
-
-    @cached_property
-    def listed(self) -> Mapping[DeviceKey, list[Usage]]:
-        """The usages of each device."""
-        found: dict[DeviceKey, list[Usage]] = {}
-        for usage in self.snapshot.usages:
-            found.setdefault(usage.device, []).append(usage)
-        return found
-
-    @cached_property
-    def holders(self) -> Mapping[HolderKey, list[Fact]]:
-        """The facts of each limit holder: one for each device, and for each generation of its container there."""
-        found: dict[HolderKey, list[Fact]] = {}
+        self.devices = {device.key: device for device in snapshot.devices}
+        self.present = {(box.pod_uid, box.name): box for box in snapshot.containers}
+        self.listed: dict[DeviceKey, list[Usage]] = {}
+        for usage in snapshot.usages:
+            self.listed.setdefault(usage.device, []).append(usage)
+        self.trusted = self._trusted()
+        self.doubts = {key: self._doubt(device) for key, device in self.devices.items()}
+        self.left_out = {device.key for device in snapshot.devices if self._left_out(device)}
+        self.cases = self._cases()
+        self.holders: dict[HolderKey, list[Fact]] = {}
         for fact in self.cases.values():
-            found.setdefault(_holder(fact), []).append(fact)
-        return found
+            self.holders.setdefault(_holder(fact), []).append(fact)
 
-    @cached_property
-    def cases(self) -> Mapping[CaseKey, Fact]:
-        """The facts by case."""
+    def _cases(self) -> dict[CaseKey, Fact]:
         declared: dict[tuple[str, str, str, DeviceKey], list[Limit]] = {}
         for limit in self.snapshot.limits:
             whose = "" if limit.claim else limit.pod_uid
@@ -147,11 +143,14 @@ class Facts:
         return OVER if OVER in each else WITHIN if each == {WITHIN} else UNKNOWN
 
     def early(self, holder: HolderKey) -> bool:
-        """Tell whether an early round left out a GPU of this holder that was read a short time ago."""
-        return any(self.runs(fact.key) and self._left_out(fact.device) for fact in self.holders.get(holder, ()))
+        """Tell whether an early round left out a GPU that this holder has a limit on, and that was read before."""
+        if not self.left_out:
+            return False
+        limited = [fact for fact in self.holders.get(holder, ()) if fact.amount is not None and self.runs(fact.key)]
+        return any(fact.where in self.left_out for fact in limited)
 
-    def _left_out(self, device: Device | None) -> bool:
-        if device is None or device.key.uuid in self.snapshot.gpus_read:
+    def _left_out(self, device: Device) -> bool:
+        if device.key.uuid in self.snapshot.gpus_read:
             return False
         return 0 <= self.snapshot.taken_at - device.sampled_at <= TOGETHER * self.rules.interval
 
@@ -162,24 +161,30 @@ class Facts:
 
     # --- the usage ---
 
-    def _of(self, limits: list[Limit]) -> Iterable[Fact]:
-        first = limits[0]
-        valid = [one for one in limits if one.memory is not None and one.scope is not Scope.PROCESS]
-        binding = [one for one in valid if not one.report_only] or valid
-        amount = min((one.memory for one in binding if one.memory is not None), default=None)
-        binds = next((one for one in binding if one.memory == amount), first)
+    def _of(self, limits: list[Limit]) -> list[Fact]:
+        first, binds = limits[0], limits[0]
+        if len(limits) > 1:
+            valid = [one for one in limits if one.memory is not None and one.scope is not Scope.PROCESS]
+            binding = [one for one in valid if not one.report_only] or valid
+            amount = min((one.memory for one in binding if one.memory is not None), default=None)
+            binds = next((one for one in binding if one.memory == amount), first)
         if first.claim:
-            yield self._of_claim(limits, binds)
-            return
-        mine = [one for one in self.listed.get(first.device, []) if one.subject.pod_uid == first.pod_uid]
-        if not first.container:
-            yield self._fact(key_of(first.device, first.pod_uid), limits, binds, mine)
-            return
-        mine = [one for one in mine if one.subject.container == first.container]
-        now = self.present.get((first.pod_uid, first.container))
-        for id_ in {one.subject.container_id for one in mine} or {now.id if now else None}:
-            key = key_of(first.device, first.pod_uid, first.container, id_)
-            yield self._fact(key, limits, binds, [one for one in mine if one.subject.container_id == id_])
+            return [self._of_claim(limits, binds)]
+        name = first.container
+        mine = [one for one in self.listed.get(first.device, ()) if one.subject.pod_uid == first.pod_uid]
+        if not name:
+            return [self._fact(key_of(first.device, first.pod_uid), limits, binds, mine)]
+        generations: dict[ContainerId | None, list[Usage]] = {}
+        for one in mine:
+            if one.subject.container == name:
+                generations.setdefault(one.subject.container_id, []).append(one)
+        if not generations:
+            now = self.present.get((first.pod_uid, name))
+            generations[now.id if now else None] = []
+        return [
+            self._fact(key_of(first.device, first.pod_uid, name, id_), limits, binds, users)
+            for id_, users in generations.items()
+        ]
 
     def _of_claim(self, limits: list[Limit], binds: Limit) -> Fact:
         subjects: set[Subject] = set()
@@ -218,9 +223,7 @@ class Facts:
             status = OVER if low > ceiling else WITHIN if within else UNKNOWN
         return Fact(key, device, tuple(limits), amount, pods, tuple(users), low, high, ceiling, status)
 
-    @cached_property
-    def trusted(self) -> frozenset[DeviceKey]:
-        """The devices of which what was read in this round can be held against a container."""
+    def _trusted(self) -> frozenset[DeviceKey]:
         snapshot = self.snapshot
         stale = self.now.monotonic - snapshot.monotonic > 2.5 * self.rules.interval
         unsure = any(fault.source == "allocations" for fault in snapshot.faults)
@@ -239,12 +242,8 @@ class Facts:
             high += inf if used is None else used
         if high == inf and not low:
             return None, None
-        return max(0, low - self.doubts[device.key]), inf if device.account.partial else high
-
-    @cached_property
-    def doubts(self) -> Mapping[DeviceKey, int]:
-        """By device, the bytes of the lists that cannot all be true, whoever they are counted for."""
-        return {key: self._doubt(device) for key, device in self.devices.items()}
+        doubt = self.doubts[device.key]
+        return max(0, low - doubt) if doubt else low, inf if device.account.partial else high
 
     def _doubt(self, device: Device) -> int:
         account = device.account
@@ -399,11 +398,12 @@ class Facts:
         return max(self._graces(fact), default=self.rules.grace)
 
     def _graces(self, fact: Fact) -> list[float]:
-        return [self._grace(self.snapshot.pods[uid]) for uid in fact.pods if uid in self.snapshot.pods]
+        pods = self.snapshot.pods
+        return [self._grace(pods[uid]) for uid in fact.pods if uid in pods]
 
     def _grace(self, pod: Pod) -> float:
         text = pod.annotations.get(GRACE, "")
-        if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        if not (text and text.isascii() and text.isdigit() and len(text) <= 9):
             return self.rules.grace
         wanted = min(float(text), LONGEST_GRACE)
         granted = self.snapshot.namespaces.get(pod.namespace, {}).get(ALLOW_EXEMPTION) == "true"

@@ -70,6 +70,7 @@ class Tally:
             warning.
         own: seconds over of the present generation of the container.
         warned_at: when the present warning was asked for; `since_warned` the seconds over since it was accepted.
+        asked_at: when the newest warning was asked for, also one that is not true any more.
         warned_of: by pod, the harshest step that the present warning names to it.
         announced: seconds after which an action was announced; `longest` the most since then, which bounds the level.
         terms: what was announced then; `says` what would be announced now.
@@ -92,6 +93,7 @@ class Tally:
     generation: str = ""
     own: float = 0.0
     warned_at: float | None = None
+    asked_at: float = -inf
     accepted: bool = False
     unheard_at: float | None = None
     since_warned: float = 0.0
@@ -268,12 +270,7 @@ class Watch:
 
     def _weigh(self, tally: Tally, facts: Facts, group: list[Fact], status: str, at: float) -> None:
         rules = facts.rules
-        amounts = {fact.where: fact.amount or 0 for fact in group}
-        if (
-            status is not UNKNOWN
-            and tally.most
-            and all(amounts.get(where, 0) > most for where, most in tally.most.items())
-        ):
+        if status is not UNKNOWN and tally.most and _above_all(tally, group):
             tally.clear()  # the limit rose above all that was counted
         generations = {fact.key.container_id for fact in group}
         generation = max(generations) if len(generations) == 1 else tally.generation
@@ -324,17 +321,20 @@ class Watch:
         tally.seconds = min(tally.seconds, rules.warn_after if waiting else max(most, tally.longest))
 
     def _terms(self, tally: Tally, facts: Facts, group: list[Fact]) -> None:
-        """Fall back to warn_after when what was announced is not true any more, or what an operator chose has ended."""
+        """
+        Forget a warning that is not true any more.
+
+        The level falls to warn_after with the next warning, which an operator's hold may delay (`_warned_anew`).
+        """
+        if tally.warned_at is None:
+            return
         pods = [facts.snapshot.pods[uid] for fact in group for uid in fact.pods if uid in facts.snapshot.pods]
         if not pods or any(pod.namespace not in facts.snapshot.namespaces for pod in pods):
-            return
-        if tally.warned_at is None:
             return
         tally.says = self._says(facts, group)
         if tally.says is None:
             tally.terms = None
         elif tally.says != tally.terms:
-            tally.seconds = min(tally.seconds, facts.rules.warn_after)
             tally.due_at, tally.warned_at, tally.accepted, tally.since_warned = None, None, False, 0.0
             tally.announced = tally.longest = 0.0
 
@@ -342,7 +342,8 @@ class Watch:
         """Return what would be announced to the holder now; None while what somebody chose prevents any action."""
         rules = facts.rules
         modes = [rules.mode, *(one.mode for one in rules.ceilings if one.reason.kind is Kind.CHOSEN)]
-        for fact in group:
+        # Where the limit of a device is invalid, no action follows, and what protects a pod there says nothing.
+        for fact in [fact for fact in group if fact.amount is not None] or group:
             pods = fact.pods & facts.snapshot.pods.keys()
             shields = [facts.shield(fact, uid) for uid in pods]
             if all(reason is not None and reason.kind is Kind.CHOSEN for reason in shields):
@@ -365,11 +366,11 @@ class Watch:
         """Note the warnings that the policy asks for."""
         asked: dict[HolderKey, list[Standing]] = {}
         for standing in step.verdict.standings:
-            if standing.warned_at is not None and standing.key.holder in self.tallies:
-                asked.setdefault(standing.key.holder, []).append(standing)
+            if standing.warned_at is not None and (holder := standing.key.holder) in self.tallies:
+                asked.setdefault(holder, []).append(standing)
         for holder, standings in asked.items():
             tally, warned_at = self.tallies[holder], standings[0].warned_at
-            if warned_at is not None and (tally.warned_at is None or warned_at > tally.warned_at):
+            if warned_at is not None and warned_at > tally.asked_at:  # a warning that became untrue is not a new one
                 self._warned_anew(tally, facts, holder, warned_at, _told(standings))
 
     def _warned_anew(
@@ -379,7 +380,7 @@ class Watch:
         tally.says = self._says(facts, group)
         same = tally.warned_at is not None and tally.terms == tally.says
         same = same and not any(_harsher(rung, tally.warned_of.get(uid, rung)) for uid, rung in told.items())
-        tally.warned_at, tally.accepted = warned_at, False
+        tally.warned_at, tally.asked_at, tally.accepted = warned_at, warned_at, False
         if tally.unheard_at is None or warned_at - tally.unheard_at >= HOUR:
             tally.unheard_at = warned_at if rules.confirm else None
         if holder.claim and same:  # another pod of a shared claim is warned for itself
@@ -590,6 +591,11 @@ def violations(trace: Trace) -> list[str]:
 
 def _same(one: Rules, other: Rules) -> bool:
     return one is other or one == other
+
+
+def _above_all(tally: Tally, group: list[Fact]) -> bool:
+    amounts = {fact.where: fact.amount or 0 for fact in group}
+    return all(amounts.get(where, 0) > most for where, most in tally.most.items())
 
 
 def _waits(tally: Tally, facts: Facts, at: float) -> bool:

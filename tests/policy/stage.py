@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from enforcer.actions.interface import Answer, Heard
-from enforcer.actions.kill.actuator import GRACE_OVER
+from enforcer.actions.kill.actuator import GRACE_OVER, Kill
 from enforcer.messages.events import Notice
 from enforcer.policy.history import Action, Moment, Result
 from enforcer.policy.last_look import Live
@@ -24,6 +24,7 @@ from enforcer.runtime.decider import Decider
 from enforcer.runtime.dry_run import DryRuns
 from enforcer.runtime.executor import Executor
 from enforcer.runtime.hands import Hands
+from exporter.base.cgroup_owner import USUAL
 from exporter.kube.errors import UNREACHABLE, KubeError
 from exporter.model import Container, GpuUuid, Snapshot
 from policy.scenes import BEGIN, CONSENTING, UNHURRIED, WALL, Actor, settled, snapshot
@@ -72,7 +73,7 @@ class Stage:
             Hands({Rung.FENCE: self, Rung.EVICT: self, Rung.KILL: self}, self.ask, self.fresh),
             clock=self,
         )
-        self.dry_runs = DryRuns(self.decider, self.ask, self.fresh, Path("/nonexistent"), clock=self)
+        self.dry_runs = DryRuns(self.decider, self.ask, self.fresh, Kill(Path("/nonexistent"), USUAL), clock=self)
         self.rung = rules.ladder[-1]
         self.round = 0
         self.looked_at = BEGIN

@@ -218,7 +218,7 @@ def test_no_blast_in_a_mode_that_does_not_act() -> None:
 
 
 @pytest.mark.fault(55, 63)
-def test_a_change_of_units_hits_nobody() -> None:
+def test_a_change_of_units_hits_no_pod() -> None:
     """Rows 55, 63: a new version reads all limits a thousand times too small: a breaker, and no action."""
     fine = [Actor(f"p{n}-1", 4 * GIB, limit=16 * GIB, namespace=f"n{n}") for n in range(6)]
     play = Play(SHORT)

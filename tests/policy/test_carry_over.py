@@ -168,6 +168,16 @@ def test_seconds_that_a_holder_is_due_are_counted_by_reason() -> None:
     assert {key[:3] for key in play.history.due_seconds} == {("team", "greedy-1", "main")}
 
 
+def test_due_seconds_of_a_pod_that_is_gone_are_dropped() -> None:
+    """The counters hold no series of dead pods, also while no holder is due."""
+    play = Play(SHORT)
+    play.steps(12, GREEDY, MEEK, namespaces={})
+    play.steps(60, replace(GREEDY, used=GIB), MEEK, namespaces={})
+    assert play.history.due_seconds
+    play.steps(2, MEEK, namespaces={})
+    assert play.history.due_seconds == {}
+
+
 def test_within_its_limit_a_holder_that_is_due_has_the_reason() -> None:
     """The alert on due seconds does not count what is waiting for the holder itself as unknown or evaded."""
     play = Play(replace(SHORT, spacing=5.0))

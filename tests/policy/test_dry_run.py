@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 
 from enforcer.actions.dry_run import REHEARSED, DryRun
 from enforcer.actions.interface import Answer, Heard
+from enforcer.actions.kill.actuator import Kill
 from enforcer.policy.history import Action, Result
 from enforcer.policy.last_look import Live
 from enforcer.policy.outcomes import rehearsed
@@ -24,6 +25,7 @@ from enforcer.policy.rules import Budget, Budgets
 from enforcer.policy.vocabulary import Mode, Reason, Rung, State, Trigger
 from enforcer.runtime.dry_run import DryRuns
 from enforcer.runtime.hands import Ask
+from exporter.base.cgroup_owner import USUAL
 from journals import action
 from policy.scenes import GIB, GREEDY, MEEK, UNHURRIED, Play
 from policy.stage import Stage
@@ -101,7 +103,7 @@ async def test_a_dry_run_takes_the_way_of_an_action_but_for_the_last_step() -> N
     assert (decision["kind"], decision["result"], decision["detail"]) == ("dry_run", "rehearsed", REHEARSED.detail)
     events = [line["event"] for line in logged if line["event"].startswith("enforcer.dry")]
     assert events == ["enforcer.dry_run", "enforcer.dry_run_ended"]
-    assert "enforcer.ended" not in {line["event"] for line in logged}
+    assert "enforcer.effect_result" not in {line["event"] for line in logged}
 
 
 @pytest.mark.parametrize(("happens", "reason"), SPARES, ids=lambda value: value if isinstance(value, str) else "")
@@ -138,7 +140,7 @@ async def test_a_dry_run_without_an_answer_is_tried_again_like_an_action() -> No
             return await ask(action)
 
         stage.hands(ask=asked)
-        stage.dry_runs = DryRuns(stage.decider, asked, stage.fresh, Path("/nonexistent"), clock=stage)
+        stage.dry_runs = DryRuns(stage.decider, asked, stage.fresh, Kill(Path("/nonexistent"), USUAL), clock=stage)
         await stage.play(400)
     waits = [later - before for before, later in pairwise(tries[Mode.DRY_RUN])]
     assert waits == pytest.approx([later - before for before, later in pairwise(tries[Mode.ENFORCE])], abs=5.1)
@@ -173,7 +175,7 @@ async def test_a_dry_run_counts_as_no_action() -> None:
     stage = Stage(HOG, POOR, rules=DRY)
     await stage.play(160)
     tally = stage.decider._tally
-    assert dict(tally.rehearsed) == {(Rung.EVICT, HOG.named().namespace): 1}
+    assert dict(tally.dry_runs) == {(Rung.EVICT, HOG.named().namespace): 1}
     assert (tally.failed, tally.durations, tally.last) == ({}, {}, {})
 
 
@@ -202,7 +204,7 @@ async def test_a_stand_in_says_what_the_step_would_say(heard: Heard) -> None:
 def test_nothing_that_rehearses_can_change_anything(tmp_path: Path) -> None:
     """No method of the stand-ins, nor of what they hold, has a name of a change; the import contract says the rest."""
     stage = Stage(HOG, rules=DRY)
-    dry_runs = DryRuns(stage.decider, stage.ask, stage.fresh, tmp_path, clock=stage)
+    dry_runs = DryRuns(stage.decider, stage.ask, stage.fresh, Kill(tmp_path, USUAL), clock=stage)
     rungs = dry_runs._executor._hands.rungs
     assert set(rungs) == set(Rung) - {Rung.NOTIFY}
     for stand_in in rungs.values():

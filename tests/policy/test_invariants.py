@@ -38,12 +38,14 @@ LADDER_REWRITTEN = (100007834, 100025450, 100093459, 100093639, 100121006, 20000
 """Evictions that were blocked just before an operator took `kill` out of the ladder for a while."""
 WARNINGS = (100069931, 100080820, 100125678, 200000956, 200001365)
 """A pod of a shared claim, an unknown usage, or an earlier generation beside the warning."""
+INVALID = (400003921, 400009427, 700088034, 800033083)
+"""A limit that is invalid for some rounds, or a warning that is not true any more while the mode is missing."""
 GRACES = (100023314, 100063938, 100112266, 200010979)
 """A pod that shortens its own grace for a while, or an early round beside changed rules."""
 EARLIER = (0, 8, 330, 544, 2417, 100404, 200753, 20262491, 31001792, 52010874, 52019099, 100125047)
 
 
-@pytest.mark.parametrize("seed", [*EARLIER, *LADDER_REWRITTEN, *WARNINGS, *GRACES])
+@pytest.mark.parametrize("seed", [*EARLIER, *LADDER_REWRITTEN, *WARNINGS, *GRACES, *INVALID])
 def test_what_a_campaign_found_stays_found(seed: int) -> None:
     """Traces that broke a law once, by a fault of the policy or of a checker."""
     assert World(seed).play().found == []

@@ -14,7 +14,8 @@ from enforcer.policy.holder import HolderKey
 from enforcer.policy.holds import held
 from enforcer.policy.judgement import judge_all
 from enforcer.policy.levels import Level
-from enforcer.policy.vocabulary import Place, Reason, State
+from enforcer.policy.rules import Ceiling
+from enforcer.policy.vocabulary import Mode, Place, Reason, State
 from exporter.model import Context
 from policy.scenes import BEGIN, GIB, GREEDY, MEEK, UNHURRIED, Actor, Play, settled, snapshot
 
@@ -153,6 +154,25 @@ def test_what_binds_nothing_any_more_has_no_part_in_a_level(other: Actor) -> Non
     play.steps(10, GREEDY, gpus=2)
     play.steps(4, other, replace(GREEDY, used=GIB), gpus=2)
     assert play.history.levels[HOLDER].seconds == 45.0 - 3 * 2.5
+
+
+@pytest.mark.parametrize(
+    "unjudged",
+    [replace(GREEDY, limit=None, problems=("not a number",)), replace(GREEDY, facts={"phase": ""})],
+    ids=["limit", "phase"],
+)
+def test_a_stop_while_a_holder_is_not_judged_is_not_forgotten(unjudged: Actor) -> None:
+    """An operator stops the node for one round in which the limit is invalid, or the pod not running: warned anew."""
+    play = Play()
+    play.steps(10, GREEDY, MEEK)
+    warned_at = play.history.levels[HOLDER].warned_at
+    rules, play.rules = play.rules, replace(play.rules, ceilings=(Ceiling(Mode.OBSERVE, Reason.STOPPED),))
+    play.step(unjudged, MEEK)
+    play.rules = rules
+    assert play.history.levels[HOLDER].warned_at == warned_at
+    play.step(GREEDY, MEEK)
+    assert play.history.levels[HOLDER].warned_at == play.monotonic
+    assert play.history.levels[HOLDER].seconds == rules.warn_after
 
 
 def test_a_limit_that_disappears_lowers_the_level_and_does_not_erase_it() -> None:

@@ -564,6 +564,17 @@ def test_a_warning_waits_for_a_round_that_knows_the_usage(now: Announcement, the
     assert (holder.read(True), holder.known.warned_at, due(holder)) == (15.0, holder.at, False)
 
 
+@pytest.mark.parametrize(("warn_after", "grace"), [(5.0, 30.0), (5.0, 5.0), (10.0, 0.0)])
+def test_a_warn_after_that_was_shortened_warns_in_a_round_that_knows_the_usage(warn_after: float, grace: float) -> None:
+    """An unknown usage right after the reload delays the first warning; its grace begins with it."""
+    holder = Holder()
+    holder.play("ooo")
+    holder.rules, holder.grace = replace(RULES, warn_after=warn_after, grace=grace), grace
+    assert (holder.read(None, after=3.0), holder.known.warned_at) == (warn_after, None)
+    assert (holder.read(True, after=3.0), holder.known.warned_at) == (warn_after, holder.at)
+    assert due(holder) is (grace == 0.0)
+
+
 def test_a_pod_that_was_warned_while_it_was_held_is_warned_anew_when_the_hold_ends() -> None:
     """The first warning said that no action follows: it announced no grace."""
     holder = Holder()

@@ -21,6 +21,7 @@ from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Breaker, Mode, Reason, Rung
 from enforcer.runtime.arming import Arming, World
 from enforcer.runtime.decider import Decider
+from exporter.base.cgroup_owner import USUAL
 from exporter.kube.client import from_kubeconfig
 from exporter.model import GpuUuid, Snapshot
 from exporter.rounds.latest import Latest
@@ -148,7 +149,7 @@ async def arming(
     stage = stage or Stage(tmp_path, rules)
     async with serving(stage.answer) as server:
         writer = Writer(from_kubeconfig(kubeconfig(tmp_path / "config", server.url)), clock=stage.clock)
-        world = World(writer, writer, Path("/proc"), stage.journal, admission=admission)
+        world = World(writer, writer, Path("/proc"), stage.journal, USUAL, admission=admission)
         task = asyncio.create_task(Arming(stage.decider, world, Latest(), stage.fresh, clock=stage.clock).run())
         try:
             yield stage, server

@@ -74,7 +74,7 @@ async def test_a_driver_that_hangs_in_the_last_look_fails() -> None:
 
 
 @pytest.mark.fault(2, 6)
-async def test_what_certainly_failed_costs_no_token_and_is_tried_at_growing_intervals() -> None:
+async def test_what_certainly_failed_costs_no_budget_and_is_tried_at_growing_intervals() -> None:
     """Requests that could not be sent, for an hour: no token, no breaker, and in the end one in five minutes."""
     stage = Stage(HOG, POOR)
     stage.answer = Answer(Heard.FAILED, "connection refused")

@@ -25,6 +25,7 @@ from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Mode, Reason, Rung, Trigger
 from enforcer.runtime.arming import Arming, World
 from enforcer.runtime.decider import Decider
+from exporter.base.cgroup_owner import USUAL
 from exporter.kube.client import from_kubeconfig
 from exporter.model import GpuUuid, Snapshot
 from exporter.rounds.latest import Latest
@@ -197,7 +198,7 @@ async def running(stage: Stage, rules: Rules = FENCING) -> AsyncIterator[Daemon]
     async with serving(answer) as server:
         writer = Writer(from_kubeconfig(kubeconfig(stage.folder / "config", server.url)), clock=stage.clock)
         own = NvmlLimits(deadline=0.5)
-        world = World(writer, writer, stage.proc, stage.journal, trusted=True, limits=own, cgroups=stage.mount)
+        world = World(writer, writer, stage.proc, stage.journal, USUAL, trusted=True, limits=own, cgroups=stage.mount)
         arming = Arming(daemon.decider, world, stage.latest, daemon.fresh, clock=stage.clock)
         task = asyncio.create_task(arming.run())
         try:

@@ -30,6 +30,7 @@ from exporter.config.values import ListenAddress
 from exporter.limits import Resolution
 from exporter.metrics.exposition import Exposition
 from exporter.model import Fault, GpuInstance, Health, PodUid, Sharing, Snapshot, Utilization, XidErrors
+from exporter.rounds.judge import Judge
 from exporter.rounds.latest import Latest, Tally
 from exporter.web.app import Answers
 from exporter.web.server import Server
@@ -103,6 +104,8 @@ async def serving(
     api: bool = True,
     config_file: Path | None = None,
     address: str = "127.0.0.1:0",
+    probe_address: str | None = None,
+    judge: Judge | None = None,
     resolution: Callable[[PodUid], Resolution | None] = lambda _uid: None,
 ) -> AsyncIterator[tuple[Server, Latest]]:
     """Serve the last of `snapshots` as one that was taken `age` seconds ago."""
@@ -119,6 +122,8 @@ async def serving(
         started=clock.monotonic(),
         api=api,
         resolution=resolution,
+        judge=judge,
     )
-    async with Server(answers, ListenAddress(address), config_file, poll=0.01) as server:
+    probes = ListenAddress(probe_address) if probe_address else None
+    async with Server(answers, ListenAddress(address), config_file, probes, poll=0.01) as server:
         yield server, latest

@@ -49,8 +49,8 @@ def test_a_pod_in_its_grace_has_the_time_that_is_left() -> None:
     assert lines[2].split("  ")[0] == HEAD[0]
     row = [cell for cell in lines[3].split("  ") if cell]
     used = [cell.strip() for cell in row]
-    assert used == ["team-a/train-0", "main", "23b336ec", "30.0Gi", "10.0Gi", "60% (81s of 2m)", "evict in 54s"]
-    assert lines[-1] == "1 of 14 workloads with limits are over them."
+    assert used == ["team-a/train-0", "main", "23b336ec", "30.0Gi", "10.0Gi", "60% (81 of 135s)", "evict in 54s"]
+    assert lines[-1] == "1 of 14 workloads that may be acted on are over their limits."
 
 
 @pytest.mark.parametrize(

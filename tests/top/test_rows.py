@@ -146,6 +146,7 @@ def test_the_share_of_the_limit() -> None:
     [
         (its("ok"), ("ok",), Tone.PLAIN),
         (its("over", next="evict"), ("over", "then evict"), Tone.WARN),
+        (its("unjudged", reason="undeclared", next="evict"), ("unjudged", "undeclared"), Tone.PLAIN),
         (its("grace", next="evict", due_at=TAKEN_AT + 119), ("grace 118s", "then evict"), Tone.WARN),
         (its("due", next="evict", due_at=TAKEN_AT - 3), ("due", "then evict"), Tone.BAD),
         (its("acting", next="kill"), ("acting", "then kill"), Tone.BAD),

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from builders import device, fault, gpu, memory, snapshot
 from exporter.config.values import ListenAddress
-from exporter.web.server import WebError, listen
+from exporter.web.listening import WebError, listen
 from serving.node import busy, serving
 
 

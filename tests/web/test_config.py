@@ -5,15 +5,17 @@ import base64
 import shutil
 import ssl
 import sys
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import aiohttp
 import bcrypt
 import pytest
+from structlog.testing import capture_logs
 
 from exporter.config import ConfigError
-from exporter.web.basic_auth import BasicAuth, parse
+from exporter.web.basic_auth import BasicAuth, BusyError, parse
 from exporter.web.config import load_security, parse_web_config
 from serving.certificates import Authority
 from serving.node import busy, serving
@@ -302,6 +304,60 @@ async def test_users_and_headers_are_exchanged_without_a_restart(tmp_path: Path)
         watch.cancel()
 
 
+async def test_few_logins_wait_and_known_ones_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one peer five guesses wait, of all together twenty; further ones are told so, and a known login passes."""
+    auth = BasicAuth({"anna": HASH.encode()})
+    assert await auth.user(header("anna", PASSWORD), "10.0.0.1") == "anna"
+    go = threading.Event()
+
+    def slow(_password: bytes, _known: bytes) -> bool:
+        return go.wait(10) and False
+
+    monkeypatch.setattr("bcrypt.checkpw", slow)
+    async with asyncio.TaskGroup() as tasks:
+        for peer in range(4):
+            for guess in range(5):
+                tasks.create_task(auth.user(header("anna", f"{peer} {guess}"), f"10.0.0.{peer}"))
+            await asyncio.sleep(0)
+            if peer < 3:
+                with pytest.raises(BusyError):
+                    await auth.user(header("anna", "one more"), f"10.0.0.{peer}")
+        with pytest.raises(BusyError):
+            await auth.user(header("anna", "one more"), "10.0.0.9")
+        assert await auth.user(header("anna", PASSWORD), "10.0.0.1") == "anna"
+        go.set()
+    assert await auth.user(header("anna", "wrong"), "10.0.0.1") is None
+
+
+async def test_a_client_that_goes_waits_for_no_hash(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The logins of closed connections give up their places, and only the hash that had begun is finished."""
+    go, hashed = threading.Event(), list[bytes]()
+
+    def slow(password: bytes, _known: bytes) -> bool:
+        hashed.append(password)
+        return go.wait(10) and False
+
+    monkeypatch.setattr("bcrypt.checkpw", slow)
+    path = write(tmp_path, f"basic_auth_users: {{anna: {HASH}}}")
+    async with serving(busy(), config_file=path) as (server, _):
+        address = server.url.removeprefix("http://").split(":")
+
+        async def waiting(number: int) -> bool:
+            return server._gate.auth._waiting.total() == number
+
+        for _ in range(3):
+            guesses = [await asyncio.open_connection(*address) for _ in range(5)]
+            for number, (_, writer) in enumerate(guesses):
+                login = header("anna", f"guess {number}").encode()
+                writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: " + login + b"\r\n\r\n")
+            await until(lambda: waiting(5))
+            for _, writer in guesses:
+                writer.close()
+            await until(lambda: waiting(0))
+        go.set()
+    assert len(hashed) <= 3
+
+
 # --- certificates -----------------------------------------------------------------------------------------------------
 
 PATHS = ("/metrics", "/", "/api/v1/snapshot", "/nowhere", "/healthz", "/readyz")
@@ -342,26 +398,47 @@ async def test_tls_is_served_and_its_certificate_exchanged(authority: Authority)
 
 
 async def test_a_client_certificate_is_demanded(authority: Authority) -> None:
-    """Who has none is answered by the probes alone, as the kubelet has to be; a stranger's ends the handshake."""
+    """A client without a certificate, or with a stranger's, gets no answer at all, not even of the probes."""
     path = write(authority.folder, MUTUAL)
     (authority.folder / "stranger").mkdir()
     stranger = Authority(authority.folder / "stranger")
+    forged = authority.client()
+    forged.load_cert_chain(stranger.folder / "client.pem", stranger.folder / "client.key")
     async with serving(busy(), config_file=path) as (server, _):
-        assert (await get(f"{server.url}/metrics", tls=authority.client("client")))[0] == 200
-        answers = {one: (await get(f"{server.url}{one}", tls=authority.client()))[0] for one in PATHS}
-        assert answers == dict.fromkeys(PATHS, 401) | {"/healthz": 200, "/readyz": 200}
-        forged = authority.client()
-        forged.load_cert_chain(stranger.folder / "client.pem", stranger.folder / "client.key")
-        with pytest.raises((aiohttp.ClientError, OSError)):
-            await get(f"{server.url}/healthz", tls=forged)
+        for one in PATHS[:-2]:
+            assert (await get(f"{server.url}{one}", tls=authority.client("client")))[0] in {200, 404}
+        for one in PATHS:
+            for context in (authority.client(), forged):
+                with pytest.raises((aiohttp.ClientError, OSError)):
+                    await get(f"{server.url}{one}", tls=context)
 
 
-async def test_who_has_no_certificate_has_no_password_looked_at(authority: Authority) -> None:
-    """Where both are demanded, the certificate comes first: strangers keep no hashing busy."""
+async def test_the_probes_have_an_address_of_their_own(authority: Authority) -> None:
+    """Where a client certificate is required, the kubelet asks the second address, which answers nothing else."""
+    path = write(authority.folder, MUTUAL)
+    async with serving(busy(), config_file=path, probe_address="127.0.0.1:0") as (server, _):
+        answers = {one: (await get(f"{server.probe_url}{one}"))[0] for one in PATHS}
+        assert server.probe_url.startswith("http://")
+    assert answers == dict.fromkeys(PATHS, 404) | {"/healthz": 200, "/readyz": 200}
+
+
+@pytest.mark.parametrize(("probes", "warned"), [(None, True), ("127.0.0.1:0", False)])
+async def test_probes_that_need_a_certificate_are_warned_of(
+    authority: Authority, probes: str | None, warned: bool
+) -> None:
+    """An operator who requires certificates learns in the log why the kubelet will restart the daemon."""
+    with capture_logs() as logs:
+        async with serving(busy(), config_file=write(authority.folder, MUTUAL), probe_address=probes):
+            pass
+    assert [line["event"] for line in logs] == (["web.probes_need_a_certificate"] if warned else [])
+
+
+async def test_without_a_certificate_no_password_is_looked_at(authority: Authority) -> None:
+    """Where both are demanded, strangers keep no hashing busy."""
     path = write(authority.folder, f"{MUTUAL}basic_auth_users: {{anna: {HASH}}}\n")
     async with serving(busy(), config_file=path) as (server, _):
-        status, answer = await get(f"{server.url}/metrics", tls=authority.client())
-        assert status == 401 and "WWW-Authenticate" not in answer.headers
+        with pytest.raises((aiohttp.ClientError, OSError)):
+            await get(f"{server.url}/metrics", tls=authority.client(), auth=("anna", PASSWORD))
         status, answer = await get(f"{server.url}/metrics", tls=authority.client("client"))
         assert status == 401 and "WWW-Authenticate" in answer.headers
 

@@ -25,7 +25,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("exporter.web.connections.MOST", MOST)
+    monkeypatch.setattr("exporter.web.bounds.CONNECTIONS", MOST)
 
 
 def port(server: Server) -> int:
@@ -58,8 +58,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def handlers(server: Server) -> list[web.RequestHandler]:
-    assert server._runner.server is not None
-    return server._runner.server.connections
+    return server.listeners[0].connections()
 
 
 def unsent(handler: web.RequestHandler) -> bool:
@@ -69,7 +68,7 @@ def unsent(handler: web.RequestHandler) -> bool:
 @pytest.mark.parametrize("sent", [b"", REQUEST[:20], REQUEST], ids=["nothing", "half a request", "one request"])
 async def test_who_waits_is_let_go(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
     """A connection without a whole request is closed after a while: before the first request, and between two."""
-    monkeypatch.setattr("exporter.web.server.IDLE", 0.1)
+    monkeypatch.setattr("exporter.web.bounds.IDLE", 0.1)
     async with serving(busy()) as (server, _), connected(server) as (reader, writer):
         writer.write(sent)
         await ended(reader)
@@ -97,7 +96,7 @@ async def test_who_takes_no_answer_goes_too() -> None:
         transport = writer.transport
         assert isinstance(transport, asyncio.ReadTransport)
         transport.pause_reading()
-        writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 2000)
+        writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 400)
         await until(lambda: any(map(unsent, handlers(server))))
         (unread,) = handlers(server)
         others = [await asyncio.open_connection("127.0.0.1", port(server)) for _ in range(MOST)]
@@ -155,7 +154,7 @@ async def test_the_end_waits_for_nobody() -> None:
         transport = unread[1].transport
         assert isinstance(transport, asyncio.ReadTransport)
         transport.pause_reading()
-        unread[1].write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 2000)
+        unread[1].write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 400)
         await until(lambda: any(map(unsent, handlers(server))))
         (blocked,) = (handler.transport for handler in handlers(server))
         others = [await asyncio.open_connection("127.0.0.1", port(server)) for _ in range(2)]

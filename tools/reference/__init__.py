@@ -1,11 +1,11 @@
 """
 The pages of docs/reference that are written from the code: `python -m tools.reference`.
 
-What comes in: the parsers, the config's schema, the chart's values, the policy's words, the log calls. What goes out:
+What comes in: the parsers, the config's schema, the chart's values, the policy's names, the log calls. What goes out:
 each page with its text. A test compares them with the files.
 
-The rule: a page states what the code states. What the code does not say stands in the module of the page: what to do
-about a reason, what a log line means. An entry that is missing there fails.
+The rule: a page states what the code states. The rest is in the page's own module: what to do about a reason, what a
+log line means. An entry that is missing there fails.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "log-lines.md": log_lines.page,
     "reasons.md": reasons.page,
 }
-"""File -> what writes it."""
+"""File -> the function that writes it."""
 
 
 def written(name: str) -> str:

@@ -3,7 +3,7 @@ The page of the chart's values: docs/reference/chart.md.
 
 What comes in: values.yaml with its comments. What goes out: the text of the page.
 
-The rule: key, default and meaning stand in values.yaml alone. A comment behind a key or above it is its meaning.
+The rule: key, default and meaning are in values.yaml alone. A comment behind a key or above it is its meaning.
 """
 
 import re

@@ -3,7 +3,8 @@ The page of commands: docs/reference/cli.md.
 
 What comes in: the parsers of `gpusteward` and `gpusteward-exporter`. What goes out: the text of the page.
 
-The rule: flags, defaults and descriptions are those of the parsers. The table of environment variables stands here.
+The rule: flags, defaults and descriptions are those of the parsers. The table of environment variables is in this
+module.
 """
 
 import argparse

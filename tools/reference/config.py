@@ -3,8 +3,8 @@ The page of the config file: docs/reference/config.md.
 
 What comes in: the schema with its defaults, the flags. What goes out: the text of the page.
 
-The rule: keys, types and defaults are those of the schema, and a key that has a flag has the flag's help. What a key
-without a flag means stands here, and such a key without a meaning fails.
+The rule: keys, types and defaults are those of the schema, and a key that has a flag has the flag's help. The meaning
+of a key without a flag is in this module, and such a key without a meaning fails.
 """
 
 import re
@@ -15,7 +15,7 @@ import msgspec
 from msgspec import inspect
 
 from exporter.config.arguments import FLAGS, key_of
-from exporter.config.schema import FASTEST, INTERVAL, LIVE, Config
+from exporter.config.schema import FASTEST, FROM_THE_START, INTERVAL, LIVE, Config
 from exporter.config.values import Bytes, Duration
 
 HEAD = """\
@@ -66,10 +66,9 @@ TAKES = {
     "policy.journal": "an absolute path, or null",
     "node.kubelet_root": "an absolute path",
     "node.host_root": "an absolute path",
+    "node.pods_cgroup": "an absolute path, or null",
 }
-"""What a key takes where its type says less."""
-FROM_THE_START = {"policy.journal", "policy.admission"}
-"""Keys of a live section that count from the daemon's start all the same."""
+"""The values of a key whose type says less."""
 
 
 def page() -> str:

@@ -3,8 +3,8 @@ The page of Events: docs/reference/events.md.
 
 What comes in: the reasons of Events and the texts of actions. What goes out: the text of the page.
 
-The rule: reasons, actions and notes are those of `enforcer.messages`; when each is written stands here, and an Event
-without a moment fails.
+The rule: reasons, actions and notes are those of `enforcer.messages`. The moment of each Event is in this module, and
+an Event without a moment fails.
 """
 
 from enforcer.messages.action_texts import TEXTS, EventReason

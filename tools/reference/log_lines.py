@@ -4,8 +4,8 @@ The page of log lines: docs/reference/log-lines.md.
 What comes in: the modules of the program, and the lines that the policy's verdicts make. What goes out: the text of
 the page.
 
-The rule: names, levels and keys are those of the calls in the code. What a line means stands here; a line without a
-meaning fails, and so does a meaning without a line.
+The rule: names, levels and keys are those of the calls in the code. The meaning of a line is in this module. A line
+without a meaning fails, and so does a meaning without a line.
 """
 
 import ast
@@ -33,69 +33,80 @@ kubectl -n gpusteward logs ds/gpusteward | grep enforcer.held
 """
 MEANINGS = {
     "config.refused": "The changed config file cannot be used. The last good one stays in force.",
-    "config.reloaded": "The config was read anew. The message names the keys that changed, or need a restart.",
+    "config.reloaded": "The changed config is in force. `message` names the keys that changed or need a restart.",
     "daemon.started": "The daemon serves its pages at `url`.",
-    "daemon.stopped": "The daemon ended in order.",
-    "devices.opened": "The sources that this node has.",
-    "devices.xid": "The driver reported errors of a GPU: `new` of them since the last line.",
-    "enforcer.acting": "An action begins.",
-    "enforcer.armed": "All that acting needs is in place.",
+    "daemon.stopped": "The daemon ended. Where an error was the cause, it follows on standard error.",
+    "host.pods_cgroup": "The cgroups in which the daemon looks for pods, and how it knows them.",
+    "host.pods_cgroup_not_learned": "The daemon's own cgroup names no pod, so it looks for pods in the usual cgroups.",
+    "devices.opened": "The sources that `devices: auto` found on this node.",
+    "devices.xid": "The driver reported XID errors of a GPU: `new_count` since the last line, `count` since the start.",
+    "enforcer.acting": "An action begins. `enforcer.request_result` follows.",
+    "enforcer.armed": "All that acting needs is in place. `unfinished`: actions of an earlier daemon, looked up now.",
     "enforcer.breaker_closed": "A breaker was closed.",
-    "enforcer.breaker_not_open": "A request to close a breaker that is not open.",
+    "enforcer.breaker_not_open": "A person asked to close a breaker that is not open. Nothing follows.",
     "enforcer.breaker_opened": "A [breaker](../operate.md#breakers) opened. A person has to close it.",
-    "enforcer.breaker_closing": "A person closes a breaker.",
-    "enforcer.concluded": "The request of an action ended; [api.md](../api.md#policy) lists the results.",
-    "enforcer.due": "The grace is over, and the action follows.",
-    "enforcer.ended": "The end of an action that was accepted: `verified`, `lingers` or `stuck`.",
-    "enforcer.exempt": "A holder that was over its limit is protected now.",
-    "enforcer.grace": "The pod is warned, and its grace runs. `prevented` says why no action would follow.",
-    "enforcer.held": "The action is due and does not happen, for this [reason](reasons.md).",
-    "enforcer.insisted": "A container lived on after SIGTERM and its grace: SIGKILL.",
+    "enforcer.breaker_closing": "A person asked to close a breaker; `detail` says why it had opened.",
+    "enforcer.request_result": (
+        "The request of an action ended; [api.md](../api.md#policy) lists the results. "
+        "After `accepted`, `enforcer.effect_result` follows."
+    ),
+    "enforcer.due": "The grace is over. `enforcer.acting` or `enforcer.held` follows.",
+    "enforcer.effect_result": "The effect of an accepted action: `verified` (seen), `lingers`, `stuck` or `unknown`.",
+    "enforcer.exempt": "A holder that was over its limit, or unjudged, is protected now.",
+    "enforcer.grace": (
+        "The grace runs; from mode `warn` on the pod is warned. `prevented` says why no action would follow. "
+        "Level info: the holder was due, and the counted time fell."
+    ),
+    "enforcer.held": (
+        "The action is due and does not happen, for this [reason](reasons.md). Level info: the `kind` is `waiting`."
+    ),
+    "enforcer.insisted": "SIGKILL: a container lived on after SIGTERM. `heard` is what became of the signal.",
     "enforcer.last_look": "The API server did not answer the last look before an action. The action is tried again.",
-    "enforcer.levels_not_restored": "The saved counted times do not fit this version, driver or boot. They start at 0.",
-    "enforcer.levels_restored": "The counted times of before the restart count on.",
-    "enforcer.mode": "The effective mode of the node changed.",
-    "enforcer.not_armed": "Something that acting needs is missing. Pods that are due are held.",
-    "enforcer.ok": "A holder is within its limit again.",
+    "enforcer.levels_not_restored": "The saved counted times are old, or of another boot, version, policy or driver.",
+    "enforcer.levels_restored": "The counted times of before the restart count on. `vetted`: the hold-off was over.",
+    "enforcer.mode": "The effective mode of the node, at the start and after each change.",
+    "enforcer.not_armed": "In mode `enforce`, something that acting needs is missing. Pods that are due are held.",
+    "enforcer.ok": "A holder that was warned, protected or unjudged is within its limit.",
     "enforcer.over": "A holder is over its limit, and not yet warned.",
     "enforcer.dry_run_ended": "A dry run ended: `rehearsed` (nothing prevented the action) or `abandoned`.",
     "enforcer.dry_run": "A dry run begins: the action that `enforce` would take.",
-    "enforcer.step_missing": "This node cannot perform a step of the ladder.",
+    "enforcer.step_missing": "This node cannot perform a step of the ladder. `lasting`: the next step follows instead.",
     "enforcer.stop_ended": "The stop file is gone.",
     "enforcer.stopped": "The stop file is there, or cannot be looked for. No action follows.",
-    "enforcer.unfenced": "A fence was taken down.",
-    "enforcer.unjudged": "The limit or the usage of a holder is unknown now.",
-    "fence.not_kept": "A fence could not be moved to the present usage.",
-    "fence.not_undone": "A fence could not be taken down.",
-    "first_seen.not_written": "What pods declared first could not be saved.",
+    "enforcer.unfenced": "A fence stands no more, for this `reason`.",
+    "enforcer.unjudged": "A holder that was over its limit, or protected, has no valid limit or an unknown usage now.",
+    "fence.not_kept": "A fence could not be read, lowered or taken down. It is tried again in the next round.",
+    "fence.not_undone": "A fence that was just set wrongly could not be taken down. It may stand on.",
+    "first_seen.not_written": "What pods declared first could not be saved. It is tried again.",
     "first_seen.unusable": "The file of first declarations cannot be read. It is written anew.",
     "journal.created": "A new journal was made.",
     "journal.repaired": "A torn or damaged journal was repaired; [journal.md](../journal.md) says what counts then.",
-    "journal.not_rewritten": "The journal could not be shortened. It goes on as it is.",
+    "journal.not_rewritten": "The journal could not be shortened. It is written on, and shortened later.",
     "kill.not_held": "A container over its limit has no process that the step `kill` can signal safely.",
-    "kube.away": "The API server does not answer the watch of pods.",
-    "kube.back": "The API server answers again.",
+    "kube.away": "The watch of pods is interrupted: the API server does not answer, or refuses it.",
+    "kube.back": "The watch of pods runs again.",
     "kube.credentials_unreadable": "The token or certificate cannot be read. Those of before are used.",
     "kube.owner_refused": "The daemon may not read a pod's controller. The workload is named less exactly.",
-    "kube.refused": "The daemon may not read an object.",
-    "kubelet.answers": "The kubelet's pod-resources socket answers.",
+    "kube.refused": "The daemon may not read an object of this `kind`.",
+    "kubelet.answers": "The kubelet's pod-resources socket answers, for the first time or again.",
     "kubelet.away": "The kubelet's pod-resources socket does not answer.",
     "levels.not_read": "The file of counted times cannot be used. They start at 0.",
     "levels.not_saved": "The file of counted times cannot be written.",
     "library.said": "A library of the program warns.",
-    "limits.failed": "A bug: the limits of a pod could not be found. Report it.",
+    "limits.failed": "A bug: the limits of a pod could not be resolved, and none of them counts. Report it.",
     "limits.invalid": "A declaration that cannot be used. `row` is that of [systems.md](../systems.md).",
     "notify.allowed": "Events in a namespace are allowed again.",
-    "notify.away": "The API server does not accept Events.",
+    "notify.away": "The API server does not accept Events. They are kept, and written later.",
     "notify.back": "The API server accepts Events again.",
-    "notify.dropped": "Events that will not be written, and why.",
-    "notify.forbidden": "The daemon may not write Events in a namespace.",
-    "sampling.fault": "A source, or part of it, could not be read in this round. Logged once until it changes.",
+    "notify.dropped": "Events that are never written: `count` now, `dropped_count` since the start.",
+    "notify.forbidden": "The daemon may not write Events in a namespace. It tries again after `retry_seconds`.",
+    "sampling.fault": "A source, or part of it, could not be read in this round. Logged once until it is gone.",
     "sampling.fault_cleared": "The fault is gone.",
     "sampling.round": "A round ended.",
     "sampling.round_failed": "A bug: the round was not finished. Report it.",
     "web.config_applied": "The changed web config is in force.",
     "web.config_refused": "The changed web config cannot be used. The last good one stays in force.",
+    "web.probes_need_a_certificate": "Client certificates are required without `web.probe_address`: the probes fail.",
     "web.failed": "A bug: a request could not be answered. Report it.",
     "web.no_handshake": "A client did not finish its TLS handshake.",
     "web.no_http": "A client sent something else than HTTP.",
@@ -103,13 +114,13 @@ MEANINGS = {
 }
 """What each line means."""
 VARIABLE = {
-    "enforcer/runtime/executor.py": ("enforcer.concluded", "enforcer.dry_run_ended"),
+    "enforcer/runtime/executor.py": ("enforcer.request_result", "enforcer.dry_run_ended"),
 }
 """Modules that name the line by a variable, and the names that it has."""
 MORE_KEYS = {
     "limits.invalid": ("namespace", "pod", "container", "row", "key", "text", "reason"),
-    "enforcer.concluded": ("pod_uid", "container"),
-    "enforcer.ended": ("pod_uid", "container"),
+    "enforcer.request_result": ("pod_uid", "container"),
+    "enforcer.effect_result": ("pod_uid", "container"),
     "enforcer.dry_run_ended": ("pod_uid", "container"),
     "notify.dropped": ("status", "message", "namespace"),
 }

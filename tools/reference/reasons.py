@@ -3,7 +3,7 @@ The page of reasons: docs/reference/reasons.md.
 
 What comes in: the policy's reasons with their kinds and meanings. What goes out: the text of the page.
 
-The rule: a reason's meaning and kind stand in `enforcer.policy.vocabulary`; what to do about it stands here, and a
+The rule: a reason's meaning and kind are in `enforcer.policy.vocabulary`. What to do about it is in this module, and a
 reason without a remedy fails.
 """
 
@@ -74,7 +74,7 @@ REMEDIES = {
     Reason.ADMISSION: "Apply `deploy/enforcer/admission.yaml`, or set `policy.admission: ignore`.",
     Reason.CONFIG: "Fix the config; `gpusteward check` names the key.",
     Reason.NAMES_STALE: "Look at the API server.",
-    Reason.FAILED: "Read the detail and the log line `enforcer.concluded`. It is retried after 10 s to 5 min.",
+    Reason.FAILED: "Read the detail and the log line `enforcer.request_result`. It is retried after 10 s to 5 min.",
     Reason.BREAKER: "Read [breakers](../operate.md#breakers).",
     Reason.BLOCKED: "Look at the PodDisruptionBudget. It is retried after 10 s to 5 min.",
     Reason.KILL_IMPOSSIBLE: "Forbid `hostPID` and `shareProcessNamespace`, or use `evict`.",

@@ -1,11 +1,11 @@
 """
 Evicts a pod.
 
-What comes in: an action. What goes out: one POST to the Eviction API, and what was heard; looks at the pod.
+What comes in: an action. What goes out: one POST to the Eviction API, the meaning of its answer, and looks at the pod.
 
-The rule: the API server decides, with its PodDisruptionBudgets, whether the pod may go, and the pod's own grace says
-how fast. The eviction is requested once: only a request that the server refused because the token was old is sent
-again. Whether the pod is being deleted is looked up, and not concluded from an answer.
+The rule: the API server decides by its PodDisruptionBudgets whether the pod may be evicted, and the pod's own grace
+period decides how fast. The eviction is requested once. A request is sent again only if the server refused it because
+the token was old. Whether the pod is being deleted is looked up, and never concluded from an answer.
 """
 
 import asyncio
@@ -24,16 +24,16 @@ from exporter.kube.rights import Right
 from exporter.objects.pod import PodObject, PodStatus
 
 DEADLINE = 40.0
-"""Seconds for the `Writer` that this is given: the server itself repeats for 10 s each where budget or pod conflict."""
+"""Seconds for this step's `Writer`: on a conflict of the budget or the pod the server itself repeats for 10 s each."""
 LOOK = 10.0
 """Seconds for one look."""
 AUDIT_ID = "Audit-ID"
-"""The server writes it into its audit log instead of an id of its own, which joins its log with our journal."""
+"""The header whose id the server writes into its audit log in place of its own. It joins that log with our journal."""
 RIGHTS = (
     Right("create", "", "pods/eviction", "nothing is evicted"),
     Right("get", "", "pods", "nothing is evicted, because nothing can be looked at before and after"),
 )
-"""What this asks of the API server, in each namespace that consents; deploy/enforcer/rbac-evict.yaml grants it."""
+"""The rights needed in each namespace that consents; deploy/enforcer/rbac-evict.yaml grants them."""
 NOT_FOUND = 404
 
 _POD = msgspec.json.Decoder(PodObject)
@@ -50,7 +50,7 @@ class Evict:
         self._writer = writer
 
     def preflight(self, _action: Action) -> Answer | None:
-        """Say nothing: only the API server knows."""
+        """Return None: only the API server knows what prevents an eviction."""
         return None
 
     async def act(self, action: Action, decision: str) -> Answer:
@@ -63,18 +63,18 @@ class Evict:
         return heard(Reply(posted.status, kind=_kind(posted.body)))
 
     async def confirmed(self, action: Action) -> bool | None:
-        """Look whether the pod is being deleted, is gone, or is another one by now; None: the server does not say."""
+        """Look whether the pod is being deleted, is gone, or was replaced by another; None: the server does not say."""
         pod = await self._pod(action)
         if isinstance(pod, PodObject):
             return pod.metadata.deletion_timestamp is not None
         return pod
 
     async def insist(self, _action: Action, _decision: str) -> Answer | None:
-        """Nothing follows: a second eviction could only shorten the grace."""
+        """Do nothing: a second eviction could only shorten the pod's grace period."""
         return None
 
     async def ended(self, action: Action) -> bool | None:
-        """Look whether the pod is gone or none of its containers runs; None: the server does not say."""
+        """Look whether the pod is gone, or none of its containers runs; None: the server does not say."""
         pod = await self._pod(action)
         if not isinstance(pod, PodObject):
             return pod
@@ -83,7 +83,7 @@ class Evict:
         return pod.metadata.deletion_timestamp is not None and _all_terminated(pod)
 
     async def _pod(self, action: Action) -> PodObject | Literal[True] | None:
-        """Read the pod by a quorum read; True: it is gone, or is another one by now; None: the server does not say."""
+        """Read the pod by a quorum read; True: it is gone or was replaced; None: the server does not say."""
         try:
             async with asyncio.timeout(LOOK):
                 pod: PodObject = decoded(_POD, await self._writer.get(_path(action)))
@@ -97,7 +97,7 @@ class Evict:
 
 
 def reply_of(error: KubeError) -> Reply:
-    """Take from an error what the reading of answers wants."""
+    """Make a `Reply` of an error of the client."""
     return Reply(
         error.status,
         sent=not isinstance(error, UnsentError),
@@ -119,7 +119,7 @@ class _Made(msgspec.Struct, frozen=True):
 
 
 def _kind(answer: bytes) -> str:
-    """Read what came; empty for what is nothing of Kubernetes, and for a Status that is no success."""
+    """Return the kind of the object in an answer; empty if it is not Kubernetes' or is a Status other than Success."""
     try:
         made = msgspec.json.decode(answer, type=_Made)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError):
@@ -128,7 +128,7 @@ def _kind(answer: bytes) -> str:
 
 
 def _all_terminated(pod: PodObject) -> bool:
-    """Tell whether every container has ended; one of which the kubelet has not told anything may be just starting."""
+    """Tell whether every container has ended; a container without a status from the kubelet may be just starting."""
     status: PodStatus = pod.status
     statuses = [
         *(status.init_container_statuses or ()),

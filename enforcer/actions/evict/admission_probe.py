@@ -1,10 +1,11 @@
 """
-The canary: whether the admission policy that keeps our evictions within bounds is in force.
+The canary: asks whether the admission policy that bounds our evictions is in force.
 
-What comes in: a namespace in which we may evict, the policy's name. What goes out: in force, absent, or unknown.
+What comes in: a namespace in which we may evict, and the policy's name. What goes out: in force, absent, or unknown.
 
-The law: only the policy's own no counts. The request could do nothing even if nobody stood in its way: it names no pod
-that there is, and is a dry run. Admission comes before the pod is looked for, so a server without the policy says 404.
+The rule: only a refusal by the policy itself proves that it is in force. The request can do no harm without the policy:
+its pod does not exist, and it is a dry run. Admission comes before the look-up of the pod, so a server without the
+policy answers 404.
 """
 
 from dataclasses import dataclass
@@ -17,14 +18,14 @@ from exporter.kube.client import segment
 from exporter.kube.errors import KubeError
 
 POLICY = "gpusteward-evictions"
-"""Name of the ValidatingAdmissionPolicy that demands a UID of our evictions."""
+"""Name of the ValidatingAdmissionPolicy that requires a UID in our evictions."""
 DENIED = frozenset({403, 422})
-"""Statuses of a policy's no: 422 (Invalid) unless its validation names the reason Forbidden."""
+"""Statuses of a refusal by a policy: 422 (Invalid), unless its validation names the reason Forbidden (403)."""
 NOT_FOUND = 404
 
 
 class Guard(StrEnum):
-    """Whether the admission policy stands."""
+    """Whether the admission policy is in force."""
 
     IN_FORCE = "in_force"
     ABSENT = "absent"
@@ -33,14 +34,14 @@ class Guard(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """What the canary saw, and the server's words."""
+    """What the canary found, and the server's message."""
 
     guard: Guard
     detail: str
 
 
 async def canary(writer: Writer, namespace: str, *, policy: str = POLICY) -> Sighting:
-    """Ask for an eviction without UID, which the policy forbids, of a pod that does not exist, without effect."""
+    """Request a dry-run eviction without a UID, which the policy forbids, of a pod that does not exist."""
     name = f"gpusteward-canary-{uuid4()}"
     path = f"/api/v1/namespaces/{segment(namespace)}/pods/{name}/eviction"
     eviction = {

@@ -1,10 +1,11 @@
 """
-The Eviction API: what is asked, and what its answers mean.
+The Eviction API: the request, and what its answers mean.
 
-What comes in: an action, the server's answer. What goes out: the object to be sent, and an `Answer`.
+What comes in: an action, the server's answer. What goes out: the object to send, and an `Answer`.
 
-The law: the pod is named by its UID, its own grace is not touched, and every answer has one meaning. What is not known
-to have failed is ambiguous. Where the server's words are read, they are words that no name of an object can contain.
+The rule: the request names the pod by its UID and leaves the pod's own grace period. Every answer has one meaning, and
+one that does not prove failure is ambiguous. Where a message is read, the text searched for cannot be part of an
+object's name.
 Sources: `pkg/registry/core/pod/storage/eviction.go` of Kubernetes 1.34; KubeVirt's `pod-eviction-admitter.go`.
 """
 
@@ -16,14 +17,14 @@ from enforcer.policy.history import Action
 API_VERSION = "policy/v1"
 DECISION = "gpusteward.io/decision"
 REASON = "gpusteward.io/reason"
-"""Annotations of the Eviction: nobody stores it, but admission and the audit log see them."""
+"""Annotations of the Eviction: the server does not store them, but admission and the audit log see them."""
 LONGEST_DETAIL = 1000
 
 DISRUPTION_BUDGET = "DisruptionBudget"
 NAMESPACE_TERMINATING = "NamespaceTerminating"
 """Causes that the server names."""
 EVACUATING = "Eviction triggered evacuation"
-"""KubeVirt's words, which the descheduler knows, too: the machine moves away, and its pod ends after that."""
+"""KubeVirt's message, which the descheduler knows, too: the machine moves away, and its pod ends after that."""
 SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
 PRECONDITIONS = ("in the precondition (", "Precondition failed: ")
 WEBHOOK = 'admission webhook "'
@@ -33,14 +34,14 @@ ADMISSION_POLICY = "ValidatingAdmissionPolicy '"
 @dataclass(frozen=True, slots=True)
 class Reply:
     """
-    What came of a request.
+    The outcome of a request.
 
     Attributes:
-        status: of HTTP; 0 when nobody answered.
-        sent: it may have reached a server.
-        kind: of a success, the kind of the object that came; of a failure, the resource that stands in the way. Empty
-            where it was not the API server that answered (a page of a proxy, fairness's text/plain).
-        causes: words in which the server goes into detail, `particulars` the same in sentences.
+        status: of HTTP; 0 if no answer came.
+        sent: the request may have reached a server.
+        kind: of a success, the kind of the object in the answer; of a failure, the resource that prevents it. Empty if
+            the answer is not the API server's (a page of a proxy, fairness's text/plain).
+        causes: the reasons in the answer's details; `particulars` has their sentences.
         retry_after: seconds.
 
     """
@@ -56,10 +57,10 @@ class Reply:
 
 def body(action: Action, decision: str) -> dict[str, object]:
     """
-    Make the Eviction of the action's pod, and of no other one of this name.
+    Make the Eviction of the action's pod, and of no other pod of this name.
 
-    Without `gracePeriodSeconds`: the pod's own holds, as one of ours could only shorten it. Without `resourceVersion`:
-    every heartbeat of the kubelet would make another one.
+    It has no `gracePeriodSeconds`, because ours could only shorten the pod's own. It has no `resourceVersion`, because
+    every heartbeat of the kubelet changes it.
     """
     whom = f"container {action.container}" if action.container else "the pod"
     uuid = action.device.uuid
@@ -79,7 +80,7 @@ def body(action: Action, decision: str) -> dict[str, object]:
 
 
 def heard(reply: Reply) -> Answer:
-    """Say what a reply to an eviction means. Total: whatever came has a meaning."""
+    """Return what a reply to an eviction means. Total: every reply has a meaning."""
     more = (text for text in reply.particulars if text not in reply.message)  # a policy says all twice
     detail = ". ".join(text.removesuffix(".") for text in (reply.message, *more) if text)
     return Answer(_meaning(reply), detail[:LONGEST_DETAIL], reply.status or None, reply.retry_after)
@@ -97,7 +98,7 @@ def _meaning(reply: Reply) -> Heard:
             return _refused(reply)
         case 500 if SEVERAL_BUDGETS in reply.message:
             return Heard.BLOCKED
-        case _:  # 408, 5xx, silence, what no one has heard of: the server may have done it, or be about to
+        case _:  # 408, 5xx, no answer, any other status: the server may have done it, or may still do it
             return Heard.AMBIGUOUS
 
 
@@ -105,8 +106,8 @@ def _busy(reply: Reply) -> Heard:
     """
     Tell the four meanings of 429 apart.
 
-    Another pod's UID on a pod that is not ready and has a budget is answered as a budget that is still being looked at,
-    word for word: it is blocked until the next look, which sees the other UID.
+    A pod that is not ready, has a budget and has another UID gets the same answer as a budget that is not yet observed.
+    It counts as blocked until the next look, which sees the other UID.
     """
     if EVACUATING in reply.message:
         return Heard.EVACUATING
@@ -114,15 +115,15 @@ def _busy(reply: Reply) -> Heard:
         return Heard.CHANGED
     if DISRUPTION_BUDGET in reply.causes or reply.message.startswith(WEBHOOK):
         return Heard.BLOCKED
-    return Heard.FAILED  # fairness, shutdown, etcd: the API's own trouble, and nothing was done
+    return Heard.FAILED  # fairness, shutdown, etcd: the API server's own trouble, and nothing was done
 
 
 def _refused(reply: Reply) -> Heard:
     """
-    Read a 4xx: certainly not done.
+    Read a 4xx: the eviction was certainly not done.
 
-    A budget that is gone or changes too fast stands in the way as one that says no does, and so does a webhook: whoever
-    wrote it looks after these pods, and not after us.
+    A budget that is gone or changes too fast blocks the eviction, as a budget without room does. So does a webhook: its
+    author protects these pods.
     """
     if NAMESPACE_TERMINATING in reply.causes:
         return Heard.GONE
@@ -136,5 +137,5 @@ def _refused(reply: Reply) -> Heard:
         return Heard.CHANGED
     if reply.status == 401:  # noqa: PLR2004
         return Heard.UNAUTHORIZED
-    # A policy's no is about this request; any other 403 is about our rights in the namespace.
+    # A policy's refusal is about this request; any other 403 is about our rights in the namespace.
     return Heard.FORBIDDEN if reply.status == 403 and ADMISSION_POLICY not in reply.message else Heard.REFUSED  # noqa: PLR2004

@@ -1,12 +1,12 @@
 """
 Fences a container: the driver refuses it more memory of one GPU (experimental).
 
-What comes in: an action; once a round, which fences are to fall. What goes out: hard limits in the driver, and what was
-heard.
+What comes in: an action; once per round, which fences are to be removed. What goes out: hard limits in the driver, and
+an `Answer`.
 
-The law: **whose a limit is, the journal knows before the driver does.** A fence is on disk before it is set, and ours
-only while the driver keeps that very value; what anybody else has set is left alone, and told. Nobody is fenced below
-what it holds: what is set is read back, and raised where more was taken meanwhile.
+The rule: **the journal has a fence before the driver does.** A fence is on disk before it is set. It is ours only while
+the driver keeps exactly this value. A limit that another program has set is left alone, and reported. No container is
+fenced below its usage: the limit is read back, and raised if the usage has grown meanwhile.
 """
 
 import asyncio
@@ -30,36 +30,36 @@ log = structlog.get_logger()
 
 CGROUP_GONE = "its cgroup is gone"
 TRIES = 3
-"""How often a fence is set at once: more is taken only in the moment before it stands."""
+"""How often a fence is set at once: the usage can grow only until the fence is in force."""
 
 
 class Register(Protocol):
-    """The fences that stand, as the journal knows them."""
+    """The fences in force, as the journal knows them."""
 
     @property
     def fences(self) -> Mapping[CaseKey, Fence]:
-        """Each that stands or may stand."""
+        """Each that is in force or may be."""
 
     async def fence(self, fence: Fence) -> None:
-        """Note that it is about to be set. Raises OSError: it must not be."""
+        """Note that a fence is about to be set. Raises OSError: it must not be set."""
 
     async def unfence(self, key: CaseKey, detail: str) -> None:
-        """Note that it stands no more, as well as that can be."""
+        """Note that a fence is no longer in force; a failed write is not an error."""
 
 
 def unfit(action: Action) -> Answer | None:
-    """Say what no driver could limit; all else only the driver knows."""
+    """Say why no driver could fence this; None: only the driver knows."""
     if action.container_id is None or action.device.gpu_instance is not None:
         return Answer(Heard.IMPOSSIBLE, "a fence takes one container, and a GPU that is not in MIG mode")
     return None
 
 
 class Fencing:
-    """The step `fence`, and what becomes of its fences."""
+    """The step `fence`, and the upkeep of its fences."""
 
     rung = Rung.FENCE
     insists = False
-    frees = False  # it takes nothing from anybody
+    frees = False  # a fence takes no memory away
 
     def __init__(self, limits: MemoryLimits, leaves: Leaves, register: Register) -> None:
         self._limits = limits
@@ -69,11 +69,11 @@ class Fencing:
         self._told: dict[CaseKey, str] = {}
 
     def preflight(self, action: Action) -> Answer | None:
-        """Say why it could not be done, as `unfit` does."""
+        """Say why the container cannot be fenced, as `unfit` does."""
         return unfit(action)
 
     async def act(self, action: Action, _decision: str) -> Answer:
-        """Fence it at its limit, or at what it holds where that is more."""
+        """Fence the container at its limit, or at its usage where that is more."""
         if (doubt := self.preflight(action)) is not None or action.container_id is None:
             return doubt or Answer(Heard.FAILED)
         victim = action.pod_uid, action.container_id
@@ -105,7 +105,7 @@ class Fencing:
         return await self.ended(action)
 
     async def insist(self, _action: Action, _decision: str) -> Answer | None:
-        """Nothing follows."""
+        """Do nothing: the step has no second part."""
         return None
 
     async def ended(self, action: Action) -> bool | None:
@@ -123,10 +123,10 @@ class Fencing:
         self, fallen: Callable[[Fence], str | None], seen: Callable[[CaseKey], int | None]
     ) -> Mapping[CaseKey, bool]:
         """
-        Look at all fences, once a round: take away those that are `fallen`, with its reason; lower the others.
+        Look at all fences, once per round: remove those for which `fallen` has a reason, and lower the others.
 
-        `seen`: what the process lists say that a container holds. Returns the keys of those that stand no more, by
-        whomever's hand, and of each whether its container still runs.
+        `seen`: the container's usage by the process lists. Returns the key of each fence that is no longer in force,
+        whichever program removed it, and whether its container still runs.
         """
         async with self._turn:
             fences = dict(self._register.fences)
@@ -139,7 +139,7 @@ class Fencing:
         return {key: why is not CGROUP_GONE for key, why in ends if why is not None}
 
     async def _end(self, fence: Fence, fallen: str | None, seen: int | None) -> str | None:
-        """Look at one; say why it stands no more, None where it does."""
+        """Look at one fence; return why it is no longer in force, or None where it is."""
         if not await asyncio.to_thread(self._leaves.there, fence.cgroup):
             return CGROUP_GONE
         try:
@@ -147,7 +147,8 @@ class Fencing:
             if not ours(fence, limits):
                 if not await asyncio.to_thread(self._leaves.there, fence.cgroup):
                     return CGROUP_GONE  # between the two looks
-                return "somebody else took it away" if limits.unset else f"somebody else has set {_size(limits.hard)}"
+                what = "removed it" if limits.unset else f"has set {_size(limits.hard)}"
+                return f"another program {what}"
             if fallen is not None:
                 await self._limits.limit(GpuUuid(fence.key.uuid), self._leaves.path(fence.cgroup), None)
                 return fallen if (await self._read(fence)).unset else None
@@ -160,7 +161,7 @@ class Fencing:
         return None
 
     async def _put(self, fence: Fence) -> Answer:
-        """Set a new one. What certainly does not stand is not noted any more."""
+        """Set a new fence. One that is certainly not in force leaves the journal."""
         try:
             fence, limits = await self._set(fence)
         except LimitsHungError as error:
@@ -180,9 +181,10 @@ class Fencing:
 
     async def _set(self, fence: Fence) -> tuple[Fence, CgroupLimits | None]:
         """
-        Note it, set it and read it back; higher, where more is held than was known.
+        Note a fence, set it and read it back; set it higher where the usage is more than was known.
 
-        Raises OSError (not noted, so not set) and LimitsError, of the first try alone: later ones leave what stands.
+        Raises OSError (not noted, so not set) and LimitsError, both of the first try alone. A later try that fails
+        leaves the fence that is in force.
         """
         await self._register.fence(fence)
         await self._limits.limit(GpuUuid(fence.key.uuid), self._leaves.path(fence.cgroup), fence.hard)
@@ -201,7 +203,7 @@ class Fencing:
         return fence, limits
 
     async def _undo(self, fence: Fence, why: str) -> None:
-        """Take away what was set a moment ago and is not what it should be: nobody would know it for ours later."""
+        """Remove a fence that has another value than we set: later it could not be recognised as ours."""
         try:
             await self._limits.limit(GpuUuid(fence.key.uuid), self._leaves.path(fence.cgroup), None)
         except LimitsError as error:

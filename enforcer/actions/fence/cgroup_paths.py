@@ -1,10 +1,10 @@
 """
-Where the cgroups of containers are, for the driver.
+Finds the cgroups of containers, for the driver.
 
 What comes in: a mounted /proc, and where the unified cgroup hierarchy is mounted. What goes out: paths.
 
-The law: asked anew for each fence. What /proc says of many processes is a hint; it counts only where it names the
-container itself, and a cgroup of that name cannot become another container's.
+The rule: a path is looked up anew for each fence. What /proc says of many processes is a hint. It counts only where it
+names the container itself, because a cgroup of that name cannot become another container's.
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ from pathlib import Path
 from enforcer.actions.fence.fences import NoCgroup, leaf, mounted
 from enforcer.actions.processes import VANISHED, cgroups
 from enforcer.actions.victim import Victim, container_of
-from exporter.base.cgroup_owner import parse_owner
+from exporter.base.cgroup_owner import PodCgroups
 
 
 def mount_point(mountinfo: Path = Path("/proc/self/mountinfo")) -> Path | None:
@@ -27,16 +27,21 @@ def mount_point(mountinfo: Path = Path("/proc/self/mountinfo")) -> Path | None:
 class Leaves:
     """The cgroups of this node's containers; its methods block for some files' time."""
 
-    def __init__(self, root: Path, mount: Path | None) -> None:
-        """Read `root`, a mounted /proc; `mount` is where the unified hierarchy is, None where it is not."""
+    def __init__(self, root: Path, mount: Path | None, pods: PodCgroups) -> None:
+        """
+        Read `root`, a mounted /proc; `mount` is where the unified hierarchy is, None where it is not.
+
+        `pods` says which cgroups are the kubelet's.
+        """
         self._root = root
+        self._pods = pods
         self._mount = mount
 
     def unavailable(self, *, rights: bool = True) -> str | None:
         """
-        Say why no container of this node can have one; None where nothing speaks against it. Raises OSError.
+        Say why no container of this node has a cgroup for the driver; None: no reason is known. Raises OSError.
 
-        `rights`: it counts that this daemon's own container is not privileged.
+        `rights`: count it as a reason that this daemon's own container is not privileged.
         """
         if self._mount is None:
             return "the unified cgroup hierarchy is not mounted here: that needs cgroup version 2, and /sys/fs/cgroup"
@@ -52,24 +57,24 @@ class Leaves:
         return None
 
     def find(self, victim: Victim) -> str | NoCgroup:
-        """Find the cgroup of a container, among all processes of the node (some 25 microseconds each)."""
-        texts = set()
+        """Find the cgroup of a container among all processes of the node (some 25 microseconds each)."""
+        texts, hidden = set(), False
         try:
             for _, text in cgroups(self._root):
                 if text is None:
-                    return NoCgroup.UNREADABLE
-                if not text.rstrip("\n").endswith(" (deleted)") and container_of(parse_owner(text)) == victim:
+                    hidden = True  # a path that is too long: any user can make one, and it vetoes no fence
+                elif not text.rstrip("\n").endswith(" (deleted)") and container_of(self._pods.owner(text)) == victim:
                     texts.add(text)
         except OSError:
             return NoCgroup.UNREADABLE
-        return leaf(texts, victim)
+        return leaf(texts, victim, self._pods) if texts or not hidden else NoCgroup.UNREADABLE
 
     def path(self, cgroup: str) -> str:
         """Return the path of a cgroup as this process, and so the driver's library, can open it."""
         return f"{self._mount or ''}{cgroup}"
 
     def there(self, cgroup: str) -> bool:
-        """Tell whether it is there; also where that cannot be seen."""
+        """Tell whether a cgroup exists; True also where that cannot be seen."""
         try:
             Path(self.path(cgroup)).stat()
         except VANISHED:

@@ -1,8 +1,9 @@
 """
-What the driver may keep a cgroup to: how much of a GPU's memory.
+The driver's memory limits of a cgroup on a GPU, as an interface.
 
-What comes in: nothing. What goes out: the words for it, and the seam to the code that sets it. No part of the exporter
-uses them.
+What comes in: nothing. What goes out: the types, and the protocol that the code which sets limits implements.
+
+The rule: no part of the exporter uses them.
 """
 
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from exporter.model import GpuUuid
 
 
 class LimitsError(Exception):
-    """The driver did not as it was asked; unless a subclass says otherwise, nothing was set."""
+    """The driver refused or failed; unless a subclass says otherwise, nothing was set."""
 
 
 class LimitsDeniedError(LimitsError):
@@ -20,18 +21,18 @@ class LimitsDeniedError(LimitsError):
 
 
 class LimitsHungError(LimitsError):
-    """The driver has not answered: what was to be set may be set, or may still be."""
+    """The driver has not answered: the limit may be set already, or later."""
 
 
 @dataclass(frozen=True, slots=True)
 class CgroupLimits:
     """
-    What is kept of a cgroup on a GPU, bytes.
+    The limits and the usage of a cgroup on a GPU, in bytes.
 
     Attributes:
-        soft: what is guaranteed to it; 0: nothing.
-        hard: above which its allocations fail; None: there is none.
-        used: all that the cgroup holds; None where the driver counts only while a limit is set.
+        soft: the memory guaranteed to it; 0: none.
+        hard: the limit above which its allocations fail; None: there is none.
+        used: its usage; None where the driver counts only while a limit is set.
 
     """
 
@@ -46,16 +47,16 @@ class CgroupLimits:
 
 
 class MemoryLimits(Protocol):
-    """Reads and sets limits, of a cgroup by its path in the mounted file system. Each call returns, whatever hangs."""
+    """Reads and sets limits of cgroups, named by path in the mounted file system. Each call returns, even on a hang."""
 
     async def impossible(self) -> str | None:
-        """Say why no cgroup can be limited here; None: nothing speaks against it. Sets nothing. Raises LimitsError."""
+        """Say why no cgroup can be limited here; None: no reason is known. Sets nothing. Raises LimitsError."""
 
     async def read(self, gpu: GpuUuid, cgroup: str) -> CgroupLimits:
-        """Tell what is kept of a cgroup. Raises LimitsError."""
+        """Read the limits and the usage of a cgroup. Raises LimitsError."""
 
     async def limit(self, gpu: GpuUuid, cgroup: str, hard: int | None) -> None:
-        """Set the hard limit in bytes, or take both limits away (None); the soft one becomes 0. Raises LimitsError."""
+        """Set the hard limit in bytes, or remove both limits (None); the soft one becomes 0. Raises LimitsError."""
 
     async def close(self) -> None:
         """Let go of the driver."""

@@ -1,11 +1,11 @@
 """
-Fences: which cgroup, how high, whose a present limit is, and when one falls.
+Fences: on which cgroup, how high, whether a present limit is ours, and when a fence is removed.
 
-What comes in: texts of /proc, what the driver keeps of a cgroup, where its container stands. What goes out: fences.
+What comes in: texts of /proc, the driver's limits of a cgroup, the state of its container. What goes out: fences.
 
-The law: **a fence stops growth and takes nothing.** It is never below what is held. It stands on the container's own
-cgroup, where the driver looks (that of the unified hierarchy), and only where nobody else has set anything. It falls
-with its reason.
+The rule: **a fence stops growth and takes nothing.** It is never below the usage. It is set on the container's own
+cgroup of the unified hierarchy, which the driver reads. It is set only if no other program has set a limit there, and
+removed when its reason ends.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,23 +20,23 @@ from enforcer.policy.holder import CaseKey
 from enforcer.policy.limit_holders import ALLOCATIONS
 from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Mode, Reason, Rung, State
-from exporter.base.cgroup_owner import parse_owner
+from exporter.base.cgroup_owner import PodCgroups
 from exporter.model import Snapshot
 
 PAGE = 2 << 20
-"""Bytes: the driver hands out memory in pages of 2 MiB."""
+"""Bytes of a page: the driver hands out memory in pages of 2 MiB."""
 STEP = 256 << 20
-"""Bytes by which a fence is lowered at least, unless that brings it to the limit: each is a line of the journal."""
+"""The least bytes by which a fence is lowered, unless that reaches the limit: each change is a line of the journal."""
 FOR_GOOD = frozenset(
     {Reason.EXEMPT, Reason.LABEL, Reason.NAMESPACE, Reason.OWN_POD, Reason.PRIORITY, Reason.STATIC_POD}
 )
-"""Shields that somebody gave; the others are those of a pod that ends, or of doubt."""
+"""Protections that an operator or a manifest gave; the others are those of an ending pod, or come from doubt."""
 
 _CRUN = ("crio-", "libpod-")
 
 
 class NoCgroup(StrEnum):
-    """Why a container has no cgroup that could be fenced, in words."""
+    """Why a container has no cgroup that could be fenced; the values are messages."""
 
     NOT_FOUND = "no process of it was found"
     NOT_UNIFIED = "its processes have no cgroup of version 2 of their own"
@@ -46,14 +46,14 @@ class NoCgroup(StrEnum):
 
 class Fence(msgspec.Struct, frozen=True, omit_defaults=True):
     """
-    A hard limit of ours, which stands in the driver or is about to.
+    A hard limit of ours that is set in the driver, or is about to be.
 
     Attributes:
         key: of the limit holder (the container, or a pod of which only this container uses the device) and the device.
-        cgroup: its path in the unified hierarchy, as /proc tells it.
+        cgroup: its path in the unified hierarchy, as /proc shows it.
         hard: bytes.
-        before: our own earlier one, which stands until `hard` does; None: none stood.
-        limit: the declared one, bytes.
+        before: our earlier fence, in force until `hard` is, in bytes; None: there was none.
+        limit: the declared limit, bytes.
         container: the name of the fenced container, where the key is a pod's.
 
     """
@@ -71,12 +71,13 @@ class Fence(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.container or self.key.container
 
 
-def leaf(texts: Iterable[str], victim: Victim) -> str | NoCgroup:
+def leaf(texts: Iterable[str], victim: Victim, pods: PodCgroups) -> str | NoCgroup:
     """
     Find the cgroup that the runtime made for a container, by its processes' texts of `/proc/<pid>/cgroup`.
 
-    Not one that it made itself below: whoever may do that could leave it. A runtime that works in version 1 alone (runc
-    before 1.1 on a hybrid node) leaves all containers where its service is: that is none.
+    A cgroup that the container made below it does not count, because its processes could leave that one. A runtime that
+    uses version 1 alone (runc before 1.1 on a hybrid node) leaves all containers in its service's cgroup. Then the
+    container has no cgroup of its own.
     """
     paths = {_unified(text) for text in texts}
     if not paths:
@@ -87,15 +88,15 @@ def leaf(texts: Iterable[str], victim: Victim) -> str | NoCgroup:
     segments = common.split("/")
     for length in range(2, len(segments) + 1):
         path = "/".join(segments[:length])
-        if container_of(parse_owner(f"0::{path}")) == victim:
-            # crun puts the processes one folder deeper for CRI-O and podman, and the driver wants where they are.
+        if container_of(pods.owner(f"0::{path}")) == victim:
+            # crun puts the processes one folder deeper for CRI-O and podman, and the driver needs that folder.
             deeper = segments[length : length + 1] == ["container"] and segments[length - 1].startswith(_CRUN)
             return f"{path}/container" if deeper else path
     return NoCgroup.NOT_UNIFIED
 
 
 def mounted(mountinfo: str) -> str | None:
-    """Find where the whole unified hierarchy is mounted, in the text of `/proc/self/mountinfo`; None: nowhere."""
+    """Find where the whole unified hierarchy is mounted, by the text of `/proc/self/mountinfo`; None: nowhere."""
     mount_points = []
     for line in mountinfo.split("\n"):
         mount, _, kind = line.partition(" - ")
@@ -108,16 +109,16 @@ def mounted(mountinfo: str) -> str | None:
 
 
 def height(limit: int, used: int) -> int:
-    """Return the bytes at which to fence: the limit, or what is held where that is more, in whole pages."""
+    """Return the bytes at which to fence, in whole pages: the limit, or the usage where that is more."""
     return -(-max(limit, used) // PAGE) * PAGE
 
 
 def lowered(fence: Fence, charged: int | None, seen: int | None) -> int | None:
     """
-    Return the bytes to which a fence can come down, now that so much is held; None: it stays.
+    Return the bytes to which a fence can be lowered at the present usage; None: it stays.
 
-    The driver says `charged` of the cgroup, the process lists say `seen`: the larger counts, and without one of them
-    neither.
+    The usage is the larger of `charged` (the driver's count of the cgroup) and `seen` (by the process lists). If one of
+    them is unknown, the fence stays.
     """
     wanted = fence.hard if charged is None or seen is None else height(fence.limit, max(charged, seen))
     lowest = height(fence.limit, 0)
@@ -125,14 +126,14 @@ def lowered(fence: Fence, charged: int | None, seen: int | None) -> int | None:
 
 
 def ours(fence: Fence | None, limits: CgroupLimits) -> bool:
-    """Tell whether what the driver keeps is our fence: who has set another value since is the owner of it."""
+    """Tell whether the driver's limit is our fence; a changed value belongs to the program that set it."""
     if fence is None or limits.soft != 0 or limits.hard is None:
         return False
     return limits.hard in (fence.hard, fence.before)
 
 
 def fallen(fence: Fence, standings: Mapping[CaseKey, Standing], snapshot: Snapshot, rules: Rules) -> str | None:
-    """Say why a fence is to be taken away, in words; None: it stays, in doubt as well."""
+    """Return why a fence is to be removed, as a message; None: it stays, also in doubt."""
     ceiling = rules.ceiling
     if rules.mode is not Mode.ENFORCE or ceiling.mode.rank < Mode.DRY_RUN.rank:
         return f"the mode is {ceiling.mode}"
@@ -165,7 +166,7 @@ def _unified(text: str) -> str:
 
 
 def _common(paths: Iterable[str]) -> str:
-    """Return the path that all of these begin with, in whole segments."""
+    """Return the longest path that all of these begin with, in whole segments."""
     first, *others = (path.split("/") for path in paths)
     length = len(first)
     for other in others:

@@ -1,13 +1,14 @@
 """
-The driver's own limits of device memory, of a cgroup on a GPU (R615 and later).
+The NVIDIA driver's memory limits of a cgroup on a GPU (R615 and later).
 
-What comes in: a GPU, and a cgroup of the unified hierarchy by its path in the mounted file system. What goes out: what
-the driver keeps of it; what was set. Sources: nvml.h of API 13.615, structs nvmlSetMemoryLimits_v1_t and
-nvmlGetMemoryLimits_v1_t; https://docs.nvidia.com/deploy/mps/latest/mpsv3-memory-partitioning.html.
+What comes in: a GPU, and a cgroup of the unified hierarchy by its path in the mounted file system. What goes out: the
+driver's limits and usage of that cgroup, and new limits. Sources: nvml.h of API 13.615, structs
+nvmlSetMemoryLimits_v1_t and nvmlGetMemoryLimits_v1_t;
+https://docs.nvidia.com/deploy/mps/latest/mpsv3-memory-partitioning.html.
 
-The law: **the one file that writes to the driver**, so that no part of the exporter imports it. It has a thread of its
-own, which begins with the first call: the one that reads must not wait for it. No call was made on hardware yet; where
-the documents leave a choice, the answer here is the one that changes nothing.
+The rule: **this is the one file that writes to the driver**, so no part of the exporter imports it. It has a thread of
+its own, which starts with the first call, so that the thread that reads never waits for it. No call was made on
+hardware yet. Where the documents leave a choice, this code takes the one that changes nothing.
 """
 
 from collections.abc import Callable
@@ -30,7 +31,7 @@ _SET, _GET = "nvmlDeviceSetMemoryLimits_v1", "nvmlDeviceGetMemoryLimits_v1"
 
 
 class _Limits(Library):
-    """The library with the two calls more."""
+    """The library with the two calls for limits."""
 
     def gpu_of(self, uuid: GpuUuid) -> Handle:
         return Handle(self._call("nvmlDeviceGetHandleByUUID", uuid))
@@ -42,7 +43,7 @@ class _Limits(Library):
         except (errors.NotFoundError, errors.UnsupportedError):
             return (
                 CgroupLimits()
-            )  # one of its two back ends answers so while nothing is set; what cannot be set, is not
+            )  # one of the driver's two back ends answers so while no limit is set; one that cannot be set is not
         hard = int(wanted.hardLimit)
         return CgroupLimits(int(wanted.softLimit), None if hard == NONE else hard, int(wanted.currentUsed))
 
@@ -52,7 +53,7 @@ class _Limits(Library):
 
 
 class NvmlLimits:
-    """Reads and sets limits. Calls are made one after the other; each returns before its deadline, whatever hangs."""
+    """Reads and sets limits. Calls run one after the other; each returns by its deadline, even if the driver hangs."""
 
     def __init__(self, *, deadline: float = DEADLINE) -> None:
         self._thread = DriverThread(deadline)
@@ -60,25 +61,25 @@ class NvmlLimits:
         self._started = False
 
     async def impossible(self) -> str | None:
-        """Say why this driver limits no cgroup; None where it may. Raises LimitsError. Nothing is set to find out."""
+        """Say why this driver cannot limit cgroups; None where it can. Sets nothing. Raises LimitsError."""
         if not (hasattr(pynvml, _SET) and hasattr(pynvml, _GET)):
             return "this nvidia-ml-py knows no limits of cgroups: version 13.615 and later do"
         return await self._do(self._impossible)
 
     async def read(self, gpu: GpuUuid, cgroup: str) -> CgroupLimits:
-        """Tell what is kept of a cgroup. Raises LimitsError."""
+        """Read the limits and the usage of a cgroup. Raises LimitsError."""
         return await self._do(lambda: self._library.limits(self._library.gpu_of(gpu), cgroup))
 
     async def limit(self, gpu: GpuUuid, cgroup: str, hard: int | None) -> None:
         """
-        Set the hard limit in bytes, or take both limits away (None). The soft one becomes 0 in either case.
+        Set the hard limit in bytes, or remove both limits (None). The soft one becomes 0 in either case.
 
         Raises LimitsDeniedError, LimitsHungError (it may be set), or LimitsError (it certainly is not).
         """
         await self._do(lambda: self._library.set_hard(self._library.gpu_of(gpu), cgroup, hard))
 
     async def close(self) -> None:
-        """Let go of the driver, or leave it behind when it hangs."""
+        """Let go of the driver, or abandon its thread if it hangs."""
         await self._thread.close(self._stop)
 
     async def _do(self, work: Callable[[], T]) -> T:

@@ -1,11 +1,11 @@
 """
 Signals a container's init: SIGTERM, and SIGKILL when its grace is over.
 
-What comes in: the containers whose grace runs, once a round; an action. What goes out: signals, and what was heard.
+What comes in: once per round, the containers whose grace runs; an action. What goes out: signals, and an `Answer`.
 
 The rule: **a signal goes through a pidfd that was opened while the container's grace ran, or it is not sent.** Just
-before each signal, /proc is read again: the process must still be the init of that container. A daemon that starts anew
-holds nothing, so it finishes nothing that another one began.
+before each signal, /proc is read again: the process must still be the init of that container. A daemon that has just
+started holds no process, so it finishes no kill that another daemon began.
 """
 
 import asyncio
@@ -23,6 +23,7 @@ from enforcer.actions.kill.targets import Obstacle
 from enforcer.actions.victim import Victim
 from enforcer.policy.history import Action
 from enforcer.policy.vocabulary import Rung
+from exporter.base.cgroup_owner import PodCgroups
 
 log = structlog.get_logger()
 
@@ -41,9 +42,9 @@ class Kill:
     insists = True
     frees = True
 
-    def __init__(self, root: Path, *, trusted: bool = False) -> None:
-        """Read `root`, a mounted /proc; `trusted` as in `exporter.host.procfs.ProcFs`."""
-        self._inits = Inits(root, trusted=trusted)
+    def __init__(self, root: Path, pods: PodCgroups, *, trusted: bool = False) -> None:
+        """Read `root`, a mounted /proc; `pods` and `trusted` as in `exporter.host.procfs.ProcFs`."""
+        self._inits = Inits(root, pods, trusted=trusted)
         self._held: dict[Victim, Hold] = {}
         self._obstacles: dict[Victim, Obstacle] = {}
 
@@ -54,15 +55,15 @@ class Kill:
 
     @property
     def obstacles(self) -> Mapping[Victim, Obstacle]:
-        """The containers of those listed last that could not be signalled, and why."""
+        """The containers of the last call of `hold` that could not be signalled, and why."""
         return self._obstacles
 
     async def hold(self, victims: Iterable[Victim]) -> None:
         """
-        Hold the inits of these containers from now on, and let go of all others. To be called once a round.
+        Hold the inits of these containers from now on, and let go of all others. Call it once per round.
 
-        /proc is searched, in a thread, only while one of them is new or could not be found. One that was sent a signal
-        is held until it has exited: its level began anew, and its grace may run beside those of others.
+        /proc is searched, in a thread, only while a container is new or its init could not be found. An init that got a
+        signal is held until it has exited: its level starts at 0 again, so `victims` may no longer name it.
         """
         wanted = dict.fromkeys(islice(dict.fromkeys(victims), MOST))
         for victim in self._held.keys() - wanted.keys():
@@ -84,7 +85,7 @@ class Kill:
                 self._obstacles[victim] = held
 
     def preflight(self, action: Action) -> Answer | None:
-        """Say why a signal would not be sent, or not arrive; None: nothing speaks against it. Sends none."""
+        """Say why a signal would not be sent, or not arrive; None: no reason is known. Sends none."""
         hold = self._of(action)
         return hold if isinstance(hold, Answer) else self._inits.look(hold)
 
@@ -92,8 +93,8 @@ class Kill:
         """
         Send SIGTERM to the container's init.
 
-        One that lived on after an earlier SIGTERM, and is to be killed again, has had its grace. It is sent SIGKILL:
-        else it could pause whenever that is due.
+        An init that lived on after an earlier SIGTERM has had its grace, and gets SIGKILL. Else it could survive by
+        a pause of its excess each time that SIGKILL is due.
         """
         hold = self._of(action)
         if isinstance(hold, Answer):
@@ -110,11 +111,11 @@ class Kill:
         return _said(answer, ASKED if hears else DEAF)
 
     async def confirmed(self, action: Action) -> bool | None:
-        """Look whether the container has ended. A signal leaves no other trace, so "it runs" proves nothing."""
+        """Look whether the container has ended; None while it runs, because a signal leaves no other trace."""
         return True if await self.ended(action) else None
 
     async def insist(self, action: Action, decision: str) -> Answer | None:
-        """Send SIGKILL to the init that `act` sent SIGTERM under the same decision; None if that was done."""
+        """Send SIGKILL to the init to which `act` sent SIGTERM under the same decision; None if that was done."""
         hold = self._of(action)
         if isinstance(hold, Answer):
             return hold
@@ -131,7 +132,7 @@ class Kill:
         """
         Look whether the init has exited, which is after all others of its container.
 
-        Of a container that is not held (a daemon before this one began) /proc is asked for any process.
+        For a container that is not held (an earlier daemon began the kill), /proc is searched for any process of it.
         """
         if action.container_id is None:
             return None
@@ -141,12 +142,12 @@ class Kill:
         return await asyncio.to_thread(self._inits.empty, victim)
 
     def close(self) -> None:
-        """Let go of all."""
+        """Let go of all inits."""
         while self._held:
             self._held.popitem()[1].release()
 
     def _of(self, action: Action) -> Hold | Answer:
-        """Return what is held of an action's victim, or why it cannot be signalled at all."""
+        """Return the hold of an action's container, or why it cannot be signalled at all."""
         if action.container_id is None:
             return Answer(Heard.IMPOSSIBLE, "it is no container, and a signal ends one container")
         victim = action.pod_uid, action.container_id
@@ -160,5 +161,5 @@ class Kill:
 
 
 def _said(answer: Answer, what: str) -> Answer:
-    """Say what was done, where the kernel took the signal."""
+    """Put `what` was done into the answer, if the kernel took the signal."""
     return replace(answer, detail=what) if answer.heard is Heard.ACCEPTED else answer

@@ -1,12 +1,12 @@
 """
-Holding the init of a container, so that a signal reaches it or nobody.
+Holds the init of a container by a pidfd, so that a signal reaches this process or none.
 
-What comes in: where /proc is mounted; containers, by pod and id. What goes out: holds (a pidfd, and who it was), what
-was seen when looking again, what the kernel said to a signal.
+What comes in: where /proc is mounted; containers, by pod and id. What goes out: holds (a pidfd, and the identity of its
+process), the result of a second look, the kernel's answer to a signal.
 
-The law: numbers of processes are reused, within one clock tick even; what a pidfd names is one process for ever. What
-/proc says of a number is believed only where the pidfd's process is found alive after it was read: then the number was
-its own all the time. Needs CAP_KILL and nothing else.
+The rule: the kernel reuses process numbers, even within one clock tick, but a pidfd names one process for ever. What
+/proc says of a number is believed only if the pidfd's process is alive after the reading. Then the number was its own
+all the time. This needs CAP_KILL and nothing else.
 """
 
 import os
@@ -30,7 +30,7 @@ from enforcer.actions.kill.targets import (
 )
 from enforcer.actions.processes import VANISHED, cgroups, read
 from enforcer.actions.victim import Victim, container_of
-from exporter.base.cgroup_owner import parse_owner
+from exporter.base.cgroup_owner import PodCgroups
 from exporter.host.pid_domain import unproven
 from exporter.host.procfs import ProcFs
 from exporter.model import ProcessKey
@@ -44,7 +44,7 @@ class Hold:
     An init that is held.
 
     Attributes:
-        asked: the decision under which SIGTERM was sent; empty: none was.
+        asked: the decision under which the last signal was sent; empty: none was.
         killed: SIGKILL was sent, too.
 
     """
@@ -56,11 +56,11 @@ class Hold:
     killed: bool = False
 
     def exited(self) -> bool:
-        """Tell whether it has: with all its threads, and after all others of its container; reaped or not."""
+        """Tell whether the init has exited with all its threads, which is after all others of its container."""
         return _exited(self.fd)
 
     def send(self, number: int) -> Answer:
-        """Send a signal, once; 0 tries whether we may."""
+        """Send a signal, once; 0 only checks whether we may."""
         try:
             signal.pidfd_send_signal(self.fd, number)
         except ProcessLookupError:
@@ -78,19 +78,21 @@ class Hold:
 class Inits:
     """The inits of this node's containers."""
 
-    def __init__(self, root: Path, *, trusted: bool = False) -> None:
-        """Read `root`, a mounted /proc; `trusted` as in `exporter.host.procfs.ProcFs`."""
+    def __init__(self, root: Path, pods: PodCgroups, *, trusted: bool = False) -> None:
+        """Read `root`, a mounted /proc; `pods` and `trusted` as in `exporter.host.procfs.ProcFs`."""
         self._root = root
-        self._proc = ProcFs(root, trusted=trusted)
+        self._pods = pods
+        self._proc = ProcFs(root, pods=pods, trusted=trusted)
 
     def members(self, victims: Collection[Victim]) -> dict[Victim, list[Member] | None]:
         """
-        Find all processes of these containers; None for one of which a process could not be read.
+        Find all processes of these containers; None for a container of which a process could not be read.
 
-        Only hints: a number may change hands between two files. Takes some 25 microseconds a process of the node.
+        These are hints: the kernel may reuse a number between two files. It takes some 25 microseconds per process of
+        the node.
         """
         members_of: dict[Victim, list[Member] | None] = {victim: [] for victim in victims}
-        whose = cache(_whose)  # the processes of a container share one text
+        whose = cache(self._whose)  # the processes of a container share one text
         try:
             processes = [(pid, text) for pid, text in cgroups(self._root) if text is not None]
         except OSError:
@@ -108,9 +110,9 @@ class Inits:
         return members_of
 
     def hold(self, victim: Victim, members: Collection[Member] | None) -> Hold | Obstacle:
-        """Hold the init among `members`, if it still is that."""
+        """Hold the init among `members`, if it is still the init of this container."""
         try:
-            if victim == _whose(read(f"{self._root}/self/cgroup")):
+            if victim == self._whose(read(f"{self._root}/self/cgroup")):
                 return Obstacle.OURS
             pid = Obstacle.UNREADABLE if members is None else init_of(members)
             if isinstance(pid, Obstacle):
@@ -126,7 +128,7 @@ class Inits:
         return held
 
     def look(self, hold: Hold) -> Answer | None:
-        """Say why not to signal; None: it lives, is who it was, is where it was, and we may."""
+        """Say why not to signal; None: the same process lives in the same container, and we may signal it."""
         process = self._proc.sample([hold.key.pid]).processes.get(hold.key.pid)
         if hold.exited():  # what was read may be of another process
             return GONE
@@ -140,7 +142,7 @@ class Inits:
         return None if allowed.heard is Heard.ACCEPTED else allowed
 
     def hears(self, hold: Hold) -> bool:
-        """Tell whether SIGTERM does anything to it; yes where that cannot be read."""
+        """Tell whether the init handles SIGTERM; True where that cannot be read."""
         with suppress(OSError, ValueError):
             return hears_sigterm(read(f"{self._root}/{hold.key.pid}/status"))
         return True
@@ -152,9 +154,12 @@ class Inits:
         members = self.members({victim})[victim]
         return None if members is None else not members
 
+    def _whose(self, cgroup: str) -> Victim | None:
+        return container_of(self._pods.owner(cgroup))
+
     def _verified(self, fd: int, pid: int, victim: Victim) -> Hold | Obstacle:
         try:
-            # The pidfd itself says which number of this /proc it has, whatever namespace that was mounted in.
+            # The pidfd itself says which number it has in this /proc, in whichever namespace that was mounted.
             own_pid = pid_of(read(f"{self._root}/self/fdinfo/{fd}"))
             process = self._proc.sample([pid]).processes.get(pid)
             levels = levels_of(read(f"{self._root}/{pid}/status"))
@@ -197,7 +202,3 @@ def _exited(fd: int) -> bool:
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     return bool(poll.poll(0))
-
-
-def _whose(cgroup: str) -> Victim | None:
-    return container_of(parse_owner(cgroup))

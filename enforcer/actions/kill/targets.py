@@ -1,11 +1,12 @@
 """
-Whom a signal to a container has to reach.
+The process that a signal to a container has to reach.
 
 What comes in: texts of `/proc/<pid>/status` and of a pidfd's `fdinfo`. What goes out: a container's init among its
-processes, and whether that hears SIGTERM; `ValueError` when a text is not what a kernel writes.
+processes, and whether it handles SIGTERM; `ValueError` when a text is not what a kernel writes.
 
-The law: **a container ends with its init, and only an init of its own is one.** A worker alone would leave a run half
-dead. Where the namespace is shared with the pod or with the host there is none; where two could be it, nobody is.
+The rule: **a container ends with its init, and only an init of its own counts.** A signal to a worker alone would leave
+the workload half dead. A container that shares its PID namespace with the pod or the host has no init of its own. If
+two processes could be the init, neither is.
 """
 
 import re
@@ -19,7 +20,7 @@ _OWN_NAMESPACE = 2  # levels of a process in a PID namespace directly below that
 
 
 class Obstacle(StrEnum):
-    """Why a container has no process to signal, in words."""
+    """Why a container has no process to signal; the values are messages."""
 
     HOST = "its pod is in the host's PID namespace (hostPID), so it has no init of its own"
     SHARED = "it shares a PID namespace (shareProcessNamespace), so it has no init of its own"
@@ -30,7 +31,7 @@ class Obstacle(StrEnum):
 
     @property
     def lasting(self) -> bool:
-        """Tell whether it holds for the container's life. What does not is looked for again."""
+        """Tell whether it holds for the container's life. Otherwise the init is looked for again."""
         return self in _LASTING
 
     @property
@@ -51,7 +52,7 @@ class Member:
 
     @property
     def first(self) -> bool:
-        """Tell whether it is the init of a PID namespace just below the reader's: deeper ones it made itself."""
+        """Tell whether it is the init of a PID namespace directly below the reader's; deeper ones do not count."""
         return len(self.levels) == _OWN_NAMESPACE and self.levels[0] == self.pid and self.levels[1] == 1
 
 
@@ -59,8 +60,8 @@ def init_of(members: Iterable[Member]) -> int | Obstacle:
     """
     Choose the init among all processes of one container.
 
-    One of them in the reader's own namespace raises a doubt: who shares the host's makes as many inits as it likes.
-    (`runc exec` begins there, too, for a millisecond; so a doubt does not last.)
+    A member in the reader's own namespace raises a doubt: a container in the host's can make as many inits as it likes.
+    `runc exec` begins there, too, for a millisecond, so a doubt does not last.
     """
     members = tuple(members)
     inits = [member.pid for member in members if member.first]
@@ -75,15 +76,15 @@ def init_of(members: Iterable[Member]) -> int | Obstacle:
 
 
 def levels_of(status: str) -> tuple[int, ...]:
-    """Parse the numbers of a process out of `status`, that of the reader's namespace first."""
+    """Parse the numbers of a process from `status`, that of the reader's namespace first."""
     return tuple(int(number) for number in _line(status, "NSpid").split())
 
 
 def hears_sigterm(status: str) -> bool:
     """
-    Tell whether SIGTERM does anything to an init: the kernel drops one that it leaves at its default.
+    Tell whether an init handles SIGTERM: the kernel drops the signal if the init leaves it at its default.
 
-    A blocked one is kept for sigwait or signalfd; that is how tini and dumb-init hear it.
+    A blocked SIGTERM is kept for sigwait or signalfd, as tini and dumb-init use it.
     """
     return any(int(_line(status, mask), 16) & _SIGTERM for mask in ("SigCgt", "SigBlk"))
 
@@ -94,12 +95,12 @@ def may_kill(status: str) -> bool:
 
 
 def pid_of(fdinfo: str) -> int:
-    """Parse the number of a pidfd's process; -1 once it is reaped."""
+    """Parse the number of a pidfd's process; -1 after it is reaped."""
     return int(_line(fdinfo, "Pid"))
 
 
 def _line(text: str, name: str) -> str:
-    r"""Return a field of a record. The name of a process is its own choice, but the kernel escapes "\n" in it."""
+    r"""Return a field of a record. A process chooses its own name, but the kernel escapes "\n" in it."""
     match = re.search(rf"(?:^|\n){name}:[ \t]*([^\n]+)", text)
     if match is None:
         raise ValueError(f"no {name}")

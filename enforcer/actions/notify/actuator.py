@@ -2,12 +2,12 @@
 Writes Events on pods.
 
 What comes in: notices. What goes out: Events on the API server, the holders whose warning the server has accepted, log
-lines when writing stops and begins to work, counts.
+lines when writing stops and works again, counts.
 
-The rule: no caller waits. Events are best effort (the journal is the record): one that cannot be written is kept while
-it may still be of use, the newest of each series, and what is lost is counted. A failed request is tried again after
-growing waits. What is forbidden in a namespace is tried again after ten seconds, after twenty more, and then every five
-minutes. What can never succeed is dropped.
+The rule: no caller waits. Events are best effort; the journal is the record. An Event that cannot be written is kept
+while it is of use, the newest of each series, and lost ones are counted. A failed request is repeated after growing
+waits. In a namespace that forbids Events it is repeated after 10 s, after 20 s more, and then every five minutes. One
+that can never succeed is dropped.
 
 Above 300 lines, because writing, holding back and dropping an Event are one queue.
 """
@@ -40,19 +40,19 @@ RIGHTS = (
     Right("create", GROUP, "events", "no pod is warned"),
     Right("patch", GROUP, "events", "an excess that lasts is reported once, as if it were over"),
 )
-"""What this asks of the API server; deploy/enforcer/rbac.yaml grants it."""
+"""The rights needed on the API server; deploy/enforcer/rbac.yaml grants them."""
 HOLD = 300.0
-"""Seconds for which a namespace in which we may not write is left alone."""
+"""Seconds between two tries in a namespace that forbids Events."""
 FIRST_HOLDS = (10.0, 20.0)
 """
-The same after the first refusals: an API server that was just started refuses until it has read its roles. A grace
+The same after the first refusals: an API server that has just started refuses until it has read its roles. A grace
 waits 60 s for the server to accept its warning, so three tries fall within that time.
 """
 MOST_PENDING = 1024
 LONGEST_INSTANCE = 128
-_LOGGED = 2  # refusals after which there is a log line: not the server's beginning
+_LOGGED = 2  # refusals after which there is a log line: the first may come from a server that has just started
 NEVER = frozenset({400, 404, 405, 413, 415, 422})
-"""Answers that stay the same however often one asks: there is no such namespace, or the object is not to its liking."""
+"""Answers that a repetition cannot change: the namespace does not exist, or the server does not accept the object."""
 FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
 _FIELDS: Mapping[ContainerKind, str] = {
     ContainerKind.REGULAR: "containers",
@@ -76,7 +76,7 @@ _STANDING = msgspec.json.Decoder(_Standing)
 
 
 class _Fate(Enum):
-    """What becomes of an Event that was not written."""
+    """What to do with an Event that was not written."""
 
     LATER = auto()
     FORBIDDEN = auto()
@@ -85,7 +85,7 @@ class _Fate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Forbidden:
-    """A namespace that refused so many `times` in a row, and is left alone until then."""
+    """A namespace that refused `times` times in a row, and is not asked again before `until`."""
 
     times: int
     until: float
@@ -96,7 +96,7 @@ class Notifier:
     Writes Events on pods. One task calls `run`; the decider calls `tell`.
 
     Attributes:
-        accepted: is called with the holder and the time of each warning that the server has accepted.
+        accepted: called with the holder and the time of each warning that the server has accepted.
         written: Events created or brought up to date.
         failed: attempts that did not succeed.
         dropped: notices that are never written: too many, too old, or in a namespace that is being deleted.
@@ -131,9 +131,9 @@ class Notifier:
 
     def tell(self, notices: Iterable[Notice] = ()) -> None:
         """
-        Take what is to be told; returns at once.
+        Take notices to write as Events; returns at once.
 
-        To be called once a round, also without notices: reminders become due, forbidden namespaces are tried again.
+        Call it once per round, also without notices: reminders become due, forbidden namespaces are tried again.
         """
         now = self._clock.monotonic()
         filtered = self._remembered.dropped
@@ -173,11 +173,11 @@ class Notifier:
                 if event.first.holder is not None:
                     self.accepted(event.first.holder, event.first.warned_at)
                 self._tell_allowed(event.first.regarding.namespace)
-            failures = 0  # whatever it said, the server answers
+            failures = 0  # the server answers, whatever its answer is
             self._tell_back()
 
     def _next(self) -> tuple[Event, float] | None:
-        """Take the Event that has waited longest and may be written now; forget what is too old to be of use."""
+        """Take the Event that has waited longest and may be written now; drop those too old to be of use."""
         now = self._clock.monotonic()
         for name, (event, since) in list(self._pending.items()):
             if now - since >= KEPT:
@@ -189,9 +189,9 @@ class Notifier:
 
     async def _write(self, event: Event) -> None:
         """
-        Make it stand on the server, whatever stands there now. Raises KubeError.
+        Write an Event, whatever the server has of it now. Raises KubeError.
 
-        An answer that was lost, or an Event that the server has forgotten, shows as a conflict or as not found.
+        After a lost answer the server reports a conflict, and for an Event that it has forgotten, not found.
         """
         path = f"/apis/{GROUP}/v1/namespaces/{segment(event.first.regarding.namespace)}/events"
         its_own = f"{path}/{segment(event.name)}"
@@ -213,9 +213,9 @@ class Notifier:
 
     async def _join(self, path: str, event: Event, conflict: KubeError) -> None:
         """
-        Go on with the Event that stands there and says the same, of a daemon before or of ours. Raises KubeError.
+        Continue the Event that the server has with the same text, from this daemon or an earlier one. Raises KubeError.
 
-        A patch that changes nothing is answered with the object, and asks for no other right.
+        A patch that changes nothing returns the object, and needs no further right.
         """
         try:
             standing: _Standing = decoded(_STANDING, await self._writer.patch(path, {}))
@@ -230,7 +230,7 @@ class Notifier:
             await self._writer.patch(path, _series(event, before))
 
     def _refused(self, event: Event, since: float, error: KubeError) -> None:
-        """Keep it for later, or drop it: the server answered that it will not."""
+        """Keep an Event that the server refused for later, or drop it."""
         namespace = event.first.regarding.namespace
         if _fate(error) is _Fate.NEVER:
             self._drop("refused", status=error.status, message=error.message, namespace=namespace)
@@ -260,7 +260,7 @@ class Notifier:
         self.error = None
 
     def _drop(self, why: str, count: int = 1, **details: object) -> None:
-        """Count what nobody will be told of; a log line for each cause, at most one in five minutes."""
+        """Count notices that are never written; a log line for each cause, at most one in five minutes."""
         if not count:
             return
         self.dropped += count
@@ -271,7 +271,7 @@ class Notifier:
 
 
 def body(event: Event, instance: str) -> dict[str, object]:
-    """Make the object: events.k8s.io/v1, as its reference asks for it."""
+    """Make the object by the reference of events.k8s.io/v1."""
     first = event.first
     whom = first.regarding
     made: dict[str, object] = {

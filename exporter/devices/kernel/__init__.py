@@ -1,10 +1,10 @@
 """
-GPUs of AMD and Intel, as the kernel's own files show them: no vendor library, no device opened.
+GPUs of AMD and Intel, read from the kernel's own files: no vendor library, no device opened.
 
-And what the kernel counts by cgroup, of any vendor's GPUs. `source` and `counting` are what the daemon uses.
-`fdinfo`, `engines`, `clients`, `topology`, `dmem` and `sums` touch no file; `tree`, `cards`, `kfd`,
-`holders` and `cgroups` read one subject each; `devices` and `assembling` put it together. docs/devices.md says what is
-read, and what cannot be known.
+Also the kernel's counts of device memory by cgroup, for any vendor's GPUs. The daemon uses `source` and `counting`.
+`fdinfo`, `engines`, `clients`, `topology`, `dmem` and `sums` touch no file. `tree`, `cards`, `kfd`, `holders` and
+`cgroups` read one kind of file each. `devices` and `assembling` join the results. docs/devices.md says what is read,
+and what cannot be known.
 """
 
 from exporter.devices.kernel.counting import Counting, counts_memory

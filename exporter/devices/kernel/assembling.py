@@ -1,14 +1,14 @@
 """
-What the kernel's files said, put together into samples.
+Joins the readings of the kernel's files into samples.
 
-What comes in: cards, ROCm's nodes and processes, DRM's descriptors, dmem's root, and what was kept of the engines. What
-goes out: a `GpuSample` for each GPU, and what to keep.
+What comes in: cards, ROCm's nodes and processes, DRM's descriptors, dmem's root, and the engine times kept so far. What
+goes out: a `GpuSample` for each GPU, and the engine times to keep.
 
-The rule: ROCm's memory and its process's DRM client are mostly the same buffers, so the larger of both counts, never
-their sum. A GPU that is divided has its partitions for devices; load and power are then the whole GPU's, and
-unknown of a partition. Where the kernel does not report the used memory of a device, it is the sum of its processes, if
-each of them is known. A process that was not looked at may hold any GPU; so may one without ROCm where descriptors are
-not read.
+The rule: ROCm's memory of a process and its DRM client are mostly the same buffers. So the larger count is taken, never
+the sum. A divided GPU has its partitions as devices. Its load and power are then known for the whole GPU, and unknown
+for a partition. If the kernel does not report the used memory of a device, it is the sum over its processes. That needs
+each process to be known. A process that could not be read may hold memory of any GPU. So may a process without ROCm
+while descriptors are not read.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -38,12 +38,12 @@ from exporter.model import (
 )
 
 KEPT = 60.0
-"""Seconds for which the engine times of a client are kept that is not seen: an old amdgpu skips a reading at times."""
+"""Seconds for which engine times of an unseen client are kept: an old amdgpu omits a client from some readings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """One reading of everything. `scan` is None where descriptors are not looked at."""
+    """One reading of all files. `scan` is None where descriptors are not read."""
 
     cards: tuple[Card, ...]
     kfd: Kfd
@@ -51,11 +51,11 @@ class Files:
     dmem: Dmem
     partition_names: Mapping[int, str]
     release: str
-    """Of the kernel, whose drivers these are unless they tell a version of their own."""
+    """The kernel's version. It counts as the driver's version if the driver has none of its own."""
 
 
 Engines = Mapping[ClientKey, Mapping[str, EngineTimes]]
-"""What is kept of each client's engines."""
+"""The engine times kept of each client."""
 EnginesNow = dict[ClientKey, Mapping[str, EngineTimes]]
 """The same, while a round adds to it."""
 
@@ -78,7 +78,7 @@ def assemble(files: Files, before: Engines, *, at: float, now: float) -> tuple[D
 
 @dataclass(frozen=True, slots=True)
 class _Gpu:
-    """One GPU out of the files."""
+    """One GPU, as the files describe it."""
 
     files: Files
     card: Card
@@ -94,7 +94,7 @@ class _Gpu:
         return self.card.integrated or any(device.node.integrated for device in self.devices if device.node)
 
     def sample(self, index: int, engines: EnginesNow, *, at: float, now: float) -> GpuSample:
-        """Make the sample, and put into `engines` what to keep."""
+        """Make the sample, and put the engine times to keep into `engines`."""
         processes, utilization = [], []
         for device in self.devices:
             on_device = self._processes(device)
@@ -128,7 +128,7 @@ class _Gpu:
         )
 
     def _listed(self) -> bool:
-        """Say whether the processes are known: by their descriptors, or (ROCm) by KFD, of a GPU that it knows."""
+        """Say whether the processes are known: by their descriptors, or (ROCm) by KFD, if it knows the GPU."""
         if self._looked():
             return True
         return bool(self.devices) and all(device.node is not None for device in self.devices)
@@ -137,7 +137,7 @@ class _Gpu:
         return self.files.scan is not None and self.files.scan.allowed
 
     def _complete(self) -> bool:
-        """Say whether nobody was overlooked, so that a sum over the processes is all that is in use."""
+        """Say whether no process was missed, so that the sum over the processes is all memory in use."""
         return self.files.scan is not None and not self.files.scan.unseen
 
     def _rocm(self, device: KernelDevice) -> Mapping[int, int | None]:
@@ -146,7 +146,7 @@ class _Gpu:
             return {}
         if device.node is not None:
             return kfd.held.get(device.node.gpu_id, {})
-        # Of these processes nobody knows which GPU it is that they hold: perhaps this one.
+        # KFD does not say which GPU these processes hold: it may be this one.
         nameless = {pid for gpu_id, pids in kfd.held.items() if gpu_id not in kfd.nodes for pid in pids}
         return dict.fromkeys(nameless & self.held.get(device.key, {}).keys())
 
@@ -159,7 +159,7 @@ class _Gpu:
             memory, sure = (drm[pid].memory, drm[pid].memory_sure) if pid in drm else (None, None)
             if pid in rocm:
                 size = rocm[pid]
-                # Of a ROCm process the DRM client alone says too little, so an unknown number of KFD's is unknown.
+                # For a ROCm process the DRM client's count is too low, so without KFD's count the memory is unknown.
                 memory, sure = (None, None) if size is None else (max(size, memory or 0), max(size, sure or 0))
             if self.unified:
                 memory = sure = None
@@ -176,7 +176,7 @@ class _Gpu:
             client_ratios, kept = advance_all(engines.get(key, {}), client.engines, at)
             engines[key] = kept
             ratios.append(client_ratios)
-        # ROCm hands its work to the GPU past the kernel: of its processes the engines say nothing.
+        # ROCm submits its work to the GPU past the kernel, so the engine times of its processes are incomplete.
         shaders = None if pid in self._rocm(device) else _together(ratios, SHADERS)
         return ProcessUtilization(pid, shaders, None, _together(ratios, ENCODERS), _together(ratios, DECODERS))
 
@@ -208,26 +208,26 @@ class _Gpu:
         holdings = (held for device in self.devices for held in self.held.get(device.key, {}).values())
         problems = sorted({problem for held in holdings for problem in held.problems})
         if problems:
-            message = f"GPU {self.card.pci}: DRM clients tell what is not understood ({', '.join(problems)})"
+            message = f"GPU {self.card.pci}: DRM clients print values that are not understood ({', '.join(problems)})"
             yield Fault("devices", "fdinfo_unclear", message, self.card.pci, incomplete=False)
         if self.divided and not self.devices:
             message = f"GPU {self.card.pci} is divided ({self.card.mode}), and its partitions could not be read"
             yield Fault("devices", "partitions_unread", message, self.card.pci)
         elif self.files.scan is None and not self._listed():
             message = (
-                f"GPU {self.card.pci}: who holds it is not known: ROCm's driver (KFD) does not have it, and what "
-                "processes hold by DRM is not looked at (--devices=drm)"
+                f"GPU {self.card.pci}: its processes are not known: ROCm's driver (KFD) does not have it, and the "
+                "memory that processes hold by DRM is not read (--devices=drm)"
             )
             yield Fault("devices", "processes_unknown", message, self.card.pci, incomplete=False)
         if self._summed() and self._looked() and not self._complete():
             message = (
-                f"GPU {self.card.pci}: what is used of it is not known: that is the sum of what processes hold, and "
+                f"GPU {self.card.pci}: its used memory is not known: it is the sum over its processes, and "
                 + _named(self.files.scan.unseen if self.files.scan else ())
             )
             yield Fault("devices", "fdinfo_denied", message, self.card.pci, incomplete=False)
 
     def _summed(self) -> bool:
-        """Say whether nobody tells what is used of it, or of its partitions, but its processes."""
+        """Say whether the used memory of the GPU, or of its partitions, is known only as the sum over its processes."""
         used_known = self.card.memory is not None or self.card.pci in self.files.dmem.used
         return not self.unified and (self.divided or not used_known)
 
@@ -235,16 +235,16 @@ class _Gpu:
 def _faults(files: Files) -> Iterator[Fault]:
     if files.kfd.denied:
         message = (
-            f"{files.kfd.denied[0]} may not be read, so ROCm's processes cannot be told by GPU: the devices cgroup of "
-            "this container excludes the GPU; run privileged"
+            f"{files.kfd.denied[0]} may not be read, so the GPU of ROCm's processes is not known: the devices cgroup "
+            "of this container excludes the GPU; run privileged"
         )
         yield Fault("devices", "kfd_denied", message, incomplete=False)
     scan = files.scan
     if scan is not None and not scan.allowed:
-        message = "what processes hold is not known by DRM: their fdinfo takes CAP_SYS_PTRACE and the host's /proc"
+        message = "the memory that processes hold by DRM is not known: fdinfo needs CAP_SYS_PTRACE and the host's /proc"
         yield Fault("devices", "fdinfo_denied", message, incomplete=False)
     elif scan is not None and (in_containers := [pid for pid, owner in scan.unseen.items() if owner != Owner()]):
-        message = f"what some containers hold by DRM is not known: {_named(in_containers)}"
+        message = f"the memory that some containers hold by DRM is not known: {_named(in_containers)}"
         yield Fault("devices", "fdinfo_denied", message, incomplete=False)
 
 
@@ -254,14 +254,18 @@ def _named(unseen: Collection[int]) -> str:
 
 
 def _in_containers(scan: Scan | None) -> tuple[Owner, ...]:
-    """Name those who were not looked at; the host's own processes are no container's, and take nothing from any."""
+    """
+    Name the owners of processes that could not be read.
+
+    The host's own processes belong to no container, and are left out.
+    """
     return tuple(dict.fromkeys(owner for owner in scan.unseen.values() if owner != Owner())) if scan else ()
 
 
 def _together(ratios: Sequence[Mapping[str, float | None]], names: frozenset[str]) -> float | None:
-    """Add up clients. One that never showed such an engine adds nothing where another did; alone it is unknown."""
+    """Add up clients. A client that never showed such an engine adds nothing to others; alone it is unknown."""
     if not ratios:
-        return 0.0  # all its clients are counted with the process that it was forked from
+        return 0.0  # all its clients are counted for the process that it was forked from
     return known_sum(of_class(engines, names) for engines in ratios if any(name in names for name in engines))
 
 

@@ -1,10 +1,10 @@
 """
-The GPUs of AMD and Intel that the kernel has, and their figures: `/sys/class/drm` and hwmon.
+The kernel's GPUs of AMD and Intel, and their figures: `/sys/class/drm` and hwmon.
 
 What comes in: a sysfs. What goes out: one `Card` for each GPU.
 
-The rule: a figure that is not there is None. Figures of load, power and temperature are the physical GPU's, also where
-it is divided. Formats: https://docs.kernel.org/gpu/amdgpu/driver-misc.html and https://docs.kernel.org/hwmon/.
+The rule: a missing figure is None. Figures of load, power and temperature are the physical GPU's, also where it is
+divided. Formats: https://docs.kernel.org/gpu/amdgpu/driver-misc.html and https://docs.kernel.org/hwmon/.
 """
 
 import re
@@ -16,10 +16,14 @@ from exporter.devices.kernel.tree import Tree
 from exporter.model import Health, Memory, Utilization, vendors
 
 VENDORS: Mapping[str, str] = {driver: vendor.name for vendor in vendors.VENDORS for driver in vendor.drivers}
-"""Driver to vendor. Other DRM drivers (nouveau, ast, vgem ...) tell nothing of memory."""
+"""Driver to vendor. Other DRM drivers (nouveau, ast, vgem ...) report no memory."""
 DRM = "class/drm"
 INTEGRATED = "0000:00:02.0"
-"""Where Intel's integrated GPUs are, always. A discrete one is behind a bridge, or (in a virtual machine) has tiles."""
+"""
+The address of all of Intel's integrated GPUs.
+
+A discrete one is behind a bridge, or (in a virtual machine) has tiles.
+"""
 
 _RENDER = 128
 _NUMBERED = re.compile(r"(card|renderD)(\d+)", re.ASCII)
@@ -34,10 +38,10 @@ class Card:
 
     Attributes:
         pci: address, in lower case.
-        number: of its `/dev/dri/card<number>`; it may be another one after a reboot.
+        number: of its `/dev/dri/card<number>`; it may change at a reboot.
         minors: of its device nodes, card and render, without those of its partitions.
         mode: of its partitions (SPX: one, CPX: one for each die); empty where it cannot be divided.
-        capacity: bytes of its own memory where the driver tells nothing but that.
+        capacity: bytes of its own memory; known also where the driver reports no usage.
         integrated: it uses the host's memory.
 
     """
@@ -57,18 +61,18 @@ class Card:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Its render nodes, as AMD's DRA driver calls it."""
+        """Its render nodes, by which AMD's DRA driver names it."""
         return tuple(f"renderD{minor}" for minor in sorted(self.minors) if minor >= _RENDER)
 
     @property
     def vendor(self) -> str:
-        """Whose GPU it is."""
+        """The vendor's name in `exporter.model.vendors`."""
         return VENDORS[self.driver]
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """What a device calls itself, and where its files are."""
+    """The ids of a device, and the folder of its files."""
 
     pci: str
     driver: str
@@ -93,7 +97,7 @@ def read_cards(sys: Tree, wanted: Callable[[str], bool] = VENDORS.__contains__) 
 
 
 def partition_names(sys: Tree) -> Mapping[int, str]:
-    """Name the render nodes of partitions: minor to device, such as `amdgpu_xcp_3`, as AMD's plugin calls it."""
+    """Name the render nodes of partitions: minor to device, such as `amdgpu_xcp_3`, as AMD's device plugin does."""
     names = {}
     for name in sys.names(DRM):
         match = _NUMBERED.fullmatch(name)
@@ -132,7 +136,7 @@ def _card(sys: Tree, place: _Place, nodes: Mapping[str, set[int]]) -> Card:
 
 
 def _tiles(sys: Tree, folder: str) -> int | None:
-    """Add up the memory of an xe device's tiles, of which its driver tells the size and not the use."""
+    """Add up the memory of an xe device's tiles. Its driver reports the size, and not the usage."""
     tiles = [name for name in sys.names(folder) if re.fullmatch(r"tile\d+", name, re.ASCII)]
     return known_sum(sys.number(f"{folder}/{tile}/physical_vram_size_bytes") or None for tile in tiles)
 

@@ -3,10 +3,10 @@ The processes that hold each DRM client, each client counted once.
 
 What comes in: the descriptors of a node's processes. What goes out: one `Held` for each process and device.
 
-The rule: one open file is seen through several descriptors and, after a fork, through several processes; its bytes
-count once, with the process that started first. Where its holders are in different containers, its owner
-is unknown: then no container surely holds it. Identity is (device, client id); ids alone are counted for each device on
-some kernels.
+The rule: one open file is seen through several descriptors and, after a fork, through several processes. Its bytes
+count once, for the process that started first. If its holders are in different containers, its owner is unknown: then
+no container surely holds it. A client is identified by device and client id, because some kernels count the ids for
+each device.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,12 +17,16 @@ from exporter.devices.kernel.sums import known_sum
 from exporter.model import DeviceKey, Owner
 
 RENDER = 226
-"""Major number of DRM's devices; its render nodes are the minors from 128 on. Accelerators (261) are none of them."""
+"""Major number of DRM's devices; its render nodes are the minors from 128 on. Accelerators (261) are not among them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A process that has a device open. `start_ticks` tells lives of one number apart, and who is the elder."""
+    """
+    A process that has a device open.
+
+    `start_ticks` distinguishes processes of one PID, and shows which is the oldest.
+    """
 
     pid: int
     start_ticks: int
@@ -31,7 +35,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """One descriptor of a device: its node (major, minor), and what the driver says of it, if anything."""
+    """One descriptor of a device: its node (major, minor), and the driver's text about it, if any."""
 
     holder: Holder
     node: tuple[int, int] | None
@@ -44,13 +48,13 @@ ClientKey = tuple[DeviceKey, int]
 @dataclass(frozen=True, slots=True)
 class Held:
     """
-    What one process holds of one device.
+    One process's usage of one device.
 
     Attributes:
-        clients: those that count here; another process may count those that it shares.
-        disputed: clients of these which are also held in another container.
-        blind: it has a descriptor of which the driver says nothing, or not which client it is.
-        problems: what was printed against the rules; a word each.
+        clients: those that count here; shared ones may count for another process.
+        disputed: those of the clients that another container holds, too.
+        blind: it has a descriptor about which the driver reports nothing, or no client id.
+        problems: a word for each value that breaks the format.
 
     """
 
@@ -61,19 +65,19 @@ class Held:
 
     @property
     def memory(self) -> int | None:
-        """Bytes; None where something of it is unknown."""
+        """Bytes; None where a part of them is unknown."""
         return None if self.blind else known_sum((client.memory for client in self.clients.values()), 0)
 
     @property
     def memory_sure(self) -> int | None:
-        """Bytes that are surely its own: a lower bound of `memory`."""
+        """Bytes that surely belong to the process: a lower bound of `memory`."""
         sure = (0 if key in self.disputed else client.memory_sure for key, client in self.clients.items())
         return None if self.memory is None else known_sum(sure, 0)
 
 
 @dataclass(slots=True)
 class _Seen:
-    """What was seen of one process on one device so far; `clients` are those that count with it."""
+    """One process on one device, as seen so far; `clients` are those that count for it."""
 
     clients: dict[ClientKey, Client] = field(default_factory=dict)
     blind: bool = False
@@ -83,7 +87,7 @@ class _Seen:
 def holdings(
     descriptors: Iterable[Descriptor], device_of: Callable[[Descriptor], DeviceKey | None]
 ) -> Mapping[DeviceKey, Mapping[int, Held]]:
-    """Count each client once. `device_of` names the device of a descriptor; None: it is not one of ours."""
+    """Count each client once. `device_of` names the device of a descriptor; None: it is not one of this source."""
     seen: dict[DeviceKey, dict[int, _Seen]] = {}
     clients: dict[ClientKey, Client] = {}
     holders: dict[ClientKey, set[Holder]] = {}
@@ -97,7 +101,7 @@ def holdings(
             process.blind = True
             continue
         key = (device, client.id)
-        # Read twice within a millisecond, a client may have grown: the larger reading counts.
+        # A client may grow between two readings within a millisecond: the larger one counts.
         clients[key] = max(
             clients.get(key, client), client, key=lambda reading: -1 if reading.memory is None else reading.memory
         )

@@ -1,18 +1,19 @@
 """
-A source of devices, and beside it what the kernel counts of their memory by cgroup.
+Adds the kernel's counts of device memory by cgroup to the readings of a device source.
 
 What comes in: a source (NVML, the kernel's files, a vendor's library, or several at once), and the cgroup root. What
 goes out: its answers, with each container's bytes where the kernel counts them.
 
-The rule: a GPU is found by its PCI address, whoever told of it. dmem knows the whole GPU alone, so of a divided one
-(MIG, a compute partition) nothing is taken from it: the source's own word stays. The counts are read right before the
-source is asked, in a thread of their own; without an answer the round is incomplete, and the source's word stays.
+The rule: a GPU is matched by its PCI address, whichever source reported it. dmem counts whole GPUs only. For a divided
+GPU (MIG, a compute partition) the source's own figures are kept. The counts are read directly before the source, in a
+thread of their own. If that fails, the round is incomplete, and the source's figures are kept.
 """
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from exporter.base.cgroup_owner import USUAL, PodCgroups
 from exporter.devices import DeviceSource, DevicesSample
 from exporter.devices.kernel.cgroups import Group, counted_here, read_dmem, read_groups
 from exporter.devices.kernel.dmem import address
@@ -28,7 +29,7 @@ class Counts:
 
     Attributes:
         groups: the containers' cgroups.
-        unseen: PCI addresses of devices that the kernel counts where we may not look.
+        unseen: PCI addresses of devices that the kernel counts in cgroups that we cannot see.
         fault: why nothing is known.
 
     """
@@ -39,12 +40,17 @@ class Counts:
 
 
 class Counting:
-    """A `DeviceSource` made of another one and of the cgroup root at `cgroup`. `deadline`: seconds for one file."""
+    """
+    A `DeviceSource` that joins another one with the cgroup root at `cgroup`.
 
-    def __init__(self, source: DeviceSource, cgroup: Path, deadline: float) -> None:
+    `pods` are the cgroups of the kubelet. `deadline`: seconds for one file.
+    """
+
+    def __init__(self, source: DeviceSource, cgroup: Path, deadline: float, pods: PodCgroups = USUAL) -> None:
         self.name = source.name
         self.source = source
         self._cgroup = cgroup
+        self._pods = pods
         self._thread = DriverThread(deadline, "dmem")
 
     async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:
@@ -62,7 +68,7 @@ class Counting:
         return await self.source.memory(only)
 
     async def close(self) -> None:
-        """Let go of the source, and end the thread."""
+        """Release the source, and end the thread."""
         try:
             await self.source.close()
         finally:
@@ -70,26 +76,26 @@ class Counting:
 
     async def _count(self) -> Counts:
         try:
-            return await self._thread.run(lambda: read(Tree(self._cgroup, self._thread.beat)))
+            return await self._thread.run(lambda: read(Tree(self._cgroup, self._thread.beat), self._pods))
         except DriverHungError as error:
-            message = f"what the kernel counts by cgroup cannot be read: {error}"
+            message = f"the kernel's counts by cgroup cannot be read: {error}"
             return Counts(fault=Fault("devices", "dmem_unread", message))
 
 
 def counts_memory(cgroup: Path) -> bool:
-    """Say whether this kernel may count device memory by cgroup: if the files are missing now, they stay so."""
+    """Say whether this kernel may count device memory by cgroup. Files that are missing now stay missing."""
     tree = Tree(cgroup, lambda _: None)
     return read_dmem(tree) is not None or bool(counted_here(tree))
 
 
-def read(cgroups: Tree) -> Counts:
-    """Read what the containers hold, or at least of which devices it is counted."""
+def read(cgroups: Tree, pods: PodCgroups = USUAL) -> Counts:
+    """Read the containers' counts, or at least the devices that are counted."""
     dmem = read_dmem(cgroups)
-    return Counts(unseen=counted_here(cgroups)) if dmem is None else Counts(read_groups(cgroups, dmem))
+    return Counts(unseen=counted_here(cgroups)) if dmem is None else Counts(read_groups(cgroups, dmem, pods))
 
 
 def counted(sample: GpuSample, counts: Counts) -> GpuSample:
-    """Add what the kernel counts of a GPU."""
+    """Add the kernel's counts to a GPU's sample."""
     gpu, pci = sample.gpu, address(sample.gpu.pci_bus_id)
     if gpu.mig or not pci:
         return sample
@@ -109,6 +115,6 @@ def counted(sample: GpuSample, counts: Counts) -> GpuSample:
 def _unseen(gpu: Gpu) -> Fault:
     message = (
         f"GPU {gpu.index} ({gpu.pci_bus_id}): the kernel counts its memory by cgroup (dmem), and the host's cgroup "
-        "tree is not to be seen here, so the driver's process lists are taken; mount it (the chart's hostCgroups: true)"
+        "tree is not visible here. The driver's process lists are used. Mount the tree (the chart's hostCgroups: true)"
     )
     return Fault("devices", "dmem_unseen", message, gpu.uuid, incomplete=False)

@@ -1,11 +1,11 @@
 """
-The devices of AMD's and Intel's GPUs, and what each process holds of them by DRM.
+The devices of AMD's and Intel's GPUs, and each process's DRM usage of them.
 
 What comes in: cards, ROCm's nodes, descriptors. What goes out: devices, and holdings by device and process.
 
-The rule: a partition is known by the minor number of its render node. All partitions of a GPU print one PCI address,
-so an address alone names a device only where the GPU is whole. Whose node could not be asked for may hold any of
-the partitions, so of none of them it is known what it holds.
+The rule: a partition is identified by the minor number of its render node. All partitions of a GPU print one PCI
+address, so an address alone names a device only where the GPU is not divided. A process whose node could not be read
+may hold any of the partitions, so its usage of each of them is unknown.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ WHOLE = {"", "SPX"}
 
 @dataclass(frozen=True, slots=True)
 class KernelDevice:
-    """A device and how the kernel's files call it."""
+    """A device, and its ids in the kernel's files."""
 
     key: DeviceKey
     minors: frozenset[int]
@@ -50,7 +50,7 @@ def devices_of(card: Card, kfd: Kfd) -> tuple[KernelDevice, ...]:
 def held_by_device(
     scan: Scan | None, devices: Mapping[str, Sequence[KernelDevice]]
 ) -> Mapping[DeviceKey, Mapping[int, Held]]:
-    """Say what each process holds of each device by its descriptors; `devices` by PCI address."""
+    """Return each process's usage of each device by its descriptors; `devices` by PCI address."""
     by_minor = {minor: device.key for several in devices.values() for device in several for minor in device.minors}
     whole = {pci: several[0].key for pci, several in devices.items() if len(several) == 1}
 

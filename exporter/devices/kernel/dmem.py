@@ -1,12 +1,12 @@
 """
-What the kernel's dmem controller says: device memory of a cgroup, each buffer counted once.
+The text of the kernel's dmem controller: device memory of a cgroup, each buffer counted once.
 
 What comes in: the text of `dmem.capacity`, `dmem.current`, `dmem.peak` or `dmem.max`. What goes out: bytes by PCI
 address.
 
-The rule: a device's own memory is what is named `vram` (amdgpu), `vram<n>` (xe, a tile each) or `vidmem` (NVIDIA);
-other regions stand apart. `max` is no number, and a file that is not there says nothing. Linux 6.14 and later:
-https://docs.kernel.org/admin-guide/cgroup-v2.html#dmem. NVIDIA's R615 says `nvidia/00000000:02:00.0/vidmem`:
+The rule: the regions of a device's own memory are `vram` (amdgpu), `vram<n>` (xe, one per tile) and `vidmem` (NVIDIA).
+Other regions do not count. `max` is no number, and a missing file means that nothing is known. Linux 6.14 and later:
+https://docs.kernel.org/admin-guide/cgroup-v2.html#dmem. NVIDIA's R615 writes `nvidia/00000000:02:00.0/vidmem`:
 https://docs.nvidia.com/dynamo/dev/many-model-serving/per-gpu-compute-and-memory-limits-with-mps
 """
 
@@ -24,9 +24,9 @@ _OWN = re.compile(r"vram\d*|vidmem", re.ASCII)
 
 def address(text: str) -> str:
     """
-    Write a PCI address as the kernel does, `0000:02:00.0`; empty for what is none.
+    Write a PCI address as the kernel does, `0000:02:00.0`; empty if the text is none.
 
-    NVIDIA's driver and library write the domain in eight digits, and Slurm expects names without the function (its
+    NVIDIA's driver and library write the domain in eight digits. Slurm expects names without the function (its
     `gres_shard.c` reads either).
     """
     match = _ADDRESS.fullmatch(text)
@@ -47,9 +47,9 @@ def parse(text: str) -> Mapping[tuple[str, str], int | None]:
     return regions
 
 
-@lru_cache(maxsize=256)  # of most containers all regions are 0, or `max`: the same text a hundred times a round
+@lru_cache(maxsize=256)  # most containers have 0 or `max` in all regions: the same text a hundred times per round
 def own(text: str | None) -> Mapping[str, int]:
-    """Add up the regions of each device's own memory, by PCI address; without one of which some is `max`."""
+    """Add up the regions of each device's own memory, by PCI address. A device with a region at `max` is left out."""
     regions: dict[str, list[int | None]] = {}
     for (pci, region), size in parse(text or "").items():
         if _OWN.fullmatch(region):

@@ -1,13 +1,13 @@
 """
-How busy one client kept the engines, between two readings.
+The share of time for which one client kept the engines busy, between two readings.
 
-What comes in: engine times of now, and what was kept of the reading before. What goes out: a ratio for each class of
-engines, and what to keep.
+What comes in: the engine times of now, and those kept of the reading before. What goes out: a ratio for each class of
+engines, and the times to keep.
 
-The rule: a first sight has no ratio, and time that stood still has none either (an xe device that sleeps counts no
-cycles). A counter that goes back is held where it was: drivers round and restart, work is not undone. amdgpu prints
-only engines that ever worked: one that was printed once and is not now has done nothing since; one that never was is
-unknown, because ROCm hands its work to the GPU without the kernel.
+The rule: the first reading of a client has no ratio. A reading without passed time has none either: an xe device that
+sleeps counts no cycles. A counter that falls is held at its highest value: drivers round and restart, and work is never
+undone. amdgpu prints only engines that ever worked. An engine that was printed once, and is not now, has done nothing
+since. One that was never printed is unknown, because ROCm submits its work to the GPU without the kernel.
 """
 
 from collections.abc import Mapping
@@ -20,13 +20,13 @@ SHADERS = frozenset({"gfx", "compute", "render", "rcs", "ccs"})
 """Classes whose engines share the compute units: amdgpu gfx and compute, i915 render and compute, xe rcs and ccs."""
 ENCODERS = frozenset({"enc", "enc_1"})
 DECODERS = frozenset({"dec", "jpeg"})
-"""amdgpu's. The video engines of i915 and xe do both, and do not tell which."""
+"""amdgpu's. The video engines of i915 and xe do both, and do not report which."""
 NANOSECONDS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class EngineTimes:
-    """What is kept of a class of engines: the most that was read, `passed` in the same unit, and when (seconds)."""
+    """The times kept of a class of engines: the highest `busy`, `passed` in the same unit, and when (seconds)."""
 
     busy: int
     passed: int | None
@@ -35,7 +35,7 @@ class EngineTimes:
 
 def advance(before: EngineTimes | None, engine: Engine | None, at: float) -> tuple[float | None, EngineTimes | None]:
     """
-    Give the ratio since `before`, 0 to 1, and what to keep; `at` is monotonic seconds.
+    Return the ratio since `before`, 0 to 1, and the times to keep; `at` is monotonic seconds.
 
     `engine` is None where it is not printed now.
     """
@@ -61,7 +61,7 @@ def advance(before: EngineTimes | None, engine: Engine | None, at: float) -> tup
 def advance_all(
     before: Mapping[str, EngineTimes], engines: Mapping[str, Engine], at: float
 ) -> tuple[dict[str, float | None], dict[str, EngineTimes]]:
-    """Give the ratio of each class that was ever printed, and what to keep of each."""
+    """Return the ratio of each class that was ever printed, and the times to keep of each."""
     ratios: dict[str, float | None] = {}
     kept: dict[str, EngineTimes] = {}
     for name in {**before, **engines}:
@@ -72,7 +72,7 @@ def advance_all(
 
 
 def of_class(ratios: Mapping[str, float | None], names: frozenset[str]) -> float | None:
-    """Add up the ratios of these classes; None where none was ever printed, or one is unknown."""
+    """Add up the ratios of these classes; None if none was ever printed, or one is unknown."""
     return known_sum(ratio for name, ratio in ratios.items() if name in names)
 
 

@@ -1,11 +1,11 @@
 """
-What the kernel says of one open file of a DRM device: the text of `/proc/<pid>/fdinfo/<fd>`.
+The kernel's text about one open file of a DRM device: `/proc/<pid>/fdinfo/<fd>`.
 
-What comes in: the text. What goes out: a `Client`, or None where no DRM driver speaks.
+What comes in: the text. What goes out: a `Client`, or None if no DRM driver wrote it.
 
-The rule: a number counts only in a unit that is known, and what was not printed is unknown. `resident` is what is held;
-`total` over-states it. `shared` is a part of `total`, not of `resident`, so their difference may be negative.
-Format: https://docs.kernel.org/gpu/drm-usage-stats.html; which driver prints what: docs/devices.md.
+The rule: a number counts only in a known unit, and a value that is not printed is unknown. `resident` is the memory
+held; `total` is higher than that. `shared` is a part of `total`, not of `resident`, so their difference may be
+negative. Format: https://docs.kernel.org/gpu/drm-usage-stats.html; which driver prints what: docs/devices.md.
 """
 
 import re
@@ -24,11 +24,12 @@ _NUMBER = re.compile(r"\d{1,20}", re.ASCII)
 @dataclass(frozen=True, slots=True)
 class Engine:
     """
-    How long one client kept the engines of a class busy, since it was opened.
+    The time for which one client kept the engines of a class busy, since it was opened.
 
     Attributes:
         nanoseconds: of work, all engines of the class together.
-        cycles: the same in clock cycles, and `total_cycles` those that passed meanwhile; None where not told.
+        cycles: the same in clock cycles; None where not printed.
+        total_cycles: the clock cycles that passed meanwhile; None where not printed.
         capacity: number of engines of this class.
 
     """
@@ -45,11 +46,11 @@ class Client:
     One open file of a DRM device, as its driver describes it.
 
     Attributes:
-        id: of the file, whoever holds a descriptor of it; None where it was not told or is no number.
-        pdev: PCI address; empty for what is not on PCI. All partitions of one GPU print the same.
+        id: of the file, the same for all processes with a descriptor of it; None if missing or no number.
+        pdev: PCI address; empty for a device that is not on PCI. All partitions of one GPU print the same.
         resident: bytes that are in a region now, by region; None where the number cannot be believed.
-        shared: bytes of a region's buffers that others have a handle of, resident or not.
-        problems: what was printed against the rules; a word each.
+        shared: bytes of a region's buffers of which other clients have a handle, resident or not.
+        problems: a word for each value that breaks the format.
 
     """
 
@@ -63,12 +64,12 @@ class Client:
 
     @property
     def memory(self) -> int | None:
-        """Bytes in the device's own memory; None where none of it is told, as on a GPU that uses the host's memory."""
+        """Bytes in the device's own memory; None where none is printed, as on a GPU that uses the host's memory."""
         return known_sum(size for region, size in self.resident.items() if local(region))
 
     @property
     def memory_sure(self) -> int | None:
-        """Bytes of it that surely nobody else has a handle of; drivers that do not tell what is shared prove none."""
+        """Bytes of which surely no other client has a handle; 0 with drivers that do not print the shared bytes."""
         if self.memory is None:
             return None
         held = ((size, self.shared.get(region)) for region, size in self.resident.items() if local(region))
@@ -81,14 +82,14 @@ def local(region: str) -> bool:
 
 
 def parse(text: str) -> Client | None:
-    """Read the text of one descriptor; None without `drm-driver`: no DRM client, or one that tells nothing now."""
+    """Read the text of one descriptor; None without `drm-driver`: no DRM client, or one that prints nothing now."""
     lines = list(_lines(text))
     first = dict(reversed(lines))
     if not first.get("drm-driver"):
         return None
     problems: list[str] = []
     resident = {
-        **_regions(first, "drm-memory-", problems),  # before 6.13; newer amdgpu prints it beside resident, the same
+        **_regions(first, "drm-memory-", problems),  # before 6.13; newer amdgpu prints both, with the same number
         **_regions(first, "drm-resident-", problems),
     }
     number = first.get("drm-client-id")
@@ -107,7 +108,7 @@ def parse(text: str) -> Client | None:
 
 
 def _lines(text: str) -> Iterator[tuple[str, str]]:
-    # What has no line feed was cut short, as when the process ends during the read: it may lack digits.
+    # A last line without a line feed was cut short, because the process ended during the read: it may lack digits.
     for line in text.split("\n")[:-1]:
         key, colon, value = line.partition(":")
         if colon:
@@ -126,7 +127,7 @@ def _regions(values: Mapping[str, str], prefix: str, problems: list[str]) -> dic
 
 
 def _engines(lines: list[tuple[str, str]], first: Mapping[str, str], problems: list[str]) -> dict[str, Engine]:
-    # amdgpu names two engines alike (UVD and VCN are both `dec`): one class, whose times add up.
+    # amdgpu gives two engines one name (UVD and VCN are both `dec`): they are one class, and their times add up.
     nanoseconds: dict[str, int] = {}
     for key, value in lines:
         if key.startswith("drm-engine-") and not key.startswith("drm-engine-capacity-"):

@@ -1,13 +1,13 @@
 """
-Which processes have a DRM device open: `/proc/<pid>/fd` and `fdinfo`.
+The processes that have a DRM device open: `/proc/<pid>/fd` and `fdinfo`.
 
-What comes in: a mounted procfs. What goes out: descriptors, and who could not be looked at.
+What comes in: a mounted procfs. What goes out: descriptors, and the processes that could not be read.
 
-The rule: a descriptor is judged by its node (major and minor number) and by what its driver says, never by its name,
-which a tenant chooses. Nothing else of a process is read, and no other file is touched: the node is asked for only
-where a DRM driver spoke, or the link is called as DRM's nodes are (`renderD128`), wherever a container has them, and
-only where the file system cannot make us wait (`mounts`). Looking takes PTRACE_MODE_READ: CAP_SYS_PTRACE, for what runs
-as somebody else or has capabilities.
+The rule: a descriptor is judged by its node (major and minor number) and by its driver's text. Its name never counts,
+because a tenant chooses it. Nothing else of a process is read, and no other file is touched. The node is read only if a
+DRM driver wrote the text, or the link has a name of DRM's nodes (`renderD128`) in any folder. It is read only on a file
+system that cannot make the reader wait (`mounts`). Reading needs PTRACE_MODE_READ: CAP_SYS_PTRACE, for a process of
+another user or with capabilities.
 """
 
 import errno
@@ -22,16 +22,16 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from exporter.base.cgroup_owner import parse_owner
+from exporter.base.cgroup_owner import USUAL, PodCgroups
 from exporter.devices.kernel.clients import Descriptor, Holder
 from exporter.devices.kernel.fdinfo import parse
 from exporter.devices.open_files import GONE, TOO_LONG, Mounts, head, listed, paced, target
 from exporter.model import Owner
 
 MOST = 200_000
-"""Descriptors that are looked at in a round, at some 10 microseconds each; a busy node has a few thousand."""
+"""Descriptors that are read per round, at some 10 microseconds each; a busy node has a few thousand."""
 SECONDS = 4.0
-"""Of the processor, for all of them. Who locks a file a thousand times makes the kernel print that by descriptor."""
+"""Processor time for all of them. A process that locks a file a thousand times makes the kernel print each lock."""
 _LONGEST = 64 << 10
 """Bytes of a descriptor's fdinfo: a driver prints some 2,000, after the locks."""
 _NAMED = re.compile(r"/(?:card|renderD)\d+$", re.ASCII)
@@ -41,17 +41,17 @@ _SYS_PTRACE = 19
 _START = 19
 """Field 22 of `stat`, counted from the third, which is the first after the name."""
 _ANYBODY = Owner(contradictory=True)
-"""Whose cgroup cannot be read."""
+"""The owner of a process whose cgroup cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
     """
-    One look at all processes.
+    One reading of all processes.
 
     Attributes:
-        unseen: who was not looked at, because we may not, cannot, or because there is too much to see, by process.
-        allowed: we have the right to look, so that who is unseen is an exception (another AppArmor profile, say).
+        unseen: the owners, by PID, of processes that were not read: not permitted, failed, or too many descriptors.
+        allowed: we have the right to read, so that an unseen process is an exception (another AppArmor profile, say).
 
     """
 
@@ -62,13 +62,17 @@ class Scan:
 
 @dataclass(slots=True)
 class Asking:
-    """Whom a look waits for: the pod whose file is asked for its node at this moment ("": the host); None: for none."""
+    """The pod whose file is asked for its node at this moment ("": the host); None: no pod. A hang is that pod's."""
 
     pod: str | None = None
 
 
 def may_look(proc: Path) -> bool:
-    """Say whether we may see the descriptors of processes which are not ours: by our right, or those of process 1."""
+    """
+    Say whether we may read the descriptors of other users' processes.
+
+    Without the capability, process 1 is tried.
+    """
     if _privileged():
         return True
     try:
@@ -84,33 +88,37 @@ def scan(
     asking: Asking | None = None,
     stuck: Collection[str] = (),
     clock: Callable[[], float] = time.thread_time,
+    *,
+    cgroups: PodCgroups = USUAL,
 ) -> Scan:
     """
-    Look at the descriptors of all processes. Processes and descriptors that end meanwhile are left out.
+    Read the descriptors of all processes. Processes and descriptors that end meanwhile are left out.
 
-    The pod that holds most descriptors is looked at last (the host's own processes are one pod more), and what exceeds
-    `MOST` not at all. Of the time each pod has an equal part, and what it leaves is the others'. So of n pods each is
-    seen that takes no more than an n-th of either, whatever the others do: a tenant that opens a million files hides
-    itself, and nobody else. `stuck` are pods whose files kept an earlier look waiting: they are not looked at.
+    The pod with the most descriptors is read last, and descriptors beyond `MOST` are not read. The host's own processes
+    count as one more pod. Each pod has an equal part of the time, and leaves its rest to the others. So with n pods,
+    each one that takes at most an n-th of both is read, whatever the others do. A tenant that opens a million files
+    hides only itself. `stuck` are pods whose files made an earlier reading wait: they are not read.
+    `cgroups` says where the kubelet keeps its pods.
     """
+    parse = lru_cache(maxsize=1024)(cgroups.owner)  # the processes of a container share one text
     owners: dict[int, Owner] = {}
     denied: set[int] = set()
     left_out: set[int] = set()
     pods: dict[str, dict[int, int]] = defaultdict(dict)
     totals: dict[str, int] = defaultdict(int)
     for name in os.listdir(proc):  # noqa: PTH208
-        if not name.isdecimal() or (owner := _owner(f"{proc}/{name}")) is None:
+        if not name.isdecimal() or (owner := _owner(f"{proc}/{name}", parse)) is None:
             continue
         pid, pod = int(name), _pod(owner)
         owners[pid] = owner
         if totals[pod] > MOST:
-            left_out.add(pid)  # a million names take a second: who has more than there is for all is counted no further
+            left_out.add(pid)  # a million names take a second: a pod above the limit for all is counted no further
             continue
         beat(f"listing {proc}/{name}/fd")
         with _watched(pid, denied, left_out):
             folder, names = listed(f"{proc}/{name}")
             if folder != f"{proc}/{name}":  # on cgroup v1 a thread that ended is in no container
-                owners[pid] = _owner(folder) or owner
+                owners[pid] = _owner(folder, parse) or owner
                 pod = _pod(owners[pid])
             pods[pod][pid] = len(names)
             totals[pod] += len(names)
@@ -139,26 +147,24 @@ def scan(
 
 def _pod(owner: Owner) -> str:
     """
-    Name who shares a part: the pod, or without one the container. The outermost, which a workload cannot make up.
+    Name the pod that shares a part of the limits; the container in this daemon's own pod; empty for the host.
 
-    On a nested node (kind) the outermost container is the whole node, and the pod stands below it.
+    Processes outside of the kubelet's cgroups are one part together: a user could fake any number of them.
     """
-    if not owner.pairs:
-        return "?" if owner.contradictory else ""
-    return next((pod for pod, _ in owner.pairs if pod is not None), owner.pairs[0][1] or "")
+    pod, container = owner.outermost
+    if owner.contradictory:
+        return "?"
+    return pod or container or ""
 
 
-def _owner(folder: str) -> Owner | None:
-    """Read whose a process is; None if it is gone."""
+def _owner(folder: str, parse: Callable[[str], Owner]) -> Owner | None:
+    """Read the owner of a process; None if the process is gone."""
     try:
-        return _parsed(_read(f"{folder}/cgroup"))
+        return parse(_read(f"{folder}/cgroup"))
     except GONE:
         return None
     except OSError:
         return _ANYBODY
-
-
-_parsed = lru_cache(maxsize=1024)(parse_owner)  # the processes of a container share one text
 
 
 def _privileged() -> bool:
@@ -171,7 +177,7 @@ def _privileged() -> bool:
 
 @contextmanager
 def _watched(pid: int, denied: set[int], left_out: set[int]) -> Iterator[None]:
-    """Remember a process that may not or cannot be looked at, for whatever reason; one that is gone is no matter."""
+    """Note a process that could not be read, for any reason; one that is gone is ignored."""
     try:
         yield
     except GONE:
@@ -184,7 +190,7 @@ def _watched(pid: int, denied: set[int], left_out: set[int]) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _Asks:
-    """How the descriptors of one process are asked: where they are, and who is told what is asked."""
+    """Reads the descriptors of one process: their folder, and the objects that are informed of each step."""
 
     folder: str
     mounts: Mounts
@@ -193,7 +199,7 @@ class _Asks:
     pod: str
 
     def fdinfo(self, number: str) -> str | None:
-        """Read what the kernel says of a descriptor; None where it holds no device. Raises OSError."""
+        """Read the kernel's text about a descriptor; None where it holds no device. Raises OSError."""
         path = f"{self.folder}/fdinfo/{number}"
         self.step(f"reading {path}")
         text = head(path, _LONGEST + 1)
@@ -201,16 +207,16 @@ class _Asks:
             raise OSError(errno.EFBIG, "there is too much to read", path)
         fdinfo = text.decode("utf-8", "surrogateescape")
         flags = _FLAGS.search(fdinfo)
-        # O_PATH opens a name, and asks no driver: whoever may name a device could look as if he held some of it.
+        # O_PATH opens a name, and asks no driver. So a process without access to a device could look like its holder.
         return None if flags and int(flags[1], 8) & os.O_PATH else fdinfo
 
     def node(self, number: str, fdinfo: str) -> tuple[int, int] | None:
-        """Ask for the device node that is open, where that cannot make us wait."""
+        """Read the device node that is open, where that cannot make us wait."""
         if not self.mounts.may_be_node(self.folder, fdinfo):
             return None
         link = f"{self.folder}/fd/{number}"
         self.step(f"asking for the node of {link}")
-        # A process may put another file in its place right now, and that one may keep us for ever.
+        # The process may replace the file at this moment, and the new one may make us wait for ever.
         self.asking.pod = self.pod
         node = _node(link)
         self.asking.pod = None

@@ -1,12 +1,12 @@
 """
-Who holds memory by ROCm: `/sys/class/kfd/kfd`.
+The processes that hold memory by ROCm: `/sys/class/kfd/kfd`.
 
 What comes in: a sysfs. What goes out: nodes, and bytes by process and GPU.
 
-The rule: nothing is opened but files: who opens `/dev/kfd` is itself listed for life. The numbers are the host's. A
-file `vram_<gpu id>` stands there for each GPU that a process may open, used or not, so a process uses a GPU where it
-holds bytes or has a queue. `sdma_*` and `cu_occupancy` are not read: they make the kernel work inside of the process;
-`evicted_ms` is a number that it has at hand (kfd_procfs_stats_show in kfd_process.c).
+The rule: only files are opened. A process that opens `/dev/kfd` is itself listed for life. The PIDs are the host's. A
+file `vram_<gpu id>` exists for each GPU that a process may open, used or not. So a process uses a GPU where it holds
+bytes or has a queue. `sdma_*` and `cu_occupancy` are not read: they make the kernel work inside of the process.
+`evicted_ms` is a number that the kernel has at hand (kfd_procfs_stats_show in kfd_process.c).
 """
 
 import re
@@ -27,9 +27,9 @@ class Kfd:
 
     Attributes:
         nodes: GPUs and partitions, by GPU id.
-        held: GPU id to process to bytes, of those who use the GPU; None where a number could not be read.
-        evicted: GPU id to process to seconds in which its queues were off the GPU: the kernel adds each pause at its
-            end. What is not told is missing.
+        held: GPU id to PID to bytes, of the processes that use the GPU; None where a number could not be read.
+        evicted: GPU id to PID to seconds in which its queues were off the GPU. The kernel adds each pause at its end. A
+            process without the figure is missing.
         denied: files of the topology that we may not read, because our own devices cgroup excludes the GPU.
 
     """
@@ -69,7 +69,7 @@ def _node(sys: Tree, folder: str) -> Node | None:
 
 
 def _process(sys: Tree, folder: str) -> dict[int, int | None]:
-    """Tell what one process holds of the GPUs that it uses. Further contexts of it stand in folders of their own."""
+    """Return one process's bytes on each GPU that it uses. Its further contexts have folders of their own."""
     held: dict[int, int | None] = {}
     names = sys.names(folder)
     for context in (folder, *(f"{folder}/{name}" for name in names if name.startswith("context_"))):

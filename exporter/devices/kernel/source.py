@@ -3,10 +3,10 @@ The device source for AMD and Intel: the kernel's own files, read in a thread wi
 
 What comes in: the sampler's questions. What goes out: answers within the deadline, whatever hangs.
 
-The rule: files only. No vendor library, no device is opened; a read may wait in the kernel (xe wakes a GPU that
-sleeps), so all of them are made by one thread. Each answer is read anew: GPUs come and go without a word. A driver that
-hangs costs its rounds; a tenant whose file keeps the thread costs itself: the thread is left to it, and another one
-goes on.
+The rule: files only. No vendor library is used, and no device is opened. A read may wait in the kernel (xe wakes a GPU
+that sleeps), so one thread makes all of them. Nothing is cached, because GPUs come and go without notice. A driver that
+hangs costs its rounds. A tenant whose file blocks the thread harms only its own pod: the thread stays there, and
+another one goes on.
 """
 
 import os
@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from exporter.base.cgroup_owner import USUAL, PodCgroups
 from exporter.devices import DevicesSample
 from exporter.devices.kernel.assembling import Engines, Files, assemble
 from exporter.devices.kernel.cards import Card, partition_names, read_cards
@@ -26,30 +27,35 @@ from exporter.devices.thread import DEADLINE, DriverHungError, DriverThread
 from exporter.model import DeviceKey, Fault, GpuUuid, Memory
 
 _LEFT = 32
-"""Threads that may be left to tenants at a time. Each costs its pod what is known of it, so it takes as many pods."""
+"""Threads that may be blocked by tenants at a time. Each pod blocks one at most, and is then no longer read."""
 _AMD = frozenset({"amdgpu"})
 _ALL = frozenset({"amdgpu", "i915", "xe"})
 
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """Where the node's files are mounted."""
+    """The mount points of the node's files, and the cgroups of the kubelet."""
 
     sys: Path = Path("/sys")
     proc: Path = Path("/proc")
     cgroup: Path = Path("/sys/fs/cgroup")
+    pods: PodCgroups = USUAL
 
     @classmethod
-    def below(cls, host_root: Path, proc: Path) -> "Roots":
-        """Choose the host's, where they are mounted below `host_root`, else our own. `proc` is the one that is read."""
+    def below(cls, host_root: Path, proc: Path, pods: PodCgroups = USUAL) -> "Roots":
+        """
+        Choose the host's folders where they are mounted below `host_root`, else our own.
+
+        `proc` is the procfs that is read, `pods` are the cgroups of the kubelet.
+        """
         sys, cgroup = host_root / "sys", host_root / "sys/fs/cgroup"
         own = cls()
-        return cls(sys if (sys / "class").is_dir() else own.sys, proc, cgroup if cgroup.is_dir() else own.cgroup)
+        return cls(sys if (sys / "class").is_dir() else own.sys, proc, cgroup if cgroup.is_dir() else own.cgroup, pods)
 
 
 @dataclass(slots=True)
 class _ReadingThread:
-    """The thread that reads, and the pod for whose file it waits right now."""
+    """The thread that reads, and the pod whose file it waits for right now."""
 
     thread: DriverThread
     asking: Asking
@@ -59,8 +65,9 @@ class KernelSource:
     """
     AMD's and Intel's GPUs of this node; one caller at a time.
 
-    `name`: `kfd` is AMD alone, by ROCm's files, which takes no privilege; `drm` is AMD and Intel, by what processes
-    have open besides, which takes CAP_SYS_PTRACE. `integrated`: GPUs that use the host's memory are listed, too.
+    `name`: `kfd` reads only AMD's GPUs, by ROCm's files, without a privilege. `drm` reads AMD's and Intel's, and also
+    the open files of processes, which needs CAP_SYS_PTRACE. `integrated`: GPUs that use the host's memory are listed,
+    too.
     """
 
     def __init__(
@@ -85,12 +92,12 @@ class KernelSource:
         self._present: Mapping[GpuUuid, int] = {}
 
     async def vendors(self) -> frozenset[str]:
-        """Name the vendors of the GPUs that there are now. Raises DriverHungError."""
+        """Name the vendors of the present GPUs. Raises DriverHungError."""
         cards = await self._reader.thread.run(lambda: self._cards(self._sys()))
         return frozenset(card.vendor for card in cards)
 
     async def sample(self, only: Collection[GpuUuid] | None = None) -> DevicesSample:
-        """Read everything. With `only` the whole is read too (a process may hold several GPUs); those are returned."""
+        """Read everything. `only` selects what is returned; all is read, because a process may hold several GPUs."""
         before, reader = self._engines, self._reader
         for free in [reading for reading in self._left if reading.asking.pod is None]:
             self._left.remove(free)
@@ -113,7 +120,7 @@ class KernelSource:
         return replace(sample, samples=tuple(device for device in sample.samples if device.gpu.uuid in only))
 
     async def memory(self, only: Collection[GpuUuid]) -> Mapping[DeviceKey, Memory]:
-        """Read what the driver itself tells of the memory of GPUs that are not divided."""
+        """Read the driver's own memory figures of GPUs that are not divided."""
         try:
             cards = await self._reader.thread.run(lambda: self._cards(self._sys()))
         except DriverHungError:
@@ -122,7 +129,7 @@ class KernelSource:
         return {DeviceKey(uuid): card.memory for uuid, card in discrete if uuid in only and card.memory is not None}
 
     async def close(self) -> None:
-        """End the threads, or leave them to reads that hang."""
+        """End the threads; those whose reads hang are left behind."""
         for reader in (self._reader, *self._left):
             await reader.thread.close()
 
@@ -146,7 +153,7 @@ class KernelSource:
         files = Files(
             cards=self._cards(sys, kfd),
             kfd=kfd,
-            scan=scan(self._roots.proc, beat, asking, stuck) if self.name == "drm" else None,
+            scan=scan(self._roots.proc, beat, asking, stuck, cgroups=self._roots.pods) if self.name == "drm" else None,
             dmem=read_dmem(Tree(self._roots.cgroup, beat)) or Dmem(),
             partition_names=partition_names(sys),
             release=os.uname().release,

@@ -1,10 +1,10 @@
 """
-What ROCm's kernel driver (KFD) says that there is: the text of `/sys/class/kfd/kfd/topology/nodes/<n>`.
+The devices of ROCm's kernel driver (KFD): the text of `/sys/class/kfd/kfd/topology/nodes/<n>`.
 
 What comes in: the texts of one node. What goes out: a `Node`, or None for a CPU.
 
-The rule: the lowest three bits of `location_id` are the partition, not a PCI function: all partitions of an MI300 have
-one PCI address, and each has a render node of its own, by which it is known. Memory is in the banks: `local_mem_size`
+The rule: the lowest three bits of `location_id` are the partition, not a PCI function. All partitions of an MI300 have
+one PCI address. Each has a render node of its own, which identifies it. Memory is read from the banks: `local_mem_size`
 is 0 on newer kernels.
 """
 
@@ -23,11 +23,11 @@ class Node:
     One GPU, or one partition of a GPU.
 
     Attributes:
-        gpu_id: by which `/sys/class/kfd/kfd/proc` names it.
+        gpu_id: its name in `/sys/class/kfd/kfd/proc`.
         pci: address, such as `0000:0a:00.0`.
         partition: 0 for a GPU that is not divided.
         render_minor: of its `/dev/dri/renderD<minor>`; None where it has none.
-        memory: bytes; None where not told.
+        memory: bytes; None where not reported.
         integrated: it shares a package, and its memory, with CPU cores.
 
     """
@@ -41,7 +41,7 @@ class Node:
 
 
 def parse(gpu_id: str, properties: str, banks: Iterable[str] = ()) -> Node | None:
-    """Read a node out of its files `gpu_id`, `properties` and `mem_banks/*/properties`; None for a CPU."""
+    """Parse a node's files `gpu_id`, `properties` and `mem_banks/*/properties`; None for a CPU."""
     number = gpu_id.strip()
     if not number.isdecimal() or number == "0":
         return None

@@ -3,9 +3,8 @@ A folder of small files that the kernel writes: sysfs, cgroups.
 
 What comes in: a root, and names below it. What goes out: text, or None.
 
-The rule: a file that is missing, and one that cannot be read now (a GPU that sleeps answers EBUSY), is a figure that is
-not known, and takes nothing from the others. What was refused for lack of a right is remembered, so that somebody can
-say so.
+The rule: a file that is missing, or cannot be read now, is an unknown figure, and does not affect the others. A GPU
+that sleeps answers EBUSY. A file for which a right is missing is noted in `denied`, so that the caller can report it.
 """
 
 import os
@@ -13,11 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 _MOST = 1 << 20
-"""Bytes: each file that we read is far smaller; only a fake one is not."""
+"""Bytes: each file that is read here is far smaller; only a fake one is larger."""
 
 
 class Tree:
-    """One reading of the files below `root`. `beat` is told each folder or file before it is touched."""
+    """One reading of the files below `root`. `beat` is called with each folder or file before it is touched."""
 
     def __init__(self, root: Path, beat: Callable[[str], None]) -> None:
         self._root = str(root)
@@ -25,7 +24,7 @@ class Tree:
         self.denied: list[str] = []
 
     def text(self, name: str) -> str | None:
-        """Read a file."""
+        """Read a file; None if that is not possible."""
         path = f"{self._root}/{name}"
         self._beat(f"reading {path}")
         try:
@@ -43,7 +42,7 @@ class Tree:
         return int(text) if text.removeprefix("-").isdecimal() else None
 
     def names(self, folder: str) -> tuple[str, ...]:
-        """List a folder, in order; nothing where it is not there."""
+        """List a folder, in order; empty if it does not exist."""
         path = f"{self._root}/{folder}"
         self._beat(f"listing {path}")
         try:
@@ -65,6 +64,6 @@ class Tree:
             return ()
 
     def target(self, link: str) -> str:
-        """Name what a link leads to in the end: the last part of its path; empty where it leads nowhere."""
+        """Name the final target of a link: the last part of its path; empty if it does not exist."""
         path = os.path.realpath(f"{self._root}/{link}")
         return os.path.basename(path) if os.path.exists(path) else ""  # noqa: PTH110, PTH119

@@ -1,8 +1,8 @@
 """
-NVIDIA GPUs, as the driver's own library (NVML) shows them. Only this package imports pynvml.
+NVIDIA GPUs, read through the driver's own library (NVML). Only this package imports pynvml.
 
-`source` is what the daemon uses; `library` is the typed border to pynvml, and `errors` says what each of its return
-codes means to us. The others read one subject each.
+The daemon uses `source`. `library` is the typed border to pynvml, and `errors` turns its return codes into exceptions.
+Each of the other modules reads one kind of figure.
 """
 
 from exporter.devices.nvml.source import NvmlSource

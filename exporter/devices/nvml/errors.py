@@ -1,9 +1,9 @@
 """
-What NVML's return codes mean to us.
+The meaning of NVML's return codes.
 
-What comes in: a code, and the name of the call that answered it. What goes out: an exception of
-`exporter.devices.errors`, or `DriverReplacedError` where only a new process helps. Some answers of NVML's have classes
-of their own here. `advice` says what to do when an error happens at the start.
+What comes in: a code, and the name of the call that returned it. What goes out: an exception of
+`exporter.devices.errors`, or `DriverReplacedError` if only a new process helps. Some of NVML's codes have classes of
+their own here. `advice` names the fix when an error happens at the start.
 """
 
 import pynvml
@@ -12,7 +12,7 @@ from exporter.devices import DriverReplacedError, errors
 
 
 class TimedOutError(errors.CallError):
-    """Nothing happened within the time given."""
+    """No event came within the time given."""
 
 
 class AccessLostError(errors.CallError):
@@ -22,19 +22,19 @@ class AccessLostError(errors.CallError):
 
 
 class LibraryNotFoundError(errors.CallError):
-    """There is no libnvidia-ml.so.1 where this process looks for it."""
+    """This process finds no libnvidia-ml.so.1."""
 
     reason = "driver_gone"
 
 
 class GpuNotFoundError(errors.DeviceLostError):
-    """The handle names no GPU any more: enumerate again."""
+    """The handle is no longer valid for any GPU: enumerate again."""
 
     reason = "gpu_not_found"
 
 
 class DriverGoneError(errors.LibraryGoneError):
-    """The driver was unloaded, or the library has forgotten that it was initialised."""
+    """The driver was unloaded, or the library reports that it is not initialised any more."""
 
     reason = "driver_gone"
 
@@ -74,7 +74,7 @@ _ADVICE: dict[type[errors.LibraryError], str] = {
 
 
 def meaning(call: str, code: int) -> Exception:
-    """Name the error of `call`, which answered `code`."""
+    """Return the error of `call`, which returned `code`."""
     text = str(pynvml.NVMLError(code))
     if code == pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
         return DriverReplacedError(
@@ -86,10 +86,10 @@ def meaning(call: str, code: int) -> Exception:
 
 
 def refusal(call: str, code: int, text: str, kind: type[errors.LibraryError] = errors.CallError) -> errors.LibraryError:
-    """Make the error of `call`, in our words."""
+    """Make the error of `call` from its name, code and text."""
     return kind(call, f"{text} (NVML code {code})")
 
 
 def advice(error: errors.LibraryError) -> str:
-    """Say what to do when `error` happens at the start."""
+    """Return the fix for an `error` at the start."""
     return _ADVICE.get(type(error), "look at what nvidia-smi says on the node")

@@ -1,16 +1,14 @@
 """
-XID errors, heard as they happen.
+XID errors, counted as the driver reports them.
 
-What comes in: nothing; the driver speaks up by itself. What goes out: how often each XID came on each GPU since the
-daemon started, and a fault while nobody can hear them.
+What comes in: nothing; the driver sends events by itself. What goes out: the count of each XID on each GPU since the
+daemon started, and a fault while events cannot be received.
 
-The rule: this thread is nobody's to wait for, and nothing ends it in silence. It waits for events in a call that
-blocks, so it has a thread of its own, and its own share in the library (NVML counts its users: it stays initialised
-until the last one shuts it down). A burst costs a counter, not a queue. Whatever becomes of the driver, the counters go
-on: they are ours, not the driver's.
-
-With MIG on, a process without the right to monitor all instances hears only what befalls the whole GPU; instances
-have no events of their own
+The rule: no other thread waits for this one, and no error ends it without a fault. It waits for events in a blocking
+call. So it has a thread and an initialisation of the library of its own: NVML counts its users, and stays initialised
+until the last one shuts it down. A burst of events costs a counter, not a queue. The counters are ours, and go on
+whatever happens to the driver. With MIG on, a process needs the right to monitor all instances. Without it, only events
+of the whole GPU arrive; instances have no events of their own
 (https://docs.nvidia.com/deploy/nvml-api/group__nvmlEvents.html). Drivers from R615 on also have GPU Operational Events,
 a preview that repeats every XID; it is not read.
 """
@@ -29,17 +27,17 @@ from exporter.devices.xids import COMMON, UNKNOWN
 from exporter.model import Fault, GpuUuid, XidCounts, XidErrors
 
 SLICE_MS = 200
-"""Milliseconds for one wait: how late we notice that we shall end. An empty wait costs us some 11 microseconds."""
+"""Milliseconds for one wait, and so the delay until the thread ends. An empty wait costs some 11 microseconds."""
 LOOK_AGAIN = 60.0
-"""Seconds between two looks for GPUs that could not be listened to before."""
+"""Seconds between two searches for GPUs whose events could not be received before."""
 AWAY = 0
-"""No handle has this address: a registered GPU that did not answer at the last look."""
+"""No handle has this address: it stands for a registered GPU that did not answer at the last search."""
 MOST = 64
-"""Different numbers that are kept of one GPU; a driver that invents more has them counted as `UNKNOWN`."""
+"""Different XIDs that are kept per GPU; any further ones are counted as `UNKNOWN`."""
 
 
 class XidListener:
-    """Counts XID errors on a daemon thread. `deadline`: seconds after which a call is called hanging."""
+    """Counts XID errors on a daemon thread. `deadline`: seconds after which a call counts as hanging."""
 
     def __init__(self, deadline: float, clock: Callable[[], float]) -> None:
         self._deadline = deadline
@@ -52,34 +50,34 @@ class XidListener:
         self._delay = 0.0
         self._listened: dict[int, GpuUuid] = {}
         self._registered: dict[GpuUuid, int] = {}
-        # One writer, the thread: it replaces these, so that a reader has either the old or the new.
+        # Only the thread writes these. It replaces them as a whole, so that a reader has either the old or the new.
         self._counts: Mapping[GpuUuid, Mapping[int, XidErrors]] = {}
         self._deaf: Mapping[GpuUuid, str] = {}
         self._homeless = 0
         self._trouble = ""
 
     def start(self) -> None:
-        """Begin to listen. What happened before is not heard."""
+        """Begin to listen. Earlier events are lost."""
         self._thread = threading.Thread(target=self._run, name="nvml-events", daemon=True)
         self._thread.start()
 
     @property
     def counts(self) -> XidCounts:
-        """All that was heard so far; a GPU that cannot be listened to is missing, unless it could be before."""
+        """All events so far. A GPU whose events could never be received is missing."""
         return self._counts
 
     def faults(self) -> tuple[Fault, ...]:
-        """Say what keeps us from hearing. No round is incomplete for that."""
+        """Return the reasons why events cannot be received. They leave the round complete."""
         began = self._call_began
         if began is not None and time.monotonic() - began > self._deadline:
             return (_fault(f"{self._call} has not returned within {self._deadline:g} s"),)
         if self._trouble:
             return (_fault(self._trouble),)
-        homeless = (_fault(f"{self._homeless} were of a GPU that did not tell who it is"),) if self._homeless else ()
+        homeless = (_fault(f"{self._homeless} were of a GPU that did not report its UUID"),) if self._homeless else ()
         return (*homeless, *(_fault(why, uuid) for uuid, why in self._deaf.items()))
 
     async def close(self, within: float) -> None:
-        """Let go of the driver; after `within` seconds leave the thread to itself."""
+        """Release the driver; after `within` seconds leave the thread behind."""
         self._ending.set()
         if self._thread is not None and self._thread.is_alive():
             await asyncio.to_thread(self._thread.join, within)
@@ -97,7 +95,7 @@ class XidListener:
                 return  # a library without events
             except (LibraryError, DeviceError) as error:
                 self._trouble = str(error)
-            except Exception as error:  # noqa: BLE001  (a bug of ours: told and tried again, as a round's is)
+            except Exception as error:  # noqa: BLE001  (a bug of ours: reported and tried again, as in a round)
                 self._trouble = f"{type(error).__name__}: {error}"
             finally:
                 self._call_began = None
@@ -105,7 +103,7 @@ class XidListener:
             self._ending.wait(self._delay)
 
     def _listen(self) -> None:
-        """Listen until we end, or until the driver refuses."""
+        """Listen until the thread ends, or until the driver refuses."""
         self._library.start()
         try:
             while not self._ending.is_set():
@@ -120,7 +118,7 @@ class XidListener:
             self._library.stop()
 
     def _hear(self, events: EventSet) -> None:
-        """Hear what comes, until the set has to be made anew."""
+        """Count events until the set has to be made again."""
         look_at = time.monotonic()
         while not self._ending.is_set():
             if time.monotonic() >= look_at:
@@ -133,10 +131,10 @@ class XidListener:
 
     def _register(self, events: EventSet) -> bool:
         """
-        Listen to every GPU that we do not listen to yet. Those which do not answer are the rounds' to tell.
+        Listen to every GPU that is not registered yet. GPUs that do not answer are reported by the rounds.
 
-        False when a registered GPU is back after it was away, or has another handle: its registration went with it,
-        and whether a GPU may be registered in one set twice NVIDIA does not say.
+        False when a registered GPU is back after it was away, or has another handle: its registration was lost with it.
+        NVIDIA does not document whether one set may register a GPU twice.
         """
         handles = {gpu.uuid: gpu.handle for gpu in find_gpus(self._library, {}).gpus}
         here = {uuid: self._library.address(handle) for uuid, handle in handles.items()}
@@ -162,7 +160,7 @@ class XidListener:
 
     def _count(self, event: Event) -> None:
         handle, code, instance = event
-        if (uuid := self._listened.get(self._library.address(handle)) or self._told(handle)) is None:
+        if (uuid := self._listened.get(self._library.address(handle)) or self._uuid(handle)) is None:
             self._homeless += 1
             return
         known = self._counts.get(uuid, {})
@@ -173,8 +171,8 @@ class XidListener:
         )
         self._counts = {**self._counts, uuid: {**known, code: heard}}
 
-    def _told(self, handle: Handle) -> GpuUuid | None:
-        """Ask a GPU who it is whose handle is another than the one that was registered."""
+    def _uuid(self, handle: Handle) -> GpuUuid | None:
+        """Ask a GPU for its UUID: its handle differs from the registered one."""
         try:
             return GpuUuid(self._library.uuid(handle))
         except REFUSED:

@@ -1,11 +1,11 @@
 """
-How many SMs are busy, by the GPU's own counters (GPM: Hopper and later, R525), of a GPU or of a MIG GPU instance.
+The share of busy SMs, by the GPU's own counters (GPM: Hopper and later, R525), for a GPU or a MIG GPU instance.
 
-What comes in: a device, round after round. What goes out: the ratio between the last round and this one; None in
-the first, and where the GPU has no GPM, which is no fault.
+What comes in: a device, round after round. What goes out: the ratio between the last round and this one. It is None in
+the first round, and on a GPU without GPM, which is no fault.
 
-The rule: a figure is the difference of two samples, so one buffer of each device waits for the next round, and
-whatever is let go is freed. The ids of MIG instances are reused at once: their buffers are known by their UUIDs, too.
+The rule: a figure is the difference of two samples. So one buffer of each device is kept for the next round, and each
+buffer that is dropped is freed. The ids of MIG instances are reused at once, so their buffers are keyed by UUIDs, too.
 Counters of NVML: https://docs.nvidia.com/deploy/nvml-api/group__nvmlGpmFunctions.html
 """
 
@@ -20,9 +20,9 @@ from exporter.devices.nvml.library import GpmSample, Library
 from exporter.model import DeviceKey, GpuUuid
 
 APART = 0.1
-"""Seconds that two samples must be apart, says NVML; sooner the last figure stands."""
+"""Seconds between two samples, at least, as NVML demands; sooner the last figure is kept."""
 LONGEST = 600.0
-"""Seconds after which a sample is too old to be compared with: its figure would say nothing about now."""
+"""Seconds after which a sample is too old for a comparison: the figure would not describe the present."""
 FULL = 100.0
 
 _DeviceId = tuple[DeviceKey, tuple[str, ...]]
@@ -30,7 +30,7 @@ _DeviceId = tuple[DeviceKey, tuple[str, ...]]
 
 @dataclass(slots=True)
 class _Kept:
-    """The sample of the last round, one to fill in the next, and what came of the last two."""
+    """The sample of the last round, a buffer for the next one, and the last ratio."""
 
     last: GpmSample
     spare: GpmSample
@@ -39,7 +39,7 @@ class _Kept:
 
 
 class Gpm:
-    """The samples of all devices. On the driver thread only; `monotonic` gives seconds."""
+    """The samples of all devices. On the driver thread only; `monotonic` returns seconds."""
 
     def __init__(self, library: Library, monotonic: Callable[[], float]) -> None:
         self._library = library
@@ -48,7 +48,7 @@ class Gpm:
         self._kept: dict[_DeviceId, _Kept] = {}
 
     def sm(self, gpu: FoundGpu, device: FoundDevice) -> float | None:
-        """Give the ratio of SMs that were busy since the last round. Raises CallError and DeviceLostError."""
+        """Return the ratio of SMs that were busy since the last round. Raises CallError and DeviceLostError."""
         if not self._supports(gpu):
             return None
         key = (device.key, device.mig_uuids)
@@ -59,7 +59,7 @@ class Gpm:
         if kept.at is not None and now - kept.at < APART:
             return kept.ratio
         before, kept.ratio = kept.at, None
-        # Whatever is refused from here on, the next round compares with a sample that was read whole.
+        # If a call fails from here on, the next round still compares with a complete sample.
         self._library.gpm_read(gpu.handle, device.key.gpu_instance, kept.spare)
         kept.last, kept.spare, kept.at = kept.spare, kept.last, now
         if before is not None and now - before <= LONGEST:
@@ -67,13 +67,13 @@ class Gpm:
         return kept.ratio
 
     def keep(self, devices: Collection[FoundDevice], of: GpuUuid) -> None:
-        """Free the samples of devices of a GPU that are no more."""
+        """Free the samples of a GPU's devices that no longer exist."""
         there = {(device.key, device.mig_uuids) for device in devices}
         for key in [key for key in self._kept if key[0].uuid == of and key not in there]:
             self._free(self._kept.pop(key))
 
     def close(self) -> None:
-        """Free everything, and forget who has GPM; before the library is shut down."""
+        """Free everything, and forget which GPUs have GPM; before the library is shut down."""
         while self._kept:
             self._free(self._kept.popitem()[1])
         self._supported.clear()
@@ -102,7 +102,7 @@ class Gpm:
 
 
 def _ratio(percent: float) -> float:
-    """Make a ratio of it; a driver that claims nonsense has not answered."""
+    """Convert a percentage to a ratio; an impossible value counts as no answer."""
     if not math.isfinite(percent) or not 0 <= percent <= FULL + 1:
         raise refusal("nvmlGpmMetricsGet", 0, f"an impossible answer: {percent:g} % of the SMs")
     return min(1.0, percent / FULL)

@@ -1,9 +1,9 @@
 """
 The NVIDIA GPUs of this node, read through NVML. All of this runs on the driver thread.
 
-What comes in: which GPUs are asked for, and what the last accepted round knew. What goes out: one answer, and what the
-next round has to know. What is kept here (the library's state, the samples of its counters, facts that do not change)
-stays true also when an answer is thrown away.
+What comes in: the GPUs to read, and the knowledge of the last accepted round. What goes out: one answer, and the
+knowledge for the next round. This class keeps only facts that stay true when an answer is thrown away: the library's
+state, the samples of its counters, and facts that do not change.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from exporter.model import DeviceKey, Fault, GpuSample, GpuUuid, Memory
 
 
 class NvmlGpus:
-    """`Devices` of NVML. `clock` is Unix time, `monotonic` tells how far two samples of GPM are apart."""
+    """`Devices` of NVML. `clock` is Unix time; `monotonic` measures the time between two samples of GPM."""
 
     driver = "the NVIDIA driver"
 
@@ -34,22 +34,22 @@ class NvmlGpus:
         self._identities: dict[GpuUuid, Identity] = {}
 
     def start(self) -> None:
-        """Initialise, and ask what holds while the driver stays."""
+        """Initialise, and read the facts that hold while the driver stays loaded."""
         self._library.start()
         try:
             self._driver = Driver(self._library.driver_version(), versions(self._library))
         except (LibraryError, DeviceError):
-            self._library.stop()  # NVML counts its users: each attempt that fails would leave it one more for good
+            self._library.stop()  # NVML counts its users: each failed attempt would add one for good
             raise
 
     def stop(self) -> None:
-        """Let go of the library and forget all that was read through it."""
+        """Release the library and forget all that was read through it."""
         self._identities.clear()
         self._gpm.close()
         self._library.stop()
 
     def memory(self, only: Collection[GpuUuid]) -> Iterator[tuple[DeviceKey, Memory]]:
-        """Read the memory of the devices of some GPUs; what does not answer is missing."""
+        """Read the memory of the devices of some GPUs; a GPU that does not answer is missing."""
         for gpu in find_gpus(self._library, {}).gpus:
             if gpu.uuid in only:
                 with contextlib.suppress(*REFUSED):
@@ -82,7 +82,7 @@ class NvmlGpus:
     def _gpu(
         self, gpu: FoundGpu, before: Knowledge
     ) -> tuple[tuple[GpuSample, int] | None, CallError | DeviceLostError | None]:
-        """Read one GPU: its sample and cursor, or why there is none. One lost GPU leaves the others working."""
+        """Read one GPU: its sample and cursor, or the error. One lost GPU leaves the others working."""
         try:
             identity = self._identities.get(gpu.uuid)
             if identity is None:

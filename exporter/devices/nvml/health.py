@@ -1,5 +1,5 @@
 """
-Health figures of the physical GPU: power, energy, temperature, clocks, what holds the clocks down, ECC errors.
+Health figures of the physical GPU: power, energy, temperature, clocks, reasons for lowered clocks, ECC errors.
 
 What comes in: a handle. What goes out: `Health`, in which a figure that this GPU does not have is missing, never 0.
 """
@@ -23,13 +23,17 @@ THROTTLES: Mapping[str, int] = {
     "hw_power_brake_slowdown": 0x80,
     "display_clock_setting": 0x100,
 }
-"""NVML's names of what holds clocks down. Its first bit, gpu_idle, is left out: an idle GPU is not being held down."""
+"""
+NVML's names for the reasons of lowered clocks.
+
+Its first bit, gpu_idle, is left out: an idle GPU is not throttled.
+"""
 
 ALL = ~0
 
 
 def read_health(library: Library, handle: Handle, known_throttles: int, faults: DeviceFaults) -> Health:
-    """Read the figures of a GPU. `known_throttles`: the mask of what it can tell about its clocks."""
+    """Read the figures of a GPU. `known_throttles`: the mask of the reasons for lowered clocks that it can report."""
     limits = faults.figure(library.clock_limits, handle)
     return Health(
         power_watts=faults.figure(library.power, handle),

@@ -1,9 +1,9 @@
 """
-Which GPUs and which MIG instances there are, now.
+The present GPUs and MIG instances.
 
-What comes in: the library. What goes out: handles with the names that last. Indices and handles do not: an index may
-name another GPU tomorrow, a MIG handle another instance within the second, so both are asked for anew in each round,
-and everything is keyed by UUID.
+What comes in: the library. What goes out: handles with lasting names. Indices and handles do not last. An index may
+belong to another GPU tomorrow, and a MIG handle to another instance within the second. So both are read again in each
+round, and everything is keyed by UUID.
 """
 
 import re
@@ -32,7 +32,7 @@ class FoundDevice:
     """
     A device: a GPU, or a MIG GPU instance with the handles of its compute instances.
 
-    Each of these speaks for the memory of the whole instance; each lists its own processes.
+    Each handle reports the memory of the whole instance; each lists its own processes.
     """
 
     key: DeviceKey
@@ -43,7 +43,7 @@ class FoundDevice:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What does not change while a GPU keeps its UUID: read once."""
+    """The facts that do not change while a GPU keeps its UUID: read once."""
 
     model: str
     pci_bus_id: str
@@ -53,7 +53,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Enumeration:
-    """One look at all indices. `present` (uuid to index) includes lost GPUs that were seen before."""
+    """One reading of all indices. `present` (UUID to index) includes lost GPUs that were seen before."""
 
     gpus: tuple[FoundGpu, ...]
     present: Mapping[GpuUuid, int]
@@ -61,7 +61,7 @@ class Enumeration:
 
 
 def find_gpus(library: Library, before: Mapping[GpuUuid, int]) -> Enumeration:
-    """Open every GPU that the driver counts. A lost one gives no UUID: `before` says which GPU had its index."""
+    """Open every GPU that the driver counts. A lost one returns no UUID: `before` says which GPU had its index."""
     gpus: list[FoundGpu] = []
     refused: dict[int, errors.CallError | errors.DeviceLostError] = {}
     for index in range(library.count()):
@@ -77,7 +77,7 @@ def find_gpus(library: Library, before: Mapping[GpuUuid, int]) -> Enumeration:
         uuid = names.get(index)
         if uuid is not None:
             present[uuid] = index
-        # A GPU that we may not open is another's (a devices cgroup, a VM): reported, but nothing is missing.
+        # A GPU that we may not open belongs to others (a devices cgroup, a VM): reported, but the round is complete.
         foreign = isinstance(error, errors.NoPermissionError)
         subject = uuid or f"index {index}"
         message = f"GPU {index} is skipped: {error}" if foreign else f"GPU {index} does not answer: {error}"
@@ -86,7 +86,7 @@ def find_gpus(library: Library, before: Mapping[GpuUuid, int]) -> Enumeration:
 
 
 def identify(library: Library, handle: Handle) -> Identity:
-    """Read what lasts of a GPU. Raises CallError or DeviceLostError when it does not answer."""
+    """Read the lasting facts of a GPU. Raises CallError or DeviceLostError when it does not answer."""
     try:
         pci_bus_id = library.pci_bus_id(handle)
     except errors.UnsupportedError:
@@ -103,7 +103,7 @@ def identify(library: Library, handle: Handle) -> Identity:
 
 
 def mig_enabled(library: Library, handle: Handle) -> bool:
-    """Say whether the instances, not the GPU, are the devices."""
+    """Say whether the MIG instances are the devices, and not the GPU."""
     try:
         return library.mig_enabled(handle)
     except errors.UnsupportedError:
@@ -111,7 +111,7 @@ def mig_enabled(library: Library, handle: Handle) -> bool:
 
 
 def find_devices(library: Library, gpu: FoundGpu, *, mig: bool) -> tuple[FoundDevice, ...]:
-    """Name the devices of a GPU. With MIG, all slots are looked at: empty ones lie between full ones."""
+    """Name the devices of a GPU. With MIG, all slots are read: empty ones lie between full ones."""
     if not mig:
         return (FoundDevice(DeviceKey(gpu.uuid), (gpu.handle,)),)
     devices: dict[int, FoundDevice] = {}
@@ -134,10 +134,11 @@ def find_devices(library: Library, gpu: FoundGpu, *, mig: bool) -> tuple[FoundDe
 
 def profile(library: Library, mig_device: Handle) -> str:
     """
-    Give the profile of the GPU instance of a MIG device, such as `1g.10gb`.
+    Return the profile of the GPU instance of a MIG device, such as `1g.10gb`.
 
     The name of the device ends in `MIG 3g.20gb`, or in `MIG 1c.3g.20gb` for a compute instance that is only a part.
-    Where the name does not tell: compute slices, and memory rounded to GiB, which may differ from the name by one.
+    Without such a name, the profile is made from compute slices and memory, rounded to GiB. It may differ from the name
+    by one GiB.
     """
     if named := re.search(r"MIG (?:\d+c\.)?(\S+)$", library.name(mig_device)):
         return named[1]

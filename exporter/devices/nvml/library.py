@@ -1,11 +1,10 @@
 """
-The typed border to pynvml: one method for each question that we ask the driver.
+The typed border to pynvml: one method for each question to the driver.
 
-What comes in: handles. What goes out: our units and our exceptions (`errors`); `Any` does not leave this file.
-
-Arrays (process lists, utilization samples) are read with calls of our own on the same library (`arrays`). pynvml asks
-twice, for the size and for the data, has no 16-byte entries (drivers before R450), and gives up when samples come in
-between its two calls.
+What comes in: handles. What goes out: our units and our exceptions (`errors`); `Any` does not leave this file. Arrays
+(process lists, utilization samples) are read with calls of our own on the same library (`arrays`). pynvml calls twice,
+for the size and for the data, and fails when samples arrive between its two calls. It also lacks the 16-byte entries of
+drivers before R450.
 """
 
 import contextlib
@@ -28,17 +27,17 @@ Handle = NewType("Handle", object)
 GpmSample = NewType("GpmSample", object)
 """A buffer of the library, until it is freed."""
 EventSet = NewType("EventSet", object)
-"""What the library collects events in, until it is freed."""
+"""The library's set of received events, until it is freed."""
 Event = tuple[Handle, int, int]
 """GPU, XID, MIG GPU instance or `NO_INSTANCE`."""
 
 SONAME = "libnvidia-ml.so.1"
 MOST_GPUS = 256
 MOST_SLOTS = 64
-"""GPUs of a node and MIG slots of a GPU that are believed. Boards have 16 and 7; each is asked about by itself."""
+"""GPUs of a node and MIG slots of a GPU that are believed. Boards have 16 and 7; each one costs a call."""
 
 NO_INSTANCE = 0xFFFFFFFF
-"""Where an event is of no MIG GPU instance."""
+"""The value of an event that belongs to no MIG GPU instance."""
 
 _CLOCKS = {
     "graphics": pynvml.NVML_CLOCK_GRAPHICS,
@@ -68,7 +67,7 @@ class Library:
         self._own = ctypes.CDLL(SONAME)  # the one that pynvml has just loaded by this name
 
     def stop(self) -> None:
-        """Shut down, whatever the driver says to that. The library stays loaded: pynvml never unloads it."""
+        """Shut down, and ignore errors. The library stays loaded: pynvml never unloads it."""
         self._let_go("nvmlShutdown")
 
     def has(self, function: str) -> bool:
@@ -78,11 +77,11 @@ class Library:
     # --- the node and its GPUs ---
 
     def driver_version(self) -> str:
-        """Give the version of the driver."""
+        """Return the version of the driver."""
         return str(self._call("nvmlSystemGetDriverVersion"))
 
     def count(self) -> int:
-        """Count the GPUs, including those which we may not open."""
+        """Count the GPUs, including those that we may not open."""
         return believed("nvmlDeviceGetCount", int(self._call("nvmlDeviceGetCount")), MOST_GPUS)
 
     def gpu(self, index: int) -> Handle:
@@ -90,19 +89,19 @@ class Library:
         return Handle(self._call("nvmlDeviceGetHandleByIndex", index))
 
     def uuid(self, handle: Handle) -> str:
-        """Give the UUID of a GPU or a MIG device."""
+        """Return the UUID of a GPU or a MIG device."""
         return str(self._call("nvmlDeviceGetUUID", handle))
 
     def name(self, handle: Handle) -> str:
-        """Give the model of a GPU; of a MIG device, the model and the profile."""
+        """Return the model of a GPU; of a MIG device, the model and the profile."""
         return str(self._call("nvmlDeviceGetName", handle))
 
     def pci_bus_id(self, handle: Handle) -> str:
-        """Give the PCI bus id of a GPU, as `00000000:3B:00.0`."""
+        """Return the PCI bus id of a GPU, as `00000000:3B:00.0`."""
         return str(self._call("nvmlDeviceGetPciInfo", handle, take=lambda info: info.busId))
 
     def minor(self, handle: Handle) -> int:
-        """Give the number in `/dev/nvidia<minor>`."""
+        """Return the number in `/dev/nvidia<minor>`."""
         return int(self._call("nvmlDeviceGetMinorNumber", handle))
 
     # --- MIG ---
@@ -121,11 +120,11 @@ class Library:
         return Handle(self._call("nvmlDeviceGetMigDeviceHandleByIndex", handle, slot))
 
     def gpu_instance_id(self, mig_device: Handle) -> int:
-        """Give the id of the GPU instance to which a MIG device belongs."""
+        """Return the id of the GPU instance to which a MIG device belongs."""
         return int(self._call("nvmlDeviceGetGpuInstanceId", mig_device))
 
     def slices(self, mig_device: Handle) -> tuple[int, int]:
-        """Give (compute slices of the GPU instance, bytes of its memory) of a MIG device."""
+        """Return (compute slices of the GPU instance, bytes of its memory) of a MIG device."""
         attributes = self._call("nvmlDeviceGetAttributes", mig_device)
         return int(attributes.gpuInstanceSliceCount), int(attributes.memorySizeMB) * 2**20
 
@@ -133,11 +132,11 @@ class Library:
 
     def memory(self, handle: Handle) -> Memory | None:
         """
-        Give the memory of a GPU, or of the GPU instance of a MIG device (shared by all its compute instances).
+        Return the memory of a GPU, or of the GPU instance of a MIG device (shared by all its compute instances).
 
-        None where the GPU has no memory of its own (GB10, Thor). Used is total - free - reserved, whichever way the
-        driver counts: drivers differ only in whether their own `used` includes `reserved`, and that is not read.
-        Before R510 `reserved` is not told: it is 0, the driver's own share is part of used, and shows as unattributed.
+        None if the GPU has no memory of its own (GB10, Thor). Used is total - free - reserved. The driver's own `used`
+        is not read, because drivers differ in whether it includes `reserved`. Before R510 `reserved` is not reported:
+        it counts as 0. The driver's own share is then part of used, and unattributed.
         """
         with contextlib.suppress(UnsupportedError):
             try:
@@ -149,32 +148,32 @@ class Library:
         return None
 
     def busy(self, handle: Handle) -> tuple[float, float]:
-        """Give the ratios of time in which (some kernel ran, the memory controller was busy)."""
+        """Return the ratios of time in which (some kernel ran, the memory controller was busy)."""
         rates = self._call("nvmlDeviceGetUtilizationRates", handle)
         return rates.gpu / 100, rates.memory / 100
 
     def encoder(self, handle: Handle) -> float:
-        """Give the ratio of time in which the video encoder was busy."""
+        """Return the ratio of time in which the video encoder was busy."""
         return float(self._call("nvmlDeviceGetEncoderUtilization", handle)[0] / 100)
 
     def decoder(self, handle: Handle) -> float:
-        """Give the ratio of time in which the video decoder was busy."""
+        """Return the ratio of time in which the video decoder was busy."""
         return float(self._call("nvmlDeviceGetDecoderUtilization", handle)[0] / 100)
 
     def power(self, handle: Handle) -> float:
-        """Give the power draw in watts."""
+        """Return the power draw in watts."""
         return float(self._call("nvmlDeviceGetPowerUsage", handle) / 1000)
 
     def energy(self, handle: Handle) -> float:
-        """Give the energy in joules since the driver was loaded."""
+        """Return the energy in joules since the driver was loaded."""
         return float(self._call("nvmlDeviceGetTotalEnergyConsumption", handle) / 1000)
 
     def temperature(self, handle: Handle) -> float:
-        """Give the temperature of the GPU's die in degrees Celsius."""
+        """Return the temperature of the GPU's die in degrees Celsius."""
         return float(self._call("nvmlDeviceGetTemperature", handle, pynvml.NVML_TEMPERATURE_GPU))
 
     def clock(self, handle: Handle, clock: str) -> float:
-        """Give the present frequency in hertz of one of `CLOCKS`."""
+        """Return the present frequency in hertz of one of `CLOCKS`."""
         return float(self._call("nvmlDeviceGetClockInfo", handle, _CLOCKS[clock]) * 1_000_000)
 
     def ecc_errors(self, handle: Handle, severity: str) -> int:
@@ -182,12 +181,12 @@ class Library:
         return int(self._call("nvmlDeviceGetTotalEccErrors", handle, _ECC[severity], pynvml.NVML_VOLATILE_ECC))
 
     def clock_limits(self, handle: Handle) -> int:
-        """Give the bit mask of what holds the clocks down now. The newer name needs R535."""
+        """Return the bit mask of the present reasons for lowered clocks. The newer name needs R535."""
         newer, older = "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"
         return self._mask(newer, older, handle)
 
     def known_clock_limits(self, handle: Handle) -> int:
-        """Give the bit mask of what this GPU can tell in `clock_limits`."""
+        """Return the bit mask of the reasons that this GPU can report in `clock_limits`."""
         newer, older = "nvmlDeviceGetSupportedClocksEventReasons", "nvmlDeviceGetSupportedClocksThrottleReasons"
         return self._mask(newer, older, handle)
 
@@ -202,18 +201,18 @@ class Library:
         return GpmSample(self._call("nvmlGpmSampleAlloc"))
 
     def gpm_free(self, sample: GpmSample) -> None:
-        """Free a sample, whatever the driver says to that: it is gone with the library."""
+        """Free a sample, and ignore errors: it is gone with the library."""
         self._let_go("nvmlGpmSampleFree", sample)
 
     def gpm_read(self, handle: Handle, gpu_instance: int | None, into: GpmSample) -> None:
-        """Read the counters of a GPU, or of one of its MIG GPU instances, of now."""
+        """Read the present counters of a GPU, or of one of its MIG GPU instances, into a sample."""
         if gpu_instance is None:
             self._call("nvmlGpmSampleGet", handle, into)
         else:
             self._call("nvmlGpmMigSampleGet", handle, gpu_instance, into)
 
     def gpm_sm(self, older: GpmSample, newer: GpmSample) -> float:
-        """Give the percentage of SMs that were busy between two samples."""
+        """Return the percentage of SMs that were busy between two samples."""
         asked = pynvml.c_nvmlGpmMetricsGet_t(version=pynvml.NVML_GPM_METRICS_GET_VERSION, numMetrics=1)
         asked.sample1, asked.sample2 = older, newer
         asked.metrics[0].metricId = pynvml.NVML_GPM_METRIC_SM_UTIL
@@ -229,7 +228,7 @@ class Library:
         return EventSet(self._call("nvmlEventSetCreate"))
 
     def event_set_free(self, events: EventSet) -> None:
-        """Free a set, whatever the driver says to that: it is gone with the library."""
+        """Free a set, and ignore errors: it is gone with the library."""
         self._let_go("nvmlEventSetFree", events)
 
     def register_xids(self, handle: Handle, events: EventSet) -> None:
@@ -247,7 +246,11 @@ class Library:
         return Handle(data.device), int(data.eventData), int(data.gpuInstanceId)
 
     def address(self, handle: Any) -> int:
-        """Tell handles apart without asking the driver: one GPU has one address while the library stays initialised."""
+        """
+        Return the address of a handle, without asking the driver.
+
+        One GPU has one address while the library stays initialised.
+        """
         return ctypes.cast(handle, ctypes.c_void_p).value or 0
 
     # --- arrays ---
@@ -277,14 +280,14 @@ class Library:
             self._call(function, *arguments)
 
     def _call(self, function: str, *arguments: object, take: Callable[[Any], Any] = lambda answer: answer) -> Any:
-        """Ask, and `take` what is wanted of the answer: pynvml decodes a text in a structure when it is touched."""
+        """Call the driver, and `take` a part of the answer: pynvml decodes a text in a structure when it is read."""
         self._beat(function)
         try:
             return take(getattr(pynvml, function)(*arguments))
         except pynvml.NVMLError as error:
             code = error.value
-        except pynvml.NVMLLibraryMismatchError:  # is no NVMLError, but means the same as its FUNCTION_NOT_FOUND
+        except pynvml.NVMLLibraryMismatchError:  # no NVMLError, but with the meaning of its FUNCTION_NOT_FOUND
             code = pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
-        except UnicodeDecodeError as error:  # pynvml takes every text of the driver for UTF-8
+        except UnicodeDecodeError as error:  # pynvml reads every text of the driver as UTF-8
             raise refusal(function, pynvml.NVML_SUCCESS, f"an answer that is no text: {error.object!r}") from error
         raise meaning(function, code)

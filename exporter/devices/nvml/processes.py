@@ -1,10 +1,10 @@
 """
-The processes that hold memory: the driver's three process lists, as one.
+The processes that hold memory: the driver's three process lists, merged into one.
 
 What comes in: the handles of one device (several under MIG, one for each compute instance). What goes out: one
-`GpuProcess` for each raw pid.
+`GpuProcess` for each raw PID.
 
-The rule: without a compute list the processes are unknown; a GPU without graphics or MPS list has none of that kind.
+The rule: without a compute list the processes are unknown. A GPU without graphics or MPS list has none of that kind.
 """
 
 import struct
@@ -31,7 +31,7 @@ Version = tuple[str, struct.Struct]
 
 def versions(library: Library) -> tuple[Version, ...]:
     """
-    Give the versions of the list calls that can be believed, the newest first.
+    Return the versions of the list calls that can be believed, the newest first.
 
     Drivers 535.43 to 535.86 fill `_v3` with entries of 32 bytes, so that every second entry read as 24 bytes is garbage
     (https://github.com/XuehaiPan/nvitop/issues/75). They are the only ones with the first but not the second of these
@@ -63,7 +63,7 @@ def read_processes(
 
 
 def merge(device: DeviceKey, lists: Iterable[tuple[ProcessKind, Iterable[Entry]]]) -> tuple[GpuProcess, ...]:
-    """Make one entry for each raw pid of the lists, whose entries are (pid, bytes, …)."""
+    """Make one entry for each raw PID of the lists, whose entries are (PID, bytes, …)."""
     return merged(device, _named(lists))
 
 

@@ -1,10 +1,10 @@
 """
-One GPU, read once.
+Reads one GPU once.
 
 What comes in: a GPU that was found. What goes out: its `GpuSample`, and the cursor for its next utilization samples.
 
-The rule: memory and process lists are read one right after the other, so that the accounts can close. A list that
-could not be read makes `processes` None, for half a list would hide a process; memory is reported all the same.
+The rule: process lists are read directly after the memory, so that the accounts can close. If a list could not be read,
+`processes` is None, because half a list would hide a process. The memory is reported all the same.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ NEEDS_MONITOR = (
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """What is known of the driver while it stays: its version, and the process lists to believe."""
+    """The facts that hold while the driver stays loaded: its version, and the process lists to believe."""
 
     version: str
     lists: Sequence[Version]
@@ -56,7 +56,7 @@ class _Devices:
             return ()
 
     def read(self, device: FoundDevice) -> Memory | None:
-        """Read the memory of a device and, at once, the processes that hold it."""
+        """Read the memory of a device and, directly after it, its processes."""
         memory = None
         try:
             memory = self._library.memory(device.handles[0])
@@ -73,20 +73,20 @@ class _Devices:
         return memory
 
     def _unread(self, key: DeviceKey, error: CallError, what: str, *, incomplete: bool = True) -> None:
-        """Remember it; what we may not know of MIG instances is one fault of the GPU, not two of each instance."""
+        """Add a fault. A missing right for MIG instances is one fault of the GPU, not two of each instance."""
         if key.gpu_instance is None or not isinstance(error, NoPermissionError):
             name = "the GPU" if key.gpu_instance is None else f"GPU instance {key.gpu_instance}"
             self._faults.add(error, what.format(name), incomplete=incomplete)
         elif not self._refused:
             self._refused = True
-            self._faults.add(error, "what its MIG instances hold is not told", advice=f"; {NEEDS_MONITOR}")
+            self._faults.add(error, "the use of its MIG instances is not known", advice=f"; {NEEDS_MONITOR}")
 
 
 def read_gpu(
     library: Library, driver: Driver, gpm: Gpm, gpu: FoundGpu, identity: Identity, *, cursor: int, now: float
 ) -> tuple[GpuSample, int]:
     """
-    Read all about one GPU at the time `now` (Unix time).
+    Read all figures of one GPU at the time `now` (Unix time).
 
     Raises DeviceLostError when the GPU as a whole does not answer, and CallError when it does not say if MIG is on.
     """
@@ -98,7 +98,7 @@ def read_gpu(
     gpm.keep(devices, gpu.uuid)
     sms = [faults.figure(gpm.sm, gpu, device) for device in devices]
     utilization, by_process = Utilization(), ProcessRatios(None, 0, cursor)
-    if mig:  # then the driver knows no utilization but GPM's, neither of the device nor by process
+    if mig:  # then GPM is the only utilization, for the device and by process
         memory = faults.figure(library.memory, gpu.handle)
     else:
         memory = memories[0]

@@ -2,21 +2,21 @@
 The device source of the daemon: NVML behind its thread.
 
 What comes in: the sampler's questions. What goes out: answers within the deadline, whatever hangs, with a fault for
-what is missing. Nothing is logged here.
+each missing figure. Nothing is logged here.
 
 When the daemon has to end (`DeviceError`), and when not:
 
 | the driver | here |
 |---|---|
-| cannot be initialised at the start | `DeviceError`: what to do |
+| cannot be initialised at the start | `DeviceError`, with the fix |
 | hangs, at the start or later | fault `driver_hung`, until the call returns |
 | was unloaded | fault `driver_gone`; initialised again when it is back |
-| was upgraded under us | `DriverReplacedError`: only a new process can load the new library |
-| lets nobody in any more | fault `access_lost`; `DriverAccessLostError` after three full rounds in which all say so |
+| was upgraded while the daemon ran | `DriverReplacedError`: only a new process can load the new library |
+| refuses access to all GPUs | fault `access_lost`; `DriverAccessLostError` after three full rounds of this |
 | lost one GPU | fault `gpu_lost` for this one |
 
-`DriverAccessLostError` is for access that was there before: a new container gets its device files back. Where no GPU
-ever answered, ending would help nobody, and the faults stay.
+`DriverAccessLostError` needs access that existed before: a new container gets its device files back. If no GPU ever
+answered, a restart would not help, and the faults stay.
 """
 
 import asyncio
@@ -38,8 +38,9 @@ from exporter.model import GpuUuid
 ACCESS_LOST_ROUNDS = 3
 _LAST_EVENT = 0.6
 """
-Seconds of the thread that listens for shutting down, beside the one that reads: a user of NVML that was killed has
-frozen a GPU's firmware (dcgm-exporter#84). The whole daemon has one second.
+Seconds for the event thread to shut down, beside the reading thread.
+
+A user of NVML that was killed has frozen a GPU's firmware (dcgm-exporter#84). The whole daemon has one second.
 """
 
 
@@ -73,7 +74,7 @@ class NvmlSource(LibrarySource):
         """
         Load the driver's library and initialise it; with `events`, listen to XID errors from now on.
 
-        Raises DeviceError when that fails, with what to do. A driver that hangs is no failure: the samples say so, and
+        Raises DeviceError, with the fix, when that fails. A driver that hangs is no failure: the samples report it, and
         a restart would only add a second stuck thread.
         """
         source = cls(deadline=deadline, clock=clock, monotonic=monotonic, events=events)
@@ -104,14 +105,14 @@ class NvmlSource(LibrarySource):
         return self._with_xids(sample)
 
     async def close(self) -> None:
-        """Shut down, or leave a hanging driver behind; within a second."""
+        """Shut down within a second; a hanging driver is left behind."""
         async with asyncio.TaskGroup() as both:
             both.create_task(super().close())
             if self._xids is not None:
                 both.create_task(self._xids.close(_LAST_EVENT))
 
     def _with_xids(self, sample: DevicesSample) -> DevicesSample:
-        """Add what was heard; that a driver which answers nothing is not heard either needs no telling."""
+        """Add the XID errors. While the driver answers nothing at all, the listener's faults are left out."""
         if self._xids is None:
             return sample
         faults = self._xids.faults() if sample.answered else ()
@@ -125,8 +126,9 @@ class NvmlSource(LibrarySource):
         self._rounds_without_access += 1
         if self._had_access and self._rounds_without_access >= ACCESS_LOST_ROUNDS:
             raise DriverAccessLostError(
-                f"no GPU could be opened in {self._rounds_without_access} rounds, though one could before: the "
-                "container has lost its device files (systemctl daemon-reload on the node does that); start it anew"
+                f"no GPU could be opened in {self._rounds_without_access} rounds, although one could before",
+                cause="the container has lost its device files; systemctl daemon-reload on the node does that",
+                fix="restart the container, as the kubelet does when the daemon ends: a new one has the files again",
             )
 
 

@@ -1,12 +1,12 @@
 """
-How busy: the device as a whole, and each process on it.
+Utilization of the device as a whole, and of each process on it.
 
 What comes in: a handle, and the cursor up to which a GPU's samples were read. What goes out: ratios, and the next
 cursor.
 
-The rule: the cursor is in microseconds (milliseconds would bring the whole buffer of some 10 s again and again), one
-for each GPU. "Nothing found" means that everybody was idle, which is an answer: an empty tuple. A driver that cannot
-say gives None. Samples above 100 % occur and are dropped, and counted.
+The rule: each GPU has one cursor, in microseconds. In milliseconds it would bring the whole buffer of some 10 s again
+and again. "Nothing found" means that every process was idle, which is an answer: an empty tuple. A driver without the
+figure gives None. Samples above 100 % occur; they are dropped and counted.
 """
 
 from collections.abc import Iterable
@@ -43,10 +43,10 @@ def read_utilization(library: Library, handle: Handle, faults: DeviceFaults) -> 
 
 def read_process_utilization(library: Library, handle: Handle, cursor: int, now: int) -> ProcessRatios:
     """
-    Read what came after `cursor`. Both are microseconds since the epoch; a cursor of 0 reads the whole buffer.
+    Read the samples after `cursor`. Both are microseconds since the epoch; a cursor of 0 reads the whole buffer.
 
-    A cursor in the future is taken back to now: a clock that was set back, or one wild timestamp, would else silence
-    the GPU.
+    A cursor in the future is set back to now. Otherwise a clock that was set back, or one wrong timestamp, would
+    silence the GPU.
     """
     cursor = min(cursor, now)
     try:
@@ -59,7 +59,7 @@ def read_process_utilization(library: Library, handle: Handle, cursor: int, now:
 
 
 def summarize(entries: Iterable[Entry], cursor: int) -> ProcessRatios:
-    """Average the samples of each pid: (pid, microseconds, sm, memory controller, encoder, decoder percent)."""
+    """Average the samples of each PID: (PID, microseconds, SM, memory controller, encoder, decoder percent)."""
     by_pid: dict[int, list[Entry]] = {}
     dropped, newest = 0, cursor
     for pid, at, *percents in entries:

@@ -1,7 +1,7 @@
 """
-Accelerators of other vendors, as their own C libraries tell of them.
+Accelerators of other vendors, read through their own C libraries.
 
-What comes in: what the operator asked for. What goes out: a device source for each library that can be loaded here.
+What comes in: the sources that the operator named. What goes out: a device source for each library that can be loaded.
 
 | source | vendor | library | memory by process |
 |---|---|---|---|
@@ -15,8 +15,8 @@ What comes in: what the operator asked for. What goes out: a device source for e
 | `mtml` | Moore Threads | libmtml.so | never |
 | `rsmi` | Hygon | librocm_smi64.so, beside Hygon's kernel modules only | of a process that is on one device |
 
-The rule: none of them was ever run on hardware by us. Each answer proves its layout or is refused (`layouts`), and no
-vendor is acted on before the operator trusts it (`unverified_backend`).
+The rule: none of these readers was ever run on hardware. Each answer proves its layout or is refused (`layouts`). No
+action follows from a vendor's figures before the operator trusts that vendor (`unverified_backend`).
 """
 
 import asyncio
@@ -38,19 +38,19 @@ from exporter.devices.vendor_libs.reader import Reader
 from exporter.devices.vendor_libs.rows import ROWS, Library
 
 _READERS: Mapping[str, Callable[[Any, Beat, OpenNodes], Reader[Any]]] = {
-    "mxsml": Metax,  # NVML's shape, and another half
-    "efml": Enflame,  # the same
+    "mxsml": Metax,  # NVML's shape, and an older half
+    "efml": Enflame,  # NVML's shape, and an older half
     dcmi.LIBRARY.name: dcmi.Dcmi,
     cndev.LIBRARY.name: cndev.Cndev,
     mtml.LIBRARY.name: mtml.Mtml,
     rsmi.LIBRARY.name: rsmi.Rsmi,
 }
-"""How a library is read, where its row is not all that differs from NVML."""
+"""The readers of libraries that differ from NVML by more than a row."""
 LIBRARIES: Mapping[str, Library] = {
     library.name: library for library in (*ROWS, dcmi.LIBRARY, cndev.LIBRARY, mtml.LIBRARY, rsmi.LIBRARY)
 }
 NAMES = tuple(LIBRARIES)
-"""The sources that there can be."""
+"""All possible source names."""
 
 
 def devices(library: Library, proc: Path, dev: Path, clock: Callable[[], float], beat: Beat) -> Devices:
@@ -76,11 +76,10 @@ async def present(
 
     Args:
         clock: Unix time.
-        monotonic: paces what is tried again.
-        host_root: where the host's file system is mounted; without a `/proc` there our own counts.
-        wanted: names of sources that were asked for, others are not ours; None: whatever is there.
-
-    Raises DeviceError when one that was asked for cannot be loaded.
+        monotonic: paces the attempts after a failure.
+        host_root: the mount point of the host's file system; without a `/proc` there our own root counts.
+        wanted: names of sources in the config, of this package or others; None: all that exist.
+    Raises DeviceError when one that the config names cannot be loaded.
 
     """
     proc = host_root / "proc"
@@ -104,7 +103,11 @@ async def present(
 
 
 def _missing(root: Path, library: Library) -> str | None:
-    """Say why a library cannot be loaded here; None if it can. It stays loaded, and is not initialised."""
+    """
+    Return the reason why a library cannot be loaded here; None if it can.
+
+    It stays loaded, and is not initialised.
+    """
     if library.modules and not any((root / "sys/module" / module).exists() for module in library.modules):
         return f"none of the kernel modules {', '.join(library.modules)} is loaded"
     why = None

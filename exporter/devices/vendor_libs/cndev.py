@@ -3,8 +3,8 @@ Cambricon MLUs, read through CNDev.
 
 What comes in: devices by their index. What goes out: the answers of `reader.Reader`.
 
-The rule: two units in one library. Device memory is in MiB, that of a process in KiB. Most structures begin with the
-version that the caller speaks; a library that does not know version 6 is asked in version 5.
+The rule: one library has two units. Device memory is in MiB, that of a process in KiB. Most structures begin with the
+version that the caller uses; a library that does not know version 6 is asked in version 5.
 """
 
 import ctypes
@@ -51,11 +51,11 @@ MEANINGS: Meanings = {
     9: errors.InsufficientSizeError,
     10: errors.UnsupportedError,
     13: errors.NoPermissionError,
-    18: errors.DeviceLostError,  # in problem
+    18: errors.DeviceLostError,  # the device has a problem
 }
 VERSIONS = (6, 5)
 PREFIX = "MLU-"
-"""Before the UUID in the ids of the vendor's device plugin."""
+"""The prefix of the UUID in the ids of the vendor's device plugin."""
 
 _CARDS = struct.Struct("@iI")
 _UUID = struct.Struct("@i37s")
@@ -74,12 +74,12 @@ class Cndev(Reader[int]):
     """
     Reads the MLUs of this node.
 
-    Its devices are whole, also where they have sMLU instances. `cndevGetAllSMluInstanceInfo` would tell what each may
-    and does hold. But the list of processes is the card's and names none, nor do the ids of the device plugin
-    (`MLU-<uuid>-<profile>-<n>` counts the profile's shares; a pod's annotation has the instance, in dynamic mode
-    alone). With instances for devices no container would hold anything that is known; on the card each holds what its
-    processes do. The driver's version is one of each device, and not read. The structures of power and temperature
-    changed too often to be believed unseen.
+    Its devices are whole, also where they have sMLU instances. `cndevGetAllSMluInstanceInfo` would report the limit and
+    the usage of each instance. But the process list is the card's, and names no instance. The ids of the device plugin
+    name none either: `MLU-<uuid>-<profile>-<n>` counts the profile's shares. Only in dynamic mode a pod's annotation
+    has the instance. With instances as devices, no container's usage would be known. With the card as device, each
+    container has the usage of its processes. The driver's version is one per device, and not read. The structures of
+    power and temperature changed too often to be believed untested.
     """
 
     meanings = MEANINGS
@@ -114,7 +114,7 @@ class Cndev(Reader[int]):
         return balanced(function, *map(mebibytes, figures))
 
     def processes(self, handle: int, total: int | None) -> Sequence[Listed]:
-        """List the processes that hold memory. The exporter of the vendor needs hostPID: they are of its namespace."""
+        """List the processes that hold memory. Their PIDs are the host's: the vendor's own exporter needs hostPID."""
         function = "cndevGetProcessInfo"
         return tuple(
             listed(function, pid, None if used in UNKNOWN else used * KIB, total, host=True)
@@ -123,12 +123,12 @@ class Cndev(Reader[int]):
         )
 
     def utilization(self, handle: int) -> Utilization:
-        """Read how busy the cores are on average."""
+        """Read the average utilization of the cores."""
         _, cores = self._versioned("cndevGetDeviceUtilizationInfo", _UTILIZATION, handle, size=_UTILIZATION_SIZE)
         return Utilization(busy=ratio(cores))
 
     def process_utilization(self, handle: int) -> Sequence[ProcessUtilization] | None:
-        """Read how busy each process keeps cores, memory, encoder and decoder."""
+        """Read each process's utilization of cores, memory, encoder and decoder."""
         return tuple(
             ProcessUtilization(
                 pid, sm=ratio(cores), memory_controller=ratio(memory), encoder=ratio(enc), decoder=ratio(dec)
@@ -141,7 +141,7 @@ class Cndev(Reader[int]):
         return _newest(lambda version: self._library.fields(function, layout, size=size, after=handle, head=version))
 
     def _list(self, function: str, entry: struct.Struct, handle: int) -> list[tuple[int, ...]]:
-        """Read an array through (count, entries, handle); the version stands in its first entry."""
+        """Read an array through (count, entries, handle); its first entry holds the version."""
 
         def ask(room: int, count: ctypes.c_uint) -> bytes:
             size, answer = room * entry.size, ctypes.byref(count)
@@ -167,7 +167,7 @@ class Cndev(Reader[int]):
 
 
 def _newest(ask: Callable[[int], T]) -> T:
-    """Ask in the newest version that the library speaks."""
+    """Ask in the newest version that the library knows."""
     for version in VERSIONS:
         try:
             return ask(version)

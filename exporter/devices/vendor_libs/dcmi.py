@@ -3,12 +3,10 @@ Huawei Ascend, read through the driver's DCMI.
 
 What comes in: cards and the devices in them. What goes out: the answers of `reader.Reader`.
 
-The rule: `dcmi_get_device_resource_info` takes no bound: it writes up to 32 entries whatever the count said before, so
-there is always room for them, and 32 of them may be a list that was cut. Its numbers are the host's; its memory
-includes what the device's own system takes for the process.
-
-Of a device that is divided (vNPU) the parts are the devices. Which part a process is on, and how busy the whole
-is, is then not known (Huawei calls the figure meaningless).
+The rule: `dcmi_get_device_resource_info` has no bound. It writes up to 32 entries, whatever the count was before. So
+there is always room for 32, and a list of 32 may have been cut. Its PIDs are the host's. Its memory includes the memory
+that the device's own system takes for the process. The parts of a divided device (vNPU) are the devices. The part of a
+process is then not known. Neither is the utilization of the whole: Huawei calls the figure meaningless.
 """
 
 import contextlib
@@ -55,13 +53,13 @@ MEANINGS: Meanings = {
     -8005: errors.CallError,
     -99997: errors.LibraryGoneError,  # not initialised
 }
-"""-8012 (not ready), -8006 (timeout) and -8017 (upgrading) pass: this time, and not never."""
+"""-8012 (not ready), -8006 (timeout) and -8017 (upgrading) pass: they affect this call, and not all later ones."""
 MOST = 32
-"""Entries that the driver ever writes."""
+"""Entries that the driver writes, at most."""
 
 _PROCESS = struct.Struct("@iL")
 _HBM = struct.Struct("@QIQiI")  # MiB, MHz, MiB used, degrees, percent
-_MEMORY_V3 = struct.Struct("@QQ")  # MiB, MiB available; the rest of its 112 bytes is of no use here
+_MEMORY_V3 = struct.Struct("@QQ")  # MiB, MiB available; the rest of its 112 bytes is not used here
 _MEMORY_V3_SIZE = 112
 _DIE = struct.Struct("@5I")
 _CHIP = struct.Struct("@32s32s32sI")
@@ -81,14 +79,14 @@ _VDEV_MANAGEMENT, _ONE_VDEV, _ALL_VDEVS = 52, 0, 1
 
 
 class _Place(NamedTuple):
-    """How DCMI names a device: the card as the list of cards has it, and the device in it."""
+    """A device's address in DCMI: the card's number in the list of cards, and the device in it."""
 
     card: int
     device: int
 
 
 class Dcmi(Reader[_Place]):
-    """Reads the NPUs of this node. DCMI has no end."""
+    """Reads the NPUs of this node. DCMI has no shutdown call."""
 
     meanings = MEANINGS
 
@@ -103,7 +101,7 @@ class Dcmi(Reader[_Place]):
         self._library.call("dcmi_init")
 
     def driver_version(self) -> str:
-        """Give the version of the driver."""
+        """Return the version of the driver."""
         return self._library.text("dcmi_get_driver_version", size=64)
 
     def indices(self) -> Sequence[int]:
@@ -122,7 +120,7 @@ class Dcmi(Reader[_Place]):
         return sorted(places)
 
     def open(self, index: int) -> _Place:
-        """Give the place of a device."""
+        """Return the place of a device."""
         return self._places[index]
 
     def identify(self, handle: _Place, index: int) -> Identity:
@@ -137,7 +135,7 @@ class Dcmi(Reader[_Place]):
         )
 
     def memory(self, handle: _Place) -> Memory | None:
-        """Read HBM, or, of a device without it, its memory; a percentage alone (`v2`) is no figure."""
+        """Read HBM, or the memory of a device without it. `v2` returns only a percentage, and is not used."""
         function = "dcmi_get_device_hbm_info"
         with contextlib.suppress(errors.UnsupportedError):
             size, _, used, *_ = self._library.fields(function, _HBM, *handle)
@@ -164,7 +162,7 @@ class Dcmi(Reader[_Place]):
         return tuple(listed(function, pid, used, total, host=True) for pid, used in entries if pid)
 
     def utilization(self, handle: _Place) -> Utilization:
-        """Read how busy the AI cores are. While profiling the driver says 0xEF, which is no ratio."""
+        """Read the utilization of the AI cores. While profiling the driver returns 0xEF, which is no ratio."""
         return Utilization(busy=ratio(self._library.uint("dcmi_get_device_utilization_rate", *handle, _AI_CORE)))
 
     def health(self, handle: _Place) -> Health:
@@ -177,7 +175,7 @@ class Dcmi(Reader[_Place]):
         """
         List the vNPUs: template, and memory in MiB.
 
-        A driver that refuses to say has not divided the device; one that said so before must say so again.
+        A driver that refuses the call has not divided the device. If it listed vNPUs before, the refusal is an error.
         """
         try:
             count, *ids = _VDEVS.unpack_from(self._managed(handle, _ALL_VDEVS, _VDEVS_SIZE))
@@ -211,6 +209,6 @@ class Dcmi(Reader[_Place]):
 
 
 class _CutError(errors.CallError):
-    """The list is as long as it can be."""
+    """The list has its full length, and may have been cut."""
 
     reason = "processes_cut"

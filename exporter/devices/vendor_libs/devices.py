@@ -1,10 +1,10 @@
 """
 The devices of one vendor's library. All of this runs on its thread.
 
-What comes in: which devices are asked for, and which the last accepted round knew. What goes out: one answer.
+What comes in: the devices to read, and those known to the last accepted round. What goes out: one answer.
 
-The rule: a device is known by its name. What is kept here stays true also when an answer is thrown away: names while
-the list of devices stays, and that the numbers of processes are the host's, which is a fact of the library.
+The rule: a device is identified by its name. This class keeps only facts that stay true when an answer is thrown away.
+These are the names while the list of devices stays, and that the PIDs are the host's, which is a fact of the library.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ from exporter.model import DeviceKey, Fault, GpuSample, GpuUuid, Memory
 
 
 class VendorDevices:
-    """`Devices` of a reader. `nodes` proves that the numbers of processes are the host's; `clock` is Unix time."""
+    """`Devices` of a reader. `nodes` proves that the PIDs are the host's; `clock` is Unix time."""
 
     def __init__(self, reader: Reader[Any], nodes: OpenNodes, clock: Callable[[], float]) -> None:
         self.driver = f"{reader.title}: the driver"
@@ -36,17 +36,17 @@ class VendorDevices:
         self._proven = False
 
     def start(self) -> None:
-        """Initialise the library, and ask for the driver's version."""
+        """Initialise the library, and read the driver's version."""
         self._reader.start()
         self._version = known(self._reader.driver_version) or ""
 
     def stop(self) -> None:
-        """Let go of the library and forget all that was read through it."""
+        """Release the library and forget all that was read through it."""
         self._identities.clear()
         self._reader.stop()
 
     def memory(self, only: Collection[GpuUuid]) -> Iterator[tuple[DeviceKey, Memory]]:
-        """Read the memory of some devices, or of the parts of a divided one; what does not answer is missing."""
+        """Read the memory of some devices, or of the parts of a divided one; one that does not answer is missing."""
         for device in self._find()[0]:
             if (uuid := device.identity.uuid) in only:
                 try:
@@ -69,18 +69,18 @@ class VendorDevices:
             except REFUSED as error:
                 message = f"{self._reader.title} {device.index} does not answer: {error}"
                 faults.append(Fault("devices", error.reason, message, device.identity.uuid))
-        # A device that did not say its name this time is counted under the name that its place had before.
+        # A device that did not return its name this time counts under the name that its index had before.
         nameless = {fault.subject for fault in faults}
         kept = {uuid: index for uuid, index in before.present.items() if f"{self._reader.name}/{index}" in nameless}
         present = {**kept, **{device.identity.uuid: device.index for device in devices}}
         return DevicesSample(present, tuple(self._proving(samples)), tuple(faults)), Knowledge(present)
 
     def _find(self) -> tuple[list[NamedDevice], list[Fault]]:
-        """Open and name the devices; one that does not even say its name is a fault."""
+        """Open and name the devices; one that does not return its name is a fault."""
         named: list[NamedDevice] = []
         faults: list[Fault] = []
         indices = tuple(self._reader.indices())
-        if indices != self._indices:  # what came or went may have taken another's number
+        if indices != self._indices:  # a device that came or went may have changed the indices
             self._indices = indices
             self._identities.clear()
         for index in indices:
@@ -100,9 +100,9 @@ class VendorDevices:
 
     def _told_apart(self, named: Sequence[NamedDevice]) -> tuple[list[NamedDevice], list[Fault]]:
         """
-        Add its place to a name that several devices have: the chips of one board share its serial number.
+        Add its PCI address to a name that several devices have: the chips of one board share its serial number.
 
-        Without a place of its own a device is left out: its figures could not be told from another's.
+        A device without an address of its own is left out: its figures could be another's.
         """
         places = Counter((device.identity.uuid, device.identity.pci_bus_id) for device in named)
         told_apart: list[NamedDevice] = []
@@ -124,7 +124,7 @@ class VendorDevices:
         return told_apart, faults
 
     def _proving(self, samples: list[GpuSample]) -> list[GpuSample]:
-        """Prove by open device nodes that the numbers are the host's; once is enough."""
+        """Prove by open device nodes that the PIDs are the host's; once is enough."""
         unproven = [process.pid for sample in samples if not sample.pids_proven for process in sample.processes or ()]
         if unproven and not self._proven:
             self._proven = self._nodes.held_by_all(unproven)

@@ -1,13 +1,12 @@
 """
-Enflame GCUs: the half of NVML's shape, and the names of the half that is older.
+Enflame GCUs: the half of the library in NVML's shape, and the UUIDs of its older half.
 
 What comes in: the row of `efml`. What goes out: the answers of `reader.Reader`.
 
-The rule: the half of NVML's shape has no UUID, and the ids of the vendor's device plugin (`enflame.com/gcu`) are those
-of the older half. Both count the devices by themselves: a UUID is believed where both have the same PCI address at an
-index. Without the older half a device is named by its place.
-
-Source: EnflameTechnology/gcu-exporter efml.h (efmlDeviceInfo_t, EfmlGetDevUuid), collector/pod_info.go.
+The rule: the half in NVML's shape has no UUIDs. The ids of the vendor's device plugin (`enflame.com/gcu`) are the UUIDs
+of the older half. Each half has its own indices: a UUID is believed where both report the same PCI address at an index.
+Without the older half a device is named by its PCI address. Source: EnflameTechnology/gcu-exporter efml.h
+(efmlDeviceInfo_t, EfmlGetDevUuid), collector/pod_info.go.
 """
 
 import ctypes
@@ -37,7 +36,7 @@ class Enflame(NvmlLike):
         self._both = False
 
     def start(self) -> None:
-        """Load and initialise both halves of the library, as far as it has them and they can be."""
+        """Load and initialise both halves of the library, as far as it has them and they start."""
         super().start()
         complete = all(self._library.has(function) for function in _OLDER)
         self._both = complete and self._library.code("EfmlInit", ctypes.c_bool(False)) == 0
@@ -60,6 +59,6 @@ class Enflame(NvmlLike):
         return replace(identity, uuid=GpuUuid(name)) if name else identity
 
     def _ask(self, function: str, *arguments: object) -> None:
-        """Call the older half, whose codes are others: each but 0 is this call's trouble alone."""
+        """Call the older half. Its codes are its own: any but 0 is an error of this call only."""
         if code := self._library.code(function, *arguments):
             raise CallError(function, f"code {code}")

@@ -1,12 +1,12 @@
 """
-C structures that are believed only while they prove themselves.
+C structures that are believed only while they prove their layout.
 
-What comes in: the bytes that a library wrote, and how a vendor's header lays them out. What goes out: numbers, or
+What comes in: the bytes that a library wrote, and the layout in the vendor's header. What goes out: numbers, or
 `LayoutError`.
 
-The rule: five vendors keep the shape of NVML's calls and change the order of fields, their sizes, or both, from release
-to release. A buffer is filled with a pattern before the call, so that the end of what was written tells the size of an
-entry; what does not fit a known layout, or holds more than the device has, is refused and never guessed.
+The rule: five vendors keep the shape of NVML's calls, but change the order of fields, their sizes, or both, from
+release to release. A buffer is filled with a pattern before the call. So the end of the written bytes shows the size of
+an entry. An answer is refused, and never guessed, if it fits no known layout or exceeds the device's memory.
 """
 
 import struct
@@ -17,20 +17,20 @@ from exporter.devices.errors import LayoutError
 from exporter.model import Health, Memory
 
 PATTERN = 0xA5
-"""No field of ours ends in this byte: the top byte of a size in bytes is 0, that of an unknown value is 0xFF."""
+"""No field that is read ends in this byte: the top byte of a size in bytes is 0, that of an unknown value is 0xFF."""
 UNKNOWN_32 = 2**32 - 1
 UNKNOWN_64 = 2**64 - 1
 UNKNOWN = frozenset({UNKNOWN_32, UNKNOWN_64, -1})
-"""What libraries write where they have no value."""
+"""The values that libraries write for "no value"."""
 EXCESS = 1.05
-"""A process holds at most the device's memory; beyond that by 5 % the field is another one."""
+"""A process holds at most the device's memory. If a value is more than 5 % above it, it is another field."""
 LARGEST_PID = 2**22
 """PID_MAX_LIMIT of the kernel, 64 bits."""
 FULL = 100
 KIB, MIB = 2**10, 2**20
 
 MOST_WATTS, MOST_DEGREES, LEAST_DEGREES = 10_000, 1_000, -100
-"""What no device has; some libraries write such numbers where they have no value."""
+"""Values that no device has; some libraries write such numbers for "no value"."""
 
 _U32, _U64 = struct.Struct("=I"), struct.Struct("=Q")
 
@@ -41,8 +41,8 @@ class Entry:
     One entry of a process list: its size in bytes, and the offsets of its fields.
 
     Attributes:
-        host_pid: of the number in the initial PID namespace, 0 where the library does not know it.
-        ends: the least that is surely written of an entry; the rest may be reserved. 0: all of it.
+        host_pid: offset of the PID in the initial PID namespace, which is 0 where the library does not know it.
+        ends: the bytes of an entry that are always written; the rest may be reserved. 0: all of it.
 
     """
 
@@ -56,9 +56,9 @@ class Entry:
 @dataclass(frozen=True, slots=True)
 class Listed:
     """
-    One process as listed. `memory` is None where the library said that it has no value.
+    One process as listed. `memory` is None where the library reports no value.
 
-    `host`: the number is that of the initial PID namespace, says the library.
+    `host`: the PID is that of the initial PID namespace, according to the library.
     """
 
     pid: int
@@ -68,7 +68,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class MemoryLayout:
-    """A structure of device memory: its size and the offsets of its fields in bytes; `version` is written before."""
+    """A structure of device memory: its size and its fields' offsets in bytes; `version` is written before the call."""
 
     size: int
     total: int
@@ -80,18 +80,18 @@ class MemoryLayout:
 
 
 def blank(size: int, head: int | None = None) -> bytes:
-    """Make the content of a buffer before the call; `head`: what the library reads of it, in its first four bytes."""
+    """Make the content of a buffer before the call; `head`: its first four bytes, which the library reads."""
     first = b"" if head is None else _U32.pack(head)
     return first + bytes([PATTERN]) * (size - len(first))
 
 
 def written(after: bytes) -> int:
-    """Say how many bytes of a blank buffer were written: up to the last that changed."""
+    """Count the written bytes of a blank buffer: up to the last one that changed."""
     return len(after.rstrip(bytes([PATTERN])))
 
 
 def which(call: str, after: bytes, count: int, known: Iterable[Entry]) -> Entry:
-    """Say which layout `count` entries were written in. Raises LayoutError when it is none that we know."""
+    """Find the layout of `count` entries. Raises LayoutError if no known layout fits."""
     end = written(after)
     for entry in known:
         if (count - 1) * entry.size + (entry.ends or entry.size) <= end <= count * entry.size:
@@ -101,9 +101,9 @@ def which(call: str, after: bytes, count: int, known: Iterable[Entry]) -> Entry:
 
 def entries(call: str, after: bytes, count: int, entry: Entry, total: int | None) -> tuple[Listed, ...]:
     """
-    Read `count` entries; `total` bytes is what the device has, where that is known.
+    Read `count` entries; `total` is the device's memory in bytes, or None.
 
-    Entries without a number are empty places. Raises LayoutError for a value that cannot be.
+    Entries without a PID are empty. Raises LayoutError for an impossible value.
     """
     processes = []
     for start in range(0, count * entry.size, entry.size):
@@ -117,7 +117,7 @@ def entries(call: str, after: bytes, count: int, entry: Entry, total: int | None
 
 
 def listed(call: str, pid: int, memory: int | None, total: int | None, *, host: bool = False) -> Listed:
-    """Check one entry: a number that a process can have, and memory that the device can hold."""
+    """Check one entry: its PID must be possible, and its memory must fit into the device."""
     if not 0 < pid <= LARGEST_PID:
         raise LayoutError(call, f"{pid} is not the number of a process")
     if memory is None or memory in UNKNOWN:
@@ -150,17 +150,17 @@ def memory(call: str, after: bytes, layout: MemoryLayout) -> Memory | None:
 
 
 def agree(reading: Memory, other: Memory) -> bool:
-    """Say whether two readings are of the same memory: of one size, and as much of it free within 5 %."""
+    """Say whether two readings are of the same memory: equal in size, and equal in free memory within 5 %."""
     return reading.total == other.total and abs(reading.free - other.free) <= (EXCESS - 1) * reading.total
 
 
 def mebibytes(value: int) -> int:
-    """Make bytes of MiB; -1 where that is no value."""
+    """Convert MiB to bytes; -1 if there is no value."""
     return -1 if value in UNKNOWN else value * MIB
 
 
 def balanced(call: str, total: int, used: int, reserved: int = 0) -> Memory | None:
-    """Make memory of what a library calls used; None where it has no value. All in bytes."""
+    """Make `Memory` from the library's used memory; None where it has no value. All in bytes."""
     if total <= 0 or used < 0:
         return None
     if used > EXCESS * total:
@@ -171,12 +171,12 @@ def balanced(call: str, total: int, used: int, reserved: int = 0) -> Memory | No
 
 
 def ratio(percent: int) -> float | None:
-    """Make a ratio of a percentage; what is none (-1, 0xEF while profiling, 0xFFFFFFFF) is unknown."""
+    """Convert a percentage to a ratio; any other number (-1, 0xEF while profiling, 0xFFFFFFFF) is unknown."""
     return percent / FULL if 0 <= percent <= FULL else None
 
 
 def health(watts: float | None, degrees: float | None) -> Health:
-    """Make figures of what was read; what no device can have is unknown."""
+    """Make the figures; an impossible value is unknown."""
     return Health(
         power_watts=watts if watts is not None and 0 <= watts < MOST_WATTS else None,
         temperature_celsius=degrees if degrees is not None and LEAST_DEGREES < degrees < MOST_DEGREES else None,
@@ -184,10 +184,10 @@ def health(watts: float | None, degrees: float | None) -> Health:
 
 
 def text(raw: bytes) -> str:
-    """Read a text that ends with a zero, or with its field."""
+    """Read a text that ends with a zero byte, or with its field."""
     return raw.split(b"\0")[0].decode("utf-8", "replace")
 
 
 def pci_address(domain: int, bus: int, device: int, function: int) -> str:
-    """Write the place of a device as the kernel does, `0000:3b:00.0`."""
+    """Write a PCI address as the kernel does, `0000:3b:00.0`."""
     return f"{domain & 0xFFFFFFFF:04x}:{bus & 0xFF:02x}:{device & 0x1F:02x}.{function & 7:x}"

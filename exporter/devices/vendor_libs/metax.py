@@ -1,12 +1,11 @@
 """
-MetaX GPUs: the extension of NVML's shape, and what is older than it.
+MetaX GPUs: the extension in NVML's shape, and the library's older calls.
 
 What comes in: the row of `mxsml`. What goes out: the answers of `reader.Reader`.
 
-The rule: where the extension cannot list processes, the library's own call can: one entry of 3144 bytes a process, with
-a place for each of the 64 GPUs that it may be on. Of a process only the place of this GPU counts; nvtop adds them all.
-
-Source: gpustack/runtime pymxsml (mxSmlProcessInfo_t, mxSmlProcessGpuInfo_t).
+The rule: where the extension cannot list processes, the library's own call can. It writes one entry of 3144 bytes per
+process, with a place for each of the 64 GPUs that the process may be on. Only the place of this GPU counts; nvtop adds
+all places. Source: gpustack/runtime pymxsml (mxSmlProcessInfo_t, mxSmlProcessGpuInfo_t).
 """
 
 import ctypes
@@ -43,7 +42,7 @@ class Metax(NvmlLike):
         known(self._library.call, "mxSmlInit")
 
     def identify(self, handle: Handle, index: int) -> Identity:
-        """Name a device, and remember its place, by which the older call knows it."""
+        """Name a device, and keep its index and PCI address for the older call."""
         identity = super().identify(handle, index)
         self._places[handle.value] = index, identity.pci_bus_id
         return identity
@@ -63,7 +62,7 @@ class Metax(NvmlLike):
 
 
 def entries(after: bytes, count: int, pci: str, total: int | None) -> tuple[Listed, ...]:
-    """Read `count` entries of the older call; of each what it holds of the GPU at `pci`."""
+    """Read `count` entries of the older call: each process's bytes on the GPU at `pci`."""
     if not max(0, (count - 1) * SIZE + _HEAD.size) <= written(after) <= count * SIZE <= len(after):
         raise LayoutError(_LIST, f"{count} entries end at byte {written(after)}, not at {count * SIZE}")
     processes = []
@@ -80,5 +79,5 @@ def entries(after: bytes, count: int, pci: str, total: int | None) -> tuple[List
 
 
 def _same(address: str, other: str) -> bool:
-    """Compare PCI addresses, of which some have eight digits of domain."""
+    """Compare PCI addresses; some have eight digits of domain."""
     return address.lower()[-_ADDRESS:] == other.lower()[-_ADDRESS:]

@@ -3,9 +3,9 @@ Moore Threads GPUs, read through MTML.
 
 What comes in: devices by their index. What goes out: the answers of `reader.Reader`.
 
-The rule: MTML 2.2 has no call for the memory of a process, and an empty list in the vendor's NVML-shaped Python package
-means that it cannot know. So the memory of every process is unknown here. A process that has the device's node open is
-on the device: it is listed, without bytes, where the descriptors of others may be read.
+The rule: MTML 2.2 has no call for the memory of a process. The vendor's Python package in NVML's shape returns an empty
+list, which means "unknown". So the memory of every process is unknown here. A process that has the device's node open
+is on the device: it is listed, without bytes, where the descriptors of other users may be read.
 """
 
 import contextlib
@@ -54,7 +54,7 @@ class _Parts:
 
 
 class Mtml(Reader[_Parts]):
-    """Reads the GPUs of this node. Each is whole: its virtual devices belong to virtual machines."""
+    """Reads the GPUs of this node. None is divided: its virtual devices belong to virtual machines."""
 
     meanings = MEANINGS
 
@@ -70,14 +70,14 @@ class Mtml(Reader[_Parts]):
         self._session = self._library.handle("mtmlLibraryInit")
 
     def stop(self) -> None:
-        """Let go of the library, and of all that was opened through it."""
+        """Release the library, and all that was opened through it."""
         session, self._session = self._session, None
         self._opened.clear()
         with contextlib.suppress(errors.LibraryError):
             self._library.call("mtmlLibraryShutDown", session)
 
     def driver_version(self) -> str:
-        """Give the version of the driver."""
+        """Return the version of the driver."""
         system = self._library.handle("mtmlLibraryInitSystem", self._session)
         try:
             return self._library.text("mtmlSystemGetDriverVersion", system, size=80)
@@ -85,15 +85,15 @@ class Mtml(Reader[_Parts]):
             known(self._library.call, "mtmlLibraryFreeSystem", system)
 
     def indices(self) -> Sequence[int]:
-        """Count the devices. With more or fewer than before an index may be another's: all are opened anew."""
+        """Count the devices. If the count changed, indices may have changed, and all devices are opened again."""
         count = self._library.uint("mtmlLibraryCountDevice", self._session)
         if count != self._count:
             self._count = count
-            self._opened.clear()  # not freed: what the library makes of an object whose device is gone is not known
+            self._opened.clear()  # not freed: it is unknown how the library treats an object whose device is gone
         return range(count)
 
     def open(self, index: int) -> _Parts:
-        """Open a device and its parts; once, for each opening takes memory until it is freed."""
+        """Open a device and its parts; only once, because each opening takes memory until it is freed."""
         if index not in self._opened:
             device = self._library.handle("mtmlLibraryInitDeviceByIndex", self._session, index)
             memory = known(self._library.handle, "mtmlDeviceInitMemory", device)
@@ -117,7 +117,7 @@ class Mtml(Reader[_Parts]):
         return balanced("mtmlMemoryGetUsed", total, self._library.ulonglong("mtmlMemoryGetUsed", handle.memory))
 
     def processes(self, handle: _Parts, total: int | None) -> Sequence[Listed] | None:  # noqa: ARG002
-        """List the processes that have the device's node open; None where the library does not say which node it is."""
+        """List the processes that have the device's node open; None where the library does not name the node."""
         calls = ("mtmlDeviceGetRenderPath", "mtmlDeviceGetPrimaryPath", "mtmlDeviceGetGpuPath")
         names = [name for call in calls if (name := known(self._library.text, call, handle.device, size=64))]
         if not names:
@@ -128,7 +128,7 @@ class Mtml(Reader[_Parts]):
         return tuple(Listed(pid, None, host=True) for pid in sorted(self._nodes.holders(nodes)))
 
     def utilization(self, handle: _Parts) -> Utilization:
-        """Read how busy the device is."""
+        """Read the utilization of the device."""
         busy = None if handle.gpu is None else ratio(self._library.uint("mtmlGpuGetUtilization", handle.gpu))
         return Utilization(busy=busy)
 

@@ -1,10 +1,11 @@
 """
 A vendor's library, loaded: the one place with ctypes types.
 
-What comes in: the name of a C function and its arguments. What goes out: numbers, texts and bytes, or what its code
-means (`exporter.devices.errors`). Each call is announced to the thread first, so that a hanging one has a name.
+What comes in: the name of a C function and its arguments. What goes out: numbers, texts and bytes, or the error of its
+code (`exporter.devices.errors`). Each call is announced to the thread first, so that a hanging one has a name.
 
-The rule: loaded with local symbols. Iluvatar's library exports NVML's own names, and must not answer NVIDIA's callers.
+The rule: libraries are loaded with local symbols. Iluvatar's library exports NVML's own names, and must not answer
+NVIDIA's callers.
 """
 
 import ctypes
@@ -22,20 +23,20 @@ T = TypeVar("T")
 Handle = NewType("Handle", ctypes.c_void_p)
 """An opaque object of the library, as long as it stays initialised."""
 Meanings = Mapping[int, type[errors.LibraryError]]
-"""What a library's codes mean. 0 is success in all of them; a code that is missing is a errors.CallError."""
+"""The errors of a library's codes. 0 is success in all of them; a code that is missing is an errors.CallError."""
 
 ROOM = 128
 ATTEMPTS = 4
-"""Entries of room at the first call for a list, and calls before its growth is called a fault."""
+"""Entries of room at the first call for a list; calls before its growth counts as a fault."""
 LARGEST = 128
-"""Bytes of the largest entry that is known: the room is in entries of whatever size the library has."""
+"""Bytes of the largest known entry. With it the room is enough for the library's entries, whatever their size."""
 MOST = 2**20
-"""Entries that are believed."""
+"""Entries that are believed, at most."""
 TEXT = 96
 
 
 def known(question: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
-    """Ask for what may be missing; what was refused, for whatever reason, is None."""
+    """Ask for a figure that may be missing; any refusal gives None."""
     try:
         return question(*args, **kwargs)
     except errors.CallError:
@@ -70,11 +71,11 @@ class Native:
         return hasattr(self._library, function)
 
     def code(self, function: str, *arguments: Any) -> int:
-        """Call, and give the code. Raises OtherVersionError when there is no such function."""
+        """Call, and return the code. Raises OtherVersionError when there is no such function."""
         return int(self._symbol(function)(*arguments))
 
     def call(self, function: str, *arguments: Any) -> None:
-        """Call, and raise what the code means."""
+        """Call, and raise the error of the code."""
         if code := self.code(function, *arguments):
             raise self._meanings.get(code, errors.CallError)(function, f"code {code}")
 
@@ -85,7 +86,7 @@ class Native:
         self._beat(function)
         return symbol
 
-    # --- answers of one kind each; `arguments` come before the answer, `after` behind it ---
+    # --- one kind of answer each; `arguments` precede the answer, `after` follow it ---
 
     def handle(self, function: str, *arguments: Any) -> Handle:
         """Get an opaque pointer."""
@@ -124,7 +125,7 @@ class Native:
     def structure(
         self, function: str, size: int, *arguments: Any, after: tuple[Any, ...] = (), head: int | None = None
     ) -> bytes:
-        """Get a structure out of a blank one (`layouts.blank`); there is room for more than the call should write."""
+        """Get a structure through a blank buffer (`layouts.blank`), with room for more than the call should write."""
         answer = ctypes.create_string_buffer(blank(size + LARGEST, head), size + LARGEST)
         self.call(function, *arguments, answer, *after)
         return answer.raw
@@ -140,10 +141,10 @@ class Native:
         head: int | None = None,
     ) -> tuple[Any, ...]:
         """
-        Get the fields at the start of a structure that proves itself.
+        Get the fields at the start of a structure that proves its layout.
 
-        `size`: of the whole structure, where `layout` is not all of it. `ends`: the least that is surely written, where
-        that is not the whole layout. Raises LayoutError.
+        `size`: of the whole structure, if `layout` is only a part of it. `ends`: the bytes that are always written, if
+        that is less than the whole layout. Raises LayoutError.
         """
         size = size or layout.size
         answer = self.structure(function, size, *arguments, after=after, head=head)
@@ -172,7 +173,7 @@ class Native:
         """
         Get a process list through (handle, count, entries): its bytes, the count, and the layout that they prove.
 
-        None for the layout of an empty list. Raises LayoutError for a count that cannot be.
+        The layout of an empty list is None. Raises LayoutError for an impossible count.
         """
 
         def ask(room: int, count: ctypes.c_uint) -> bytes:

@@ -1,10 +1,10 @@
 """
-A library of NVML's shape, read by its row.
+A library in NVML's shape, read by its row.
 
 What comes in: a row (`rows`). What goes out: the answers of `reader.Reader`.
 
-The rule: one code path for all; whatever differs stands in the row. Of several versions of a call the first that the
-library knows is taken, and what it wrote must be laid out as the row says.
+The rule: all libraries share one code path, and each difference is in the row. Of several versions of a call, the first
+that the library knows is used. The layout of its answer must be one of the row's.
 """
 
 import os
@@ -47,12 +47,12 @@ MEANINGS: Meanings = {
     15: errors.DeviceLostError,
     16: errors.DeviceLostError,  # reset required
     17: errors.NoPermissionError,  # the operating system refuses
-    18: errors.LibraryGoneError,  # the driver was exchanged under the library
+    18: errors.LibraryGoneError,  # the driver was replaced under the loaded library
     25: errors.OtherVersionError,  # version of the structure
     26: errors.UnsupportedError,  # deprecated
     28: errors.DeviceLostError,
 }
-"""NVML's codes, which all of these keep (their headers say so). Enflame's older API has others, and is not used."""
+"""NVML's codes, which all these libraries keep, by their headers. Enflame's older API has others, and is not used."""
 
 _PERCENTS = struct.Struct("=II")
 _BUS_ID = 32
@@ -78,7 +78,7 @@ class NvmlLike(Reader[Handle]):
         self._library.call(init, *([0] if init.endswith("WithFlags") else []))
 
     def driver_version(self) -> str:
-        """Give the version of the driver."""
+        """Return the version of the driver."""
         return self._library.text(self._row.function("SystemGetDriverVersion"), size=80)
 
     def indices(self) -> Sequence[int]:
@@ -90,7 +90,7 @@ class NvmlLike(Reader[Handle]):
         return self._library.handle(self._row.function("DeviceGetHandleByIndex_v2"), index)
 
     def identify(self, handle: Handle, index: int) -> Identity:
-        """Name a device. Where it has no UUID and no serial number, its place on the bus names it."""
+        """Name a device. Without a UUID or a serial number, its PCI address names it."""
         pci = known(self._pci, handle) or ""
         try:
             uuid = self._text(self._row.uuid, handle) if self._row.uuid else ""
@@ -109,8 +109,8 @@ class NvmlLike(Reader[Handle]):
         """
         Read device memory.
 
-        Which of three figures is free, used and reserved does not follow from their sum. So the form that has them all
-        is believed where it calls as much free as the plain one does; else reserved counts as used.
+        The sum of three figures does not show which of them is free, used and reserved. So the form with all three is
+        believed if its free memory equals that of the plain form. Otherwise reserved counts as used.
         """
 
         def read(function: str, layout: MemoryLayout) -> Memory | None:
@@ -132,30 +132,34 @@ class NvmlLike(Reader[Handle]):
             return () if entry is None else entries(function, after, count, entry, total)
 
         processes = self._first(self._row.processes, read)
-        if self._row.own_entry:  # the daemon's own context, which holds nothing
+        if self._row.own_entry:  # the daemon's own context, which holds no memory
             return tuple(process for process in processes if process.pid != os.getpid() or process.memory)
         return processes
 
     def utilization(self, handle: Handle) -> Utilization:
-        """Read how busy the device is."""
+        """Read the utilization of the device."""
         function = self._row.function("DeviceGetUtilizationRates")
         busy, memory_controller = self._library.fields(function, _PERCENTS, handle, size=self._row.busy)
         return Utilization(busy=ratio(busy), memory_controller=ratio(memory_controller))
 
     def health(self, handle: Handle) -> Health:
-        """Read power (the library says milliwatts) and temperature."""
+        """Read power (the library returns milliwatts) and temperature."""
         power = known(self._uint, "DeviceGetPowerUsage", handle)
         heat = known(self._uint, "DeviceGetTemperature", handle, _CORE)
         return health(None if power is None else power / 1000, None if heat is None else float(heat))
 
     def _first(self, versions: Sequence[tuple[str, L]], read: Callable[[str, L], T]) -> T:
-        """Take the first version that the library knows and that proves itself; else say why none did."""
+        """
+        Return the answer of the first version that the library knows and that proves its layout.
+
+        Raises the LayoutError of a refused version, else the last error.
+        """
         refused: errors.CallError | None = None
         for name, layout in versions:
             try:
                 return read(self._row.function(name), layout)
             except (errors.UnsupportedError, errors.InvalidArgumentError, errors.LayoutError) as error:
-                # What is laid out otherwise says more than what is not there.
+                # A wrong layout says more than a missing function.
                 refused = refused if isinstance(refused, errors.LayoutError) else error
         assert refused is not None  # noqa: S101  (each row has a version)
         raise refused

@@ -1,11 +1,11 @@
 """
-What a vendor's library can be asked, and one of its devices, read once.
+The interface to a vendor's library, and the reading of one of its devices.
 
 What comes in: a reader, which knows one library, and a device that it opened. What goes out: a `GpuSample`.
 
-The rule: memory and processes are read one right after the other, so that the accounts can close. A list that could not
-be read, or may be cut, makes `processes` None: half a list would hide a process. What the library never gives is no
-fault, and is said once (`exporter.check.vendors`, docs/devices.md).
+The rule: process lists are read directly after the memory, so that the accounts can close. If a list could not be read,
+or may be cut, `processes` is None: half a list would hide a process. A figure that the library never has is no fault,
+and is reported once (`vendors` in `exporter.check.node`, docs/devices.md).
 """
 
 import contextlib
@@ -36,12 +36,12 @@ from exporter.model import (
 )
 
 H = TypeVar("H")
-"""How a library names a device while it stays initialised."""
+"""A library's handle of a device, valid while it stays initialised."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a device is. `minor` is the number in the name of its device node."""
+    """The lasting facts of a device. `minor` is the number in the name of its device node."""
 
     uuid: GpuUuid
     model: str
@@ -53,8 +53,8 @@ class Reader(ABC, Generic[H]):
     """
     One library; `nodes` finds the processes that have the vendor's device nodes open.
 
-    All methods run on its thread, and raise LibraryError. A reader implements the abstract methods. The other answers
-    stand for a library that never gives them; a reader overrides those that its library can give.
+    All methods run on its thread, and raise LibraryError. A reader implements the abstract methods. The defaults of the
+    other methods fit a library without these figures; a reader overrides those that its library has.
     """
 
     meanings: Meanings
@@ -73,18 +73,18 @@ class Reader(ABC, Generic[H]):
         self._library.load()
 
     def stop(self) -> None:
-        """Shut down, whatever the library says to that."""
+        """Shut down, and ignore the library's errors."""
         if self.end:
             with contextlib.suppress(LibraryError):
                 self._library.call(self.end)
 
     def driver_version(self) -> str:
-        """Give the version of the driver."""
+        """Return the version of the driver."""
         return ""
 
     @abstractmethod
     def indices(self) -> Sequence[int]:
-        """List the devices that there are; a round begins."""
+        """List the present devices. Called first in each round."""
 
     @abstractmethod
     def open(self, index: int) -> H:
@@ -92,7 +92,7 @@ class Reader(ABC, Generic[H]):
 
     @abstractmethod
     def identify(self, handle: H, index: int) -> Identity:
-        """Say what the device is."""
+        """Return the lasting facts of the device."""
 
     @abstractmethod
     def memory(self, handle: H) -> Memory | None:
@@ -104,10 +104,10 @@ class Reader(ABC, Generic[H]):
 
     @abstractmethod
     def utilization(self, handle: H) -> Utilization:
-        """Read how busy it is."""
+        """Read the utilization of the device."""
 
     def process_utilization(self, handle: H) -> Sequence[ProcessUtilization] | None:  # noqa: ARG002
-        """Read how busy each process keeps it; None where the library never tells."""
+        """Read each process's utilization; None where the library never reports it."""
         return None
 
     def health(self, handle: H) -> Health:  # noqa: ARG002
@@ -115,7 +115,7 @@ class Reader(ABC, Generic[H]):
         return Health()
 
     def instances(self, handle: H) -> tuple[GpuInstance, ...]:  # noqa: ARG002
-        """List the parts that it is divided into: then these are the devices. Empty where it is whole."""
+        """List the parts of a divided device: they are then the devices. Empty where it is whole."""
         return ()
 
 
@@ -130,7 +130,7 @@ class NamedDevice:
 
 def read_device(reader: Reader[Any], device: NamedDevice, driver: str, now: float) -> GpuSample:
     """
-    Read all about one device at the time `now` (Unix time).
+    Read all figures of one device at the time `now` (Unix time).
 
     Raises DeviceLostError, LibraryGoneError, and CallError when it does not say whether it is divided.
     """
@@ -163,14 +163,14 @@ def read_device(reader: Reader[Any], device: NamedDevice, driver: str, now: floa
             driver_version=driver,
             mig=bool(instances),
             memory=memory,
-            # Of a divided device the vendor calls the figure meaningless (Ascend).
+            # The vendor calls the figure of a divided device meaningless (Ascend).
             utilization=Utilization() if instances else utilization,
             health=health,
             instances=instances,
             minor=identity.minor,
         ),
         sampled_at=now,
-        # No library here tells which part of a divided device a process is on.
+        # No library here reports the part of a divided device that a process is on.
         processes=None
         if listed is None or instances
         else merged(DeviceKey(identity.uuid), ((kind, process.pid, process.memory) for process in listed)),

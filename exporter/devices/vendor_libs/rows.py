@@ -1,12 +1,12 @@
 """
-The libraries that keep NVML's shape, a row each. A library of another shape has its row beside its reader.
+The libraries in NVML's shape, one row each. A library of another shape has its row beside its reader.
 
-What comes in: nothing. What goes out: names of libraries, device nodes and functions, and, of a library that keeps
-NVML's shape, how its structures are laid out.
+What comes in: nothing. What goes out: names of libraries, device nodes and functions, and the layouts of the structures
+of a library in NVML's shape.
 
 The rule: data, each fact from the vendor's own header or binding (`source`). No row was ever run on hardware, so each
-is believed only while it proves itself (`layouts`). Of several versions the first that the library has, and that proves
-itself, counts.
+is believed only while it proves its layout (`layouts`). Of several versions, the first one counts that the library has
+and that proves its layout.
 
 | order of `memory` | first | then | then |
 |---|---|---|---|
@@ -24,7 +24,7 @@ from exporter.devices.vendor_libs.layouts import Entry, MemoryLayout
 _V1 = Entry(16, pid=0, used=8)
 _V2 = Entry(24, pid=0, used=8)
 _V2_PROTECTED = Entry(32, pid=0, used=8)
-"""With what is held of protected memory at the end: NVIDIA's R535 did so, and Iluvatar's header has the field."""
+"""With the used protected memory at the end: NVIDIA's R535 has that field, and Iluvatar's header, too."""
 
 _NVML_MEMORY = MemoryLayout(24, total=0, free=8, used=16)
 _NVML_MEMORY_V2 = MemoryLayout(40, total=8, reserved=16, free=24, used=32, version=0x02000028)
@@ -37,12 +37,12 @@ class Library:
     One vendor's library.
 
     Attributes:
-        name: of the source, as a config names it.
-        vendor: as the catalogue of limits calls it.
-        title: how people call its devices.
+        name: of the source, as in a config.
+        vendor: as in the catalogue of limits.
+        title: the name of its devices for people.
         libraries: names to load it by.
         nodes: patterns of the vendor's device nodes below /dev.
-        source: where the facts are from.
+        source: the origin of the facts.
         modules: kernel modules, one of which must be loaded; none: the library is its own proof.
 
     """
@@ -59,16 +59,16 @@ class Library:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row(Library):
     """
-    One library that keeps NVML's shape.
+    One library in NVML's shape.
 
     Attributes:
         prefix: before the common part of each function's name; `functions` where that part is not NVML's.
-        memory: layout of the plain call, and
-        reserved: (function, layout) of those that also tell what is reserved; believed where the plain one agrees.
+        memory: layout of the plain call.
+        reserved: (function, layout) of calls that also report reserved memory; believed where they agree with `memory`.
         processes: (function, layouts of its entries), the newest first.
-        uuid: function that names the device, a serial number where there is no UUID; empty: its place names it.
+        uuid: function that returns the name, a serial number where there is no UUID; empty: the PCI address.
         pci: (function, size of its structure, offset of the text `domain:bus:device.function`).
-        busy: size of the structure of `DeviceGetUtilizationRates`: two percentages stand at its start.
+        busy: size of the structure of `DeviceGetUtilizationRates`, which begins with two percentages.
         own_entry: the caller itself is listed.
 
     """
@@ -84,7 +84,7 @@ class Row(Library):
     functions: Mapping[str, str] = field(default_factory=dict)
 
     def function(self, name: str) -> str:
-        """Give the full name of a function."""
+        """Return the full name of a function."""
         return self.prefix + self.functions.get(name, name)
 
 
@@ -111,7 +111,7 @@ ROWS = (
         libraries=("libefml.so", "libefml.so.1", "libefml.so.2"),
         prefix="efml",
         memory=_NVML_MEMORY,
-        reserved=tuple(  # "must be 2", says the header, as NVML's does, where that is not the whole of it
+        reserved=tuple(  # the header says "must be 2", as NVML's does, where the size is added
             ("DeviceGetMemoryInfo_v2", MemoryLayout(40, total=8, free=16, used=24, reserved=32, version=version))
             for version in (2, 0x02000028)
         ),

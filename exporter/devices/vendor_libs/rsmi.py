@@ -3,10 +3,10 @@ Hygon DCUs, read through the vendor's ROCm SMI.
 
 What comes in: devices by their index. What goes out: the answers of `reader.Reader`.
 
-The rule: there is one list of processes for the whole node, with what each holds of all devices together, in bytes. A
-process that is on one device holds all of that there. Of a process on several devices the share of each is unknown. The
-numbers are KFD's, of the host. AMD's own library has the same name: this source is for Hygon's modules alone, for AMD's
-library opens /dev/kfd, and the kernel's own files tell more (`exporter.devices.kernel`).
+The rule: there is one list of processes for the whole node, with each process's bytes on all devices together. If a
+process is on one device, all its bytes are there. If it is on several, its bytes on each are unknown. The PIDs are
+KFD's, of the host. AMD's own library has the same name, so this source needs Hygon's kernel modules. AMD's library
+opens /dev/kfd, and the kernel's own files show more (`exporter.devices.kernel`).
 """
 
 import ctypes
@@ -50,7 +50,7 @@ _VRAM = 0
 
 
 class Rsmi(Reader[int]):
-    """Reads the DCUs of this node. Each is whole: of its virtual devices the library tells nothing here."""
+    """Reads the DCUs of this node. None is divided: the library reports nothing of virtual devices here."""
 
     meanings = MEANINGS
     end = "rsmi_shut_down"
@@ -65,20 +65,20 @@ class Rsmi(Reader[int]):
         self._library.call("rsmi_init", ctypes.c_ulonglong(0))
 
     def driver_version(self) -> str:
-        """Give the version of the driver."""
+        """Return the version of the driver."""
         return self._library.text("rsmi_version_str_get", 0, size=80)
 
     def indices(self) -> Sequence[int]:
-        """Count the devices; a round begins."""
+        """Count the devices. Called first in each round."""
         self._held = None
         return range(self._library.uint("rsmi_num_monitor_devices"))
 
     def open(self, index: int) -> int:
-        """Give the index, by which this library names a device."""
+        """Return the index, which is the library's handle of a device."""
         return index
 
     def identify(self, handle: int, index: int) -> Identity:
-        """Name a device by its unique id, or, without one, by its place."""
+        """Name a device by its unique id, or, without one, by its PCI address."""
         place = self._library.ulonglong("rsmi_dev_pci_id_get", handle)
         pci = pci_address(place >> 32, place >> 8, place >> 3, place)
         try:
@@ -95,13 +95,13 @@ class Rsmi(Reader[int]):
         return balanced("rsmi_dev_memory_usage_get", total, used)
 
     def processes(self, handle: int, total: int | None) -> Sequence[Listed]:
-        """List the processes on a device, with what it holds there where that is known."""
+        """List the processes on a device, with their bytes there where these are known."""
         if self._held is None:
             self._held = self._by_device()
         return tuple(listed(_LIST, pid, used, total, host=True) for pid, used in self._held.get(handle, ()))
 
     def utilization(self, handle: int) -> Utilization:
-        """Read how busy the device is."""
+        """Read the utilization of the device."""
         return Utilization(busy=ratio(self._library.uint("rsmi_dev_busy_percent_get", handle)))
 
     def health(self, handle: int) -> Health:
@@ -111,7 +111,7 @@ class Rsmi(Reader[int]):
         return health(None if power is None else power / 1_000_000, None if heat is None else heat / 1000)
 
     def _by_device(self) -> dict[int, list[tuple[int, int | None]]]:
-        """Read the list of the node, and ask of each process on which devices it is."""
+        """Read the list of the node, and ask for the devices of each process."""
         holders: dict[int, list[tuple[int, int | None]]] = {}
         for pid, _, used, *_ in self._list():
             devices = self._devices_of(pid)

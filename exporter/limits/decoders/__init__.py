@@ -1,8 +1,8 @@
 """
-The decoders by name: for what a row of data cannot say. One small file per family of formats.
+The decoders by name, for formats that a row of data cannot describe. One small file per family of formats.
 
-What comes in: the name that a row gives, the text, its surroundings. What goes out: amounts, or DeclarationError with
-the reason.
+What comes in: the name that a row gives, the text, its place. What goes out: amounts, or DeclarationError with the
+reason.
 """
 
 from exporter.limits.decoders import (

@@ -1,5 +1,5 @@
 """
-Claims (DRA): devices that a claim holds whole, and NVIDIA's opaque MPS settings.
+Claims (DRA): whole devices of a claim, and NVIDIA's opaque MPS settings.
 
 What comes in: results of a claim's allocation and values of its configuration. What goes out: amounts per device.
 
@@ -16,11 +16,11 @@ from exporter.model.vendors import claimed_id
 
 _MIB = 2**20
 _PARTITION = {"partitions"}
-"""What a claim consumes of AMD's GPUs: a partition is a device of its own, and the kernel keeps it apart."""
+"""The capacity that a claim consumes of AMD's GPUs: a partition is a device of its own, separated by the kernel."""
 
 
 def where_of(device: ClaimedDevice) -> Where:
-    """Name a claimed device: by the UUID of its ResourceSlice, by what is in its name, or just so."""
+    """Name a claimed device: by an id within its name, by the UUID of its ResourceSlice, or as `pool/device`."""
     name = f"{device.pool}/{device.device}"
     claimed = claimed_id(device.driver, device.device)
     if claimed is not None and claimed.name is not None:
@@ -35,7 +35,7 @@ def where_of(device: ClaimedDevice) -> Where:
 
 
 def device(_text: str, asked: Asked) -> Iterable[Amount]:
-    """Hand out a claimed device: its whole memory, unless it is shared in some way."""
+    """Yield the whole memory of each claimed device; no amount if the device is shared."""
     configured = any("sharing" in config.parameters for config in (asked.claim.configs if asked.claim else ()))
     devices = asked.scene.devices
     for claimed in asked.claimed:
@@ -50,7 +50,7 @@ def device(_text: str, asked: Asked) -> Iterable[Amount]:
 
 
 def pinned(text: str, asked: Asked) -> Iterable[Amount]:
-    """Read `defaultPinnedDeviceMemoryLimit`: for each process, cut to whole MiB, where no device has its own."""
+    """Read `defaultPinnedDeviceMemoryLimit`: bytes per process, cut to whole MiB, for devices without their own."""
     value = _whole_mib(quantity(text))
     return [Amount(value, where=where_of(claimed)) for claimed in asked.claimed]
 
@@ -66,7 +66,7 @@ def pinned_per_device(text: str, asked: Asked) -> Iterable[Amount]:
 
 
 def threads(text: str, asked: Asked) -> Iterable[Amount]:
-    """Read `defaultActiveThreadPercentage`: of the device's threads, for each process."""
+    """Read `defaultActiveThreadPercentage`: percent of the device's threads, for each process."""
     return [Amount(quantity(text), where=where_of(claimed)) for claimed in asked.claimed]
 
 

@@ -1,8 +1,8 @@
 """
-Which containers of the pod the parts of a text are about.
+The containers of a pod that the parts of a text belong to.
 
-What comes in: the parts of a text, and a pod. What goes out: containers, or DeclarationError where the parts cannot be
-mapped: no amount is given to a container by guess.
+What comes in: the parts of a text, and a pod. What goes out: containers, or DeclarationError if the parts cannot be
+mapped. No container gets an amount by guess.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,14 +18,14 @@ Containers = tuple[DeclaredContainer, ...]
 def one_each(
     parts: Sequence[_Part], containers: Containers, called: str, whose: str = "containers"
 ) -> Iterator[tuple[_Part, str]]:
-    """Pair the parts with the names of the containers, which must be as many."""
+    """Pair each part with a container's name. Raises DeclarationError if the numbers differ."""
     if len(parts) != len(containers):
         raise DeclarationError(f"{len(parts)} {called} do not match {len(containers)} {whose}")
     return ((part, container.name) for part, container in zip(parts, containers, strict=True))
 
 
 def all_or_regular(pod: DeclaredPod, parts: Sequence[object]) -> Containers:
-    """Choose all containers where there are as many parts, else those that are not init containers."""
+    """Choose all containers if there are as many parts, else those that are not init containers."""
     return pod.containers if len(parts) == len(pod.containers) else pod.regular
 
 
@@ -37,7 +37,7 @@ def asking(pod: DeclaredPod, prefix: str) -> Containers:
 
 
 def known(pod: DeclaredPod, name: str) -> str:
-    """Refuse the name of a container that the pod does not have."""
+    """Return the name. Raises DeclarationError if the pod has no such container."""
     if pod.container(name) is None:
         raise DeclarationError(f"names the container {shown(name)!r}, which the pod does not have")
     return name

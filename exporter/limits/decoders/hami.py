@@ -4,12 +4,13 @@ HAMi's list of allocated devices, and Volcano vGPU's, which grew from it.
 What comes in: `hami.io/vgpu-devices-allocated` and its sisters: `UUID,TYPE,MiB,cores:` per device, `;` per container.
 What goes out: one amount per container and device: MiB, or percent of the cores.
 
-HAMi ends each container with `;`, Volcano joins them. HAMi writes all containers, since April 2026 init containers
-first, before that none of them; Volcano writes only containers that ask for vGPUs. A text with another number of
-segments than any of these explains cannot be mapped, and is refused.
+HAMi ends each container with `;`, Volcano joins them. HAMi writes all containers; since April 2026 init containers
+come first, before that they were left out. Volcano writes only containers that ask for vGPUs. A text with any other
+number of segments cannot be mapped, and is refused.
 
-Other vendors' plugins call a device by a name of their own: AMD's by the UUID of AMD SMI, where the kernel has a PCI
-address; Hygon's by its serial number, where the library has another id. Such a name says how much, and not where.
+Other vendors' plugins have their own device names: AMD's plugin writes the UUID of AMD SMI, but the kernel has a PCI
+address. Hygon's plugin writes the serial number, but the library has another id. Such a text gives the amount, but not
+the device.
 
 Source: Project-HAMi/HAMi pkg/device/devices.go (Encode/DecodePodDevices), Project-HAMi/amd-device-plugin
 internal/pkg/plugin/plugin.go, Project-HAMi/dcu-vgpu-device-plugin internal/pkg/dcu/register.go, volcano-sh/volcano
@@ -50,12 +51,12 @@ def _amounts(parts: Iterable[tuple[str, str]], asked: Asked) -> Iterator[Amount]
             fields = device.split(",")
             if len(fields) < _FIELDS:
                 raise DeclarationError(f"{shown(device)!r} is not UUID,type,memory,cores")
-            # HAMi's dynamic MIG writes the instance as GPU-...[template-position]: the hardware keeps it.
+            # HAMi's dynamic MIG writes an instance as GPU-...[template-position]; the hardware enforces its size.
             uuid = fields[0].partition("[")[0]
             yield Amount(number(fields[3 if asked.compute else 2]), container=container, where=_where(uuid, asked))
 
 
 def _where(uuid: str, asked: Asked) -> Where | None:
-    """Name the device; None where only a vendor's plugin knows the name: then it is where the container is."""
+    """Name the device; None if only the vendor's plugin knows it: then the limit counts where the container is."""
     known = {name for device in asked.scene.devices if device.key for name in (device.key.uuid, *device.mig_uuids)}
     return Where(uuid=uuid) if not known or uuid in known or asked.scene.system.vendor == NVIDIA.name else None

@@ -1,8 +1,8 @@
 """
-KAI and Run:ai: what a user asks of one GPU, in annotations of the pod.
+KAI and Run:ai: a user's request for a part of one GPU, in annotations of the pod.
 
-What comes in: `gpu-memory: "4096"` (MiB) or `gpu-fraction: "0.5"`. What goes out: an amount of one container: the one
-that `gpu-fraction-container-name` names, else the first.
+What comes in: `gpu-memory: "4096"` (MiB) or `gpu-fraction: "0.5"`. What goes out: an amount for one container: the one
+in `gpu-fraction-container-name`, else the first.
 
 Source: kai-scheduler/KAI-Scheduler pkg/common/resources/gpu_sharing.go, pkg/common/constants/constants.go,
 docs/gpu-sharing/README.md.
@@ -22,7 +22,7 @@ _HUNDREDTHS = 100
 
 
 def memory(text: str, asked: Asked) -> Iterable[Amount]:
-    """Read MiB as KAI grants them: rounded up to whole hundredths of the device (4096 of a T4 are 27 %)."""
+    """Read MiB as KAI grants them: rounded up to whole percent of the device (4096 MiB of a T4 are 27 %)."""
     value = number(text)
     memories = {device.memory for device in asked.scene.devices}
     total = memories.pop() if len(memories) == 1 else None

@@ -2,7 +2,7 @@
 JSON lists of devices, as schedulers and vendors of other accelerators write them.
 
 What comes in: annotations of a pod; each function shows its form. What goes out: one amount per device, and per
-container where the text tells containers apart.
+container if the text separates containers.
 
 Sources: Project-HAMi/HAMi pkg/device/{metax,ascend,cambricon}, Cambricon/cambricon-k8s-device-plugin;
 koordinator-sh/koordinator apis/extension/device_share.go; for ACK pkg/scheduler/plugins/ack/gpushare there, and the
@@ -35,7 +35,7 @@ def koordinator(text: str, asked: Asked) -> Iterable[Amount]:
     """
     Read `scheduling.koordinator.sh/device-allocated`: `{"gpu": [{"minor": 0, "resources": {...}}]}`.
 
-    The amounts are those of the pod as a whole, already divided by devices, which are named by their minor numbers.
+    The amounts are for the whole pod, one per device. Devices are named by their minor numbers.
     """
     gpus = json_object(text).get("gpu", [])
     if not isinstance(gpus, list) or len(gpus) > MOST:
@@ -55,7 +55,7 @@ def ack(text: str, asked: Asked) -> Iterable[Amount]:
     """
     Read `scheduler.framework.gpushare.allocation`: `{"<container index>": {"<device index>": GiB}}`.
 
-    Containers are numbered as in the spec, init containers not counted.
+    Containers are numbered as in the spec, without init containers.
     """
     regular = asked.scene.pod.regular
     count = 0
@@ -80,7 +80,7 @@ def metax(text: str, asked: Asked) -> Iterable[Amount]:
 
 
 def ascend(text: str, asked: Asked) -> Iterable[Amount]:
-    """Read Ascend's `[{"UUID": ..., "memory": MiB, "core": ...}]`: of the one container that asks for such devices."""
+    """Read Ascend's `[{"UUID": ..., "memory": MiB, "core": ...}]`, for the one container that asks for such devices."""
     container = _only_one(asked, "huawei.com/")
     key = "core" if asked.compute else "memory"
     return [

@@ -2,7 +2,7 @@
 Annotations that only name devices: by index, by UUID, by Intel's card names.
 
 What comes in: "0", "0,1", "GPU-...,GPU-...", "card0,card1|card2". What goes out: amounts without a value, each with its
-device: the amount stands elsewhere.
+device. Another text declares the value.
 
 Sources: AliyunContainerService/gpushare-scheduler-extender pkg/utils/const.go, elastic-ai/elastic-gpu-scheduler
 pkg/utils/types.go, tkestack/gpu-manager pkg/types, intel/platform-aware-scheduling gpu-aware-scheduling,
@@ -16,7 +16,7 @@ from exporter.limits.decoding import Amount, Asked, DeclarationError, Where, bou
 
 
 def indices(text: str, _asked: Asked) -> Iterable[Amount]:
-    """Read indices, separated by commas; -1 and nothing mean none (gpushare writes -1 before it assigned one)."""
+    """Read indices, separated by commas; -1 and "" mean none (gpushare writes -1 until it has assigned a device)."""
     return [Amount(None, where=Where(index=whole(index, "index"))) for index in _items(text) if index != "-1"]
 
 

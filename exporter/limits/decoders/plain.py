@@ -1,5 +1,5 @@
 """
-One number with a twist: formats of single systems that are no list of devices.
+Single numbers with rules of their own: formats of one system that are no list of devices.
 
 What comes in: a resource's or an annotation's number, or MPS' environment. What goes out: amounts in the row's unit.
 
@@ -24,12 +24,12 @@ _MPS_LIMIT = re.compile(r"([0-9]{1,4})=([0-9]{1,15})([GM])", re.ASCII)
 
 
 def plain_or_quantity(text: str, asked: Asked) -> Iterable[Amount]:
-    """Read one number: what every row does that names no decoder."""
+    """Read one number: the decoder of rows that name none."""
     return [Amount(number(text) if asked.row.plain else quantity(text))]
 
 
 def below_whole(text: str, asked: Asked) -> Iterable[Amount]:
-    """Read gpu-manager's memory: with cores for a whole device (100 and more) its limiter is off."""
+    """Read gpu-manager's memory: for requests of 100 cores and more (a whole device) its limiter is off."""
     cores = asked.container.resources().get("tencent.com/vcuda-core", "0") if asked.container else "0"
     if quantity(cores) >= _WHOLE:
         note = "with vcuda-core of 100 and more the devices are whole, and memory has no limit"
@@ -38,24 +38,24 @@ def below_whole(text: str, asked: Asked) -> Iterable[Amount]:
 
 
 def fraction_of_device(text: str, _asked: Asked) -> Iterable[Amount]:
-    """Read CCE's fractional `nvidia.com/gpu: 100m`; whole numbers are other rows' business."""
+    """Read CCE's fractional `nvidia.com/gpu: 100m`; other rows read whole numbers."""
     value = quantity(text)
     return [] if value.denominator == 1 else [Amount(value)]
 
 
 def cards_of_percent(text: str, _asked: Asked) -> Iterable[Amount]:
-    """Read how many GPUs a percentage of compute needs: qGPU divides 160 between two."""
+    """Read the number of GPUs that a percentage of compute needs: qGPU divides 160 between two."""
     return [Amount(Fraction(ceil(quantity(text) / _WHOLE)))]
 
 
 def metax_memory(text: str, _asked: Asked) -> Iterable[Amount]:
-    """Read MetaX: a bare number is GiB; any letter, also the API server's own `1k` of 1000, makes it bytes."""
+    """Read MetaX: a bare number is GiB, one with a letter is bytes, also the API server's `1k` for 1000."""
     value = quantity(text)
     return [Amount(value, unit=Fraction(1))] if re.search("[a-zA-Z]", text) else [Amount(value)]
 
 
 def enflame_memory(text: str, _asked: Asked) -> Iterable[Amount]:
-    """Read Enflame: GB of the profile, but more than twice the largest profile is taken as MiB."""
+    """Read Enflame: GB of the profile; a number above twice the largest profile is MiB."""
     value = quantity(text)
     return [Amount(value, unit=Fraction(_MIB))] if value > 2 * _ENFLAME_LARGEST else [Amount(value)]
 
@@ -67,7 +67,7 @@ def kunlun_memory(text: str, _asked: Asked) -> Iterable[Amount]:
 
 
 def per_container(text: str, asked: Asked) -> Iterable[Amount]:
-    """Read VKE's list of counts, one a container: "1,2"."""
+    """Read VKE's list of counts, one per container: "1,2"."""
     counts = one_each(text.split(","), asked.scene.pod.regular, "counts")
     return [Amount(number(count), container=container) for count, container in counts]
 
@@ -76,8 +76,8 @@ def mps_limits(text: str, _asked: Asked) -> Iterable[Amount]:
     """
     Read `CUDA_MPS_PINNED_DEVICE_MEM_LIMIT`: "0=8G,1=4096M".
 
-    The numbers count the devices that the process sees; which they are is not said. Alike or not, the smallest is what
-    holds anywhere.
+    The indices number the devices that the process sees, but the text does not say which devices these are. So the
+    smallest limit counts on every device.
     """
     parts = text.split(",")
     bounded(len(parts))

@@ -16,7 +16,7 @@ _FIELDS = 4
 
 
 def allocated(text: str, asked: Asked) -> Iterator[Amount]:
-    """Read the annotation; it names its containers."""
+    """Read the annotation. Raises DeclarationError for another form, or for a container that the pod does not have."""
     bounded(text.count("_") // (_FIELDS - 1))
     for part in filter(None, text.replace(" ", "").split(";")):
         name, bracket, rest = part.partition("[")

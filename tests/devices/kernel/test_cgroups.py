@@ -2,6 +2,7 @@
 
 import pytest
 
+from exporter.base.cgroup_owner import USUAL, Origin, PodCgroups
 from exporter.devices.kernel.cgroups import counted_here, read_dmem, read_groups
 from exporter.devices.kernel.dmem import address, own, parse
 from exporter.devices.kernel.tree import Tree
@@ -17,13 +18,13 @@ def files(used: int) -> dict[str, str]:
     return {"current": f"drm/{BUS}/vram0 {used}\n"}
 
 
-def read(node: Node) -> dict[str, int]:
+def read(node: Node, pods: PodCgroups = USUAL) -> dict[str, int]:
     """Name what each container holds, by the end of its owner."""
     beats: list[str] = []
     tree = Tree(node.roots.cgroup, beats.append)
     found = read_dmem(tree)
     assert found is not None and beats
-    return {f"{group.owner.pairs[-1]}": group.used[BUS] for group in read_groups(tree, found)}
+    return {f"{group.owner.pairs[-1]}": group.used[BUS] for group in read_groups(tree, found, pods)}
 
 
 def test_containers_are_found_wherever_their_pod_is(node: Node) -> None:
@@ -51,7 +52,22 @@ def test_a_node_in_a_container_has_its_own_pods(node: Node) -> None:
     node.cgroup(f"docker/{OTHER}", files(50))
     node.cgroup(f"docker/{OTHER}/kubelet", files(40))
     node.cgroup(f"docker/{OTHER}/kubelet/kubepods/{POD}/{ID}", files(7))
-    assert sorted(read(node).values()) == [7, 50], "what stands between is the node's own, and counted there"
+    kind = PodCgroups((f"/docker/{OTHER}/kubelet/kubepods",), Origin.OWN_POD)
+    assert sorted(read(node, kind).values()) == [7], "what stands between is no pod's"
+    assert read(node) == {}, "another kubelet's"
+
+
+def test_who_makes_folders_elsewhere_is_neither_believed_nor_walked_through(node: Node) -> None:
+    """A user of the node whose folders bear a pod's name holds memory in nobody's name, and costs no time."""
+    node.cgroup("", {"capacity": f"drm/{BUS}/vram0 100\n"})
+    node.cgroup(f"user.slice/user@1000.service/kubepods/{POD}/{ID}", files(90))
+    node.cgroup(f"kubepods/{POD}/{OTHER}", files(7))
+    beats: list[str] = []
+    tree = Tree(node.roots.cgroup, beats.append)
+    found = read_dmem(tree)
+    assert found is not None
+    assert [group.owner.outermost[1] for group in read_groups(tree, found)] == [OTHER]
+    assert not any("user@1000" in beat for beat in beats)
 
 
 @pytest.mark.parametrize("root", ["", "unified/", "dmem/"])

@@ -96,6 +96,21 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- range .Values.extraEnv }}{{ if eq .name "LD_LIBRARY_PATH" }}{{ .value }}{{ end }}{{ end -}}
 {{- end -}}
 
+{{- /* The address of the probes alone; nothing where they are asked at the port of the metrics. */ -}}
+{{- define "gpusteward.probeaddress" -}}
+{{- if .Values.config.web.probe_address }}{{ .Values.config.web.probe_address }}{{ else if .Values.web.clientCertificates }}:9479{{ end -}}
+{{- end -}}
+
+{{- /* Where the kubelet asks the probes. */ -}}
+{{- define "gpusteward.probe" -}}
+{{- if include "gpusteward.probeaddress" . }}port: probes, scheme: HTTP{{ else }}port: metrics, scheme: {{ include "gpusteward.scheme" . }}{{ end -}}
+{{- end -}}
+
+{{- /* Whether there is a NetworkPolicy: "true", or nothing. */ -}}
+{{- define "gpusteward.networkpolicy" -}}
+{{- if or (and (eq (toString .Values.networkPolicy.enabled) "auto") .Values.networkPolicy.from) (eq (toString .Values.networkPolicy.enabled) "true") }}true{{ end -}}
+{{- end -}}
+
 {{- /* What would be refused by the daemon, or work less than it looks, is refused here. */ -}}
 {{- define "gpusteward.check" -}}
 {{- $policy := .Values.config.policy -}}
@@ -119,5 +134,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and $path (eq .Values.nvml.access "hostPath") (not (has "/usr/local/nvidia/lib64" (splitList ":" $path))) }}{{ fail "extraEnv: LD_LIBRARY_PATH has to name /usr/local/nvidia/lib64, too, where nvml.access hostPath puts the library" }}{{ end -}}
 {{- if and .Values.kernel.privileged (eq .Values.kernel.access "none") }}{{ fail "kernel.privileged is for kernel.access kfd or drm" }}{{ end -}}
 {{- if and .Values.web.tls (not .Values.web.secretName) }}{{ fail "web.tls wants web.secretName" }}{{ end -}}
+{{- if and .Values.web.clientCertificates (not .Values.web.tls) }}{{ fail "web.clientCertificates wants web.tls" }}{{ end -}}
 {{- if and .Values.web.secretName (hasKey .Values.config.web "config_file") }}{{ fail "web.secretName and config.web.config_file say the same; give one" }}{{ end -}}
 {{- end -}}

@@ -1,0 +1,173 @@
+"""
+Strangers attack the port of a daemon that has 128 MiB: it lives, its probes answer, and its rounds go on.
+
+What comes in: the attacks of `daemon.floods`, each in a process of its own, from eight addresses. What goes out: the
+daemon's memory, the probes' answers, the number of rounds. No latency is asserted: docs/threat-model.md has them.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import bcrypt
+import pytest
+
+from daemon.floods import ATTACKS
+from daemon.memory_cell import anonymous, memory_cell
+from daemon.running import Daemon, until
+from scraped import series
+from serving.certificates import Authority
+
+pytestmark = pytest.mark.daemon
+
+MEMORY = 128 << 20
+"""Half of what the chart gives the daemon."""
+INTERVAL = 1.0
+SECONDS = 6.0
+MINUTE = 60.0
+PATIENCE = 5.0
+"""Seconds that the chart's probes wait."""
+IN_A_ROW = 3
+"""Failed probes one after the other that make a pod unready. The chart lets six pass before a restart."""
+GPUSTEWARD = Path(sys.executable).with_name("gpusteward")
+TLS = "cert_file: server.pem, key_file: server.key"
+WEB = {
+    "plain": "{}",
+    "login": f"basic_auth_users: {{anna: {bcrypt.hashpw(b'secret', bcrypt.gensalt(10)).decode()}}}",
+    "tls": f"tls_server_config: {{{TLS}}}",
+    "mutual": f"tls_server_config: {{{TLS}, client_ca_file: ca.pem, client_auth_type: RequireAndVerifyClientCert}}",
+}
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as opened:
+        return int(opened.getsockname()[1])
+
+
+@contextmanager
+def attacked(daemon: Daemon, names: Sequence[str], *, tls: bool) -> Iterator[None]:
+    port = daemon.url.rpartition(":")[2]
+    words = [sys.executable, "-m", "daemon.floods", port, *names, *(["--tls"] if tls else [])]
+    folder = str(Path(__file__).parent.parent)
+    with subprocess.Popen(words, env={**os.environ, "PYTHONPATH": folder}) as attacker:
+        try:
+            yield
+            assert attacker.poll() is None, "the attacker ended by itself"
+        finally:
+            attacker.kill()
+
+
+class Client:
+    """A client that may read: it has a certificate and a password."""
+
+    def __init__(self, daemon: Daemon, authority: Authority) -> None:
+        self.daemon = daemon
+        self.context = authority.client("client")
+        self.login = f"Basic {base64.b64encode(b'anna:secret').decode()}"
+
+    def get(self, url: str) -> str:
+        request = urllib.request.Request(url, headers={"Authorization": self.login})
+        context = self.context if url.startswith("https") else None
+        with urllib.request.urlopen(request, timeout=PATIENCE, context=context) as answer:
+            return str(answer.read().decode())
+
+    def answers(self, url: str) -> bool:
+        """Tell whether a probe passes."""
+        try:
+            return self.get(url) == "ok\n"
+        except OSError:
+            return False
+
+    def rounds(self) -> float:
+        """Rounds since the start."""
+        return sum(series(self.get(f"{self.daemon.url}/metrics"), "rounds_total").values())
+
+
+def survives(tmp_path: Path, web: str, names: Sequence[str], seconds: float) -> None:
+    """Attack a daemon for so long; look at its memory, its probes and its rounds."""
+    authority = Authority(tmp_path)
+    (tmp_path / "web.yaml").write_text(WEB[web])
+    config = {
+        "devices": "simulated",
+        "sampling": {"interval": f"{INTERVAL:g}s"},
+        "log": {"format": "json"},
+        "policy": {"mode": "observe", "stop_file": str(tmp_path / "stop")},
+        "web": {"config_file": str(tmp_path / "web.yaml"), "probe_address": f"127.0.0.1:{free_port()}"},
+    }
+    (tmp_path / "config.yaml").write_text(json.dumps(config))
+    with (
+        memory_cell(MEMORY) as cell,
+        Daemon(f"--config={tmp_path}/config.yaml", cgroups=cell.folders, command=(GPUSTEWARD, "run")) as daemon,
+    ):
+        client = Client(daemon, authority)
+        until(lambda: client.rounds() >= 2, "two rounds", daemon)
+        (started,) = (json.loads(line) for line in daemon.lines if "daemon.started" in line)
+        before, began, most, waited = client.rounds(), time.monotonic(), 0, 0.0
+        probed = failed = 0
+        with attacked(daemon, names, tls=web in {"tls", "mutual"}):
+            while time.monotonic() < began + seconds:
+                assert daemon.process.poll() is None, f"ended; the kernel ended {cell.ended()}:\n{daemon.log[-2000:]}"
+                most = max(most, anonymous(daemon.process.pid))
+                asked = time.monotonic()
+                if asked >= began + probed * 0.3:
+                    probed += 1
+                    assert client.get(f"{started['probe_url']}/healthz") == "ok\n"
+                    assert client.get(f"{started['probe_url']}/readyz") == "ok\n"
+                    if web == "plain":  # the port of all others, on which the attack takes the connections
+                        failed = 0 if client.answers(f"{daemon.url}/healthz") else failed + 1
+                        assert failed < IN_A_ROW, f"{failed} probes of the attacked port failed in a row"
+                    waited = max(waited, time.monotonic() - asked)
+                time.sleep(0.05)
+            lasted, rounds = time.monotonic() - began, client_rounds(client, daemon) - before
+        print(f"{web} {'+'.join(names)}: {most >> 20} MiB, probes {waited:.3f} s, {rounds:g} rounds in {lasted:.0f} s")
+        assert most < MEMORY
+        assert cell.ended() == 0
+        assert rounds >= lasted / INTERVAL / 1.4, "a round was missed"  # they are up to 1.2 intervals apart
+        assert "web.failed" not in daemon.log and "Traceback" not in daemon.log
+
+
+def client_rounds(client: Client, daemon: Daemon) -> float:
+    """Count rounds in the middle of the attack, which may close the first connections of a client from outside."""
+
+    def counted() -> float | None:
+        try:
+            return client.rounds()
+        except (OSError, ssl.SSLError):
+            return None
+
+    return until(counted, "a scrape", daemon)
+
+
+@pytest.mark.parametrize("name", [name for name in ATTACKS if name != "logins"])
+def test_strangers_end_no_daemon(tmp_path: Path, name: str) -> None:
+    """Each attack on a port without protection."""
+    survives(tmp_path, "plain", [name], SECONDS)
+
+
+@pytest.mark.parametrize("name", ["unfinished", "silent", "hasty"])
+@pytest.mark.parametrize("web", ["tls", "mutual"])
+def test_nor_with_tls(tmp_path: Path, name: str, web: str) -> None:
+    """TLS costs memory, too; where a certificate is required, those without one reach no parser of requests."""
+    survives(tmp_path, web, [name], SECONDS)
+
+
+def test_nor_by_guessing_passwords(tmp_path: Path) -> None:
+    """Three hundred wrong logins at once, with large headers: the known login of a scraper passes."""
+    survives(tmp_path, "login", ["logins"], SECONDS)
+
+
+@pytest.mark.parametrize("web", ["plain", "tls"])
+def test_nor_all_at_once_for_a_minute(tmp_path: Path, web: str) -> None:
+    """All attacks together: with TLS each connection costs most."""
+    survives(tmp_path, web, list(ATTACKS), MINUTE)

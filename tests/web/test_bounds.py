@@ -1,0 +1,112 @@
+"""Promises of exporter/web/connection.py and peers.py: what one client may send and hold, and who gives way."""
+
+import asyncio
+import socket
+from contextlib import suppress
+
+import pytest
+
+from exporter.web import bounds
+from exporter.web.peers import gives_way, peer_of
+from serving.node import busy, serving
+
+
+async def answered(url: str, sent: bytes) -> bytes:
+    """Send bytes, and read until the server closes the connection; what it did not read, it may answer with a reset."""
+    reader, writer = await asyncio.open_connection(*url.removeprefix("http://").split(":"))
+    writer.write(sent)
+    found = b""
+    with suppress(ConnectionResetError):
+        async with asyncio.timeout(10):
+            while part := await reader.read(1 << 16):
+                found += part
+    writer.close()
+    return found
+
+
+def request(*headers: str) -> bytes:
+    return "\r\n".join(["GET /healthz HTTP/1.1", "Host: x", "Connection: close", *headers, "", ""]).encode()
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ([f"X-{number}: {'x' * 500}" for number in range(25)], 200),
+        (["Cookie: " + "x" * 8000], 200),
+        ([f"X-{number}: {'x' * 500}" for number in range(40)], 431),
+        (["Cookie: " + "x" * 9000], 400),
+        ([f"X-{number}: x" for number in range(70)], 400),
+    ],
+    ids=["usual", "a long cookie", "too many bytes", "too long", "too many"],
+)
+async def test_headers_are_bounded(headers: list[str], status: int) -> None:
+    """Proxies and browsers with tokens and cookies are served; a request above the bounds is refused and ended."""
+    async with serving(busy()) as (server, _):
+        found = await answered(server.url, request(*headers))
+    refused_unread = status == 431 and not found
+    assert refused_unread or found.split()[1] == str(status).encode()
+
+
+async def test_headers_without_an_end_are_ended() -> None:
+    """The bytes of a request count before it is whole."""
+    async with serving(busy()) as (server, _):
+        found = await answered(server.url, request()[:-2] + b"X: y\r\n" * bounds.REQUESTS)
+    assert b" 200 " not in found
+
+
+async def test_bytes_count_from_answer_to_answer() -> None:
+    """A connection that is kept for many requests, as a scraper keeps it, may send more than the bound in all."""
+    long = b"GET /healthz HTTP/1.1\r\nHost: x\r\nCookie: " + b"x" * 8000 + b"\r\n\r\n"
+    async with serving(busy()) as (server, _):
+        reader, writer = await asyncio.open_connection(*server.url.removeprefix("http://").split(":"))
+        for _ in range(2 * bounds.REQUESTS // len(long) + 1):
+            writer.write(long)
+            assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+            await reader.readuntil(b"ok\n")
+        writer.close()
+
+
+async def test_an_answer_is_taken_in_time_or_never(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that reads nothing loses its connection, and the answers behind it."""
+    monkeypatch.setattr("exporter.web.bounds.TAKE", 0.1)
+    async with serving(busy()) as (server, _):
+        with socket.socket() as unread:
+            unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            unread.connect(("127.0.0.1", server.listeners[0].port))
+            unread.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 400)
+            async with asyncio.timeout(10):
+                while not server.listeners[0].connections():
+                    await asyncio.sleep(0.01)
+                while server.listeners[0].connections():
+                    await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("host", "peer"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("2001:db8::1", "2001:db8::/64"),
+        ("2001:db8::ffff:2", "2001:db8::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+    ],
+)
+def test_a_peer_is_an_address_or_a_network(host: str, peer: str) -> None:
+    """An IPv4 address is the same on both kinds of sockets; a network of IPv6 has one owner."""
+    assert peer_of(host) == peer
+
+
+@pytest.mark.parametrize(
+    ("peers", "newcomer", "goes"),
+    [
+        ("", "a", None),
+        ("abc", "d", None),
+        ("abbc", "d", 1),
+        ("abcd", "e", 0),
+        ("kaaa", "a", 1),
+        ("kaa", "a", None),
+    ],
+)
+def test_the_peer_with_the_most_gives_way(peers: str, newcomer: str, goes: int | None) -> None:
+    """Of four in all and three of one peer: a kubelet with one connection keeps it while another peer has more."""
+    assert gives_way(dict(enumerate(peers)), newcomer, most=4, of_a_peer=3) == goes
