@@ -69,7 +69,7 @@ def _run(*, node: bool, port: int | None) -> int:
             "kubeconfig": bed.kubeconfig,
             "tools": program("kubectl").parent,
             "helm": program("helm").parent,
-            "socket": bed.node.containerd.socket if bed.node.containerd else "",
+            "socket": bed.node.containerd.socket if node and bed.node.containerd else "",
             "workload": WORKLOAD,
             "folder": bed.folder,
         }
