@@ -264,6 +264,8 @@ class Watch:
                     continue
                 tally = self.tallies[holder] = Tally()
             self._weigh(tally, facts, group, status, at)
+            if tally.since is None:  # a blocked eviction says nothing of the next excess
+                self.done = {(key, rung) for key, rung in self.done if rung is not Rung.EVICT or key.holder != holder}
         for holder, tally in self.tallies.items():
             if holder not in facts.holders:
                 tally.status = UNKNOWN
