@@ -117,15 +117,15 @@ def remembered(
         done=frozenset(
             (key, rung)
             for key, rung in history.done
-            if (key in here or not _case_gone(key, snapshot)) and (rung is not Rung.EVICT or _excess(levels, key.holder))
+            if (key in here or not _case_gone(key, snapshot))
+            and (rung is Rung.FENCE or _excess(levels.get(key.holder)))
         ),
         fenced=frozenset(key for key in history.fenced if not _gone(key.holder, snapshot)),
     )
 
 
-def _excess(levels: Mapping[HolderKey, Level], holder: HolderKey) -> bool:
-    """Tell whether an excess lasts: a blocked eviction says nothing of the next one, whose budget may be another."""
-    level = levels.get(holder)
+def _excess(level: Level | None) -> bool:
+    """Tell whether an excess lasts: an eviction that was blocked is behind it, and not behind the next one."""
     return level is not None and level.since is not None
 
 

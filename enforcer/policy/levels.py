@@ -91,8 +91,8 @@ class Level:
             third of the time keeps its place, however long its pauses are.
         eased: how often a change of the declared limit has lowered the level since `unbounded` was last 0.
         warned_at: when the present warning was asked for; None before.
-        unheard_at: when the first warning that the API server has not accepted was asked for, remembered for an hour: the
-            level waits once, however often it falls and rises meanwhile.
+        unheard_at: when the first warning that the API server has not accepted was asked for, remembered for an hour.
+            The level waits once, however often it falls and rises meanwhile.
         terms: what was announced; None while an operator's hold prevented any action.
         announced: the longest time over the limit after which an action was announced, seconds.
         victim: what an action would end now: a container in one generation; of a shared claim a pod.
