@@ -247,7 +247,8 @@ class Arming:
             await self._clock.sleep(LOOK)
 
     async def _heed(self) -> None:
-        for breaker, by in await asyncio.to_thread(lambda: list(close_requests.take(self._owner.path))):
+        now = self._clock.time()
+        for breaker, by in await asyncio.to_thread(lambda: list(close_requests.take(self._owner.path, now))):
             self._decider.close(breaker, by)
 
 
