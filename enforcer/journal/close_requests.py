@@ -82,7 +82,7 @@ def take(journal: Path, now: float) -> Iterator[tuple[Breaker, str]]:
         with _alone(place, wait=False):
             taken = [(breaker, *request) for breaker in Breaker if (request := _taken(place / breaker)) is not None]
         for breaker, by, made in taken:
-            if 0.0 <= now - made <= EXPIRES:
+            if abs(now - made) <= EXPIRES:  # one of tomorrow was made before the clock was set back
                 yield breaker, by
             else:
                 log.warning("enforcer.close_request_expired", breaker=breaker.value, by=by, age_seconds=round(now - made, 1))
