@@ -41,8 +41,8 @@ def add(commands: Commands) -> None:
         description="Close an open breaker, so that the daemon on this node acts again. First fix the cause: while it "
         "lasts, the breaker opens again. Run this command in the daemon's pod, or on its node as the daemon's user. "
         "It writes a request next to the journal, and the daemon takes it within seconds. A request that no daemon "
-        "takes is withdrawn. Every flag of `gpusteward run` is accepted. Exit code: 0 when the daemon took the request, 1 when it did not, "
-        "2 for wrong usage or configuration.",
+        "takes is withdrawn. Every flag of `gpusteward run` is accepted. Exit code: 0 when the daemon took the "
+        "request, 1 when it did not, 2 for wrong usage or configuration.",
         epilog="example: kubectl exec -n gpusteward POD -- gpusteward close blast_radius --by ann@example.com",
         allow_abbrev=False,
     )

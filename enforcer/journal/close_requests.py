@@ -85,7 +85,9 @@ def take(journal: Path, now: float) -> Iterator[tuple[Breaker, str]]:
             if abs(now - made) <= EXPIRES:  # one of tomorrow was made before the clock was set back
                 yield breaker, by
             else:
-                log.warning("enforcer.close_request_expired", breaker=breaker.value, by=by, age_seconds=round(now - made, 1))
+                log.warning(
+                    "enforcer.close_request_expired", breaker=breaker.value, by=by, age_seconds=round(now - made, 1)
+                )
 
 
 def _taken(path: Path) -> tuple[str, float] | None:

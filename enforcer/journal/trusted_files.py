@@ -4,16 +4,16 @@ Files that only root and this daemon's user may write.
 What comes in: paths. What goes out: folders and descriptors that can be trusted, or OSError; `UntrustedError` says why
 not, and has the fix.
 
-The rule: **no other user of the node could have written, placed or exchanged the file.** Each step of its path is looked
-at, from / on, because the owner of any step could put another folder in its place.
+The rule: **no other user of the node could have written, placed or exchanged the file.** Each step of its path is
+checked, from / on, because the owner of any step could put another folder in its place.
 
 - A step belongs to root or to this daemon's user, and no other user may write it.
-- A sticky folder (`/tmp`) may lead to a trusted one. Its other users can neither move nor replace what is not theirs.
+- A sticky folder (`/tmp`) may lead to a trusted one. Other users can neither move nor replace what is not theirs.
   The file itself is in no such folder, because they can make new names there.
 - A link to a folder is followed if it belongs to root or this user (`/var/run`, made by root). No other user can change
-  it, and each step that it leads to is looked at, too. The file itself is never a link.
+  it, and each step that it leads to is checked, too. The file itself is never a link.
 
-In a container the path begins at the container's root. The steps of a mount above its folder are the kubelet's to judge.
+In a container the path begins at the container's root. The steps above a mounted folder are not visible there.
 """
 
 import errno

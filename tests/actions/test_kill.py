@@ -79,6 +79,10 @@ def test_the_init_is_the_first_of_the_containers_own_namespace(others: tuple[Mem
         assert init_of(order) == INIT
 
 
+def mounted(member: Member) -> Member:
+    return replace(member, origin=Origin.OWN)
+
+
 def older(member: Member, origin: Origin) -> Member:
     return replace(member, start=INIT.start - 500, origin=origin)
 
@@ -91,7 +95,7 @@ def older(member: Member, origin: Origin) -> Member:
         pytest.param(older(ON_THE_HOST, Origin.ANOTHER), id="a process of a pod in the host's namespace"),
         pytest.param(older(ON_THE_HOST, Origin.UNKNOWN), id="a process of the host"),
         pytest.param(older(WORKER, Origin.UNKNOWN), id="a worker of another container"),
-        pytest.param(replace(ANOTHER_INIT, origin=Origin.OWN), id="a younger init that entered the container's mounts"),
+        pytest.param(mounted(ANOTHER_INIT), id="a younger init that entered the container's mounts"),
     ],
 )
 def test_what_was_moved_into_the_cgroup_is_no_init_and_no_protection(moved: Member) -> None:
@@ -103,7 +107,7 @@ def test_what_was_moved_into_the_cgroup_is_no_init_and_no_protection(moved: Memb
 def test_an_init_protects_itself_by_no_mounts() -> None:
     """A tenant can hide mounts: with nothing moved into its cgroup, its init is chosen all the same."""
     hidden = replace(INIT, origin=Origin.UNKNOWN)
-    executed = replace(ON_THE_HOST, origin=Origin.OWN)
+    executed = mounted(ON_THE_HOST)
     assert init_of([hidden, WORKER, executed]) == hidden
 
 
@@ -114,10 +118,11 @@ def test_an_init_protects_itself_by_no_mounts() -> None:
         pytest.param([ON_THE_HOST], Obstacle.HOST, id="hostPID"),
         pytest.param([WORKER], Obstacle.SHARED, id="shareProcessNamespace"),
         pytest.param([WORKER, OF_ITS_OWN_MAKING], Obstacle.SHARED, id="an init inside of a shared namespace"),
-        pytest.param([ON_THE_HOST, ANOTHER_INIT], Obstacle.HOST, id="an init made by a process of the host's namespace"),
         pytest.param(
-            [older(ON_THE_HOST, Origin.UNKNOWN), replace(ON_THE_HOST, origin=Origin.OWN)]
-            + [replace(ANOTHER_INIT, origin=Origin.OWN)],
+            [ON_THE_HOST, ANOTHER_INIT], Obstacle.HOST, id="an init made by a process of the host's namespace"
+        ),
+        pytest.param(
+            [older(ON_THE_HOST, Origin.UNKNOWN), mounted(ON_THE_HOST), mounted(ANOTHER_INIT)],
             Obstacle.HOST,
             id="the same, with an older process of the host",
         ),

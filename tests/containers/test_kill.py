@@ -417,7 +417,7 @@ def new_uid() -> str:
 async def test_what_is_moved_from_elsewhere_is_no_victim_and_no_protection(
     stage: Stage, tmp_path: Path, *, host: bool
 ) -> None:
-    """It is older than the container, and nothing but its mounts tells it from the init: the init ends, and it lives."""
+    """It is older than the container, and only its mounts tell it from the init: the init ends, and it lives."""
     kubelet = Kubelet(tmp_path / "kubelet")
     innocent = kubelet.pod(stage, "innocent")
     with process("sleep", "600") as older:

@@ -1,4 +1,4 @@
-"""Folders of the journal, the lock, the requests and the stop file: whatever leads to them is root's or the daemon's."""
+"""Folders of the journal, the lock, the requests and the stop file: all that leads there is root's or the daemon's."""
 
 import os
 import stat
@@ -86,10 +86,8 @@ def a_file(home: Path) -> Path:
     ],
 )
 @pytest.mark.parametrize("below", ["", "deep/er"])
-def test_each_step_of_a_path_is_looked_at(
-    home: Path, prepare: Callable[[Path], Path], cause: str, below: str
-) -> None:
-    """Whoever may write or own one step can put another folder in its place: nothing is made there, and it is said why."""
+def test_each_step_of_a_path_is_looked_at(home: Path, prepare: Callable[[Path], Path], cause: str, below: str) -> None:
+    """Whoever owns or may write one step could exchange it: nothing is made there, and the error says why."""
     path = prepare(home) / below
     before = sorted(home.parent.parent.rglob("*"))
     for look in (folder, checked):

@@ -4,10 +4,10 @@ Whose container a process is in, by the folders that the kubelet mounts into eac
 What comes in: texts of `/proc/<pid>/mountinfo`, which any user may read. What goes out: where the kubelet keeps the
 pods' folders, and of which pod a process's mounts are.
 
-The rule: **a mount names a pod by the kubelet's own folder, on the kubelet's own file system, or not at all.** The kubelet
-mounts a termination log from `pods/<UID>/containers` into each container, and a process that is moved to another cgroup
-keeps its mounts. A tenant can hide mounts, or make folders of any name elsewhere, but cannot write in the kubelet's
-folder. It is learned from the daemon's own pod. Without one, no mount names a pod.
+The rule: **a mount names a pod by the kubelet's own folder, on the kubelet's own file system, or not at all.** The
+kubelet mounts a termination log from `pods/<UID>/containers` into each container. A process that is moved to another
+cgroup keeps its mounts. A tenant can hide mounts, or make folders of any name elsewhere, but cannot write in the
+kubelet's folder. The folder is learned from the daemon's own pod. Outside of a pod, no mount names a pod.
 """
 
 import re
@@ -17,7 +17,9 @@ from enum import StrEnum
 from exporter.model import PodUid
 
 _UID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}"
-_OWN = re.compile(rf"^\d+ \d+ (?P<device>\d+:\d+) (?P<folder>\S*?)/pods/(?:{_UID})/containers/", re.ASCII | re.MULTILINE)
+_OWN = re.compile(
+    rf"^\d+ \d+ (?P<device>\d+:\d+) (?P<folder>\S*?)/pods/(?:{_UID})/containers/", re.ASCII | re.MULTILINE
+)
 
 
 class Origin(StrEnum):
