@@ -26,7 +26,7 @@ class EnumReprError(AssertionError):
 def forbid() -> None:
     """Let each enum raise an error where the code of the project writes its repr."""
     for kind in (Enum, IntEnum, StrEnum):
-        kind.__repr__ = _watched  # type: ignore[method-assign]
+        kind.__repr__ = _watched  # type: ignore[method-assign, assignment]
 
 
 def _watched(self: Enum) -> str:
