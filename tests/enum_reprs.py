@@ -2,7 +2,7 @@
 No message that a person sees shows an enum as Python does: `<Breaker.INTERNAL: 'internal'>`.
 
 In: nothing. Out: an error in each test during which the code of the project makes such a text, in an f-string, a list
-or a log line. Law: what is only hashed, and what a test itself writes, is no message.
+or a log line. Law: what is only hashed or sorted, and what a test itself writes, is no message.
 """
 
 import sys
@@ -13,8 +13,13 @@ ROOT = Path(__file__).parents[1]
 OURS = tuple(str(ROOT / package) + "/" for package in ("exporter", "enforcer"))
 BETWEEN = ("<string>", "reprlib.py", "dataclasses.py", "argparse.py", "/structlog/", "/json/")
 """Code that makes texts of values for its caller; `<string>` are the methods that dataclasses make."""
-HASHED = {("policy_config.py", "build_of"), ("events.py", "event_name"), ("curves.py", "_digest")}
-"""Functions that write values to hash them."""
+NO_MESSAGES = {
+    ("policy_config.py", "build_of"),
+    ("events.py", "event_name"),
+    ("curves.py", "_digest"),
+    ("limits.py", "collect"),
+}
+"""Functions that write values to hash or to sort them."""
 
 _python = Enum.__repr__
 
@@ -34,6 +39,6 @@ def _watched(self: Enum) -> str:
     while frame.f_back is not None and any(part in frame.f_code.co_filename for part in BETWEEN):
         frame = frame.f_back
     file = frame.f_code.co_filename
-    if file.startswith(OURS) and (Path(file).name, frame.f_code.co_name) not in HASHED:
+    if file.startswith(OURS) and (Path(file).name, frame.f_code.co_name) not in NO_MESSAGES:
         raise EnumReprError(f"{file}:{frame.f_lineno}: a message has the repr {_python(self)}")
     return _python(self)
