@@ -29,6 +29,7 @@ from enforcer.actions.kill.actuator import Kill
 from enforcer.actions.kube_writer import Writer
 from enforcer.actions.victim import accused
 from enforcer.journal import close_requests, levels_file
+from enforcer.journal.file import read_clocks
 from enforcer.journal.fold import Kept, void
 from enforcer.journal.levels_file import SavedLevels
 from enforcer.journal.records import Ended, Open
@@ -247,7 +248,8 @@ class Arming:
             await self._clock.sleep(LOOK)
 
     async def _heed(self) -> None:
-        for breaker, by in await asyncio.to_thread(lambda: list(close_requests.take(self._owner.path))):
+        now = read_clocks()[1]  # as the time of a file
+        for breaker, by in await asyncio.to_thread(lambda: list(close_requests.take(self._owner.path, now))):
             self._decider.close(breaker, by)
 
 

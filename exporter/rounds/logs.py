@@ -20,6 +20,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict
+from enum import Enum
 from typing import Any
 
 import structlog
@@ -52,7 +53,7 @@ def configure(level: str, style: str) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             *(() if on_terminal else (structlog.processors.format_exc_info,)),
-            _printable,
+            printable,
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
@@ -176,9 +177,16 @@ def _tell_invalid(log: Any, reported: frozenset[Invalid], now: frozenset[Invalid
     return (reported & now) | frozenset(chosen)
 
 
-def _printable(_logger: Any, _name: str, event: Any) -> Any:
-    """Escape undecodable bytes (paths, cgroup names), so that a log line never fails."""
-    for key, value in event.items():
-        if isinstance(value, str):
-            event[key] = value.encode("utf-8", "backslashreplace").decode()
-    return event
+def printable(_logger: Any, _name: str, event: Any) -> Any:
+    """Write values as people read them: an enum as its value, undecodable bytes (paths, cgroup names) escaped."""
+    return {key: value if key == "exc_info" else _plain(value) for key, value in event.items()}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Enum):
+        value = value.value
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, Mapping):
+        return {_plain(key): _plain(each) for key, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list | tuple | set | frozenset) else value

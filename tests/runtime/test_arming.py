@@ -281,7 +281,7 @@ async def test_a_person_closes_a_breaker(tmp_path: Path) -> None:
         stage.rounds(1)
         assert [one["breaker"] for one in stage.summary["breakers"]] == ["internal"]
         asked = close_requests.ask(stage.journal, Breaker.INTERNAL, "ann")
-        await until(lambda: not asked.exists())
+        await until(lambda: not asked.waits)
         await until(lambda: "breaker_closed" in [one["record"] for one in stage.records])
         (closed,) = [one for one in stage.records if one["record"] == "breaker_closed"]
         assert (closed["breaker"], closed["by"]) == ("internal", "ann")
@@ -302,9 +302,9 @@ async def test_a_request_waits_for_whoever_knows_the_breakers(tmp_path: Path, mo
         if mode is Mode.ENFORCE:
             await until(lambda: Reason.JOURNAL in stage.reasons)
             await stage.a_while()
-            assert asked.exists()
+            assert asked.waits
             stage.journal.rmdir()
-        await until(lambda: not asked.exists())
+        await until(lambda: not asked.waits)
 
 
 @pytest.mark.fault(74)

@@ -46,6 +46,9 @@ MEANINGS = {
     "enforcer.breaker_not_open": "A person asked to close a breaker that is not open. Nothing follows.",
     "enforcer.breaker_opened": "A [breaker](../operate.md#breakers) opened. A person has to close it.",
     "enforcer.breaker_closing": "A person asked to close a breaker; `detail` says why it had opened.",
+    "enforcer.close_request_expired": (
+        "A request to close a breaker was left behind more than a minute ago, and is ignored. Nothing follows."
+    ),
     "enforcer.request_result": (
         "The request of an action ended; [api.md](../api.md#policy) lists the results. "
         "After `accepted`, `enforcer.effect_result` follows."
