@@ -10,10 +10,11 @@ The rule:
 - Users can write any number of declarations, and a broken GPU can report very many XID errors. So each round logs only
   a limited number of both.
 - A log line never ends the daemon, whatever it contains, and also if standard error is closed.
-- No log line shows local variables.
+- No log line shows local variables or secrets, also not where a library wrote the message.
 """
 
 import contextlib
+import io
 import logging
 import os
 import sys
@@ -24,6 +25,7 @@ from typing import Any
 
 import structlog
 
+from exporter.base.secrets import fixed_part, hidden
 from exporter.devices.xids import XIDS
 from exporter.model import Fault, GpuUuid, Snapshot
 from exporter.rounds.latest import Latest
@@ -43,7 +45,7 @@ def configure(level: str, style: str) -> None:
     """Set up structlog for the process. `style` is auto, json or console. May be called again after a reload."""
     on_terminal = style == "console" or (style == "auto" and sys.stderr is not None and sys.stderr.isatty())
     renderer: Any = (
-        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)  # rich shows the variables
+        structlog.dev.ConsoleRenderer(exception_formatter=_traceback)  # rich shows the variables
         if on_terminal
         else structlog.processors.JSONRenderer()
     )
@@ -52,7 +54,7 @@ def configure(level: str, style: str) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             *(() if on_terminal else (structlog.processors.format_exc_info,)),
-            _printable,
+            _safe,
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
@@ -90,11 +92,25 @@ class _Libraries(logging.Handler):
                 record.levelno,
                 "library.said",
                 logger=record.name,
-                message=record.getMessage(),
+                message=_message(record),
                 exc_info=record.exc_info,
             )
         except Exception:  # noqa: BLE001  (as all handlers do: logging must not raise into its caller)
             self.handleError(record)
+
+
+def _message(record: logging.LogRecord) -> str:
+    """Return the message of a library; the Kubernetes library quotes what a plugin wrote, which may be a token."""
+    message = record.getMessage()
+    if not record.name.startswith("kubernetes."):
+        return message
+    return f"{fixed_part(message) or 'an error of the credentials'} (its details may be secret, and are not shown)"
+
+
+def _traceback(stream: Any, error: Any) -> None:
+    written = io.StringIO()
+    structlog.dev.plain_traceback(written, error)
+    stream.write(hidden(written.getvalue()))
 
 
 async def tell(latest: Latest, invalid: Callable[[], Collection[Invalid]] = tuple) -> None:
@@ -176,9 +192,9 @@ def _tell_invalid(log: Any, reported: frozenset[Invalid], now: frozenset[Invalid
     return (reported & now) | frozenset(chosen)
 
 
-def _printable(_logger: Any, _name: str, event: Any) -> Any:
-    """Escape undecodable bytes (paths, cgroup names), so that a log line never fails."""
+def _safe(_logger: Any, _name: str, event: Any) -> Any:
+    """Escape undecodable bytes (paths, cgroup names), so that a log line never fails; cut out secrets."""
     for key, value in event.items():
         if isinstance(value, str):
-            event[key] = value.encode("utf-8", "backslashreplace").decode()
+            event[key] = hidden(value.encode("utf-8", "backslashreplace").decode())
     return event
