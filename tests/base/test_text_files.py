@@ -80,7 +80,7 @@ def test_plain_data_comes_out(text: str, expected: object) -> None:
         ),
         ("a: *b", "file:1:4: an anchor (&) or alias (*)"),
         ("a: {<<: {b: 1}}", "file:1:5: a merge key (<<), which is not taken here; write the keys out"),
-        ("a: !!int ''", 'file:1:4: expected a value of the kind int; quote it if it is text'),
+        ("a: !!int ''", "file:1:4: expected a value of the kind int; quote it if it is text"),
         ("a: !!float ''", "file:1:4: expected a value of the kind float"),
         ("a: !!bool x", "file:1:4: expected a value of the kind bool; quote it if it is text"),
         ("- b: 2025-13-45", "file:1:6: expected a value of the kind timestamp; quote it if it is text"),
