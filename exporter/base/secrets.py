@@ -22,7 +22,7 @@ _PATTERNS = (
 )
 
 _FIXED = re.compile(
-    r"exec: process returned -?\d+|exec: (?:missing|malformed|failed|plugin api)\b[\w ]*"
+    r"exec: process returned -?\d+|exec: (?:missing|malformed|failed)\b[\w ]*|exec: plugin api version"
     r"|Invalid kube-config file|File does not exists|oidc: [\w ,-]+"
 )
 """How messages of the Kubernetes library begin. Behind these words it quotes values, and the output of plugins."""

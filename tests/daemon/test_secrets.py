@@ -17,13 +17,18 @@ from threading import Thread
 
 import bcrypt
 import pytest
+import structlog
 import yaml
 
-from daemon.commands import gpusteward
+from daemon.commands import COMMAND, gpusteward
 from daemon.running import Daemon, until
 from driver.node import FakeNode
+from exporter.base.clock import SystemClock
 from exporter.base.problem import lines
 from exporter.config import ConfigError
+from exporter.kube.client import Client, from_kubeconfig
+from exporter.kube.errors import KubeError
+from exporter.rounds.logs import configure
 from exporter.web.config import load_security
 
 MARK = "SESAME"
@@ -142,6 +147,10 @@ KUBE: dict[str, Callable[[str], str]] = {
 }
 
 
+IN_FULL = ("a token that the server sends back", "a plugin that fails and says its token", "a password in the URL")
+"""The kubeconfigs with which commands are run: one for each way of failing."""
+
+
 class _Echo(BaseHTTPRequestHandler):
     """Refuses all requests, and sends their headers back, as some proxies do."""
 
@@ -169,8 +178,26 @@ def echo() -> Iterator[str]:
     server.server_close()
 
 
-@pytest.mark.daemon
 @pytest.mark.parametrize("made", KUBE.values(), ids=KUBE)
+async def test_no_error_of_the_api_server_shows_a_kubeconfig(
+    tmp_path: Path, echo: str, capfd: pytest.CaptureFixture[str], made: Callable[[str], str]
+) -> None:
+    """Neither the error nor what the Kubernetes library logs shows a value of the file or an output of the plugin."""
+    file = tmp_path / "kube"
+    file.write_text(made(echo))
+    configure("info", "json")
+    client = Client(from_kubeconfig(str(file)), clock=SystemClock())
+    try:
+        with pytest.raises(KubeError) as refused:
+            await client.get("/api/v1/pods")
+    finally:
+        await client.close()
+        structlog.reset_defaults()
+    shows_none(str(refused.value), client.server, *capfd.readouterr())
+
+
+@pytest.mark.daemon
+@pytest.mark.parametrize("made", [KUBE[name] for name in IN_FULL], ids=IN_FULL)
 def test_no_daemon_shows_a_kubeconfig(
     tmp_path: Path, fake_node: FakeNode, echo: str, made: Callable[[str], str]
 ) -> None:
@@ -189,7 +216,7 @@ def test_no_daemon_shows_a_kubeconfig(
     checked = gpusteward("check", *flags, "--web.listen-address=127.0.0.1:0", **environment)
     assert checked.returncode == 1 and "api" in checked.stdout.lower(), checked.stdout
     shows_none(checked.stdout, checked.stderr)
-    command = [Path(__file__).parents[2] / ".venv/bin/gpusteward", "run"]
+    command: list[str | Path] = [COMMAND, "run"]
     with Daemon(*flags, "--sampling.interval=200ms", "--log.format=json", env=environment, command=command) as daemon:
         daemon.until(lambda seen: seen["faults"], "a fault of the API server")
         until(lambda: "sampling.fault" in daemon.log, "a line about it", daemon)
