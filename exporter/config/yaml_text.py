@@ -73,7 +73,8 @@ def without_nulls(data: Any) -> Any:
 
 def kind(value: object) -> str:
     """Name the kind of a value, without the value."""
-    return "text" if isinstance(value, str) else "a number" if isinstance(value, int | float) else show(value)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return "text" if isinstance(value, str) else "a number" if number else show(value)
 
 
 def check(
