@@ -12,6 +12,7 @@ reading credentials and renewing them between requests is one topic.
 """
 
 import asyncio
+import logging
 import os
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -56,6 +57,17 @@ BEFORE_SENDING = (
 )
 """Errors before a request is sent: no address, no connection, no trust, a proxy that does not work."""
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+
+def _keep_plugins_quiet(record: logging.LogRecord) -> bool:
+    """Cut from a line of the Kubernetes library what it quotes: a plugin may have printed its token."""
+    said = fixed_part(record.getMessage()) or "an error of the credentials"
+    record.msg, record.args, record.exc_info = f"{said} (its details may be secret, and are not shown)", (), None
+    return True
+
+
+# At the source, because a command that sets up no log writes such lines, too.
+logging.getLogger(load_kube_config.__module__).addFilter(_keep_plugins_quiet)
 
 Credentials = Callable[[Configuration], Awaitable[None]]
 """Fills in the server's address, its authority and our identity. Raises KubeError."""

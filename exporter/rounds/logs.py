@@ -25,7 +25,7 @@ from typing import Any
 
 import structlog
 
-from exporter.base.secrets import fixed_part, hidden
+from exporter.base.secrets import hidden
 from exporter.devices.xids import XIDS
 from exporter.model import Fault, GpuUuid, Snapshot
 from exporter.rounds.latest import Latest
@@ -92,19 +92,11 @@ class _Libraries(logging.Handler):
                 record.levelno,
                 "library.said",
                 logger=record.name,
-                message=_message(record),
+                message=record.getMessage(),
                 exc_info=record.exc_info,
             )
         except Exception:  # noqa: BLE001  (as all handlers do: logging must not raise into its caller)
             self.handleError(record)
-
-
-def _message(record: logging.LogRecord) -> str:
-    """Return the message of a library; the Kubernetes library quotes what a plugin wrote, which may be a token."""
-    message = record.getMessage()
-    if not record.name.startswith("kubernetes."):
-        return message
-    return f"{fixed_part(message) or 'an error of the credentials'} (its details may be secret, and are not shown)"
 
 
 def _traceback(stream: Any, error: Any) -> None:
