@@ -22,7 +22,7 @@ import yaml
 
 from daemon.commands import COMMAND, gpusteward
 from daemon.running import Daemon, until
-from driver.node import FakeNode
+from driver.node import FakeNode, gpus
 from exporter.base.clock import SystemClock
 from exporter.base.problem import lines
 from exporter.config import ConfigError
@@ -202,6 +202,7 @@ def test_no_daemon_shows_a_kubeconfig(
     tmp_path: Path, fake_node: FakeNode, echo: str, made: Callable[[str], str]
 ) -> None:
     """`check` and `run`, in their lines, metrics and answers; the web config becomes wrong while the daemon runs."""
+    fake_node.write(gpus(1))
     (tmp_path / "kube").write_text(made(echo))
     web = tmp_path / "web.yaml"
     web.write_text("http_server_config: {headers: {X-Frame-Options: deny}}")
