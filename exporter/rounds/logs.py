@@ -10,10 +10,11 @@ The rule:
 - Users can write any number of declarations, and a broken GPU can report very many XID errors. So each round logs only
   a limited number of both.
 - A log line never ends the daemon, whatever it contains, and also if standard error is closed.
-- No log line shows local variables.
+- No log line shows local variables or secrets, also not where a library wrote the message.
 """
 
 import contextlib
+import io
 import logging
 import os
 import sys
@@ -25,6 +26,7 @@ from typing import Any
 
 import structlog
 
+from exporter.base.secrets import hidden
 from exporter.devices.xids import XIDS
 from exporter.model import Fault, GpuUuid, Snapshot
 from exporter.rounds.latest import Latest
@@ -44,7 +46,7 @@ def configure(level: str, style: str) -> None:
     """Set up structlog for the process. `style` is auto, json or console. May be called again after a reload."""
     on_terminal = style == "console" or (style == "auto" and sys.stderr is not None and sys.stderr.isatty())
     renderer: Any = (
-        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)  # rich shows the variables
+        structlog.dev.ConsoleRenderer(exception_formatter=_traceback)  # rich shows the variables
         if on_terminal
         else structlog.processors.JSONRenderer()
     )
@@ -96,6 +98,12 @@ class _Libraries(logging.Handler):
             )
         except Exception:  # noqa: BLE001  (as all handlers do: logging must not raise into its caller)
             self.handleError(record)
+
+
+def _traceback(stream: Any, error: Any) -> None:
+    written = io.StringIO()
+    structlog.dev.plain_traceback(written, error)
+    stream.write(hidden(written.getvalue()))
 
 
 async def tell(latest: Latest, invalid: Callable[[], Collection[Invalid]] = tuple) -> None:
@@ -178,7 +186,11 @@ def _tell_invalid(log: Any, reported: frozenset[Invalid], now: frozenset[Invalid
 
 
 def printable(_logger: Any, _name: str, event: Any) -> Any:
-    """Write values as people read them: an enum as its value, undecodable bytes (paths, cgroup names) escaped."""
+    """
+    Write values as people read them, without secrets.
+
+    An enum becomes its value. Undecodable bytes (paths, cgroup names) are escaped, so that a log line never fails.
+    """
     return {key: value if key == "exc_info" else _plain(value) for key, value in event.items()}
 
 
@@ -186,7 +198,7 @@ def _plain(value: object) -> object:
     if isinstance(value, Enum):
         value = value.value
     if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
+        return hidden(value.encode("utf-8", "backslashreplace").decode())
     if isinstance(value, Mapping):
         return {_plain(key): _plain(each) for key, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, list | tuple | set | frozenset) else value

@@ -6,7 +6,7 @@ goes out: `Security`, ready for use, or `ConfigError`. Format:
 https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md
 
 The rule: each setting of this file is applied or refused, never ignored. Settings that Python's TLS cannot apply are
-refused by name.
+refused by name. No error shows a value of this file, because passwords may stand in wrong places.
 """
 
 import re
@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from exporter.config import ConfigError
-from exporter.config.yaml_text import check, parse, read, refuse
+from exporter.config.yaml_text import check, kind, mapping, read, refuse, without_nulls
 from exporter.web.tls import Tls, server_context
 
 UNSUPPORTED = {
@@ -115,20 +115,28 @@ def _content(path: Path) -> bytes | str:
 
 def parse_web_config(content: bytes, source: str) -> WebFile:
     """Check the text of the file, but not its certificates. Raises ConfigError."""
-    data = parse(content, source)
+    whole = mapping(content, source, secret=True)
+    users = whole.get("basic_auth_users")
+    if isinstance(users, dict) and None in users.values():  # not dropped as other nulls are: the port would stand open
+        raise ConfigError(
+            f"{source}: basic_auth_users: a name without a hash", fix="write `NAME: HASH`, with a space after the colon"
+        )
+    data: dict[str, Any] = without_nulls(whole)
     for path, why in UNSUPPORTED.items():
         if _written(data, path):
             raise ConfigError(f"{source}: {path}: not supported", fix=why)
-    written = check(data, WebFile, source)
+    written = check(data, WebFile, source, secret=True)
     for header, value in written.http_server_config.headers.items():
         place = "http_server_config.headers"
         if header not in HEADERS:
-            raise refuse(source, place, " or ".join(HEADERS), header)
+            raise refuse(source, place, " or ".join(HEADERS), header, shown=kind)
         if (HEADERS[header] and value not in HEADERS[header]) or not value.isprintable():
-            raise refuse(source, f"{place}.{header}", " or ".join(HEADERS[header]) or "one line of text", value)
+            raise refuse(
+                source, f"{place}.{header}", " or ".join(HEADERS[header]) or "one line of text", value, shown=kind
+            )
     for name, hashed in written.basic_auth_users.items():
         if not name or ":" in name:
-            raise refuse(source, "basic_auth_users", "a name without colon", name)
+            raise refuse(source, "basic_auth_users", "a name without colon", name, shown=kind)
         if not _BCRYPT.fullmatch(hashed):  # a password in plain text is not repeated in a log
             raise ConfigError(
                 f"{source}: basic_auth_users.{name}: expected a bcrypt hash", fix="make the hash with htpasswd -nBC 10"

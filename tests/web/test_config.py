@@ -79,15 +79,15 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
         ("rate_limit: {interval: 1s}", "web.yaml: rate_limit: not supported"),
         (
             "tls_server_config: {min_version: TLS10}",
-            "min_version: expected TLS12 or TLS13 (older ones: RFC 8996), got TLS10",
+            "min_version: expected TLS12 or TLS13 (older ones: RFC 8996), got text",
         ),
         (
             "tls_server_config: {client_auth_type: RequireAnyClientCert}",
-            "expected NoClientCert or VerifyClientCertIfGiven or RequireAndVerifyClientCert, got RequireAnyClientCert",
+            "expected NoClientCert or VerifyClientCertIfGiven or RequireAndVerifyClientCert, got text",
         ),
         ("basic_auth_users: {anna: secret}", "web.yaml: basic_auth_users.anna: expected a bcrypt hash"),
-        ("basic_auth_users: {anna: 7}", "web.yaml: basic_auth_users.anna: expected text, got 7"),
-        (f"basic_auth_users: {{'a:b': {HASH}}}", "expected a name without colon, got a:b"),
+        ("basic_auth_users: {anna: 7}", "web.yaml: basic_auth_users.anna: expected text, got a number"),
+        (f"basic_auth_users: {{'a:b': {HASH}}}", "expected a name without colon, got text"),
         (
             "http_server_config: {headers: {X-Foo: bar}}",
             "http_server_config.headers: expected Strict-Transport-Security or",
@@ -95,7 +95,7 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
         ("http_server_config: {headers: {X-Frame-Options: no}}", "headers.X-Frame-Options: expected text, got false"),
         (
             "http_server_config: {headers: {X-Frame-Options: all}}",
-            "X-Frame-Options: expected deny or sameorigin, got all",
+            "X-Frame-Options: expected deny or sameorigin, got text",
         ),
         (
             'http_server_config: {headers: {X-XSS-Protection: "a\\nb: c"}}',
