@@ -7,7 +7,7 @@ server says. Law: each no comes from this policy, in its words, and the pod live
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from uuid import uuid4
@@ -17,7 +17,7 @@ import yaml
 
 from cluster import requirements, simulated_nodes
 from cluster.bed import Bed
-from cluster.client import Api, ApiError, Credentials, until
+from cluster.client import Api, ApiError, Credentials, Object, until
 from cluster.fixtures import fresh_namespace, require
 from cluster.manifests import pod, pod_spec
 from cluster.theft import (
@@ -44,6 +44,7 @@ from exporter.kube.client import from_kubeconfig
 
 pytestmark = pytest.mark.cluster
 
+Look = Callable[[Writer, OwnPod], Awaitable[Sighting]]
 DENIED = f"{denied(OWN_NODE)} "
 ELSEWHERE = "the pod is not on the node of the token"
 ANOTHER = "the API server knows the pod by another UID"
@@ -175,9 +176,68 @@ async def test_a_pod_that_was_replaced_on_another_node_is_refused(scene: Scene) 
         assert await scene.lives()
 
 
-async def test_in_a_namespace_that_is_empty_for_the_server_nothing_is_evicted(scene: Scene) -> None:
-    """The first pod of a namespace, evicted as it is made: refused, because the server knows none yet."""
-    raise NotImplementedError
+async def test_in_a_namespace_without_pods_nothing_is_evicted(scene: Scene) -> None:
+    """A server that knows no pod of the namespace refuses, whatever was created there a moment ago."""
+    async with fresh_namespace(scene.api) as other:
+        await consent(scene.api, other, {**CONSENT})
+        await bind(scene.api, other)
+
+        async def refused() -> str:
+            got, said = await evicted(scene.thief, other, "first", str(uuid4()))
+            return said if got == 403 else ""
+
+        said = await until(refused, "the server to read the label")
+        assert DENIED in said and "no params found" in said
+        uid = await run_pod(scene.api, other, "first", await another_node(scene.api))
+        got, said = await evicted(scene.thief, other, "first", uid)
+        assert (got, DENIED in said) == (403, True), said
+        assert await alive(scene.api, other, "first")
+
+
+async def test_a_new_pod_of_another_node_is_refused_once_the_server_knows_it(scene: Scene) -> None:
+    """
+    In the first moment the server may not know the pod, and then this policy does not see it: docs/threat-model.md.
+
+    From the first refusal on each request is refused.
+    """
+    there, path = await another_node(scene.api), f"/api/v1/namespaces/{scene.namespace}/pods"
+    for number in range(10):
+        name = f"new-{number}"
+        uid = await run_pod(scene.api, scene.namespace, name, there)
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": scene.namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+
+        async def refused(name: str = name, body: Object = body) -> str:
+            try:
+                await scene.thief.create(f"{path}/{name}/eviction?dryRun=All", body)
+            except ApiError as error:
+                return error.message
+            return ""
+
+        said = await until(refused, "the server to know the pod")
+        assert DENIED in said and said.endswith(ELSEWHERE)
+        assert [(await refused()).endswith(ELSEWHERE) for _ in range(3)] == [True] * 3
+        assert await alive(scene.api, scene.namespace, name)
+
+
+async def test_a_pod_that_was_just_bound_to_the_own_node_is_evicted_soon(scene: Scene) -> None:
+    """Until the server's cache has the pod's node the answer is a no in plain words: the daemon tries again later."""
+    path = f"/api/v1/namespaces/{scene.namespace}/pods"
+    made = await scene.api.create(path, pod("bound", pod_spec()))
+    target = {"metadata": {"name": "bound"}, "target": {"kind": "Node", "name": scene.node}}
+    await scene.api.create(f"{path}/bound/binding", target)
+    answers = []
+
+    async def granted() -> bool:
+        answers.append(await evicted(scene.thief, scene.namespace, "bound", made["metadata"]["uid"]))
+        return answers[-1] == (201, "")
+
+    await until(granted, "the server to know the pod's node")
+    assert all((got, said.endswith(ELSEWHERE)) == (403, True) for got, said in answers[:-1]), answers
 
 
 async def test_others_evict_what_they_like(scene: Scene) -> None:
@@ -196,13 +256,14 @@ async def test_the_daemon_finds_both_policies_or_says_which_is_not_there(scene: 
             binding = await scene.api.get(f"{bindings}/{name}")
             await scene.api.delete(f"{bindings}/{name}")
 
-            async def absent(look=look) -> Sighting | None:  # type: ignore[no-untyped-def]
+            async def absent(look: Look = look) -> Sighting | None:
                 sighting = await look(writer, own)
                 return sighting if sighting.guard is Guard.ABSENT else None
 
             sighting = await until(absent, f"{name} to be missed")
             assert str(sighting).startswith(f"{sighting.policy} is absent: ")
-            assert await missing(writer, own) == sighting
+            found = await missing(writer, own)
+            assert found is not None and (found.policy, found.guard) == (sighting.policy, Guard.ABSENT)
             del binding["metadata"]["resourceVersion"], binding["metadata"]["uid"]
             await scene.api.create(bindings, binding)
 

@@ -172,7 +172,10 @@ async def test_check_says_ok_where_all_is_granted_and_warns_where_no_namespace_c
     async with serving(api(everything, [])) as server:
         (line,) = await consent(config(tmp_path, server.url))
         assert (line.verdict, "2 namespaces" in line.message) == (Verdict.OK, True)
-        assert await beyond(config(tmp_path, server.url, "dry-run"), in_a_pod=False, own=OwnPod("gpusteward", "daemon")) == ()
+        assert (
+            await beyond(config(tmp_path, server.url, "dry-run"), in_a_pod=False, own=OwnPod("gpusteward", "daemon"))
+            == ()
+        )
     async with serving(api(everything, [], consents=False)) as server:
         (line,) = await consent(config(tmp_path, server.url))
     assert line.verdict is Verdict.WARN and "gpusteward.io/mode=enforce" in line.message

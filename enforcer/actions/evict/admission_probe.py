@@ -26,6 +26,8 @@ OWN_NODE = "gpusteward-own-node"
 DENIED = frozenset({403, 422})
 """Statuses of a refusal by a policy: 422 (Invalid), unless its validation names the reason Forbidden (403)."""
 NOT_FOUND, CONFLICT = 404, 409
+NOBODY = str(uuid4())
+"""A UID that no pod has, and a part of a name that none has; the same for a process, so that it logs a reason once."""
 NO_NODE = "the token carries no node claim"
 """The message by which both policies refuse a token that does not name its node."""
 
@@ -84,13 +86,13 @@ async def missing(writer: Writer, own: OwnPod) -> Sighting | None:
 
 async def evictions(writer: Writer, own: OwnPod) -> Sighting:
     """Request an eviction without a UID, which the policy forbids, of a pod that does not exist."""
-    heard = await _dry_run(writer, own.namespace, f"gpusteward-canary-{uuid4()}", {})
+    heard = await _dry_run(writer, own.namespace, f"gpusteward-canary-{NOBODY}", {})
     return Sighting.of(POLICY, heard, absent=(NOT_FOUND, "pods"))
 
 
 async def own_node(writer: Writer, own: OwnPod) -> Sighting:
     """Request an eviction of the own pod with another UID, which the policy forbids: it knows the pod by its UID."""
-    heard = await _dry_run(writer, own.namespace, own.name, {"preconditions": {"uid": str(uuid4())}})
+    heard = await _dry_run(writer, own.namespace, own.name, {"preconditions": {"uid": NOBODY}})
     return Sighting.of(OWN_NODE, heard, absent=(CONFLICT, "pods"))
 
 
