@@ -127,8 +127,8 @@ async def theft(
         made = Scene(api, thief, namespace, node, uid, (name, own_uid))
 
         async def in_force() -> bool:
-            other = {"preconditions": {"uid": str(uuid4())}}
-            said = [(await made.answer(thief, dryRun=["All"], **options))[1] for options in ({}, other)]
+            asked: tuple[dict[str, Any], ...] = ({}, {"preconditions": {"uid": str(uuid4())}})
+            said = [(await made.answer(thief, dryRun=["All"], **options))[1] for options in asked]
             return all(f"{denied(policy)} " in one for policy, one in zip((POLICY, OWN_NODE), said, strict=True))
 
         await until(in_force, "the policies to be in force")
