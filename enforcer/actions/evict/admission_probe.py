@@ -4,9 +4,9 @@ Asks whether the admission policies that bound our evictions are in force.
 What comes in: the daemon's own pod. What goes out: in force, absent or unknown, the policy, and the server's message.
 
 The rule: only a refusal by a policy itself proves that it is in force. Each request breaks one policy alone, because
-the server names one refusal alone. Without the policies they do no harm: each is a dry run, and asks for a pod that
-does not exist, or for the own pod with a UID that no pod has. Admission comes before both, so a server without the
-policy answers 404, or 409.
+the server names one refusal alone. Without the policies they do no harm: each is a dry run. One asks for a pod that
+does not exist, the other for the own pod with a wrong UID. Admission comes before both are looked up, so a server
+without the policy answers 404, or 409.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ DENIED = frozenset({403, 422})
 """Statuses of a refusal by a policy: 422 (Invalid), unless its validation names the reason Forbidden (403)."""
 NOT_FOUND, CONFLICT = 404, 409
 NOBODY = str(uuid4())
-"""A UID that no pod has, and a part of a name that none has; the same for a process, so that it logs a reason once."""
+"""A UID that no pod has, and a part of a name that none has. It stays the same, so that a reason is logged once."""
 NO_NODE = "the token carries no node claim"
 """The message by which both policies refuse a token that does not name its node."""
 
