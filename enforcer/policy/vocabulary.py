@@ -160,7 +160,7 @@ class Reason(StrEnum):
     NOT_ARMED = "not_armed", "the daemon is not ready to act"
     STEP_MISSING = "step_missing", "this node cannot perform the next step of the ladder, and no other one may follow"
     JOURNAL = "journal", "the journal cannot be written"
-    ADMISSION = "admission", "the admission policy that bounds evictions is not in force"
+    ADMISSION = "admission", "an admission policy that bounds evictions is not in force"
     CONFIG = "config", "the config cannot be used"
     NAMES_STALE = "names_stale", "the API server does not answer"
     FAILED = "failed", "the last request failed"
