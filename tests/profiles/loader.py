@@ -65,4 +65,4 @@ def load(profile: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     load(json.loads(Path(sys.argv[1]).read_text()))
-    os.execvp(sys.argv[2], sys.argv[2:])
+    os.execvp(sys.argv[2], sys.argv[2:])  # noqa: S606

@@ -76,14 +76,14 @@ def new_process():
     if (child := os.fork()) == 0:
         os._exit(0)
     os.waitpid(child, 0)
-F_SETSIG, FIOSETOWN, SIOCSPGRP = 10, 0x8901, 0x8902
+F_SETSIG, FIOSETOWN, SIOCSPGRP, nobody = 10, 0x8901, 0x8902, ctypes.c_int(0)
 me = struct.pack("i", os.getpid())
 print(json.dumps({
     "own a descriptor": of(fcntl.fcntl, ours, fcntl.F_SETOWN, os.getpid()),
     "choose its signal": of(fcntl.fcntl, ours, F_SETSIG, 10),
     "own it by ioctl": of(fcntl.ioctl, ours, FIOSETOWN, me),
     "own it by another ioctl": of(fcntl.ioctl, ours, SIOCSPGRP, me),
-    "own it by a long ioctl": of(raw, IOCTL, ours.fileno(), 0x7700000000 + FIOSETOWN, ctypes.addressof(ctypes.c_int(0))),
+    "own it by a long ioctl": of(raw, IOCTL, ours.fileno(), 0x7700000000 + FIOSETOWN, ctypes.addressof(nobody)),
     "limits of another": of(resource.prlimit, os.getppid(), resource.RLIMIT_CORE),
     "packets of the host": of(socket.socket, socket.AF_PACKET, socket.SOCK_RAW),
     "the audit system": of(socket.socket, socket.AF_NETLINK, socket.SOCK_RAW, 9),
@@ -212,7 +212,7 @@ REACH = {
     "whole": {"kill", "pidfd", "socket", "prlimit", "oom"},
     "user": {"socket"},
 }
-"""What uid 0 without a capability can do to these processes (kill(2), ptrace(2), prlimit(2); measured on Linux 6.18)."""
+"""What uid 0 without a capability can do to these processes: kill(2), ptrace(2), prlimit(2), fcntl(2); Linux 6.18."""
 FILES = {"environ", "memory", "root", "oom"}
 """What seccomp cannot tell from the reading of another file; docs/hardening.md says who can."""
 
