@@ -1,28 +1,29 @@
 """
-A user of the node makes cgroups with pods' names and holds GPU memory there: the daemon in its own pod is not deceived.
+A user of the node makes cgroups with pods' names and holds GPU memory there: the daemon is not deceived.
 
-In: a cgroup that was delegated to a user, as systemd, LXC and Slurm do it; the chart in mode enforce. Out: the page,
-the journal, who lives. Law: the daemon acts on the pod that is over its limit, so that it spares the others is seen.
+In: a cgroup that was delegated to a user, as systemd, LXC and Slurm do it; the daemon in its own pod's cgroup, from
+which it learns where the kubelet's are. Out: the page, the journal, who lives. Law: the daemon acts on the pod that is
+over its limit, so that it spares the others is seen.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from cluster.bed import GPUS, Bed
-from cluster.client import Object, until
-from cluster.installed import PATIENT, Release, released, values
-from cluster.stage import Stage, ready_pods
-from cluster.test_decide import CONSENT, create, deployment, label, lives
-from cluster.test_helm import used
+from cluster.client import Object
+from cluster.stage import Stage, held, stage
+from cluster.test_enforce import Scene, ended, enforcing, scene
+from cluster.test_enforce import journal as decisions
 from containers.cgroupfs import below, hierarchies, kubelet_paths
+from daemon.running import Daemon
 from driver.node import GiB, Workload
 from scraped import series
+
+__all__ = ["scene", "stage"]
 
 pytestmark = pytest.mark.cluster
 
@@ -32,17 +33,23 @@ DELEGATED = f"-user.slice/user-{USER}.slice/user@{USER}.service"
 BECOME = ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all")
 
 
-@pytest.fixture
-async def release(cluster: Bed, stage: Stage, image: str, tmp_path: Path) -> AsyncIterator[Release]:
-    """A namespace in which helm may install the chart."""
-    async with released(cluster, stage.api, tmp_path) as made:
-        yield made
-
-
 def container_of(pod: Object) -> str:
     """Name the folders of a pod's container, as the kubelet and its runtime do."""
     (status,) = pod["status"]["containerStatuses"]
     return f"kubepods/besteffort/pod{pod['metadata']['uid']}/{status['containerID'].removeprefix('containerd://')}"
+
+
+def into(roots: list[Path], folder: str = ".") -> tuple[str, ...]:
+    """Words before a command that is to run in this folder of each hierarchy."""
+    lines = [f"mkdir -p {root}/{folder}; echo $$ > {root}/{folder}/cgroup.procs" for root in roots]
+    return ("sh", "-ec", "; ".join([*lines, 'exec "$@"']), "sh")
+
+
+def own(stage: Stage) -> tuple[str, ...]:
+    """Words before a daemon that is to run in the cgroup of the pod whose token it has."""
+    assert stage.own_pod
+    path = f"{stage.bed.node.cgroup_root}/{container_of(stage.own_pod)}"
+    return into([below(root, path) for root in hierarchies().kubelet])
 
 
 def delegated(bed: Bed) -> list[Path]:
@@ -58,60 +65,45 @@ def delegated(bed: Bed) -> list[Path]:
 
 def forged(bed: Bed, roots: list[Path], pod: Object, size: int) -> Workload:
     """Let the user hold memory in a cgroup that is called like the one of a pod's container."""
-    folder = container_of(pod)
     # Root puts the user's first process there, as a session manager does. All else the user does.
-    enter = [f"echo $$ > {root}/cgroup.procs" for root in roots]
-    move = [f"mkdir -p {root}/{folder}; echo $$ > {root}/{folder}/cgroup.procs" for root in roots]
-    as_root = ("sh", "-ec", "; ".join([*enter, 'exec "$@"']), "sh")
-    as_user = ("sh", "-ec", "; ".join([*move, 'exec "$@"']), "sh")
-    made = bed.driver.spawn(f"alloc {SHARED_GPU} {size}", prefix=(*as_root, *BECOME, *as_user))
-    assert any(path.endswith(f"{DELEGATED}/{folder}") for path in kubelet_paths(made.pid))
+    words = (*into(roots), *BECOME, *into(roots, container_of(pod)))
+    made = bed.driver.spawn(f"alloc {SHARED_GPU} {size}", prefix=words)
+    assert any(path.endswith(f"{DELEGATED}/{container_of(pod)}") for path in kubelet_paths(made.pid))
     return made
 
 
 @pytest.mark.parametrize("rung", ["evict", "kill"])
-async def test_no_cgroup_of_a_user_names_a_pod(
-    release: Release, stage: Stage, namespace: str, image: str, rung: str
-) -> None:
+async def test_no_cgroup_of_a_user_names_a_pod(scene: Scene, rung: str) -> None:
     """
     What the user holds below a delegated cgroup is the host's, whichever pod it is called after.
 
     A pod within its limit is not acted on for it. One over its limit is, and it is not protected by it. The user's own
     processes get no signal.
     """
-    bed = stage.bed
-    await label(stage, namespace, CONSENT)
-    await create(stage, namespace, deployment("greedy", "3GiB", "1Gi"), deployment("quiet", "1GiB", "2Gi"))
-    pods = {one["metadata"]["labels"]["app"]: one for one in await ready_pods(stage, namespace, 2)}
-    names = {app: one["metadata"]["name"] for app, one in pods.items()}
-    with ExitStack() as stack:
-        roots = delegated(bed)
-        users = [forged(bed, roots, pods["quiet"], 4 * GiB), forged(bed, roots, pods["greedy"], 2 * GiB)]
+    stage = scene.stage
+    await stage.guard()
+    await scene.play()
+    pods = {one["metadata"]["name"]: one for one in scene.pods if one["metadata"]["namespace"] == scene.namespace}
+    roots = delegated(stage.bed)
+    users = [forged(stage.bed, roots, pods[name], GiB) for name in ("bystander", scene.name)]
+    users[0].alloc(SHARED_GPU, 3 * GiB)
+
+    def charged(daemon: Daemon) -> tuple[dict[str, int], float]:
+        """What each pod holds of the GPU, and what the host's processes hold."""
+        sizes = {pod: size for (where, pod, _), size in held(daemon.snapshot()).items() if where == scene.namespace}
+        return sizes, series(daemon.get("/metrics")[1], "device_memory_host_bytes", "uuid")[SHARED_GPU,]
+
+    try:
+        with enforcing(stage, ladder=["notify", rung], trigger="limit", enter=own(stage), learns=True) as daemon:
+            daemon.until(lambda one: one["complete"] and one["names_live"] and held(one), "a complete round")
+            assert '"own_pod"' in daemon.log
+            assert charged(daemon) == ({"bystander": GiB, "neighbour": GiB, scene.name: 3 * GiB}, 5 * GiB)
+            ended(daemon, "verified")
+            intents = [one["action"] for one in decisions(stage) if one["record"] == "intent"]
+            uid = scene.victim["metadata"]["uid"]
+            assert [(one["rung"], one["pod_uid"], one["used"]) for one in intents] == [(rung, uid, 3 * GiB)]
+            assert charged(daemon)[1] == 5 * GiB, "the user's processes live"
+        assert [one.process and one.process.poll() for one in users] == [None, None]
+    finally:
         for one in users:
-            stack.callback(one.exit)
-        policy = {"mode": "enforce", "trigger": "limit", "ladder": ["notify", rung]}
-        release.helm("install", values=values(bed, image, policy, evict={"namespaces": [namespace]}))
-        expected = {names["greedy"]: 3 * GiB, names["quiet"]: 1 * GiB}
-        await release.shows(lambda page: used(page, namespace) == expected or None, "what the pods hold, and no more")
-        page = await release.page()
-        assert series(page, "device_memory_host_bytes", "uuid")[SHARED_GPU,] == 6 * GiB
-
-        uid = pods["greedy"]["metadata"]["uid"]
-
-        async def acted() -> bool:
-            return any(one.get("result") == "verified" for one in release.journal())
-
-        try:
-            await until(acted, "the action on the pod that is over its limit", PATIENT)
-        except TimeoutError as error:
-            release.explain(error)
-            raise
-        intents = [one["action"] for one in release.journal() if one["record"] == "intent"]
-        assert [(one["rung"], one["pod_uid"], one["used"]) for one in intents] == [(rung, uid, 3 * GiB)]
-        quiet = await stage.api.get(f"/api/v1/namespaces/{namespace}/pods/{names['quiet']}")
-        assert lives([quiet]) == lives([pods["quiet"]])
-        assert [one.process.poll() for one in users if one.process] == [None, None]
-        await release.shows(
-            lambda page: series(page, "device_memory_host_bytes", "uuid").get((SHARED_GPU,)) == 6 * GiB or None,
-            "the user's memory, as before",
-        )
+            one.close()

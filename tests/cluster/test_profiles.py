@@ -1,132 +1,99 @@
 """
-The seccomp profiles on the real cluster: the daemon's pod under them evicts, kills and fences, and can do little else.
+The seccomp profiles on the real cluster: the kubelet and its runtime take them, and the daemon under them acts.
 
-In: the chart with `seccompProfile`, the profiles where the kubelet looks for them. Out: what the kernel says of the
-container, what the daemon did, what is refused to a program in its pod. Law: the runtime loads the profile, not a test.
+In: the profiles where the kubelet looks for them; pods of which one is over its limit. Out: what the kernel says of a
+container, what the daemon did. Law: the daemon is the real one in mode enforce, with the rights that deploy/ ships.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cluster.bed import Bed
-from cluster.client import until
-from cluster.installed import PATIENT, Release, released, values
-from cluster.stage import Stage, ready_pods
-from cluster.test_decide import CONSENT, bare, create, deployment, label, lives
-from cluster.test_enforce import Scene, ended, enforcing, scene
+from cluster.client import Api, Object, until
+from cluster.manifests import pod, pod_spec
+from cluster.stage import Stage, stage
+from cluster.test_decide import logged
+from cluster.test_enforce import Scene, ended, enforcing, mode, scene
 from cluster.test_enforce import journal as decisions
 from cluster.test_enforce import told as in_words
 from cluster.test_fence import fences, limiting, refused, workload
-from cluster.test_helm import CAP_KILL
+from daemon.running import Daemon
+from daemon.running import until as becomes
 from enforcer.actions.processes import read
 from profiles.test_seccomp import KILL, OBSERVE, under
-from scraped import series
 
-__all__ = ["limiting", "scene"]
+__all__ = ["limiting", "scene", "stage"]
 
 pytestmark = pytest.mark.cluster
 
-PROFILES = {"evict": OBSERVE, "kill": KILL}
-FORBIDDEN = """
-import ctypes, fcntl, json, os, socket
-libc = ctypes.CDLL(None, use_errno=True)
-def of(call, *arguments):
-    try:
-        call(*arguments)
-    except OSError as error:
-        return error.errno
-    return 0
-def raw(name):
-    def call():
-        if getattr(libc, name)(*[ctypes.c_long(-1)] * 5) == -1:
-            raise OSError(ctypes.get_errno(), name)
-    return call
-ours, _ = socket.socketpair()
-print(json.dumps({
-    "status": [line.split()[1] for line in open("/proc/self/status") if line.startswith("Seccomp:")],
-    "kill": of(os.kill, 1, 0),
-    "own": of(fcntl.fcntl, ours, fcntl.F_SETOWN, 1),
-    "fork": of(os.fork),
-    **{name: of(raw(name)) for name in ("ptrace", "process_vm_readv", "mount", "setns", "unshare", "setpriority")},
-}))
-"""
-"""What a program in the daemon's pod tries."""
 
+@pytest.mark.parametrize("profile", [OBSERVE, KILL], ids=lambda one: one.stem)
+async def test_the_runtime_takes_it(stage: Stage, node_api: Api, namespace: str, profile: Path) -> None:
+    """
+    A container that names the file starts under it, with the daemon's rights.
 
-@pytest.fixture
-async def release(cluster: Bed, stage: Stage, image: str, tmp_path: Path) -> AsyncIterator[Release]:
-    """A namespace in which helm may install the chart; the kubelet has the profiles."""
-    folder = cluster.node.kubelet_folder / "seccomp"
+    Its program runs; where it wants another process beside it, there is no such call.
+    """
+    folder = stage.bed.node.kubelet_folder / "seccomp"
     folder.mkdir(exist_ok=True)
-    for profile in (OBSERVE, KILL):
-        shutil.copy(profile, folder)
-    async with released(cluster, stage.api, tmp_path) as made:
-        yield made
+    shutil.copy(profile, folder)
+    made = pod_spec(restart="Never")
+    made["containers"][0]["securityContext"] = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "Localhost", "localhostProfile": profile.name},
+    }
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    for name, script in (("alone", "exec cat /proc/self/status"), ("two", "cat /proc/self/status; exit 0")):
+        made["containers"][0]["command"] = ["sh", "-c", script]
+        await node_api.create(pods, pod(name, made))
+
+    async def over() -> list[Object] | None:
+        found = [(await node_api.get(f"{pods}/{name}"))["status"] for name in ("alone", "two")]
+        return found if all(one["phase"] in ("Succeeded", "Failed") for one in found) else None
+
+    alone, _ = await until(over, "both to end")
+    assert alone["phase"] == "Succeeded"
+    assert "Seccomp:\t2\n" in stage.bed.kubectl("-n", namespace, "logs", "alone")
+    said = stage.bed.kubectl("-n", namespace, "logs", "two")
+    assert "can't fork: Function not implemented" in said and "Seccomp" not in said
 
 
-def held(release: Release) -> None:
-    """See that a program in the daemon's container can do nothing of the above."""
-    found: dict[str, Any] = json.loads(release.inside(FORBIDDEN))
-    assert found.pop("status") == ["2"], "a filter is loaded"
-    assert found == dict.fromkeys(found, 38), "calls that this kernel does not have, as it seems"
+def held(daemon: Daemon) -> None:
+    """See that the daemon is under a filter, and met nothing that it lacks."""
+    assert "Seccomp:\t2\n" in read(f"/proc/{daemon.process.pid}/status")
+    assert "not implemented" not in daemon.log
 
 
-@pytest.mark.parametrize("rung", PROFILES)
-async def test_the_daemon_acts_under_the_profile(
-    release: Release, stage: Stage, namespace: str, image: str, rung: str
-) -> None:
-    """Its pod starts under the profile, warns, acts, writes its journal, and answers `gpusteward check`."""
-    await label(stage, namespace, CONSENT)
-    await create(stage, namespace, deployment("greedy", "3GiB", "1Gi"), bare("quiet", "1GiB", "2Gi"))
-    pods = {one["metadata"]["labels"]["app"]: one for one in await ready_pods(stage, namespace, 2)}
-    policy = {"mode": "enforce", "trigger": "limit", "ladder": ["notify", rung]}
-    named = {"type": "Localhost", "localhostProfile": PROFILES[rung].name}
-    given = values(stage.bed, image, policy, evict={"namespaces": [namespace]}, seccompProfile=named)
-    release.helm("install", values=given)
-    await release.mode("enforce")
-    assert release.capabilities() == (CAP_KILL if rung == "kill" else 0)
-    held(release)
-
-    async def acted() -> bool:
-        return any(one.get("result") == "verified" for one in release.journal())
-
-    try:
-        await until(acted, "the action on the pod that is over its limit", PATIENT)
-    except TimeoutError as error:
-        release.explain(error)
-        raise
-    (intent,) = [one["action"] for one in release.journal() if one["record"] == "intent"]
-    assert (intent["rung"], intent["pod_uid"]) == (rung, pods["greedy"]["metadata"]["uid"])
-    quiet = await stage.api.get(f"/api/v1/namespaces/{namespace}/pods/quiet")
-    assert lives([quiet]) == lives([pods["quiet"]])
-    said = stage.bed.kubectl("-n", release.namespace, "exec", f"ds/{release.account}", "--", "gpusteward", "check")
-    assert "fail" not in said, said
-    assert "not implemented" not in release.log()
+@pytest.mark.parametrize(("rung", "profile"), [("evict", OBSERVE), ("kill", KILL)])
+async def test_it_acts_under_the_profile(scene: Scene, rung: str, profile: Path) -> None:
+    """Under its profile the daemon warns, acts on the pod that is over its limit, and writes its journal."""
+    stage = scene.stage
+    await stage.guard()
+    await scene.play()
+    with enforcing(stage, ladder=["notify", rung], enter=under(profile)) as daemon:
+        ended(daemon, "verified")
+        assert in_words(decisions(stage)) == ["intent", "sent", "acked", "ended verified"]
+        (action,) = [one["action"] for one in decisions(stage) if one["record"] == "intent"]
+        assert (action["rung"], action["pod_uid"]) == (rung, scene.victim["metadata"]["uid"])
+        held(daemon)
+        assert daemon.stop()[0] == 0
 
 
-async def test_without_pidfds_it_kills_nothing_and_says_why(
-    release: Release, stage: Stage, namespace: str, image: str
-) -> None:
+async def test_without_pidfds_it_kills_nothing_and_says_why(stage: Stage) -> None:
     """Under the profile that is not for `kill` the daemon is not armed, and names the profile as the cause."""
-    policy = {"mode": "enforce", "ladder": ["notify", "kill"]}
-    named = {"type": "Localhost", "localhostProfile": OBSERVE.name}
-    given = values(stage.bed, image, policy, evict={"namespaces": [namespace]}, seccompProfile=named)
-    release.helm("install", values=given)
-    await release.shows(lambda page: series(page, "enforcement_mode", "mode") or None, "a mode")
+    await stage.enforcing()
+    async with stage.as_pod():
+        with enforcing(stage, ladder=["notify", "kill"], enter=under(OBSERVE)) as daemon:
 
-    async def said() -> bool:
-        lines = [one for one in release.log().splitlines() if "enforcer.not_armed" in one]
-        return any("seccomp profile" in one for one in lines)
+            def said() -> bool | None:
+                return any("seccomp profile" in one["detail"] for one in logged(daemon, "enforcer.not_armed")) or None
 
-    await until(said, "the daemon to name the profile", PATIENT)
-    assert series(await release.page(), "enforcement_mode", "mode") != {("enforce",): 1}
+            becomes(said, "the daemon to name the profile", daemon)
+            mode(daemon, "dry-run")
 
 
 async def test_it_fences_under_the_profile(scene: Scene, limiting: None) -> None:
@@ -138,5 +105,4 @@ async def test_it_fences_under_the_profile(scene: Scene, limiting: None) -> None
         ended(daemon, "verified")
         assert in_words(decisions(stage)) == ["intent", "sent", "acked", "ended verified"]
         assert fences(stage) and refused(workload(scene, "greedy"), 1)
-        assert "Seccomp:\t2\n" in read(f"/proc/{daemon.process.pid}/status")
-        assert "not implemented" not in daemon.log
+        held(daemon)
