@@ -9,6 +9,7 @@ over its limit, so that it spares the others is seen.
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,8 @@ def forged(bed: Bed, roots: list[Path], pod: Object, size: int) -> Workload:
     """Let the user hold memory in a cgroup that is called like the one of a pod's container."""
     # Root puts the user's first process there, as a session manager does. All else the user does.
     words = (*into(roots), *BECOME, *into(roots, container_of(pod)))
-    made = bed.driver.spawn(f"alloc {SHARED_GPU} {size}", prefix=words)
+    program = shutil.copy(bed.driver.workload_binary, bed.folder)  # where the user can reach it
+    made = bed.driver.spawn(f"alloc {SHARED_GPU} {size}", prefix=words, binary=str(program))
     assert any(path.endswith(f"{DELEGATED}/{container_of(pod)}") for path in kubelet_paths(made.pid))
     return made
 
@@ -85,8 +87,7 @@ async def test_no_cgroup_of_a_user_names_a_pod(scene: Scene, rung: str) -> None:
     await scene.play()
     pods = {one["metadata"]["name"]: one for one in scene.pods if one["metadata"]["namespace"] == scene.namespace}
     roots = delegated(stage.bed)
-    users = [forged(stage.bed, roots, pods[name], GiB) for name in ("bystander", scene.name)]
-    users[0].alloc(SHARED_GPU, 3 * GiB)
+    users = [forged(stage.bed, roots, pods[name], size) for name, size in (("bystander", 4 * GiB), (scene.name, GiB))]
 
     def charged(daemon: Daemon) -> tuple[dict[str, int], float]:
         """What each pod holds of the GPU, and what the host's processes hold."""
