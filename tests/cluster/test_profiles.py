@@ -15,17 +15,14 @@ import pytest
 from cluster.client import Api, Object, until
 from cluster.manifests import pod, pod_spec
 from cluster.stage import Stage, stage
-from cluster.test_decide import logged
-from cluster.test_enforce import Scene, ended, enforcing, mode, scene
+from cluster.test_enforce import Scene, ended, enforcing, scene
 from cluster.test_enforce import journal as decisions
 from cluster.test_enforce import told as in_words
-from cluster.test_fence import fences, limiting, refused, workload
 from daemon.running import Daemon
-from daemon.running import until as becomes
 from enforcer.actions.processes import read
 from profiles.test_seccomp import KILL, OBSERVE, under
 
-__all__ = ["limiting", "scene", "stage"]
+__all__ = ["scene", "stage"]
 
 pytestmark = pytest.mark.cluster
 
@@ -68,41 +65,15 @@ def held(daemon: Daemon) -> None:
     assert "not implemented" not in daemon.log
 
 
-@pytest.mark.parametrize(("rung", "profile"), [("evict", OBSERVE), ("kill", KILL)])
-async def test_it_acts_under_the_profile(scene: Scene, rung: str, profile: Path) -> None:
-    """Under its profile the daemon warns, acts on the pod that is over its limit, and writes its journal."""
+async def test_it_evicts_under_the_profile(scene: Scene) -> None:
+    """Under the profile the daemon warns, evicts the pod that is over its limit, and writes its journal."""
     stage = scene.stage
     await stage.guard()
     await scene.play()
-    with enforcing(stage, ladder=["notify", rung], enter=under(profile)) as daemon:
+    with enforcing(stage, ladder=["notify", "evict"], enter=under(OBSERVE)) as daemon:
         ended(daemon, "verified")
         assert in_words(decisions(stage)) == ["intent", "sent", "acked", "ended verified"]
         (action,) = [one["action"] for one in decisions(stage) if one["record"] == "intent"]
-        assert (action["rung"], action["pod_uid"]) == (rung, scene.victim["metadata"]["uid"])
+        assert (action["rung"], action["pod_uid"]) == ("evict", scene.victim["metadata"]["uid"])
         held(daemon)
         assert daemon.stop()[0] == 0
-
-
-async def test_without_pidfds_it_kills_nothing_and_says_why(stage: Stage) -> None:
-    """Under the profile that is not for `kill` the daemon is not armed, and names the profile as the cause."""
-    await stage.enforcing()
-    async with stage.as_pod():
-        with enforcing(stage, ladder=["notify", "kill"], enter=under(OBSERVE)) as daemon:
-
-            def said() -> bool | None:
-                return any("seccomp profile" in one["detail"] for one in logged(daemon, "enforcer.not_armed")) or None
-
-            becomes(said, "the daemon to name the profile", daemon)
-            mode(daemon, "dry-run")
-
-
-async def test_it_fences_under_the_profile(scene: Scene, limiting: None) -> None:
-    """As a process under the profile, because no runtime puts a privileged container under one, it caps the pod."""
-    stage = scene.stage
-    await stage.unguard()
-    await scene.play()
-    with enforcing(stage, ladder=["notify", "fence"], enter=under(OBSERVE)) as daemon:
-        ended(daemon, "verified")
-        assert in_words(decisions(stage)) == ["intent", "sent", "acked", "ended verified"]
-        assert fences(stage) and refused(workload(scene, "greedy"), 1)
-        held(daemon)
