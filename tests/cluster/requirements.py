@@ -46,6 +46,7 @@ PROMETHEUS = (
     Need("prometheus-alertmanager", "prometheus-alertmanager"),
 )
 BROWSER = (Need("chromium", "chromium"),)
+APPARMOR = (Need("apparmor_parser", "apparmor"),)
 IMAGE = (Need("buildah", "buildah"), Need("mmdebstrap", "mmdebstrap"))
 
 

@@ -121,6 +121,24 @@ def test_of_the_host_only_the_journal_can_be_written(name: str) -> None:
     assert ("libnvidia-ml" in " ".join(found)) is (name in BY_LIBRARY)
 
 
+@pytest.mark.parametrize("name", chart.VARIANTS)
+def test_a_node_without_profiles_or_apparmor_starts_the_pod(name: str) -> None:
+    """By default no profile is named that has to be on the node first."""
+    made = rendered(name)
+    assert "Localhost" not in str(made.pod)
+
+
+def test_a_profile_is_the_daemons_alone(tmp_path: Path) -> None:
+    """What an operator names holds for the container; the sandbox keeps the runtime's own."""
+    wanted = {
+        "seccompProfile": {"type": "Localhost", "localhostProfile": "gpusteward.json"},
+        "appArmorProfile": {"type": "Localhost", "localhostProfile": "gpusteward"},
+    }
+    made = build(tmp_path, wanted)
+    assert made.container["securityContext"].items() >= wanted.items()
+    assert made.pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+
+
 CGROUPS = ("/sys/fs/cgroup", "/host/sys/fs/cgroup")
 
 
@@ -245,6 +263,26 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "extraEnv: LD_LIBRARY_PATH has to name",
     ),
     "privileges for nothing": ({"kernel": {"access": "none", "privileged": True}}, "kernel.privileged is for"),
+    "a profile for a privileged container": (
+        {"nvml": {"access": "hostPath"}, "seccompProfile": {"type": "Localhost", "localhostProfile": "a"}},
+        "no profile holds a privileged container",
+    ),
+    "a profile without its name": ({"seccompProfile": {"type": "Localhost"}}, "/seccompProfile"),
+    "a killer that no container listens to": (
+        {
+            "config": {"policy": {"mode": "enforce", "ladder": ["notify", "kill"]}},
+            "appArmorProfile": {"type": "Localhost", "localhostProfile": "gpusteward"},
+        },
+        "with the step kill only RuntimeDefault or Unconfined",
+    ),
+    "a profile under which no process can be read": (
+        {
+            "nvml": {"access": "none"},
+            "kernel": {"access": "drm"},
+            "appArmorProfile": {"type": "Localhost", "localhostProfile": "gpusteward"},
+        },
+        "with kernel.access drm it is Unconfined",
+    ),
     "TLS without a certificate": ({"web": {"tls": True}}, "web.tls wants web.secretName"),
     "two web configs": ({"web": {"secretName": "a"}, "config": {"web": {"config_file": "/b"}}}, "give one"),
     "a label that breaks out of its quotes": (
