@@ -88,4 +88,6 @@ def in_sentences() -> Iterator[Command]:
 def commands() -> list[Command]:
     """Each command that a reader could paste: of a page first those of its blocks."""
     said = (one for one in in_sentences() if re.match(r"(kubectl|helm) \S+ ", one.text))
-    return sorted([*written(), *said], key=lambda one: ([name(page) for page in PAGES].index(one.page), one.block is None))
+    return sorted(
+        [*written(), *said], key=lambda one: ([name(page) for page in PAGES].index(one.page), one.block is None)
+    )
