@@ -165,7 +165,8 @@ class Reader:
 
     def _prepare(self) -> str:
         """Have what the pages take for granted."""
-        deployment = _yaml("docs/first-hour.md", "kind: Deployment")
+        deployment = _yaml("docs/first-hour.md", "# deployment.yaml")
+        _use(deployment["spec"]["template"]["spec"])
         train = {**deployment, "metadata": {"name": "train", "namespace": "default"}}
         job = {"pytorchReplicaSpecs": {"Worker": {"template": deployment["spec"]["template"]}}}
         files = {
@@ -211,16 +212,17 @@ def _workloads() -> Iterator[Object]:
         pod["metadata"]["name"] = name
         if name != "llm":
             pod["metadata"]["annotations"] = dict.fromkeys(pod["metadata"]["annotations"], "1Gi")
-        (container,) = pod["spec"]["containers"]
-        uses = {"WORKLOAD": "alloc visible 3GiB", "CUDA_CACHE_DISABLE": "1"}
-        container |= {
-            "image": WORKLOAD,
-            "command": ["/bin/workload"],
-            "env": [{"name": name, "value": value} for name, value in uses.items()],
-            "resources": {"limits": {"nvidia.com/gpu.shared": 1}},
-        }
-        pod["spec"]["terminationGracePeriodSeconds"] = 1
+        _use(pod["spec"], resources={"limits": {"nvidia.com/gpu.shared": 1}})  # there are four
         yield pod
+
+
+def _use(spec: Object, **more: object) -> None:
+    """Let the container hold memory of its GPU."""
+    (container,) = spec["containers"]
+    does = {"WORKLOAD": "alloc visible 3GiB", "CUDA_CACHE_DISABLE": "1"}
+    env = [{"name": name, "value": value} for name, value in does.items()]
+    container |= {"image": WORKLOAD, "command": ["/bin/workload"], "env": env, **more}
+    spec["terminationGracePeriodSeconds"] = 1
 
 
 def _kinds() -> Iterator[Object]:
