@@ -45,7 +45,10 @@ EVICTED = ("docs/operate.md", "docs/runbooks/GPUMemoryAtLimit.md")
 """Pages whose POD is over its limit: the one that was evicted first."""
 FIRST = ["docs/testbed.md", "README.md", "docs/deploy.md", "docs/first-hour.md", "docs/operate.md"]
 """Pages that install, and the one that enforces. All others find the node as it leaves it."""
-SOONER = "config.policy.warn_after=10s,config.policy.grace=20s,config.policy.hold_off=30s,config.sampling.interval=1s"
+SOONER = (
+    "helm upgrade gpusteward deploy/charts/gpusteward -n gpusteward --reuse-values -f short.yaml "
+    "--set config.sampling.interval=1s"
+)
 """The short times of docs/operate.md, and a short round, of which docs/recording.md wants sixty."""
 STAYS = re.compile(r"port-forward [^&]*$|gpusteward top( --json.*)?$")
 """What runs until Ctrl-C."""
@@ -98,10 +101,8 @@ class Reader:
         return ""
 
     def _through(self, page: str) -> str:
-        if page == FIRST[-1]:
-            chart = str(ROOT / "deploy/charts/gpusteward")
-            self.bed.helm("upgrade", "gpusteward", chart, "-n", "gpusteward", "--reuse-values", f"--set={SOONER}")
-        ours = [one for one in commands() if one.page == page and one.reason is None and not _uninstalls(one)]
+        ours = [Command(page, None, SOONER)] if page == FIRST[-1] else []
+        ours += [one for one in commands() if one.page == page and one.reason is None and not _uninstalls(one)]
         try:
             for _, lines in groupby(ours, key=lambda one: one.block):
                 block = list(lines)
@@ -172,6 +173,7 @@ class Reader:
         files = {
             "runtimeclass.yaml": _yaml("docs/testbed.md", "# runtimeclass.yaml"),
             "deployment.yaml": deployment,
+            "short.yaml": _yaml("docs/operate.md", "# short.yaml"),
             "my-chart/Chart.yaml": {"apiVersion": "v2", "name": "my-chart", "version": "0.1.0"},
             "my-chart/templates/train.yaml": train,
         }
