@@ -10,6 +10,7 @@ that operators bring, and the files that a page names.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -59,6 +60,8 @@ KINDS = {
     "prometheusrules": ("monitoring.coreos.com", "PrometheusRule"),
     "pytorchjobs": ("kubeflow.org", "PyTorchJob"),
 }
+POD = "# the container's name is in the key"
+"""In the pod of docs/sharing-systems.md that declares a limit for time-slicing."""
 PATIENCE = 240.0
 """Seconds until a command has to print what it should: an eviction follows a minute and a half after `close`."""
 
@@ -142,8 +145,8 @@ class Reader:
         text = re.sub(rf"\b({'|'.join(by)})\b", lambda found: by[found[1]], command.text)
         text = text.replace("/var/lib/gpusteward/", f"{self.bed.folder}/gpusteward/")  # the bed's node has it there
         if "0a1b…" in text:
-            journal = (self.bed.folder / "gpusteward/journal").read_text()
-            text = text.replace("0a1b…", re.findall(r'"record":"intent".*?"decision":"([^"]+)"', journal)[0])
+            lines = map(json.loads, (self.bed.folder / "gpusteward/journal").read_text().splitlines())
+            text = text.replace("0a1b…", next(one["decision"] for one in lines if one["record"] == "intent"))
         if text == "gpusteward top":  # on the node itself, which has no network of its own here
             address = self.bed.kubectl("-n", "gpusteward", "get", "pods", "-o=jsonpath={.items[0].status.podIP}")
             text = f"GPUSTEWARD_URL=http://{address}:9478 {text}"
@@ -173,6 +176,7 @@ class Reader:
         files = {
             "runtimeclass.yaml": _yaml("docs/testbed.md", "# runtimeclass.yaml"),
             "deployment.yaml": deployment,
+            "pod.yaml": _yaml("docs/sharing-systems.md", POD),
             "short.yaml": _yaml("docs/operate.md", "# short.yaml"),
             "my-chart/Chart.yaml": {"apiVersion": "v2", "name": "my-chart", "version": "0.1.0"},
             "my-chart/templates/train.yaml": train,
@@ -210,7 +214,7 @@ def _workloads() -> Iterator[Object]:
     """Two namespaces; the pod of docs/sharing-systems.md, and three more whose limit is smaller than what they use."""
     yield from ({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": one}} for one in ("team-a", "team-b"))
     for name in ("llm", "greedy-1", "greedy-2", "greedy-3"):
-        pod = _yaml("docs/sharing-systems.md", "# the container's name is in the key")
+        pod = _yaml("docs/sharing-systems.md", POD)
         pod["metadata"]["name"] = name
         if name != "llm":
             pod["metadata"]["annotations"] = dict.fromkeys(pod["metadata"]["annotations"], "1Gi")

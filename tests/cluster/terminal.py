@@ -83,7 +83,7 @@ class Terminal:
         script = f"set -ao pipefail; . '{self._kept}'\n{command}\ncode=$?; export -p > '{self._kept}'; exit $code"
         with output.open("wb") as file:
             process = subprocess.Popen(
-                ["bash", "-c", script],
+                ["stdbuf", "-oL", "bash", "-c", script],  # a terminal shows each line at once
                 cwd=self.folder,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
