@@ -80,8 +80,8 @@ golden: $(VENV)/.dev  ## write the golden metrics page, docs/{metrics,policy,sys
 	$(BIN)/python -m grafana
 	PYTHONPATH=tests $(BIN)/python -m faults
 
-prose: $(VENV)/.dev  ## take prose that was fixed out of the ledger of open findings (tests/prose/findings.yaml)
-	PYTHONPATH=tests $(BIN)/python -m prose --lower
+prose: $(VENV)/.dev  ## look for prose that is hard to read, as `make style` does, too
+	PYTHONPATH=tests $(BIN)/python -m prose
 
 docs-site: $(VENV)/.docs  ## build the static site of docs/ into site/; a link that leads nowhere fails
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build

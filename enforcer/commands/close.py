@@ -43,7 +43,7 @@ def add(commands: Commands) -> None:
         "It writes a request next to the journal, and the daemon takes it within seconds. A request that no daemon "
         "takes is withdrawn. Every flag of `gpusteward run` is accepted. Exit code: 0 when the daemon took the "
         "request, 1 when it did not, 2 for wrong usage or configuration.",
-        epilog="example: kubectl exec -n gpusteward POD -- gpusteward close blast_radius --by ann@example.com",
+        epilog="example: kubectl -n gpusteward exec DAEMON -- gpusteward close blast_radius --by ann@example.com",
         allow_abbrev=False,
     )
     parser.add_argument("breaker", choices=breakers, metavar="BREAKER", help=f"one of {', '.join(breakers)}")

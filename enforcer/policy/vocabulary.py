@@ -152,7 +152,7 @@ class Reason(StrEnum):
     NOT_CONTENDED = "not_contended", "no neighbour is short of memory, and the trigger is contended"
     DRY_RUN = "dry_run", "the mode is dry-run: the action was logged and not performed"
 
-    NAMESPACE_UNKNOWN = "namespace_unknown", "the labels of its namespace cannot be read"
+    NAMESPACE_UNKNOWN = "namespace_unknown", "the labels of its namespace are not known"
     NO_RIGHTS = "no_rights", "the API server does not allow evictions in its namespace (RoleBinding missing?)"
     UNAUTHORIZED = "unauthorized", "the API server does not accept the daemon's token"
     REFUSED = "refused", "the API server refused the request"

@@ -202,7 +202,9 @@ class Arming:
         self._decider.boot_id = writer.file.boot
         self._decider.arm(executor.begin, history, lambda *changed: note(changed), _unspent(levels, kept))
         self._missing.end(Reason.NOT_ARMED)
-        log.info("enforcer.armed", steps=sorted(hands.rungs), unfinished=len(unfinished), journal=str(self._owner.path))
+        lacked = {each.step for each in self._decider.missing}
+        steps = [step for step in self._decider.rules.ladder if step in hands.rungs and step not in lacked]
+        log.info("enforcer.armed", steps=steps, unfinished=len(unfinished), journal=str(self._owner.path))
         return executor
 
     def _rungs(self, fencing: Fencing | None) -> Iterator[tuple[Rung, Actuator]]:

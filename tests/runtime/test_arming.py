@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from enforcer.actions.evict.admission_probe import OwnPod
 from enforcer.actions.interface import Answer, Heard
@@ -177,6 +178,16 @@ async def test_with_everything_there_nothing_holds_it_back(tmp_path: Path) -> No
     taken = lock.take(lock_file)
     assert taken is not None
     taken.release()
+
+
+@pytest.mark.parametrize("ladder", [(Rung.NOTIFY, Rung.EVICT), (Rung.NOTIFY, Rung.FENCE, Rung.EVICT)])
+async def test_the_log_names_the_steps_that_may_follow(tmp_path: Path, ladder: tuple[Rung, ...]) -> None:
+    """Those of the ladder, without one that this node lacks: the driver of this stage has no fence."""
+    with capture_logs() as logs:
+        async with arming(tmp_path, rules=replace(UNHURRIED, ladder=ladder)) as (stage, _):
+            await until(lambda: Reason.NOT_ARMED not in stage.reasons)
+    (armed,) = (one for one in logs if one["event"] == "enforcer.armed")
+    assert armed["steps"] == [ladder[-1]]
 
 
 @pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.WARN, Mode.DRY_RUN])
