@@ -1,7 +1,7 @@
 """
 Play a day of the daemon in half an hour, and tell whether it stays flat.
 
-    PYTHONPATH=tests python -m day [--rounds N] [--readings FILE] [--svg FILE]
+    PYTHONPATH=tests python -m day [--rounds N] [--once] [--readings FILE] [--svg FILE]
     PYTHONPATH=tests python -m day --again FILE [--svg FILE]
 
 In: nothing; `--again`: readings of a day that was played. Out: a table in Markdown, what happened how often, a picture;
@@ -23,7 +23,7 @@ from cluster import requirements
 from day.drawing import draw, table
 from day.playing import Day, play
 from day.readings import Reading, Written, readings
-from day.script import ROUNDS, Turn, script
+from day.script import OFTEN, ONCE, ROUNDS, Turn, script
 from day.verdict import findings
 
 
@@ -31,11 +31,12 @@ def main() -> None:
     """Play or read a day, and print what became of it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--once", action="store_true", help="each event once")
     parser.add_argument("--readings", type=Path, default=Path(".pytest_cache/day.csv"))
     parser.add_argument("--again", type=Path)
     parser.add_argument("--svg", type=Path)
     words = parser.parse_args()
-    turns = script(words.rounds)
+    turns = script(words.rounds, ONCE if words.once else OFTEN)
     if words.again:
         sys.exit(told(list(readings(words.again)), turns, words.svg))
     if lacking := requirements.missing(node=True):
@@ -52,7 +53,7 @@ async def played(rounds: int, turns: Sequence[Turn], file: Path) -> Day:
 
     def each(reading: Reading) -> None:
         written.add(reading)
-        if reading.round % 500 < 70:
+        if reading.round % 1000 < 60:
             print(reading, file=sys.stderr, flush=True)
 
     try:

@@ -48,6 +48,9 @@ POLICY = {
 """The times of the default policy, divided by 50; budgets that a day in half an hour does not spend."""
 SAMPLING = {"interval": "100ms", "fast_interval": "50ms"}
 ARMED_WITHIN_S = 120.0
+FIRST = ("chrt", "--rr", "1")
+"""The daemon goes before all else on the cores. Two readings prove an excess between them if they are at most one and a
+half intervals apart. Of 100 ms that leaves 30 ms for others, where a node has 1.5 s."""
 
 
 @dataclass
@@ -98,9 +101,9 @@ async def play(
                     await on.visitor.reaches(first + turn.round)
                     await on.events.happens(turn.event)
                 await on.visitor.reaches(first + rounds)
-                day.code, _ = await asyncio.to_thread(on.daemon.stop)
                 for task in beside:
                     task.cancel()
+            day.code, _ = await asyncio.to_thread(on.daemon.stop)
         finally:
             day.happened, day.ends = list(on.events.happened), lanes.ends
             day.breakers, day.answers = on.visitor.breakers, on.visitor.answers
@@ -179,5 +182,6 @@ def _daemon(bed: Bed, stage: Stage, machine: Machine, config: Path, saved: Path)
             "POD_NAME": own["name"],
             "POD_NAMESPACE": own["namespace"],
         },
+        enter=FIRST,
         command=RUN,
     )

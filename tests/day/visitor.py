@@ -87,7 +87,8 @@ class Visitor:
 
     def _take(self, page: str) -> None:
         self.round = int(sum(value for _, value in samples(page, "rounds_total")))
-        self.evictions = int(sum(value for _, value in samples(page, "action_duration_seconds_count")))
+        evictions = sum(value for _, value in samples(page, "action_duration_seconds_count"))
+        self.evictions = max(self.evictions, int(evictions))
         self.mode = next((label(text, "mode") for text, on in samples(page, "enforcement_mode") if on), "")
         self.breakers |= {label(text, "breaker") for text, on in samples(page, "breaker_open") if on}
         changed, self._changed = self._changed, asyncio.Event()
