@@ -1,7 +1,7 @@
 """
 Play a day of the daemon in half an hour, and tell whether it stays flat.
 
-    PYTHONPATH=tests python -m day [--rounds N] [--once] [--readings FILE] [--svg FILE]
+    PYTHONPATH=tests python -m day [--rounds N] [--short] [--readings FILE] [--svg FILE]
     PYTHONPATH=tests python -m day --again FILE [--svg FILE]
 
 In: nothing; `--again`: readings of a day that was played. Out: a table in Markdown, what happened how often, a picture;
@@ -20,23 +20,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cluster import requirements
-from day.drawing import draw, table
 from day.playing import Day, play
 from day.readings import Reading, Written, readings
-from day.script import OFTEN, ONCE, ROUNDS, Turn, script
-from day.verdict import findings
+from day.script import OFTEN, ROUNDS, TWICE, Turn, script
+from day.verdict import findings, table
 
 
 def main() -> None:
     """Play or read a day, and print what became of it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--once", action="store_true", help="each event once")
+    parser.add_argument("--short", action="store_true", help="each event twice")
     parser.add_argument("--readings", type=Path, default=Path(".pytest_cache/day.csv"))
     parser.add_argument("--again", type=Path)
     parser.add_argument("--svg", type=Path)
     words = parser.parse_args()
-    turns = script(words.rounds, ONCE if words.once else OFTEN)
+    turns = script(words.rounds, TWICE if words.short else OFTEN)
     if words.again:
         sys.exit(told(list(readings(words.again)), turns, words.svg))
     if lacking := requirements.missing(node=True):
@@ -80,6 +79,8 @@ def happened(day: Day) -> None:
 def told(day: list[Reading], turns: Sequence[Turn], svg: Path | None) -> int:
     """Print the table and what is wrong; draw the picture; return the exit code."""
     if svg:
+        from day.drawing import draw  # matplotlib is there where the site is built
+
         draw(day, turns, svg)
     for line in table(day):
         print(line)

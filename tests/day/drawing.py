@@ -1,13 +1,13 @@
 """
-The picture and the table of a day.
+The picture of a day.
 
-What comes in: readings, and the turns of the script. What goes out: an SVG without scripts, and Markdown. The rule: the
-picture has no date and no random ids, so that the same day is the same file.
+What comes in: readings, and the turns of the script. What goes out: an SVG without scripts. The rule: it has no
+date and no random ids, so that the same day is the same file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib as mpl
@@ -15,28 +15,9 @@ from matplotlib.figure import Figure
 
 from day.readings import MIB, Reading
 from day.script import ROUNDS, Event, Turn
-from day.verdict import rows
 
 HOURS = 24
 INK, SOFT = "#1f4e79", "#c55a11"
-
-
-def table(day: Sequence[Reading]) -> Iterator[str]:
-    """Make the lines of the table."""
-    yield "| | second quarter | last quarter | most | growth | allowed | because |"
-    yield "|---|---|---|---|---|---|---|"
-    for row in rows(day):
-        show = _count if row.most < MIB // 64 else _size
-        figures = (row.second, row.last, row.most, row.growth, row.allowed)
-        yield f"| {row.bound.name} | {' | '.join(map(show, figures))} | {row.bound.reason} |"
-
-
-def _count(figure: float) -> str:
-    return f"{figure:.0f}"
-
-
-def _size(size: float) -> str:
-    return f"{size / MIB:.2f} MiB"
 
 
 def draw(day: Sequence[Reading], turns: Sequence[Turn], file: Path) -> None:

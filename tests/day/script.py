@@ -43,7 +43,8 @@ OFTEN: Mapping[Event, int] = {
     Event.XID: 48,
 }
 """Times a day."""
-ONCE: Mapping[Event, int] = dict.fromkeys(Event, 1)
+TWICE: Mapping[Event, int] = dict.fromkeys(Event, 2)
+"""Once in each half."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

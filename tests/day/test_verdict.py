@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 
 from day.readings import MIB, Progress, Reading, Written, read, readings
 from day.script import OFTEN, ROUNDS, Event, script
-from day.verdict import FEWEST, PER_ACTION, findings, rows
+from day.verdict import BOUNDS, FEWEST, PER_ACTION, findings, rows, table
 
 STEADY = Reading(
     round=0,
@@ -145,3 +146,16 @@ def test_the_script_of_a_day() -> None:
         assert {turn.round < ROUNDS // 2 for turn in turns if turn.event is event} == {True, False}
     assert turns[0].round >= ROUNDS // 20 and turns[-1].round <= ROUNDS * 19 // 20
     assert turns == sorted(turns)
+
+
+def test_the_table_and_the_picture(tmp_path: Path) -> None:
+    """The table has a row per quantity. The same day gives the same picture, which runs no scripts."""
+    lines = list(table(day()))
+    assert [line.split("|")[1].strip() for line in lines[2:]] == [bound.name for bound in BOUNDS]
+    assert "| RSS | 80.00 MiB | 80.00 MiB | 80.00 MiB | 0.00 MiB | 3.00 MiB |" in lines[2]
+    pytest.importorskip("matplotlib")
+    drawing = importlib.import_module("day.drawing")
+    for name in ("one.svg", "two.svg"):
+        drawing.draw(day(), script(), tmp_path / name)
+    assert (tmp_path / "one.svg").read_text() == (text := (tmp_path / "two.svg").read_text())
+    assert "open descriptors" in text and "<script" not in text

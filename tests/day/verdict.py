@@ -2,8 +2,9 @@
 Tell whether a daemon stays flat over a day.
 
 What comes in: readings. What goes out: one row per quantity, with its growth, the growth that is allowed, and why that
-much. The rule: the median of the last quarter is compared with that of the second. The first quarter is left out,
-because caches fill in it. A day in which nothing happened proves nothing, and fails.
+much; the rows as a table in Markdown; a sentence per finding. The rule: the median of the last quarter is compared with
+that of the second. The first quarter is left out, because caches fill in it. A day in which nothing happened proves
+nothing, and fails.
 """
 
 from __future__ import annotations
@@ -44,7 +45,12 @@ BOUNDS = (
         lambda evictions: min(JOURNAL, PER_ACTION * evictions),
         "four records per eviction, at most 4 MiB and one predecessor",
     ),
-    Bound("other saved files", lambda one: one.saved, lambda _: 64 << 10, "they hold the pods of the moment"),
+    Bound(
+        "other saved files",
+        lambda one: one.saved,
+        lambda _: 64 << 10,
+        "they hold pods of the last five minutes, 150 to 750 bytes each",
+    ),
 )
 """`allowed` takes the evictions between the two quarters."""
 
@@ -108,3 +114,21 @@ def findings(day: Sequence[Reading]) -> Iterator[str]:
     for row in rows(day):
         if not row.flat:
             yield f"{row.bound.name}: {row.second:.0f} to {row.last:.0f}, {row.allowed:.0f} more allowed"
+
+
+def table(day: Sequence[Reading]) -> Iterator[str]:
+    """Make the lines of the table."""
+    yield "| | second quarter | last quarter | most | growth | allowed | because |"
+    yield "|---|---|---|---|---|---|---|"
+    for row in rows(day):
+        show = _count if row.most < MIB // 64 else _size
+        figures = (row.second, row.last, row.most, row.growth, row.allowed)
+        yield f"| {row.bound.name} | {' | '.join(map(show, figures))} | {row.bound.reason} |"
+
+
+def _count(figure: float) -> str:
+    return f"{figure:.0f}"
+
+
+def _size(size: float) -> str:
+    return f"{size / MIB:.2f} MiB"
