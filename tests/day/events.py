@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.bed import Bed
+from cluster.processes import StartError
 from cluster.stage import Stage
 from day.machine import heard
 from day.script import Event
@@ -70,7 +71,11 @@ class Events:
     async def _api_server(self) -> None:
         await asyncio.to_thread(self._bed.control_plane.kill_api_server)
         await self._visitor.after(SHORT)
-        await asyncio.to_thread(self._bed.control_plane.start_api_server)
+        while True:
+            try:
+                return await asyncio.to_thread(self._bed.control_plane.start_api_server)
+            except StartError:  # a busy machine takes more than a minute
+                continue
 
     async def _kubelet_restart(self) -> None:
         await self._kubelet.stop()

@@ -7,6 +7,7 @@ ever, and the lanes share GPUs.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections import Counter
 from dataclasses import dataclass, field
@@ -55,8 +56,8 @@ class Lanes:
         """Let the second half of a pod's life pass; say how it ended."""
         if kind == "greedy" and running.workload is not None:
             try:
-                running.workload.alloc(gpu, EXCESS)
-            except WorkloadError:  # the driver is away at this moment
+                await asyncio.to_thread(running.workload.alloc, gpu, EXCESS)
+            except (WorkloadError, TimeoutError):  # the driver is away at this moment
                 await self.visitor.after(self.life // 2)
                 return "unable"
             evicted = await self.visitor.until(lambda: self.machine.going(running), PATIENCE)

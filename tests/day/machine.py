@@ -33,8 +33,9 @@ RESOURCE = "nvidia.com/gpu.shared"
 LIMIT = "nvidia.com/container.main.gpu-memory.limit"
 REPLICAS = 4
 AGAIN_S = 0.3
-BUSY = (429, 500, 503, 504)
-"""Answers of a server that is starting."""
+BUSY = (403, 429, 500, 503, 504)
+"""Answers of a server that is starting; 403 until its admission plugins are ready."""
+PATIENT_S = 60.0
 
 
 @dataclass
@@ -179,7 +180,7 @@ class Machine:
         while True:
             try:
                 return await asyncio.to_thread(self._spawned, running, commands)
-            except WorkloadError:
+            except (WorkloadError, TimeoutError):
                 await asyncio.sleep(AGAIN_S)
 
     def _spawned(self, running: Running, commands: tuple[str, ...]) -> Workload:
@@ -192,7 +193,7 @@ class Machine:
     def _clear(self, running: Running) -> None:
         """End what runs in its cgroups, and remove them."""
         for root in self._ledger.mounts.kubelet:
-            cgroupfs.remove(cgroupfs.below(root, self._cgroup(running)), within_s=10)
+            cgroupfs.remove(cgroupfs.below(root, self._cgroup(running)), within_s=PATIENT_S)
         if running.workload is not None:
             running.workload.close()
             running.workload = None

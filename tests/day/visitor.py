@@ -19,6 +19,8 @@ import aiohttp
 
 EVERY_S = 0.3
 """15 s of a day that is played in half an hour."""
+MOST_FAILED = 20
+"""Requests that may fail in a day: a connection may be closed at the moment of its next request."""
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
 ACCEPTED = ({"Accept": OPENMETRICS}, {"Accept": "text/plain"}, {"Accept": OPENMETRICS, "Accept-Encoding": "identity"})
 PATHS = (
@@ -42,6 +44,7 @@ class Visitor:
         self.mode = ""
         self.breakers: set[str] = set()
         self.answers = 0
+        self.failed = 0
         self._url = url
         self._changed = asyncio.Event()
 
@@ -52,11 +55,17 @@ class Visitor:
         async with scraper, others:
             for headers, path in zip(itertools.cycle(ACCEPTED), itertools.cycle(PATHS), strict=False):
                 began = time.monotonic()
-                async with scraper.get("/metrics", headers=headers) as answer:
-                    self._take(await answer.text())
-                async with others.get(path) as answer:
-                    await answer.read()
-                self.answers += 2
+                try:
+                    async with scraper.get("/metrics", headers=headers) as answer:
+                        self._take(await answer.text())
+                    async with others.get(path) as answer:
+                        await answer.read()
+                except (aiohttp.ClientError, TimeoutError):
+                    self.failed += 1
+                    if self.failed > MOST_FAILED:
+                        raise
+                else:
+                    self.answers += 2
                 await asyncio.sleep(max(0.0, began + EVERY_S - time.monotonic()))
 
     async def after(self, rounds: int) -> None:
