@@ -23,6 +23,9 @@ PER_ACTION = 2048
 JOURNAL = 2 * (4 * MIB)
 """Bytes: the journal is rewritten at 4 MiB, and its predecessor is kept."""
 
+POOL = 2
+"""Threads: asyncio's pool starts one when all others are at work, so the last ones may come late in the day."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bound:
@@ -38,7 +41,7 @@ BOUNDS = (
     Bound("RSS", lambda one: one.rss, lambda _: 3 * MIB, "the allocator keeps freed memory in pieces"),
     Bound("anonymous memory", lambda one: one.anonymous, lambda _: 3 * MIB, "as above"),
     Bound("open descriptors", lambda one: one.descriptors, lambda _: 1, "a scrape may be under way"),
-    Bound("threads", lambda one: one.threads, lambda _: 0, "none is started for a round"),
+    Bound("threads", lambda one: one.threads, lambda _: POOL, "the event loop's pool grows to cores + 4"),
     Bound(
         "journal",
         lambda one: one.journal,
