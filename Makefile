@@ -12,7 +12,7 @@ TYPES := .pytest_cache/types.txt
 WORKERS = $(shell expr $$(nproc) + 1)
 FAST := not daemon and not containers and not cluster and not charts and not boards and not prometheus and not browser
 
-.PHONY: help demo lint style check test cluster image bench gpu wheels golden prose docs-site manifests guards traces lock clean
+.PHONY: help demo lint style check test cluster image bench day gpu wheels golden prose docs-site manifests guards traces lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 12
@@ -63,6 +63,9 @@ image: $(VENV)/.dev  ## build the daemon's image without Docker or a registry, a
 bench: $(VENV)/.dev  ## measure rounds, scrapes and decisions; the tables go into docs/performance.md
 	PYTHONPATH=tests $(BIN)/python -m bench
 	PYTHONPATH=tests $(BIN)/python -m bench.policy
+
+day: $(VENV)/.docs  ## play a day of the daemon in 30 minutes, as root: does it stay flat? docs/day.svg, a table for docs/performance.md
+	PYTHONPATH=tests $(BIN)/python -m day --svg docs/day.svg
 
 gpu: $(VENV)/.run  ## ask a real NVIDIA GPU, if there is one; the tables go into docs/devices.md
 	PYTHONPATH=tests $(BIN)/python -m gpu
