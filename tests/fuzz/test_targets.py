@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from exporter.base.cgroup_owner import PodCgroups
-from exporter.base.quantities import QuantityError
-from exporter.limits.decoding import Amount, Asked
+from exporter.limits.decoding import Amount, Asked, DeclarationError
 from exporter.model import Owner
 from fuzz import work
 from fuzz.mutating import mutated, words_of
@@ -20,18 +19,18 @@ NAMES = tuple(SHARES)
 INPUTS = 150
 """Of each target in this run. `make fuzz` takes ten million."""
 WORK = {
-    "cgroup_lines": (4_000, 140),
-    "quantities": (2_000, 60),
-    "annotations": (60_000, 400),
-    "pod_resources": (30_000, 1_500),
-    "http_requests": (60_000, 400),
-    "web_config": (10_000, 400),
-    "journal": (60_000, 800),
-    "recording": (250_000, 300),
+    "cgroup_lines": (3_000, 60),
+    "quantities": (2_500, 30),
+    "annotations": (40_000, 300),
+    "pod_resources": (20_000, 150),
+    "http_requests": (20_000, 60),
+    "web_config": (20_000, 200),
+    "journal": (40_000, 300),
+    "recording": (120_000, 2_000),
 }
 """Lines of Python that an input may cost at most: so many, and so many more for each of its bytes."""
-MEMORY = 4 << 20
-"""Bytes that an input may hold at most: more than any of them is long, a thousand times over."""
+MEMORY = 20 << 20
+"""Bytes that an input may hold at most. To read a journal 16 MiB are set aside, whatever its length."""
 
 
 def some(name: str, count: int = INPUTS) -> list[bytes]:
@@ -74,7 +73,7 @@ def test_work_is_bounded_by_the_length(name: str) -> None:
 
 def _broken(name: str) -> None:
     check = check_of(name)
-    with pytest.raises((AssertionError, ZeroDivisionError)):
+    with pytest.raises(AssertionError):
         for data in some(name):
             check(data)
 
@@ -102,7 +101,7 @@ def test_a_cgroup_of_a_user_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         ("quantities", "fuzz.quantities.parse_quantity", lambda parse: lambda text: parse(text) + 1),
         ("quantities", "fuzz.quantities.parse_bytes", lambda parse: lambda text: int(float(parse(text)))),
         ("annotations", "fuzz.annotations.decode", lambda decode: lambda *given: _doubled(decode(*given))),
-        ("annotations", "exporter.limits.candidates.decode", lambda _: _refused),
+        ("annotations", "exporter.limits.terms.decode", lambda _: _refused),
         ("pod_resources", "fuzz.pod_resources._view", lambda view: lambda *given: replace(view(*given), pods=frozenset())),
         ("pod_resources", "fuzz.pod_resources.succeed", lambda _: lambda _before, fresh, **_how: fresh),
         ("http_requests", "exporter.web.app.HEADERS", lambda headers: {**headers, "X-Frame-Options": "all"}),
@@ -110,7 +109,7 @@ def test_a_cgroup_of_a_user_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         ("web_config", "fuzz.web_config.parse_web_config", lambda parse: lambda *given: _without_users(parse(*given))),
         ("journal", "fuzz.journal.replayed", lambda replayed: lambda *given, **more: _undamaged(replayed(*given, **more))),
         ("recording", "exporter.recording.reader.FORMAT", lambda _: 0),
-        ("recording", "exporter.recording.lines.asdict", lambda asdict: lambda line: {**asdict(line), "duration": 0.0}),
+        ("recording", "exporter.recording.reader.impossible", lambda _: lambda _line: ""),
     ],
 )  # fmt: skip
 def test_a_broken_promise_is_noticed(
@@ -126,7 +125,7 @@ def _doubled(amounts: tuple[Amount, ...]) -> tuple[Amount, ...]:
 
 
 def _refused(_text: str, _asked: Asked) -> tuple[Amount, ...]:
-    raise QuantityError("broken")
+    raise DeclarationError("broken")
 
 
 def _without_users(written: Any) -> Any:

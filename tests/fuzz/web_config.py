@@ -100,6 +100,7 @@ def _check_in_force(data: dict[str, Any], written: dict[str, Any]) -> None:
     for key, value in data.items():
         if value is None:
             continue
+        assert key in written, f"{key} is ignored"
         if isinstance(value, dict):
             if value and any(each is not None for each in value.values()):
                 _check_in_force(value, written[key])
