@@ -145,7 +145,9 @@ def _parsed(content: bytes, source: str) -> dict[str, Any]:
         data = text_files.plain(content)
     except text_files.MalformedError as error:
         place = text_files.MalformedError("the text is no YAML that is read here", error.line, error.column)
-        raise ConfigError(place.at(source), fix="quote texts there, write each key once, and no anchor or tag") from None
+        raise ConfigError(
+            place.at(source), fix="quote texts there, write each key once, and no anchor or tag"
+        ) from None
     if data is not None and not isinstance(data, dict):
         raise ConfigError(f"{source}: expected keys with values", fix=_HASHED)
     users = (data or {}).get("basic_auth_users")

@@ -60,7 +60,9 @@ def turn(name: str, runs: int, seed: int, folder: Path, count: Count) -> None:
 def table(counts: dict[str, Count]) -> str:
     """Write the counts for docs/fuzzing.md."""
     rows = [f"| `{name}` | {one.inputs:,} | {one.kept:,} | {one.broken} |" for name, one in counts.items()]
-    total = f"| in all | {sum(one.inputs for one in counts.values()):,} | | {sum(one.broken for one in counts.values())} |"
+    total = (
+        f"| in all | {sum(one.inputs for one in counts.values()):,} | | {sum(one.broken for one in counts.values())} |"
+    )
     return "\n".join(["| target | inputs | kept | promises broken |", "|---|---|---|---|", *rows, total])
 
 

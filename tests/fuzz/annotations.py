@@ -43,8 +43,15 @@ WHATS = (What.MEMORY, What.COMPUTE, What.DEVICE)
 DEVICES = tuple(
     LeafDevice(DeviceKey(GpuUuid(f"GPU-{index}")), index, minor=index, memory=16 * GIB) for index in range(2)
 )
-_ASKED = {"huawei.com/Ascend910B3": "1", "gpu.intel.com/i915": "1", "volcano.sh/vgpu-number": "1", "cambricon.com/mlu": "1"}
-_CLAIMED = tuple(ClaimedDevice("gpu", "gpu.nvidia.com", "node", f"gpu-{index}", uuid=f"GPU-{index}") for index in range(2))
+_ASKED = {
+    "huawei.com/Ascend910B3": "1",
+    "gpu.intel.com/i915": "1",
+    "volcano.sh/vgpu-number": "1",
+    "cambricon.com/mlu": "1",
+}
+_CLAIMED = tuple(
+    ClaimedDevice("gpu", "gpu.nvidia.com", "node", f"gpu-{index}", uuid=f"GPU-{index}") for index in range(2)
+)
 _CLAIM = Claim("n", "claim", _CLAIMED, (ClaimConfig("gpu.nvidia.com", (), {"sharing": {"strategy": "MPS"}}),))
 PODS = (
     DeclaredPod("u", "n", "p", containers=(DeclaredContainer("main", limits=_ASKED),)),
@@ -143,6 +150,7 @@ def _quantity(text: str) -> Iterator[Fraction]:
 
 def _written(name: str, amounts: tuple[Amount, ...], pod: DeclaredPod) -> str:
     """Write amounts in the form of a list, each container with its own."""
+
     def of(container: DeclaredContainer) -> Iterator[str]:
         for amount in amounts:
             if amount.container == container.name and amount.value is not None:

@@ -23,7 +23,7 @@ class Draw:
         """Tell whether bytes are left."""
         return self._at < len(self._data)
 
-    def bytes(self, count: int) -> bytes:
+    def take(self, count: int) -> bytes:
         """Take at most so many bytes."""
         taken = self._data[self._at : self._at + count]
         self._at += len(taken)
@@ -31,7 +31,7 @@ class Draw:
 
     def below(self, most: int) -> int:
         """Take a number from 0 to `most - 1`: of one byte, or of two where one is not enough."""
-        return int.from_bytes(self.bytes(1 if most <= 256 else 2), "big") % most
+        return int.from_bytes(self.take(1 if most <= 256 else 2), "big") % most
 
     def one_of(self, options: Sequence[T]) -> T:
         """Choose an option."""
@@ -45,4 +45,4 @@ class Draw:
 
     def rest(self) -> bytes:
         """Take all that is left."""
-        return self.bytes(len(self._data))
+        return self.take(len(self._data))

@@ -4,8 +4,9 @@ One target, guided by coverage: a process of its own, because the guide changes 
 What comes in: a target, libFuzzer's arguments (folders of inputs, the number of runs, a seed). What goes out: new
 inputs in the first folder, and an exit status that is not 0 where a promise was broken.
 
-Atheris counts the branches of our own packages, and sees what comparisons look for. (Its view of regular expressions
-is not used: atheris 3.0 knows no `match` with a start.) It is no part of `requirements-dev.lock`, because it has wheels for some versions of Python alone; `make fuzz` installs it.
+Atheris counts the branches of our own packages, and sees what comparisons look for. Its view of regular expressions
+is not used, because atheris 3.0 knows no `match` with a start. It is no part of `requirements-dev.lock`, because it has
+wheels for some versions of Python alone. `make fuzz` installs it.
 """
 
 import sys

@@ -169,7 +169,7 @@ def _damaged(writing: Writing, draw: Draw) -> bytes:
             case 3:
                 lines[place], lines[other] = lines[other], lines[place]
             case 4:
-                lines.insert(place, draw.bytes(draw.below(64)) + b"\n")
+                lines.insert(place, draw.take(draw.below(64)) + b"\n")
             case _:
                 at = draw.below(2048) % len(lines[place])
                 lines[place] = lines[place][:at]
@@ -195,8 +195,10 @@ def _contiguous(lines: Iterable[bytes]) -> bool:
     """Tell whether these are whole lines that follow one another and begin with a state."""
     read = [decode(line) for line in lines]
     stamps = [one[0].seq for one in read if one is not None]
-    return None not in read and isinstance(read[0][1] if read[0] else None, State) and stamps == list(
-        range(stamps[0], stamps[0] + len(stamps))
+    return (
+        None not in read
+        and isinstance(read[0][1] if read[0] else None, State)
+        and stamps == list(range(stamps[0], stamps[0] + len(stamps)))
     )
 
 
@@ -253,5 +255,3 @@ def _check_levels(data: bytes) -> None:
         levels_file.write(path, levels)
         again = levels_file.read(path)
         assert again is not None and again.restored() == restored
-
-

@@ -22,7 +22,14 @@ MIG = tuple(GpuInstance(number, "1g.10gb", (f"MIG-{number}",), memory()) for num
 GPUS: tuple[Gpu, ...] = (gpu(0, memory=memory()), gpu(1, memory=memory()), gpu(2, instances=MIG))
 KEYS = {key for each in GPUS for key, _, _ in each.leaves()}
 NAMES = ("a", "b", "pod-0", "main", "\N{SNOWMAN}", "", "x" * 300)
-RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.10gb", "amd.com/gpu", "huawei.com/Ascend910", "")
+RESOURCES = (
+    "nvidia.com/gpu",
+    "nvidia.com/gpu.shared",
+    "nvidia.com/mig-1g.10gb",
+    "amd.com/gpu",
+    "huawei.com/Ascend910",
+    "",
+)
 IDS = (*(each.uuid for each in GPUS), "MIG-7", "MIG-9", "0", "nvidia0", "Ascend910-0", "gpu-0", "")
 LABELS = ({}, {"nvidia.com/mps.capable": "true"}, {"nvidia.com/gpu.sharing-strategy": "mps"})
 _CODEC = _Codec()
@@ -32,7 +39,7 @@ def check(data: bytes) -> None:
     """Read two answers, one after the other."""
     draw = Draw(data)
     labels, how, length = draw.one_of(LABELS), draw.below(4), draw.below(4096)
-    first = _answer(draw.bytes(length), built=bool(how & 1))
+    first = _answer(draw.take(length), built=bool(how & 1))
     second = _answer(draw.rest(), built=bool(how & 2))
     for view in (first, second):
         if view is not None:

@@ -19,7 +19,16 @@ MESSAGE = 1600
 """Characters: 128 of the text, each written as up to ten."""
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {letter: 10 * power for power, letter in enumerate("KMGTPE", 1)}
-_NANOSECONDS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": NANO, "m": 60 * NANO, "h": 3600 * NANO}
+_NANOSECONDS = {
+    "ns": 1,
+    "us": 10**3,
+    "µs": 10**3,
+    "μs": 10**3,
+    "ms": 10**6,
+    "s": NANO,
+    "m": 60 * NANO,
+    "h": 3600 * NANO,
+}
 _DIGITS = "0123456789"
 _BEYOND = 1000
 

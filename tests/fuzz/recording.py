@@ -1,7 +1,7 @@
 """
 Fuzz target: a recording, which a stranger may have sent with a bug report.
 
-In: what happens to the file, then its text, plain or compressed, or the values that replace those of a good one. The promise:
+In: what happens to the file, then its text, plain or compressed, or values for a good one. The promise:
 - A file is read, or refused with a `RecordingError` of printable lines, and nothing else.
 - What was read, written and read again, is the same.
 - A file that ends anywhere has the rounds that were whole until there, and says that its end is missing.
@@ -206,7 +206,9 @@ def good() -> bytes:
     processes = {
         pid: HostProcess(ProcessKey(pid, 77), alive=True, owner=each) for pid, each in ((5, owner), (6, Owner()))
     }
-    read = HostRead(frozenset(processes), HostSample(processes, living=frozenset({owner}), pid_domain_proven=True), want_living=True)
+    read = HostRead(
+        frozenset(processes), HostSample(processes, living=frozenset({owner}), pid_domain_proven=True), want_living=True
+    )
     pods = {POD: Pod(POD, "team", "train-0", annotations={"nvidia.com/gpumem": "4096"})}
     containers = (Container(POD, "main", CONTAINER, ContainerKind.REGULAR),)
     inventory = Inventory(pods=pods, containers=containers, known=True, live=True)
@@ -216,8 +218,16 @@ def good() -> bytes:
         held = tuple(GpuProcess(leaf(0), pid, frozenset({ProcessKind.COMPUTE}), number * GIB) for pid in processes)
         recorded.append(
             RecordedRound(
-                number, 1e9 + 5 * number, 5.0 * number, 0.1, None, {card.uuid: 0},
-                (GpuSample(card, 1e9 + 5 * number, held),), (), (read,), inventory,
+                number,
+                1e9 + 5 * number,
+                5.0 * number,
+                0.1,
+                None,
+                {card.uuid: 0},
+                (GpuSample(card, 1e9 + 5 * number, held),),
+                (),
+                (read,),
+                inventory,
             )
         )
     return _written(Header(gpusteward_recording=FORMAT, program="1", node="n", started_at=1e9, interval=5.0), recorded)

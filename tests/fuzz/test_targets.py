@@ -49,9 +49,7 @@ def test_the_parts_are_a_whole() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_promises_hold(name: str) -> None:
     """Seeds, findings, and inputs made of both."""
-    check = check_of(name)
-    for data in some(name):
-        check(data)
+    _checked(name)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -72,10 +70,14 @@ def test_work_is_bounded_by_the_length(name: str) -> None:
 
 
 def _broken(name: str) -> None:
-    check = check_of(name)
     with pytest.raises(AssertionError):
-        for data in some(name):
-            check(data)
+        _checked(name)
+
+
+def _checked(name: str) -> None:
+    check = check_of(name)
+    for data in some(name):
+        check(data)
 
 
 def _patched(monkeypatch: pytest.MonkeyPatch, place: str, change: Callable[[Any], Any]) -> None:
@@ -102,12 +104,12 @@ def test_a_cgroup_of_a_user_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         ("quantities", "fuzz.quantities.parse_bytes", lambda parse: lambda text: int(float(parse(text)))),
         ("annotations", "fuzz.annotations.decode", lambda decode: lambda *given: _doubled(decode(*given))),
         ("annotations", "exporter.limits.terms.decode", lambda _: _refused),
-        ("pod_resources", "fuzz.pod_resources._view", lambda view: lambda *given: replace(view(*given), pods=frozenset())),
+        ("pod_resources", "fuzz.pod_resources._view", lambda view: lambda *of: replace(view(*of), pods=frozenset())),
         ("pod_resources", "fuzz.pod_resources.succeed", lambda _: lambda _before, fresh, **_how: fresh),
         ("http_requests", "exporter.web.app.HEADERS", lambda headers: {**headers, "X-Frame-Options": "all"}),
         ("http_requests", "exporter.web.gate.PROBES", lambda probes: probes | {"/metrics"}),
         ("web_config", "fuzz.web_config.parse_web_config", lambda parse: lambda *given: _without_users(parse(*given))),
-        ("journal", "fuzz.journal.replayed", lambda replayed: lambda *given, **more: _undamaged(replayed(*given, **more))),
+        ("journal", "fuzz.journal.replayed", lambda read: lambda *of, **how: _undamaged(read(*of, **how))),
         ("recording", "exporter.recording.reader.FORMAT", lambda _: 0),
         ("recording", "exporter.recording.reader.impossible", lambda _: lambda _line: ""),
     ],

@@ -63,17 +63,24 @@ def _plain(content: bytes) -> Any:
 def _secrets(data: Any) -> list[str]:
     """List the values below `basic_auth_users`, but those that stand elsewhere in the file, too."""
     users = data.get("basic_auth_users") if isinstance(data, dict) else None
-    others = " ".join(_texts({key: value for key, value in data.items() if key != "basic_auth_users"}, keys=True)) if users else ""
+    others = (
+        " ".join(_texts({key: value for key, value in data.items() if key != "basic_auth_users"}, keys=True))
+        if users
+        else ""
+    )
     names = " ".join(map(str, users)) if isinstance(users, dict) else ""
     return [
-        text for text in _texts(users, keys=False)
+        text
+        for text in _texts(users, keys=False)
         if len(text) >= SECRET_LENGTH and text not in others and text not in names and not _usual(text)
     ]
 
 
 def _usual(text: str) -> bool:
     """Tell words of our own messages from secrets."""
-    return text in "web.yaml: basic_auth_users: expected a bcrypt hash, a mapping, text; fix: make the hash with htpasswd"
+    return (
+        text in "web.yaml: basic_auth_users: expected a bcrypt hash, a mapping, text; fix: make the hash with htpasswd"
+    )
 
 
 def _texts(data: Any, *, keys: bool) -> list[str]:
