@@ -48,7 +48,7 @@ def announce(level: Level, reading: Reading, now: Announcement, least: float, ru
     """
     at = reading.at
     if level.seconds < rules.warn_after and not lasts(level.warned_at, at):
-        level.warned_at, level.accepted, level.terms, level.announced = None, False, None, 0.0
+        level.warned_at, level.terms, level.announced = None, None, 0.0
         level.due_at = None
     if level.warned_at is None:
         if level.seconds >= rules.warn_after:
@@ -103,7 +103,7 @@ def _ask(level: Level, at: float, rules: Rules) -> None:
         level.unheard_at = None
     elif not lasts(level.unheard_at, at):
         level.unheard_at = at
-    level.warned_at, level.accepted = at, False
+    level.warned_at = at
 
 
 def _bound(level: Level, reading: Reading) -> None:

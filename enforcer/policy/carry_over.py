@@ -21,7 +21,7 @@ from enforcer.policy.levels import Excess, Level
 from enforcer.policy.limit_holders import Case
 from enforcer.policy.rules import TOGETHER, Rules
 from enforcer.policy.settling import settled
-from enforcer.policy.vocabulary import Place, Reason, State, Trigger
+from enforcer.policy.vocabulary import Place, Reason, Rung, State, Trigger
 from exporter.model import DeviceKey, PodUid, Snapshot
 
 _Key = TypeVar("_Key", Series, DueKey)
@@ -114,9 +114,19 @@ def remembered(
         over_seconds=seconds,
         tried={uid: at for uid, at in history.tried.items() if uid in pods},
         turns=history.turns if history.tried else {},
-        done=frozenset((key, rung) for key, rung in history.done if key in here or not _case_gone(key, snapshot)),
+        done=frozenset(
+            (key, rung)
+            for key, rung in history.done
+            if (key in here or not _case_gone(key, snapshot))
+            and (rung is Rung.FENCE or _excess(levels.get(key.holder)))
+        ),
         fenced=frozenset(key for key in history.fenced if not _gone(key.holder, snapshot)),
     )
+
+
+def _excess(level: Level | None) -> bool:
+    """Tell whether an excess lasts: an eviction that was blocked is behind it, and not behind the next one."""
+    return level is not None and level.since is not None
 
 
 def series_of(case: Case) -> Series:

@@ -91,8 +91,8 @@ class Level:
             third of the time keeps its place, however long its pauses are.
         eased: how often a change of the declared limit has lowered the level since `unbounded` was last 0.
         warned_at: when the present warning was asked for; None before.
-        accepted: the API server has accepted it. `unheard_at`: when the first of those that it has not accepted was
-            asked for, remembered for an hour: the level waits once, however often it falls and rises meanwhile.
+        unheard_at: when the first warning that the API server has not accepted was asked for, remembered for an hour.
+            The level waits once, however often it falls and rises meanwhile.
         terms: what was announced; None while an operator's hold prevented any action.
         announced: the longest time over the limit after which an action was announced, seconds.
         victim: what an action would end now: a container in one generation; of a shared claim a pod.
@@ -109,7 +109,6 @@ class Level:
     since: float | None = None
     due_at: float | None = None
     warned_at: float | None = None
-    accepted: bool = False
     unheard_at: float | None = None
     terms: Terms | None = None
     announced: float = 0.0
@@ -130,7 +129,6 @@ class Level:
             self.since,
             self.due_at,
             self.warned_at,
-            self.accepted,
             self.unheard_at,
             self.terms,
             self.announced,

@@ -79,7 +79,7 @@ def warned(history: History, holder: HolderKey, warned_at: float) -> History:
     if level is None or level.warned_at != warned_at:
         return history
     heard = level.copied()
-    heard.accepted, heard.unheard_at = True, None
+    heard.unheard_at = None
     return replace(history, levels={**history.levels, holder: heard})
 
 

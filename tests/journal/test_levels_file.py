@@ -27,7 +27,6 @@ FULL = Level(
     seconds=47.25,
     since=900.0,
     warned_at=915.0,
-    accepted=True,
     terms=Terms(Mode.ENFORCE, Rung.EVICT, Trigger.LIMIT, (Rung.NOTIFY, Rung.EVICT), Rung.NOTIFY),
     victim="c" * 64,
     own={"c" * 64: 15.0},

@@ -264,7 +264,7 @@ class World:
         elif chance < 0.14:
             trigger = noise.choice((Trigger.LIMIT, Trigger.LIMIT, Trigger.CONTENDED))
             kept = self.rules  # `confirm` says whether there is an API server, which no reload changes
-            self.rules = replace(some_rules(noise), trigger=trigger, warn_after=kept.warn_after, confirm=kept.confirm)
+            self.rules = replace(some_rules(noise), trigger=trigger, confirm=kept.confirm)
         elif chance < 0.15:
             self.labels[self.victim.namespace] = noise.choice((*NAMESPACES, CONSENTING))
         elif chance < 0.16:

@@ -13,7 +13,8 @@ the facts of `policy.facts`. What it demands is necessary for an action, not suf
     level      it was over for warn_after + grace and two intervals at least, less half of the time within; and since
                then the level has not fallen below half of that; a grace that was announced is not shortened
     readings   three readings of this device, an interval apart, showed the excess since the level was last 0
-    own        this generation of the container was over for warn_after itself
+    own        this generation of the container was over for warn_after itself; of pods that share a claim, this pod may
+               have been the largest for the whole time
     warned     its pod was warned of this step under these terms, and it was over for a grace since then
     identity   the pod and the container exist now, under these names
     protected  nothing that an operator or an administrator wrote protects it
@@ -69,6 +70,8 @@ class Tally:
         most: by device, the largest usage over the ceiling that was counted, bytes; `least` the smallest since the
             warning.
         own: seconds over of the present generation of the container.
+        turns: by pod of a shared claim, the most seconds for which it can have been the largest while the claim was
+            over; `largest` the pods that can be so by the last reading.
         warned_at: when the present warning was asked for; `since_warned` the seconds over since it was accepted.
         asked_at: when the newest warning was asked for, also one that is not true any more.
         warned_of: by pod, the harshest step that the present warning names to it.
@@ -92,6 +95,8 @@ class Tally:
     told: dict[DeviceKey, int | None] = field(default_factory=dict)
     generation: str = ""
     own: float = 0.0
+    turns: dict[PodUid, float] = field(default_factory=dict)
+    largest: frozenset[PodUid] = frozenset()
     warned_at: float | None = None
     asked_at: float = -inf
     accepted: bool = False
@@ -116,7 +121,7 @@ class Tally:
         self.seconds, self.since, self.due_at, self.warned_at = 0.0, None, None, None
         self.accepted, self.since_warned, self.own = False, 0.0, 0.0
         self.announced, self.longest = 0.0, 0.0
-        self.readings, self.least, self.most, self.told, self.warned_of = {}, {}, {}, {}, {}
+        self.readings, self.least, self.most, self.told, self.warned_of, self.turns = {}, {}, {}, {}, {}, {}
 
 
 @dataclass(slots=True)
@@ -264,6 +269,8 @@ class Watch:
                     continue
                 tally = self.tallies[holder] = Tally()
             self._weigh(tally, facts, group, status, at)
+            if tally.since is None:  # a blocked eviction says nothing of the next excess
+                self.done = {(key, rung) for key, rung in self.done if rung is not Rung.EVICT or key.holder != holder}
         for holder, tally in self.tallies.items():
             if holder not in facts.holders:
                 tally.status = UNKNOWN
@@ -284,21 +291,17 @@ class Watch:
                 tally.seconds += apart
                 tally.unbounded += apart
                 tally.own += apart if same else 0.0
+                largest = tally.largest | _largest(facts, group)
+                tally.turns |= {uid: tally.turns.get(uid, 0.0) + apart for uid in largest}
                 if tally.warned_at is not None and (tally.accepted or not _waits(tally, facts, at)):
                     tally.since_warned += apart
         if not same:
             tally.own = 0.0
         tally.generation = generation
         if status is not UNKNOWN:
-            tally.read_at = at
+            tally.read_at, tally.largest = at, _largest(facts, group)
         tally.status = status
-        for fact in group:
-            if fact.status is OVER and fact.low is not None and facts.runs(fact.key):
-                count, last = tally.readings.get(fact.where, (0, -inf))
-                if at - last >= APART * rules.interval - EPSILON:
-                    tally.readings[fact.where] = count + 1, at
-                tally.least[fact.where] = min(fact.low, tally.least.get(fact.where, fact.low))
-                tally.most[fact.where] = max(fact.low, tally.most.get(fact.where, fact.low))
+        self._seen(tally, facts, group, at)
         if tally.seconds <= 0.0 and status is WITHIN:
             tally.clear()
         if tally.since is None and status is OVER:
@@ -319,6 +322,15 @@ class Watch:
         elif tally.seconds < STAYS_DUE * most - EPSILON:
             tally.due_at = None
         tally.seconds = min(tally.seconds, rules.warn_after if waiting else max(most, tally.longest))
+
+    def _seen(self, tally: Tally, facts: Facts, group: list[Fact], at: float) -> None:
+        for fact in group:
+            if fact.status is OVER and fact.low is not None and facts.runs(fact.key):
+                count, last = tally.readings.get(fact.where, (0, -inf))
+                if at - last >= APART * facts.rules.interval - EPSILON:
+                    tally.readings[fact.where] = count + 1, at
+                tally.least[fact.where] = min(fact.low, tally.least.get(fact.where, fact.low))
+                tally.most[fact.where] = max(fact.low, tally.most.get(fact.where, fact.low))
 
     def _terms(self, tally: Tally, facts: Facts, group: list[Fact]) -> None:
         """
@@ -429,6 +441,12 @@ class Watch:
         own = tally.own if tally else 0.0
         if action.key.container and own < min(step.rules.warn_after, 30.0) - EPSILON:
             yield f"this generation was over for {own:.1f} s only"
+        turn = tally.turns.get(action.pod_uid, 0.0) if tally else 0.0
+        whole = _capacity(step.rules, _grace(facts, facts.holders.get(action.key.holder, [])))
+        if tally is not None and tally.due_at is not None:
+            whole = min(whole, _capacity(step.rules, tally.grace))
+        if not action.key.container and turn < whole - EPSILON:
+            yield f"of the pods that share the claim, this one was the largest for {turn:.1f} s only, not {whole:.1f} s"
 
     def _warned(self, step: Step, facts: Facts, action: Action) -> Iterator[str]:
         tally, group = self.tallies.get(action.key.holder), facts.holders.get(action.key.holder, [])
@@ -603,6 +621,12 @@ def _waits(tally: Tally, facts: Facts, at: float) -> bool:
     if not facts.rules.confirm or tally.warned_at is None or tally.accepted:
         return False
     return at - (tally.warned_at if tally.unheard_at is None else tally.unheard_at) < PATIENCE
+
+
+def _largest(facts: Facts, group: list[Fact]) -> frozenset[PodUid]:
+    """Find the pods of a shared claim that can be its largest on a device that is over: all where none is known."""
+    over = [fact for fact in group if fact.status is OVER and not fact.key.container]
+    return frozenset(uid for fact in over for uid in facts.largest(fact) or fact.pods)
 
 
 def _capacity(rules: Rules, grace: float) -> float:

@@ -92,6 +92,18 @@ def test_only_a_blocked_eviction_leads_to_a_kill() -> None:
     assert conclude(replace(FLYING, in_flight=killing), Result.BLOCKED, NOW).done == frozenset()
 
 
+def test_a_blocked_eviction_is_forgotten_with_its_excess() -> None:
+    """A new excess begins again at the gentler step: the PodDisruptionBudget may allow the eviction now."""
+    play = Play(replace(UNHURRIED, ladder=(Rung.NOTIFY, Rung.EVICT, Rung.KILL), kill_when_blocked=True))
+    assert play.until_action(GREEDY, MEEK).rung is Rung.EVICT
+    play.conclude(Result.BLOCKED)
+    play.step(GREEDY, MEEK)
+    assert len(play.history.done) == 1
+    play.steps(100, replace(GREEDY, used=MEEK.used), MEEK)
+    assert play.history.done == frozenset()
+    assert play.until_action(GREEDY, MEEK).rung is Rung.EVICT
+
+
 def test_an_action_of_an_earlier_daemon_may_end_before_the_first_round() -> None:
     """Then nobody knows the rules yet: a blocked eviction is tried again, and nothing is killed for it."""
     ended = conclude(replace(FLYING, settled=None), Result.BLOCKED, NOW)

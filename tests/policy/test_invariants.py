@@ -239,6 +239,22 @@ def test_a_warning_that_was_not_accepted_starts_no_grace() -> None:
     assert any("warned: " in what for what in broken)
 
 
+def test_an_action_on_a_pod_that_became_the_largest_of_its_claim_a_moment_ago_is_noticed() -> None:
+    """Another pod of the claim was the largest until now, and the claim was due for what that one held."""
+    first = Actor("a", 30 * GIB, scope="claim", claim="team/shared")
+    other = replace(first, pod="b", used=20 * GIB)
+    trace = steps([first, other])
+    last = trace[-1]
+    assert complaints(trace) == []
+    now_largest = snapshot([replace(first, used=10 * GIB), replace(other, used=40 * GIB)], last.snapshot.monotonic)
+    assert last.verdict.action is not None
+    limit = replace(last.verdict.action.limit, pod_uid=other.pod_uid)
+    action = replace(last.verdict.action, limit=limit, pod=other.pod)
+    turned = replace(last, snapshot=now_largest, verdict=replace(last.verdict, action=action))
+    broken = complaints([*trace[:-1], turned])
+    assert any("this one was the largest for " in what for what in broken), broken
+
+
 def test_actions_that_come_too_soon_or_too_often_are_noticed() -> None:
     """A second action in flight, within the spacing, within a pause, on a held pod, or before a back-off is over."""
     trace = steps()

@@ -448,9 +448,9 @@ def test_a_warning_is_accepted_once_and_only_the_present_one() -> None:
     ((key, level),) = play.history.levels.items()
     assert level.warned_at is not None
     earlier = outcomes.warned(play.history, key, level.warned_at - 1.0)
-    assert not earlier.levels[key].accepted
+    assert earlier.levels[key].unheard_at == level.warned_at
     accepted = outcomes.warned(play.history, key, level.warned_at)
-    assert accepted.levels[key].accepted
+    assert accepted.levels[key].unheard_at is None
     assert outcomes.warned(accepted, key, level.warned_at) == accepted
     assert outcomes.warned(play.history, key._replace(container="another"), level.warned_at) is play.history
 
