@@ -13,6 +13,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,8 +22,9 @@ from pathlib import Path
 
 from fuzz.targets import HERE, SHARES
 
-TURNS = 100
-"""Turns of a campaign: in each, every target has a hundredth of its inputs."""
+TURNS = 200
+"""Turns of a campaign: in each, every target has a part of its inputs. The counts are kept after each part."""
+_keeping = threading.Lock()
 _RUNS = re.compile(r"^stat::number_of_executed_units: +(\d+)", re.MULTILINE)
 
 
@@ -66,6 +68,14 @@ def table(counts: dict[str, Count]) -> str:
     return "\n".join(["| target | inputs | kept | promises broken |", "|---|---|---|---|", *rows, total])
 
 
+def keep(path: Path, counts: dict[str, Count]) -> None:
+    """Write the counts; the file is whole at each moment."""
+    with _keeping:
+        draft = path.with_suffix(".new")
+        draft.write_text(json.dumps({name: asdict(count) for name, count in counts.items()}, indent=1))
+        draft.replace(path)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a campaign; 1 if a promise was broken."""
     parser = argparse.ArgumentParser(prog="fuzz", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -85,10 +95,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for name in left:
                 count = counts[name]
                 runs = min(max(wanted[name] // TURNS, 1000), wanted[name] - count.inputs)
-                pool.submit(turn, name, runs, count.inputs % 2**31 + 1, asked.folder, count)
+                ending = pool.submit(turn, name, runs, count.inputs % 2**31 + 1, asked.folder, count)
+                ending.add_done_callback(lambda _ended: keep(kept, counts))
         if sum(counts[name].inputs for name in left) == before:
             return 2  # the guide does not start
-        kept.write_text(json.dumps({name: asdict(count) for name, count in counts.items()}, indent=1))
         print(f"\n{time.strftime('%H:%M:%S')}\n{table(counts)}", flush=True)
     return 1 if any(count.broken for count in counts.values()) else 0
 

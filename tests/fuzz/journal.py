@@ -68,7 +68,8 @@ def check(data: bytes) -> None:
 
 
 def _written(draw: Draw, count: int) -> tuple[Writing, list[Record]]:
-    writing, records = Writing().write(State()), [State()]
+    writing = Writing().write(State())
+    records: list[Record] = [State()]
     for _ in range(count):
         if draw.below(16) == 0 and writing.boot == BOOT:
             writing.reboot()

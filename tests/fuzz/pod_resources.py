@@ -12,7 +12,7 @@ In: the messages of two answers in turn, as protobuf or as choices of pods, cont
 from google.protobuf.message import DecodeError
 
 from builders import gpu, memory
-from exporter.kube.allocations import AllocationsView, allocations, sharing, succeed, without_gone
+from exporter.kube.allocations import AllocationsView, HeldClaim, Holding, allocations, sharing, succeed, without_gone
 from exporter.kube.pod_resources import _Codec, _view
 from exporter.kube.proto import pod_resources_pb2 as api
 from exporter.model import Gpu, GpuInstance
@@ -31,7 +31,11 @@ RESOURCES = (
     "",
 )
 IDS = (*(each.uuid for each in GPUS), "MIG-7", "MIG-9", "0", "nvidia0", "Ascend910-0", "gpu-0", "")
-LABELS = ({}, {"nvidia.com/mps.capable": "true"}, {"nvidia.com/gpu.sharing-strategy": "mps"})
+LABELS: tuple[dict[str, str], ...] = (
+    {},
+    {"nvidia.com/mps.capable": "true"},
+    {"nvidia.com/gpu.sharing-strategy": "mps"},
+)
 _CODEC = _Codec()
 
 
@@ -58,13 +62,17 @@ def _answer(data: bytes, *, built: bool) -> AllocationsView | None:
         return None
     view = _view("v1", message, offered)
     assert _view("v1", api.ListResponse.FromString(message.SerializeToString()), offered) == view
-    assert all(held.pod_name in view.pods for held in (*view.holdings, *view.claims))
+    assert all(held.pod_name in view.pods for held in _entries(view))
     assert view.listed_twice <= view.pods
     texts = [text for held in view.holdings for text in held.device_ids]
     assert len(texts) == sum(len(d.device_ids) for p in message.pod_resources for c in p.containers for d in c.devices)
     assert all(text.encode() in data for text in texts), "an invented id"
     assert all(list(held.device_ids) == sorted(held.device_ids) for held in view.holdings)
     return view
+
+
+def _entries(view: AllocationsView) -> list[Holding | HeldClaim]:
+    return [*view.holdings, *view.claims]
 
 
 def _built(draw: Draw) -> api.ListResponse:
@@ -115,7 +123,7 @@ def _check_succeed(before: AllocationsView, fresh: AllocationsView, labels: dict
     for held in before.holdings:
         if held.pod_name not in fresh.pods and taken.isdisjoint(held.device_ids):
             assert (held.pod_name, held.container, held.resource, held.device_ids) in kept, f"lost: {held}"
-    remembered = [held for held in (*after.holdings, *after.claims) if held.remembered]
+    remembered = [held for held in _entries(after) if held.remembered]
     assert not [held for held in remembered if held.pod_name in fresh.pods], "remembered and listed"
     _check_allocations(after, labels)
     gone = without_gone(after, ())
