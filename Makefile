@@ -12,7 +12,7 @@ TYPES := .pytest_cache/types.txt
 WORKERS = $(shell expr $$(nproc) + 1)
 FAST := not daemon and not containers and not cluster and not charts and not boards and not prometheus and not browser
 
-.PHONY: help demo lint style check test cluster image bench day gpu wheels golden prose docs-site manifests guards traces lock clean
+.PHONY: help demo lint style check test cluster image bench day gpu wheels golden prose docs-site manifests guards traces fuzz lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 12
@@ -98,6 +98,9 @@ guards: $(VENV)/.dev  ## break each guard of the policy, one at a time, and list
 traces: $(VENV)/.dev  ## a million hostile traces against both laws of the policy: 6 to 9 ms of CPU each
 	PYTHONPATH=tests $(BIN)/python -m policy.hostile --traces $(or $(TRACES),1000000) --seed $(or $(SEED),0)
 
+fuzz: $(VENV)/.fuzz  ## ten million hostile inputs for all readers of strangers' bytes, guided by coverage (docs/fuzzing.md)
+	PYTHONPATH=tests $(BIN)/python -m fuzz --inputs $(or $(INPUTS),10000000) $(addprefix --only ,$(ONLY))
+
 lock: $(VENV)/.dev  ## resolve the dependencies anew
 	$(BIN)/pip install -q uv
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
@@ -106,9 +109,11 @@ lock: $(VENV)/.dev  ## resolve the dependencies anew
 	  --all-extras --group dev pyproject.toml -o requirements-dev.lock
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	  -c requirements-dev.lock --group pyproject.toml:docs -o requirements-docs.lock
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  -c requirements-dev.lock --group pyproject.toml:fuzz -o requirements-fuzz.lock
 
 clean:  ## remove the environment and all caches of this checkout
-	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) site .fuzz .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 $(VENV)/.run: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(f"gpusteward needs Python 3.11 or later; {sys.executable} is {sys.version.split()[0]}. Try: make PYTHON=/path/to/python3.12 ...") if sys.version_info < (3, 11) else None'
@@ -124,4 +129,9 @@ $(VENV)/.dev: $(VENV)/.run requirements-dev.lock
 # In the same environment as the rest: its versions are resolved with those of requirements-dev.lock.
 $(VENV)/.docs: $(VENV)/.dev requirements-docs.lock
 	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements-docs.lock
+	@touch $@
+
+# Atheris has wheels for some versions of Python alone, so that `make check` must not need it.
+$(VENV)/.fuzz: $(VENV)/.dev requirements-fuzz.lock
+	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements-fuzz.lock
 	@touch $@

@@ -27,6 +27,7 @@ from exporter.recording.lines import (
     RoundLine,
     Shelf,
 )
+from exporter.recording.possible import impossible
 
 _MAGIC = b"\x1f\x8b"
 _CHUNK = 1 << 16
@@ -88,6 +89,8 @@ class Reading:
         """Read on to the next round. Raises RecordingError."""
         for text in self._lines:
             line = self._decoded(_LINE, text, "a round or a part of one, as gpusteward writes it")
+            if wrong := impossible(line):
+                raise self._wrong(wrong)
             if isinstance(line, RoundLine):
                 try:
                     self._shelf.after(line)

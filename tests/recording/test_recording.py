@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import resource
 import stat
 from collections.abc import Callable
@@ -117,6 +118,19 @@ def test_what_stays_is_written_once(tmp_path: Path) -> None:
     """An unchanged inventory, process list or answer of the kernel is named by its number, not repeated."""
     path = written(tmp_path / "r", a_round(1, 5), a_round(2, 5), a_round(3, 5, held=2 * GIB))
     assert lines(path) == ["header", "inventory", "host", "host", "processes", *["round"] * 2, "processes", "round"]
+
+
+@pytest.mark.parametrize("fact", ["memory", "total", "free", "reserved", "used", "limit", "peak"])
+def test_a_negative_size_is_refused(tmp_path: Path, fact: str) -> None:
+    """No source reports less than nothing: such a file is not computed again, and the error names the line."""
+    held = CgroupMemory(Owner(), leaf(0), 7, limit=7, peak=7)
+    sample = replace(a_round(1, 5).samples[0], cgroups=(held,))
+    path = written(tmp_path / "r", replace(a_round(1, 5), samples=(sample,)))
+    text, count = re.subn(rf'"{fact}":\d+', f'"{fact}":-1', path.read_text())
+    assert count
+    path.write_text(text)
+    with pytest.raises(RecordingError, match=r"r:\d+: a.* of -1 bytes"):
+        list(rounds(path))
 
 
 def test_xids_are_written_when_they_change(tmp_path: Path) -> None:
