@@ -4,8 +4,8 @@ Keeps secrets out of texts that people read.
 What comes in: the text of an error or of a log line, which may quote a library, a server or a user. What goes out: the
 same text without the values that look like secrets. Pure.
 
-The rule: this is the last net. The code that meets a secret leaves it out of its message; what passes all the same, in
-an exception of a library for instance, is cut out here, where errors and log lines are made.
+The rule: this is the last net. The code that meets a secret leaves it out of its message. What passes all the same is
+cut out here, where errors and log lines are made: the exception of a library, for instance.
 """
 
 import re

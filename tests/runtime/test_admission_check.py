@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -16,13 +17,13 @@ from sources.kube_api import kubeconfig, serving, status
 OWN = OwnPod("gpusteward", "gpusteward-x7k2p")
 
 
-def config(folder: Path, url: str, **keys: object) -> Config:
+def config(folder: Path, url: str, **keys: Any) -> Config:
     """The config of a daemon that enforces."""
     names = kubeconfig(folder / "check", url, user={"token": "x"})
     return load(Arguments(None, {"names.kubeconfig": names, "policy.mode": "enforce", **keys}))
 
 
-async def checked(folder: Path, own: OwnPod, *absent: str, **keys: object) -> tuple[Line, ...]:
+async def checked(folder: Path, own: OwnPod, *absent: str, **keys: Any) -> tuple[Line, ...]:
     """Ask a server that has the policies but for those absent."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -58,6 +59,6 @@ async def test_without_a_pod_of_its_own_it_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keys", [{"policy.admission": "ignore"}, {"policy.ladder": ["notify", "kill"]}])
-async def test_where_the_policies_are_not_wanted_nothing_is_asked(tmp_path: Path, keys: dict[str, object]) -> None:
+async def test_where_the_policies_are_not_wanted_nothing_is_asked(tmp_path: Path, keys: dict[str, Any]) -> None:
     """No line: the operator does without them, or the ladder has no eviction."""
     assert await checked(tmp_path, OWN, POLICY, OWN_NODE, **keys) == ()
