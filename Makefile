@@ -12,7 +12,7 @@ TYPES := .pytest_cache/types.txt
 WORKERS = $(shell expr $$(nproc) + 1)
 FAST := not daemon and not containers and not cluster and not charts and not boards and not prometheus and not browser
 
-.PHONY: help demo lint style check test cluster image bench gpu wheels golden prose docs-site manifests guards traces fuzz lock clean
+.PHONY: help demo lint style check test cluster image bench day gpu wheels golden prose docs-site manifests guards traces fuzz lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 12
@@ -64,6 +64,9 @@ bench: $(VENV)/.dev  ## measure rounds, scrapes and decisions; the tables go int
 	PYTHONPATH=tests $(BIN)/python -m bench
 	PYTHONPATH=tests $(BIN)/python -m bench.policy
 
+day: $(VENV)/.docs  ## play a day of the daemon in 30 minutes, as root: does it stay flat? docs/day.svg, a table for docs/performance.md
+	PYTHONPATH=tests $(BIN)/python -m day --svg docs/day.svg
+
 gpu: $(VENV)/.run  ## ask a real NVIDIA GPU, if there is one; the tables go into docs/devices.md
 	PYTHONPATH=tests $(BIN)/python -m gpu
 
@@ -80,8 +83,8 @@ golden: $(VENV)/.dev  ## write the golden metrics page, docs/{metrics,policy,sys
 	$(BIN)/python -m grafana
 	PYTHONPATH=tests $(BIN)/python -m faults
 
-prose: $(VENV)/.dev  ## take prose that was fixed out of the ledger of open findings (tests/prose/findings.yaml)
-	PYTHONPATH=tests $(BIN)/python -m prose --lower
+prose: $(VENV)/.dev  ## look for prose that is hard to read, as `make style` does, too
+	PYTHONPATH=tests $(BIN)/python -m prose
 
 docs-site: $(VENV)/.docs  ## build the static site of docs/ into site/; a link that leads nowhere fails
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build

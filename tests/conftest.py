@@ -11,6 +11,9 @@ import pytest
 import structlog
 from hypothesis import settings
 
+import enum_reprs
+from exporter.rounds.logs import printable
+
 pytest_plugins = ["driver.fixtures", "containers.fixtures", "daemon.fixtures", "faults.plugin"]
 
 EXAMPLES = 25
@@ -28,7 +31,8 @@ def pytest_configure() -> None:
     gc.set_threshold(50_000)
     # structlog's own choice renders each traceback with all variables, by rich: 40 ms each.
     plain = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
-    structlog.configure(processors=[structlog.processors.add_log_level, plain])
+    structlog.configure(processors=[structlog.processors.add_log_level, printable, plain])
+    enum_reprs.forbid()
 
 
 def pytest_collection_finish() -> None:

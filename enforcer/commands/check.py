@@ -46,6 +46,8 @@ def add(commands: Commands) -> None:
 
 def run(namespace: argparse.Namespace) -> int:
     """Check, print, and return the exit code."""
+    from enforcer.actions.evict.admission_probe import OwnPod  # noqa: PLC0415
+    from enforcer.runtime.daemon import POD_NAME, POD_NAMESPACE  # noqa: PLC0415
     from enforcer.runtime.policy_config import impossible  # noqa: PLC0415
     from enforcer.runtime.preflight import beyond, mode_rights  # noqa: PLC0415
     from exporter.check.lines import exit_code, render  # noqa: PLC0415  (with the probes come driver, HTTP and more)
@@ -53,7 +55,8 @@ def run(namespace: argparse.Namespace) -> int:
 
     arguments = chosen(namespace, os.environ)
     in_a_pod = "KUBERNETES_SERVICE_HOST" in os.environ
-    wanted = partial(beyond, in_a_pod=in_a_pod)
+    own = OwnPod(os.environ.get(POD_NAMESPACE, ""), os.environ.get(POD_NAME, ""))
+    wanted = partial(beyond, in_a_pod=in_a_pod, own=own)
     lines = asyncio.run(preflight(arguments, in_a_pod=in_a_pod, also=impossible, more=mode_rights, beyond=wanted))
     code = exit_code(lines)
     if namespace.json:

@@ -46,7 +46,7 @@ def add(commands: Commands) -> None:
         "NAMESPACE/POD asks the daemon on the pod's node, and shows the current usage as well. -f reads pods and pod "
         "templates from a file, without a daemon or cluster. Exit code: 0, 1 when the daemon gives no explanation, "
         "2 for wrong usage or files, or when an object of the file cannot be explained.",
-        epilog="examples: kubectl exec -n gpusteward POD -- gpusteward explain team-a/llm-0; "
+        epilog="examples: kubectl -n gpusteward exec DAEMON -- gpusteward explain team-a/llm-0; "
         "kubectl get pods -n team-a -o yaml | gpusteward explain -f - --node node.yaml",
         allow_abbrev=False,
     )

@@ -152,7 +152,7 @@ class Reason(StrEnum):
     NOT_CONTENDED = "not_contended", "no neighbour is short of memory, and the trigger is contended"
     DRY_RUN = "dry_run", "the mode is dry-run: the action was logged and not performed"
 
-    NAMESPACE_UNKNOWN = "namespace_unknown", "the labels of its namespace cannot be read"
+    NAMESPACE_UNKNOWN = "namespace_unknown", "the labels of its namespace are not known"
     NO_RIGHTS = "no_rights", "the API server does not allow evictions in its namespace (RoleBinding missing?)"
     UNAUTHORIZED = "unauthorized", "the API server does not accept the daemon's token"
     REFUSED = "refused", "the API server refused the request"
@@ -160,7 +160,7 @@ class Reason(StrEnum):
     NOT_ARMED = "not_armed", "the daemon is not ready to act"
     STEP_MISSING = "step_missing", "this node cannot perform the next step of the ladder, and no other one may follow"
     JOURNAL = "journal", "the journal cannot be written"
-    ADMISSION = "admission", "the admission policy that bounds evictions is not in force"
+    ADMISSION = "admission", "an admission policy that bounds evictions is not in force"
     CONFIG = "config", "the config cannot be used"
     NAMES_STALE = "names_stale", "the API server does not answer"
     FAILED = "failed", "the last request failed"

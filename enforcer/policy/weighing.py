@@ -37,9 +37,12 @@ def weigh(before: Level | None, reading: Reading, now: Announcement, grace: floa
         level = before.copied()
     least = rules.capacity(grace)
     _move(level, reading, max(least, level.announced), rules, over=over)
+    if level.seconds <= 0:
+        if not over:
+            return _ended(level)
+        level = _anew(level, reading.at)  # a gap has ended the excess, and its warning with it
+        _move(level, reading, least, rules, over=over)
     _count(level, reading, rules)
-    if level.seconds <= 0 and not over:
-        return _ended(level)
     if level.since is None:
         level.since = reading.at
     announce(level, reading, now, least, rules)

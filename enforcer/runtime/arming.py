@@ -5,9 +5,9 @@ What comes in: the config, the decider, clients of the API server. What goes out
 that say why there is none.
 
 The rule: **a daemon that lacks one prerequisite does not act, and reports it.** The node's lock, a writable journal and
-the admission policy are proven first, and tried again while one is missing. A step that this node lacks is passed over
-(`missing_steps`). No action of an earlier daemon is repeated. Actions that it began are looked up before anything else,
-and those that were accepted are watched.
+the admission policies are proven first, and tried again while one is missing. A step that this node lacks is passed
+over (`missing_steps`). No action of an earlier daemon is repeated. Actions that it began are looked up before anything
+else, and those that were accepted are watched.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ import msgspec
 import structlog
 
 from enforcer.actions.evict.actuator import Evict
+from enforcer.actions.evict.admission_probe import OwnPod
 from enforcer.actions.fence.actuator import Fencing
 from enforcer.actions.fence.cgroup_paths import Leaves
 from enforcer.actions.fence.driver import MemoryLimits
@@ -29,6 +30,7 @@ from enforcer.actions.kill.actuator import Kill
 from enforcer.actions.kube_writer import Writer
 from enforcer.actions.victim import accused
 from enforcer.journal import close_requests, levels_file
+from enforcer.journal.file import read_clocks
 from enforcer.journal.fold import Kept, void
 from enforcer.journal.levels_file import SavedLevels
 from enforcer.journal.records import Ended, Open
@@ -69,8 +71,8 @@ class World:
     Attributes:
         writer: for evictions, with their long deadline; `reader` for looks.
         proc: a mounted /proc of the initial PID namespace.
-        admission: the namespace in which the canary asks for the admission policy. It is empty if the daemon does not
-            know its own, None if the operator does not want the policy.
+        admission: the daemon's own pod, with which the admission policies are asked for. None if the operator does not
+            want them.
         trusted: the PID namespace is assumed to be right.
         limits: the driver's, for fences; None where the devices have none.
         cgroups: where the unified hierarchy is mounted; None: nowhere.
@@ -83,7 +85,7 @@ class World:
     proc: Path
     journal: Path
     pods: PodCgroups
-    admission: str | None = None
+    admission: OwnPod | None = None
     trusted: bool = False
     limits: MemoryLimits | None = None
     cgroups: Path | None = None
@@ -200,7 +202,9 @@ class Arming:
         self._decider.boot_id = writer.file.boot
         self._decider.arm(executor.begin, history, lambda *changed: note(changed), _unspent(levels, kept))
         self._missing.end(Reason.NOT_ARMED)
-        log.info("enforcer.armed", steps=sorted(hands.rungs), unfinished=len(unfinished), journal=str(self._owner.path))
+        lacked = {each.step for each in self._decider.missing}
+        steps = [step for step in self._decider.rules.ladder if step in hands.rungs and step not in lacked]
+        log.info("enforcer.armed", steps=steps, unfinished=len(unfinished), journal=str(self._owner.path))
         return executor
 
     def _rungs(self, fencing: Fencing | None) -> Iterator[tuple[Rung, Actuator]]:
@@ -247,7 +251,8 @@ class Arming:
             await self._clock.sleep(LOOK)
 
     async def _heed(self) -> None:
-        for breaker, by in await asyncio.to_thread(lambda: list(close_requests.take(self._owner.path))):
+        now = read_clocks()[1]  # as the time of a file
+        for breaker, by in await asyncio.to_thread(lambda: list(close_requests.take(self._owner.path, now))):
             self._decider.close(breaker, by)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from random import Random
 
 from enforcer.actions.evict.actuator import DEADLINE
+from enforcer.actions.evict.admission_probe import OwnPod
 from enforcer.actions.fence.cgroup_paths import mount_point
 from enforcer.actions.fence.nvml import NvmlLimits
 from enforcer.actions.kill.actuator import Kill
@@ -61,7 +62,7 @@ async def daemon(arguments: Arguments, config: Config, environ: Mapping[str, str
             await observing
             return
         kube.notifier.accepted = decider.warned
-        world = _world(config, kube, own_namespace)
+        world = _world(config, kube, OwnPod(own_namespace, environ.get(POD_NAME, "")))
         arming = Arming(decider, world, latest, link.fresh, clock=kube.clock)
         ask = LivePods(kube.looker, listing=True)
         preflight = Kill(world.proc, world.pods, trusted=world.trusted)
@@ -122,14 +123,14 @@ async def _kubernetes(config: Config, environ: Mapping[str, str]) -> AsyncIterat
             await client.close()
 
 
-def _world(config: Config, kube: _Kubernetes, own_namespace: str) -> World:
+def _world(config: Config, kube: _Kubernetes, own: OwnPod) -> World:
     return World(
         kube.writer,
         kube.reader,
         proc_root(config.node.host_root),
         config.policy.journal or DEFAULT,
         pod_cgroups(config.node.pods_cgroup, config.node.host_root),
-        admission=own_namespace if config.policy.admission == "required" else None,
+        admission=own if config.policy.admission == "required" else None,
         trusted=config.node.trust_pid_namespace,
         limits=NvmlLimits(),
         cgroups=mount_point(),

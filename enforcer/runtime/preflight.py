@@ -1,21 +1,25 @@
 """
 The checks of `gpusteward check` for the acting half.
 
-What comes in: a config. What goes out: the rights that its mode needs, and lines about fences, kills and the namespaces
-that consent.
+What comes in: a config, the daemon's own pod. What goes out: the rights that its mode needs, and lines about fences,
+kills, the admission policies and the namespaces that consent.
 
-The rule: no check sets or writes anything.
+The rule: no check sets or writes anything. The admission policies are asked by dry runs.
 """
 
 from collections.abc import Collection
 
 import msgspec
 
+from enforcer.actions.evict import admission_probe
+from enforcer.actions.evict.admission_probe import OwnPod
 from enforcer.actions.fence.cgroup_paths import Leaves, mount_point
 from enforcer.actions.fence.nvml import NvmlLimits
 from enforcer.actions.kill.pidfds import unavailable
+from enforcer.actions.kube_writer import Writer
 from enforcer.actions.notify.actuator import RIGHTS
 from enforcer.policy.vocabulary import DESTRUCTIVE, Mode, Rung
+from enforcer.runtime.admission_watch import NOWHERE
 from enforcer.runtime.fence_upkeep import impossible
 from enforcer.runtime.policy_config import plays, rules_of
 from enforcer.runtime.rights_watch import missing
@@ -35,6 +39,8 @@ METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v
 _LADDER = "remove kill from policy.ladder on this node, or add evict"
 _NO_FENCE = "upgrade the driver where it is too old, or remove fence from policy.ladder on this node"
 _NO_KILL = "give the daemon's pod what the step kill needs (docs/actions.md), or remove kill from policy.ladder"
+_NO_POLICY = "upgrade the chart with admission.create, or apply deploy/enforcer/admission.yaml and rbac-evict.yaml"
+_NO_OWN_POD = "set both in the pod by the downward API, as the chart does, or set policy.admission: ignore"
 MOST_NAMED = 10
 """Namespaces of which a line is printed; of more the number."""
 FORBIDDEN = 403
@@ -53,9 +59,13 @@ def mode_rights(config: Config) -> tuple[Right, ...]:
     return RIGHTS if Mode(config.policy.mode).rank >= Mode.WARN.rank else ()
 
 
-async def beyond(config: Config, *, in_a_pod: bool) -> tuple[Line, ...]:
-    """Judge what acting needs of the node, and of the namespaces that consent."""
-    return (*await fence(config), *kill(config), *await consent(config, in_a_pod=in_a_pod))
+async def beyond(config: Config, *, in_a_pod: bool, own: OwnPod) -> tuple[Line, ...]:
+    """Judge what acting needs of the node, of the cluster's admission, and of the namespaces that consent."""
+    lines = (*await fence(config), *kill(config))
+    names = source_of_names(config.names, in_a_pod=in_a_pod)
+    if Mode(config.policy.mode) is not Mode.ENFORCE or plays(config) or names != "kubernetes":
+        return lines
+    return (*lines, *await admission(config, own), *await consent(config))
 
 
 async def fence(config: Config) -> tuple[Line, ...]:
@@ -102,11 +112,26 @@ def _grave(config: Config) -> Verdict:
     return Verdict.FAIL if Mode(config.policy.mode) is Mode.ENFORCE else Verdict.WARN
 
 
-async def consent(config: Config, *, in_a_pod: bool) -> tuple[Line, ...]:
-    """Judge whether the daemon may act in each namespace that consents."""
-    names = source_of_names(config.names, in_a_pod=in_a_pod)
-    if Mode(config.policy.mode) is not Mode.ENFORCE or plays(config) or names != "kubernetes":
+async def admission(config: Config, own: OwnPod) -> tuple[Line, ...]:
+    """Judge whether the admission policies are in force, where evictions wait for them."""
+    if Rung.EVICT not in config.policy.ladder or config.policy.admission != "required":
         return ()
+    if not own.known:
+        return (Line("admission", Verdict.FAIL, NOWHERE, _NO_OWN_POD),)
+    writer = Writer(credentials(config.names.kubeconfig), clock=SystemClock(), deadline=DEADLINE)
+    try:
+        found = await admission_probe.missing(writer, own)
+    finally:
+        await writer.close()
+    if found is None:
+        named = f"{admission_probe.POLICY} and {admission_probe.OWN_NODE}"
+        return (Line("admission", Verdict.OK, f"evictions are bounded by {named}"),)
+    message, _, fix = str(found).partition("; fix: ")
+    return (Line("admission", Verdict.FAIL, f"{message}; no pod is evicted", fix or _NO_POLICY),)
+
+
+async def consent(config: Config) -> tuple[Line, ...]:
+    """Judge whether the daemon may act in each namespace that consents."""
     client = Client(credentials(config.names.kubeconfig), clock=SystemClock(), deadline=DEADLINE)
     try:
         namespaces, where = await _consenting(client, config)

@@ -3,13 +3,15 @@ The stop file: while it is there, nothing is done on this node.
 
 What comes in: its path. What goes out: a ceiling of the mode, and a log line when it comes or goes.
 
-The rule: a file that cannot be looked for counts as one that is there. It works without the API server.
+The rule: a file that cannot be looked for counts as one that is there. So does one in a folder that other users of the
+node may write: they could make it, or remove the operator's. It works without the API server.
 """
 
 from pathlib import Path
 
 import structlog
 
+from enforcer.journal import trusted_files
 from enforcer.policy.rules import Ceiling
 from enforcer.policy.vocabulary import Mode, Reason
 
@@ -36,6 +38,7 @@ class StopFile:
 
     def _look(self) -> str:
         try:
+            trusted_files.checked(self.path.parent)
             self.path.lstat()
         except FileNotFoundError:
             return ""

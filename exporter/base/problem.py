@@ -4,10 +4,13 @@ An error, as people read it.
 What comes in: what happened, and perhaps its cause and its fix. What goes out: lines for a terminal.
 
 The rule: each part is on a line of its own, and no line is longer than 160 characters. Unprintable text is escaped.
+No part shows a secret.
 """
 
 import textwrap
 from collections.abc import Iterator
+
+from exporter.base.secrets import hidden
 
 WIDEST = 160
 """Characters of a line. A longer word stays whole: it may be a path that is copied."""
@@ -19,9 +22,9 @@ class Problem(Exception):  # noqa: N818  (the base of errors; each has a name of
     fix = ""
 
     def __init__(self, what: str, *, cause: str = "", fix: str = "") -> None:
-        super().__init__(what)
-        self.what = what
-        self.cause = cause
+        self.what = hidden(what)
+        self.cause = hidden(cause)
+        super().__init__(self.what)
         self.fix = fix or self.fix
 
     @property
@@ -45,5 +48,5 @@ def lines(program: str, error: BaseException | str) -> Iterator[str]:
 
 
 def _wrapped(text: str) -> list[str]:
-    shown = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+    shown = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in hidden(text))
     return textwrap.wrap(shown, WIDEST, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)

@@ -2,7 +2,7 @@
 Reads files that people write: the bytes of a file, and YAML or JSON as plain data.
 
 What comes in: a path, or bytes. What goes out: bytes; or dicts, lists and scalars; or `UnreadableError` and
-`MalformedError`, which say why and where.
+`MalformedError`, which say why and where. They show no values, because a value may be a secret.
 
 The rule: no file can harm the reader. It does not wait for a pipe, and reads no more than it was asked for. Every error
 of the YAML library becomes a `MalformedError`. Nothing is guessed: duplicate keys, keys that are no text, anchors and
@@ -97,6 +97,10 @@ def _loaded(content: bytes, load: Callable[[str], _Data]) -> _Data:
     try:
         _look_ahead(text)
         return load(text)
+    except yaml.constructor.ConstructorError as error:
+        if error.problem and "tag" in error.problem:
+            error.problem = "a tag (!), which is not taken here; quote it if it is text"
+        raise _placed(text, error) from None  # its text quotes the value
     except yaml.MarkedYAMLError as error:
         raise _placed(text, error) from error
     except yaml.YAMLError as error:
@@ -168,7 +172,7 @@ class _Loader(_Base):
                 raise _refused("a merge key (<<), which is not taken here; write the keys out", key_node)
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str):
-                raise _refused(f"the key {show(key)} is not text; quote it", key_node)
+                raise _refused("a key that is not text; quote it", key_node)
             if key in seen:
                 raise _refused(f'the key "{key}" twice', key_node)
             seen.add(key)
@@ -195,8 +199,7 @@ class _ObjectLoader(_Loader):
 
 def _not_a(node: yaml.Node) -> yaml.MarkedYAMLError:
     kind = node.tag.rpartition(":")[2]
-    shown = f", got {show(node.value)}" if isinstance(node, yaml.ScalarNode) else ""
-    return _refused(f"expected a value of the kind {kind}{shown}; quote it if it is text", node)
+    return _refused(f"expected a value of the kind {kind}; quote it if it is text", node)
 
 
 def _refused(problem: str, where: yaml.Node | yaml.Event) -> yaml.MarkedYAMLError:

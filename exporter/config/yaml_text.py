@@ -4,13 +4,14 @@ Turns the text of a YAML file into checked data.
 What comes in: bytes, and the msgspec struct that defines the valid data. What goes out: the struct, or one
 `ConfigError` with the source, the path of the key, what was expected and what was found.
 
-The rule: nothing is guessed. Unknown keys, duplicate keys and wrong types are refused; `null` means not set.
+The rule: nothing is guessed. Unknown keys, duplicate keys and wrong types are refused; `null` means not set. Errors
+show the refused value, unless the file is one of secrets: then they show its kind.
 """
 
 import difflib
 import re
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -43,6 +44,12 @@ def read(path: Path) -> bytes:
 
 def parse(content: bytes, source: str) -> dict[str, Any]:
     """Turn YAML into a mapping of mappings, without its nulls. An empty document is an empty mapping."""
+    pruned: dict[str, Any] = without_nulls(mapping(content, source))
+    return pruned
+
+
+def mapping(content: bytes, source: str, *, secret: bool = False) -> dict[str, Any]:
+    """Turn YAML into a mapping, with its nulls. Raises ConfigError, which shows no value of a `secret` file."""
     try:
         data = text_files.plain(content)
     except text_files.MalformedError as error:
@@ -51,10 +58,10 @@ def parse(content: bytes, source: str) -> dict[str, Any]:
         return {}
     if not isinstance(data, dict):
         raise ConfigError(
-            f"{source}: expected keys with values, got {show(data)}", fix="write `sampling: {interval: 5s}`"
+            f"{source}: expected keys with values, got {(kind if secret else show)(data)}",
+            fix="write `sampling: {interval: 5s}`",
         )
-    pruned: dict[str, Any] = without_nulls(data)
-    return pruned
+    return data
 
 
 def without_nulls(data: Any) -> Any:
@@ -64,19 +71,31 @@ def without_nulls(data: Any) -> Any:
     return data
 
 
+def kind(value: object) -> str:
+    """Name the kind of a value, without the value."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return "text" if isinstance(value, str) else "a number" if number else show(value)
+
+
 def check(
-    data: Mapping[str, Any], struct: type[Struct], source: str, origins: Mapping[str, str] | None = None
+    data: Mapping[str, Any],
+    struct: type[Struct],
+    source: str,
+    origins: Mapping[str, str] | None = None,
+    *,
+    secret: bool = False,
 ) -> Struct:
     """
     Turn plain data into `struct`.
 
-    `origins` names those dotted keys that came from elsewhere than `source`. Raises ConfigError.
+    `origins` names those dotted keys that came from elsewhere than `source`. Raises ConfigError, which shows no value
+    of a `secret` file.
     """
     data = spoken(data, struct)
     try:
         return msgspec.convert(data, struct, dec_hook=values.decode)
     except msgspec.ValidationError as error:
-        raise _explain(str(error), data, struct, source, origins or {}) from error
+        raise _explain(str(error), data, struct, source, origins or {}, shown=kind if secret else show) from error
 
 
 _SWITCHES = {"on": True, "yes": True, "true": True, "off": False, "no": False, "false": False}
@@ -104,13 +123,19 @@ def spoken(data: Any, annotation: Any) -> Any:
 
 
 def refuse(
-    source: str, path: str, expected: str, value: object, origins: Mapping[str, str] = types.MappingProxyType({})
+    source: str,
+    path: str,
+    expected: str,
+    value: object,
+    origins: Mapping[str, str] = types.MappingProxyType({}),
+    *,
+    shown: Callable[[object], str] = show,
 ) -> ConfigError:
-    """Make the error for a wrong value at the dotted `path`; `origins` as in `check`."""
+    """Make the error for a wrong value at the dotted `path`; `origins` as in `check`; `shown` writes the value."""
     origin = origins.get(path)
     place = origin or (f"{source}: {path}" if path else source)
     return ConfigError(
-        f"{place}: expected {expected}, got {show(value)}",
+        f"{place}: expected {expected}, got {shown(value)}",
         fix=f"correct {origin}; docs/configuration.md describes {path}" if origin else "",
     )
 
@@ -129,7 +154,13 @@ _UNKNOWN = re.compile(r"Object contains unknown field `(?P<key>.*)`", re.DOTALL)
 
 
 def _explain(
-    message: str, data: Mapping[str, Any], struct: type[Any], source: str, origins: Mapping[str, str]
+    message: str,
+    data: Mapping[str, Any],
+    struct: type[Any],
+    source: str,
+    origins: Mapping[str, str],
+    *,
+    shown: Callable[[object], str],
 ) -> ConfigError:
     """Rewrite a message such as `Expected `str`, got `int` - at `$.node.name`` with the field's own description."""
     match = _AT.match(message)
@@ -146,8 +177,8 @@ def _explain(
         part = part[key]
     if free and isinstance(part, dict):
         path, part = next(((f"{path}.{key}", value) for key, value in part.items() if not isinstance(value, str)))
-        return refuse(source, path, "text", part, origins)
-    return refuse(source, path, _expected(_annotation(struct, path)), part, origins)
+        return refuse(source, path, "text", part, origins, shown=shown)
+    return refuse(source, path, _expected(_annotation(struct, path)), part, origins, shown=shown)
 
 
 def _annotation(struct: type[Any], path: str) -> Any:

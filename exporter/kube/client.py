@@ -12,6 +12,7 @@ reading credentials and renewing them between requests is one topic.
 """
 
 import asyncio
+import logging
 import os
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -23,6 +24,7 @@ from urllib.parse import quote
 import aiohttp
 import msgspec
 import structlog
+import yaml
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config.config_exception import ConfigException
@@ -30,6 +32,7 @@ from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 from kubernetes.aio.config.kube_config import load_kube_config
 
 from exporter.base.clock import Clock
+from exporter.base.secrets import fixed_part, hidden, without
 from exporter.kube.errors import SILENT, UNREACHABLE, KubeError, UnsentError, decoded, status_error
 
 log = structlog.get_logger()
@@ -54,6 +57,17 @@ BEFORE_SENDING = (
 )
 """Errors before a request is sent: no address, no connection, no trust, a proxy that does not work."""
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+
+def _keep_plugins_quiet(record: logging.LogRecord) -> bool:
+    """Cut from a line of the Kubernetes library what it quotes: a plugin may have printed its token."""
+    said = fixed_part(record.getMessage()) or "an error of the credentials"
+    record.msg, record.args, record.exc_info = f"{said} (its details may be secret, and are not shown)", (), None
+    return True
+
+
+# At the source, because a command that sets up no log writes such lines, too.
+logging.getLogger(load_kube_config.__module__).addFilter(_keep_plugins_quiet)
 
 Credentials = Callable[[Configuration], Awaitable[None]]
 """Fills in the server's address, its authority and our identity. Raises KubeError."""
@@ -85,10 +99,19 @@ def from_kubeconfig(files: str) -> Credentials:
         try:
             await load_kube_config(config_file=files, client_configuration=configuration, persist_config=False)
         except Exception as error:  # the library raises TypeError, KeyError, yaml's errors and the plugin's own
-            message = f"cannot use the kubeconfig {files}: {error}"
+            message = f"cannot use the kubeconfig {files}: {_without_values(error)}"
             raise UnsentError(UNREACHABLE, "NotConfigured", message) from error
 
     return load
+
+
+def _without_values(error: Exception) -> str:
+    """Say why a kubeconfig cannot be used, without its values: any of them may be a secret."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return f"line {error.problem_mark.line + 1} is not YAML"
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    return fixed_part(str(error)) or f"its contents are not as expected ({type(error).__name__})"
 
 
 def credentials(kubeconfig: Path | None) -> Credentials:
@@ -136,8 +159,8 @@ class Client:
 
     @property
     def server(self) -> str:
-        """The URL of the server, once the credentials were read."""
-        return str(self._configuration.host)
+        """The URL of the server without name and password, once the credentials were read."""
+        return hidden(str(self._configuration.host))
 
     async def get(
         self, path: str, query: Mapping[str, str] | None = None, *, accept: str = "application/json"
@@ -206,7 +229,7 @@ class Client:
                 if answer.status < 400:  # noqa: PLR2004
                     return answer
                 try:
-                    raise await _refusal(answer)
+                    raise await self._refusal(answer)
                 finally:
                     answer.close()
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RuntimeError) as error:
@@ -279,13 +302,28 @@ class Client:
         return fresh
 
     def _renamed(self, error: Exception) -> KubeError:
-        server = self._configuration.host
+        server = self.server
         renamed = UnsentError if isinstance(error, BEFORE_SENDING) else KubeError
         if isinstance(error, (aiohttp.ClientSSLError, ssl.SSLError)):
             return renamed(UNREACHABLE, "Untrusted", f"{server}: {error}")
         if isinstance(error, TimeoutError):
             return renamed(UNREACHABLE, "Timeout", f"{server} did not answer in time")
         return renamed(UNREACHABLE, "Unreachable", f"{server}: {error or type(error).__name__}")
+
+    async def _refusal(self, answer: aiohttp.ClientResponse) -> KubeError:
+        """Read a refusal. A proxy may send our request back, with the token in it."""
+        body = b""
+        async for chunk in answer.content.iter_any():
+            body += chunk
+            if len(body) > LONGEST_REFUSAL:
+                break
+        tokens = [value.split()[-1] for value in self._configuration.api_key.values() if value.split()]
+        written, reason = (without(text, *tokens) for text in (body.decode(errors="replace"), str(answer.reason)))
+        after = answer.headers.get("Retry-After", "")
+        seconds = float(after) if after.isascii() and after.isdigit() else None
+        text = written[:200].strip()
+        otherwise = KubeError(answer.status, reason, text or "no explanation", seconds)
+        return status_error(written.encode(), otherwise)
 
 
 def segment(name: str) -> str:
@@ -309,15 +347,3 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
         raise KubeError(UNREACHABLE, SILENT, "the watch says nothing any more, not even bookmarks") from error
     except (aiohttp.ClientError, OSError) as error:
         raise KubeError(UNREACHABLE, "Dropped", f"the watch broke off: {error or type(error).__name__}") from error
-
-
-async def _refusal(answer: aiohttp.ClientResponse) -> KubeError:
-    body = b""
-    async for chunk in answer.content.iter_any():
-        body += chunk
-        if len(body) > LONGEST_REFUSAL:
-            break
-    after = answer.headers.get("Retry-After", "")
-    seconds = float(after) if after.isascii() and after.isdigit() else None
-    text = body[:200].decode(errors="replace").strip()
-    return status_error(body, KubeError(answer.status, str(answer.reason), text or "no explanation", seconds))

@@ -4,6 +4,7 @@ The errors of the API server, under one name.
 What comes in: the server's Status objects, and bodies that may not be readable. What goes out: `KubeError`.
 
 The rule: errors change their name once, here and in the client. No module above them knows HTTP's or JSON's errors.
+None of them shows a secret.
 """
 
 from collections.abc import Collection
@@ -11,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+
+from exporter.base.secrets import hidden
 
 UNREACHABLE = 0
 """Status of a `KubeError` when no server answered."""
@@ -44,6 +47,11 @@ class KubeError(Exception):
     causes: Collection[str] = ()
     particulars: Collection[str] = field(default=(), kw_only=True)
     kind: str = field(default="", kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Cut secrets out of what a server or a library wrote."""
+        self.reason, self.message = hidden(self.reason), hidden(self.message)
+        self.particulars = [hidden(one) for one in self.particulars]
 
     def __str__(self) -> str:
         """Write it for people."""

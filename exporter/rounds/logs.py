@@ -10,20 +10,23 @@ The rule:
 - Users can write any number of declarations, and a broken GPU can report very many XID errors. So each round logs only
   a limited number of both.
 - A log line never ends the daemon, whatever it contains, and also if standard error is closed.
-- No log line shows local variables.
+- No log line shows local variables or secrets, also not where a library wrote the message.
 """
 
 import contextlib
+import io
 import logging
 import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict
+from enum import Enum
 from typing import Any
 
 import structlog
 
+from exporter.base.secrets import hidden
 from exporter.devices.xids import XIDS
 from exporter.model import Fault, GpuUuid, Snapshot
 from exporter.rounds.latest import Latest
@@ -43,7 +46,7 @@ def configure(level: str, style: str) -> None:
     """Set up structlog for the process. `style` is auto, json or console. May be called again after a reload."""
     on_terminal = style == "console" or (style == "auto" and sys.stderr is not None and sys.stderr.isatty())
     renderer: Any = (
-        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)  # rich shows the variables
+        structlog.dev.ConsoleRenderer(exception_formatter=_traceback)  # rich shows the variables
         if on_terminal
         else structlog.processors.JSONRenderer()
     )
@@ -52,7 +55,7 @@ def configure(level: str, style: str) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             *(() if on_terminal else (structlog.processors.format_exc_info,)),
-            _printable,
+            printable,
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
@@ -95,6 +98,12 @@ class _Libraries(logging.Handler):
             )
         except Exception:  # noqa: BLE001  (as all handlers do: logging must not raise into its caller)
             self.handleError(record)
+
+
+def _traceback(stream: Any, error: Any) -> None:
+    written = io.StringIO()
+    structlog.dev.plain_traceback(written, error)
+    stream.write(hidden(written.getvalue()))
 
 
 async def tell(latest: Latest, invalid: Callable[[], Collection[Invalid]] = tuple) -> None:
@@ -176,9 +185,20 @@ def _tell_invalid(log: Any, reported: frozenset[Invalid], now: frozenset[Invalid
     return (reported & now) | frozenset(chosen)
 
 
-def _printable(_logger: Any, _name: str, event: Any) -> Any:
-    """Escape undecodable bytes (paths, cgroup names), so that a log line never fails."""
-    for key, value in event.items():
-        if isinstance(value, str):
-            event[key] = value.encode("utf-8", "backslashreplace").decode()
-    return event
+def printable(_logger: Any, _name: str, event: Any) -> Any:
+    """
+    Write values as people read them, without secrets.
+
+    An enum becomes its value. Undecodable bytes (paths, cgroup names) are escaped, so that a log line never fails.
+    """
+    return {key: value if key == "exc_info" else _plain(value) for key, value in event.items()}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Enum):
+        value = value.value
+    if isinstance(value, str):
+        return hidden(value.encode("utf-8", "backslashreplace").decode())
+    if isinstance(value, Mapping):
+        return {_plain(key): _plain(each) for key, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list | tuple | set | frozenset) else value

@@ -6,8 +6,12 @@ the API server.
 
 The rule: `/healthz` fails only if a restart would help, because the sampler has stopped; it does not depend on the
 driver. `/readyz` succeeds once there is something to scrape (`readiness`). Neither needs authentication.
+
+Requests are answered one by one, and between two of them everything else that waits for the event loop goes on. So a
+flood of requests delays a step of a round, or of a look before an action, by one answer.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -179,18 +183,23 @@ class Answers:
 
 def application(routes: list[web.RouteDef], gate: Gate) -> web.Application:
     """Put routes behind the gate."""
+    turn = asyncio.Lock()
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        async with turn:
+            await asyncio.sleep(0)  # without it, all connections that have a request are answered in one step
         if (refused := await gate.refuses(request)) is not None:
             return refused
         try:
-            return await handler(request)
+            response = await handler(request)
         except web.HTTPException as error:
             if not request.path.startswith("/api/"):
                 raise
             allowed = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else None
             return refusal(error.status, error.reason.lower(), allowed)
+        gate.answered(request, response.status)
+        return response
 
     async def prepare(_request: web.Request, response: web.StreamResponse) -> None:
         response.headers["Server"] = SERVER

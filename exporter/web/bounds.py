@@ -5,11 +5,19 @@ Clients are unknown, and may be hostile. The sum of these bounds, in bytes, is i
 """
 
 CONNECTIONS = 64
-"""Connections, unfinished handshakes counted. Two scrapers, probes and some browsers need twenty."""
-CONNECTIONS_OF_A_PEER = 32
-"""Of one address: many people behind one proxy need less, because their browsers make closed connections again."""
+"""Connections. Two scrapers, probes and some browsers need twenty."""
+TLS_CONNECTIONS = 24
+"""Where TLS is spoken, unfinished handshakes counted: each takes up to 850 KiB more."""
+OF_A_PEER = 0.5
+"""Share of them for one address. Many people behind one proxy need less: browsers make closed connections again."""
 PROBE_CONNECTIONS = 8
-"""Of the listener for the probes alone: the kubelet makes one for each probe."""
+"""Of the listener for the probes alone, also from one address: the kubelet makes one for each probe."""
+KNOWN = 8
+"""Peers that were answered before and are spared: scrapers, a kubelet, the address of an ingress."""
+SPARED = 2
+"""Connections of a known peer that are spared. A scraper has one, and a second one after an error."""
+FORGOTTEN = 600.0
+"""Seconds without an answer after which another peer takes the place of a known one: ten long scrape intervals."""
 HANDSHAKES = 16
 """TLS handshakes at once. One takes milliseconds, or two round trips of a distant client."""
 
@@ -33,7 +41,7 @@ REQUESTS = 16 * 1024
 
 RECEIVED = 16 * 1024
 """Bytes of one connection that wait in the kernel to be read (it takes twice as much)."""
-SENDING = 64 * 1024
+SENDING = 32 * 1024
 """Bytes of one connection that wait in the kernel to be taken (it takes twice as much)."""
 UNSENT = 32 * 1024
 """Bytes of an answer that are copied for one connection, above which the rest waits. All copies share that rest."""

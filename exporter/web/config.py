@@ -6,8 +6,7 @@ goes out: `Security`, ready for use, or `ConfigError`. Format:
 https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md
 
 The rule: each setting of this file is applied or refused, never ignored. Settings that Python's TLS cannot apply are
-refused by name. A refusal repeats nothing that may be a password: no value below `basic_auth_users`, and no part of a
-text that is not YAML.
+refused by name. No error shows a value of this file, because passwords may stand in wrong places.
 """
 
 import re
@@ -19,9 +18,8 @@ from typing import Any
 
 import msgspec
 
-from exporter.base import text_files
 from exporter.config import ConfigError
-from exporter.config.yaml_text import check, read, refuse, without_nulls
+from exporter.config.yaml_text import check, kind, mapping, read, refuse, without_nulls
 from exporter.web.tls import Tls, server_context
 
 UNSUPPORTED = {
@@ -41,7 +39,6 @@ HEADERS: Mapping[str, tuple[str, ...]] = {
 }
 """The headers that exporter-toolkit accepts, and their allowed values; empty for any value."""
 
-_HASHED = "write `basic_auth_users: {NAME: HASH}`, with a hash of htpasswd -nBC 10"
 _BCRYPT = re.compile(r"\$2[abxy]?\$(?P<cost>0[4-9]|[12]\d|3[01])\$[./A-Za-z0-9]{53}")
 
 
@@ -118,52 +115,35 @@ def _content(path: Path) -> bytes | str:
 
 def parse_web_config(content: bytes, source: str) -> WebFile:
     """Check the text of the file, but not its certificates. Raises ConfigError."""
-    data = _parsed(content, source)
+    whole = mapping(content, source, secret=True)
+    users = whole.get("basic_auth_users")
+    if isinstance(users, dict) and None in users.values():  # not dropped as other nulls are: the port would stand open
+        raise ConfigError(
+            f"{source}: basic_auth_users: a name without a hash", fix="write `NAME: HASH`, with a space after the colon"
+        )
+    data: dict[str, Any] = without_nulls(whole)
     for path, why in UNSUPPORTED.items():
         if _written(data, path):
             raise ConfigError(f"{source}: {path}: not supported", fix=why)
-    written = check(data, WebFile, source)
+    written = check(data, WebFile, source, secret=True)
     for header, value in written.http_server_config.headers.items():
         place = "http_server_config.headers"
         if header not in HEADERS:
-            raise refuse(source, place, " or ".join(HEADERS), header)
+            raise refuse(source, place, " or ".join(HEADERS), header, shown=kind)
         if (HEADERS[header] and value not in HEADERS[header]) or not value.isprintable():
-            raise refuse(source, f"{place}.{header}", " or ".join(HEADERS[header]) or "one line of text", value)
+            raise refuse(
+                source, f"{place}.{header}", " or ".join(HEADERS[header]) or "one line of text", value, shown=kind
+            )
     for name, hashed in written.basic_auth_users.items():
-        if not name or ":" in name:  # a password may stand behind the colon
-            raise ConfigError(f"{source}: basic_auth_users: expected names without colon", fix=_HASHED)
-        if not _BCRYPT.fullmatch(hashed):
-            raise _no_hash(name, source)
+        if not name or ":" in name:
+            raise refuse(source, "basic_auth_users", "a name without colon", name, shown=kind)
+        if not _BCRYPT.fullmatch(hashed):  # a password in plain text is not repeated in a log
+            raise ConfigError(
+                f"{source}: basic_auth_users.{name}: expected a bcrypt hash", fix="make the hash with htpasswd -nBC 10"
+            )
     if written.basic_auth_users:
         _need_bcrypt(source)
     return written
-
-
-def _parsed(content: bytes, source: str) -> dict[str, Any]:
-    """Parse the text. A user without a hash is refused: null means not set, and would leave the server open."""
-    try:
-        data = text_files.plain(content)
-    except text_files.MalformedError as error:
-        place = text_files.MalformedError("the text is no YAML that is read here", error.line, error.column)
-        raise ConfigError(
-            place.at(source), fix="quote texts there, write each key once, and no anchor or tag"
-        ) from None
-    if data is not None and not isinstance(data, dict):
-        raise ConfigError(f"{source}: expected keys with values", fix=_HASHED)
-    users = (data or {}).get("basic_auth_users")
-    if users is not None and not isinstance(users, dict):
-        raise ConfigError(f"{source}: basic_auth_users: expected names with hashes", fix=_HASHED)
-    for name, hashed in (users or {}).items():
-        if not isinstance(hashed, str):
-            raise _no_hash(name, source)
-    pruned: dict[str, Any] = without_nulls(data or {})
-    return pruned
-
-
-def _no_hash(name: str, source: str) -> ConfigError:
-    return ConfigError(
-        f"{source}: basic_auth_users.{name}: expected a bcrypt hash", fix="make the hash with htpasswd -nBC 10"
-    )
 
 
 def _written(data: Mapping[str, Any], path: str) -> bool:

@@ -19,13 +19,14 @@ TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\
 class Connection(web.RequestHandler):
     """Serves the requests of one client, one after the other."""
 
-    __slots__ = ("_unanswered",)
+    __slots__ = ("_answering", "_unanswered")
 
     _unanswered: int
+    _answering: bool
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin; copy little of an answer ahead of the client."""
-        self._unanswered = 0
+        self._unanswered, self._answering = 0, False
         if isinstance(transport, asyncio.WriteTransport):
             transport.set_write_buffer_limits(high=bounds.UNSENT)
         super().connection_made(transport)
@@ -36,7 +37,7 @@ class Connection(web.RequestHandler):
         if self._unanswered <= bounds.REQUESTS:
             super().data_received(data)
         elif self.transport is not None:
-            if not self._request_in_progress:
+            if not self._answering:  # a refusal in the middle of an answer would be read as a part of it
                 self.transport.write(TOO_LARGE)
             self.force_close()
 
@@ -44,6 +45,7 @@ class Connection(web.RequestHandler):
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
         """Send the answer; end the connection if the client does not take it in time."""
+        self._answering = True
         try:
             async with asyncio.timeout(bounds.TAKE):
                 ended = await super().finish_response(request, resp, start_time)
@@ -51,5 +53,5 @@ class Connection(web.RequestHandler):
             if self.transport is not None:
                 self.transport.abort()
             raise ConnectionResetError("the answer was not taken in time") from error
-        self._unanswered = 0
+        self._unanswered, self._answering = 0, False
         return ended

@@ -1,7 +1,8 @@
 """
 Accepts connections, and closes the oldest ones.
 
-What comes in: a listening socket, and the TLS settings in force. What goes out: connections, each with a handler.
+What comes in: a listening socket, the TLS settings in force, and the peers that were answered before. What goes out:
+connections, each with a handler.
 
 The rule: strangers never hold the open files and the memory that the rounds need, and never keep a probe out. So the
 number of connections is bounded, silent ones and unfinished handshakes counted. A new one is always let in, and
@@ -13,7 +14,7 @@ asyncio's own accept loop has no bound, and reports a lack of open files with a 
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 
 import structlog
@@ -38,7 +39,8 @@ class Entrance:
     """
     Accepts connections and counts them. `tls` returns the TLS settings for a new one; None is plain HTTP.
 
-    The caller closes the listening socket.
+    `most` says how many there may be, with TLS or without, and how many of one peer. The caller closes the listening
+    socket.
     """
 
     def __init__(
@@ -47,14 +49,14 @@ class Entrance:
         handler: Callable[[], asyncio.Protocol],
         tls: Callable[[], ssl.SSLContext | None],
         *,
-        most: int,
-        of_a_peer: int,
+        most: Callable[[bool], tuple[int, int]],
+        known: Container[str] = (),
     ) -> None:
         self._listening = listening
         self._handler = handler
         self._tls = tls
         self._most = most
-        self._of_a_peer = of_a_peer
+        self._known = known
         self._entered: dict[socket.socket, _Entered] = {}
 
     async def run(self) -> None:
@@ -70,23 +72,30 @@ class Entrance:
 
     def close(self) -> None:
         """End all connections at once, also those whose client takes no answer."""
+        self._forget_closed()
         for entered in self._entered.values():
             entered.end()
         self._entered.clear()
 
-    def _make_room(self, newcomer: str, *, shaking: bool) -> None:
+    def _forget_closed(self) -> None:
+        # asyncio raises AttributeError when a transport is aborted that has flushed its last bytes and closed.
         self._entered = {
             connection: entered for connection, entered in self._entered.items() if connection.fileno() >= 0
         }
+
+    def _make_room(self, newcomer: str, *, shaking: bool) -> None:
+        self._forget_closed()
         if shaking:
             hands = {socket: entered.peer for socket, entered in self._entered.items() if entered.shaking}
-            self._end(gives_way(hands, newcomer, most=bounds.HANDSHAKES, of_a_peer=bounds.HANDSHAKES))
+            self._let_go(hands, newcomer, bounds.HANDSHAKES, bounds.HANDSHAKES)
         peers = {socket: entered.peer for socket, entered in self._entered.items()}
-        self._end(gives_way(peers, newcomer, most=self._most, of_a_peer=self._of_a_peer))
+        self._let_go(peers, newcomer, *self._most(shaking))
 
-    def _end(self, connection: socket.socket | None) -> None:
-        if connection is not None:
-            self._entered.pop(connection).end()
+    def _let_go(self, peers: dict[socket.socket, str], newcomer: str, most: int, of_a_peer: int) -> None:
+        # Several go where TLS was switched on, which allows fewer.
+        while (gone := gives_way(peers, newcomer, most=most, of_a_peer=of_a_peer, known=self._known)) is not None:
+            del peers[gone]
+            self._entered.pop(gone).end()
 
     async def _enter(self, connection: socket.socket, tls: ssl.SSLContext | None) -> None:
         loop, end = asyncio.get_running_loop(), bounds.HANDSHAKE if tls else None

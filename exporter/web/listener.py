@@ -8,7 +8,7 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from types import TracebackType
 from typing import Any, Self
 
@@ -31,7 +31,11 @@ log = structlog.get_logger()
 
 
 class Listener:
-    """Serves an application on a socket, and closes the socket at the end. `most`: other than the usual connections."""
+    """
+    Serves an application on a socket, and closes the socket at the end.
+
+    `most`: other than the usual connections. `known`: peers whose connections are spared.
+    """
 
     def __init__(
         self,
@@ -40,6 +44,7 @@ class Listener:
         tls: Callable[[], ssl.SSLContext | None] = lambda: None,
         *,
         most: int | None = None,
+        known: Container[str] = (),
     ) -> None:
         self._runner = web.AppRunner(
             app,
@@ -48,8 +53,8 @@ class Listener:
             shutdown_timeout=SHUTDOWN / 2,  # aiohttp waits twice: for the answer, and for what follows it
         )
         self._socket = opened
-        of_a_peer = most or bounds.CONNECTIONS_OF_A_PEER
-        self._entrance = Entrance(opened, self._connection, tls, most=most or bounds.CONNECTIONS, of_a_peer=of_a_peer)
+        bound = (lambda _: (most, most)) if most else _usual
+        self._entrance = Entrance(opened, self._connection, tls, most=bound, known=known)
         self._letting_in: asyncio.Task[None] | None = None
         self._connection_settings: dict[str, Any] = {
             "access_log": None,
@@ -100,6 +105,11 @@ class Listener:
         self._socket.close()
         await self._runner.cleanup()
         self._entrance.close()
+
+
+def _usual(tls: bool) -> tuple[int, int]:  # noqa: FBT001  (the one argument)
+    most = bounds.TLS_CONNECTIONS if tls else bounds.CONNECTIONS
+    return most, int(most * bounds.OF_A_PEER)
 
 
 class _Told(logging.Handler):

@@ -1,17 +1,20 @@
 """
 Which connection goes when there are too many: they are counted by the address that they come from.
 
-What comes in: connections in the order of their arrival, each with its peer. What goes out: those that have to go.
-Pure.
+What comes in: connections in the order of their arrival, each with its peer, and the peers that were answered before.
+What goes out: those that have to go. Pure.
 
 The rule: the peer with the most gives way, with its oldest. So a flood from one address closes its own connections, and
-a scraper or a kubelet, which has one or two, keeps them.
+a scraper or a kubelet, which has one or two, keeps them. A known peer keeps two also when strangers have one each. The
+places of known peers are few, and newcomers do not displace those that come back.
 """
 
 import ipaddress
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Container, Hashable, Mapping
 from typing import TypeVar
+
+from exporter.web import bounds
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -29,13 +32,36 @@ def peer_of(host: str) -> str:
     return str(ipaddress.ip_network((address, NETWORK), strict=False))
 
 
-def gives_way(peers: Mapping[Key, str], newcomer: str, *, most: int, of_a_peer: int) -> Key | None:
+class Known:
+    """The peers that were answered before."""
+
+    def __init__(self) -> None:
+        self._answered: dict[str, float] = {}
+
+    def __contains__(self, peer: object) -> bool:
+        return peer in self._answered
+
+    def answered(self, peer: str, now: float) -> None:
+        """Remember a peer, if there is a place: each has one until it was not answered for long."""
+        if peer not in self._answered and len(self._answered) >= bounds.KNOWN:
+            self._answered = {one: at for one, at in self._answered.items() if now - at < bounds.FORGOTTEN}
+        if peer in self._answered or len(self._answered) < bounds.KNOWN:
+            self._answered[peer] = now
+
+    def forget(self) -> None:
+        """Forget all peers: others may be answered from now on."""
+        self._answered = {}
+
+
+def gives_way(
+    peers: Mapping[Key, str], newcomer: str, *, most: int, of_a_peer: int, known: Container[str] = ()
+) -> Key | None:
     """Say which of these has to go for a newcomer; None while there is room. `peers` is in the order of arrival."""
     counts = Counter(peers.values())
     if counts[newcomer] >= of_a_peer:
         peer = newcomer
     elif len(peers) >= most:
-        peer = max(counts, key=counts.__getitem__)
+        peer = max(counts, key=lambda peer: counts[peer] - (bounds.SPARED if peer in known else 0))
     else:
         return None
     return next(key for key, own in peers.items() if own == peer)

@@ -84,7 +84,7 @@ class Server:
         async with AsyncExitStack() as entering:
             opened = listen(self._address)
             app = application(self._answers.routes(), self._gate)
-            main = Listener(app, opened, lambda: self._gate.security.tls)
+            main = Listener(app, opened, lambda: self._gate.security.tls, known=self._gate.known)
             self._listeners.append(await entering.enter_async_context(main))
             if self._probe_address is not None:
                 opened = listen(self._probe_address, "web.probe_address")

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from exporter.config import ConfigError
-from exporter.config.yaml_text import read, refuse
+from exporter.config.yaml_text import kind, read, refuse
 
 SECTION = "tls_server_config"
 
@@ -79,8 +79,12 @@ def server_context(tls: Tls, folder: Path, source: str) -> ssl.SSLContext:
 
 
 def _load_certificate(context: ssl.SSLContext, certificate: Path, key: Path, source: str) -> None:
-    for path in (certificate, key):
-        read(path)  # OpenSSL does not say which of its files is missing
+    read(certificate)  # OpenSSL does not say which of its files is missing
+    try:
+        read(key)
+    except ConfigError as error:  # its path is not shown: perhaps it is the key itself
+        cause = "this user cannot read the file, or key_file holds the key instead of a path"
+        raise ConfigError(f"{source}: {SECTION}.key_file: cannot be read", cause=cause, fix=error.fix) from None
     try:
         context.load_cert_chain(certificate, key, password=b"")  # so that OpenSSL does not ask a terminal for one
     except (ssl.SSLError, ValueError) as error:
@@ -111,14 +115,14 @@ def _choose_ciphers(context: ssl.SSLContext, suites: list[str], source: str) -> 
             continue
         match = _GO_SUITE.fullmatch(suite)
         if match is None:
-            raise refuse(source, place, "suites with forward secrecy (TLS_ECDHE_…)", suite)
+            raise refuse(source, place, "suites with forward secrecy (TLS_ECDHE_…)", suite, shown=kind)
         cipher = re.sub(r"AES_(\d+)", r"AES\1", match["cipher"]).replace("_CBC_SHA", "_SHA")
         cipher = cipher.replace("CHACHA20_POLY1305_SHA256", "CHACHA20_POLY1305")
         name = f"{match['exchange']}_{cipher}".replace("_", "-")
         try:
             context.set_ciphers(name)
         except ssl.SSLError as error:
-            raise refuse(source, place, "suites that OpenSSL has", suite) from error
+            raise refuse(source, place, "suites that OpenSSL has", suite, shown=kind) from error
         chosen.append(name)
     if chosen:
         context.set_ciphers(":".join(chosen))

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enforcer.actions.evict.actuator import DEADLINE, RIGHTS, Evict
-from enforcer.actions.evict.admission_probe import Guard, canary
+from enforcer.actions.evict.admission_probe import OWN_NODE, POLICY, Guard, OwnPod, Sighting, evictions, own_node
 from enforcer.actions.evict.api import LONGEST_DETAIL, Reply, body, heard
 from enforcer.actions.interface import Answer, Heard
 from enforcer.actions.kube_writer import Writer
@@ -376,6 +376,7 @@ async def test_the_deletion_is_confirmed_and_not_assumed(tmp_path: Path, look: s
     assert [(seen.path, seen.query) for seen in server.seen] == [("/api/v1/namespaces/ns/pods/p", {})], "a quorum read"
 
 
+OWN = OwnPod("ns", "daemon")
 SIGHTS: dict[str, tuple[web.Response, Guard]] = {
     "invalid": (
         web.json_response({"message": DENIED + VERDICT, "details": {"kind": "pods"}}, status=422),
@@ -385,6 +386,12 @@ SIGHTS: dict[str, tuple[web.Response, Guard]] = {
     "another policy": (
         web.json_response({"message": DENIED + VERDICT.replace("gpusteward-", "all-")}, status=403),
         Guard.UNKNOWN,
+    ),
+    "a token without a node": (
+        web.json_response(
+            {"message": f"{DENIED}{VERDICT.rpartition(':')[0]}: the token carries no node claim"}, status=403
+        ),
+        Guard.NO_NODE,
     ),
     "no right": (refusal(403, "Forbidden"), Guard.UNKNOWN),
     "absent": (web.json_response({"message": "not found", "details": {"kind": "pods"}}, status=404), Guard.ABSENT),
@@ -406,11 +413,51 @@ async def test_only_our_policys_no_says_that_it_is_in_force(tmp_path: Path, sigh
         return response
 
     async with serving(serve) as server, evicting(tmp_path, server) as (_, writer):
-        assert (await canary(writer, "ns")).guard is expected
+        assert (await evictions(writer, OWN)).guard is expected
     assert sent[0]["deleteOptions"] == {"dryRun": ["All"]}
     (seen,) = server.seen
     assert seen.query == {"dryRun": "All"}
     assert seen.path == f"/api/v1/namespaces/ns/pods/{sent[0]['metadata']['name']}/eviction"
+
+
+UNNAMED = VERDICT.rpartition(":")[0] + ": the token carries no node claim"
+OWN_SIGHTS = {
+    "in force": (403, DENIED + VERDICT.replace(POLICY, OWN_NODE), Guard.IN_FORCE),
+    "the first policy": (403, DENIED + VERDICT, Guard.UNKNOWN),
+    "a token without a node": (403, DENIED + UNNAMED, Guard.NO_NODE),
+    "no right": (403, "cannot create resource", Guard.UNKNOWN),
+    "absent": (409, "conflict", Guard.ABSENT),
+    "no such pod": (404, "not found", Guard.UNKNOWN),
+    "a success": (201, "", Guard.UNKNOWN),
+    "away": (503, "", Guard.UNKNOWN),
+}
+"""Status and message of the answer about the own pod, and what it says of the second policy."""
+
+
+@pytest.mark.parametrize("sight", OWN_SIGHTS)
+async def test_the_second_policy_is_asked_for_with_the_own_pod(tmp_path: Path, sight: str) -> None:
+    """By a dry run with a UID that no pod has: only the policy's no, or the wrong UID, is an answer to the question."""
+    code, message, expected = OWN_SIGHTS[sight]
+    sent: list[Any] = []
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        sent.append(json.loads(await request.text()))
+        return web.json_response({"message": message, "details": {"kind": "pods"}}, status=code)
+
+    async with serving(serve) as server, evicting(tmp_path, server) as (_, writer):
+        assert (await own_node(writer, OWN)).guard is expected
+    (seen,) = server.seen
+    assert (seen.path, seen.query) == ("/api/v1/namespaces/ns/pods/daemon/eviction", {"dryRun": "All"})
+    assert sent[0]["deleteOptions"].keys() == {"dryRun", "preconditions"}
+    assert sent[0]["deleteOptions"]["preconditions"]["uid"] not in ("", "uid-1")
+
+
+def test_what_is_not_in_force_names_its_policy() -> None:
+    """The reason that the log and the page show: which policy, and what the server said; or why none can help."""
+    assert str(Sighting(OWN_NODE, Guard.ABSENT, "conflict")) == "gpusteward-own-node is absent: conflict"
+    assert str(Sighting(POLICY, Guard.NO_NODE, "x")).endswith(
+        "; fix: run the daemon as a pod, on Kubernetes 1.30 or later"
+    )
 
 
 def test_the_server_may_take_its_time() -> None:

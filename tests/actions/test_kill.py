@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from containers.killer import action
 from enforcer.actions.interface import Answer, Heard
 from enforcer.actions.kill.actuator import MOST, Kill
+from enforcer.actions.kill.kubelet_mounts import Origin, learned
 from enforcer.actions.kill.pidfds import unavailable
 from enforcer.actions.kill.targets import (
     Member,
@@ -34,9 +36,11 @@ from exporter.model import ContainerId, Owner, PodUid
 
 POD, OTHER_POD = PodUid("2c48913c-b29f-11e7-9350-020968147796"), PodUid("a2830d0d-b0f0-4ff0-81b5-0ee4e299cf80")
 MAIN, OTHER = ContainerId("9" * 64), ContainerId("0123456789abcdef" * 4)
-INIT, WORKER = Member(4711, (4711, 1)), Member(4720, (4720, 12))
-OF_ITS_OWN_MAKING = Member(4730, (4730, 57, 1))
-ON_THE_HOST = Member(4740, (4740,))
+INIT, WORKER = Member(4711, (4711, 1), 1000), Member(4720, (4720, 12), 1100)
+OF_ITS_OWN_MAKING = Member(4730, (4730, 57, 1), 1200)
+ON_THE_HOST = Member(4740, (4740,), 1300)
+ANOTHER_INIT = Member(4800, (4800, 1), 1400)
+MOUNTED = replace(INIT, origin=Origin.OWN)
 
 # From /proc/<pid>/status of a busybox in a container of containerd 1.6, Linux 6.18; lines of no concern left out.
 STATUS = """Name:\tsh
@@ -68,10 +72,43 @@ def status(*, blocked: int = 0, ignored: int = 0, caught: int = 0, capabilities:
 # --- whose init -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("members", [*permutations([INIT, WORKER, OF_ITS_OWN_MAKING])])
-def test_the_init_is_the_first_of_the_containers_own_namespace(members: tuple[Member, ...]) -> None:
-    """Neither a worker, nor the first process of a namespace that the workload made inside, whatever the order."""
-    assert init_of(members) == INIT.pid
+@pytest.mark.parametrize("others", [*permutations([WORKER, OF_ITS_OWN_MAKING, ON_THE_HOST, ANOTHER_INIT], 2)])
+def test_the_init_is_the_first_of_the_containers_own_namespace(others: tuple[Member, ...]) -> None:
+    """A worker, an init that the workload made, and whatever came into the cgroup later do not change that."""
+    for order in permutations([INIT, *others]):
+        assert init_of(order) == INIT
+
+
+def mounted(member: Member) -> Member:
+    return replace(member, origin=Origin.OWN)
+
+
+def older(member: Member, origin: Origin) -> Member:
+    return replace(member, start=INIT.start - 500, origin=origin)
+
+
+@pytest.mark.parametrize(
+    "moved",
+    [
+        pytest.param(older(ANOTHER_INIT, Origin.ANOTHER), id="the init of another pod"),
+        pytest.param(older(ANOTHER_INIT, Origin.UNKNOWN), id="an init with no mounts of a pod"),
+        pytest.param(older(ON_THE_HOST, Origin.ANOTHER), id="a process of a pod in the host's namespace"),
+        pytest.param(older(ON_THE_HOST, Origin.UNKNOWN), id="a process of the host"),
+        pytest.param(older(WORKER, Origin.UNKNOWN), id="a worker of another container"),
+        pytest.param(mounted(ANOTHER_INIT), id="a younger init that entered the container's mounts"),
+    ],
+)
+def test_what_was_moved_into_the_cgroup_is_no_init_and_no_protection(moved: Member) -> None:
+    """However old it is: the init with the mounts of its container is chosen."""
+    for order in permutations([MOUNTED, WORKER, moved]):
+        assert init_of(order) == MOUNTED
+
+
+def test_an_init_protects_itself_by_no_mounts() -> None:
+    """A tenant can hide mounts: with nothing moved into its cgroup, its init is chosen all the same."""
+    hidden = replace(INIT, origin=Origin.UNKNOWN)
+    executed = mounted(ON_THE_HOST)
+    assert init_of([hidden, WORKER, executed]) == hidden
 
 
 @pytest.mark.parametrize(
@@ -81,9 +118,16 @@ def test_the_init_is_the_first_of_the_containers_own_namespace(members: tuple[Me
         pytest.param([ON_THE_HOST], Obstacle.HOST, id="hostPID"),
         pytest.param([WORKER], Obstacle.SHARED, id="shareProcessNamespace"),
         pytest.param([WORKER, OF_ITS_OWN_MAKING], Obstacle.SHARED, id="an init inside of a shared namespace"),
-        pytest.param([INIT, ON_THE_HOST], Obstacle.NOT_SURE, id="an init made by a process of the host's namespace"),
-        pytest.param([INIT, Member(4800, (4800, 1))], Obstacle.NOT_SURE, id="two"),
-        pytest.param([Member(4711, (99, 1))], Obstacle.SHARED, id="a number of another namespace"),
+        pytest.param(
+            [ON_THE_HOST, ANOTHER_INIT], Obstacle.HOST, id="an init made by a process of the host's namespace"
+        ),
+        pytest.param(
+            [older(ON_THE_HOST, Origin.UNKNOWN), mounted(ON_THE_HOST), mounted(ANOTHER_INIT)],
+            Obstacle.HOST,
+            id="the same, with an older process of the host",
+        ),
+        pytest.param([replace(INIT, origin=Origin.ANOTHER)], Obstacle.NOT_SURE, id="another pod's alone"),
+        pytest.param([Member(4711, (99, 1), 1000)], Obstacle.SHARED, id="a number of another namespace"),
     ],
 )
 def test_where_no_init_is_certain_there_is_none(members: list[Member], why: Obstacle) -> None:
@@ -92,9 +136,58 @@ def test_where_no_init_is_certain_there_is_none(members: list[Member], why: Obst
         assert init_of(order) is why
 
 
+# --- mounts of the kubelet --------------------------------------------------------------------------------------------
+
+# From a pod of Kubernetes 1.34 and containerd, lines of no concern left out; the device is the node's disk.
+MOUNTINFO = """1214 1109 0:79 / / rw,relatime master:255 - overlay overlay rw,lowerdir=/x,upperdir=/y,workdir=/z
+1215 1214 0:82 / /proc rw,nosuid,nodev,noexec,relatime - proc proc rw
+1220 1214 254:0 {folder}/pods/{pod}/etc-hosts /etc/hosts rw,relatime - ext4 /dev/vda rw
+1221 1214 254:0 {folder}/pods/{pod}/containers/main/5f3a8c21 /dev/termination-log rw,relatime - ext4 /dev/vda rw
+1222 1214 254:0 /run/sandboxes/{id}/hostname /etc/hostname rw,relatime - ext4 /dev/vda rw
+"""
+
+
+def mountinfo(pod: str, folder: str = "/var/lib/kubelet") -> str:
+    return MOUNTINFO.format(pod=pod, folder=folder, id=OTHER)
+
+
+@pytest.mark.parametrize("folder", ["", "/var/lib/kubelet", "/data/my\\040kubelet", "/pods/kubelet"])
+def test_the_kubelets_mounts_say_of_which_pod_a_container_is(folder: str) -> None:
+    """Whatever its folder, and whether that is a file system of its own; learned from the daemon's own container."""
+    kubelet = learned(mountinfo("0" * 32, folder))
+    assert kubelet is not None
+    assert kubelet.origin(mountinfo(POD, folder), POD) is Origin.OWN
+    assert kubelet.origin(mountinfo(POD, folder), OTHER_POD) is Origin.ANOTHER
+    assert kubelet.origin("27 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n", POD) is Origin.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param("1221 1214 0:99 {folder}/x /dev/y rw - tmpfs tmpfs rw", id="on a file system of the tenant's"),
+        pytest.param("1221 1214 254:0 /srv{folder}/x /dev/y rw - ext4 /dev/vda rw", id="in another folder of the disk"),
+        pytest.param("1221 1214 254:0 /x {folder}/x rw - ext4 /dev/vda rw", id="as a mount point"),
+        pytest.param("1221 1214 0:79 / / rw - overlay {folder}/x rw,lowerdir={folder}/x", id="as a source"),
+    ],
+)
+def test_a_tenant_cannot_make_a_mount_that_names_a_pod(made: str) -> None:
+    """A user namespace lets it mount what it likes, and bind its own folders; none of that is the kubelet's."""
+    kubelet = learned(mountinfo(POD))
+    assert kubelet is not None
+    text = made.format(folder=f"/var/lib/kubelet/pods/{OTHER_POD}/containers/main")
+    assert kubelet.origin(f"{text}\n", POD) is Origin.UNKNOWN
+    assert kubelet.origin(f"{text}\n{mountinfo(POD)}", POD) is Origin.OWN
+
+
+def test_outside_of_a_pod_nothing_is_learned() -> None:
+    """A daemon that systemd started has no container's mounts, and no mount names a pod then."""
+    assert learned("") is None
+    assert learned("27 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n") is None
+
+
 def test_what_can_change_is_looked_for_again() -> None:
-    """How a pod shares namespaces is settled for its life; that a process was not found, or two were, is not."""
-    assert {why for why in Obstacle if why.lasting} == {Obstacle.HOST, Obstacle.SHARED, Obstacle.OURS}
+    """Whatever was read from processes may have been forged for a moment; the daemon's own container stays its own."""
+    assert {why for why in Obstacle if why.lasting} == {Obstacle.OURS}
 
 
 @pytest.mark.parametrize(
@@ -243,6 +336,7 @@ def test_a_missing_right_counts_only_where_rights_count(tmp_path: Path) -> None:
 WITHOUT = """
 import ctypes, json, os, struct, sys
 from pathlib import Path
+from enforcer.actions.kill.kubelet_mounts import Origin, learned
 from enforcer.actions.kill.pidfds import unavailable
 # A seccomp filter: the system call of this number (the same on each architecture) fails with this error.
 number, error = int(sys.argv[1]), int(sys.argv[2])

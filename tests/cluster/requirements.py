@@ -46,6 +46,9 @@ PROMETHEUS = (
     Need("prometheus-alertmanager", "prometheus-alertmanager"),
 )
 BROWSER = (Need("chromium", "chromium"),)
+APPARMOR = (Need("apparmor_parser", "apparmor"),)
+READER = (Need("jq", "jq"), Need("curl", "curl"))
+"""What the commands of the pages use."""
 IMAGE = (Need("buildah", "buildah"), Need("mmdebstrap", "mmdebstrap"))
 
 
@@ -73,6 +76,11 @@ def missing_for_image() -> list[str]:
     if os.geteuid() != 0:
         found.append("root is needed to build an image")
     return found
+
+
+def missing_for_reader() -> list[str]:
+    """What keeps the commands of the pages from running here."""
+    return [f"{need.program} is missing (Debian's {need.package})" for need in lacking(*READER)]
 
 
 def lacking(*needs: Need) -> list[Need]:

@@ -280,7 +280,9 @@ async def test_without_the_admission_policy_or_beside_a_stop_file_no_pod_is_evic
             stands(daemon, scene, "held", "admission")
             mode(daemon, "dry-run")
             missing = logged(daemon, "enforcer.not_armed")
-            assert missing[-1]["reason"] == "admission" and missing[-1]["detail"].startswith("absent: ")
+            assert missing[-1]["reason"] == "admission" and missing[-1]["detail"].startswith(
+                "gpusteward-evictions is absent: "
+            )
             stands(stopped, scene, "held", "stopped")
             assert not await scene.evictions(0) and not journal(stage) and not journal(stage, "stopped")
             assert lives(await scene.now()) == lives(scene.pods)

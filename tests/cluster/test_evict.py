@@ -23,7 +23,7 @@ from cluster.processes import free_port
 from cluster.proxy import Fault, Proxy, proxied
 from containers.cgroupfs import new_token
 from enforcer.actions.evict.actuator import DEADLINE, Evict, reply_of
-from enforcer.actions.evict.admission_probe import POLICY, Guard, canary
+from enforcer.actions.evict.admission_probe import POLICY, Guard, OwnPod, evictions
 from enforcer.actions.evict.api import heard
 from enforcer.actions.interface import Answer, Heard
 from enforcer.actions.kube_writer import Writer
@@ -393,7 +393,7 @@ async def test_a_namespace_that_did_not_consent_refuses(scene: Scene) -> None:
         assert await other.lives(VICTIM)
         async with other.evicting() as (evict, writer):
             assert await evict.ended(other.action()) is None, "what may not be looked at is not known"
-            assert (await canary(writer, closed)).guard is Guard.UNKNOWN
+            assert (await evictions(writer, OwnPod(closed, VICTIM))).guard is Guard.UNKNOWN
     assert (await scene.act()).heard is Heard.ACCEPTED
 
 
@@ -480,7 +480,7 @@ async def sees(scene: Scene, guard: Guard) -> str:
     async with scene.evicting() as (_, writer):
 
         async def seen() -> str | None:
-            sighting = await canary(writer, scene.namespace)
+            sighting = await evictions(writer, OwnPod(scene.namespace, VICTIM))
             return sighting.detail if sighting.guard is guard else None
 
         return await until(seen, f"the policy to be {guard}")

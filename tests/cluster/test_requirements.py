@@ -117,7 +117,7 @@ def test_ci_installs_what_is_missing_and_starts_no_service(bare_path: Path, monk
     assert install.main() == 0
     policy, update, command, taken_back = notes.read_text().splitlines()
     assert (policy, update, taken_back) == ("policy", "apt-get update --quiet", "no policy")
-    assert {"etcd-server", "containerd", "runc", "iproute2", "prometheus", "chromium", "buildah"} <= set(
+    assert {"etcd-server", "containerd", "runc", "iproute2", "prometheus", "chromium", "apparmor", "buildah"} <= set(
         command.split()
     )
 
@@ -131,6 +131,7 @@ def test_nothing_is_installed_where_nothing_is_missing(
     monkeypatch.setattr(install, "NEEDS", ())
     monkeypatch.setattr(install, "PROMETHEUS", ())
     monkeypatch.setattr(install, "BROWSER", ())
+    monkeypatch.setattr(install, "APPARMOR", ())
     monkeypatch.setattr(install, "IMAGE", ())
     assert install.main() == 0
     assert "all packages" in capsys.readouterr().out

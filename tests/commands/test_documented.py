@@ -1,8 +1,8 @@
 """
-The commands of docs/, as they are written there.
+The commands of the pages, as they are written there: those that need no cluster run here.
 
-In: code blocks (sh, console) and code in sentences. Out: what needs no cluster runs; the rest has a reason. Law: a
-command that is neither run nor listed fails; the words of each `gpusteward` command are taken by its own parser.
+In: `documented`. Out: exit codes. Law: a command that is run neither here nor on a cluster, and has no reason there,
+fails; the words of each `gpusteward` command are taken by its own parser.
 """
 
 from __future__ import annotations
@@ -19,26 +19,11 @@ from pathlib import Path
 import pytest
 
 from command_line import commands
+from documented import ROOT, in_sentences, written
 from enforcer.cli import parser
 from exporter.config import parse_arguments
 
-ROOT = Path(__file__).parents[2]
-PAGES = sorted((ROOT / "docs").rglob("*.md"))
 RECORDING = ROOT / "tests" / "compat" / "fixtures" / "0.1" / "node.jsonl.gz"
-
-NOT_RUN = {
-    r"\b(kubectl|helm) ": "needs a cluster (or a chart of the reader's own)",
-    r"^(docker|make) ": "builds, tests or starts something large; the target is looked for below",
-    r"^(nvidia-smi|nvidia-ctk|ps) ?": "wants a node with a driver",
-    r"(python -m cluster|pytest tests/cluster)": "starts a cluster",
-    r"^gpusteward check ": "judges the node on which it runs",
-    r"^gpusteward record ": "records the node on which it runs, for ten minutes",
-    r"^(gpusteward top|gpusteward explain .*--url|curl )": "asks a daemon that runs",
-    r"^(gpusteward run|gpusteward-exporter) ": "runs until it is stopped",
-    r"gpusteward completion ": "changes the reader's shell; test_completion.py asks a bash",
-    r"^jq .*/var/lib/gpusteward/": "reads the journal of a node",
-}
-"""What a command looks like that is not run here -> why."""
 
 FILES = {
     "pod.yaml": """
@@ -56,39 +41,12 @@ FILES = {
 """The files that the pages speak of; `node.jsonl.gz` besides."""
 
 
-def blocks(kind: str) -> Iterator[tuple[str, str]]:
-    """Each code block of a kind: its page, its text."""
-    for page in PAGES:
-        for text in re.findall(rf"^ *```{kind}\n(.*?)^ *```", page.read_text(), re.MULTILINE | re.DOTALL):
-            yield page.relative_to(ROOT).as_posix(), text
-
-
-def written() -> Iterator[tuple[str, str]]:
-    """Each command of a code block: its page, its words without a comment."""
-    for page, text in blocks("sh"):
-        for line in text.replace("\\\n", " ").splitlines():
-            if command := re.sub(r"(^|\s+)# .*", "", line).strip():
-                yield page, command
-    for page, text in blocks("console"):
-        yield from (
-            (page, line[2:].strip()) for line in map(str.strip, text.splitlines()) if line.startswith(("$ ", "# "))
-        )
-
-
-def reason(command: str) -> str | None:
-    """Say why a command is not run; None where it is."""
-    return next((why for pattern, why in NOT_RUN.items() if re.search(pattern, f"{command} ")), None)
-
-
-RUN = sorted({command for _, command in written() if reason(command) is None})
+RUN = sorted({one.text for one in written() if one.reason is None and not one.of_a_cluster})
 
 
 def in_code() -> Iterator[tuple[str, str]]:
     """Each command of a code block, and all code in sentences."""
-    yield from written()
-    for page in PAGES:
-        text = re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-        yield from ((page.relative_to(ROOT).as_posix(), code) for code in re.findall(r"`([^`\n]+)`", text))
+    yield from ((one.page, one.text) for one in (*written(), *in_sentences()))
 
 
 def test_what_is_run_is_what_needs_no_cluster() -> None:
@@ -124,7 +82,7 @@ def said(code: str) -> Iterator[list[str]]:
         yield [f"gpusteward{exporter}", *shlex.split(words.replace("BREAKER", "journal"))]
 
 
-@pytest.mark.parametrize("command", sorted({command for _, command in written() if list(said(command))}))
+@pytest.mark.parametrize("command", sorted({command for one in written() if list(said(command := one.text))}))
 def test_a_command_of_a_block_is_complete(command: str) -> None:
     """Its parser takes all of its words."""
     for program, *words in said(command):

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from containers.cgroupfs import Ledger, below, hierarchies, start_ticks
+from containers.cgroupfs import Ledger, below, hierarchies, move, start_ticks
 from containers.fixtures import RunPod, wait_until
 from containers.killer import action, child_of, join, stat
 from containers.pods import Bed, Container, Pod
@@ -343,23 +344,105 @@ async def test_an_init_that_a_workload_makes_is_not_the_containers(stage: Stage)
         for pid in (main.pid, unshare, fake):
             stage.spare(pid)
         await stage.hold(main)
-        assert stage.kill.obstacles == {victim_of(main): Obstacle.NOT_SURE}
+        assert stage.kill.obstacles == {victim_of(main): Obstacle.HOST}
         assert (await stage.kill.act(action(victim_of(main)), DECISION)).heard is Heard.IMPOSSIBLE
         assert stage.all_live()
         os.kill(fake, signal.SIGKILL)
         stage._bystanders.clear()
 
 
-async def test_a_doubt_ends_with_its_cause(stage: Stage) -> None:
-    """A process of the host's namespace in the container's cgroup (as `runc exec` begins) delays the hold, no more."""
+def moved(pid: int, cgroup: str) -> None:
+    """Put a process into a cgroup of each hierarchy, as only root can."""
+    for root in hierarchies().all:
+        move(pid, below(root, cgroup))
+
+
+@contextmanager
+def ends_alone(stage: Stage, main: Container) -> Iterator[None]:
+    """
+    See that the container ends, and with exit code 0, and no other process in its cgroup does.
+
+    Afterwards the runtime ends all that it finds in the cgroup, so it is stopped meanwhile.
+    """
+    init = main.pid
+    with stopped(int(stat(init)[1])):
+        yield
+        wait_until(lambda: stat(init)[0] == "Z", what="the init exits")
+        assert stage.all_live()
+        stage._bystanders = {pid: ticks for pid, ticks in stage._bystanders.items() if pid not in main.pids}
+    wait_until(lambda: not main.running, what="the runtime knows")
+    assert main.status.exit_code == 0
+
+
+async def test_a_process_forged_into_a_container_protects_it_from_nothing(stage: Stage) -> None:
+    """A process of the host (as `runc exec` begins) and an init of a new namespace are in the cgroup, and live on."""
     main = stage.start(SAVES)
-    with process("sleep", "600") as stranger:
-        join(main.cgroup, stranger)
+    with process("sleep", "600") as stranger, process(*in_new_namespace(), "sleep", "600") as unshare:
+        for pid in (stranger, child_of(unshare)):
+            moved(pid, main.cgroup)
+            stage.spare(pid)
         await stage.hold(main)
-        assert stage.kill.obstacles == {victim_of(main): Obstacle.NOT_SURE}
-    await stage.hold(main)
-    assert stage.kill.held == {victim_of(main)}
-    assert not stage.kill.obstacles
+        assert stage.kill.held == {victim_of(main)}
+        with ends_alone(stage, main):
+            assert await stage.kill.act(action(victim_of(main)), DECISION) == Answer(Heard.ACCEPTED, ASKED)
+
+
+class Kubelet:
+    """A folder for pods as the kubelet has one, and a process that has the mounts of a pod of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.enter = ("unshare", "--mount", "sh", "-c", 'mount --bind "$0" "$0" && exec "$@"', str(self.log(new_uid())))
+
+    def log(self, uid: str) -> Path:
+        """Make the termination log of a container."""
+        log = self.folder / "pods" / uid / "containers" / "main" / "5f3a8c21"
+        log.parent.mkdir(parents=True)
+        log.touch()
+        return log
+
+    def pod(self, stage: Stage, name: str, script: str = "exec sleep 600") -> Container:
+        """Start a pod with the kubelet's mount."""
+        uid = new_uid()
+        mounts = [HostPath(self.log(uid), at="/dev/termination-log"), HostPath(stage.folder, at="/state")]
+        spec = ContainerSpec("main", command=["/bin/sh", "-c", script], mounts=mounts)
+        return stage.pod(spec, name=name, uid=uid).containers["main"]
+
+
+def new_uid() -> str:
+    return str(uuid.uuid4())
+
+
+@pytest.mark.parametrize("host", [False, True], ids=["the init of another pod", "a process of the host"])
+async def test_what_is_moved_from_elsewhere_is_no_victim_and_no_protection(
+    stage: Stage, tmp_path: Path, *, host: bool
+) -> None:
+    """It is older than the container, and only its mounts tell it from the init: the init ends, and it lives."""
+    kubelet = Kubelet(tmp_path / "kubelet")
+    innocent = kubelet.pod(stage, "innocent")
+    with process("sleep", "600") as older:
+        main = kubelet.pod(stage, "over", SAVES)
+        stage.wrote("ready")
+        pid = older if host else innocent.pid
+        moved(pid, main.cgroup)
+        stage.spare(pid)
+        with ends_alone(stage, main):
+            _, obstacles, answers = killer("ask", *victim_of(main), below_=kubelet.enter)
+            assert (obstacles, answers) == ([], [None, [Heard.ACCEPTED.value, ASKED]])
+
+
+async def test_an_innocent_in_the_place_of_the_init_lives(stage: Stage, tmp_path: Path) -> None:
+    """The init left the cgroup, and another pod's is there instead: nobody is signalled, and the reason says so."""
+    kubelet = Kubelet(tmp_path / "kubelet")
+    innocent, main = kubelet.pod(stage, "innocent"), kubelet.pod(stage, "over")
+    inits = innocent.pid, main.pid
+    for pid, to in zip(inits, (main.cgroup, innocent.cgroup), strict=True):
+        moved(pid, to)
+        stage.spare(pid)
+    _, obstacles, answers = killer("ask", *victim_of(main), below_=kubelet.enter)
+    assert obstacles == [Obstacle.NOT_SURE.value]
+    assert answers == [[Heard.IMPOSSIBLE.value, Obstacle.NOT_SURE.value]] * 2
+    assert stage.all_live()
 
 
 async def test_a_lie_below_a_container_makes_nobody_a_victim(stage: Stage, bed: Bed) -> None:
@@ -380,11 +463,19 @@ async def test_what_was_searched_is_read_again(stage: Stage) -> None:
     main, neighbour = stage.start(SAVES), stage.neighbour.containers["main"]
     victim, inits = victim_of(main), Inits(Path("/proc"), USUAL, trusted=True)
     worker, dead = main.spawn("sleep", "600"), await asyncio.to_thread(ended_process)
-    for pid, why in ((neighbour.pid, Obstacle.NOT_SURE), (worker, Obstacle.NOT_SURE), (dead, Obstacle.NOT_FOUND)):
+    started = start_ticks(main.pid)
+    assert started is not None
+    for pid, start, why in (
+        (neighbour.pid, start_ticks(neighbour.pid), Obstacle.NOT_SURE),
+        (worker, start_ticks(worker), Obstacle.NOT_SURE),
+        (main.pid, started - 1, Obstacle.NOT_SURE),
+        (dead, started, Obstacle.NOT_FOUND),
+    ):
         before = descriptors()
-        assert inits.hold(victim, [Member(pid, (pid, 1))]) is why
+        assert start is not None
+        assert inits.hold(victim, [Member(pid, (pid, 1), start)]) is why
         assert descriptors() == before
-    held = inits.hold(victim, [Member(main.pid, (main.pid, 1))])
+    held = inits.hold(victim, [Member(main.pid, (main.pid, 1), started)])
     assert isinstance(held, Hold)
     held.release()
 

@@ -2,7 +2,9 @@
 What a stranger does who reaches the port and wants the daemon to end: each attack endless, in a process of its own.
 
 What comes in: an address, and names of attacks. What goes out: connections from several addresses of this machine, so
-that no bound of one peer alone stops them. Law: a connection that the daemon closes is made again, at once.
+that no bound of one peer alone stops them; and the line `begun`, after as many attempts as there are attackers.
+Law: a connection that the daemon closes is made again, at once. The attackers give way to the daemon on the processor,
+because strangers have machines of their own.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import base64
 import contextlib
 import itertools
 import logging
+import os
 import ssl
 from collections.abc import Awaitable, Callable
 
@@ -140,12 +143,19 @@ async def again(attack: Attack, connect: Connect) -> None:
 
 
 async def run(port: int, tls: ssl.SSLContext | None, names: list[str]) -> None:
-    """Begin all attacks."""
+    """Begin all attacks, and say so when all have begun."""
     peers = itertools.cycle(PEERS)
+    missing = sum(ATTACKS[name][1] for name in names)
 
     async def connect(name: str) -> Streams:
+        nonlocal missing
         secured = None if name in {"silent", "hasty"} else tls
-        return await asyncio.open_connection("127.0.0.1", port, ssl=secured, local_addr=(next(peers), 0))
+        try:
+            return await asyncio.open_connection("127.0.0.1", port, ssl=secured, local_addr=(next(peers), 0))
+        finally:
+            missing -= 1
+            if missing == 0:
+                print("begun", flush=True)
 
     async with asyncio.TaskGroup() as attackers:
         for name in names:
@@ -156,6 +166,7 @@ async def run(port: int, tls: ssl.SSLContext | None, names: list[str]) -> None:
 
 def main() -> None:
     """Attack until killed."""
+    os.nice(19)
     parser = argparse.ArgumentParser()
     parser.add_argument("port", type=int)
     parser.add_argument("names", nargs="+", choices=ATTACKS)

@@ -1,7 +1,9 @@
 """`gpusteward close`: the command line, and what it leaves for the daemon."""
 
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -33,7 +35,7 @@ def test_it_waits_until_the_daemon_took_the_request(journal: Path) -> None:
     asked = close(journal, "attribution", "--by", "ann")
     taken: list[tuple[Breaker, str]] = []
     while not taken and asked.poll() is None:
-        taken = list(take(journal))
+        taken = list(take(journal, time.time()))
     out, err = asked.communicate(timeout=30)
     assert (taken, asked.returncode, err) == ([(Breaker.ATTRIBUTION, "ann")], 0, "")
     assert out.startswith("attribution: the daemon took the request")
@@ -47,11 +49,41 @@ def test_a_breaker_that_is_gone_is_refused(journal: Path) -> None:
     assert not folder(journal).exists()
 
 
+def left(journal: Path) -> list[str]:
+    return [one.name for one in folder(journal).iterdir()]
+
+
+def test_without_a_daemon_it_leaves_nothing_behind(journal: Path) -> None:
+    """Exit code 1 after the time-out, and no request that a daemon of next week would carry out."""
+    asked = close(journal, "internal")
+    _, err = asked.communicate(timeout=60)
+    assert asked.returncode == 1
+    what, cause, fix = err.splitlines()
+    assert what == "gpusteward close: no daemon took the request within 15 s; it is withdrawn"
+    assert cause == "cause: no daemon on this node is armed" and fix.startswith("fix: ")
+    assert left(journal) == [] and list(take(journal, time.time())) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_command_leaves_nothing_behind(journal: Path, number: signal.Signals) -> None:
+    """Ctrl-C, the end of a pod's exec, a closed terminal: exit code 130, and the request is withdrawn."""
+    asked = close(journal, "internal")
+    while not folder(journal).exists() or "internal" not in left(journal):
+        assert asked.poll() is None
+        time.sleep(0.01)
+    asked.send_signal(number)
+    _, err = asked.communicate(timeout=30)
+    assert (asked.returncode, left(journal)) == (130, [])
+    assert "interrupted before a daemon took the request; it is withdrawn" in err
+
+
 def test_where_it_may_not_write_it_says_where(journal: Path) -> None:
     """A folder that others may write: exit code 1, and its name."""
     journal.parent.chmod(0o777)
     asked = close(journal, "internal")
     _, err = asked.communicate(timeout=30)
     assert asked.returncode == 1
-    told = f"gpusteward close: {journal.parent}: others than its owner may write it fix: run this command"
-    assert " ".join(err.split()).startswith(told)
+    assert " ".join(err.split()) == (
+        f"gpusteward close: a request beside {journal} would not be safe "
+        f"cause: {journal.parent} is writable by other users fix: chmod go-w {journal.parent}"
+    )

@@ -2,7 +2,9 @@
 Strangers attack the port of a daemon that has 128 MiB: it lives, its probes answer, and its rounds go on.
 
 What comes in: the attacks of `daemon.floods`, each in a process of its own, from eight addresses. What goes out: the
-daemon's memory, the probes' answers, the number of rounds. No latency is asserted: docs/threat-model.md has them.
+daemon's memory, the probes' answers, the number of rounds. Law: nothing is timed, because other work of the machine is
+no fault of the daemon. The attack goes on until the rounds of its time are there. docs/threat-model.md has latencies,
+and tests/web/test_turns.py what a flood may delay.
 """
 
 from __future__ import annotations
@@ -11,13 +13,13 @@ import base64
 import json
 import os
 import socket
-import ssl
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from http.client import HTTPException
 from pathlib import Path
 
 import bcrypt
@@ -34,12 +36,16 @@ pytestmark = pytest.mark.daemon
 MEMORY = 128 << 20
 """Half of what the chart gives the daemon."""
 INTERVAL = 1.0
+LONGEST = 1.2 * INTERVAL
+"""Seconds between two rounds that the sampler plans at most."""
 SECONDS = 6.0
 MINUTE = 60.0
 PATIENCE = 5.0
 """Seconds that the chart's probes wait."""
 IN_A_ROW = 3
 """Failed probes one after the other that make a pod unready. The chart lets six pass before a restart."""
+BEGUN = 120.0
+"""Seconds for an attacker to begin, and to see the last rounds, on a machine that has much else to do."""
 GPUSTEWARD = Path(sys.executable).with_name("gpusteward")
 TLS = "cert_file: server.pem, key_file: server.key"
 WEB = {
@@ -57,11 +63,13 @@ def free_port() -> int:
 
 @contextmanager
 def attacked(daemon: Daemon, names: Sequence[str], *, tls: bool) -> Iterator[None]:
+    """Attack within the `with`; its body begins when the attack has."""
     port = daemon.url.rpartition(":")[2]
     words = [sys.executable, "-m", "daemon.floods", port, *names, *(["--tls"] if tls else [])]
-    folder = str(Path(__file__).parent.parent)
-    with subprocess.Popen(words, env={**os.environ, "PYTHONPATH": folder}) as attacker:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as attacker:
         try:
+            assert attacker.stdout is not None and attacker.stdout.readline() == "begun\n"
             yield
             assert attacker.poll() is None, "the attacker ended by itself"
         finally:
@@ -82,16 +90,27 @@ class Client:
         with urllib.request.urlopen(request, timeout=PATIENCE, context=context) as answer:
             return str(answer.read().decode())
 
-    def answers(self, url: str) -> bool:
-        """Tell whether a probe passes."""
-        try:
-            return self.get(url) == "ok\n"
-        except OSError:
-            return False
+    def passes(self, url: str) -> bool:
+        """Tell whether a probe passes, as the kubelet judges: one answer in time, out of a few attempts."""
+        for _ in range(IN_A_ROW):
+            try:
+                if self.get(url) == "ok\n":
+                    return True
+            except OSError:
+                continue
+        return False
 
-    def rounds(self) -> float:
-        """Rounds since the start."""
-        return sum(series(self.get(f"{self.daemon.url}/metrics"), "rounds_total").values())
+    def metrics(self) -> str | None:
+        """Scrape; None if the attack had the connection closed."""
+        try:
+            return self.get(f"{self.daemon.url}/metrics")
+        except (OSError, HTTPException):
+            return None
+
+    def rounds(self) -> float | None:
+        """Rounds since the start; None if the attack had the connection closed."""
+        page = self.metrics()
+        return sum(series(page, "rounds_total").values()) if page else None
 
 
 def survives(tmp_path: Path, web: str, names: Sequence[str], seconds: float) -> None:
@@ -111,42 +130,31 @@ def survives(tmp_path: Path, web: str, names: Sequence[str], seconds: float) -> 
         Daemon(f"--config={tmp_path}/config.yaml", cgroups=cell.folders, command=(GPUSTEWARD, "run")) as daemon,
     ):
         client = Client(daemon, authority)
-        until(lambda: client.rounds() >= 2, "two rounds", daemon)
+        before = until(client.rounds, "a round", daemon)
         (started,) = (json.loads(line) for line in daemon.lines if "daemon.started" in line)
-        before, began, most, waited = client.rounds(), time.monotonic(), 0, 0.0
-        probed = failed = 0
+        probes = [f"{started['probe_url']}/healthz", f"{started['probe_url']}/readyz"]
+        if web == "plain":  # the port of all others, on which the attack takes the connections
+            probes.append(f"{daemon.url}/healthz")
+        most, waited, enough = 0, 0.0, before + seconds // LONGEST
         with attacked(daemon, names, tls=web in {"tls", "mutual"}):
-            while time.monotonic() < began + seconds:
+            began = time.monotonic()
+            while time.monotonic() < began + seconds or (client.rounds() or 0) < enough:
                 assert daemon.process.poll() is None, f"ended; the kernel ended {cell.ended()}:\n{daemon.log[-2000:]}"
+                assert time.monotonic() < began + seconds + BEGUN, "the rounds do not go on"
                 most = max(most, anonymous(daemon.process.pid))
-                asked = time.monotonic()
-                if asked >= began + probed * 0.3:
-                    probed += 1
-                    assert client.get(f"{started['probe_url']}/healthz") == "ok\n"
-                    assert client.get(f"{started['probe_url']}/readyz") == "ok\n"
-                    if web == "plain":  # the port of all others, on which the attack takes the connections
-                        failed = 0 if client.answers(f"{daemon.url}/healthz") else failed + 1
-                        assert failed < IN_A_ROW, f"{failed} probes of the attacked port failed in a row"
+                for probe in probes:
+                    asked = time.monotonic()
+                    assert client.passes(probe), f"{probe} failed {IN_A_ROW} times in a row"
                     waited = max(waited, time.monotonic() - asked)
                 time.sleep(0.05)
-            lasted, rounds = time.monotonic() - began, client_rounds(client, daemon) - before
+            lasted, page = time.monotonic() - began, until(client.metrics, "a scrape", daemon)
+        rounds = sum(series(page, "rounds_total").values()) - before
         print(f"{web} {'+'.join(names)}: {most >> 20} MiB, probes {waited:.3f} s, {rounds:g} rounds in {lasted:.0f} s")
         assert most < MEMORY
         assert cell.ended() == 0
-        assert rounds >= lasted / INTERVAL / 1.4, "a round was missed"  # they are up to 1.2 intervals apart
+        assert sum(series(page, "round_failures_total").values()) == 0, "a round failed"
+        assert sum(series(page, "rounds_incomplete_total", "reason").values()) == 0, "a round missed a source"
         assert "web.failed" not in daemon.log and "Traceback" not in daemon.log
-
-
-def client_rounds(client: Client, daemon: Daemon) -> float:
-    """Count rounds in the middle of the attack, which may close the first connections of a client from outside."""
-
-    def counted() -> float | None:
-        try:
-            return client.rounds()
-        except (OSError, ssl.SSLError):
-            return None
-
-    return until(counted, "a scrape", daemon)
 
 
 @pytest.mark.parametrize("name", [name for name in ATTACKS if name != "logins"])

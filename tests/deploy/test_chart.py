@@ -121,6 +121,24 @@ def test_of_the_host_only_the_journal_can_be_written(name: str) -> None:
     assert ("libnvidia-ml" in " ".join(found)) is (name in BY_LIBRARY)
 
 
+@pytest.mark.parametrize("name", chart.VARIANTS)
+def test_a_node_without_profiles_or_apparmor_starts_the_pod(name: str) -> None:
+    """By default no profile is named that has to be on the node first."""
+    made = rendered(name)
+    assert "Localhost" not in str(made.pod)
+
+
+def test_a_profile_is_the_daemons_alone(tmp_path: Path) -> None:
+    """What an operator names holds for the container; the sandbox keeps the runtime's own."""
+    wanted = {
+        "seccompProfile": {"type": "Localhost", "localhostProfile": "gpusteward.json"},
+        "appArmorProfile": {"type": "Localhost", "localhostProfile": "gpusteward"},
+    }
+    made = build(tmp_path, wanted)
+    assert made.container["securityContext"].items() >= wanted.items()
+    assert made.pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+
+
 CGROUPS = ("/sys/fs/cgroup", "/host/sys/fs/cgroup")
 
 
@@ -245,6 +263,26 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "extraEnv: LD_LIBRARY_PATH has to name",
     ),
     "privileges for nothing": ({"kernel": {"access": "none", "privileged": True}}, "kernel.privileged is for"),
+    "a profile for a privileged container": (
+        {"nvml": {"access": "hostPath"}, "seccompProfile": {"type": "Localhost", "localhostProfile": "a"}},
+        "no profile holds a privileged container",
+    ),
+    "a profile without its name": ({"seccompProfile": {"type": "Localhost"}}, "/seccompProfile"),
+    "a killer that no container listens to": (
+        {
+            "config": {"policy": {"mode": "enforce", "ladder": ["notify", "kill"]}},
+            "appArmorProfile": {"type": "Localhost", "localhostProfile": "gpusteward"},
+        },
+        "with the step kill only RuntimeDefault or Unconfined",
+    ),
+    "a profile under which no process can be read": (
+        {
+            "nvml": {"access": "none"},
+            "kernel": {"access": "drm"},
+            "appArmorProfile": {"type": "Localhost", "localhostProfile": "gpusteward"},
+        },
+        "with kernel.access drm it is Unconfined",
+    ),
     "TLS without a certificate": ({"web": {"tls": True}}, "web.tls wants web.secretName"),
     "two web configs": ({"web": {"secretName": "a"}, "config": {"web": {"config_file": "/b"}}}, "give one"),
     "a label that breaks out of its quotes": (
@@ -279,30 +317,46 @@ def test_numbers_stay_whole(tmp_path: Path) -> None:
 
 
 def test_another_release_has_other_names(tmp_path: Path) -> None:
-    """Nothing in the cluster is shared by two releases but the admission policy, which names the daemon's account."""
+    """Nothing in the cluster is shared by two releases but the admission policies, which name the daemon's account."""
     values = {"config": {"policy": {"mode": "enforce"}}, "evict": {"namespaces": ["team-a"]}}
     mine, other = build(tmp_path, values), build(tmp_path, values, release="t4", namespace="pool")
 
     def names(made: Rendered) -> set[tuple[str, str]]:
         return {(one["kind"], one["metadata"]["name"]) for one in made.objects}
 
-    policy = {(f"ValidatingAdmissionPolicy{end}", "gpusteward-evictions") for end in ("", "Binding")}
-    assert names(mine) & names(other) == policy
+    kind, both = "ValidatingAdmissionPolicy", ("gpusteward-evictions", "gpusteward-own-node")
+    policies = {(f"{kind}{end}", name) for end in ("", "Binding") for name in both}
+    assert names(mine) & names(other) == policies | {(f"{kind}Binding", "gpusteward-own-node-probe")}
     assert {one["metadata"].get("namespace", "pool") for one in other.objects} == {"pool", "team-a"}
-    (condition,) = other.only("ValidatingAdmissionPolicy")["spec"]["matchConditions"]
-    assert condition["expression"] == 'request.userInfo.username == "system:serviceaccount:pool:t4-gpusteward"'
+    for policy in other.of(kind):
+        expression = policy["spec"]["matchConditions"][0]["expression"]
+        assert expression == 'request.userInfo.username == "system:serviceaccount:pool:t4-gpusteward"'
+    probed = bindings(other)["gpusteward-own-node-probe"]["matchResources"]["namespaceSelector"]["matchExpressions"]
+    assert [(one["key"], one["values"]) for one in probed] == [("kubernetes.io/metadata.name", ["pool"])]
+
+
+def bindings(made: Rendered) -> dict[str, dict[str, Any]]:
+    """The bindings of the admission policies, by name."""
+    return {one["metadata"]["name"]: one["spec"] for one in made.of("ValidatingAdmissionPolicyBinding")}
 
 
 def test_consent_is_one_value() -> None:
-    """The label by which a namespace consents is the daemon's and the admission policy's at the same time."""
+    """The label by which a namespace consents is the daemon's and both admission policies' at the same time."""
     made = rendered("granted")
-    spec = made.only("ValidatingAdmissionPolicy")["spec"]
+    spec, own_node = (one["spec"] for one in made.of("ValidatingAdmissionPolicy"))
     assert config(made).policy.namespaces.label == "example.com/gpu-policy=strict"
     consent = spec["validations"][-1]["expression"]
     assert 'labels["example.com/gpu-policy"] == "strict"' in consent and "gpusteward.io" not in consent
     accounts = [f"system:serviceaccount:{one}:gpusteward" for one in ("gpusteward", "gpus-t4")]
-    (condition,) = spec["matchConditions"]
-    assert condition["expression"] == f'request.userInfo.username in ["{accounts[0]}", "{accounts[1]}"]'
+    for condition in (spec["matchConditions"][0], own_node["matchConditions"][0]):
+        assert condition["expression"] == f'request.userInfo.username in ["{accounts[0]}", "{accounts[1]}"]'
+    bound = {name: one.get("matchResources", {}).get("namespaceSelector") for name, one in bindings(made).items()}
+    asked = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["gpusteward", "gpus-t4"]}
+    assert bound == {
+        "gpusteward-evictions": None,
+        "gpusteward-own-node": {"matchLabels": {"example.com/gpu-policy": "strict"}},
+        "gpusteward-own-node-probe": {"matchExpressions": [asked]},
+    }
 
 
 WAYS = {

@@ -356,7 +356,7 @@ FAULTS: dict[int, Row] = {
         (D,),
     ),
     74: Row(
-        "The admission policy that bounds evictions is removed",
+        "An admission policy that bounds evictions is removed",
         "A probe finds it: `admission`, and all pods are held until the policy is back",
         (A,),
     ),

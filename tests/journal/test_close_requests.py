@@ -1,11 +1,15 @@
-"""Requests beside the journal: who may ask the daemon to close a breaker, and how often it hears that."""
+"""Requests beside the journal: who may ask the daemon to close a breaker, and how long it hears that."""
 
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
-from enforcer.journal.close_requests import LONGEST, ask, folder, take
+from enforcer.journal import close_requests
+from enforcer.journal.close_requests import EXPIRES, LONGEST, ask, folder
 from enforcer.policy.vocabulary import Breaker
 
 
@@ -16,14 +20,56 @@ def journal(tmp_path: Path) -> Path:
     return place / "journal"
 
 
+def take(journal: Path, after: float = 0.0) -> list[tuple[Breaker, str]]:
+    """Take the requests, so many seconds from now."""
+    return list(close_requests.take(journal, time.time() + after))
+
+
 def test_what_is_asked_is_heard_once(journal: Path) -> None:
     """Breaker and name; the file is gone then, and asking twice before that is asking once."""
-    assert list(take(journal)) == []
+    assert take(journal) == []
     for who in ("ann", "bob"):
         asked = ask(journal, Breaker.BLAST_RADIUS, who)
-    assert asked.parent == folder(journal) and asked.stat().st_mode & 0o777 == 0o600
-    assert list(take(journal)) == [(Breaker.BLAST_RADIUS, "bob")]
-    assert list(take(journal)) == [] and not asked.exists()
+    assert asked.path.parent == folder(journal) and asked.path.stat().st_mode & 0o777 == 0o600
+    assert asked.waits
+    assert take(journal) == [(Breaker.BLAST_RADIUS, "bob")]
+    assert take(journal) == [] and not asked.path.exists() and not asked.withdraw()
+
+
+def test_what_is_withdrawn_was_never_asked(journal: Path) -> None:
+    """No daemon that starts later closes a breaker by it; and nothing is left."""
+    asked = ask(journal, Breaker.BLAST_RADIUS, "ann")
+    assert asked.withdraw()
+    assert take(journal) == [] and not [*folder(journal).iterdir()]
+    assert not asked.withdraw()
+
+
+def test_nobody_withdraws_the_request_of_another(journal: Path) -> None:
+    """Bob's request has the same name as Ann's, and another identity: it stays."""
+    ann, bob = (ask(journal, Breaker.BLAST_RADIUS, who) for who in ("ann", "bob"))
+    assert not ann.withdraw()
+    assert bob.waits
+    assert take(journal) == [(Breaker.BLAST_RADIUS, "bob")]
+
+
+@pytest.mark.parametrize("after", [EXPIRES + 1.0, 86400.0, -86400.0])
+def test_what_was_left_behind_closes_nothing(journal: Path, after: float) -> None:
+    """A command that was killed withdraws nothing: a daemon of later, or of another clock, removes and logs that."""
+    ask(journal, Breaker.BLAST_RADIUS, "ann")
+    ask(journal, Breaker.INTERNAL, "bob")
+    with capture_logs() as lines:
+        assert take(journal, after) == []
+    assert {(line["event"], line["breaker"], line["by"]) for line in lines} == {
+        ("enforcer.close_request_expired", "internal", "bob"),
+        ("enforcer.close_request_expired", "blast_radius", "ann"),
+    }
+    assert not [*folder(journal).iterdir()]
+
+
+def test_a_request_counts_for_a_minute(journal: Path) -> None:
+    """A daemon that takes a while to arm hears it."""
+    ask(journal, Breaker.BLAST_RADIUS, "ann")
+    assert take(journal, EXPIRES - 5.0) == [(Breaker.BLAST_RADIUS, "ann")]
 
 
 def test_a_name_is_what_can_be_printed(journal: Path) -> None:
@@ -44,8 +90,16 @@ def test_who_may_not_write_the_journal_may_not_ask(journal: Path) -> None:
     os.mkfifo(place / Breaker.INTERNAL)
     (place / "effectiveness").write_text("a breaker of version 0.1")
     before = sorted(one.name for one in place.iterdir())
-    assert list(take(journal)) == []
+    assert take(journal) == []
     assert sorted(one.name for one in place.iterdir()) == before
+
+
+@pytest.mark.parametrize("opened", [folder, lambda journal: journal.parent], ids=["folder", "parent"])
+def test_nothing_is_taken_from_a_folder_that_others_may_write(journal: Path, opened: Callable[[Path], Path]) -> None:
+    """Another user could have linked a file of root's there."""
+    asked = ask(journal, Breaker.BLAST_RADIUS, "ann")
+    opened(journal).chmod(0o777)
+    assert take(journal) == [] and asked.waits
 
 
 def test_a_folder_that_others_may_write_is_refused(journal: Path) -> None:

@@ -106,14 +106,15 @@ def _link(path: Path) -> None:
 @pytest.mark.parametrize(
     ("prepare", "why"),
     [
-        (lambda path: path.parent.chmod(0o777), "others than its owner may write"),
-        (lambda path: (path.touch(), path.chmod(0o666)), "others than its owner may write"),
+        (lambda path: path.parent.chmod(0o777), "is writable by other users"),
+        (lambda path: path.parent.parent.chmod(0o777), "is writable by other users"),
+        (lambda path: (path.touch(), path.chmod(0o666)), "is writable by other users"),
         (_link, "symbolic link"),
         (lambda path: path.mkdir(), "directory"),
-        (os.mkfifo, "not a regular file"),
-        (lambda path: (path.parent.rmdir(), path.parent.touch()), "exists"),
+        (os.mkfifo, "is not a regular file"),
+        (lambda path: (path.parent.rmdir(), path.parent.touch()), "is not a folder"),
     ],
-    ids=["open folder", "open file", "link", "folder", "pipe", "file as folder"],
+    ids=["open folder", "open parent", "open file", "link", "folder", "pipe", "file as folder"],
 )
 def test_what_others_could_have_made_is_refused(path: Path, prepare: Callable[[Path], object], why: str) -> None:
     """A journal that somebody else may write, or that is no file, is none: nobody acts."""

@@ -126,12 +126,13 @@ def _file_as_folder(path: Path) -> None:
 @pytest.mark.parametrize(
     ("prepare", "why"),
     [
-        (_file_as_folder, "exists"),
+        (_file_as_folder, "is not a folder"),
         (_link, "symbolic link"),
-        (os.mkfifo, "not a regular file"),
-        (lambda path: path.parent.chmod(0o777), "others than its owner may write"),
+        (os.mkfifo, "is not a regular file; fix: rm "),
+        (lambda path: path.parent.chmod(0o777), "is writable by other users"),
+        (lambda path: path.parent.parent.chmod(0o777), "is writable by other users"),
     ],
-    ids=["no folder", "link", "pipe", "open folder"],
+    ids=["no folder", "link", "pipe", "open folder", "open parent"],
 )
 def test_what_cannot_be_locked_is_an_error(path: Path, prepare: Callable[[Path], object], why: str) -> None:
     """An error says what is wrong, and is not the same as being the only one."""

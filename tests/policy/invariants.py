@@ -76,6 +76,7 @@ class Tally:
         asked_at: when the newest warning was asked for, also one that is not true any more.
         warned_of: by pod, the harshest step that the present warning names to it.
         announced: seconds after which an action was announced; `longest` the most since then, which bounds the level.
+        promised: seconds over that the warning left to the pod. An operator may write a longer grace later.
         terms: what was announced then; `says` what would be announced now.
         told: by device, the limit that was announced; `eased` how often the same was announced again since `unbounded`
             was last 0: a changed limit lowers the level three times at most, because its pod can change it.
@@ -104,6 +105,7 @@ class Tally:
     since_warned: float = 0.0
     warned_of: dict[PodUid, Rung] = field(default_factory=dict)
     announced: float = 0.0
+    promised: float = 0.0
     longest: float = 0.0
     terms: object = None
     says: object = None
@@ -403,6 +405,7 @@ class Watch:
         tally.seconds = min(tally.seconds, rules.warn_after)  # the grace begins with the warning
         grace = _grace(facts, group)
         tally.announced = tally.longest = _capacity(rules, grace)
+        tally.promised = tally.announced - tally.seconds
         full = tally.seconds >= tally.announced - EPSILON and not _waits(tally, facts, warned_at)
         tally.due_at, tally.grace = (warned_at, grace) if full else (None, 0.0)
         tally.told = {fact.where: fact.amount for fact in group}
@@ -458,6 +461,7 @@ class Watch:
         if tally is None or tally.warned_at is None or tally.warned_at >= step.snapshot.monotonic:
             yield "never warned under these terms"
             return
+        grace = min(grace, tally.promised)
         if tally.since_warned < grace - EPSILON:
             yield f"over for {tally.since_warned:.1f} s since the warning, and the grace is {grace:.1f} s"
         warned_of = tally.warned_of.get(action.pod_uid)

@@ -42,10 +42,12 @@ INVALID = (400003921, 400009427, 700088034, 800033083)
 """A limit that is invalid for some rounds, or a warning that is not true any more while the mode is missing."""
 GRACES = (100023314, 100063938, 100112266, 200010979)
 """A pod that shortens its own grace for a while, or an early round beside changed rules."""
+RELOADED = (1202002140, 1202007157, 1204001053, 1205015059, 1206019284)
+"""A reload that shortens `warn_after` and lengthens `grace`, or a gap that ends an excess."""
 EARLIER = (0, 8, 330, 544, 2417, 100404, 200753, 20262491, 31001792, 52010874, 52019099, 100125047)
 
 
-@pytest.mark.parametrize("seed", [*EARLIER, *LADDER_REWRITTEN, *WARNINGS, *GRACES, *INVALID])
+@pytest.mark.parametrize("seed", [*EARLIER, *LADDER_REWRITTEN, *WARNINGS, *GRACES, *INVALID, *RELOADED])
 def test_what_a_campaign_found_stays_found(seed: int) -> None:
     """Traces that broke a law once, by a fault of the policy or of a checker."""
     assert World(seed).play().found == []

@@ -104,6 +104,16 @@ def test_two_readings_are_together_at_one_and_a_half_intervals(step: float, leve
     assert levels("oo", step=step) == [0.0, level]
 
 
+def test_a_gap_that_ends_an_excess_ends_its_warning() -> None:
+    """The next reading over begins another excess: it has its own time, and its own warning."""
+    holder = warned()
+    earlier = asked_at(holder)
+    assert holder.read(True, after=60.0) == 0.0
+    assert (holder.known.warned_at, holder.known.since, holder.known.own) == (None, holder.at, {"main": 0.0})
+    holder.play("ooo")
+    assert (asked_at(holder), holder.seconds) == (holder.at, RULES.warn_after), earlier
+
+
 def test_an_unknown_reading_between_two_close_ones_changes_nothing() -> None:
     """An early round that could not read the process does not part the readings before and after it."""
     holder = Holder()

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
+from enforcer.actions.evict.admission_probe import OwnPod
 from enforcer.actions.interface import Answer, Heard
 from enforcer.actions.kube_writer import Writer
 from enforcer.journal import close_requests, levels_file, lock
@@ -30,8 +32,10 @@ from policy.scenes import BEGIN, GREEDY, MEEK, UNHURRIED, snapshot
 from sources.kube_api import Server, kubeconfig, serving, status, until
 from sources.kube_api import pod as a_pod
 
-OWN = "gpusteward"
+OWN = OwnPod("gpusteward", "gpusteward-x7k2p")
 DENIED = {"message": "... denied: ValidatingAdmissionPolicy 'gpusteward-evictions' with binding ... a UID is needed"}
+DENIED_TOO = {"message": "... ValidatingAdmissionPolicy 'gpusteward-own-node' with binding ... known by another UID"}
+NO_NODE = {"message": f"{DENIED['message'].partition(' ... ')[0]} denied request: the token carries no node claim"}
 NO_POD = status(404, "NotFound") | {"details": {"kind": "pods"}}
 
 
@@ -75,6 +79,8 @@ class Stage:
         self.canary: web.Response | None = None
         """The answer to the canary; None: none comes for now."""
         self.code, self.body = 403, status(403, "Forbidden") | DENIED
+        self.own_node = 403, status(403, "Forbidden") | DENIED_TOO
+        """The answer to the second request, which is about the own pod."""
         self.pod: dict[str, Any] | None = None
         self.posted: list[str] = []
         self.now = BEGIN
@@ -86,8 +92,9 @@ class Stage:
             return web.json_response({"status": {"allowed": True}}, status=201)
         if request.method == "POST":
             self.posted.append(request.path)
-            assert request.query == {"dryRun": "All"}, "the canary alone may ask"
-            return web.json_response(self.body, status=self.code)
+            assert request.query == {"dryRun": "All"}, "the probe alone may ask"
+            code, body = self.own_node if f"/{OWN.name}/" in request.path else (self.code, self.body)
+            return web.json_response(body, status=code)
         if request.path.startswith("/api/v1/namespaces/team/pods/"):
             return web.json_response(self.pod or NO_POD, status=200 if self.pod else 404)
         return web.json_response({"metadata": {"labels": {}}})
@@ -144,7 +151,7 @@ class Stage:
 
 @asynccontextmanager
 async def arming(
-    tmp_path: Path, *, admission: str | None = None, rules: Rules = UNHURRIED, stage: Stage | None = None
+    tmp_path: Path, *, admission: OwnPod | None = None, rules: Rules = UNHURRIED, stage: Stage | None = None
 ) -> AsyncIterator[tuple[Stage, Server]]:
     stage = stage or Stage(tmp_path, rules)
     async with serving(stage.answer) as server:
@@ -171,6 +178,16 @@ async def test_with_everything_there_nothing_holds_it_back(tmp_path: Path) -> No
     taken = lock.take(lock_file)
     assert taken is not None
     taken.release()
+
+
+@pytest.mark.parametrize("ladder", [(Rung.NOTIFY, Rung.EVICT), (Rung.NOTIFY, Rung.FENCE, Rung.EVICT)])
+async def test_the_log_names_the_steps_that_may_follow(tmp_path: Path, ladder: tuple[Rung, ...]) -> None:
+    """Those of the ladder, without one that this node lacks: the driver of this stage has no fence."""
+    with capture_logs() as logs:
+        async with arming(tmp_path, rules=replace(UNHURRIED, ladder=ladder)) as (stage, _):
+            await until(lambda: Reason.NOT_ARMED not in stage.reasons)
+    (armed,) = (one for one in logs if one["event"] == "enforcer.armed")
+    assert armed["steps"] == [ladder[-1]]
 
 
 @pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.WARN, Mode.DRY_RUN])
@@ -281,7 +298,7 @@ async def test_a_person_closes_a_breaker(tmp_path: Path) -> None:
         stage.rounds(1)
         assert [one["breaker"] for one in stage.summary["breakers"]] == ["internal"]
         asked = close_requests.ask(stage.journal, Breaker.INTERNAL, "ann")
-        await until(lambda: not asked.exists())
+        await until(lambda: not asked.waits)
         await until(lambda: "breaker_closed" in [one["record"] for one in stage.records])
         (closed,) = [one for one in stage.records if one["record"] == "breaker_closed"]
         assert (closed["breaker"], closed["by"]) == ("internal", "ann")
@@ -302,9 +319,9 @@ async def test_a_request_waits_for_whoever_knows_the_breakers(tmp_path: Path, mo
         if mode is Mode.ENFORCE:
             await until(lambda: Reason.JOURNAL in stage.reasons)
             await stage.a_while()
-            assert asked.exists()
+            assert asked.waits
             stage.journal.rmdir()
-        await until(lambda: not asked.exists())
+        await until(lambda: not asked.waits)
 
 
 @pytest.mark.fault(74)
@@ -326,7 +343,8 @@ async def test_the_policys_own_no_and_nothing_else_arms(tmp_path: Path, code: in
     async with arming(tmp_path, admission=OWN, stage=stage):
         await until(lambda: len(stage.posted) >= 3)
         assert stage.reasons == {Reason.ADMISSION: Mode.DRY_RUN}
-        assert all(path.startswith(f"/api/v1/namespaces/{OWN}/pods/gpusteward-canary-") for path in stage.posted)
+        canary = f"/api/v1/namespaces/{OWN.namespace}/pods/gpusteward-canary-"
+        assert all(path.startswith(canary) for path in stage.posted)
         stage.code, stage.body = 403, status(403, "Forbidden") | DENIED
         await until(lambda: not stage.reasons)
         stage.code, stage.body = 404, NO_POD
@@ -360,15 +378,40 @@ async def test_until_the_first_answer_the_policy_is_not_there(tmp_path: Path) ->
         await until(lambda: not stage.reasons)
 
 
-async def test_without_a_namespace_of_its_own_nobody_is_evicted(tmp_path: Path) -> None:
-    """Where POD_NAMESPACE says nothing, nobody is asked; the policy counts as absent."""
-    async with arming(tmp_path, admission="") as (stage, server):
+@pytest.mark.fault(74)
+@pytest.mark.parametrize(
+    ("code", "message", "words"),
+    [
+        (409, "the UID in the precondition", "gpusteward-own-node is absent: "),
+        (404, "no such pod", "gpusteward-own-node is unknown: "),
+        (403, DENIED["message"], "gpusteward-own-node is unknown: "),
+        (403, NO_NODE["message"], "the token carries no node claim, so each eviction is refused; fix: run the daemon "),
+    ],
+    ids=["absent", "no-such-pod", "another-policy", "no-node-claim"],
+)
+async def test_the_second_policy_is_wanted_as_well(tmp_path: Path, code: int, message: str, words: str) -> None:
+    """The own pod is asked for with another UID; only the second policy's no arms, and the reason names the policy."""
+    stage = Stage(tmp_path, UNHURRIED)
+    there = stage.own_node
+    stage.own_node = code, status(code, "No") | {"message": message, "details": {"kind": "pods"}}
+    async with arming(tmp_path, admission=OWN, stage=stage):
+        await until(lambda: [one.detail[: len(words)] for one in stage.decider.ceilings] == [words])
+        assert stage.reasons == {Reason.ADMISSION: Mode.DRY_RUN}
+        assert f"/api/v1/namespaces/{OWN.namespace}/pods/{OWN.name}/eviction" in stage.posted
+        stage.own_node = there
+        await until(lambda: not stage.reasons)
+
+
+@pytest.mark.parametrize("own", [OwnPod("", ""), OwnPod("gpusteward", ""), OwnPod("", "daemon")])
+async def test_without_a_pod_of_its_own_nobody_is_evicted(tmp_path: Path, own: OwnPod) -> None:
+    """Where POD_NAMESPACE or POD_NAME says nothing, nobody is asked; the policies count as absent."""
+    async with arming(tmp_path, admission=own) as (stage, server):
         await until(lambda: Reason.NOT_ARMED not in stage.reasons)
         assert stage.reasons == {Reason.ADMISSION: Mode.DRY_RUN} and not server.seen
 
 
-@pytest.mark.parametrize("admission", [OWN, ""])
-async def test_where_nobody_is_evicted_the_policy_is_not_asked_for(tmp_path: Path, admission: str) -> None:
+@pytest.mark.parametrize("admission", [OWN, OwnPod("", "")])
+async def test_where_nobody_is_evicted_the_policy_is_not_asked_for(tmp_path: Path, admission: OwnPod) -> None:
     """Ladder notify, kill: armed without it; a reload that evicts wants it at the next beat."""
     kills = replace(UNHURRIED, ladder=(Rung.NOTIFY, Rung.KILL))
     stage = Stage(tmp_path, kills)

@@ -10,9 +10,10 @@ import pytest
 from aiohttp import web
 
 from default_rules import default_rules
+from enforcer.actions.evict.admission_probe import OwnPod
 from enforcer.policy.rules import Rules
 from enforcer.policy.vocabulary import Mode, Place, Reason, Rung
-from enforcer.runtime.preflight import consent
+from enforcer.runtime.preflight import beyond, consent
 from enforcer.runtime.rights_watch import AGAIN, BEAT, SOON, RightsWatch
 from exporter.base.clock import SystemClock
 from exporter.check.lines import Verdict
@@ -159,7 +160,7 @@ async def test_check_asks_in_every_namespace_that_consents(lists: bool, tmp_path
     """A failed line per namespace without the right; without the right to list namespaces, those of this node."""
     asked: list[tuple[str, str]] = []
     async with serving(api({"pods/eviction b", "pods a", "pods b"}, asked, lists=lists)) as server:
-        lines = await consent(config(tmp_path, server.url), in_a_pod=False)
+        lines = await consent(config(tmp_path, server.url))
     assert [(line.check, line.verdict) for line in lines] == [("consent", Verdict.FAIL)]
     assert "create pods/eviction not granted in a" in lines[0].message
     assert {namespace for _, namespace in asked} == ({"a", "b"} if lists else {"a"})
@@ -169,9 +170,12 @@ async def test_check_says_ok_where_all_is_granted_and_warns_where_no_namespace_c
     """All rights there: ok, with the number of namespaces. No namespace with the label: a warning that names it."""
     everything = {f"{resource} {name}" for resource in ("pods", "pods/eviction") for name in "ab"}
     async with serving(api(everything, [])) as server:
-        (line,) = await consent(config(tmp_path, server.url), in_a_pod=False)
+        (line,) = await consent(config(tmp_path, server.url))
         assert (line.verdict, "2 namespaces" in line.message) == (Verdict.OK, True)
-        assert await consent(config(tmp_path, server.url, "dry-run"), in_a_pod=False) == ()
+        assert (
+            await beyond(config(tmp_path, server.url, "dry-run"), in_a_pod=False, own=OwnPod("gpusteward", "daemon"))
+            == ()
+        )
     async with serving(api(everything, [], consents=False)) as server:
-        (line,) = await consent(config(tmp_path, server.url), in_a_pod=False)
+        (line,) = await consent(config(tmp_path, server.url))
     assert line.verdict is Verdict.WARN and "gpusteward.io/mode=enforce" in line.message

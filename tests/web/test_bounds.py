@@ -5,9 +5,11 @@ import socket
 from contextlib import suppress
 
 import pytest
+from aiohttp import web
 
 from exporter.web import bounds
-from exporter.web.peers import gives_way, peer_of
+from exporter.web.connection import TOO_LARGE
+from exporter.web.peers import Known, gives_way, peer_of
 from serving.node import busy, serving
 
 
@@ -45,6 +47,39 @@ async def test_headers_are_bounded(headers: list[str], status: int) -> None:
         found = await answered(server.url, request(*headers))
     refused_unread = status == 431 and not found
     assert refused_unread or found.split()[1] == str(status).encode()
+
+
+async def test_a_refusal_is_written_between_answers_alone() -> None:
+    """A client that asks on while it takes no answer gets no refusal within the answer; an idle one gets it."""
+    more = b"GET /metrics HTTP/1.1\r\nHost: x\r\nCookie: " + b"x" * 8160 + b"\r\n\r\n"
+    async with serving(busy()) as (server, _):
+        refused = await answered(server.url, b"GET /metrics HTTP/1.1\r\n" + b"X: y\r\n" * 10 + b"x" * bounds.REQUESTS)
+        assert refused == TOO_LARGE
+        with socket.socket() as unread:
+            unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            unread.connect(("127.0.0.1", server.listeners[0].port))
+            unread.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 20)
+            async with asyncio.timeout(10):
+                while not any(map(_blocked, server.listeners[0].connections())):
+                    await asyncio.sleep(0)
+            unread.sendall(more * 2)  # all of it is read: bytes left behind would reset the connection
+            async with asyncio.timeout(10):
+                (handler,) = server.listeners[0].connections()
+                while handler.transport and not handler.transport.is_closing():
+                    await asyncio.sleep(0.01)
+            unread.setblocking(False)
+            taken = b""
+            with suppress(ConnectionResetError):
+                while part := await asyncio.get_running_loop().sock_recv(unread, 1 << 16):
+                    taken += part
+    assert b" 200 " in taken and TOO_LARGE not in taken
+
+
+def _blocked(handler: web.RequestHandler) -> bool:
+    return (
+        isinstance(handler.transport, asyncio.WriteTransport)
+        and handler.transport.get_write_buffer_size() > bounds.UNSENT
+    )
 
 
 async def test_headers_without_an_end_are_ended() -> None:
@@ -103,10 +138,29 @@ def test_a_peer_is_an_address_or_a_network(host: str, peer: str) -> None:
         ("abc", "d", None),
         ("abbc", "d", 1),
         ("abcd", "e", 0),
-        ("kaaa", "a", 1),
-        ("kaa", "a", None),
+        ("taaa", "a", 1),
+        ("taa", "a", None),
+        ("kabc", "d", 1),
+        ("kkab", "d", 2),
+        ("kkka", "d", 0),
+        ("kkkd", "k", 0),
+        ("kkkK", "d", 0),
     ],
 )
 def test_the_peer_with_the_most_gives_way(peers: str, newcomer: str, goes: int | None) -> None:
-    """Of four in all and three of one peer: a kubelet with one connection keeps it while another peer has more."""
-    assert gives_way(dict(enumerate(peers)), newcomer, most=4, of_a_peer=3) == goes
+    """Of four in all and three of one peer: a peer with one connection keeps it while another peer has more, and the
+    known k and K keep two among strangers.
+    """
+    assert gives_way(dict(enumerate(peers)), newcomer, most=4, of_a_peer=3, known="kK") == goes
+
+
+def test_who_came_first_is_not_displaced() -> None:
+    """A known peer has its place as long as it is answered; one that stays away leaves it to another."""
+    known = Known()
+    for number in range(bounds.KNOWN):
+        known.answered(f"scraper {number}", 0.0)
+    known.answered("scraper 0", bounds.FORGOTTEN - 1)
+    known.answered("stranger", bounds.FORGOTTEN - 1)
+    assert "scraper 1" in known and "stranger" not in known
+    known.answered("stranger", bounds.FORGOTTEN)
+    assert "scraper 0" in known and "stranger" in known and "scraper 1" not in known

@@ -79,15 +79,15 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
         ("rate_limit: {interval: 1s}", "web.yaml: rate_limit: not supported"),
         (
             "tls_server_config: {min_version: TLS10}",
-            "min_version: expected TLS12 or TLS13 (older ones: RFC 8996), got TLS10",
+            "min_version: expected TLS12 or TLS13 (older ones: RFC 8996), got text",
         ),
         (
             "tls_server_config: {client_auth_type: RequireAnyClientCert}",
-            "expected NoClientCert or VerifyClientCertIfGiven or RequireAndVerifyClientCert, got RequireAnyClientCert",
+            "expected NoClientCert or VerifyClientCertIfGiven or RequireAndVerifyClientCert, got text",
         ),
         ("basic_auth_users: {anna: secret}", "web.yaml: basic_auth_users.anna: expected a bcrypt hash"),
-        ("basic_auth_users: {anna: 7}", "web.yaml: basic_auth_users.anna: expected a bcrypt hash"),
-        (f"basic_auth_users: {{'a:b': {HASH}}}", "basic_auth_users: expected names without colon"),
+        ("basic_auth_users: {anna: 7}", "web.yaml: basic_auth_users.anna: expected text, got a number"),
+        (f"basic_auth_users: {{'a:b': {HASH}}}", "expected a name without colon, got text"),
         (
             "http_server_config: {headers: {X-Foo: bar}}",
             "http_server_config.headers: expected Strict-Transport-Security or",
@@ -95,7 +95,7 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
         ("http_server_config: {headers: {X-Frame-Options: no}}", "headers.X-Frame-Options: expected text, got false"),
         (
             "http_server_config: {headers: {X-Frame-Options: all}}",
-            "X-Frame-Options: expected deny or sameorigin, got all",
+            "X-Frame-Options: expected deny or sameorigin, got text",
         ),
         (
             'http_server_config: {headers: {X-XSS-Protection: "a\\nb: c"}}',
@@ -107,32 +107,6 @@ def test_what_is_not_done_is_refused(text: str, message: str) -> None:
     """A typing error must not leave a server open; a plain password is not repeated in the log."""
     assert message in refusal(text)
     assert "secret" not in refusal(text)
-
-
-@pytest.mark.parametrize(
-    "users",
-    [
-        "hunter2secret",
-        "[hunter2secret]",
-        "{anna: hunter2secret}",
-        "{anna: [hunter2secret]}",
-        "{anna: !!int hunter2secret}",
-        "{anna: !hunter2secret x}",
-        "{'anna:hunter2secret': x}",
-        "{anna: 'hunter2secret}",
-        "{anna: &hunter2secret x}",
-        "{anna: hunter2secret: x}",
-    ],
-)
-def test_a_refusal_repeats_no_password(users: str) -> None:
-    """Whatever is wrong below `basic_auth_users`, the log and the terminal get its place, and not its text."""
-    assert "hunter2secret" not in refusal(f"basic_auth_users: {users}")
-
-
-@pytest.mark.parametrize("hashed", ["", "null", "~"])
-def test_a_user_without_a_hash_is_refused(hashed: str) -> None:
-    """A template that renders an empty hash must not leave a server open: null is not "not set" here."""
-    assert "basic_auth_users.anna: expected a bcrypt hash" in refusal(f"basic_auth_users: {{anna: {hashed}}}")
 
 
 def test_without_bcrypt_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Promises of exporter/web/connections.py: strangers hold no files for long, and never keep a probe out."""
 
 import asyncio
+import base64
 import os
 import resource
 import socket
@@ -9,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
+import bcrypt
 import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
@@ -25,7 +27,9 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("exporter.web.bounds.CONNECTIONS", MOST)
+    for bound in ("CONNECTIONS", "TLS_CONNECTIONS"):
+        monkeypatch.setattr(f"exporter.web.bounds.{bound}", MOST)
+    monkeypatch.setattr("exporter.web.bounds.OF_A_PEER", 1.0)
 
 
 def port(server: Server) -> int:
@@ -87,6 +91,58 @@ async def test_the_oldest_goes_when_there_are_too_many() -> None:
             async with asyncio.timeout(10):
                 assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
         for _, writer in silent:
+            writer.close()
+
+
+async def asked(streams: Streams, login: str = "") -> bytes:
+    """Ask for the metrics on a connection that is kept; the status line."""
+    reader, writer = streams
+    header = f"Authorization: Basic {base64.b64encode(login.encode()).decode()}\r\n" if login else ""
+    writer.write(f"GET /metrics HTTP/1.1\r\nHost: x\r\n{header}\r\n".encode())
+    async with asyncio.timeout(10):
+        status = await reader.readline()
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = next(int(line.split()[1]) for line in head.splitlines() if line.lower().startswith(b"content-length"))
+        await reader.readexactly(length)
+    return status
+
+
+async def from_many(server: Server, number: int) -> list[Streams]:
+    """Connect from so many addresses."""
+    return [
+        await asyncio.open_connection("127.0.0.1", port(server), local_addr=(f"127.0.1.{place}", 0))
+        for place in range(1, number + 1)
+    ]
+
+
+@pytest.mark.parametrize("login", ["", "anna:secret"], ids=["open", "login"])
+async def test_a_scraper_keeps_its_connection_among_strangers(tmp_path: Path, login: str) -> None:
+    """Strangers with one address for each connection cannot close that of a scraper, which was answered before."""
+    file = tmp_path / "web.yaml"
+    hashed = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+    file.write_text(f"basic_auth_users: {{anna: {hashed}}}" if login else "{}")
+    async with serving(busy(), config_file=file) as (server, _), connected(server) as scraper:
+        assert b" 200 " in await asked(scraper, login)
+        strangers = await from_many(server, 3 * MOST)
+        await ended(strangers[0][0])
+        assert b" 200 " in await asked(scraper, login)
+        for _, writer in strangers:
+            writer.close()
+
+
+async def test_a_stranger_without_the_password_is_spared_by_no_probe(tmp_path: Path) -> None:
+    """Where a password is needed, the answers of the probes and refusals make nobody known."""
+    file = tmp_path / "web.yaml"
+    file.write_text(f"basic_auth_users: {{anna: {bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}}}")
+    async with serving(busy(), config_file=file) as (server, _), connected(server) as stranger:
+        stranger[1].write(REQUEST)
+        async with asyncio.timeout(10):
+            assert await stranger[0].readline() == b"HTTP/1.1 200 OK\r\n"
+            await stranger[0].readuntil(b"ok\n")
+        assert b" 401 " in await asked(stranger, "anna:guess")
+        others = await from_many(server, MOST)
+        await ended(stranger[0])
+        for _, writer in others:
             writer.close()
 
 

@@ -269,11 +269,12 @@ def standing(container: dict[str, Any], state: str, **more: Any) -> dict[str, An
 async def test_the_state_of_each_container_is_a_column(tmp_path: Path) -> None:
     """State, what is left of the grace, and reasons are words; the tooltip says what is next, and why not."""
     facts = judged()
-    now, (llama, anna, sidecar, *_) = facts["taken_at"], facts["containers"]
+    now, (llama, anna, sidecar, fourth, *_) = facts["taken_at"], facts["containers"]
     facts["policy"]["standings"] = [
         standing(llama, "grace", over_since=now - 300, due_at=now + 90, next="evict"),
         standing(anna, "held", reason="no_consent", why="its namespace does not consent", over_since=now - 600),
         standing({**sidecar, "container": "", "container_id": None}, "ok"),
+        standing(fourth, "unjudged", reason="limit_invalid", why="its declared limit cannot be used"),
     ]
     drawing, console = await drawn_from(tmp_path, facts)
     text = words(drawing)
@@ -283,6 +284,7 @@ async def test_the_state_of_each_container_is_a_column(tmp_path: Path) -> None:
     assert "research/llama-0 / main GPU 0 30.0 GiB 34.0 GiB grace 90 s 55 % 2" in text
     assert "notebooks/anna / main GPU 0 18.0 GiB unknown held: no consent unknown 1" in text
     assert "notebooks/anna / sidecar GPU 0 3.0 GiB unknown ok unknown 1" in text, "the limit of the whole pod counts"
+    assert "unjudged: limit invalid" in text
     assert "The excess began 5 min ago. Next: evict, in 90 s at the earliest. Mode dry-run." in drawing
     assert "The excess began 10 min ago. its namespace does not consent. Mode dry-run." in drawing
 

@@ -53,7 +53,7 @@ MEANINGS = {
     "policy.stop_file": "file on the node that [stops](../operate.md#stop-all-actions) all actions while it is there",
     "policy.journal": "the [journal](../journal.md) of mode `enforce`; null: `/var/lib/gpusteward/journal`",
     "policy.trusted_vendors": "vendors whose devices may be acted on",
-    "policy.admission": "whether `deploy/enforcer/admission.yaml` must be in force to act",
+    "policy.admission": "whether both policies of `deploy/enforcer/admission.yaml` must be in force to act",
 }
 """What each key without a flag means."""
 TAKES = {

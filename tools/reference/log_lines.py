@@ -41,11 +41,17 @@ MEANINGS = {
     "devices.opened": "The sources that `devices: auto` found on this node.",
     "devices.xid": "The driver reported XID errors of a GPU: `new_count` since the last line, `count` since the start.",
     "enforcer.acting": "An action begins. `enforcer.request_result` follows.",
-    "enforcer.armed": "All that acting needs is in place. `unfinished`: actions of an earlier daemon, looked up now.",
+    "enforcer.armed": (
+        "All that acting needs is in place. `steps`: those of the ladder that this node can perform. "
+        "`unfinished`: actions of an earlier daemon, looked up now."
+    ),
     "enforcer.breaker_closed": "A breaker was closed.",
     "enforcer.breaker_not_open": "A person asked to close a breaker that is not open. Nothing follows.",
     "enforcer.breaker_opened": "A [breaker](../operate.md#breakers) opened. A person has to close it.",
     "enforcer.breaker_closing": "A person asked to close a breaker; `detail` says why it had opened.",
+    "enforcer.close_request_expired": (
+        "A request to close a breaker was left behind more than a minute ago, and is ignored. Nothing follows."
+    ),
     "enforcer.request_result": (
         "The request of an action ended; [api.md](../api.md#policy) lists the results. "
         "After `accepted`, `enforcer.effect_result` follows."

@@ -61,7 +61,8 @@ REMEDIES = {
     Reason.ALLOCATIONS_STALE: "Look at the kubelet and its pod-resources socket.",
     Reason.LIMIT_INVALID: "Run `gpusteward explain NAMESPACE/POD`. The pod has an Event, too.",
     Reason.POD_UNKNOWN: "Look at the source `names` ([runbook](../runbooks/GPUStewardSourceDown.md)).",
-    Reason.NAMESPACE_UNKNOWN: "Grant `get namespaces`; `gpusteward check` names the right.",
+    Reason.NAMESPACE_UNKNOWN: "In the first seconds after a start, or with the first pod of a namespace, nothing: they "
+    "are being read. If it lasts, look at the API server; `gpusteward check` says whether `get namespaces` is granted.",
     Reason.NO_RIGHTS: "Bind the ClusterRole `gpusteward-evict` there; "
     "[runbook](../runbooks/GPUNamespaceRightsMissing.md).",
     Reason.UNAUTHORIZED: "Look at the daemon's ServiceAccount and its token.",

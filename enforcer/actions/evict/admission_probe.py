@@ -1,63 +1,118 @@
 """
-The canary: asks whether the admission policy that bounds our evictions is in force.
+Asks whether the admission policies that bound our evictions are in force.
 
-What comes in: a namespace in which we may evict, and the policy's name. What goes out: in force, absent, or unknown.
+What comes in: the daemon's own pod. What goes out: in force, absent or unknown, the policy, and the server's message.
 
-The rule: only a refusal by the policy itself proves that it is in force. The request can do no harm without the policy:
-its pod does not exist, and it is a dry run. Admission comes before the look-up of the pod, so a server without the
-policy answers 404.
+The rule: only a refusal by a policy itself proves that it is in force. Each request breaks one policy alone, because
+the server names one refusal alone. Without the policies they do no harm: each is a dry run. One asks for a pod that
+does not exist, the other for the own pod with a wrong UID. Admission comes before both are looked up, so a server
+without the policy answers 404, or 409.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 from uuid import uuid4
 
-from enforcer.actions.evict.api import API_VERSION
-from enforcer.actions.kube_writer import Writer
+from enforcer.actions.evict.api import ADMISSION_POLICY, API_VERSION
+from enforcer.actions.kube_writer import Posted, Writer
 from exporter.kube.client import segment
 from exporter.kube.errors import KubeError
 
 POLICY = "gpusteward-evictions"
-"""Name of the ValidatingAdmissionPolicy that requires a UID in our evictions."""
+"""Name of the ValidatingAdmissionPolicy that says what an eviction of ours looks like."""
+OWN_NODE = "gpusteward-own-node"
+"""Name of the ValidatingAdmissionPolicy that limits our evictions to pods of the token's node."""
 DENIED = frozenset({403, 422})
 """Statuses of a refusal by a policy: 422 (Invalid), unless its validation names the reason Forbidden (403)."""
-NOT_FOUND = 404
+NOT_FOUND, CONFLICT = 404, 409
+NOBODY = str(uuid4())
+"""A UID that no pod has, and a part of a name that none has. It stays the same, so that a reason is logged once."""
+NO_NODE = "the token carries no node claim"
+"""The message by which both policies refuse a token that does not name its node."""
 
 
 class Guard(StrEnum):
-    """Whether the admission policy is in force."""
+    """Whether an admission policy is in force."""
 
     IN_FORCE = "in_force"
     ABSENT = "absent"
     UNKNOWN = "unknown"
+    NO_NODE = "no_node"  # it is in force, and refuses every eviction of this token
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPod:
+    """The daemon's own pod; both are empty where the daemon does not know it."""
+
+    namespace: str
+    name: str
+
+    @property
+    def known(self) -> bool:
+        """Whether the policies can be asked for with it."""
+        return bool(self.namespace and self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """What the canary found, and the server's message."""
+    """What was found of a policy, and the server's message."""
 
+    policy: str
     guard: Guard
     detail: str
 
+    def __str__(self) -> str:
+        if self.guard is Guard.NO_NODE:
+            return f"{NO_NODE}, so each eviction is refused; fix: run the daemon as a pod, on Kubernetes 1.30 or later"
+        return f"{self.policy} is {self.guard}: {self.detail}"
 
-async def canary(writer: Writer, namespace: str, *, policy: str = POLICY) -> Sighting:
-    """Request a dry-run eviction without a UID, which the policy forbids, of a pod that does not exist."""
-    name = f"gpusteward-canary-{uuid4()}"
-    path = f"/api/v1/namespaces/{segment(namespace)}/pods/{name}/eviction"
+    @classmethod
+    def of(cls, policy: str, heard: Posted | KubeError, *, absent: tuple[int, str]) -> Self:
+        """Read an answer; `absent`: the status, and the resource that it names, without the policy."""
+        if isinstance(heard, Posted):
+            return cls(policy, Guard.UNKNOWN, f"HTTP {heard.status} for an eviction that cannot be")
+        return cls(policy, _guard(heard, policy, absent), heard.message)
+
+
+async def missing(writer: Writer, own: OwnPod) -> Sighting | None:
+    """Find the first policy that was not seen in force; None: both were."""
+    for look in (evictions, own_node):
+        sighting = await look(writer, own)
+        if sighting.guard is not Guard.IN_FORCE:
+            return sighting
+    return None
+
+
+async def evictions(writer: Writer, own: OwnPod) -> Sighting:
+    """Request an eviction without a UID, which the policy forbids, of a pod that does not exist."""
+    heard = await _dry_run(writer, own.namespace, f"gpusteward-canary-{NOBODY}", {})
+    return Sighting.of(POLICY, heard, absent=(NOT_FOUND, "pods"))
+
+
+async def own_node(writer: Writer, own: OwnPod) -> Sighting:
+    """Request an eviction of the own pod with another UID, which the policy forbids: it knows the pod by its UID."""
+    heard = await _dry_run(writer, own.namespace, own.name, {"preconditions": {"uid": NOBODY}})
+    return Sighting.of(OWN_NODE, heard, absent=(CONFLICT, "pods"))
+
+
+async def _dry_run(writer: Writer, namespace: str, name: str, options: dict[str, object]) -> Posted | KubeError:
+    path = f"/api/v1/namespaces/{segment(namespace)}/pods/{segment(name)}/eviction"
     eviction = {
         "apiVersion": API_VERSION,
         "kind": "Eviction",
         "metadata": {"name": name, "namespace": namespace},
-        "deleteOptions": {"dryRun": ["All"]},
+        "deleteOptions": {"dryRun": ["All"], **options},
     }
     try:
-        posted = await writer.create(path, eviction, query={"dryRun": "All"})
+        return await writer.create(path, eviction, query={"dryRun": "All"})
     except KubeError as error:
-        return Sighting(_guard(error, policy), error.message)
-    return Sighting(Guard.UNKNOWN, f"HTTP {posted.status} for a pod that does not exist")
+        return error
 
 
-def _guard(error: KubeError, policy: str) -> Guard:
-    if error.status in DENIED and f"ValidatingAdmissionPolicy '{policy}' " in error.message:
-        return Guard.IN_FORCE
-    return Guard.ABSENT if error.status == NOT_FOUND and error.kind == "pods" else Guard.UNKNOWN
+def _guard(error: KubeError, policy: str, absent: tuple[int, str]) -> Guard:
+    if error.status in DENIED and ADMISSION_POLICY in error.message:
+        if error.message.endswith(NO_NODE):
+            return Guard.NO_NODE
+        return Guard.IN_FORCE if f"{ADMISSION_POLICY}{policy}' " in error.message else Guard.UNKNOWN
+    return Guard.ABSENT if (error.status, error.kind) == absent else Guard.UNKNOWN

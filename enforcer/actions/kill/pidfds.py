@@ -14,11 +14,12 @@ import select
 import signal
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from enforcer.actions.interface import Answer, Heard
+from enforcer.actions.kill.kubelet_mounts import Origin, learned
 from enforcer.actions.kill.targets import (
     Member,
     Obstacle,
@@ -33,7 +34,8 @@ from enforcer.actions.victim import Victim, container_of
 from exporter.base.cgroup_owner import PodCgroups
 from exporter.host.pid_domain import unproven
 from exporter.host.procfs import ProcFs
-from exporter.model import ProcessKey
+from exporter.host.stat import parse_stat
+from exporter.model import PodUid, ProcessKey
 
 GONE = Answer(Heard.GONE, "its init has exited")
 
@@ -83,13 +85,14 @@ class Inits:
         self._root = root
         self._pods = pods
         self._proc = ProcFs(root, pods=pods, trusted=trusted)
+        self._kubelet = learned(self._text("self/mountinfo"))
 
     def members(self, victims: Collection[Victim]) -> dict[Victim, list[Member] | None]:
         """
         Find all processes of these containers; None for a container of which a process could not be read.
 
         These are hints: the kernel may reuse a number between two files. It takes some 25 microseconds per process of
-        the node.
+        the node, and as much again for each that is in one of these containers.
         """
         members_of: dict[Victim, list[Member] | None] = {victim: [] for victim in victims}
         whose = cache(self._whose)  # the processes of a container share one text
@@ -102,7 +105,7 @@ class Inits:
             if victim is None or (members := members_of.get(victim)) is None:
                 continue
             try:
-                members.append(Member(pid, levels_of(read(f"{self._root}/{pid}/status"))))
+                members.append(self._member(pid, victim[0]))
             except VANISHED:
                 continue
             except (OSError, ValueError):
@@ -114,15 +117,15 @@ class Inits:
         try:
             if victim == self._whose(read(f"{self._root}/self/cgroup")):
                 return Obstacle.OURS
-            pid = Obstacle.UNREADABLE if members is None else init_of(members)
-            if isinstance(pid, Obstacle):
-                return pid
-            fd = os.pidfd_open(pid)
+            init = Obstacle.UNREADABLE if members is None else init_of(members)
+            if isinstance(init, Obstacle):
+                return init
+            fd = os.pidfd_open(init.pid)
         except ProcessLookupError:
             return Obstacle.NOT_FOUND
         except OSError:
             return Obstacle.UNREADABLE
-        held = self._verified(fd, pid, victim)
+        held = self._verified(fd, init, victim)
         if isinstance(held, Obstacle):
             os.close(fd)
         return held
@@ -157,19 +160,35 @@ class Inits:
     def _whose(self, cgroup: str) -> Victim | None:
         return container_of(self._pods.owner(cgroup))
 
-    def _verified(self, fd: int, pid: int, victim: Victim) -> Hold | Obstacle:
+    def _member(self, pid: int, pod: PodUid) -> Member:
+        """Read what decides whether a process is its container's init. Raises OSError and ValueError."""
+        levels, start = levels_of(read(f"{self._root}/{pid}/status")), parse_stat(read(f"{self._root}/{pid}/stat"))
+        member = Member(pid, levels, start.start_ticks)
+        if self._kubelet is None or not (member.first or member.outside):
+            return member
+        return replace(member, origin=self._kubelet.origin(self._text(f"{pid}/mountinfo"), pod))
+
+    def _text(self, name: str) -> str:
+        """Read a file of which nothing is learned where it cannot be read."""
+        with suppress(OSError):
+            return read(f"{self._root}/{name}")
+        return ""
+
+    def _verified(self, fd: int, init: Member, victim: Victim) -> Hold | Obstacle:
+        """Read the process of a pidfd: it has to be the one that was chosen, and not another with its number."""
         try:
             # The pidfd itself says which number it has in this /proc, in whichever namespace that was mounted.
             own_pid = pid_of(read(f"{self._root}/self/fdinfo/{fd}"))
-            process = self._proc.sample([pid]).processes.get(pid)
-            levels = levels_of(read(f"{self._root}/{pid}/status"))
+            process = self._proc.sample([init.pid]).processes.get(init.pid)
+            now = self._member(init.pid, victim[0])
         except VANISHED:
             return Obstacle.NOT_FOUND
         except (OSError, ValueError):
             return Obstacle.UNREADABLE
         if process is None or _exited(fd):
             return Obstacle.NOT_FOUND
-        if own_pid != pid or not Member(pid, levels).first or container_of(process.owner) != victim:
+        same = own_pid == init.pid and process.key.start_ticks == init.start and now.first
+        if not same or now.origin is Origin.ANOTHER or container_of(process.owner) != victim:
             return Obstacle.NOT_SURE
         return Hold(fd, victim, process.key)
 

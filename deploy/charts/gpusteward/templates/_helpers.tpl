@@ -133,6 +133,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $path := include "gpusteward.librarypath" . -}}
 {{- if and $path (eq .Values.nvml.access "hostPath") (not (has "/usr/local/nvidia/lib64" (splitList ":" $path))) }}{{ fail "extraEnv: LD_LIBRARY_PATH has to name /usr/local/nvidia/lib64, too, where nvml.access hostPath puts the library" }}{{ end -}}
 {{- if and .Values.kernel.privileged (eq .Values.kernel.access "none") }}{{ fail "kernel.privileged is for kernel.access kfd or drm" }}{{ end -}}
+{{- $appArmor := .Values.appArmorProfile -}}
+{{- if and (or $privileged .Values.kernel.privileged) (or $appArmor .Values.seccompProfile) }}{{ fail "seccompProfile, appArmorProfile: no profile holds a privileged container" }}{{ end -}}
+{{- if and $appArmor (eq .Values.kernel.access "drm") }}{{ fail "appArmorProfile: with kernel.access drm it is Unconfined, because the daemon reads other processes" }}{{ end -}}
+{{- if and (eq (dig "type" "" $appArmor) "Localhost") (include "gpusteward.may" (list . "kill")) }}{{ fail "appArmorProfile: with the step kill only RuntimeDefault or Unconfined, because containers take no signals from other profiles" }}{{ end -}}
 {{- if and .Values.web.tls (not .Values.web.secretName) }}{{ fail "web.tls wants web.secretName" }}{{ end -}}
 {{- if and .Values.web.clientCertificates (not .Values.web.tls) }}{{ fail "web.clientCertificates wants web.tls" }}{{ end -}}
 {{- if and .Values.web.secretName (hasKey .Values.config.web "config_file") }}{{ fail "web.secretName and config.web.config_file say the same; give one" }}{{ end -}}

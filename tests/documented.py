@@ -1,0 +1,93 @@
+"""
+The commands of the README and of docs/, as they are written there.
+
+In: the pages. Out: each command with its page, and where it is run: without a cluster (tests/commands), on a cluster
+(tests/cluster), or nowhere, with the reason. Law: a command is a line of a code block (sh, console), or code in a
+sentence that begins with kubectl or helm.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+
+NOT_RUN = {
+    r"^(docker|make) ": "builds, tests or starts something large, or wants a registry; the target is looked for",
+    r"^(nvidia-smi|ps) ?": "wants a real driver; `ps` looks for processes that hang in one",
+    r"^nvidia-ctk ": "wants a node with a driver; test_mig.py runs the same with a fake one",
+    r"(python -m cluster|pytest tests/cluster)": "starts a cluster",
+    r"^gpusteward check ": "judges the node on which it runs; test_check.py of tests/cluster runs it with all paths",
+    r"^gpusteward record ": "records the node on which it runs, for ten minutes",
+    r"^gpusteward explain .*--url": "wants TLS and a password before the daemon; test_explain_running.py has both",
+    r"^(gpusteward run --config|gpusteward-exporter) ": "runs until it is stopped; tests/daemon starts both",
+    r"gpusteward completion ": "changes the reader's shell; test_completion.py asks a bash",
+    r"^kubectl exec -it ": "wants a terminal; docs/top.md has the same without one",
+    r"^kubectl delete -f deploy/manifests/evict/": "wants these manifests applied; test_overlays.py deletes each",
+    r"^(kubectl exec … |kubectl (delete|describe) pod $|helm upgrade --)": "the beginning of a command, in a sentence",
+    r" exec DAEMON -- ": "of the help of a command; the pages have the same with the daemon's name in a variable",
+}
+"""What a command looks like that nothing runs -> why."""
+ON_A_CLUSTER = re.compile(r"\b(kubectl|helm) |^(curl|gpusteward top|gpusteward run|jq .*/var/lib/gpusteward/)")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command of a page; `block` counts the code blocks of the page, and is None for code in a sentence."""
+
+    page: str
+    block: int | None
+    text: str
+
+    @property
+    def reason(self) -> str | None:
+        """Why nothing runs it; None where something does."""
+        return next((why for pattern, why in NOT_RUN.items() if re.search(pattern, f"{self.text} ")), None)
+
+    @property
+    def of_a_cluster(self) -> bool:
+        """Whether it is run on a cluster alone."""
+        return self.reason is None and ON_A_CLUSTER.search(self.text) is not None
+
+
+def name(page: Path) -> str:
+    """Path of a page, from the top of the repository."""
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """Kind and text of each code block."""
+    return BLOCK.findall(page.read_text())
+
+
+def written() -> Iterator[Command]:
+    """Each command of a code block, without its comment."""
+    for page in PAGES:
+        for number, (kind, text) in enumerate(blocks(page)):
+            lines = text.replace("\\\n", " ").splitlines() if kind in ("sh", "console") else []
+            for line in map(str.strip, lines):
+                if kind == "console" and not line.startswith(("$ ", "# ")):
+                    continue
+                command = re.sub(r"(^|\s+)# .*", "", line[2:] if kind == "console" else line).strip()
+                if command:
+                    yield Command(name(page), number, re.sub(r"\s+", " ", command))
+
+
+def in_sentences() -> Iterator[Command]:
+    """All code in sentences."""
+    for page in PAGES:
+        text = BLOCK.sub("", page.read_text())
+        yield from (Command(name(page), None, code) for code in re.findall(r"`([^`\n]+)`", text))
+
+
+def commands() -> list[Command]:
+    """Each command that a reader could paste: of a page first those of its blocks."""
+    said = (one for one in in_sentences() if re.match(r"(kubectl|helm) \S+ ", one.text))
+    return sorted(
+        [*written(), *said], key=lambda one: ([name(page) for page in PAGES].index(one.page), one.block is None)
+    )
