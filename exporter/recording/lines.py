@@ -171,6 +171,16 @@ class RoundLine(msgspec.Struct, frozen=True, tag="round", tag_field="line", omit
             yield self.xid_errors
         yield from (gpu.processes for gpu in self.samples if gpu.processes is not None)
 
+    def fits(self, parts: Mapping[int, Any]) -> bool:
+        """Tell whether each part that this round refers to is of the right kind. Raises KeyError if one is missing."""
+        lists = (parts[gpu.processes] for gpu in self.samples if gpu.processes is not None)
+        return (
+            isinstance(parts[self.inventory], Inventory)
+            and all(isinstance(parts[number], HostRead) for number in self.hosts)
+            and (self.xid_errors is None or isinstance(parts[self.xid_errors], dict))
+            and all(isinstance(processes, tuple) for processes in lists)
+        )
+
     def recorded(self, parts: Mapping[int, Any]) -> RecordedRound:
         """Return the round with its parts from the shelf. Raises KeyError if one is missing."""
         restored = {

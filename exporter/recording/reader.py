@@ -96,6 +96,8 @@ class Reading:
                     self._shelf.after(line)
                 except KeyError as error:
                     raise self._wrong(f"the round names part {error}, which no line before it holds") from None
+                if not line.fits(self._shelf):
+                    raise self._wrong("the round names a part of another kind")
                 return line.recorded(self._shelf)
             if isinstance(line, Header):
                 raise self._wrong("a second header; each recording is a file of its own")

@@ -183,7 +183,9 @@ def _check_pod(draw: Draw) -> None:
         assert device.key is not None
         limit = found.on(device.key, "main")
         assert limit is not None and limit.bytes is not None, f"no limit on {device.key.uuid}"
-        assert MIB <= limit.bytes <= _LIMIT, limit
+        # The scheduler's annotation may show a factor of the installation, also a forged one: docs/evasions.md.
+        factor = max((one.factor or 1 for one in limit.candidates if one.taken), default=1)
+        assert MIB <= limit.bytes <= _LIMIT * factor, limit
     for limit in (*found.limits, *found.elsewhere):
         assert limit.bytes is None or MIB <= limit.bytes <= 4 * 2**40, limit
         assert limit.compute is None or 0 < limit.compute <= 1, limit

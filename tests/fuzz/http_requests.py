@@ -32,6 +32,7 @@ from exporter.web.app import HEADERS, Answers, application
 from exporter.web.config import Security
 from exporter.web.gate import Gate
 from exporter.web.listener import Listener
+from fuzz import scratch
 from fuzz.drawing import Draw
 from serving.node import busy
 
@@ -117,7 +118,7 @@ class _World:
     """A served node without a socket, open and with a user."""
 
     def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
+        self.loop = scratch.loop()
         self.faults = _Faults()
         self.listeners = self.loop.run_until_complete(self._set_up())
 

@@ -11,12 +11,11 @@ bytes are changed, lines are lost, doubled or exchanged, or other bytes stand in
 - A repaired file is whole, says the same when it is read again, and permits no more than before.
 """
 
-import tempfile
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-import structlog
+import structlog.testing
 
 from default_rules import default_rules
 from enforcer.actions.interface import Answer, Heard
@@ -40,6 +39,7 @@ from enforcer.journal.records import (
 )
 from enforcer.policy.history import Opened, Result
 from enforcer.policy.vocabulary import Breaker, Rung
+from fuzz import scratch
 from fuzz.drawing import Draw
 from journals import BOOT, FENCE, LATER, Hands, Writing, intent, uuid
 
@@ -210,13 +210,9 @@ def _assert_stopped(kept: Kept) -> None:
 
 @cache
 def _folder() -> Path:
-    structlog.configure(processors=[_dropped])
-    memory = Path("/dev/shm")
-    return Path(tempfile.mkdtemp(prefix="gpusteward-fuzz-", dir=memory if memory.is_dir() else None))
-
-
-def _dropped(_logger: object, _name: str, _event: object) -> str:
-    raise structlog.DropEvent
+    place = scratch.folder() / "journal"
+    place.mkdir()
+    return place
 
 
 def _check_repair(data: bytes, boot: str) -> None:
@@ -228,7 +224,8 @@ def _check_repair(data: bytes, boot: str) -> None:
     given = Hands(boottime=NOW, boot=boot).given
     before = replayed(data, NOW, boot, most=_RULES.budgets.node.most).kept
     try:
-        file = opened(path, _RULES, given=given)
+        with structlog.testing.capture_logs():
+            file = opened(path, _RULES, given=given)
     except JournalError:
         return
     _check_kept(before, file.kept)
@@ -249,7 +246,8 @@ def _check_levels(data: bytes) -> None:
     path = _folder() / "journal.levels"
     path.write_bytes(data)
     path.chmod(0o600)
-    levels = levels_file.read(path)
+    with structlog.testing.capture_logs():
+        levels = levels_file.read(path)
     if levels is not None:
         restored = levels.restored()
         assert len(restored) <= len(levels.levels)

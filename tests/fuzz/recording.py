@@ -9,10 +9,8 @@ In: what happens to the file, then its text, plain or compressed, or values for 
   sum is what the device holds.
 """
 
-import asyncio
 import json
 import os
-import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
@@ -44,6 +42,7 @@ from exporter.model import (
 )
 from exporter.recording import FORMAT, Header, HostRead, Reading, RecordedRound, RecordingError, Writing
 from exporter.recording.replay import snapshots
+from fuzz import scratch
 from fuzz.drawing import Draw
 
 VALUES: tuple[Any, ...] = (
@@ -128,7 +127,7 @@ def _rounds(content: bytes) -> tuple[Header, list[RecordedRound], str] | None:
 
 
 def _written(header: Header, recorded: list[RecordedRound]) -> bytes:
-    path = _folder() / "r.jsonl"
+    path = scratch.folder() / "r.jsonl"
     path.unlink(missing_ok=True)
     with Writing(path, header) as file:
         for one in recorded:
@@ -162,17 +161,6 @@ def _config() -> Config:
     return load(Arguments())
 
 
-@cache
-def _folder() -> Path:
-    in_memory = Path("/dev/shm")
-    return Path(tempfile.mkdtemp(prefix="gpusteward-fuzz-", dir=in_memory if in_memory.is_dir() else None))
-
-
-@cache
-def _loop() -> asyncio.AbstractEventLoop:
-    return asyncio.new_event_loop()
-
-
 async def _played(content: bytes) -> list[Snapshot]:
     found: list[Snapshot] = []
     with _File(content) as path, Reading(path) as reading, suppress(RecordingError):
@@ -186,7 +174,7 @@ async def _played(content: bytes) -> list[Snapshot]:
 def _check_played(content: bytes) -> None:
     try:
         with structlog.testing.capture_logs():
-            found = _loop().run_until_complete(_played(content))
+            found = scratch.loop().run_until_complete(_played(content))
     except RecordingError:
         return
     for snapshot in found:

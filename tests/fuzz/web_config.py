@@ -10,7 +10,6 @@ In: the file. The promise:
 """
 
 import ssl
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from exporter.base.problem import lines
 from exporter.config import ConfigError
 from exporter.web.config import HEADERS, WebFile, parse_web_config
 from exporter.web.tls import CLIENT_AUTH, VERSIONS, Tls, server_context
+from fuzz import scratch
 from fuzz.drawing import Draw
 from serving.certificates import Authority
 
@@ -119,7 +119,8 @@ def _check_in_force(data: dict[str, Any], written: dict[str, Any]) -> None:
 
 @cache
 def _folder() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="gpusteward-fuzz-"))
+    folder = scratch.folder() / "certificates"
+    folder.mkdir()
     Authority(folder)
     return folder
 

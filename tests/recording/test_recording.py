@@ -133,6 +133,24 @@ def test_a_negative_size_is_refused(tmp_path: Path, fact: str) -> None:
         list(rounds(path))
 
 
+@pytest.mark.parametrize(
+    ("named", "other"),
+    [
+        ('"inventory":1,"hosts"', '"inventory":2,"hosts"'),
+        ('"hosts":[2', '"hosts":[4'),
+        ('"processes":4', '"processes":1'),
+    ],
+)
+def test_a_part_of_another_kind_is_refused(tmp_path: Path, named: str, other: str) -> None:
+    """A round that takes a list of processes for an answer of the kernel is no round, and no traceback follows."""
+    path = written(tmp_path / "r", a_round(1, 5))
+    text = path.read_text()
+    assert named in text
+    path.write_text(text.replace(named, other))
+    with pytest.raises(RecordingError, match="a part of another kind"):
+        list(rounds(path))
+
+
 def test_xids_are_written_when_they_change(tmp_path: Path) -> None:
     """Counters that stand still cost nothing; where nobody listened there are none, and none come back."""
     uuid = gpu(0).uuid
