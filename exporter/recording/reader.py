@@ -31,6 +31,8 @@ from exporter.recording.possible import impossible
 
 _MAGIC = b"\x1f\x8b"
 _CHUNK = 1 << 16
+_SHOWN = 500
+"""Characters of a refusal: a stranger's text in it may have millions."""
 _GZIP = 16 + zlib.MAX_WBITS
 MOST = 16 * SHELF
 """The most parts that may come without a round that refers to them."""
@@ -171,4 +173,4 @@ class Reading:
             raise RecordingError(f"{self._path}: cannot be read: {reason(error)}") from error
 
     def _wrong(self, what: str) -> RecordingError:
-        return RecordingError(f"{self._path}:{self._at}: {what}")
+        return RecordingError(f"{self._path}:{self._at}: {what if len(what) <= _SHOWN else what[:_SHOWN] + '...'}")
