@@ -1,6 +1,8 @@
 """What the driver's failures do: which GPU, which round, and when the daemon has to end."""
 
+import gc
 import threading
+import tracemalloc
 from dataclasses import replace
 from itertools import pairwise
 
@@ -52,6 +54,28 @@ async def test_one_lost_gpu_leaves_the_others_working(fake_node: FakeNode, nvml:
 
     fake_node.clear_switch("fail.*", gpu=FIRST.uuid)
     assert len((await source.sample()).samples) == 2
+
+
+async def test_losses_of_a_gpu_leave_no_memory_behind(fake_node: FakeNode, nvml: Open) -> None:
+    """A GPU that comes and goes for a year is no leak: after the first losses, forty more keep less than 16 KiB. Forty samples take 120."""
+    fake_node.write(TWO)
+    source = await nvml()
+
+    async def lost(times: int) -> int:
+        for _ in range(times):
+            fake_node.fail("*", LOST, gpu=FIRST.uuid)
+            await source.sample()
+            fake_node.clear_switch("fail.*", gpu=FIRST.uuid)
+            await source.sample()
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        before = await lost(20)
+        assert await lost(40) - before < 16 << 10
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.fault(29)
