@@ -57,7 +57,7 @@ async def test_one_lost_gpu_leaves_the_others_working(fake_node: FakeNode, nvml:
 
 
 async def test_losses_of_a_gpu_leave_no_memory_behind(fake_node: FakeNode, nvml: Open) -> None:
-    """A GPU that comes and goes for a year is no leak: after the first losses, forty more keep less than 16 KiB. Forty samples take 120."""
+    """After the first losses, forty more keep less than 16 KiB. Forty samples would take 120."""
     fake_node.write(TWO)
     source = await nvml()
 
