@@ -19,7 +19,8 @@ def close(journal: Path, *arguments: str) -> "subprocess.Popen[str]":
     config = journal.with_name("config.yaml")
     config.write_text(f"policy: {{journal: {journal}}}\n")
     config.chmod(0o600)
-    command = [str(GPUSTEWARD), "close", *arguments, "--config", str(config)]
+    # A shell starts what runs in its background without SIGINT, and these tests with it.
+    command = ["env", "--default-signal=INT", str(GPUSTEWARD), "close", *arguments, "--config", str(config)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
