@@ -47,6 +47,12 @@ async def sent(streams: Streams, *parts: bytes) -> Streams:
     return streams
 
 
+async def drained(writer: asyncio.StreamWriter) -> None:
+    """Wait until the daemon takes more, one turn at least: an ended TLS connection swallows all, and never waits."""
+    await asyncio.sleep(0)
+    await writer.drain()
+
+
 async def unfinished(connect: Connect) -> None:
     """Send headers of one MB, and never their end."""
     await sent(await connect(), b"GET /metrics HTTP/1.1\r\nHost: x\r\n", HEADERS)
@@ -56,9 +62,9 @@ async def unread(connect: Connect) -> None:
     """Queue requests with headers of one MB, and take no answer."""
     _, writer = await connect()
     writer.transport.pause_reading()  # type: ignore[attr-defined]
-    while True:
+    while not writer.is_closing():
         writer.write(get(b"/metrics") + b"GET /api/v1/snapshot HTTP/1.1\r\nHost: x\r\n" + HEADERS + b"\r\n")
-        await writer.drain()
+        await drained(writer)
 
 
 async def answers(connect: Connect) -> None:
@@ -88,9 +94,9 @@ async def bodies(connect: Connect) -> None:
     """Send a body without an end."""
     _, writer = await connect()
     writer.write(b"POST /metrics HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
-    while True:
+    while not writer.is_closing():
         writer.write(b"1f40\r\n" + LONG + b"\r\n")
-        await writer.drain()
+        await drained(writer)
 
 
 async def questions(connect: Connect) -> None:

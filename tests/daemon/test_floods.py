@@ -15,6 +15,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -68,11 +69,15 @@ def attacked(daemon: Daemon, names: Sequence[str], *, tls: bool) -> Iterator[Non
     words = [sys.executable, "-m", "daemon.floods", port, *names, *(["--tls"] if tls else [])]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
     with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as attacker:
+        stuck = threading.Timer(BEGUN, attacker.kill)
+        stuck.start()
         try:
             assert attacker.stdout is not None and attacker.stdout.readline() == "begun\n"
+            stuck.cancel()
             yield
             assert attacker.poll() is None, "the attacker ended by itself"
         finally:
+            stuck.cancel()
             attacker.kill()
 
 
