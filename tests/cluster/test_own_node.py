@@ -257,7 +257,12 @@ async def test_others_evict_what_they_like(scene: Scene) -> None:
 
 
 async def test_the_daemon_finds_both_policies_or_says_which_is_not_there(scene: Scene, tmp_path: Path) -> None:
-    """With a node's token both are seen, and nothing is evicted; each is missed when it is gone."""
+    """
+    With a node's token both are seen, and nothing is evicted; each is missed when it is gone.
+
+    A server without the second policy repeats the eviction for ten seconds because of its UID. The client may have
+    stopped waiting by then: the policy is absent or unknown.
+    """
     own = OwnPod(OWN, scene.own_pod[0])
     bindings = f"{ADMISSION}/validatingadmissionpolicybindings"
     async with writing(scene.thief.credentials, tmp_path) as writer:
@@ -268,12 +273,12 @@ async def test_the_daemon_finds_both_policies_or_says_which_is_not_there(scene: 
 
             async def absent(look: Look = look) -> Sighting | None:
                 sighting = await look(writer, own)
-                return sighting if sighting.guard is Guard.ABSENT else None
+                return sighting if sighting.guard in {Guard.ABSENT, Guard.UNKNOWN} else None
 
             sighting = await until(absent, f"{name} to be missed")
-            assert str(sighting).startswith(f"{sighting.policy} is absent: ")
+            assert str(sighting).startswith(f"{sighting.policy} is {sighting.guard}: ")
             found = await missing(writer, own)
-            assert found is not None and (found.policy, found.guard) == (sighting.policy, Guard.ABSENT)
+            assert found is not None and found.policy == sighting.policy
             await scene.api.create(bindings, {"metadata": {"name": name}, "spec": binding["spec"]})
 
             async def back() -> bool:

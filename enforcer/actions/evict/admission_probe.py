@@ -26,6 +26,8 @@ OWN_NODE = "gpusteward-own-node"
 DENIED = frozenset({403, 422})
 """Statuses of a refusal by a policy: 422 (Invalid), unless its validation names the reason Forbidden (403)."""
 NOT_FOUND, CONFLICT = 404, 409
+PODS = frozenset({"pods", "Pod"})
+"""How an API server names a pod that it did not find, and one with another UID (Kubernetes 1.34)."""
 NOBODY = str(uuid4())
 """A UID that no pod has, and a part of a name that none has. It stays the same, so that a reason is logged once."""
 NO_NODE = "the token carries no node claim"
@@ -68,8 +70,8 @@ class Sighting:
         return f"{self.policy} is {self.guard}: {self.detail}"
 
     @classmethod
-    def of(cls, policy: str, heard: Posted | KubeError, *, absent: tuple[int, str]) -> Self:
-        """Read an answer; `absent`: the status, and the resource that it names, without the policy."""
+    def of(cls, policy: str, heard: Posted | KubeError, *, absent: int) -> Self:
+        """Read an answer; `absent`: the status that it has without the policy."""
         if isinstance(heard, Posted):
             return cls(policy, Guard.UNKNOWN, f"HTTP {heard.status} for an eviction that cannot be")
         return cls(policy, _guard(heard, policy, absent), heard.message)
@@ -87,13 +89,13 @@ async def missing(writer: Writer, own: OwnPod) -> Sighting | None:
 async def evictions(writer: Writer, own: OwnPod) -> Sighting:
     """Request an eviction without a UID, which the policy forbids, of a pod that does not exist."""
     heard = await _dry_run(writer, own.namespace, f"gpusteward-canary-{NOBODY}", {})
-    return Sighting.of(POLICY, heard, absent=(NOT_FOUND, "pods"))
+    return Sighting.of(POLICY, heard, absent=NOT_FOUND)
 
 
 async def own_node(writer: Writer, own: OwnPod) -> Sighting:
     """Request an eviction of the own pod with another UID, which the policy forbids: it knows the pod by its UID."""
     heard = await _dry_run(writer, own.namespace, own.name, {"preconditions": {"uid": NOBODY}})
-    return Sighting.of(OWN_NODE, heard, absent=(CONFLICT, "pods"))
+    return Sighting.of(OWN_NODE, heard, absent=CONFLICT)
 
 
 async def _dry_run(writer: Writer, namespace: str, name: str, options: dict[str, object]) -> Posted | KubeError:
@@ -110,9 +112,9 @@ async def _dry_run(writer: Writer, namespace: str, name: str, options: dict[str,
         return error
 
 
-def _guard(error: KubeError, policy: str, absent: tuple[int, str]) -> Guard:
+def _guard(error: KubeError, policy: str, absent: int) -> Guard:
     if error.status in DENIED and ADMISSION_POLICY in error.message:
         if error.message.endswith(NO_NODE):
             return Guard.NO_NODE
         return Guard.IN_FORCE if f"{ADMISSION_POLICY}{policy}' " in error.message else Guard.UNKNOWN
-    return Guard.ABSENT if (error.status, error.kind) == absent else Guard.UNKNOWN
+    return Guard.ABSENT if error.status == absent and error.kind in PODS else Guard.UNKNOWN
