@@ -142,7 +142,10 @@ async def test_with_the_shipped_rights_all_is_well(stage: Stage) -> None:
 
     code, checks = await stage.checked(allocated, "the kubelet to tell of the pod's device")
     assert code == 0, checks
-    assert {verdict for name, (verdict, *_) in checks.items() if name != "pid domain"} == {"ok"}, checks
+    # The pods of a second cluster on this machine are a doubt about the cgroups, and rightly so.
+    sure = {name: verdict for name, (verdict, *_) in checks.items() if name not in {"pid domain", "cgroup view"}}
+    assert set(sure.values()) == {"ok"}, checks
+    assert f"pods are in {stage.bed.node.cgroup_root}/kubepods" in checks["cgroup view"][1]
     assert "Kubernetes v1." in checks["api server"][1]
     assert checks["node name"][1] == f"{NODE_NAME} is a node of the cluster"
     assert "pod-resources v1 answers" in checks["kubelet"][1]
