@@ -115,11 +115,13 @@ class Stage:
         command: Sequence[str | Path] = (COMMAND,),
         port: int | None = None,
         enter: Sequence[str] = (),
+        learns: bool = False,
     ) -> Daemon:
         """
         Start the daemon as a pod would run it: a token, the host's pids, the kubelet's folder; and more flags.
 
-        `port`: of a proxy before the API server; `enter`: words before the command.
+        `port`: of a proxy before the API server; `enter`: words before the command; `learns`: it is not told where the
+        pods' cgroups are.
         """
         kubeconfig = self.folder / (f"kubeconfig-{port}" if port else "kubeconfig")
         server = f"https://127.0.0.1:{port}" if port else self.bed.control_plane.server
@@ -143,7 +145,7 @@ class Stage:
             f"--node-name={NODE_NAME}",
             f"--node.kubelet-root={self.bed.node.kubelet_folder}",
             f"--node.host-root={self.folder / 'host'}",
-            f"--node.pods-cgroup={self.bed.node.cgroup_root}/kubepods",
+            *([] if learns else [f"--node.pods-cgroup={self.bed.node.cgroup_root}/kubepods"]),
             *flags,
             env={**self.bed.driver.environment(), **self._own()},
             command=command,

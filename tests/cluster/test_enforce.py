@@ -123,19 +123,20 @@ def enforcing(
     journal: str = "",
     port: int | None = None,
     enter: Sequence[str] = (),
+    learns: bool = False,
     **policy: object,
 ) -> Daemon:
     """
     Start `gpusteward run --mode enforce` with the shortest times that the policy takes, and files of its own.
 
-    `port` and `enter` as in `Stage.daemon`; `policy` adds keys to that section.
+    `port`, `enter` and `learns` as in `Stage.daemon`; `policy` adds keys to that section.
     """
     folder = stage.folder / name
     folder.mkdir(mode=0o700)
     files = {"stop_file": str(folder / "stop"), "journal": str(stage.folder / (journal or name) / "journal")}
     (folder / "config.yaml").write_text(json.dumps({"policy": {**TIMES, **files, **policy}}))
     flags = (f"--config={folder / 'config.yaml'}", "--sampling.interval=2s", "--mode=enforce")
-    return stage.daemon(*flags, command=RUN, port=port, enter=enter)
+    return stage.daemon(*flags, command=RUN, port=port, enter=enter, learns=learns)
 
 
 def journal(stage: Stage, name: str = "first") -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, ExitStack, suppress
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ from daemon.running import Daemon
 
 pytestmark = pytest.mark.cluster
 
-FEW = {"trigger": "limit", "admission": "ignore"}
+FEW: dict[str, Any] = {"trigger": "limit", "admission": "ignore"}
 MANY = 32
 """Replicas of the shared GPU: each race has two pods, and some are made anew."""
 
