@@ -61,7 +61,7 @@ ON_A_CLUSTER = {one.page for one in commands() if one.of_a_cluster}
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
-    """Somebody with kubectl, helm, and the command line of this checkout, before a cluster."""
+    """A reader with kubectl, helm, and the command line of this checkout, before a cluster."""
     wanted = (requirements.missing(node=True), requirements.missing_for_image(), requirements.missing_for_reader())
     require([problem for problems in wanted for problem in problems])
     with Bed() as bed:

@@ -107,7 +107,7 @@ class Scene:
         return 201, ""
 
     async def lives(self, namespace: str = "") -> bool:
-        """Whether nobody has touched the victim."""
+        """Whether nothing deletes the victim."""
         found = await self.api.get(f"/api/v1/namespaces/{namespace or self.namespace}/pods/victim")
         return "deletionTimestamp" not in found["metadata"]
 

@@ -87,7 +87,7 @@ def a_file(home: Path) -> Path:
 )
 @pytest.mark.parametrize("below", ["", "deep/er"])
 def test_each_step_of_a_path_is_looked_at(home: Path, prepare: Callable[[Path], Path], cause: str, below: str) -> None:
-    """Whoever owns or may write one step could exchange it: nothing is made there, and the error says why."""
+    """The owner of one step could exchange it: nothing is made there, and the error says why."""
     path = prepare(home) / below
     before = sorted(home.parent.parent.rglob("*"))
     for look in (folder, checked):
