@@ -13,9 +13,9 @@ Check = Callable[[bytes], None]
 
 SHARES = {
     "cgroup_lines": 20,
-    "quantities": 28,
+    "quantities": 32,
     "annotations": 15,
-    "pod_resources": 8,
+    "pod_resources": 4,
     "http_requests": 7,
     "web_config": 7,
     "journal": 10,
