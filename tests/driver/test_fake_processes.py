@@ -1,4 +1,4 @@
-"""The fake driver's process lists, seen through the real pynvml: who is listed, where, and under which number."""
+"""The fake driver's process lists through the real pynvml: which process is listed, where, and under which number."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_memory_of_a_dead_owner_stays_while_a_child_holds_it(fake_node: FakeNode
 
 
 def test_a_zombie_owner_is_listed_while_its_child_holds(fake_node: FakeNode, nvml: Probe, gpu: Handle) -> None:
-    """An owner that nobody reaped is listed, and /proc says Z."""
+    """An owner that its parent did not reap is listed, and /proc says Z."""
     job = fake_node.spawn()
     says = job.ghost(0, GiB, reaped=False)
     (owner,) = says.processes

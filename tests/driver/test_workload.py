@@ -125,7 +125,7 @@ def test_it_ends_at_sigterm_unless_told_not_to(fake_node: FakeNode) -> None:
 
 
 def test_a_killed_child_is_no_longer_said(fake_node: FakeNode, nvml: Probe) -> None:
-    """When somebody kills a child its bytes leave the account, without a command."""
+    """When a child is killed from outside, its bytes leave the account, without a command."""
     fake_node.write(gpus(1))
     job = fake_node.spawn(f"alloc 0 {MiB}")
     child = next(pid for pid in job.children(2, 0, GiB).processes if pid != job.pid)
