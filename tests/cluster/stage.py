@@ -120,8 +120,8 @@ class Stage:
         """
         Start the daemon as a pod would run it: a token, the host's pids, the kubelet's folder; and more flags.
 
-        `port`: of a proxy before the API server; `enter`: words before the command; `learns`: it is not told where the
-        pods' cgroups are.
+        `port`: of a proxy before the API server; `enter`: words before the command; `learns`: it has to find out where
+        the pods' cgroups are.
         """
         kubeconfig = self.folder / (f"kubeconfig-{port}" if port else "kubeconfig")
         server = f"https://127.0.0.1:{port}" if port else self.bed.control_plane.server

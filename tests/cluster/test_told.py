@@ -2,8 +2,8 @@
 From a container that holds too much to the message that its owner reads, and to the one that says that it is over.
 
 Real parts all the way: pods of a real kubelet, `gpusteward run`, a Prometheus that scrapes it and has the rules of
-alerts/, an Alertmanager with the example's routes and templates, and the channel that its messages go to. Faked is the
-driver's library alone.
+alerts/. Then an Alertmanager with the example's routes and templates, and the channel that its messages go to. Only
+the driver's library is fake.
 """
 
 from __future__ import annotations

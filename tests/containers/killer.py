@@ -116,8 +116,8 @@ async def reuse(victim: Victim, mine: str, others: str) -> Any:
     """
     Hold an init, end it, and give its number to others; in a PID namespace that no other process uses.
 
-    Out: first, whether it was held, heard SIGTERM and ended. Then, for each innocent: what was heard, whether the
-    victim is said to have ended, and whether the innocent lives.
+    Out: first, whether it was held, what SIGTERM met, and whether it had ended by then. Then, for each innocent: what
+    was heard, whether the victim is said to have ended, and whether the innocent lives.
     """
     early, late, running = Kill(PROC, USUAL, trusted=True), Kill(PROC, USUAL, trusted=True), Init(mine)
     asked = action(victim)
