@@ -203,7 +203,7 @@ async def stage(cluster: Bed, node_api: Api, tmp_path: Path) -> Stage:
 
 
 async def staged(cluster: Bed, api: Api, folder: Path, inventory: Mapping[str, Sequence[str]] = INVENTORY) -> Stage:
-    """What the fixture gives, for those who set a stage for more than one test, or on a bed with another inventory."""
+    """What the fixture gives, for a stage of more than one test, or on a bed with another inventory."""
 
     async def free() -> bool:
         return not await pod_resources.holdings(cluster.node.pod_resources_socket)

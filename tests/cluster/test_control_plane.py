@@ -168,7 +168,7 @@ async def test_a_watch_goes_on_where_the_list_ended(server_api: Api, server_name
 
 
 async def run_pod_on(api: Api, namespace: str, name: str, node: str, labels: dict[str, str]) -> None:
-    """A pod of a simulated node, Running and Ready by our word, since no kubelet says so."""
+    """A pod of a simulated node. The test marks it Running and Ready, because no kubelet does."""
     path = f"/api/v1/namespaces/{namespace}/pods"
     await api.create(
         path, pod(name, pod_spec() | {"nodeName": node, "terminationGracePeriodSeconds": 30}, labels=labels)

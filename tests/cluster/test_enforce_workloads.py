@@ -194,7 +194,7 @@ async def test_a_container_that_resists_sigterm_is_killed_once_and_alone(ground:
 
 
 def ended_well(stage: Stage) -> set[str]:
-    """UIDs of those of whom an action has ended verified."""
+    """UIDs of the pods of which an action has ended verified."""
     records = journal(stage)
     by_decision = {one["decision"]: uid for uid, one in intended(records).items()}
     return {by_decision[one["decision"]] for one in records if one.get("result") == "verified"}

@@ -84,7 +84,7 @@ def observing(stage: Stage) -> Daemon:
 
 
 def nexts(daemon: Daemon) -> list[str]:
-    """What follows for those whose grace runs; a daemon that is not armed yet does not know of any fence."""
+    """The next actions of the pods whose grace runs; a daemon that is not armed yet does not know of any fence."""
     return [one["next"] for one in daemon.snapshot()["policy"]["standings"] if one["state"] == "grace"]
 
 

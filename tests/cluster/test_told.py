@@ -60,7 +60,7 @@ async def test_the_owner_is_told_and_told_again_when_it_is_over(stage: Stage, ow
     """
     Pod, container, device, used, limit, the limit's source and what to do reach the owner's channel; so does the end.
 
-    The neighbour on the same GPU, who holds less than its limit, is in no message.
+    The neighbour on the same GPU, which holds less than its limit, is in no message.
     """
     for name, held in (("greedy", "4GiB"), ("quiet", "2GiB")):
         made = pod(name, spec(f"alloc visible {held} sm=40", resource=SHARED))

@@ -59,7 +59,7 @@ class Story:
         offered: resource and id of the vendor's plugin; `more`: what the pod asks for besides.
         limit: bytes of the container, `pod_limit` of its pod.
         handed: whether the kubelet's id, or an annotation of the plugin, names the device.
-        proof: the library's numbers are believed by that word alone.
+        proof: only the kubelet's list proves the library's numbers.
 
     """
 

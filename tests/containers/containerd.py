@@ -2,7 +2,7 @@
 
 In: a folder. Out: a CRI socket, and after `stop()` nothing: no process, mount, cgroup or file that this bed made.
 Law: what a bed leaves behind when its process is killed, the next `start()` finds and removes, whatever its folder.
-What belongs to whom is read from the bed's token (see cgroupfs), never guessed from a process name.
+Which bed a thing belongs to is read from the bed's token (see cgroupfs), never guessed from a process name.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ async def test_what_the_driver_refuses_is_not_set(
 
 
 async def test_who_is_not_root_may_not_set_and_may_look(ground: Ground, limits: NvmlLimits) -> None:
-    """The driver's own rule (the fake takes the word of a switch for root, where the tests have it not)."""
+    """The driver's own rule (in the fake, a switch stands for root where the tests are not root)."""
     ground.node.clear_switch("limits_for_all")
     ground.node.fail(SET, 4)
     with pytest.raises(LimitsDeniedError):

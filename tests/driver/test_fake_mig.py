@@ -24,7 +24,7 @@ from driver.probe import Handle, Probe
 COMPUTE = "nvmlDeviceGetComputeRunningProcesses"
 NONE = 0xFFFFFFFF
 HELD = ("nvmlDeviceGetMemoryInfo", COMPUTE, "nvmlDeviceGetGraphicsRunningProcesses")
-"""What a device holds, and for whom."""
+"""The calls for a device's memory, and for the processes that hold it."""
 
 
 def mig_uuid(number: int) -> str:

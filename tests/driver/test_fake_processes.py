@@ -182,7 +182,7 @@ def test_a_process_whose_first_thread_ended_is_listed(fake_node: FakeNode, nvml:
 
 
 def test_killed_means_given_back(fake_node: FakeNode, nvml: Probe, gpu: Handle) -> None:
-    """SIGKILL frees everything without a word of the process, and its files are no memory."""
+    """SIGKILL frees everything without an act of the process, and the files that it leaves are no memory."""
     job = fake_node.spawn(f"alloc 0 {GiB}")
     job.kill()
     assert job.wait() == -9
@@ -215,7 +215,7 @@ print(len(p.nvmlDeviceGetComputeRunningProcesses(handle)), p.nvmlDeviceGetMemory
 
 
 def test_a_reader_in_another_namespace_sees_a_short_list(fake_node: FakeNode, gpu: Handle) -> None:
-    """Without hostPID a modern driver drops whom we cannot see; device memory is complete all the same."""
+    """Without hostPID a modern driver leaves out processes that we cannot see; device memory is complete."""
     fake_node.spawn(f"alloc 0 {GiB}")
     done = subprocess.run(
         [*in_new_namespace("--mount-proc"), sys.executable, "-c", READER],

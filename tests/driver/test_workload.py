@@ -136,7 +136,7 @@ def test_a_killed_child_is_no_longer_said(fake_node: FakeNode, nvml: Probe) -> N
 
 
 def test_it_has_the_device_files_open(fake_node: FakeNode) -> None:
-    """As with the real driver, who holds memory has /dev/nvidiaN and /dev/nvidiactl open, its forked child too."""
+    """As with the real driver, a process with memory has /dev/nvidiaN and /dev/nvidiactl open; its forked child too."""
     fake_node.write(gpus(2))
     job = fake_node.spawn("alloc 1 1")
     says = job.fork("stay")

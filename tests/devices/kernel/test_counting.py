@@ -145,7 +145,7 @@ async def test_a_count_that_hangs_costs_the_round(fake_node: FakeNode, nvml: Ope
 
 
 async def test_all_else_is_the_sources(fake_node: FakeNode, nvml: Open, node: Node) -> None:
-    """Its name, who is present, the look between two rounds, and that an early round asks some alone."""
+    """Its name, the GPUs present, and the look between two rounds are the source's; an early round asks only some."""
     fake_node.write(gpus(2), driver=R615)
     source = await nvml()
     counting = Counting(source, node.roots.cgroup, 5.0)

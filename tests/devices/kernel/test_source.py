@@ -146,7 +146,7 @@ def held(sample: GpuSample) -> Mapping[int, int | None]:
 
 
 def reasons(sample: DevicesSample) -> set[tuple[str, str]]:
-    """Name the faults and whom they are about."""
+    """Return each fault's reason, and the device that it is about."""
     faults = [*sample.faults, *(fault for one in sample.samples for fault in one.faults)]
     return {(fault.reason, fault.subject) for fault in faults}
 
@@ -596,7 +596,7 @@ async def test_what_is_too_long_to_read_hides_its_process_alone(node: Node, read
 
 
 def test_who_takes_all_the_time_hides_nobody_else(node: Node) -> None:
-    """Of two pods each has half of the seconds: whose few descriptors take longer is left out, and the other is not."""
+    """Each of two pods has half of the seconds: one whose few descriptors take longer is left out, the other is not."""
     for pid, cgroup, number in ((4242, CONTAINER, 3), (4243, CONTAINER, 1), (5000, OTHERS, 5)):
         node.process(pid, cgroup=cgroup)
         for place in range(number):
