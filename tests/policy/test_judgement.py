@@ -136,7 +136,7 @@ def test_a_pod_that_kubernetes_does_not_name_keeps_its_level_and_is_not_acted_on
 
 
 def test_a_usage_that_is_not_known_is_neither_over_nor_within() -> None:
-    """Nothing is allowed for contexts that nobody has seen."""
+    """A context that was not seen adds nothing to the context allowance."""
     unseen = replace(GREEDY, used=None, context=Context.EXCLUDED)
     now = Moment(BEGIN, BEGIN)
     (judged,), levels = judge_all(snapshot([unseen], BEGIN), UNHURRIED, settled(), now)
