@@ -28,7 +28,7 @@ def page_with(daemon: Daemon, up: dict[tuple[str, ...], float], what: str) -> st
 
 
 def test_two_vendors_on_one_node(fake_node: FakeNode, tmp_path: Path) -> None:
-    """Both are told, each by its own index; a file of the one that never answers leaves the other working."""
+    """Both are reported, each by its own index. If a file of one never answers, the other still works."""
     fake_node.write(gpus(1, total=40 * GiB))
     node = Node(tmp_path / "node", Path("/proc"))
     node.card(AMD, figures={"mem_info_vram_total": 64 * GiB, "mem_info_vram_used": 3 * GiB})

@@ -24,7 +24,7 @@ def slices(device: dict[str, object]) -> dict[str, object]:
 
 
 class Waits(SystemClock):
-    """A clock that notes its waits, and ends whoever waits for the fourth time."""
+    """A clock that notes its waits, and cancels the task at the fourth one."""
 
     def __init__(self) -> None:
         self.waits: list[float] = []
