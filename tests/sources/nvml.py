@@ -1,8 +1,8 @@
 """
 Fixtures: NVML sources on a fake node. The real pynvml loads the fake driver into the process of the tests.
 
-A process can load one variant of the library only. It is the modern one here; `probe` runs a source in a process of its
-own for the others, and `program` for what ends a process.
+A process can load one variant of the library only. It is the modern one here. For the others, `probe` runs a source in
+a process of its own, and `program` does so for what ends a process.
 """
 
 import asyncio
