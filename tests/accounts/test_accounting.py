@@ -146,7 +146,7 @@ def test_what_the_kernel_counts_needs_nobody_looked_at() -> None:
 @pytest.mark.parametrize("why", ["partial", "anybodys"])
 def test_who_is_in_no_list_holds_nothing_only_where_lists_have_everybody(why: str) -> None:
     """
-    A list covers one way to use a GPU, or a process may be of any container: a container without an entry is unknown.
+    If lists cover one use of a GPU only, or a process may be of any container, a container without an entry is unknown.
 
     A listed container holds what its entries say, or more.
     """

@@ -32,7 +32,7 @@ A, B = Subject(PodUid("a"), "main", MAIN), Subject(PodUid("b"), "main", SIDE)
 def told(
     pid: int, seconds: float | None, subject: Subject | None = A, device: DeviceKey = DEVICE, began: int = 1000
 ) -> Placed:
-    """Place a living process, of which the driver tells how long its queues were off the device."""
+    """Place a living process, with the time in which its queues were off the device by the driver's figures."""
     key = ProcessKey(pid, began + pid)
     return Placed(GpuProcess(device, pid, frozenset(), 1, evicted=seconds), Attribution.CONTAINER, subject, key)
 
@@ -116,7 +116,7 @@ def test_a_container_that_is_gone_is_forgotten() -> None:
 
 @given(st.lists(st.dictionaries(st.integers(1, 3), st.none() | st.floats(0, 1e6), max_size=3), max_size=8))
 def test_a_counter_never_falls(rounds: list[Mapping[int, float | None]]) -> None:
-    """Not if the driver's figures go back, and not if processes come and go."""
+    """A total never falls when the driver's figures go back, nor when processes come and go."""
     found, last = Evictions(), 0.0
     for number, each in enumerate(rounds):
         listed = attributed(*(told(pid, seconds) for pid, seconds in each.items()))

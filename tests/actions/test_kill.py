@@ -232,7 +232,7 @@ def test_the_numbers_of_a_process() -> None:
 
 @given(st.text(st.characters(exclude_characters="\n"), max_size=15))
 def test_a_name_decides_nothing(name: str) -> None:
-    """A process that calls itself `NSpid: 1 1` is who it is."""
+    """A process that calls itself `NSpid: 1 1` is not taken for another one."""
     assert levels_of(status().replace("Name:\tsh", f"Name:\t{name}")) == (31337, 1)
 
 

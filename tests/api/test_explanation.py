@@ -61,7 +61,7 @@ def test_it_is_what_a_file_would_say_and_what_is_used() -> None:
 
 
 def test_a_hook_that_does_not_hold_is_said() -> None:
-    """The explanation of a limit also says that the pod bypasses it."""
+    """The explanation of a limit says that its hook should enforce it, and that usage exceeds it all the same."""
     over = limit(ANNA, leaf(), 8 * GIB, system="hami-nvidia", enforced_by="hook", bypassed=True)
     text = explained(snapshot(usages=[usage(ANNA, leaf(), 9 * GIB)], pods=[ANNA], limits=[over]))["text"]
     assert f"! container main is over its limit of 8 GiB on {leaf().uuid}: the hook should enforce this limit" in text

@@ -422,7 +422,7 @@ def test_a_log_that_nobody_reads_ends_nothing(node: FakeNode) -> None:
 
 
 def test_a_path_of_any_bytes_is_served(node: FakeNode, start_daemon: StartDaemon, tmp_path: Path) -> None:
-    """A file name need not be text; the document that tells of it is."""
+    """A file name need not be text; the document that names it is text."""
     daemon = start_daemon(f"--names.file={tmp_path}/{os.fsdecode(bytes([0xFF]))}.yaml")
     snapshot = daemon.until(lambda s: s if s["faults"] else None, "the fault of the missing file")
     assert r"\udcff.yaml" in snapshot["faults"][0]["message"]

@@ -1,5 +1,5 @@
 """
-`gpusteward run` as an operator meets it: a real daemon that judges a node, tells everywhere what it thinks, and stops.
+`gpusteward run` as an operator meets it: a real daemon that judges a node, shows its states everywhere, and stops.
 
 What comes in: films (`daemon.films`) and policies in a hurry. What goes out: what each face of the daemon says.
 """
@@ -173,7 +173,7 @@ def test_an_excess_from_its_beginning_to_its_end(start_run: StartRun, tmp_path: 
 
 
 def in_metrics(daemon: Daemon, mode: str) -> None:
-    """Wait until the metrics tell this mode, and no other."""
+    """Wait until the metrics have this mode, and no other."""
     exported(daemon, "enforcement_mode", {(mode,): 1}, "mode")
 
 

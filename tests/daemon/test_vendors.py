@@ -46,7 +46,7 @@ def test_two_vendors_on_one_node(fake_node: FakeNode, tmp_path: Path) -> None:
 
         figure = node.root / f"sys/devices/pci0000:00/{AMD}/gpu_busy_percent"
         os.mkfifo(figure)
-        # The round in which it begins to hang takes the whole deadline, and is stale when it ends: the next one tells.
+        # The round in which it begins to hang takes the whole deadline and ends stale: the next one shows it.
         page = page_with(daemon, {(nvidia,): 1, (AMD,): 0}, "the other GPU alone")
         up = series(page, "source_up", "source")
         assert (up["nvml",], up["kfd",], up["devices",]) == (1, 0, 0)

@@ -455,8 +455,8 @@ def test_whatever_was_written_binds(records: list[Record | str], share: float, b
     """
     Any records are written, reboots and rewritings among them, and the file is cut anywhere.
 
-    Each whole record stays charged to the budget for at least as long as it has to be. Each decision without an end is
-    open, and so is each breaker that no person closed.
+    The actions of whole records stay charged to the budget for at least as long as they must. Each decision without an
+    end is open, and so is each breaker that no person closed.
     """
     writing, boots = Writing().write(State()), 1
     taken: list[float] = []  # real ages: seconds of uptime since, which the test alone knows

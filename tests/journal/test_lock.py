@@ -73,7 +73,7 @@ def test_within_a_process_too(path: Path) -> None:
 
 @pytest.mark.fault(52, 54)
 def test_a_killed_daemon_leaves_no_lock(path: Path) -> None:
-    """After SIGKILL the lock is free, whatever number the file still tells."""
+    """After SIGKILL the lock is free, whatever process number is still in the file."""
     with daemon(path) as (process, said):
         assert said == "held"
         process.send_signal(signal.SIGKILL)
@@ -150,7 +150,7 @@ def test_a_read_only_folder_is_an_error() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\xff\x00\x1b[2J", b"process 5\nand more than that", None])
 def test_whatever_stands_in_the_file_is_only_told(path: Path, content: bytes | None) -> None:
-    """What tells the holder is text for people, or nothing: it decides nothing."""
+    """The text in the file names the holder for people, or is nothing: it decides nothing."""
     path.parent.mkdir(mode=0o700)
     if content is not None:
         path.write_bytes(content)

@@ -1,4 +1,4 @@
-"""What was handed to whom, and how devices are shared, from the kubelet's words."""
+"""What was handed to which container, and how devices are shared, from the kubelet's answers."""
 
 from dataclasses import replace
 
@@ -210,7 +210,7 @@ def test_claimed_devices_are_dras() -> None:
 
 
 def test_a_device_that_is_held_but_not_offered_is_known_by_its_ids() -> None:
-    """A kubelet that cannot tell what it offers, or a device that fell ill: the held replicas are a lower bound."""
+    """A kubelet that does not report what it offers, or a device that fell ill: the held replicas are a lower bound."""
     silent = replace(view(holding("train", *replicas(0, 1, 3)), holding("whole", gpu_uuid(1))), allocatable=None)
     assert sharing(silent, GPUS, {}) == {leaf(0): (Sharing.TIME_SLICING, 2), leaf(1): (Sharing.EXCLUSIVE, 1)}
 

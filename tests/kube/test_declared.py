@@ -80,7 +80,7 @@ def test_a_pod_is_taken_as_it_is_written() -> None:
 
 
 def test_nobodys_secrets_are_kept() -> None:
-    """Of an environment only what tells about devices stays."""
+    """Of an environment only the variables about devices stay."""
     assert declared(object_of()).containers[2].env == {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=2G"}
 
 

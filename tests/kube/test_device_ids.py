@@ -118,7 +118,7 @@ def test_a_device_that_is_not_there_is_nobodys(text: str) -> None:
 
 
 def test_minor_numbers_are_not_guessed_from_indices() -> None:
-    """A driver that does not tell minor numbers leaves GKE's ids unresolved, even where there is one GPU only."""
+    """A driver that does not report minor numbers leaves GKE's ids unresolved, even where there is one GPU only."""
     assert resolve(device_id("nvidia.com/gpu", "nvidia0"), DeviceIndex.of((gpu(0),))) is None
 
 

@@ -117,7 +117,7 @@ def test_a_restart_keeps_the_earlier_generation() -> None:
 
 
 def test_a_daemon_that_starts_late_learns_the_last_generation() -> None:
-    """The list alone tells the generation before: lastState has its id."""
+    """The list alone shows the generation before: `lastState` has its id."""
     assert ids(after(listing(pod(status={"containerStatuses": [running(B, last=A)]})))) == [A, B]
 
 

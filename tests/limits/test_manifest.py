@@ -119,7 +119,7 @@ def test_a_pod_that_declares_nothing() -> None:
 
 
 def test_a_nodes_own_words(manifest: Callable[[str], Manifest]) -> None:
-    """Devices offline: HAMi registers UUIDs, labels tell count and size; hostile numbers tell nothing."""
+    """Devices offline: HAMi registers UUIDs, labels have count and size; hostile numbers give no device."""
     hami = devices_of(manifest("hami-nvidia").nodes[0])
     assert [(device.key is not None, device.memory) for device in hami] == [(True, 32 * GIB), (True, 32 * GIB)]
     labelled = devices_of(manifest("nvidia-gpu").nodes[0])

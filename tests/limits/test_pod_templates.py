@@ -350,7 +350,7 @@ def on(labels: dict[str, str], resource: str, amount: int = 1, *, fair_share: bo
     ],
 )
 def test_sizes_that_the_node_tells(resource: str, expected: int | None, *, fair_share: bool) -> None:
-    """The labels of a MIG profile tell of its instances; those of the GPUs tell of GPUs alone."""
+    """The labels of a MIG profile are about its instances; those of the GPUs are about GPUs alone."""
     limit, text = on(NODE, resource, fair_share=fair_share)
     assert limit == expected
     assert "the node " not in text

@@ -307,7 +307,7 @@ def test_compute(system: str, pod: str, resolved: Resolved) -> None:
 def test_shares_of_a_known_device(
     system: str, pod: str, memory: int, expected: int, resolved_on: Callable[..., Resolution]
 ) -> None:
-    """Percentages and fractions are of the memory that the driver tells, and of nothing else."""
+    """Percentages and fractions are of the memory that the driver reports, and of nothing else."""
     limits = resolved_on(system, pod, memory, memory).limits
     assert [limit.bytes for limit in limits] == [expected]
 

@@ -86,7 +86,7 @@ def test_what_lasts_is_reported_again_after_five_minutes() -> None:
 
 
 def test_figures_in_the_note_do_not_make_another_event() -> None:
-    """The note may tell other bytes each round: still one series, whose first note stands."""
+    """The note may have other bytes in each round: it is still one series, and its first note stays."""
     steps = Steps()
     (first,) = steps.tell(notice(note="uses 9 GiB"))
     assert steps.tell(notice(note="uses 10 GiB"), after=5.0) == ()
@@ -115,7 +115,7 @@ def test_another_topic_is_another_matter() -> None:
 
 
 def test_a_series_of_half_an_hour_begins_anew_with_new_figures() -> None:
-    """The server lets no note be changed: after half an hour another Event tells what is so now."""
+    """The server does not allow a note to change: after half an hour another Event has the present figures."""
     steps = Steps()
     (old,) = steps.tell(notice(note="uses 9 GiB"))
     rounds = int(RENEWAL / 5.0)
@@ -198,7 +198,7 @@ def test_a_pod_gets_a_burst_and_then_one_each_five_minutes() -> None:
 
 
 def test_no_more_is_remembered_than_a_bound() -> None:
-    """A node of short-lived pods: the oldest series is forgotten, and the new one is written all the same."""
+    """A node of short-lived pods: the series written longest ago is forgotten, and the new one is written."""
     steps = Steps()
     for number in range(2 * MOST_SERIES):
         assert len(steps.tell(notice(uid=f"uid-{number}"), after=0.01)) == 1

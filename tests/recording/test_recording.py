@@ -56,7 +56,7 @@ def host(*pids: int, living: bool = False) -> HostRead:
 
 
 def a_round(number: int = 1, *pids: int, held: int = GIB) -> RecordedRound:
-    """Make a round in which one GPU tells of these processes, and another one does not answer."""
+    """Make a round in which one GPU lists these processes, and another one does not answer."""
     whole = gpu(0, memory=memory())
     kinds = frozenset({ProcessKind.COMPUTE, ProcessKind.MPS})
     processes = tuple(GpuProcess(leaf(0), pid, kinds, held) for pid in pids)

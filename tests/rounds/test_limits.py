@@ -382,7 +382,7 @@ def test_the_ceiling_of_a_limit_counts_the_contexts_of_its_processes() -> None:
 
 
 def test_the_ceiling_of_a_claim_counts_the_processes_of_all_that_share_it() -> None:
-    """Until it is known who shares a claim the most is allowed; each process of a holder counts once."""
+    """Until it is known which pods share a claim the most is allowed; each process of a holder counts once."""
     a, b = pod("a"), pod("b")
     claimed = limit(a, leaf(0), 8 * GIB, scope="claim", claim="shared")
     use = tuple(replace(usage(each, leaf(0), GIB), process_memory=(256 * MIB, 768 * MIB)) for each in (a, b))

@@ -166,7 +166,7 @@ async def test_xids_are_told_when_they_come() -> None:
 
 
 async def test_a_storm_of_xids_does_not_fill_the_log() -> None:
-    """A round tells so many numbers and no more; the others follow."""
+    """A round logs so many numbers and no more; the others follow."""
     storm: XidCounts = {gpu_uuid(0): {code: XidErrors(1, 1.0) for code in range(XIDS_TOLD + 5)}}
     first, second, third = await heard(storm, storm, storm)
     assert [len(each) for each in (first, second, third)] == [XIDS_TOLD, 5, 0]

@@ -8,7 +8,7 @@ from exporter.rounds.readiness import waits_for
 
 
 def seen(*faults: Fault) -> Snapshot:
-    """A round that tells of one GPU."""
+    """A round with one GPU."""
     return snapshot(device(gpu(memory=memory())), faults=faults)
 
 

@@ -1,4 +1,4 @@
-"""The policy at work in the daemon: what it hears, remembers, tells and shows."""
+"""The policy at work in the daemon: what it reads, remembers, reports and shows."""
 
 from collections.abc import Iterable
 from dataclasses import replace

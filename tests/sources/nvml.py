@@ -79,7 +79,7 @@ def answered() -> Answered:
 
 @pytest.fixture
 def read_one(nvml: Open) -> ReadOne:
-    """Read the only GPU of the node once, with a fresh source that has no faults of its own to tell."""
+    """Read the only GPU of the node once, with a fresh source that has no faults of its own to report."""
 
     async def read() -> GpuSample:
         sample = await (await nvml()).sample()

@@ -260,7 +260,7 @@ def test_other_vendors_have_other_names() -> None:
 
 
 def test_two_vendors_count_from_0() -> None:
-    """Of two GPUs with one number the vendor tells which; of one that is silent, the UUID."""
+    """Two GPUs with one number are told apart by the vendor; one that is silent, by its UUID."""
     raw = parse(served(snapshot(device(gpu(), attributed=0))))
     two = [read.Gpu("GPU-f4d4e956-99-1", 0, vendor="nvidia"), read.Gpu("0000:c1:00.0", 0, up=False), read.Gpu("b", 1)]
     names = [row.name for row in table(msgspec.structs.replace(raw, gpus=two, devices=[])).rows]

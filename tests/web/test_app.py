@@ -1,4 +1,4 @@
-"""What is answered on which path, and that probes tell what they should."""
+"""What is answered on which path, and that probes answer what they should."""
 
 import asyncio
 import json

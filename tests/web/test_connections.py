@@ -193,7 +193,7 @@ async def test_without_files_nobody_is_let_in_and_it_is_told_once(
                 resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
                 try:
                     await until(lambda: bool(logs))
-                    await asyncio.sleep(0.1)  # more attempts, which tell nothing
+                    await asyncio.sleep(0.1)  # more attempts, which are not logged
                 finally:
                     resource.setrlimit(resource.RLIMIT_NOFILE, limits)
                 waiting.setblocking(False)

@@ -204,7 +204,7 @@ async def test_a_limit_is_shown_where_one_is_known(tmp_path: Path) -> None:
 
 @pytest.mark.browser
 async def test_what_is_wrong_with_a_limit_stands_in_the_row(tmp_path: Path) -> None:
-    """Problems of a declaration, and a hook that does not hold, are words in the row of whom they are about."""
+    """Problems of a declaration, and a hook that does not hold, are words in the row of their container."""
     train, idle = pod("llama-0", "research"), pod("idle", "notebooks")
     facts = replace(
         busy(),
