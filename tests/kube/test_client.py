@@ -193,7 +193,7 @@ async def test_a_token_that_is_just_being_written_takes_nothing(
 
 
 async def test_a_replaced_authority_is_trusted_after_one_failure(tmp_path: Path, authority: Authority) -> None:
-    """No request goes to a server with a certificate of an unknown authority. A new `ca.crt` counts one failure later."""
+    """No request goes to a server whose certificate has an unknown authority. After a failure `ca.crt` is read anew."""
     other = Authority(tmp_path / "other")
     async with serving(ok, context=serving_tls(authority)) as server:
         folder = service_account(tmp_path / "sa", other, "first")
