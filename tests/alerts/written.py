@@ -28,12 +28,12 @@ TESTS = tuple(sorted((ROOT / "alerts" / "tests").glob("*.yaml")))
 RUNBOOKS = ROOT / "docs" / "runbooks"
 
 FOREIGN = {
-    "up": {"job", "instance"},
-    "kube_node_status_capacity": {"node", "resource", "unit", "job", "instance"},
+    "up": {"cluster", "job", "instance"},
+    "kube_node_status_capacity": {"cluster", "node", "resource", "unit", "job", "instance"},
 }
 """What is not ours: Prometheus's own, and kube-state-metrics's (docs/metrics/cluster/node-metrics.md there)."""
 
-TARGET = {"job", "instance"}
+TARGET = {"job", "instance", "cluster"}
 
 _WORDS = {"and", "or", "unless", "by", "without", "on", "ignoring", "group_left", "group_right", "bool", "offset"}
 _STRING = r'"(?:[^"\\]|\\.)*"'
