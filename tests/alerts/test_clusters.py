@@ -28,7 +28,7 @@ _JOINED = re.compile(r"\b(on|by)\s*\(([\w\s,]*)\)")
 def groups(path: Path) -> Iterator[dict[str, Any]]:
     """The test groups of a file that know no cluster."""
     # All as text: `0x60` is sixty times 0 for promtool, and 96 for YAML.
-    for one in yaml.load(path.read_text(), Loader=yaml.BaseLoader)["tests"]:
+    for one in yaml.load(path.read_text(), Loader=yaml.BaseLoader)["tests"]:  # noqa: S506 - it makes nothing but text
         if "alert_rule_test" in one and not any("cluster=" in series["series"] for series in one["input_series"]):
             yield one
 
@@ -40,12 +40,10 @@ def labelled(series: str, labels: Mapping[str, str]) -> str:
 
 
 def scraped(series: str) -> dict[str, str]:
-    """What Prometheus adds to a series of ours, where a test leaves it out; docs/deploy.md makes `instance` the node."""
+    """What Prometheus adds to a series of ours, where a test leaves it out; `instance` is the node (docs/deploy.md)."""
     if not (node := re.match(r'gpusteward_.*[{ ]node="([^"]+)"', series)):
         return {}
-    return {
-        name: value for name, value in {"job": "g", "instance": node.group(1)}.items() if f"{name}=" not in series
-    }
+    return {name: value for name, value in {"job": "g", "instance": node.group(1)}.items() if f"{name}=" not in series}
 
 
 def doubled(group: dict[str, Any], more: Callable[[str], dict[str, str]]) -> list[dict[str, str]]:

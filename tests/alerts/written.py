@@ -92,7 +92,8 @@ def _rules() -> Iterator[Rule]:
             for one in group["rules"]:
                 named = one.get("alert") or one["record"]
                 severity = one.get("labels", {}).get("severity", "")
-                yield Rule(named, one["expr"], severity, one.get("annotations", {}), "record" in one)
+                expression = re.sub(r" *#.*", "", one["expr"])  # the marks of thresholds
+                yield Rule(named, expression, severity, one.get("annotations", {}), "record" in one)
 
 
 @cache
