@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ def mixin(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     (beside / "kubernetes.libsonnet").write_text(
         "{prometheusAlerts+:: {groups+: [{name: 'theirs', rules: []}]}, prometheusRules+:: {}, grafanaDashboards+:: {}}"
     )
-    command = [build.program("jsonnet"), "--jpath", ROOT, "--jpath", beside, "--exec", EXPRESSION]
+    command: list[str | Path] = [build.program("jsonnet"), "--jpath", ROOT, "--jpath", beside, "--exec", EXPRESSION]
     return list(json.loads(subprocess.run(command, capture_output=True, check=True).stdout))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,19 +11,14 @@ import pytest
 import yaml
 
 from alerts import written
-from alerts.written import RULES
+from alerts.written import ROOT, RULES
 from deploy import chart
 from prometheus.scraping import program
 
 pytestmark = [pytest.mark.charts, pytest.mark.prometheus, pytest.mark.usefixtures("helm")]
 
 ALERTS = [rule.name for rule in written.rules() if not rule.records]
-MARKED = [
-    one["alert"]
-    for path in RULES
-    for one in yaml.safe_load(path.read_text())["groups"][0]["rules"]
-    if "# threshold:" in one["expr"]
-]
+MARKED = [rule.name for rule in written.rules() if rule.threshold]
 HOLDER = '{namespace="team-a", pod="train-0", container="main", node="gpu-1", gpu="0", uuid="GPU-0"'
 USED_70_PERCENT = [
     {"series": f"gpusteward_container_memory_used_bytes{HOLDER}}}", "values": "7x60"},
@@ -136,7 +132,7 @@ def test_large_thresholds_are_numbers_of_promql(tmp_path: Path) -> None:
     """Helm writes 10 GiB as a power of ten; promtool reads it."""
     made = groups(tmp_path, alerts={"GPUMemoryOvercommitted": {"threshold": 10 * 2**30}})
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": made}))
-    command = [program("promtool"), "check", "rules", tmp_path / "rules.yaml"]
+    command: list[str | Path] = [program("promtool"), "check", "rules", tmp_path / "rules.yaml"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "e+10 # threshold" in str(made), done.stdout + done.stderr
 
@@ -145,3 +141,13 @@ def test_plain_files_and_the_default_are_the_same_rules(tmp_path: Path) -> None:
     """Values that nobody wrote change no rule."""
     plain = [group for path in RULES for group in yaml.safe_load(path.read_text())["groups"]]
     assert groups(tmp_path) == plain
+
+
+def test_the_example_of_the_page_is_taken_as_it_is_written(tmp_path: Path) -> None:
+    """alerts/README.md: what a reader copies into the values changes what it says."""
+    (example,) = re.findall(r"```yaml\n(prometheusRule:.*?)```", (ROOT / "alerts" / "README.md").read_text(), re.DOTALL)
+    made = rules(tmp_path, **yaml.safe_load(example)["prometheusRule"])
+    assert "GPUIdleAllocation" not in made and {one["labels"]["team"] for one in made.values()} == {"gpu-platform"}
+    assert made["GPUThrottled"]["labels"] == {"severity": "critical", "team": "gpu-platform", "pager": "yes"}
+    near = made["GPUMemoryNearLimit"]
+    assert "* 0.8 # threshold" in near["expr"] and near["for"] == "5m"

@@ -51,6 +51,10 @@ class Rule:
     severity: str
     annotations: Mapping[str, str]
     records: bool
+    lasts: str = ""
+    """Its `for`."""
+    threshold: str = ""
+    """The number that values can change, and its unit: `0.9: share of the limit`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,9 @@ def _rules() -> Iterator[Rule]:
                 named = one.get("alert") or one["record"]
                 severity = one.get("labels", {}).get("severity", "")
                 expression = re.sub(r" *#.*", "", one["expr"])  # the marks of thresholds
-                yield Rule(named, expression, severity, one.get("annotations", {}), "record" in one)
+                said = one.get("annotations", {})
+                threshold = ": ".join(*re.findall(r"([\d.]+) # threshold: (.+)", one["expr"]) or [("",)])
+                yield Rule(named, expression, severity, said, "record" in one, one.get("for", ""), threshold)
 
 
 @cache
