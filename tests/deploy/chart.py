@@ -52,9 +52,14 @@ def text(
     kubernetes: str = NEWEST,
 ) -> str:
     """What Helm prints. Raises RefusedError, and BuildError where there is no Helm to be had."""
-    # The Kubernetes that this Helm thinks of without being told is that of a build without its linker flags.
-    place = chart or packed()
-    command: list[str | Path] = [build.program("helm"), "template", release, place, f"--namespace={namespace}"]
+    # Without `--kube-version`, this Helm assumes a default Kubernetes: it was built without the linker flags for it.
+    command: list[str | Path] = [
+        build.program("helm"),
+        "template",
+        release,
+        chart or packed(),
+        f"--namespace={namespace}",
+    ]
     flags = [f"--kube-version={kubernetes}", *(f"--values={one}" for one in files)]
     done = subprocess.run([*command, *flags], capture_output=True, text=True, check=False)
     if done.returncode:
