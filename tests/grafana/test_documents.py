@@ -60,7 +60,7 @@ def test_there_are_these_boards_and_no_others() -> None:
 
 
 def test_a_board_fits_into_a_config_map_and_the_wheel_has_none() -> None:
-    """The chart makes one of each (tests/deploy/test_package.py compares its copies); the daemon's package has no board."""
+    """The chart makes one of each of its copies (tests/deploy/test_package.py). The daemon's package has none."""
     assert all(path.stat().st_size < 2**19 for path in COMMITTED.iterdir())
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert "grafana" not in project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
