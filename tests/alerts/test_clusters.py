@@ -1,8 +1,8 @@
 """
 Two clusters in one Prometheus, whose nodes, pods and GPUs have the same names: each keeps its own alerts.
 
-In: the promtool tests of alerts/tests, played in both clusters at once. Out: promtool's word. Law: what fires in one
-cluster fires in each of the two, with the label `cluster`, and with the same words.
+In: the promtool tests of alerts/tests, played in both clusters at once. Out: what promtool finds. Law: what fires in
+one cluster fires in each of the two, with the label `cluster`, and says the same.
 """
 
 from __future__ import annotations

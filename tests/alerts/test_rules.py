@@ -183,7 +183,7 @@ def test_a_number_that_values_can_change_stands_in_no_sentence() -> None:
 
 
 def test_each_alert_has_a_runbook_and_each_runbook_an_alert() -> None:
-    """One page a subject, with the four sections in their order; alerts/README.md has each alert as it is."""
+    """A page for one alert or a few, with the four sections in order; alerts/README.md has each alert as it is."""
     assert {page_of(rule) for rule in ALERTS} == set(PAGES)
     index = (ROOT / "alerts" / "README.md").read_text()
     for page in PAGES:

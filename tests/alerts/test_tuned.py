@@ -138,7 +138,7 @@ def test_large_thresholds_are_numbers_of_promql(tmp_path: Path) -> None:
 
 
 def test_plain_files_and_the_default_are_the_same_rules(tmp_path: Path) -> None:
-    """Values that nobody wrote change no rule."""
+    """Without values of its own a release has the rules as they are."""
     plain = [group for path in RULES for group in yaml.safe_load(path.read_text())["groups"]]
     assert groups(tmp_path) == plain
 
