@@ -43,7 +43,7 @@ REPLACED = {
 """What the pages ask a reader to replace -> by what."""
 WITHOUT_RIGHTS = "docs/runbooks/GPUNamespaceRightsMissing.md"
 """The page about a namespace without the role; team-a has it."""
-EVICTED = ("docs/operate.md", "docs/runbooks/GPUMemoryAtLimit.md")
+EVICTED = ("docs/operate.md", "docs/runbooks/GPUMemoryOverLimit.md")
 """Pages whose POD is over its limit: the one that was evicted first."""
 FIRST = ["docs/test-cluster.md", "README.md", "docs/deploy.md", "docs/first-hour.md", "docs/operate.md"]
 """Pages that install, and the one that enforces. All others find the node as it leaves it."""
