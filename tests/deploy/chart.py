@@ -24,8 +24,13 @@ Object = dict[str, Any]
 DEPLOY = Path(__file__).parents[2] / "deploy"
 CHART = DEPLOY / "charts" / "gpusteward"
 RELEASE = "gpusteward"
-OLDEST, NEWEST = "1.30.0", "1.37.0"
+OLDEST, NEWEST = "1.25.0", "1.37.0"
+EVICTS_FROM = "1.30.0"
+"""The first Kubernetes with ValidatingAdmissionPolicy, and with a container's appArmorProfile."""
 VARIANTS = tuple(sorted(one.name.removesuffix("-values.yaml") for one in (CHART / "ci").glob("*-values.yaml")))
+PLATFORMS = tuple(sorted(one.stem for one in (CHART / "platforms").glob("*.yaml")))
+NOT_ON_OLD_ONES = {"evict", "kill", "granted", "drm"}
+"""Variants that Kubernetes before 1.30 cannot have."""
 
 
 class RefusedError(Exception):
@@ -33,17 +38,23 @@ class RefusedError(Exception):
 
 
 def variant(name: str) -> Path:
-    """The values of a variant, as a file."""
-    return CHART / "ci" / f"{name}-values.yaml"
+    """The values of a variant or a platform, as a file."""
+    return CHART / "platforms" / f"{name}.yaml" if name in PLATFORMS else CHART / "ci" / f"{name}-values.yaml"
 
 
 def text(
-    *files: Path, release: str = RELEASE, namespace: str = RELEASE, chart: Path = CHART, kubernetes: str = NEWEST
+    *files: Path,
+    release: str = RELEASE,
+    namespace: str = RELEASE,
+    chart: Path = CHART,
+    kubernetes: str = NEWEST,
+    tests: bool = False,
 ) -> str:
-    """What Helm prints. Raises RefusedError, and BuildError where there is no Helm to be had."""
+    """What Helm prints; `tests`: with what `helm test` makes. Raises RefusedError, and BuildError without a Helm."""
     # The Kubernetes that this Helm thinks of without being told is that of a build without its linker flags.
     command: list[str | Path] = [build.program("helm"), "template", release, chart, f"--namespace={namespace}"]
     flags = [f"--kube-version={kubernetes}", *(f"--values={one}" for one in files)]
+    flags += [] if tests else ["--skip-tests"]
     done = subprocess.run([*command, *flags], capture_output=True, text=True, check=False)
     if done.returncode:
         raise RefusedError(done.stderr)
@@ -51,9 +62,9 @@ def text(
 
 
 @cache
-def rendered(name: str, kubernetes: str = NEWEST) -> Rendered:
-    """A variant."""
-    return Rendered(objects(text(variant(name), kubernetes=kubernetes)))
+def rendered(name: str, kubernetes: str = NEWEST, *, tests: bool = False) -> Rendered:
+    """A variant or a platform; `tests`: with what `helm test` makes."""
+    return Rendered(objects(text(variant(name), kubernetes=kubernetes, tests=tests)))
 
 
 def written(folder: Path, values: Mapping[str, Any]) -> Path:
@@ -87,7 +98,7 @@ def packed(folder: Path) -> Path:
 def lint() -> None:
     """Have Helm look at chart and variants; a warning is an error. Raises RefusedError."""
     command: list[str | Path] = [build.program("helm"), "lint", CHART, "--strict", f"--kube-version={NEWEST}"]
-    for name in VARIANTS:
+    for name in (*VARIANTS, *PLATFORMS):
         done = subprocess.run([*command, f"--values={variant(name)}"], capture_output=True, text=True, check=False)
         if done.returncode:
             raise RefusedError(f"{name}: {done.stdout}{done.stderr}")
