@@ -9,9 +9,13 @@ sentence that begins with kubectl or helm.
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -54,6 +58,21 @@ class Command:
     def of_a_cluster(self) -> bool:
         """Whether it is run on a cluster alone."""
         return self.reason is None and ON_A_CLUSTER.search(self.text) is not None
+
+
+def values_of(page: Path) -> list[tuple[int, dict[str, Any]]]:
+    """Number and content of each code block that a page writes into values.yaml, the file of its reader."""
+    found = ((number, textwrap.dedent(text)) for number, (kind, text) in enumerate(blocks(page)) if kind == "yaml")
+    return [(number, yaml.safe_load(text)) for number, text in found if text.startswith("# values.yaml\n")]
+
+
+def over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Lay values over others, as Helm does."""
+    both = {
+        key: over(below[key], one) if isinstance(one, dict) and isinstance(below.get(key), dict) else one
+        for key, one in above.items()
+    }
+    return {**below, **both}
 
 
 def name(page: Path) -> str:

@@ -460,7 +460,7 @@ def test_what_an_operator_adds_is_there() -> None:
 
 
 def test_a_registry_for_all_charts_goes_first(tmp_path: Path) -> None:
-    """global.imageRegistry takes the place of image.registry, and leaves the repository; also in the pod of `helm test`."""
+    """global.imageRegistry takes the place of image.registry and leaves the repository; `helm test` has the same."""
     values = {
         "global": {"imageRegistry": "mirror.example.com", "other": 1},
         "image": {"registry": "registry.example.com"},

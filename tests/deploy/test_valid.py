@@ -8,11 +8,8 @@ Kubernetes by the wheel kubernetes-validate, of the operator by its Go module, p
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections.abc import Collection
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -21,13 +18,12 @@ import pytest
 import yaml
 
 from deploy.chart import EVICTS_FROM, NEWEST, NOT_ON_OLD_ONES, OLDEST, PLATFORMS, VARIANTS, Object, rendered
+from deploy.operators import KINDS, definition
 
 pytestmark = [pytest.mark.charts, pytest.mark.usefixtures("helm")]
 
-OPERATOR = "github.com/prometheus-operator/prometheus-operator"
 GROUP = "monitoring.coreos.com/v1"
 GOOGLE = "monitoring.googleapis.com/v1"
-KINDS = ("PodMonitor", "PrometheusRule", "ServiceMonitor")
 
 
 def everything(kubernetes: str, *, but: Collection[str] = ()) -> list[Object]:
@@ -40,15 +36,9 @@ def everything(kubernetes: str, *, but: Collection[str] = ()) -> list[Object]:
 @cache
 def definitions() -> dict[str, Any]:
     """The operator's schemas by kind, with unknown fields forbidden."""
-    module = Path(__file__).parent / "tools" / "prometheus-operator"
-    done = subprocess.run(
-        ["go", "mod", "download", "-json", OPERATOR], cwd=module, capture_output=True, text=True, check=True,
-        env={**os.environ, "GOFLAGS": "-mod=readonly"},
-    )  # fmt: skip
-    folder = Path(json.loads(done.stdout)["Dir"]) / "example" / "prometheus-operator-crd"
     found = {}
     for kind in KINDS:
-        spec = yaml.safe_load((folder / f"monitoring.coreos.com_{kind.lower()}s.yaml").read_text())["spec"]
+        spec = yaml.safe_load(definition(kind).read_text())["spec"]
         (version,) = (one for one in spec["versions"] if f"{spec['group']}/{one['name']}" == GROUP)
         found[kind] = strict(version["schema"]["openAPIV3Schema"])
     return found

@@ -17,6 +17,7 @@ import pytest
 
 import plain_yaml
 from deploy.chart import CHART, PLATFORMS, VARIANTS, variant
+from documented import over
 from exporter.config import Config
 from exporter.config.arguments import Arguments
 from exporter.config.loading import combine
@@ -82,13 +83,7 @@ def test_each_value_is_in_the_schema() -> None:
             assert set(rule["properties"]) == set(VALUES[name]), name
 
 
-@pytest.mark.parametrize("name", (*VARIANTS, *PLATFORMS))
+@pytest.mark.parametrize("name", [*VARIANTS, *PLATFORMS])
 def test_a_variant_keeps_to_the_schema(name: str) -> None:
     """Laid over the defaults, as Helm does it."""
-    jsonschema.validate(_over(VALUES, plain_yaml.load(variant(name).read_text())), SCHEMA)
-
-
-def _over(below: Any, above: Any) -> Any:
-    if not (isinstance(below, dict) and isinstance(above, dict)):
-        return above
-    return {**below, **{key: _over(below[key], one) if key in below else one for key, one in above.items()}}
+    jsonschema.validate(over(VALUES, plain_yaml.load(variant(name).read_text())), SCHEMA)

@@ -1,11 +1,14 @@
 """README and docs/: short, linked, found from the index, and right about chart and program."""
 
+import json
 import re
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 import plain_yaml
+from documented import over, values_of
 from enforcer import cli
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -111,12 +114,22 @@ def test_each_value_that_is_set_is_one_of_the_chart(page: Path) -> None:
     """`--set a.b=c`: the chart has a.b; labels and sections of the config are open."""
     chart = plain_yaml.load(read(ROOT / "deploy" / "charts" / "gpusteward" / "values.yaml"))
     named = re.findall(r"--set '?([\w.]+)=", read(page))
-    assert named
     for name in named:
         value = chart
         for key in name.split("."):
             assert value == {} or key in value, name
             value = value[key] if value else value
+
+
+@pytest.mark.parametrize("page", [FIRST_HOUR, DOCS / "operate.md"], ids=lambda page: page.name)
+def test_each_file_of_values_is_one_of_the_chart(page: Path) -> None:
+    """The chart's schema takes what a page writes into values.yaml."""
+    chart = ROOT / "deploy" / "charts" / "gpusteward"
+    schema = json.loads(read(chart / "values.schema.json"))
+    found = [values for _, values in values_of(page)]
+    assert found
+    for values in found:
+        jsonschema.validate(over(plain_yaml.load(read(chart / "values.yaml")), values), schema)
 
 
 def test_the_limit_of_the_first_hour_is_explained_as_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,8 @@ from typing import Any
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PATIENCE = 90.0
-"""Seconds. A daemon that has just started is ready after its first rounds, and a network policy takes a while to hold."""
+"""Seconds. A daemon that has just started needs its first rounds, and a network policy takes a while to hold."""
+UNAUTHORIZED = 401
 NOT_PROVEN = ssl._create_unverified_context()  # noqa: S323, SLF001
 """A daemon's certificate does not name the pod's address. Nothing secret is sent."""
 
@@ -44,7 +45,7 @@ def daemons() -> list[dict[str, Any]]:
 
 
 def wrong(pod: dict[str, Any]) -> str:
-    """What is wrong with a daemon; nothing if it is ready and serves metrics."""
+    """Ask a daemon; what is wrong with it, and nothing if it is ready and serves metrics."""
     address = pod["status"].get("podIP")
     if not address:
         return f"the pod has no address yet, phase {pod['status'].get('phase')}"
@@ -55,7 +56,7 @@ def wrong(pod: dict[str, Any]) -> str:
         if metrics and "gpusteward_build_info" not in text(metrics.format(host=host), NOT_PROVEN):
             return "/metrics has no gpusteward_build_info"
     except urllib.error.HTTPError as error:
-        if error.code == 401 and os.environ["PASSWORD"]:
+        if error.code == UNAUTHORIZED and os.environ["PASSWORD"]:
             return ""  # it asks for a password, which this pod does not have
         return f"{error.url} answers {error.code}: {error.read().decode(errors='replace').strip()}"
     except OSError as error:
