@@ -86,21 +86,24 @@ def test_ready_daemons_pass(
 
 
 @pytest.mark.parametrize(
-    ("answers", "pods", "words"),
+    ("case", "words"),
     [
-        ({**GOOD, "/readyz": (503, "waits for api_pending")}, [pod("a")], "answers 503: waits for api_pending"),
-        ({**GOOD, "/metrics": (200, "up 1\n")}, [pod("a")], "/metrics has no gpusteward_build_info"),
-        ({**GOOD, "/metrics": (401, "")}, [pod("a")], "answers 401"),
-        (GOOD, [pod("a"), pod("b", "")], "b: the pod has no address yet, phase Pending"),
-        (GOOD, [], "no daemon runs: "),
+        (({**GOOD, "/readyz": (503, "waits for api_pending")}, pod("a")), "answers 503: waits for api_pending"),
+        (({**GOOD, "/metrics": (200, "up 1\n")}, pod("a")), "/metrics has no gpusteward_build_info"),
+        (({**GOOD, "/metrics": (401, "")}, pod("a")), "answers 401"),
+        ((GOOD, pod("a"), pod("b", "")), "b: the pod has no address yet, phase Pending"),
+        ((GOOD,), "no daemon runs: "),
     ],
 )
 def test_what_is_wrong_is_said(
-    program: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-    answers: Answers, pods: list[dict[str, Any]], words: str,
-) -> None:  # fmt: skip
+    program: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    case: tuple[Any, ...],
+    words: str,
+) -> None:
     """The exit code is 1, and the line of the node says what its daemon answered."""
-    assert asked(program, monkeypatch, answers, *pods) == 1
+    assert asked(program, monkeypatch, *case) == 1
     assert words in capsys.readouterr().out
 
 
