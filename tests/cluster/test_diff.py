@@ -55,7 +55,8 @@ def test_nothing_differs_after_it_was_applied(server: Bed, name: str, tmp_path: 
     try:
         assert server.kubectl("diff", "-f", str(file)) == ""
         for one in chart.objects(rendering):
-            there = json.loads(server.kubectl("get", "-f", "-", "-o", "json", stdin=yaml.safe_dump(one)))
+            got = json.loads(server.kubectl("get", "-f", "-", "-o", "json", stdin=yaml.safe_dump(one)))
+            (there,) = got["items"] if got["kind"] == "List" else [got]
             assert [*changed(one, there)] == [], one["metadata"]["name"]
             if one["kind"] in COMPLETE:
                 assert there["spec"] == one["spec"]

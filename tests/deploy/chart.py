@@ -51,7 +51,7 @@ def text(
     tests: bool = False,
 ) -> str:
     """What Helm prints; `tests`: with what `helm test` makes. Raises RefusedError, and BuildError without a Helm."""
-    # The Kubernetes that this Helm thinks of without being told is that of a build without its linker flags.
+    # Without `--kube-version`, this Helm assumes a default Kubernetes: it was built without the linker flags for it.
     command: list[str | Path] = [build.program("helm"), "template", release, chart, f"--namespace={namespace}"]
     flags = [f"--kube-version={kubernetes}", *(f"--values={one}" for one in files)]
     flags += [] if tests else ["--skip-tests"]
