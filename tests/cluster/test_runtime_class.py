@@ -32,7 +32,7 @@ def runtime(bed: Bed, namespace: str) -> tuple[str | None, bool]:
 
 
 async def test_an_installation_without_the_class_says_what_to_do(api_server: Bed, server_namespace: str) -> None:
-    """With access runtimeClass it fails, and names the fix. Told not to ask, Helm installs."""
+    """With access runtimeClass it fails, and names the fix. Asked not to look, Helm installs."""
     with pytest.raises(subprocess.CalledProcessError) as caught:
         helm(api_server, "install", server_namespace, "runtimeClass")
     said = str(caught.value.stderr)

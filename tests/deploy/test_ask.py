@@ -22,7 +22,7 @@ def hooks(made: Rendered) -> list[Object]:
 
 
 def environment(pod: Object) -> dict[str, str]:
-    """What its one container is told."""
+    """The variables of its one container."""
     (one,) = pod["spec"]["containers"]
     return {each["name"]: each["value"] for each in one["env"]}
 
