@@ -28,7 +28,7 @@ OLDEST, NEWEST = "1.25.0", "1.37.0"
 EVICTS_FROM = "1.30.0"
 """The first Kubernetes with ValidatingAdmissionPolicy, and with a container's appArmorProfile."""
 VARIANTS = tuple(sorted(one.name.removesuffix("-values.yaml") for one in (CHART / "ci").glob("*-values.yaml")))
-PLATFORMS = tuple(sorted(one.stem for one in (CHART / "platforms").glob("*.yaml")))
+PLATFORMS = tuple(sorted(f"platforms/{one.stem}" for one in (CHART / "platforms").glob("*.yaml")))
 NOT_ON_OLD_ONES = {"evict", "kill", "granted", "drm"}
 """Variants that Kubernetes before 1.30 cannot have."""
 
@@ -39,7 +39,7 @@ class RefusedError(Exception):
 
 def variant(name: str) -> Path:
     """The values of a variant or a platform, as a file."""
-    return CHART / "platforms" / f"{name}.yaml" if name in PLATFORMS else CHART / "ci" / f"{name}-values.yaml"
+    return CHART / f"{name}.yaml" if name in PLATFORMS else CHART / "ci" / f"{name}-values.yaml"
 
 
 def text(
