@@ -8,7 +8,6 @@ pod exports and does with its own token and rights, and what is left in the clus
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -121,27 +120,6 @@ async def test_install_upgrade_rollback_uninstall(release: Release, stage: Stage
     release.helm("uninstall")
     await same_objects(stage.api, before)
     assert lives(await pods_of(stage, namespace)) == lives(pods)
-
-
-async def test_helm_asks_the_daemons(release: Release, stage: Stage, image: str) -> None:
-    """
-    `helm test` starts a pod without rights on the node, which every daemon answers; then nothing of it is left.
-
-    With a network policy in the release the pod is let in by one of its own. A daemon that is away fails the test.
-    """
-    given = values(stage.bed, image, {}, networkPolicy={"enabled": True})
-    release.helm("install", values=given)
-    before = await objects(stage.api)
-    said = release.helm("test", "--timeout=120s", wait=False)
-    assert "Succeeded" in said
-    await same_objects(stage.api, before)
-
-    release.helm("upgrade", values={**given, "nodeSelector": {"example.com/none": "here"}})
-    with pytest.raises(subprocess.CalledProcessError):
-        release.helm("test", "--timeout=180s", wait=False)
-    logs = stage.bed.kubectl("-n", release.namespace, "logs", f"{release.account}-test")
-    assert logs.startswith("no daemon runs: ")
-    stage.bed.kubectl("-n", release.namespace, "delete", "pod", f"{release.account}-test")
 
 
 async def test_it_evicts_from_its_own_pod_and_hands_over(
