@@ -27,8 +27,13 @@ Object = dict[str, Any]
 DEPLOY = Path(__file__).parents[2] / "deploy"
 CHART = DEPLOY / "charts" / "gpusteward"
 RELEASE = "gpusteward"
-OLDEST, NEWEST = "1.30.0", "1.37.0"
+OLDEST, NEWEST = "1.25.0", "1.37.0"
+EVICTS_FROM = "1.30.0"
+"""The first Kubernetes with ValidatingAdmissionPolicy, and with a container's appArmorProfile."""
 VARIANTS = tuple(sorted(one.name.removesuffix("-values.yaml") for one in (CHART / "ci").glob("*-values.yaml")))
+PLATFORMS = tuple(sorted(f"platforms/{one.stem}" for one in (CHART / "platforms").glob("*.yaml")))
+NOT_ON_OLD_ONES = {"evict", "kill", "granted", "drm"}
+"""Variants that Kubernetes before 1.30 cannot have."""
 
 
 _TEMPORARY = tempfile.TemporaryDirectory(prefix="gpusteward-chart-")
@@ -40,8 +45,8 @@ class RefusedError(Exception):
 
 
 def variant(name: str) -> Path:
-    """The values of a variant, as a file."""
-    return CHART / "ci" / f"{name}-values.yaml"
+    """The values of a variant or a platform, as a file."""
+    return CHART / f"{name}.yaml" if name in PLATFORMS else CHART / "ci" / f"{name}-values.yaml"
 
 
 def text(
@@ -50,8 +55,9 @@ def text(
     namespace: str = RELEASE,
     chart: Path | None = None,
     kubernetes: str = NEWEST,
+    tests: bool = False,
 ) -> str:
-    """What Helm prints. Raises RefusedError, and BuildError where there is no Helm to be had."""
+    """What Helm prints; `tests`: with what `helm test` makes. Raises RefusedError, and BuildError without a Helm."""
     # Without `--kube-version`, this Helm assumes a default Kubernetes: it was built without the linker flags for it.
     command: list[str | Path] = [
         build.program("helm"),
@@ -61,6 +67,7 @@ def text(
         f"--namespace={namespace}",
     ]
     flags = [f"--kube-version={kubernetes}", *(f"--values={one}" for one in files)]
+    flags += [] if tests else ["--skip-tests"]
     done = subprocess.run([*command, *flags], capture_output=True, text=True, check=False)
     if done.returncode:
         raise RefusedError(done.stderr)
@@ -68,9 +75,9 @@ def text(
 
 
 @cache
-def rendered(name: str, kubernetes: str = NEWEST) -> Rendered:
-    """A variant."""
-    return Rendered(objects(text(variant(name), kubernetes=kubernetes)))
+def rendered(name: str, kubernetes: str = NEWEST, *, tests: bool = False) -> Rendered:
+    """A variant or a platform; `tests`: with what `helm test` makes."""
+    return Rendered(objects(text(variant(name), kubernetes=kubernetes, tests=tests)))
 
 
 def written(folder: Path, values: Mapping[str, Any]) -> Path:
@@ -113,7 +120,7 @@ def unpacked(folder: Path) -> Path:
 def lint() -> None:
     """Have Helm look at chart and variants; a warning is an error. Raises RefusedError."""
     command: list[str | Path] = [build.program("helm"), "lint", CHART, "--strict", f"--kube-version={NEWEST}"]
-    for name in VARIANTS:
+    for name in (*VARIANTS, *PLATFORMS):
         done = subprocess.run([*command, f"--values={variant(name)}"], capture_output=True, text=True, check=False)
         if done.returncode:
             raise RefusedError(f"{name}: {done.stdout}{done.stderr}")

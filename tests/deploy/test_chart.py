@@ -100,7 +100,7 @@ def test_the_rights_on_the_node_are_those_of_the_mode(name: str) -> None:
     pod = made.pod
     assert pod["securityContext"]["runAsUser"] == 0
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert pod["hostPID"] is (name != "simulated")
+    assert pod.get("hostPID", False) is (name != "simulated")
     assert not {"hostNetwork", "hostIPC"} & set(pod)
     assert pod["automountServiceAccountToken"] is (name != "simulated")
     assert "ports" in made.container and all("hostPort" not in one for one in made.container["ports"])
@@ -301,6 +301,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "/config/policy/namespaces/label",
     ),
     **{f"{key}, which is gone": (of_key(f"config.{key}", 3), f"config.{removed(key)}") for key in REMOVED},
+    "two who collect": (
+        {"podMonitor": {"enabled": True}, "podMonitoring": {"enabled": True}},
+        "podMonitoring is instead of podMonitor and serviceMonitor",
+    ),
+    "a monitoring of another kind": ({"podMonitoring": {"kind": "PodMonitor"}}, "/podMonitoring/kind"),
+    "an argument that is no text": ({"extraArgs": [1]}, "/extraArgs"),
     "rules that are not there": ({"prometheusRule": {"enabled": True}}, "brings no alerts"),
     "runbooks at no address": ({"prometheusRule": {"runbookUrl": "wiki"}}, "/prometheusRule/runbookUrl"),
     "alert that is not there": (alerts(GPUGone={"enabled": False}), "alerts.GPUGone: there is no such alert"),
@@ -476,6 +482,31 @@ def test_what_an_operator_adds_is_there() -> None:
     assert made.pod["imagePullSecrets"] == [{"name": "pull"}]
 
 
+def test_a_registry_for_all_charts_goes_first(tmp_path: Path) -> None:
+    """global.imageRegistry takes the place of image.registry and leaves the repository; `helm test` has the same."""
+    values = {
+        "global": {"imageRegistry": "mirror.example.com", "other": 1},
+        "image": {"registry": "registry.example.com"},
+    }
+    made = Rendered(chart.objects(text(written(tmp_path, values), tests=True)))
+    images = {one["spec"]["containers"][0]["image"] for one in made.of("Pod")} | {made.container["image"]}
+    assert {image.partition(":")[0] for image in images} == {"mirror.example.com/gpusteward"}
+
+
+def test_arguments_and_dns_are_the_operators(tmp_path: Path) -> None:
+    """extraArgs stand behind ours, as they are written; without a DNS policy the cluster's holds."""
+    made = build(tmp_path, {"extraArgs": ["--log.level=debug", "--x=a, b: c"], "dnsPolicy": "Default"})
+    assert made.container["args"] == ["run", "--config=/etc/gpusteward/config.yaml", "--log.level=debug", "--x=a, b: c"]
+    assert made.pod["dnsPolicy"] == "Default" and "dnsPolicy" not in rendered("observe").pod
+
+
+def test_openshift_gets_the_binding_that_is_named(tmp_path: Path) -> None:
+    """A RoleBinding to OpenShift's role of that name, in the daemon's namespace alone; without a name there is none."""
+    (one,) = build(tmp_path, {"openshift": {"scc": "privileged"}}).of("RoleBinding")
+    assert one["roleRef"]["name"] == "system:openshift:scc:privileged" and one["metadata"]["namespace"] == RELEASE
+    assert not rendered("observe").of("RoleBinding")
+
+
 def test_without_the_policy_there_is_no_canary(tmp_path: Path) -> None:
     """Without the admission policy, the daemon gets no right in its own namespace."""
     policy = {"mode": "enforce", "admission": "ignore"}
@@ -494,6 +525,44 @@ def test_workloads_keep_their_names_when_scraped(kind: str) -> None:
     assert (first["sourceLabels"], first["targetLabel"]) == (["__meta_kubernetes_pod_node_name"], "instance")
     labels = rendered("monitored").only("DaemonSet")["spec"]["template"]["metadata"]["labels"]
     assert spec["selector"]["matchLabels"].items() <= labels.items()
+
+
+def test_one_value_labels_all_that_prometheus_looks_for(tmp_path: Path) -> None:
+    """monitoring.labels is on each monitor; a label of the monitor itself goes before it."""
+    on = {"enabled": True, "labels": {"team": "own"}}
+    values = {"monitoring": {"labels": {"release": "kps", "team": "all"}}, "podMonitor": on, "serviceMonitor": on}
+    made = build(tmp_path, values)
+    for kind in ("PodMonitor", "ServiceMonitor"):
+        assert made.only(kind)["metadata"]["labels"].items() >= {"release": "kps", "team": "own"}.items()
+    assert "release" not in made.only("DaemonSet")["metadata"]["labels"]
+
+
+@pytest.mark.parametrize("kind", ["podMonitor", "serviceMonitor"])
+def test_the_options_of_a_monitor_reach_it(tmp_path: Path, kind: str) -> None:
+    """What is empty is not written, so that the operator's own defaults hold."""
+    options = {
+        "jobLabel": "app.kubernetes.io/name",
+        "podTargetLabels": ["team"],
+        "sampleLimit": 5000,
+        "scrapeClass": "mesh",
+    }
+    name = f"{kind[0].upper()}{kind[1:]}"
+    spec = build(tmp_path, {kind: {"enabled": True, **options}}).only(name)["spec"]
+    assert spec.items() >= options.items()
+    assert not options.keys() & build(tmp_path, {kind: {"enabled": True}}).only(name)["spec"].keys()
+
+
+@pytest.mark.parametrize("kind", ["ClusterPodMonitoring", "PodMonitoring"])
+def test_googles_monitor_writes_nothing_over_the_workload(tmp_path: Path, kind: str) -> None:
+    """No label of the daemon's own pod is set, but the namespace, which PodMonitoring always sets."""
+    made = build(tmp_path, {"podMonitoring": {"enabled": True, "kind": kind}}).only(kind)
+    assert made["spec"]["targetLabels"] == {"metadata": []}
+    assert made["spec"]["endpoints"] == [
+        {"port": "metrics", "path": "/metrics", "scheme": "http", "interval": "30s", "timeout": "10s"}
+    ]
+    assert ("namespace" in made["metadata"]) is (kind == "PodMonitoring")
+    labels = rendered("observe").only("DaemonSet")["spec"]["template"]["metadata"]["labels"]
+    assert made["spec"]["selector"]["matchLabels"].items() <= labels.items()
 
 
 def probes(made: Rendered) -> list[dict[str, Any]]:
@@ -530,7 +599,7 @@ def test_who_may_scrape_is_said(tmp_path: Path) -> None:
     ((port,),) = (one["ports"] for one in spec["ingress"])
     assert port == {"port": "metrics", "protocol": "TCP"}
     closed = build(tmp_path, {"networkPolicy": {"enabled": True}}).only("NetworkPolicy")["spec"]
-    assert (closed["policyTypes"], closed["ingress"]) == (["Ingress"], [])
+    assert closed["policyTypes"] == ["Ingress"] and "ingress" not in closed
     peers: list[dict[str, Any]] = [{"podSelector": {}}]
     assert not build(tmp_path, {"networkPolicy": {"enabled": False, "from": peers}}).of("NetworkPolicy")
     assert not build(tmp_path, {}).of("NetworkPolicy")
@@ -663,7 +732,17 @@ def test_lint_is_content() -> None:
 
 
 def test_both_ends_of_what_is_supported_render_the_same() -> None:
-    """Nothing in the chart hangs on the version, and what is older than the oldest is refused."""
+    """What needs no newer Kubernetes is the same on the oldest; what is older than the oldest is refused."""
     assert rendered("monitored", OLDEST) == rendered("monitored")
     with pytest.raises(chart.RefusedError, match="kubeVersion"):
-        rendered("observe", "1.29.0")
+        rendered("observe", "1.24.0")
+
+
+@pytest.mark.parametrize("name", chart.VARIANTS)
+def test_only_what_needs_a_newer_kubernetes_asks_for_it(name: str) -> None:
+    """Before 1.30 evictions and profiles of AppArmor are refused with what to do; all other variants render."""
+    if name not in chart.NOT_ON_OLD_ONES:
+        assert rendered(name, "1.29.0").of("DaemonSet")
+        return
+    with pytest.raises(chart.RefusedError, match=r"wants? Kubernetes 1\.30 or later, and this is v1\.29\.0: .*; fix: "):
+        rendered(name, "1.29.0")

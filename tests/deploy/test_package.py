@@ -10,7 +10,7 @@ import pytest
 from deploy import chart, copies
 from deploy.chart import CHART
 
-OWN = {".helmignore", "Chart.yaml", "README.md", "values.yaml", "values.schema.json"}
+OWN = {"files/ask.py", ".helmignore", "Chart.yaml", "README.md", "values.yaml", "values.schema.json"}
 """What Helm and a reader of the chart want, besides templates and copies."""
 
 
@@ -34,11 +34,12 @@ def test_no_file_of_the_chart_is_a_link() -> None:
 @pytest.mark.charts
 @pytest.mark.usefixtures("helm")
 def test_the_package_has_what_the_chart_needs_and_nothing_else() -> None:
-    """Templates, rules, boards, values: no test, no variant, no example; plain files all of them."""
+    """Templates, rules, boards, values, those of platforms: no test, no variant, no example; plain files all of them."""
     with tarfile.open(chart.packed()) as archive:
         members = archive.getmembers()
     assert all(one.isfile() for one in members)
     inside = {str(Path(one.name).relative_to(CHART.name)) for one in members}
-    templates = {one for one in inside if Path(one).parent == Path("templates")}
+    templates = {one for one in inside if one.startswith("templates/")}
     assert {Path(one).suffix for one in templates} == {".yaml", ".tpl", ".txt"}
-    assert inside == OWN | templates | set(copies.files())
+    platforms = {f"{one}.yaml" for one in chart.PLATFORMS}
+    assert platforms and inside == OWN | templates | platforms | set(copies.files())
