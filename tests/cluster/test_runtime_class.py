@@ -14,14 +14,15 @@ import pytest
 
 from cluster.bed import Bed
 from cluster.client import Api
-from cluster.installed import CHART, nvidia_class
+from cluster.installed import nvidia_class
+from deploy.chart import packed
 
 pytestmark = pytest.mark.cluster
 
 
 def helm(bed: Bed, verb: str, namespace: str, access: str, *words: str) -> str:
     """Install or upgrade with a way to the driver; what Helm says."""
-    return bed.helm(verb, "one", str(CHART), f"--namespace={namespace}", f"--set=nvml.access={access}", *words)
+    return bed.helm(verb, "one", str(packed()), f"--namespace={namespace}", f"--set=nvml.access={access}", *words)
 
 
 def runtime(bed: Bed, namespace: str) -> tuple[str | None, bool]:
@@ -59,5 +60,7 @@ async def test_auto_takes_what_the_cluster_has(api_server: Bed, server_api: Api,
 async def test_helm_template_renders_without_a_cluster(api_server: Bed) -> None:
     """No lookup answers there, also with a kubeconfig: both ways name the class, as in Argo CD."""
     for access in ("auto", "runtimeClass"):
-        rendering = api_server.helm("template", "one", str(CHART), f"--set=nvml.access={access}", "--kube-version=1.34")
+        rendering = api_server.helm(
+            "template", "one", str(packed()), f"--set=nvml.access={access}", "--kube-version=1.34"
+        )
         assert "runtimeClassName: nvidia\n" in rendering

@@ -34,7 +34,7 @@ def test_no_file_of_the_chart_is_a_link() -> None:
 @pytest.mark.charts
 @pytest.mark.usefixtures("helm")
 def test_the_package_has_what_the_chart_needs_and_nothing_else() -> None:
-    """Templates, rules, boards, values, those of platforms: no test, no variant, no example; plain files all of them."""
+    """Templates, rules, boards and values, also those of platforms; no test, no variant, no link."""
     with tarfile.open(chart.packed()) as archive:
         members = archive.getmembers()
     assert all(one.isfile() for one in members)
