@@ -12,7 +12,7 @@ TYPES := .pytest_cache/types.txt
 WORKERS = $(shell expr $$(nproc) + 1)
 FAST := not daemon and not containers and not cluster and not charts and not boards and not prometheus and not browser
 
-.PHONY: help demo lint style check test cluster image bench day gpu wheels golden prose docs-site manifests guards traces fuzz lock clean
+.PHONY: help demo lint style check test cluster image release bench day gpu wheels golden prose docs-site manifests guards traces fuzz lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 12
@@ -61,6 +61,13 @@ cluster: $(VENV)/.dev  ## leave a real Kubernetes with fake GPUs running, and pr
 image: $(VENV)/.dev  ## build the daemon's image without Docker or a registry, and print where it is (docs/image.md)
 	PYTHONPATH=tests $(BIN)/python -m cluster.image
 
+release: $(VENV)/.release  ## build and publish VERSION=x.y.z at REGISTRY=host/path, signed with KEY=… (docs/release.md)
+	@: $(if $(VERSION),,$(error VERSION is missing: make release VERSION=x.y.z REGISTRY=host/path [KEY=…]))
+	@: $(if $(REGISTRY),,$(error REGISTRY is missing: make release VERSION=$(VERSION) REGISTRY=host/path [KEY=…]))
+	@programs=$$(PYTHONPATH=tests $(BIN)/python -m cluster.build helm cosign); \
+	  for one in $$programs; do PATH=$$(dirname $$one):$$PATH; done; \
+	  $(BIN)/python -m tools.release "$(VERSION)" --registry "$(REGISTRY)" $(if $(KEY),--key "$(KEY)") $(FLAGS)
+
 bench: $(VENV)/.dev  ## measure rounds, scrapes and decisions; the tables go into docs/performance.md
 	PYTHONPATH=tests $(BIN)/python -m bench
 	PYTHONPATH=tests $(BIN)/python -m bench.policy
@@ -90,7 +97,8 @@ prose: $(VENV)/.dev  ## look for prose that is hard to read, as `make style` doe
 docs-site: $(VENV)/.docs  ## build the static site of docs/ into site/; a link that leads nowhere fails
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
-manifests: $(VENV)/.dev  ## render deploy/manifests from the Helm chart anew
+manifests: $(VENV)/.dev  ## give the Helm chart the version of pyproject.toml, and render deploy/manifests from it anew
+	$(BIN)/python -m tools.release.source
 	PYTHONPATH=tests $(BIN)/python -m deploy.plain
 
 guards: $(VENV)/.dev  ## break each guard of the policy, one at a time, and list which test notices (tests/policy/guards.txt)
@@ -112,6 +120,8 @@ lock: $(VENV)/.dev  ## resolve the dependencies anew
 	  -c requirements-dev.lock --group pyproject.toml:docs -o requirements-docs.lock
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	  -c requirements-dev.lock --group pyproject.toml:fuzz -o requirements-fuzz.lock
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  -c requirements-dev.lock --group pyproject.toml:release -o requirements-release.lock
 
 clean:  ## remove the environment and all caches of this checkout
 	rm -rf $(VENV) site .fuzz .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
@@ -130,6 +140,11 @@ $(VENV)/.dev: $(VENV)/.run requirements-dev.lock
 # In the same environment as the rest: its versions are resolved with those of requirements-dev.lock.
 $(VENV)/.docs: $(VENV)/.dev requirements-docs.lock
 	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements-docs.lock
+	@touch $@
+
+# In the same environment, too: the tests of a release use it.
+$(VENV)/.release: $(VENV)/.dev requirements-release.lock
+	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements-release.lock
 	@touch $@
 
 # Atheris has wheels for some versions of Python alone, so that `make check` must not need it.
