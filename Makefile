@@ -40,7 +40,7 @@ check: style  ## lint, types, import contracts, unit tests side by side: 200 s o
 	  $(BIN)/pytest -q -n $(WORKERS) --dist worksteal --hypothesis-profile=check -m "$(FAST)" || code=$$?; \
 	  wait $$types || code=$$?; cat $(TYPES); exit $$code
 
-test: lint  ## install what the tests need (asks first on a machine of your own), then run all of them on real parts
+test: lint $(VENV)/.release  ## install what the tests need (asks first on a machine of your own), then run all of them on real parts
 	rm -f $(SHOWN)
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "$(FAST)" --faults=$(SHOWN)
 	GPUSTEWARD_TRACES=6 $(BIN)/pytest -q tests/policy/test_enumeration.py  # `check` looks at traces of 5 events

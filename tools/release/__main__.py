@@ -36,12 +36,14 @@ def _release(given: argparse.Namespace) -> None:
     if problems := images.missing():
         raise ReleaseError("; ".join(problems) + ".\nfix: docs/release.md lists the programs; run it as root.")
     _check_names(registry, checked.version)
+    signer = Signer(given.key, registry.plain) if given.key else None
+    if signer:
+        signer.check()
+    else:
+        _say("no KEY: nothing will be signed")
     folder = checked.root / "dist" / checked.version
     if folder.exists():
         raise ReleaseError(f"{folder} exists.\nfix: move it away.")
-    signer = Signer(given.key, registry.plain) if given.key else None
-    if signer is None:
-        _say("no KEY: nothing will be signed")
     folder.parent.mkdir(exist_ok=True)
     # On the same file system as the result, and gone if anything fails.
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="unfinished-") as work:

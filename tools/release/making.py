@@ -18,7 +18,7 @@ from pathlib import Path
 from tools.release import files, notes, provenance, sbom
 from tools.release.images import PLATFORMS, Store
 from tools.release.layout import Layout
-from tools.release.programs import ReleaseError, run
+from tools.release.programs import ReleaseError, said
 from tools.release.registry import Registry
 from tools.release.signing import Signer
 from tools.release.source import Source
@@ -118,9 +118,9 @@ class Making:
 
     def _push_chart(self, packed: Path) -> str:
         plain = ["--plain-http"] if self.registry.plain else []
-        said = run("helm", "push", *plain, packed, f"oci://{self.registry.charts}")
-        if (found := re.search(r"^Digest: (sha256:\w+)$", said, re.MULTILINE)) is None:
-            raise ReleaseError(f"helm push named no digest:\n{said}")
+        printed = said("helm", "push", *plain, packed, f"oci://{self.registry.charts}")
+        if (found := re.search(r"^Digest: (sha256:\w+)$", printed, re.MULTILINE)) is None:
+            raise ReleaseError(f"helm push named no digest:\n{printed}")
         name = f"{self.registry.chart}@{found[1]}"
         self.say(f"pushed: chart {name}")
         if self.signer:

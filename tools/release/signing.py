@@ -40,6 +40,10 @@ class Signer:
         run("cosign", "sign-blob", f"--key={self.key}", *QUIET, f"--output-signature={signature}", file)
         return signature
 
+    def check(self) -> None:
+        """Ask whether the key can be read, with its password. Raises ReleaseError."""
+        run("cosign", "public-key", f"--key={self.key}")
+
     def public_key(self, file: Path) -> None:
         """Write the key by which others verify. Raises ReleaseError."""
         run("cosign", "public-key", f"--key={self.key}", f"--outfile={file}")
