@@ -141,6 +141,7 @@ def test_the_image_for_arm64_is_one(made: Released, tmp_path: Path) -> None:
     shutil.copy(shutil.which("qemu-aarch64-static") or "", root / "qemu")
     started = ("chroot", str(root), "/qemu", "/opt/gpusteward/bin/python", "/opt/gpusteward/bin/gpusteward")
     assert run(*started, "--version") == f"gpusteward {VERSION}\n"
+    assert "fail" not in run(*started, "check", "--devices=simulated", "--names.source=none")
 
 
 def elf_machine(path: Path) -> int | None:

@@ -78,7 +78,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--store", type=Path, help="buildah's storage; without it an empty one: packages of the day")
     parser.add_argument("--source", default="", help="address of the repository, for labels and provenance")
-    parser.add_argument("--builder", default="", help="who builds, for the provenance: a URI")
+    parser.add_argument("--builder", default="", help="URI of the builder, for the provenance")
     parser.add_argument("--invocation", default="", help="which run of the builder, for the provenance")
     return parser.parse_args()
 

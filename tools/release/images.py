@@ -27,7 +27,7 @@ TO_RUN = (
     "--include=base-files,libc6,libgcc-s1,libstdc++6,libexpat1,libssl3,zlib1g,libpython3.11-stdlib,python3-minimal",
     "--dpkgopt=path-exclude=/usr/share/doc/*",
     "--dpkgopt=path-include=/usr/share/doc/*/copyright",
-    # What its dependencies bring and nobody calls goes; what is there is told to scanners, where distroless tells it.
+    # What its dependencies bring and nothing calls is removed. Scanners find the list of packages where distroless has it.
     """--extract-hook=cd "$1"
     mkdir -p var/lib/dpkg/status.d
     for archive in var/cache/apt/archives/*.deb; do

@@ -28,7 +28,7 @@ LOCKS = ("requirements.lock",)
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """One release. `url`: of the repository; `builder`, `invocation`: who builds, as provenance names it.
+    """One release. `url`: of the repository; `builder`, `invocation`: as the provenance names them.
 
     `work` is a fresh folder. `store`: buildah's storage; an empty one takes Debian's packages of the day.
     """
