@@ -49,7 +49,12 @@ def archive() -> Path:
 
 
 def _sources() -> Iterator[Path]:
-    yield from (DOCKERFILE, Path(__file__), ROOT / "tools/release/images.py", *OF_THE_MACHINE)
+    yield from (
+        DOCKERFILE,
+        Path(__file__),
+        *(ROOT / "tools/release" / name for name in ("images.py", "slim.sh")),
+        *OF_THE_MACHINE,
+    )
     yield from (
         ROOT / name for name in (".dockerignore", "LICENSE", "README.md", "pyproject.toml", "requirements.lock")
     )

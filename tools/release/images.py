@@ -27,16 +27,7 @@ TO_RUN = (
     "--include=base-files,libc6,libgcc-s1,libstdc++6,libexpat1,libssl3,zlib1g,libpython3.11-stdlib,python3-minimal",
     "--dpkgopt=path-exclude=/usr/share/doc/*",
     "--dpkgopt=path-include=/usr/share/doc/*/copyright",
-    # What its dependencies bring and nothing calls is removed. Scanners find the list of packages where distroless has it.
-    """--extract-hook=cd "$1"
-    mkdir -p var/lib/dpkg/status.d
-    for archive in var/cache/apt/archives/*.deb; do
-      package=$(dpkg-deb --field "$archive" Package)
-      case $package in dpkg|mawk|tar) ;; *) dpkg-deb --field "$archive" > "var/lib/dpkg/status.d/$package";; esac
-    done
-    find bin sbin usr/bin usr/sbin ! -type d ! -name 'python3*' -delete
-    find usr/share -mindepth 1 -maxdepth 1 ! -name doc ! -name common-licenses -exec rm -r '{}' +
-    rm -r etc/cron* etc/logrotate.d etc/update-motd.d lib/systemd usr/games usr/include usr/libexec usr/lib/*/gconv""",
+    f"--extract-hook={Path(__file__).with_name('slim.sh').read_text()}",
 )
 OF_THE_MACHINE = (Path("/etc/pip.conf"), Path("/etc/ssl/certs/ca-certificates.crt"))
 
