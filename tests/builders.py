@@ -50,12 +50,12 @@ def gpu_uuid(index: int) -> GpuUuid:
 
 
 def leaf(index: int = 0, gpu_instance: int | None = None) -> DeviceKey:
-    """Name a leaf device by the index of its GPU."""
+    """Name a device by the index of its GPU."""
     return DeviceKey(gpu_uuid(index), gpu_instance)
 
 
 def memory(total: int = 80 * GIB, used: int = 0, reserved: int = 512 * MIB) -> Memory:
-    """Make device memory of which `used` bytes are held by somebody."""
+    """Make device memory of which `used` bytes are in use."""
     return Memory(total, free=total - used - reserved, reserved=reserved)
 
 
@@ -94,7 +94,7 @@ def device(
     containers: int | None = None,
     sampled_at: float = TAKEN_AT,
 ) -> Device:
-    """Make a leaf device of `gpu`; what its used memory leaves over is unattributed, so that the account closes."""
+    """Make a device of `gpu`. Used memory that no argument explains is unattributed, so that the account closes."""
     key, its_memory, utilization = next(found for found in gpu.leaves() if found[0].gpu_instance == gpu_instance)
     instance = next((found for found in gpu.instances if found.id == gpu_instance), None)
     rest = None
@@ -159,7 +159,7 @@ def usage(
     evicted: float | None = None,
     mps: bool = False,
 ) -> Usage:
-    """Make what a container (or the container `main` of a pod) holds of a leaf device."""
+    """Make what a container (or the container `main` of a pod) holds of a device."""
     return Usage(
         subject(who) if isinstance(who, Pod) else who,
         where,
@@ -246,7 +246,7 @@ def snapshot(
     taken_at: float = TAKEN_AT,
     node: str = NODE,
 ) -> Snapshot:
-    """Make a snapshot of leaf devices; their GPUs are those that answered, and all that the driver counts."""
+    """Make a snapshot of devices. Their GPUs are those that answered, and all that the driver counts."""
     gpus = {each.gpu.uuid: each.gpu for each in devices}
     return Snapshot(
         round,

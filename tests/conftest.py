@@ -22,7 +22,7 @@ EXAMPLES = 25
 
 @pytest.hookimpl(tryfirst=True)  # before Hypothesis looks for the profile
 def pytest_configure() -> None:
-    """Leave out what costs time in thousands of tests and tells nobody anything."""
+    """Leave out what costs time in thousands of tests and shows nothing."""
     # No deadline for an example: on a busy machine 200 ms say nothing about the code.
     settings.register_profile("test", settings.default, deadline=None)
     settings.register_profile("check", settings.default, deadline=None, max_examples=EXAMPLES)

@@ -30,7 +30,6 @@ NOT_RUN = {
     r"^(gpusteward run --config|gpusteward-exporter) ": "runs until it is stopped; tests/daemon starts both",
     r"gpusteward completion ": "changes the reader's shell; test_completion.py asks a bash",
     r"^kubectl exec -it ": "wants a terminal; docs/top.md has the same without one",
-    r"seccompProfile": "wants the profile on the node; test_profiles.py of tests/cluster copies it and tries it",
     r"^kubectl delete -f deploy/manifests/evict/": "wants these manifests applied; test_overlays.py deletes each",
     r"^(kubectl exec … |kubectl (delete|describe) pod $|helm upgrade --)": "the beginning of a command, in a sentence",
     r" exec DAEMON -- ": "of the help of a command; the pages have the same with the daemon's name in a variable",

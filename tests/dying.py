@@ -1,9 +1,10 @@
 """
 A daemon that writes a journal and is killed (SIGKILL) before or after any one of its calls to the kernel.
 
-In: a folder. Out: in it a folder for each death, with what the dead one left: the journal, and `said`, which has a line
-for each promise that was made before: `token`, `open ID`, `end ID`, `breaker`. Law: `said` is written after the journal
-came back, so that what stands there had to be on disk; the calls are the real ones, and the kill is one.
+In: a folder. Out: in it a folder for each death, with the two files that the dead process left. One is the journal.
+The other, `said`, has a line for each promise that was made before the death: `token`, `open ID`, `end ID`, `breaker`.
+Law: `said` is written after the journal's call returned, so each promise in it had to be on disk. The calls to the
+kernel are real, and so is the kill.
 
     python -m dying FOLDER
 """

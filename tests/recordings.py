@@ -30,7 +30,7 @@ BEGINNING = 1_760_000_000.0
 
 
 class SteppedClock:
-    """Time that passes only in `sleep`; whoever sleeps past `end` is cancelled."""
+    """Time that passes only in `sleep`; a sleep past `end` is cancelled."""
 
     def __init__(self, end: float) -> None:
         self.now, self.end = 0.0, end

@@ -78,9 +78,9 @@ def test_what_the_kernel_counts_stands_in_place_of_the_processes() -> None:
 @pytest.mark.parametrize("count", [0, 2 * GIB])
 def test_what_the_kernel_counts_is_believed_where_it_is_less_no_more(count: int) -> None:
     """
-    Buffers that were placed before the controller was enabled are charged elsewhere: the lists are told, and a fault.
+    Buffers that were placed before the controller was enabled are charged elsewhere: the lists count, with a fault.
 
-    What both say is sure, and no more; a limit that the kernel keeps is one all the same.
+    The bytes of the smaller count are sure, and no more. A limit that the kernel keeps still counts.
     """
     late = replace(
         attributed(placed(1, 5 * GIB), placed(2, GIB, B), memory=used(8 * GIB)),
@@ -146,9 +146,9 @@ def test_what_the_kernel_counts_needs_nobody_looked_at() -> None:
 @pytest.mark.parametrize("why", ["partial", "anybodys"])
 def test_who_is_in_no_list_holds_nothing_only_where_lists_have_everybody(why: str) -> None:
     """
-    Lists of those alone who use a GPU in one way, and a process that may be anybody's: who is not listed is unknown.
+    If lists cover one use of a GPU only, or a process may be of any container, a container without an entry is unknown.
 
-    Who is listed holds what stands there, or more.
+    A listed container holds what its entries say, or more.
     """
     one = attributed(placed(1, 5 * GIB), memory=used(8 * GIB))
     one = replace(one, anybodys=True) if why == "anybodys" else replace(one, sample=replace(one.sample, partial=True))
@@ -161,7 +161,7 @@ def test_who_is_in_no_list_holds_nothing_only_where_lists_have_everybody(why: st
 
 
 def test_what_the_kernel_counts_makes_an_unknown_process_known() -> None:
-    """A process that holds nobody knows what does not hide its container's count; limit and peak come with it."""
+    """A process of unknown memory does not hide its container's count. Limit and peak come with the count."""
     unknown = replace(attributed(placed(1, None)), counted=counted(A, GIB, limit=4 * GIB, peak=2 * GIB))
     (usage,) = account(unknown, {}).usages
     assert (usage.memory_used, usage.memory_peak, usage.kernel_limit, usage.memory_sure) == (
@@ -173,7 +173,7 @@ def test_what_the_kernel_counts_makes_an_unknown_process_known() -> None:
 
 
 def test_what_the_kernel_counts_is_told_without_processes() -> None:
-    """The lists could not be read: who holds something is told all the same, and nothing of who holds nothing."""
+    """The lists could not be read: a container with counted bytes is reported all the same, one with none is not."""
     sample = replace(attributed(), placed=None, counted={**counted(A, GIB), **counted(B, 0)})
     found = account(sample, {})
     (usage,) = found.usages
@@ -182,7 +182,7 @@ def test_what_the_kernel_counts_is_told_without_processes() -> None:
 
 
 def test_what_is_surely_a_containers_own() -> None:
-    """Shared buffers are a part of what it holds, not of what is surely its own; without any there is no such word."""
+    """Shared buffers are part of its usage, not of what is surely its own. Without any that figure is absent."""
     shared = placed(1, 3 * GIB)
     shared = replace(shared, process=replace(shared.process, memory_sure=GIB))
     (usage,) = account(attributed(shared, placed(2, GIB)), {}).usages
@@ -204,7 +204,7 @@ def test_what_is_measured_of_a_container_is_surely_its_own_where_another_process
 
 
 def test_a_share_of_the_engines_that_one_process_does_not_tell() -> None:
-    """Unknown of one process is unknown of the container, figure by figure; who is not listed is idle."""
+    """Unknown of one process is unknown of the container, figure by figure. A process without a sample is idle."""
     told = (ProcessUtilization(1, 0.5, None, 0.25, None), ProcessUtilization(2, None, None, 0.25, None))
     (usage,) = account(attributed(placed(1, GIB), placed(2, GIB), utilization=told), {}).usages
     assert (usage.sm, usage.encoder, usage.decoder) == (None, 0.5, None)
@@ -218,7 +218,7 @@ parts = st.lists(
 
 @given(parts=parts, rest=st.integers(0, 10 * GIB), reserved=st.integers(0, GIB))
 def test_law_2_the_accounts_close(parts: list[tuple[Attribution, int]], rest: int, reserved: int) -> None:
-    """Attributed + ghost + host + unattributed = used, whoever holds what."""
+    """Attributed + ghost + host + unattributed = used, however the memory is divided."""
     with_subject = {Attribution.CONTAINER, Attribution.INHERITED}
     entries = [
         placed(pid, memory, A if attribution in with_subject else None, attribution)
@@ -236,7 +236,7 @@ def test_law_2_the_accounts_close(parts: list[tuple[Attribution, int]], rest: in
 
 
 def test_lists_slightly_above_the_device_are_taken_as_zero_rest() -> None:
-    """The reads are not atomic: up to 64 MiB too much is no contradiction, and is told."""
+    """The reads are not atomic: up to 64 MiB too much is no contradiction, and is reported."""
     result = account(attributed(placed(1, GIB + TOLERANCE), memory=used(GIB)), {}).accounts[0]
     assert (result.closes, result.unattributed, result.clamped) == (True, 0, TOLERANCE)
 
@@ -250,7 +250,7 @@ def test_lists_far_above_the_device_do_not_close() -> None:
 
 @pytest.mark.fault(33)
 def test_unattributed_entries_must_fit_into_the_rest() -> None:
-    """A process without a container is part of what nobody explains, not an addition to it."""
+    """A process without a known container is part of the unattributed memory, not an addition to it."""
     hidden = placed(2, GIB, None, Attribution.UNKNOWN_CONTAINER)
     result = account(attributed(placed(1, GIB), hidden, memory=used(2 * GIB)), {}).accounts[0]
     assert (result.closes, result.unattributed) == (True, GIB)
@@ -260,7 +260,7 @@ def test_unattributed_entries_must_fit_into_the_rest() -> None:
 
 @pytest.mark.fault(26)
 def test_one_unknown_process_makes_its_container_unknown_and_no_other() -> None:
-    """Not available is not zero: the container's sum is unknown, its neighbour's is not, and nobody invents a rest."""
+    """Not available is not zero: the container's sum is unknown, and so is the rest. Its neighbour's sum is known."""
     result = account(attributed(placed(1, None), placed(2, 5, A), placed(3, 7, B), memory=used(GIB)), {})
     assert {usage.subject: usage.memory_used for usage in result.usages} == {A: None, B: 7}
     assert (result.accounts[0].attributed, result.accounts[0].unattributed) == (None, None)
@@ -309,7 +309,7 @@ def test_a_client_of_which_a_process_is_unknown_is_a_client() -> None:
 
 
 def test_an_allocated_container_without_processes_holds_zero() -> None:
-    """The lists were read and nobody is there: that is known, so it is 0 and not absent."""
+    """The lists were read and are empty: its usage is known, so it is 0 and not absent."""
     usage = account(attributed(), {}, allocated={DEVICE: [A]}).usages[0]
     assert (usage.memory_used, usage.processes) == (0, frozenset())
 
@@ -363,7 +363,7 @@ def test_the_peak_is_the_most_ever_seen_of_this_generation() -> None:
 
 
 def test_the_sole_holder_of_an_instance_gets_the_instances_sm() -> None:
-    """Under MIG there are no statistics of processes: who is alone has the instance's figure, others have none."""
+    """Under MIG there are no statistics of processes: a sole holder has the instance's figure, others have none."""
     device = DeviceKey(UUID, 1)
     instance = GpuInstance(1, "1g.10gb", ("MIG-1",), Memory(10 * GIB, 5 * GIB), Utilization(sm=0.75))
     sample = GpuSample(Gpu(UUID, 0, "fake", mig=True, instances=(instance,)), 0.0, ())
@@ -379,7 +379,7 @@ def test_the_sole_holder_of_an_instance_gets_the_instances_sm() -> None:
 
 @pytest.mark.parametrize("doubt", [Attribution.UNREADABLE, Attribution.CONTRADICTORY, Attribution.AMBIGUOUS])
 def test_next_to_a_process_that_may_be_anybodys_nobody_is_known_to_hold_nothing(doubt: Attribution) -> None:
-    """The hidden process may be the idle container's: its use is unknown, not 0; who was measured stays measured."""
+    """The hidden process may be the idle container's: its usage is unknown, not 0. A measured container stays so."""
     entries = (placed(1, 5, A), placed(2, GIB, None, doubt))
     result = account(attributed(*entries, memory=used(2 * GIB), utilization=()), {}, allocated={DEVICE: [A, B]})
     idle = next(usage for usage in result.usages if usage.subject == B)
@@ -388,7 +388,7 @@ def test_next_to_a_process_that_may_be_anybodys_nobody_is_known_to_hold_nothing(
 
 
 def test_without_proof_of_the_pid_domain_the_account_is_unknown() -> None:
-    """Nobody was attributed, which is not the same as 0 bytes attributed; the device's own memory stays."""
+    """No process was attributed, which is not the same as 0 bytes attributed. The device's own memory stays known."""
     entry = placed(1, GIB, None, Attribution.UNPROVEN)
     result = account(attributed(entry, memory=used(GIB)), {}, allocated={DEVICE: [A]})
     found = result.accounts[0]

@@ -1,4 +1,4 @@
-"""Promises of exporter/accounts/attribution.py: who an entry of the driver's lists belongs to, round after round."""
+"""Promises of exporter/accounts/attribution.py: to what container an entry of the driver's lists belongs."""
 
 from dataclasses import dataclass, field
 
@@ -163,7 +163,7 @@ def test_a_zombie_counts_where_its_cgroup_still_says() -> None:
 
 @pytest.mark.fault(42)
 def test_a_reused_number_is_never_charged_to_its_new_process() -> None:
-    """The kernel gave the number to somebody else while the driver still lists the old memory."""
+    """The kernel gave the number to a new process while the driver still lists the old memory."""
     rounds = Rounds()
     rounds.one(10, host((10, 1, IN_MAIN), (11, 2, IN_MAIN)))
     placed = rounds.one(10, host((10, 99, IN_SIDECAR), (11, 2, IN_MAIN)))
@@ -189,7 +189,7 @@ def test_an_entry_that_was_gone_is_a_new_process() -> None:
 
 
 def test_an_unread_list_keeps_the_sightings_and_places_nothing() -> None:
-    """A gap in the lists is no evidence that anybody left."""
+    """A gap in the lists is no evidence that a process ended."""
     rounds = Rounds()
     rounds.one(10, host((10, 1, IN_MAIN), (11, 2, IN_MAIN)))
     assert rounds.round(None, host()).placed is None
@@ -235,7 +235,7 @@ def test_a_number_that_changed_hands_without_proof_is_nobodys() -> None:
 
 
 def test_an_entry_that_went_without_proof_is_somebody_new() -> None:
-    """The list is believed where /proc is not: what it had no more comes back as a number that inherits nothing."""
+    """The list is believed where `/proc` is not: a number that left it and comes back inherits nothing."""
     rounds = Rounds()
     rounds.one(10, host((10, 1, IN_MAIN), (11, 2, IN_MAIN)))
     rounds.round([], UNPROVEN)
@@ -243,7 +243,7 @@ def test_an_entry_that_went_without_proof_is_somebody_new() -> None:
 
 
 def test_numbers_of_an_unproven_driver_are_forgotten() -> None:
-    """In such a round they may be of any namespace: who is listed then need not be who was sighted."""
+    """In such a round a number may be of any PID namespace, and so of another process than the one seen before."""
     rounds = Rounds()
     rounds.one(10, host((10, 1, IN_MAIN), (11, 2, IN_MAIN)))
     sample = GpuSample(Gpu(GPU, 0, "fake"), 0.0, (GpuProcess(DEVICE, 10, frozenset(), 1000),), pids_proven=False)

@@ -32,7 +32,7 @@ A, B = Subject(PodUid("a"), "main", MAIN), Subject(PodUid("b"), "main", SIDE)
 def told(
     pid: int, seconds: float | None, subject: Subject | None = A, device: DeviceKey = DEVICE, began: int = 1000
 ) -> Placed:
-    """Place a living process, of which the driver tells how long its queues were off the device."""
+    """Place a living process, with the time in which its queues were off the device by the driver's figures."""
     key = ProcessKey(pid, began + pid)
     return Placed(GpuProcess(device, pid, frozenset(), 1, evicted=seconds), Attribution.CONTAINER, subject, key)
 
@@ -58,7 +58,7 @@ def test_only_what_happens_while_it_is_looked_at_counts() -> None:
 
 
 def test_each_container_has_its_own_sum_on_each_device() -> None:
-    """Processes of one container add up; its neighbour's, and its own on another device, stand apart."""
+    """Processes of one container add up. Its neighbour's, and its own on another device, have sums of their own."""
     first = attributed(told(1, 1.0), told(2, 1.0), told(3, 1.0, B), told(1, 1.0, A, OTHER))
     second = attributed(told(1, 2.0), told(2, 4.0), told(3, 1.5, B), told(1, 9.0, A, OTHER))
     assert after(first, second).totals == {(A, DEVICE): 4.0, (B, DEVICE): 0.5, (A, OTHER): 8.0}
@@ -72,7 +72,7 @@ def test_a_process_that_ends_takes_nothing_back() -> None:
 
 
 def test_what_cannot_be_told_adds_nothing() -> None:
-    """No driver's word, no known container, no list: no total comes to be, and none is lost."""
+    """Without the driver's figure, a known container or a list, no total begins, and none is lost."""
     assert after(attributed(told(1, None)), attributed(told(2, 3.0, None))).totals == {}
     found = after(attributed(told(1, 1.0)), attributed(told(1, 2.0)))
     assert after(attributed(read=False), before=found) == found
@@ -107,7 +107,7 @@ def test_names_that_lapse_set_no_counter_back() -> None:
 
 
 def test_a_container_that_is_gone_is_forgotten() -> None:
-    """So is a leaf device: under its id another may come."""
+    """So is a device: under its id another may come."""
     found = after(attributed(told(1, 1.0), told(3, 1.0, B)))
     assert advance(found, attributed(), {SIDE}, NOW).totals == {(B, DEVICE): 0.0}
     assert found.without({DEVICE}) == Evictions()
@@ -116,7 +116,7 @@ def test_a_container_that_is_gone_is_forgotten() -> None:
 
 @given(st.lists(st.dictionaries(st.integers(1, 3), st.none() | st.floats(0, 1e6), max_size=3), max_size=8))
 def test_a_counter_never_falls(rounds: list[Mapping[int, float | None]]) -> None:
-    """Whatever the driver says, also of figures that go back, and whoever comes and goes."""
+    """A total never falls when the driver's figures go back, nor when processes come and go."""
     found, last = Evictions(), 0.0
     for number, each in enumerate(rounds):
         listed = attributed(*(told(pid, seconds) for pid, seconds in each.items()))

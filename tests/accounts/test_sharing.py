@@ -1,4 +1,4 @@
-"""Promises of exporter/accounts/sharing.py: who is on a device, whatever the kubelet handed out."""
+"""Promises of exporter/accounts/sharing.py: which pods are on a device, whatever the kubelet handed out."""
 
 from dataclasses import replace
 

@@ -171,7 +171,7 @@ def test_each_answer_has_its_meaning(row: str) -> None:
 
 
 def test_a_budget_is_named_in_the_detail() -> None:
-    """Whoever reads the refusal learns which budget it was, and what it wants."""
+    """The detail of a refusal names the disruption budget, and says what it requires."""
     told = "The disruption budget two needs 2 healthy pods and has 2 currently"
     assert heard(masked(told, "disruption budget")).detail == f"{BUDGET} {told}", "and nothing is said twice"
     assert len(heard(no(500, "x" * 100_000)).detail) == LONGEST_DETAIL
@@ -194,8 +194,8 @@ def test_whatever_comes_is_read_and_nothing_is_claimed_lightly(reply: Reply) -> 
     """
     No answer raises.
 
-    Accepted is only a 2xx of the API server; that nothing came about is said only of what was never sent, or of a 4xx
-    (or the 500 of several budgets) by which a server says so.
+    Only a 2xx of the API server counts as accepted. A request counts as without effect only if it was never sent, or if
+    a 4xx (or the 500 of several budgets) says so.
     """
     answer = heard(reply)
     if answer.heard is Heard.ACCEPTED:
@@ -303,7 +303,7 @@ async def test_a_proxy_that_leads_nowhere_sent_nothing(tmp_path: Path, monkeypat
 
 @pytest.mark.fault(2, 3)
 async def test_a_connection_that_cannot_be_had_is_told_from_an_answer_that_does_not_come(tmp_path: Path) -> None:
-    """Who does not finish TLS's greeting got no request: failed. Who got it and is silent: ambiguous."""
+    """A server that never ends the TLS handshake got no request: failed. One that got it and is silent: ambiguous."""
     release = asyncio.Event()
 
     async def silent(_: web.Request) -> web.StreamResponse:

@@ -1,4 +1,4 @@
-"""The rung `fence` on the fake driver: real calls, real workloads, a real journal; cgroups and /proc are folders."""
+"""The step `fence` on the fake driver: real calls, real workloads, a real journal; cgroups and /proc are folders."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ OLD = 2 * GiB
 
 @dataclass
 class Stage:
-    """A container that is over its limit, its sidecar, and the rung."""
+    """A container that is over its limit, its sidecar, and the step `fence`."""
 
     ground: Ground
     limits: NvmlLimits
@@ -59,7 +59,7 @@ class Stage:
         self.fencing = self.made()
 
     def made(self) -> Fencing:
-        """Make the rung, as a daemon does at its start."""
+        """Make the step, as a daemon does at its start."""
         leaves = Leaves(self.folder / "proc", self.ground.mount, USUAL)
         return Fencing(self.limits, leaves, JournalWriter(self.journal, self.lost.append))
 
@@ -130,7 +130,7 @@ class Stage:
 
 @pytest.fixture
 def stage(ground: Ground, limits: NvmlLimits, tmp_path: Path) -> Iterator[Stage]:
-    """Give a rung of its own. Whatever it did, the sidecar may take what it likes, and everybody lives."""
+    """Give a fresh stage. After each test the sidecar must be able to take memory, and all processes must live."""
     tmp_path.chmod(0o700)
     made = Stage(ground, limits, tmp_path, journal_file.opened(tmp_path / "journal", default_rules()))
     yield made
@@ -172,7 +172,7 @@ async def test_where_the_use_shows_only_then_a_fence_is_raised_at_once(stage: St
 
 @pytest.mark.parametrize("hard", [4 * GiB, 20 * GiB])
 async def test_a_limit_that_somebody_else_set_is_left_alone(stage: Stage, hard: int) -> None:
-    """Below or above: told, and neither touched nor taken for ours."""
+    """Below or above ours: it is reported, and neither changed nor taken for ours."""
     await stage.limits.limit(stage.ground.gpu, stage.ground.path(), hard)
     calls = stage.ground.node.calls(SET)
     answer = await stage.act()
@@ -233,7 +233,7 @@ async def test_a_call_that_hangs_may_have_come_about(stage: Stage) -> None:
 
 
 async def test_what_cannot_be_noted_is_not_set(stage: Stage) -> None:
-    """Somebody writes the journal: the driver is not asked to set anything, and the daemon knows that it is lost."""
+    """Another program wrote the journal: no fence is set, and the daemon knows that the journal is lost."""
     with (stage.folder / "journal").open("ab") as file:
         file.write(b"{}\n")
     answer = await stage.act()
@@ -380,7 +380,7 @@ async def test_what_no_driver_could_limit_is_not_tried(stage: Stage) -> None:
 
 
 def test_where_no_cgroup_can_be_found_that_is_known_before(tmp_path: Path, fake_node: FakeNode) -> None:
-    """No version 2, a private namespace, no /proc: each is told in words."""
+    """No cgroup version 2, a private cgroup namespace, no `/proc`: each has an explanation in words."""
     one = tmp_path / "1"
     one.mkdir()
     (one / "cgroup").write_text("4:memory:/init.scope\n")

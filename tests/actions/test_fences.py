@@ -119,7 +119,7 @@ def test_a_fence_is_never_below_what_is_held_or_declared(limit: int, used: int, 
     ],
 )
 def test_a_fence_follows_the_use_down_to_the_limit(told: int | None, seen: int | None, to: int | None) -> None:
-    """By a step at least, never below use or limit, never up, and not while driver or lists do not tell."""
+    """By a step at least, never below usage or limit, never up, and not while either figure of usage is unknown."""
     assert lowered(FENCE, told, seen) == to
 
 

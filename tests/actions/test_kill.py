@@ -131,7 +131,7 @@ def test_an_init_protects_itself_by_no_mounts() -> None:
     ],
 )
 def test_where_no_init_is_certain_there_is_none(members: list[Member], why: Obstacle) -> None:
-    """A namespace that is shared, or made inside, has an init that is not the container's: nobody is chosen instead."""
+    """A shared PID namespace, or one made inside, has another init: then no process is chosen instead."""
     for order in permutations(members):
         assert init_of(order) is why
 
@@ -207,7 +207,7 @@ def test_what_can_change_is_looked_for_again() -> None:
     ],
 )
 def test_a_process_is_of_the_outermost_pods_container(path: str, victim: tuple[PodUid, ContainerId] | None) -> None:
-    """What a workload builds below its own cgroup, of whatever name, makes it nobody else."""
+    """A cgroup that a workload makes below its own, under any name, does not make it another container."""
     assert container_of(USUAL.owner(f"0::{path}\n")) == victim
 
 
@@ -232,7 +232,7 @@ def test_the_numbers_of_a_process() -> None:
 
 @given(st.text(st.characters(exclude_characters="\n"), max_size=15))
 def test_a_name_decides_nothing(name: str) -> None:
-    """A process that calls itself `NSpid: 1 1` is who it is."""
+    """A process that calls itself `NSpid: 1 1` is not taken for another one."""
     assert levels_of(status().replace("Name:\tsh", f"Name:\t{name}")) == (31337, 1)
 
 
@@ -305,7 +305,7 @@ def descriptors() -> set[Path]:
 
 
 async def test_who_has_no_process_is_not_held() -> None:
-    """Containers that do not run are found by nobody, cost no descriptor, and however many are asked for, few count."""
+    """A container that does not run is not found, and costs no descriptor. The number that is looked for is bounded."""
     kill, files = Kill(Path("/proc"), USUAL, trusted=True), descriptors()
     victims = [(POD, ContainerId(f"{number:064x}")) for number in range(MOST + 10)]
     await kill.hold(victims)
@@ -317,7 +317,7 @@ async def test_who_has_no_process_is_not_held() -> None:
 
 
 async def test_a_proc_that_is_not_there(tmp_path: Path) -> None:
-    """Where nothing can be read nobody is held, and nobody is said to be gone."""
+    """Where nothing can be read, no process is held, and none counts as gone."""
     kill = Kill(tmp_path / "proc", USUAL)
     await kill.hold([(POD, MAIN)])
     assert kill.obstacles == {(POD, MAIN): Obstacle.UNREADABLE}

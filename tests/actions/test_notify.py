@@ -28,7 +28,7 @@ RBAC = Path(__file__).parents[2] / "deploy" / "enforcer" / "rbac.yaml"
 
 
 class Steps:
-    """A clock that only steps; whoever sleeps on it steps it."""
+    """A clock that only steps: each sleep on it moves it on."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -313,7 +313,7 @@ async def test_a_warning_that_is_refused_is_not_reported_before_it_is_written(st
 
 
 async def test_a_server_that_has_just_begun_raises_no_alarm(stage: Stage) -> None:
-    """One 403, as from a server that has not read its roles yet: tried again after ten seconds, and not told."""
+    """One 403, as from a server that has not read its roles yet: tried again after ten seconds, and not logged."""
     stage.events.refusals["team-a"] = [forbidden()]
     with capture_logs() as logs:
         await stage.tell(notice())
@@ -355,7 +355,7 @@ async def test_one_event_that_fails_holds_up_no_other(stage: Stage) -> None:
 
 @pytest.mark.fault(69)
 async def test_events_outlast_a_server_that_is_away(tmp_path: Path) -> None:
-    """Nobody listens: the newest of each series is kept, and told as away once; later it is written with its count."""
+    """No server listens: the newest Event of each series is kept, and one log line says so. Later all are written."""
     events = Events()
     async with serving(events.answer) as server:
         url = server.url
@@ -398,7 +398,7 @@ async def test_what_the_server_calls_invalid_is_not_repeated(stage: Stage) -> No
 
 @pytest.mark.fault(69)
 async def test_a_notice_never_waits_and_nothing_grows(tmp_path: Path) -> None:
-    """With nobody writing, thousands of notices are taken at once; what is beyond the bound is dropped and counted."""
+    """While none is written, thousands of notices are taken at once. Those beyond the bound are dropped and counted."""
     clock = Steps()
     writer = Writer(from_kubeconfig(kubeconfig(tmp_path / "config", "http://127.0.0.1:1")), clock=clock)
     notifier = Notifier(writer, "gpu-node", clock=clock, random=Random(1))

@@ -1,4 +1,8 @@
-"""The example for Alertmanager: who gets what, what silences what, and what a person reads; run by the real one."""
+"""
+The example for Alertmanager, run by the real one.
+
+It shows which receiver gets which alert, which alert silences another, and what a person reads.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +85,11 @@ def test_amtool_finds_nothing_wrong() -> None:
 
 @pytest.mark.parametrize("labels", ROUTES)
 def test_each_goes_where_it_belongs(labels: str) -> None:
-    """Owners hear of their pods, the platform of the rest; who is on call is woken by what is critical to all."""
+    """
+    Owners get the alerts of their pods, and the platform team gets the rest.
+
+    An alert that is critical to all wakes the person on call.
+    """
     done = amtool("config", "routes", "test", f"--config.file={CONFIG}", *labels.split())
     assert done.stdout.strip() == ROUTES[labels], done.stderr
 
@@ -128,7 +136,7 @@ def test_the_graver_one_speaks_and_only_for_its_own(alertmanager: Alertmanager) 
 
 
 def test_a_cause_silences_its_consequences_on_its_node_alone(alertmanager: Alertmanager) -> None:
-    """An old snapshot explains a silent source; a silent source of another node is told."""
+    """An old snapshot explains a silent source of its node; a silent source of another node is reported."""
     cause = alert("GPUStewardSnapshotStale", "warning", "20m")
     consequence = alert("GPUStewardSourceDown", "warning", "15m")
     elsewhere = {**consequence, "labels": {**consequence["labels"], "node": "gpu-2", "instance": "gpu-2"}}

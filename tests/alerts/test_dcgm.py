@@ -30,7 +30,7 @@ FIELDS = {
     "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "DCGM_FI_DEV_XID_ERRORS",
     "DCGM_FI_PROF_SM_ACTIVE",
 }  # fmt: skip
-"""Copied from its etc/dcp-metrics-included.csv and etc/default-counters.csv: a name misspelt is asked for by nobody."""
+"""Copied from its etc/dcp-metrics-included.csv and etc/default-counters.csv: no dashboard asks for a misspelt name."""
 
 
 JOINED = {"gpusteward_gpu_info", "gpusteward_device_info"}
@@ -68,7 +68,7 @@ def test_on_a_node_that_has_everything_the_memory_adds_up(tmp_path: Path) -> Non
     """
     No match on the golden page is ambiguous, memory adds up to what each device uses, and no label is of ours.
 
-    Of a node where another vendor's GPU is GPU 0, too, NVIDIA's alone is told.
+    On a node where another vendor's GPU is GPU 0 too, only NVIDIA's has these series.
     """
     golden = {'gpu="0"': 60, 'gpu="1", GPU_I_ID="0"': 12, 'gpu="2"': 9, 'gpu="4"': 9}
     of_nodes = {f'Hostname="gpu-node-1", {labels}': gib for labels, gib in golden.items()}

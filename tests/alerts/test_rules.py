@@ -22,7 +22,7 @@ from prometheus.scraping import program
 ALERTS = tuple(rule for rule in written.rules() if not rule.records)
 NAMES = sorted({rule.name for rule in ALERTS})
 RUNBOOK = "docs/runbooks/{}.md"
-"""A path in this repository: whoever publishes it puts the address in front."""
+"""A path in this repository. A site that publishes the runbooks puts its address in front."""
 SEVERITIES = ("info", "warning", "critical")
 SECTIONS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
 VALUES = {
@@ -65,9 +65,9 @@ def test_promtool_runs_the_tests_of_the_rules(path: Path) -> None:
 @pytest.mark.prometheus
 def test_the_rules_evaluate_on_a_node_that_has_everything(tmp_path: Path) -> None:
     """
-    No match on the golden page is ambiguous; each limit there is a subject's, but for a whole MIG instance's.
+    No match on the golden page is ambiguous. Each limit there has a limit holder, except that of a whole MIG instance.
 
-    Nor is one on a node where two GPUs are GPU 0: who has both has two limits.
+    On a node where two GPUs are GPU 0 no match is ambiguous either: a limit holder that has both has two limits.
     """
     subjects = "count by (namespace, pod, claim, container) (subject:gpusteward_memory_limit:bytes)"
     expected = {

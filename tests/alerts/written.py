@@ -1,8 +1,8 @@
 """
 The rules, their promtool tests and their runbooks as they are written, and what an expression names.
 
-In: the files of alerts/ and docs/runbooks/. Out: dataclasses. Law: text is cut by what PromQL allows us to write, and
-what is not understood counts as a metric's name, so that it is looked for on the golden page and not found.
+In: the files of alerts/ and docs/runbooks/. Out: dataclasses. Law: expressions are cut by PromQL's rules for names.
+A word that is not understood counts as a metric's name, so that it is looked for on the golden page and not found.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def metrics() -> dict[str, set[str]]:
 
 
 def golden_series() -> list[dict[str, str]]:
-    """Return the golden page and a node of two vendors as series of a promtool test, standing still for ten steps."""
+    """Return the golden page and a node of two vendors as series of a promtool test, unchanged for ten steps."""
     return [
         {"series": _series(sample.name, sample.labels), "values": f"{sample.value}x10"}
         for page in (golden_page(), mixed.page())

@@ -50,7 +50,7 @@ def test_bytes_that_are_no_text_are_escaped() -> None:
 
 
 def test_containers_carry_the_names_of_their_pods() -> None:
-    """Who reads the document needs no second source to name a container."""
+    """A reader of the document needs no second source to name a container."""
     who = pod("trainer-0", "team-a")
     found = described(snapshot(device(gpu(), attributed=0), usages=[usage(who, leaf(), GIB, pids=[9, 7])], pods=[who]))
     container = found["containers"][0]
@@ -115,14 +115,14 @@ def test_pods_without_a_device_are_none_of_our_business() -> None:
 
 
 def test_a_gpu_that_did_not_answer_is_listed() -> None:
-    """A lost GPU is there, with `up` false, what was heard of it before, and nothing that nobody knows."""
+    """A lost GPU is there with `up` false and its earlier XID errors, and without fields that are not known."""
     found = described(busy())["gpus"]
     assert [(each["index"], each["up"]) for each in found] == [(0, True), (1, True), (2, True), (3, True), (4, False)]
     assert set(found[4]) == {"uuid", "index", "up", "xid_errors"}
 
 
 def test_xids_come_with_their_meaning() -> None:
-    """Who reads the document needs no table: what each XID means and what helps stands beside it, the latest first."""
+    """A reader of the document needs no table: each XID has its meaning and its remedy, the latest first."""
     of = {each["index"]: each["xid_errors"] for each in described(busy())["gpus"]}
     assert of[0] is None, "nobody listens to this GPU, which is not the same as silence"
     assert [(one["xid"], one["count"], one["gpu_instance"]) for one in of[2]] == [(31, 3, 2)]

@@ -61,7 +61,7 @@ def test_it_is_what_a_file_would_say_and_what_is_used() -> None:
 
 
 def test_a_hook_that_does_not_hold_is_said() -> None:
-    """Whoever reads why a limit counts learns there, too, that it is gone round."""
+    """The explanation of a limit says that its hook should enforce it, and that usage exceeds it all the same."""
     over = limit(ANNA, leaf(), 8 * GIB, system="hami-nvidia", enforced_by="hook", bypassed=True)
     text = explained(snapshot(usages=[usage(ANNA, leaf(), 9 * GIB)], pods=[ANNA], limits=[over]))["text"]
     assert f"! container main is over its limit of 8 GiB on {leaf().uuid}: the hook should enforce this limit" in text
@@ -95,7 +95,7 @@ def test_of_two_pods_of_a_name_it_is_the_newest() -> None:
 
 
 def test_near_names_are_those_of_gpu_users() -> None:
-    """A slip of the finger is mended; pods that have nothing to do with GPUs are not named to anybody."""
+    """A typing error gets similar names as an answer, but none of pods that have nothing to do with GPUs."""
     facts = snapshot(
         usages=[usage(ANNA, leaf())],
         allocations=[allocation(pod("anna", "research"), leaf())],
@@ -161,7 +161,7 @@ def test_every_field_is_described() -> None:
 
 
 def test_who_shares_a_device_is_said() -> None:
-    """A GPU that the kubelet handed out whole and several pods use; who reserves it, and that this pod uses nothing."""
+    """Notes say that several pods use a whole GPU, which pod reserves it, and that a reservation pod uses nothing."""
     who, other, hold = pod("a"), pod("b"), replace(pod("hold", "kai-resource-reservation"), reservation="kai")
     shared = replace(device(gpu(0, memory=memory())), sharing=Sharing.SHARED, pods=2)
     here = snapshot(

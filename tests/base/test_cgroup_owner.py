@@ -124,7 +124,7 @@ READERS = {
     "nothing to read": learned("", ""),
     "configured": configured("/kubepods.slice"),
 }
-"""Daemons by what they could learn, or were told."""
+"""Daemons by what they could learn, or what was configured."""
 
 
 @pytest.mark.parametrize("who", READERS)
@@ -261,7 +261,7 @@ def test_containers_below_a_container_are_its_own() -> None:
     "below", ["/x", "/init.scope", ELSEWHERE, f"/docker/{FOREIGN}", "/a:b:c", "/..", "//", " (deleted)"]
 )
 def test_nothing_below_changes_whose_it_is(below: str) -> None:
-    """On each line of the fixture: who makes folders below its own cgroup stays who it was."""
+    """On each line of the fixture: a container that makes folders below its own cgroup stays the same container."""
     known = {text: USUAL.owner(text) for text in TEXTS if all(USUAL.owner(text).outermost)}
     assert len(known) > 20
     assert {text: USUAL.owner(deeper(text, below)) for text in known} == known
@@ -444,13 +444,13 @@ def test_lines_that_say_the_same_or_less(paths: tuple[str, ...]) -> None:
     ],
 )
 def test_lines_that_disagree_are_nobodys(paths: tuple[str, ...]) -> None:
-    """Two pods, or two containers: nobody is believed, rather than one of them by the order of lines."""
+    """Two pods, or two containers: none is believed, rather than one of them by the order of lines."""
     assert USUAL.owner(lines(*paths)) == Owner(contradictory=True)
     assert USUAL.owner(lines(*reversed(paths))) == Owner(contradictory=True)
 
 
 def test_disagreement_below_a_container_leaves_the_container() -> None:
-    """Who may write cgroups cannot make its own container contradictory, and so hide what it holds."""
+    """A process that may write cgroups cannot make its container contradictory, and so cannot hide its memory."""
     third = f"/kubepods/pod{OTHER}/{MAIN}"
     assert USUAL.owner(lines(PATH + ELSEWHERE, PATH + third, PATH)) == OURS
 

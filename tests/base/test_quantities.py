@@ -127,7 +127,7 @@ def test_a_huge_number_costs_nothing(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["10E", "8Ei", "1e30", "9223372036854775808"])
 def test_what_kubernetes_would_cap_or_overflow_is_refused(text: str) -> None:
-    """A limit above 2^63 - 1 is a mistake of somebody's, and says so instead of becoming another number."""
+    """A limit above 2^63 - 1 is a user's mistake: it is an error, and does not become another number."""
     with pytest.raises(QuantityError, match=text):
         parse_bytes(text)
 

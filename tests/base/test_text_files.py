@@ -32,7 +32,7 @@ def test_a_file_of_just_the_size_is_read(tmp_path: Path) -> None:
 
 
 def test_a_pipe_in_place_of_a_file_is_refused_at_once(tmp_path: Path) -> None:
-    """Nobody waits for its writer: not for one to come, and not for one who is there to write."""
+    """The reader waits neither for a writer to come nor for a present writer to write."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     said: list[str] = []

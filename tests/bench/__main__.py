@@ -79,7 +79,7 @@ def scrapes(daemon: Daemon, count: int) -> tuple[list[float], int]:
 
 
 def scraped_rounds(daemon: Daemon, count: int) -> float:
-    """Let rounds pass with one scrape each, as at 1 Hz nobody does; CPU milliseconds a round."""
+    """Let rounds pass with one scrape each, far more often than in practice; CPU milliseconds per round."""
     first, began = int(daemon.snapshot()["tally"]["rounds"]), cpu_seconds(daemon.process.pid)
     for _ in range(count):
         daemon.get("/metrics", {"Accept": "application/openmetrics-text;version=1.0.0", "Accept-Encoding": "identity"})
@@ -108,7 +108,7 @@ def measure(size: Size, library: Path, *, realtime: bool = False) -> Figures:
             )
             snapshot = daemon.until(lambda s: s if s["round"] > 2 else None, "warm rounds")
             assert snapshot["complete"] and snapshot["processes"]["container"] == size.gpus * size.processes, snapshot
-            # A page is rendered ahead while somebody scrapes: the first figure is the round alone.
+            # A page is rendered ahead while a client scrapes: the first figure is the round alone.
             cpu_round, duration = rounds(daemon, ROUNDS)
             took, page = scrapes(daemon, SCRAPES)
             cpu_scraped = scraped_rounds(daemon, ROUNDS)

@@ -1,5 +1,5 @@
 """
-Who the measured daemons are: the ServiceAccount and the rights that deploy/ ships, and tokens of it in files.
+The account of the measured daemons: the ServiceAccount and the rights that deploy/ ships, and its tokens in files.
 
 In: an admin's client. Out: folders with `token` and `ca.crt`, as a kubelet mounts them. Law: no other rights.
 """

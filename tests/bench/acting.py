@@ -4,9 +4,10 @@ How long it takes from an excess to its end, step by step, on a real cluster. Fi
     PYTHONPATH=tests python -m bench.acting [TIMES]
 
 In: how often on each of four GPUs, by default 5. Out: a table in Markdown, first for `evict`, then for `kill`.
-Law: the installed daemon with the shipped rights, rounds every 5 s; the grace is the shortest that there is, and
-`trigger: limit` stands for a neighbour in need. Each step is told by whoever took it: the workload's file, the daemon's
-log, its journal, the kernel (a pidfd). Excesses begin at moments that are spread over an interval.
+
+Law: the installed daemon has the shipped rights, and a round every 5 s. The grace is the shortest that there is, and
+`trigger: limit` stands for a neighbour in need. The time of each step comes from its source: the workload's file, the
+daemon's log, its journal, the kernel (a pidfd). Excesses begin at moments that are spread over an interval.
 """
 
 from __future__ import annotations
@@ -179,7 +180,7 @@ async def start(stage: Stage, name: str, lane: int, *commands: str) -> Object:
 
 
 async def course(stage: Stage, rung: str, times: int) -> list[Course]:
-    """Measure one rung."""
+    """Measure one action of the ladder."""
     folder = stage.folder / rung
     folder.mkdir(mode=0o700)
     policy = {

@@ -4,9 +4,10 @@ What the daemons of many nodes cost the API server. Figures, never a verdict.
     PYTHONPATH=tests python -m bench.api_server [NODES ...]
 
 In: numbers of nodes, rising; by default 100, 300 and 1,000. Out: a table in Markdown. Each node is a Node object with
-ten pods of 5.5 kB, and has a daemon's names at work (see watchers), with a token of its own.
-Law: the server's CPU and memory are the kernel's figures of its process, the requests are those of its audit log. What
-it takes without any daemon is measured at the same number of pods and subtracted, or stands beside.
+ten pods of 5.5 kB, and a daemon's names at work (see watchers) with their own token.
+
+Law: the server's CPU and memory are the kernel's figures of its process; the requests are those of its audit log. Its
+cost without any daemon is measured at the same number of pods. That cost is subtracted, or has a column of its own.
 """
 
 from __future__ import annotations

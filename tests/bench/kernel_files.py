@@ -1,8 +1,9 @@
 """
 What a round over the kernel's files costs: `PYTHONPATH=tests .venv/bin/python -m bench.kernel_files`.
 
-In: nothing. Out: a line for each source, which docs/performance.md keeps. Law: a large AMD node made of files (8 GPUs,
-550 processes with four descriptors each, a cgroup for each process), CPU time of whole rounds, the median of some.
+In: nothing. Out: a line for each source, which docs/performance.md keeps. Law: a large AMD node is made of files: 8
+GPUs, and 550 processes with four descriptors and a cgroup each. The figure is the CPU time of whole rounds, the median
+of some.
 """
 
 from __future__ import annotations

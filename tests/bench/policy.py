@@ -44,7 +44,7 @@ def decision(count: int, share: float) -> tuple[float, int]:
         seen = snapshot(cast, BEGIN + RULES.interval * one, round_=one, gpus=GPUS)
         now = Moment(seen.monotonic, seen.monotonic)
         if one == WARM + MEASURED - 1:
-            tracemalloc.start()  # each round makes levels and standings anew: one is all of them
+            tracemalloc.start()  # each round makes levels and states anew: one round has all of them
         began = time.process_time()
         history, _ = decide(seen, RULES, history, now)
         took.append(1000 * (time.process_time() - began))

@@ -4,8 +4,8 @@ What recording costs: bytes and milliseconds a round. Figures, no verdict.
     PYTHONPATH=tests python -m bench.recording
 
 In: nothing. Out: a table in Markdown. Law: the answers are made up, in the size of a node with 8 GPUs of 32 processes,
-four to a container, and 110 pods; a *steady* node's processes stay and keep their memory while their load varies, on a
-*busy* one every process moves its memory in every round, and one in a hundred is replaced.
+four to a container, and 110 pods. A *steady* node's processes stay and keep their memory while their load varies. On a
+*busy* node every process changes its memory in every round, and one in a hundred is replaced.
 """
 
 import os

@@ -2,7 +2,7 @@
 What it costs to resolve the limits of one pod: `PYTHONPATH=tests .venv/bin/python -m bench.resolving`.
 
 In: nothing. Out: a table in Markdown on standard output, which docs/performance.md keeps. Law: the median of many runs
-in one process, on a node with 8 GPUs and 60 labels; the hostile pods are as large as the API server lets them be.
+in one process, on a node with 8 GPUs and 60 labels. The hostile pods are as large as the API server allows.
 """
 
 from __future__ import annotations

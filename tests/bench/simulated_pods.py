@@ -1,5 +1,5 @@
 """
-Pods on simulated nodes, as large as real ones; a kubelet's word on what they hold.
+Pods on simulated nodes, as large as real ones, and a kubelet's answer about what they hold.
 
 In: an API server without node controllers. Out: Pod objects that say they run. Law: 5.5 kB each as the API server lists
 them (managed fields and all), which is what a small training pod takes.

@@ -3,10 +3,11 @@ What the whole daemon takes on a node, in memory and CPU, with its watch and its
 
     PYTHONPATH=tests python -m bench.whole_daemon [PODS ...]
 
-In: numbers of pods, by default 110 and 1,000. Out: a table in Markdown. First on a real node with three real pods, then
-on a simulated one with so many Pod objects of a real API server, and a small server in the place of the kubelet, since
-a real one holds 110.
-Law: the process is the installed program with its defaults, scraped every 15 s as by Prometheus; its environment is
+In: numbers of pods, by default 110 and 1,000. Out: a table in Markdown. It measures first on a real node with three
+real pods. Then it measures on a simulated one with so many Pod objects of a real API server. There a small server
+stands in for the kubelet, because a real one holds 110 pods.
+
+Law: the process is the installed program with its defaults, scraped every 15 s as by Prometheus. Its environment is
 this one's, so `MALLOC_ARENA_MAX=1 python -m bench.whole_daemon` measures that.
 """
 
@@ -59,7 +60,7 @@ def row(what: str, start: Memory, later: Memory, cpu_start: float, share: float)
 
 
 async def without_kubernetes(folder: Path) -> None:
-    """Measure what is there before any of it: eight GPUs, nobody named."""
+    """Measure the daemon without Kubernetes: eight GPUs, and no pod has a name."""
     with FakeNode(folder / "driver", build(cache())) as node:
         node.write(gpus(8))
         flags = ("--devices=nvml", "--names.source=none", "--node.host-root=/", "--log.format=json")

@@ -1,4 +1,4 @@
-"""Preflight: what each answer is judged as, what is said to be done, and that nobody is waited for without end."""
+"""Preflight: the verdict on each answer, what it says to do, and that no answer is waited for without end."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ def sampled(*faults: Fault, present: int = 2, answered: int = 2, mig: bool = Fal
     ],
 )
 def test_driver(found: DevicesSample | Failed | None, verdict: Verdict, words: list[str]) -> None:
-    """What would leave rounds incomplete fails, what only shows less is a warning; version, GPUs and MIG are told."""
+    """What leaves rounds incomplete fails; what only shows less is a warning. Version, GPUs and MIG are reported."""
     line = node.driver(found)
     assert line.verdict is verdict and all(word in said(line) for word in words), line
 
 
 def test_vendors_that_nobody_compared_with_hardware() -> None:
-    """Each is told with what can never be known of it; NVIDIA has no such line, and neither has a driver that fails."""
+    """Each has a line with what can never be known of it. NVIDIA has none, and neither has a driver that fails."""
     one = replace(
         gpu(0, memory=memory()), uuid=GpuUuid("0000:0a:00.0"), vendor="amd", model="MI300X", driver_version="6.8"
     )
@@ -97,7 +97,7 @@ def test_vendors_that_nobody_compared_with_hardware() -> None:
 
 
 def test_every_vendor_is_told_with_what_is_not_known_of_it() -> None:
-    """What a config can trust has a title; of a vendor whose figures nobody compared something is never known."""
+    """Each vendor has a title. Each one whose figures were never compared has a text on what is never known of it."""
     assert all(vendor.title and vendor.sources for vendor in VENDORS)
     assert all(vendor.unknown for vendor in VENDORS if not vendor.trusted)
     assert {"nvidia"} == TRUSTED
@@ -105,7 +105,7 @@ def test_every_vendor_is_told_with_what_is_not_known_of_it() -> None:
 
 
 def test_pid_domain() -> None:
-    """Unproven fails; an operator's word makes it a warning, which a proof makes unnecessary."""
+    """Unproven fails; an operator who trusts it by config makes it a warning, and a proof makes it ok."""
     assert node.pid_domain(PidDomain("/host/proc", None, None)).verdict is OK
     assert node.pid_domain(PidDomain("/proc", NESTED, NESTED)) == Line(
         "pid domain", FAIL, *NESTED.message.split("; fix: ")
@@ -124,7 +124,7 @@ def test_pid_domain() -> None:
     ],
 )
 def test_cgroup_view(text: str, version: str) -> None:
-    """The version, whose view it is, and how many pods and containers can be told apart; nobody's is a warning."""
+    """The version, whose view it is, and the number of pods and containers that are found; none is a warning."""
     owners = [Owner(((POD, ID),)), Owner(((POD, None),)), Owner()]
     line = node.cgroups(CgroupView(text, True, owners))
     assert line.verdict is OK
@@ -153,7 +153,7 @@ def test_kubelet() -> None:
 
 
 def test_api_server_refusals_say_what_to_do() -> None:
-    """A token that is not accepted is told apart from a server that is away, and what hangs on it was not asked."""
+    """A token that is not accepted is told apart from a server that is away. What depends on it was not asked."""
     refused = cluster.api_server(Failed("401 Unauthorized: Unauthorized", 401))
     assert refused.verdict is FAIL and "ServiceAccount" in said(refused)
     assert cluster.api_server(Failed("Unreachable: x")).verdict is FAIL
@@ -163,7 +163,7 @@ def test_api_server_refusals_say_what_to_do() -> None:
 
 @pytest.mark.parametrize("right", RIGHTS, ids=str)
 def test_a_missing_right_is_named_with_what_is_lost(right: object) -> None:
-    """Without pods nobody can be named, so that fails; each other right costs something that is told."""
+    """Without the right to list pods none has a name, so that fails. For each other right the loss is named."""
     line = cluster.rights({one: one is not right for one in RIGHTS})
     lost = next(one for one in RIGHTS if one is right)
     assert line.verdict is (FAIL if lost.resource == "pods" else WARN)
@@ -183,7 +183,7 @@ def test_node_name() -> None:
 
 
 def test_other_names() -> None:
-    """No names because nobody asked for any is well; by default it is worth a warning; a broken file fails."""
+    """No names by config is ok; no names by default is a warning; a broken file fails."""
     known = Inventory(containers=(Container(POD, "main", ID),), known=True, live=True)
     assert cluster.names("file", known) == Line("names", OK, "the file names 1 container")
     broken = Inventory(faults=(Fault("names", "names_invalid", "names.yaml: line 1"),))
@@ -194,7 +194,7 @@ def test_other_names() -> None:
 
 
 def test_web() -> None:
-    """A free address is well, so is one that a gpusteward has; whoever else has it must go."""
+    """A free address is ok, and so is one that a gpusteward has. One that another program has fails."""
     assert settings.web_address(Address(":1")).verdict is OK
     assert settings.web_address(Address(":1", "in use", "gpusteward")).verdict is OK
     taken = settings.web_address(Address(":1", "in use", "nginx"))
@@ -289,7 +289,7 @@ async def test_each_right_is_asked_for_as_it_is_used(tmp_path: Path) -> None:
 
 
 async def test_an_api_server_that_cannot_be_asked_is_a_finding(tmp_path: Path) -> None:
-    """Nobody there, one that hangs, one that refuses, one that talks of something else: each is told, none raises."""
+    """No server, one that hangs, one that refuses, one that answers something else: each is reported, none raises."""
 
     async def hang(_: web.Request) -> web.StreamResponse:
         await asyncio.Event().wait()

@@ -1,7 +1,7 @@
 """A whole test bed: a control plane, and with it a node with fake GPUs, from `start()` to `stop()`.
 
 In: nothing, or a port. Out: a cluster that is ready. Law: after `stop()` nothing of it is on the machine, also when
-`start()` failed; and what a killed bed left is removed by the next `start()`, which says so.
+`start()` failed. The next `start()` removes what a killed bed left, and says so.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ MIG_GPU = replace(
     ),
 )
 
-# One GPU in two replicas, as time-slicing is most often set up; one in four under the name that `renameByDefault`
-# gives; one in two MIG devices.
+# One GPU in two replicas, as time-slicing is most often set up. One in four under the name that `renameByDefault`
+# gives. One in two MIG devices.
 INVENTORY: Mapping[str, Sequence[str]] = {
     "nvidia.com/gpu": [f"{GPUS[0].uuid}::{replica}" for replica in range(2)],
     "nvidia.com/gpu.shared": [f"{GPUS[1].uuid}::{replica}" for replica in range(4)],
@@ -57,11 +57,11 @@ INVENTORY: Mapping[str, Sequence[str]] = {
 class Bed:
     """A cluster for tests; also a context manager.
 
-    node     whether it has a node (wants root). Without one: etcd, the API server, and the controllers that need none
-    port     of the API server; None: a free one
-    by_hand  whether `python -m cluster --stop` ends it
-    gpus, inventory  what the node has, and what of it the device plugin offers
-    limited  priority classes whose pods want a quota, see ControlPlane
+    node:    whether it has a node (wants root). Without one: etcd, the API server, and the controllers that need none.
+    port:    of the API server; None: a free one.
+    by_hand: whether `python -m cluster --stop` ends it.
+    gpus, inventory: what the node has, and what of it the device plugin offers.
+    limited: priority classes whose pods want a quota, see ControlPlane.
     """
 
     def __init__(
@@ -223,7 +223,7 @@ def _to_be_made() -> set[str]:
 
 
 def _free_network() -> Network:
-    """One whose addresses nobody has here, also no other bed."""
+    """A network whose addresses no program here has, also no other bed."""
     taken = Path("/proc/net/fib_trie").read_text()
     free = [number for number in range(256) if f" 198.19.{number}." not in taken]
     return Network(random.choice(free))

@@ -1,8 +1,8 @@
 """
 Something that serves while a test waits: on an event loop of its own.
 
-In: how to make an async context manager. Out: a context manager that has entered it in a thread. Law: who serves the
-kubelet must not share a loop with a test, which may block it for as long as it waits for what the kubelet does.
+In: how to make an async context manager. Out: a context manager that has entered it in a thread. Law: a server of the
+kubelet must not share a loop with a test. The test may block the loop while it waits for what the kubelet does.
 """
 
 from __future__ import annotations

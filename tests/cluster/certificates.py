@@ -30,7 +30,7 @@ class Pair:
 
 
 class Authority:
-    """A certificate authority of its own; `certificate` is what others are told to trust."""
+    """A certificate authority of its own; `certificate` is what other programs are set to trust."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -33,7 +33,7 @@ PATCHES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Who one is to an API server: by certificate, or by bearer token, or nobody."""
+    """The identity of a client to an API server: by certificate, by bearer token, or none."""
 
     server: str
     authority: Path

@@ -1,7 +1,7 @@
 """etcd, kube-apiserver, kube-controller-manager and kube-scheduler, on 127.0.0.1, authorizing as a cluster does.
 
-In: a folder. Out: an API server that is ready, credentials for whoever the tests want to be, the audit log.
-Law: nobody is always allowed but the admin; a test of the daemon acts as the daemon's ServiceAccount.
+In: a folder. Out: an API server that is ready, credentials for each user that a test wants to be, the audit log.
+Law: only the admin is always allowed; a test of the daemon acts as the daemon's ServiceAccount.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from cluster.certificates import Authority
 from cluster.client import Credentials, Object
 from cluster.processes import Processes, StartError, free_port, listens, require_free
 
-# Without a kubelet nobody renews what the node controllers look at, so they would taint the simulated nodes and
-# delete their pods. These are the ones that list, watch, admission and eviction want.
+# Without a kubelet nothing renews what the node controllers look at, so they would taint the simulated nodes and
+# delete their pods. These are the controllers that list, watch, admission and eviction want.
 CONTROLLERS_WITHOUT_NODES = (
     "namespace-controller",
     "serviceaccount-controller",
@@ -43,12 +43,12 @@ AUDIT_POLICY = {
 class ControlPlane:
     """An API server with its etcd and its controllers.
 
-    processes    where its programs are started
-    port         of the API server; None: a free one
-    services     the network of Service addresses, for instance "198.18.7.0/24"; its first address is the API server's
-    controllers  what the controller manager runs; None: all
-    scheduler    whether pods are placed
-    limited      priority classes whose pods are admitted beside a quota for them alone, as GKE has it
+    processes:   where its programs are started.
+    port:        of the API server; None: a free one.
+    services:    the network of Service addresses, for instance "198.18.7.0/24"; its first address is the API server's.
+    controllers: what the controller manager runs; None: all.
+    scheduler:   whether pods are placed.
+    limited:     priority classes whose pods are admitted beside a quota for them alone, as GKE has it.
     """
 
     def __init__(

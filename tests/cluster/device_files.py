@@ -1,8 +1,8 @@
 """
 What the device files of NVIDIA's driver lead to: runc, with one mount more, plays the kernel module.
 
-In: the words that a runtime gives to runc. Out: a container; if it was given the driver's device files, with the folder
-that holds the fake driver's state. Law: who was given no device file gets nothing.
+In: the words that a runtime gives to runc. Out: a container. If it was given the driver's device files, it has the
+folder that holds the fake driver's state. Law: a container that was given no device file gets nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def program(folder: Path) -> Path:
 
 
 def joined(spec: Mapping[str, Any], state: str) -> dict[str, Any]:
-    """Add the driver's state to an OCI spec with the device files, unless somebody else brought it there."""
+    """Add the driver's state to an OCI spec with the device files, unless the spec already mounts it."""
     given = {one["path"] for one in spec.get("linux", {}).get("devices", ())}
     if CONTROL not in given or any(one["destination"] == STATE for one in spec["mounts"]):
         return dict(spec)

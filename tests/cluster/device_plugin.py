@@ -1,7 +1,7 @@
 """A device plugin for the fake driver: it registers with a kubelet, lists what it has, and answers Allocate.
 
 In: an inventory file, `{resource: [device id, …]}`; it may be replaced while we run. An id may be a replica, `UUID::n`.
-Out: per resource a registration, a stream of device lists, and for each allocation the variable NVIDIA_VISIBLE_DEVICES
+Out: per resource a registration and a stream of device lists. For each allocation, the variable NVIDIA_VISIBLE_DEVICES
 (uuids without `::n`, as NVIDIA's plugin writes them) and a mount of the fake driver's state.
 Law: it hands out what the kubelet asks for and decides nothing.
 
@@ -25,7 +25,7 @@ from grpclib.server import Server, Stream
 from cluster import kubelet_pb2 as api
 
 VERSION = "v1beta1"
-STATE_IN_CONTAINER = "/run/fake-nvml"  # where the fake driver looks when nobody says otherwise
+STATE_IN_CONTAINER = "/run/fake-nvml"  # where the fake driver looks unless a variable says otherwise
 LOOK_EVERY_S = 0.1
 
 Inventory = Mapping[str, Sequence[str]]
@@ -88,7 +88,7 @@ class Plugin:
 
 
 def read(inventory: Path) -> Inventory:
-    """The inventory file's content; who replaces it does so by rename."""
+    """The inventory file's content; a rename replaces the file, so it is always whole."""
     found: Inventory = json.loads(inventory.read_text())
     return found
 

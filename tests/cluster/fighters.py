@@ -1,5 +1,5 @@
 """
-Workloads that exceed their limits, and do not go when they are told to.
+Workloads that exceed their limits, and do not end when they are asked to.
 
 In: nothing. Out: objects to be created. Law: each fights in one way that real workloads have, too.
 """
@@ -25,7 +25,7 @@ while :; do
   sleep 2
 done
 """
-"""Deaf; forks; its memory is another child's every two seconds, and never nobody's."""
+"""Deaf; forks; its memory is another child's every two seconds, and always belongs to a living process."""
 STORMING = f"""
 /bin/workload &
 n=0
@@ -53,7 +53,7 @@ def stubborn() -> Object:
 
 
 def restless() -> Object:
-    """A container on the other GPU that does as it is told, and is told to restart."""
+    """A container on the other GPU that obeys its orders, and gets the order to restart."""
     return declaring(controller("Deployment", "restless", spec("alloc visible 3GiB", resource=GPU)), "1Gi")
 
 

@@ -30,7 +30,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         while data := await reader.read(1 << 16):
             writer.write(data)
             await writer.drain()
-    # Either end's last word ends both directions: HTTP clients never half-close.
+    # The end of either direction ends both: HTTP clients never half-close.
     writer.close()
 
 

@@ -46,7 +46,7 @@ def serving(bed: Bed, *namespaces: str) -> Iterator[Path]:
 
 
 def specify(bed: Bed) -> None:
-    """Write the specification alone, for those who ask the runtime for management.nvidia.com/gpu=all."""
+    """Write the specification alone, for pods that ask the runtime for management.nvidia.com/gpu=all."""
     subprocess.run([*_command(bed), "--no-daemon"], check=True, capture_output=True)
 
 

@@ -2,8 +2,9 @@
 The daemon's image, made of deploy/Dockerfile by buildah on two bases of Debian's packages; no registry, no Docker.
 
 In: the checkout as it is. Out: a docker-archive that holds `NAME`, for containerd to import.
-Law: what is built is named by what it is built from, and kept, so a stale image cannot be met. Of this machine only the
-trust and pip's settings are used, in the base that is built on; the image itself is made of Debian and the lock alone.
+Law: what is built is named by what it is built from, and kept, so a stale image cannot be met. Of this machine only its
+trusted certificates and pip's settings are used, in the base that is built on. The image itself is made of Debian and
+the lock alone.
 
 `python -m cluster.image` builds and says where it is; as root, because files in an image have owners.
 """

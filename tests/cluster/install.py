@@ -1,7 +1,7 @@
 """Install Debian's packages that the tests need: `python -m cluster.install`.
 
-Without asking where nobody is to be asked (CI=true, or inside a container), else after a yes. Does nothing when all is
-there. No service is started: the tests start their own programs.
+It does not ask where no person can answer (CI=true, or inside a container); elsewhere it waits for a yes. It does
+nothing when all is there. No service is started: the tests start their own programs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def packages() -> list[str]:
 
 
 def main() -> int:
-    """Install; the exit status. Who says no gets 0: his tests will be skipped, and say so."""
+    """Install; return the exit status. It is 0 after a no, too: the tests will be skipped, and say so."""
     wanted = packages()
     if not wanted:
         print("all packages that the tests need are installed")

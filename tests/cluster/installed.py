@@ -2,7 +2,7 @@
 The daemon in a pod of its own, installed as its user does it: by helm, or by kubectl from the plain manifests.
 
 In: the cluster's bed, values. Out: what the daemon's pod serves, its journal on the node, all objects of the cluster.
-Law: nothing but values or an overlay stand between what deploy/ ships and what runs; the driver's library is lent to
+Law: nothing but values or an overlay stands between what deploy/ ships and what runs. The driver's library is lent to
 the pod as a node would lend it.
 """
 

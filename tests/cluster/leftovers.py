@@ -31,8 +31,8 @@ GOES_WITHIN_S = 20.0
 class Record:
     """What a bed will make, written down first.
 
-    `folder` and `interface` are all its own; `made` are folders of the machine (such as /var/lib/kubelet) that were
-    missing and serve as mount points; the last bed that needs one removes it.
+    `folder` and `interface` are all its own. `made` are folders of the machine (such as /var/lib/kubelet) that were
+    missing and serve as mount points. The last bed that needs one removes it.
     """
 
     token: str
@@ -64,7 +64,7 @@ def remove(record: Record) -> list[str]:
         removed.append(f"folder {record.folder}")
     # Not while another bed lives on it: to remove a folder unmounts what other mount namespaces have there (rmdir(2)).
     for folder in sorted(set(record.made) - made_for_living(besides=record.token), reverse=True):
-        with contextlib.suppress(OSError):  # in use by somebody else by now, or gone
+        with contextlib.suppress(OSError):  # in use by another process by now, or gone
             Path(folder).rmdir()
             removed.append(f"folder {folder}")
     record.file.unlink(missing_ok=True)
@@ -91,7 +91,7 @@ def remove_stale() -> list[str]:
 
 
 def records() -> Iterator[Record]:
-    """The beds that somebody started and nobody has removed, of living owners too."""
+    """The beds that were started and not removed yet, of living owners too."""
     for file in sorted(_records().glob("*.json")):
         try:
             fields = json.loads(file.read_text())

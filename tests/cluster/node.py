@@ -172,7 +172,7 @@ class Node:
 
     def _start_namespace(self) -> list[str]:
         settings = self.folder / "settings"
-        # Slave to the machine, so that what is mounted and unmounted there is seen; then shared among ourselves,
+        # Slave to the machine, so that what is mounted and unmounted there is seen. Then shared among ourselves,
         # because containers ask for propagation from the node.
         lines = ["set -eu", "mount --make-rshared /"]
         for place, name in FOLDERS.items():

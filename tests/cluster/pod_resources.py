@@ -1,4 +1,4 @@
-"""The kubelet's own word on who holds which device: its pod-resources API, without the daemon's code.
+"""Which pod holds which device, as the kubelet says: its pod-resources API, without the daemon's code.
 
 In: the kubelet's socket. Out: device ids by pod, container and resource.
 """

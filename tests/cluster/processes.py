@@ -1,8 +1,8 @@
 """Programs of the bed: started one after the other, each waited for until it is ready, ended in reverse order.
 
 In: commands and what "ready" means. Out: running processes, with a log file each.
-Law: a process is ended by its own handle. Each one carries the bed's token in its environment, so that what a killed
-bed leaves is found by that mark and by nothing else (see leftovers).
+Law: a process is ended by its own handle. Each one carries the bed's token in its environment. What a killed bed
+leaves is found by that mark and by nothing else (see leftovers).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ ENDS_WITHIN_S = (
 LOG_TAIL = 3000  # characters
 
 # Below the kernel's ephemeral range (32768 and up), so that no outgoing connection takes the port between our look at
-# it and the program's bind; and below the NodePorts (30000 and up).
+# it and the program's bind. Below the NodePorts too (30000 and up).
 PORTS = range(20000, 30000)
 
 _HELD: list[socket.socket] = []
-"""Bound to each port that was given out, for as long as this process lives: nobody is given a port twice."""
+"""Bound to each port that was given out, for as long as this process lives: no port is given out twice."""
 
 
 class StartError(Exception):
@@ -108,10 +108,10 @@ class Processes:
 
 def free_port() -> int:
     """
-    A port of 127.0.0.1 that is nobody's, and stays so: it is held until this process ends.
+    A port of 127.0.0.1 that no program has, and that stays so: it is held until this process ends.
 
-    The holder does not listen, and allows what shares addresses (SO_REUSEADDR, as Go's and asyncio's servers do) to
-    listen there, once and again after a restart. Who looks for a free port asks without it, and is refused.
+    The holder does not listen. A server that shares addresses (SO_REUSEADDR, as Go's and asyncio's do) may listen
+    there, and again after a restart. A program that looks for a free port asks without it, and is refused.
     """
     for port in random.sample(PORTS, len(PORTS)):
         holder = socket.socket()
@@ -127,7 +127,7 @@ def free_port() -> int:
 
 
 def require_free(port: int, what: str) -> int:
-    """The port itself. Raises StartError when somebody listens on it."""
+    """The port itself. Raises StartError when a program listens on it."""
     if not _bindable(port):
         raise StartError(f"port 127.0.0.1:{port}, wanted for the {what}, is taken by another program (ss -ltnp)")
     return port

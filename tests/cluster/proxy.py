@@ -1,8 +1,8 @@
-"""A proxy before the API server that has accidents when it is told to.
+"""A proxy before the API server that has accidents when a test asks for them.
 
 In: where the server is, and accidents. Out: a port with the server's own certificates; what came through.
-Law: what is not told to go wrong goes through unchanged, a watch as it comes. An accident befalls one request, the next
-of its kind, and in a known order: before the server heard of it, or after it did it.
+Law: a request without an accident goes through unchanged, a watch as it comes. An accident befalls one request, the
+next of its kind, and in a known order: before the server heard of it, or after it did it.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ Accident: TypeAlias = Callable[[Passing], Awaitable[web.StreamResponse]]
 class Fault:
     """A wrong answer.
 
-    forward  the server gets the request, and answers, before it goes wrong; else it never hears of it
-    status   the answer to be given instead, with `text` as text/plain and `headers`; None: the connection is cut
+    forward: the server gets the request, and answers, before it goes wrong; else it never hears of it.
+    status:  the answer to be given instead, with `text` as text/plain and `headers`; None: the connection is cut.
     """
 
     forward: bool
@@ -102,13 +102,13 @@ class Look(Hold):
 class Proxy:
     """A proxy that runs.
 
-    faults     what befalls the next evictions, one each
-    look       what is read while an action has begun
-    telling    every write of an Event
-    before     what each request waits for first; it is given the path
-    hearing    set while watches are passed on; without it they stay open and say nothing
-    posts      the evictions that came, as (path, Audit-ID)
-    forwarded  how many of them the server answered
+    faults:    what befalls the next evictions, one each.
+    look:      what is read while an action has begun.
+    telling:   every write of an Event.
+    before:    what each request waits for first; it is given the path.
+    hearing:   set while watches are passed on; without it they stay open and say nothing.
+    posts:     the evictions that came, as (path, Audit-ID).
+    forwarded: how many of them the server answered.
     """
 
     def __init__(self, to: str, session: aiohttp.ClientSession, tls: ssl.SSLContext, address: str) -> None:

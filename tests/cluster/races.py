@@ -1,8 +1,8 @@
 """
-Over-users of whom something becomes in the moment between the decision and the call.
+Pods over their limit that change in the moment between the decision and the call.
 
-In: the stage. Out: `races()`, each with what becomes of it and how its action has to end. Law: nothing is raced by
-chance: a request of the last look passes once the change is made, and not before.
+In: the stage. Out: `races()`, each with its change and how its action has to end. Law: nothing is raced by chance:
+a request of the last look passes once the change is made, and not before.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ NO, EVACUATES = "not while it trains", "Eviction triggered evacuation of the mac
 @dataclass
 class Race:
     """
-    One over-user, a bystander with its labels, a daemon that may act on them, and what becomes of the first.
+    One pod over its limit, a bystander with its labels, a daemon that may act on them, and the change of the first.
 
-    at_call   it happens when the eviction was asked for; else when the last look begins
-    expected  words of the end of the action, of which one has to be there
+    at_call:  it happens when the eviction was asked for; else when the last look begins.
+    expected: words of the end of the action, of which one has to be there.
     """
 
     name: str
@@ -93,7 +93,7 @@ async def nothing(_: Race) -> None:
 
 
 async def made_anew(race: Race) -> None:
-    """Somebody removes the pod; its StatefulSet makes another one of that name."""
+    """A user removes the pod; its StatefulSet makes another one of that name."""
     await race.stage.api.delete(race.pod, gracePeriodSeconds=0)
 
     async def another() -> bool:
@@ -136,7 +136,7 @@ async def restarted(race: Race) -> None:
 
 
 async def namespace_goes(race: Race) -> None:
-    """Somebody deletes the whole namespace; nothing can be made in it any more."""
+    """A user deletes the whole namespace; nothing can be made in it any more."""
     await race.stage.api.delete(f"/api/v1/namespaces/{race.namespace}")
 
     async def closed() -> bool:

@@ -1,7 +1,7 @@
 """
 A real registry on the loopback (distribution's), over plain HTTP.
 
-In: a folder. Out: its address, and what it holds, as any client of a registry is told. Law: it marks its process as one
+In: a folder. Out: its address, and what it holds, as any client sees it. Law: it marks its process as one
 of the bed's, so that what a killed run leaves is removed with the bed.
 """
 

@@ -164,7 +164,7 @@ def allocation(row: ProcessRow) -> str:
 
 
 def _named(manifest: Object) -> str:
-    """Say what a pod is called on the cluster: its StatefulSet adds an ordinal; who has no owner keeps its name."""
+    """Name a pod as the cluster does: its StatefulSet adds an ordinal; a pod without an owner keeps its name."""
     name = str(manifest["metadata"]["name"])
     return name if "ownerReferences" in manifest["metadata"] else f"{name}-0"
 

@@ -1,8 +1,8 @@
 """
 A scene of the scenario book (`tests/systems/`) on a real node: its GPUs, its Node, its pods.
 
-In: a scene. Out: a while in which the fake driver has the scene's GPUs, the kubelet offers its devices, the Node says
-what the system's components write, and the scene's pods run.
+In: a scene. Out: a while in which the scene's pods run. Meanwhile the fake driver has its GPUs, the kubelet offers its
+devices, and the Node says what the system's components write.
 Law: when the while is over, the Node and the offer are as before, also after a failure.
 """
 

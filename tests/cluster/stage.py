@@ -120,8 +120,8 @@ class Stage:
         """
         Start the daemon as a pod would run it: a token, the host's pids, the kubelet's folder; and more flags.
 
-        `port`: of a proxy before the API server; `enter`: words before the command; `learns`: it is not told where the
-        pods' cgroups are.
+        `port`: of a proxy before the API server; `enter`: words before the command; `learns`: it has to find out where
+        the pods' cgroups are.
         """
         kubeconfig = self.folder / (f"kubeconfig-{port}" if port else "kubeconfig")
         server = f"https://127.0.0.1:{port}" if port else self.bed.control_plane.server
@@ -203,7 +203,7 @@ async def stage(cluster: Bed, node_api: Api, tmp_path: Path) -> Stage:
 
 
 async def staged(cluster: Bed, api: Api, folder: Path, inventory: Mapping[str, Sequence[str]] = INVENTORY) -> Stage:
-    """What the fixture gives, for those who set a stage for more than one test, or on a bed with another inventory."""
+    """What the fixture gives, for a stage of more than one test, or on a bed with another inventory."""
 
     async def free() -> bool:
         return not await pod_resources.holdings(cluster.node.pod_resources_socket)

@@ -1,9 +1,9 @@
 """
 Stories of mode enforce, played at the same time: each has a victim of its own, and a daemon behind a proxy of its own.
 
-In: stories. Out: how each of them went; one that failed is told by the test of its name. Law: the victim of one story
-is protected, by a label, from the daemons of all others, so that they share a node and its time: nobody's grace is
-shorter than 30 s. Beside them stands a bystander whom no label protects, and who lives.
+In: stories. Out: how each of them went; the test of its name reports a story that failed. Law: the victim of one story
+is protected, by a label, from the daemons of all others, so that they share a node and its time. No grace is shorter
+than 30 s. Beside them stands a bystander that no label protects, and that lives.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 What a stolen token can do, tried on a real API server with what deploy/manifests/evict ships.
 
 In: tokens of the daemon's ServiceAccount, bound to pods as the kubelet binds them, and unbound ones. Out: what the
-server says to each request that a thief may think of. Law: each no comes from the rule that is meant, in its own
-words, and the pod lives; what is not stopped is tried, too, and docs/threat-model.md says it.
+server says to each request that a thief may think of. Law: each no comes from the rule that is meant, in that rule's
+text, and the pod lives. What is not stopped is tried, too, and docs/threat-model.md says it.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ async def test_an_eviction_that_the_daemon_would_not_make_is_refused(scene: Scen
 
 
 async def test_a_token_without_a_node_is_refused(scene: Scene) -> None:
-    """Whoever may make tokens of the account, and is not the kubelet of a node with its pod, evicts nobody."""
+    """A user that may make tokens of the account, and is not the kubelet of a node with its pod, evicts no pod."""
     async with Api(await stolen(scene.api, OWN, OWN)) as unbound:
         got, said = await scene.answer(unbound, preconditions={"uid": scene.uid})
     assert got == 403 and said.endswith("denied request: the token carries no node claim")
@@ -126,7 +126,7 @@ async def test_a_namespace_that_takes_its_word_back_is_left_alone(scene: Scene, 
 
 
 async def test_a_label_without_the_role_is_no_consent(scene: Scene) -> None:
-    """Whoever may label a namespace and not bind roles hands nothing to the daemon."""
+    """A user that may label a namespace, and may not bind roles there, gives the daemon no right."""
     async with fresh_namespace(scene.api) as other:
         await consent(scene.api, other, {**CONSENT})
         uid = await run_pod(scene.api, other, "victim", scene.node)
@@ -136,7 +136,7 @@ async def test_a_label_without_the_role_is_no_consent(scene: Scene) -> None:
 
 
 async def test_the_daemons_themselves_are_not_evicted(scene: Scene) -> None:
-    """The role is bound in their namespace, too, for the canary's sake: the policy refuses, because nobody consents."""
+    """The role is bound in their namespace, too, for the canary: the policy refuses, because there is no consent."""
     name, uid = scene.own_pod
     with pytest.raises(ApiError, match="the namespace does not consent") as caught:
         await scene.thief.evict(OWN, name, preconditions={"uid": uid})

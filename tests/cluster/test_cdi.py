@@ -33,9 +33,10 @@ async def release(cluster: Bed, stage: Stage, image: str, tmp_path: Path) -> Asy
 
 async def test_the_driver_comes_by_an_annotation(release: Release, stage: Stage, namespace: str, image: str) -> None:
     """
-    NVIDIA's plugin heeds it in namespaces alone that it was told of; elsewhere the daemon says what it lacks, and ends.
+    NVIDIA's plugin heeds it only in namespaces of its setting; elsewhere the daemon says what it lacks, and ends.
 
-    There it brings library and devices, that of mig/monitor among them, with no capability: all numbers, of MIG, too.
+    There it brings the library and the devices, that of mig/monitor among them. So the daemon has all numbers, those of
+    MIG too, with no capability.
     """
     bed = stage.bed
     await stage.run(namespace, "train", f"alloc visible {GiB}", resource=MIG)

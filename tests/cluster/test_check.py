@@ -158,7 +158,7 @@ async def test_with_the_shipped_rights_all_is_well(stage: Stage) -> None:
 
 
 async def test_a_missing_right_is_told(stage: Stage) -> None:
-    """Without jobs it warns and passes, and says what is lost; without pods nobody can be named, and it fails."""
+    """Without jobs it warns and passes, and says what is lost; without pods no pod can be named, and it fails."""
     await stage.grant(without("jobs"))
     code, checks = await stage.checked(lambda checks: checks["api rights"][0] == "warn", "a warning of the rights")
     assert code == 0, checks
@@ -229,7 +229,7 @@ async def test_a_namespace_that_consents_without_its_role_binding_is_named(stage
 
 
 async def test_a_node_that_is_not_in_the_cluster_is_told(stage: Stage) -> None:
-    """A wrong name would show nobody's pods: exit code 1, and how to set it."""
+    """A wrong name would show no pods: exit code 1, and how to set it."""
     code, checks = await stage.check("--node-name=elsewhere")
     assert (code, checks["node name"][0]) == (1, "fail")
     assert "no node elsewhere" in checks["node name"][1] and "NODE_NAME" in checks["node name"][2]

@@ -1,4 +1,4 @@
-"""ResourceClaims (DRA) end to end: allocated by the real scheduler, run by the real kubelet, told by the daemon."""
+"""ResourceClaims (DRA) end to end: allocated by the real scheduler, run by the real kubelet, shown by the daemon."""
 
 from __future__ import annotations
 

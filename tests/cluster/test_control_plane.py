@@ -1,4 +1,4 @@
-"""The API server alone: who may do what, admission, list and watch, eviction, and many nodes."""
+"""The API server alone: authorization, admission, list and watch, eviction, and many nodes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def refused(call: object) -> ApiError:
 
 
 async def test_authorization_refuses_who_has_no_role(api_server: Bed, server_api: Api, server_namespace: str) -> None:
-    """Nobody is always allowed: a user without a role, a ServiceAccount without a role, and a stranger are refused."""
+    """No client is allowed by default: a user or a ServiceAccount without a role and a stranger are refused."""
     path = f"/api/v1/namespaces/{server_namespace}/pods"
     account = await server_api.token(server_namespace, "default")
     stranger = Credentials(api_server.control_plane.server, api_server.control_plane.authority.certificate)
@@ -168,7 +168,7 @@ async def test_a_watch_goes_on_where_the_list_ended(server_api: Api, server_name
 
 
 async def run_pod_on(api: Api, namespace: str, name: str, node: str, labels: dict[str, str]) -> None:
-    """A pod of a simulated node, Running and Ready by our word, since no kubelet says so."""
+    """A pod of a simulated node. The test marks it Running and Ready, because no kubelet does."""
     path = f"/api/v1/namespaces/{namespace}/pods"
     await api.create(
         path, pod(name, pod_spec() | {"nodeName": node, "terminationGracePeriodSeconds": 30}, labels=labels)
@@ -178,7 +178,7 @@ async def run_pod_on(api: Api, namespace: str, name: str, node: str, labels: dic
 
 
 async def test_a_budget_stops_an_eviction_and_its_absence_grants_it(server_api: Api, server_namespace: str) -> None:
-    """The Eviction API answers 429 while a PodDisruptionBudget needs the pod, then 201; the pod is told to go."""
+    """The Eviction API answers 429 while a PodDisruptionBudget needs the pod; without it, the pod is evicted."""
     nodes = await simulated_nodes.add(server_api, 1, prefix="evicting")
     path = f"/api/v1/namespaces/{server_namespace}/pods/only"
     budgets = f"/apis/policy/v1/namespaces/{server_namespace}/poddisruptionbudgets"

@@ -1,8 +1,8 @@
 """
-The policy on the real cluster: `gpusteward run` judges pods that a real kubelet started, and tells their users.
+The policy on the real cluster: `gpusteward run` judges pods that a real kubelet started, and writes Events for users.
 
 In: pods that hold more than they declared, beside pods that do not. Out: states, Events, log lines, the audit log.
-Law: all that is awaited is a state, a line or an Event; with them the daemon has exactly the rights that deploy/ ships.
+Law: all that is awaited is a state, a line or an Event. The daemon has exactly the rights that deploy/ ships.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Who = tuple[str, str]
 
 @dataclass
 class Told:
-    """The states of each subject, one after the other, as `/metrics` told them."""
+    """The states of each pod, one after the other, as `/metrics` showed them."""
 
     names: Mapping[Who, str]
     states: dict[str, list[str]] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Told:
 
 
 def become(told: Told, daemon: Daemon, **wanted: str) -> None:
-    """Wait until everybody has these states."""
+    """Wait until all pods have these states."""
     becomes(lambda: told.look(daemon) == wanted or None, f"the states {wanted}", daemon, PATIENT)
 
 
@@ -112,7 +112,7 @@ def names_of(pods: list[Object]) -> dict[Who, str]:
 
 
 async def events(stage: Stage, names: Mapping[Who, str]) -> list[Who]:
-    """List (who, reason) of all Events that the daemon wrote on these pods, sorted."""
+    """List (pod, reason) of all Events that the daemon wrote on these pods, sorted."""
     found = (await stage.api.get("/apis/events.k8s.io/v1/events"))["items"]
     ours = [one for one in found if one.get("reportingController") == "gpusteward.io/gpusteward"]
     where = [(names.get((one["regarding"]["namespace"], one["regarding"]["name"])), one["reason"]) for one in ours]
@@ -259,7 +259,7 @@ async def test_a_dry_run_judges_each_by_its_own_and_touches_no_pod(
             states = [state for state in told.states[who] if state != "held" or who in held]
             assert states[-3:] == ["over", "grace", wanted[who]], told.states
         for who in orderly | shielded | {"unclear"}:
-            # Until its namespace's labels are read, in the first round or two, nobody is exempt by them.
+            # Until its namespace's labels are read, in the first round or two, no pod is exempt by them.
             never = {"over", "grace", "due", "held"} - ({"over"} if who == "spared" else set())
             assert not never & set(told.states[who]), told.states
 
@@ -400,7 +400,7 @@ async def test_observing_writes_nothing_and_warning_writes_events(stage: Stage, 
 
 
 async def test_warning_without_the_right_is_told_once_and_harms_nothing(stage: Stage, namespace: str) -> None:
-    """With the exporter's role alone: one log line, however many have to be told; rounds, names and states go on."""
+    """With the exporter's role alone there is one log line for all missing Events; rounds, names and states go on."""
     await create(stage, namespace, bare("train", "3GiB", "1Gi"), bare("later", "1GiB", "1Gi"))
     pods = await ready_pods(stage, namespace, 2)
     names = names_of(pods)

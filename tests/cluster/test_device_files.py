@@ -15,7 +15,7 @@ def added(*devices: str, mounts: tuple[str, ...] = ("/proc",)) -> list[dict[str,
 
 
 def test_device_files_lead_to_the_driver() -> None:
-    """Who has the control device reaches the state, once; who has none, or another, does not."""
+    """A container with the control device reaches the state, once; one without a device, or with another, does not."""
     (mount,) = added("/dev/nvidia0", CONTROL)
     assert (mount["destination"], mount["source"], mount["options"]) == (STATE, "/state", ["rbind", "rw"])
     assert added(CONTROL, mounts=("/proc", STATE)) == [], "a device plugin brought it"

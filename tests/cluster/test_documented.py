@@ -7,6 +7,7 @@ In: `documented`, a bed of its own. Out: exit codes, and what the pages say that
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from cluster.fixtures import require
 from cluster.reader import FIRST, Reader
 from cluster.terminal import Terminal
 from documented import commands
+from profiles.test_seccomp import PROFILES
 
 pytestmark = pytest.mark.cluster
 
@@ -69,6 +71,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
         assert bed.node.containerd is not None
         for name in ALSO_NAMED:
             bed.node.containerd.ctr("images", "tag", daemon_image.NAME, name)
+        shutil.copytree(PROFILES, bed.node.kubelet_folder / "seccomp")  # as step 1 of docs/hardening.md says
         tools = [Path(sys.executable).parent, program("kubectl").parent, program("helm").parent]
         variables = {"KUBECONFIG": str(bed.kubeconfig), "PATH": ":".join(map(str, [*tools, "/usr/bin", "/bin"]))}
         with Terminal(tmp_path_factory.mktemp("reader"), variables) as terminal:

@@ -23,7 +23,7 @@ from scraped import series
 
 pytestmark = pytest.mark.cluster
 
-MISMATCH = 18  # NVML_ERROR_LIB_RM_VERSION_MISMATCH: of who has the old library beside the new kernel module
+MISMATCH = 18  # NVML_ERROR_LIB_RM_VERSION_MISMATCH: the old library beside the new kernel module
 UPGRADED = "590.44.01"
 
 

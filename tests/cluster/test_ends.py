@@ -162,14 +162,14 @@ def test_a_taken_port_is_named_and_nothing_stays() -> None:
 
 
 def test_free_ports_are_outside_of_what_the_kernel_hands_out() -> None:
-    """No outgoing connection of anybody takes a port between our look at it and the program's bind."""
+    """No program's outgoing connection takes a port between our look at it and the bind of the port's program."""
     low, _ = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
     assert free_port() in PORTS
     assert PORTS.stop <= min(low, 30000)
 
 
 def test_a_free_port_stays_its_askers() -> None:
-    """Who listens there, and again after a restart, may; who looks for a port of his own is not given this one."""
+    """Its program may listen there, and again after a restart; another that looks for a port does not get this one."""
     port = free_port()
     for _ in range(2):
         with socket.create_server(("127.0.0.1", port)):
@@ -195,7 +195,7 @@ def test_a_part_that_dies_is_named_with_its_last_words(tmp_path: Path, monkeypat
 
 @pytest.mark.usefixtures("api_only")
 def test_an_api_server_that_crashed_comes_back_with_what_it_had() -> None:
-    """Killed, it answers nobody; started again on its port, it has every object of before."""
+    """Killed, it does not answer; started again on its port, it has every object of before."""
     with Bed(node=False) as bed:
         bed.kubectl("create", "configmap", "kept")
         bed.control_plane.kill_api_server()

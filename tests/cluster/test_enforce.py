@@ -1,9 +1,10 @@
 """
 Mode enforce on the real cluster: `gpusteward run` evicts, is kept from it, and kills, with what deploy/ ships.
 
-In: one pod of a Deployment far over its limit, a neighbour that is short of its due, a bystander with the labels of the
-first, a namesake elsewhere. Out: who lives, the journal, the audit log, metrics, Events. Law: the daemon has the token
-of a pod of the node and exactly the shipped rights; whoever is not over lives, and each no is seen before it counts.
+In: one pod of a Deployment far over its limit, and a neighbour that may still take more memory than is free. Then a
+bystander with the labels of the first, and a namesake elsewhere. Out: the pods that live, the journal, the audit log,
+metrics, Events. Law: the daemon has the token of a pod of the node and exactly the shipped rights. A pod that is not
+over its limit lives, and each no is seen before it counts.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class Scene:
         return await pods_of(self.stage, self.namespace, self.elsewhere)
 
     async def others_live(self) -> None:
-        """See that nobody but the victim was touched."""
+        """See that no pod but the victim was touched."""
         uid = self.victim["metadata"]["uid"]
         before = {one: life for one, life in lives(self.pods).items() if one != uid}
         now = lives([one for one in await self.now() if one["metadata"]["uid"] in before])
@@ -196,7 +197,8 @@ async def scene(stage: Stage, namespace: str) -> AsyncIterator[Scene]:
 @pytest.mark.fault(53)
 async def test_the_one_that_is_over_is_evicted_once(scene: Scene) -> None:
     """
-    Told, and 30 s later evicted; its Deployment makes a new pod. Nothing else was changed, and nobody else.
+    It gets an Event, and 30 s later it is evicted; its Deployment makes a new pod. Nothing else was changed, and no
+    other pod.
 
     A second daemon with the same journal only observes, and does nothing of it again.
     """

@@ -2,8 +2,8 @@
 A daemon in mode enforce whose API server answers wrongly, late or not at all, at each step of an action.
 
 In: a proxy before the real API server that has accidents, and in the second act an API server that is killed. Out:
-journals, the audit log, who lives. Law: whatever is heard, the server is asked once; a negative waits for what the
-daemon recorded in its place.
+journals, the audit log, the pods that live. Law: whatever is heard, the server is asked once. A test that something did
+not happen waits for what the daemon recorded in its place.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ async def made_anew_under_its_name(part: Part) -> None:
 
 @STORIES.showing(9)
 async def gone_before_it_was_asked_for(part: Part) -> None:
-    """While the request is on its way somebody else takes the pod away: 404, no success, and nobody else instead."""
+    """While the request is on its way a user takes the pod away: 404, no success, and no other pod goes instead."""
     request = Hold(after=False)
     part.proxy.faults.append(request)
     daemon = await acting(part)

@@ -1,9 +1,9 @@
 """
 A daemon in mode enforce that ends where it may not, and one whose disk is full: what the next one does, and does not.
 
-In: daemons that are killed between two lines of their journal; the world stands still there, because a proxy before the
-API server holds a request, or because the victim takes its time. Out: journals, the audit log, who lives. Law: a
-negative waits for what the daemon recorded in its place.
+In: daemons that are killed between two lines of their journal. The world stands still there: a proxy before the API
+server holds a request, or the victim takes its time. Out: journals, the audit log, the pods that live. Law: a test that
+something did not happen waits for what the daemon recorded in its place.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ async def killed_before_it_saw_the_effect(part: Part) -> None:
 
 @STORIES.showing(50)
 async def killed_when_all_was_done(part: Part) -> None:
-    """Ended, too: the next daemon has nothing to finish, and the token stays spent."""
+    """Ended, too: the next daemon has nothing to finish, and the action still counts in the budget."""
     daemon = await acting(part)
     await part.told(*DONE)
     assert daemon.stop(signal.SIGKILL)[0] == -signal.SIGKILL
@@ -143,7 +143,11 @@ async def replaced_before_it_saw_the_effect(part: Part) -> None:
 
 @STORIES.showing(51, victim=deaf)
 async def killed_between_sigterm_and_sigkill(part: Part) -> None:
-    """SIGTERM was sent, and not heeded: the next one did not send it, so it sends no SIGKILL; the token stays spent."""
+    """
+    SIGTERM was sent, and not heeded: the next daemon did not send it, so it sends no SIGKILL.
+
+    The action still counts in the budget.
+    """
     daemon = await acting(part, **KILLING)
     await part.told("intent", "sent", "acked accepted")
     anew = await killed(part, daemon, **KILLING)
@@ -195,7 +199,7 @@ async def killed_again_and_again(part: Part) -> None:
 
 @STORIES.showing(59)
 async def stopped_in_a_call(part: Part) -> None:
-    """The stop file comes while a call is made: that is seen to its end; whoever exceeds next is held, and lives."""
+    """The stop file comes during a call: the call is finished; the next pod over its limit is held, and lives."""
     request = Hold(after=True)
     part.proxy.faults.append(request)
     daemon = await acting(part)
@@ -215,7 +219,7 @@ async def stopped_in_a_call(part: Part) -> None:
 
 @STORIES.showing(60)
 async def without_room_on_its_disk(part: Part) -> None:
-    """What cannot be noted is not done: held, and told why. With room again it is in earnest as before."""
+    """What cannot be noted is not done: the pod is held, with the reason. With room again, the daemon acts."""
     part.state.mkdir(mode=0o700)
     prepared = _journal_of_nearly_a_page(part.folder / "prepared" / "journal")
     part.enter = (*_ON_A_SMALL_DISK, str(part.state), str(prepared))

@@ -1,9 +1,9 @@
 """
 What happens between the decision and the call, on the real cluster: the last look sees it, or the API server does.
 
-In: over-users that are all due; while a request of the daemon's waits in a proxy, something becomes of one. Out: the
-journal and the audit log say why it was spared; it lives, or is gone by other hands. Law: of all these the one is
-evicted of whom nothing became, and nobody else.
+In: pods over their limit that are all due. While a request of the daemon waits in a proxy, one of them changes. Out:
+the journal and the audit log say why it was spared; it lives, or something other than the daemon ended it. Law: of all
+these pods only the one that did not change is evicted.
 
 Each has a daemon of its own, which acts where a label of its own consents: so all graces run at once.
 """
@@ -55,7 +55,7 @@ async def anew_from_zero(race: Race, daemon: Daemon) -> None:
 
 
 async def moves_away(race: Race, _: Daemon) -> None:
-    """Somebody else ends the pod, as he said that he would."""
+    """The pod is ended from outside, as its webhook promised."""
 
     async def promised() -> bool:
         return any(one.get("answer", {}).get("heard") == "evacuating" for one in race.records())
@@ -112,11 +112,12 @@ async def clear(race: Race) -> None:
 @pytest.mark.fault(8, 12, 16, 17, 20, 38, 39, 41, 58, 66)
 async def test_what_happens_between_decision_and_call_is_seen(stage: Stage, namespace: str) -> None:
     """
-    Eleven over-users, all due; one is evicted, and of each other one something else becomes in the last moment.
+    Eleven pods over their limit, all due; one is evicted, and each other one changes in its own way in the last moment.
 
-    Made anew under its name, before the look and after it; its namespace's consent taken back, the pod exempted, its
-    memory freed, its work done, its namespace deleted, its container restarted; a webhook that says no, and one that
-    moves the pod away by itself. The journal has the reason, the audit log no eviction beyond that; all others live.
+    Two are made anew under their name, before the look and after it. One's namespace takes its consent back, one is
+    exempted, one frees its memory, one's work is done, one's namespace is deleted, one's container restarts. For one a
+    webhook says no; for another one a webhook moves the pod away by itself. The journal has the reason, the audit log
+    no eviction beyond that; all others live.
     """
     await stage.enforcing()
     await stage.unguard()
@@ -172,7 +173,7 @@ async def asked_for(stage: Stage, by_name: dict[str, Race]) -> None:
 
 
 async def who_lives(by_name: dict[str, Race]) -> None:
-    """See who lives, and that nobody of them was touched."""
+    """See which pods live, and that none of them was touched."""
     others = {"finished": ("Succeeded", 0, False), "restarted": ("Running", 1, False)}
     for name, race in by_name.items():
         now = {one["metadata"]["uid"]: one for one in (await race.stage.api.get(race.pods))["items"]}

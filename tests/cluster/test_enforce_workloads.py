@@ -1,9 +1,10 @@
 """
 Workloads that fight back, on the real cluster, with the whole daemon in mode enforce.
 
-In: containers deaf to SIGTERM, in fork storms, that restart and exec in their grace; a Job that is made anew for ever,
-a pod with a finalizer and a preStop hook that hangs, one that was deleted already. Out: who lives, who is held and why,
-the journal, the audit log. Law: whoever is not over lives, and each no is recorded before it counts.
+In: containers deaf to SIGTERM, in fork storms, that restart and exec in their grace. A Job that is made anew for ever.
+A pod with a finalizer and a preStop hook that hangs, and one that was deleted already. Out: the pods that live, the
+pods that are held with their reasons, the journal, the audit log. Law: a pod that is not over its limit lives, and each
+no is recorded before it counts.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def stands(daemon: Daemon, pod: Object, state: str, reason: str | None = None) -
 
 
 def graces(daemon: Daemon, pod: Object) -> int:
-    """How often a pod was told that its grace begins, until it was acted on."""
+    """How often the start of a pod's grace was logged, until it was acted on."""
     mine = [line["event"] for line in logged(daemon) if line.get("pod") == pod["metadata"]["name"]]
     return [*takewhile("enforcer.acting".__ne__, mine)].count("enforcer.grace")
 
@@ -193,7 +194,7 @@ async def test_a_container_that_resists_sigterm_is_killed_once_and_alone(ground:
 
 
 def ended_well(stage: Stage) -> set[str]:
-    """UIDs of those of whom an action has ended verified."""
+    """UIDs of the pods of which an action has ended verified."""
     records = journal(stage)
     by_decision = {one["decision"]: uid for uid, one in intended(records).items()}
     return {by_decision[one["decision"]] for one in records if one.get("result") == "verified"}

@@ -1,8 +1,8 @@
 """
 The admission policies of deploy/enforcer/evasions on a real API server.
 
-In: the files as they are shipped, bound to a namespace of the test's own instead of the consent label, so that other
-tests on this server are not concerned. Out: what the server says to each evasion, and to what is allowed.
+In: the files as they are shipped. They are bound to a namespace of the test's own instead of the consent label, so they
+do not affect other tests on this server. Out: what the server says to each evasion, and to what is allowed.
 """
 
 from __future__ import annotations

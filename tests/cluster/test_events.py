@@ -153,7 +153,7 @@ async def stage(own_server: Bed, tmp_path: Path) -> AsyncIterator[Stage]:
 
 
 async def test_users_see_what_happened_to_their_pod(stage: Stage) -> None:
-    """Told, repeated, and told of another thing: kubectl describe, get events and events show it, aggregated."""
+    """An Event, its repetitions, and an Event of another kind: kubectl describe, get events and events show them."""
     uid = await stage.run_pod("train-0")
     async with stage.notifying() as notifier:
         notifier.tell([stage.notice("train-0", uid)])
@@ -206,7 +206,7 @@ async def test_the_longest_names_and_notes_are_accepted(stage: Stage) -> None:
 
 
 async def test_a_pod_made_anew_under_its_name_has_events_of_its_own(stage: Stage) -> None:
-    """What was told of the old pod is not shown on the new one, which hears of its own at once."""
+    """The old pod's Events are not shown on the new one, which gets its own at once."""
     old = await stage.run_pod("twin")
     async with stage.notifying() as notifier:
         notifier.tell([stage.notice("twin", old, note="the old one")])
@@ -223,7 +223,7 @@ async def test_a_pod_made_anew_under_its_name_has_events_of_its_own(stage: Stage
 
 
 async def test_without_the_right_nothing_is_written_until_it_is_granted(stage: Stage) -> None:
-    """Refused twice: told once, tried again after five minutes, and by then allowed; nothing is lost."""
+    """Refused twice: it is logged once, tried again after five minutes, and by then allowed; nothing is lost."""
     uid = await stage.run_pod("train-0")
     role = f"{RBAC}/clusterroles/{ROLE}"
     rules = (await stage.api.get(role))["rules"]
@@ -272,7 +272,7 @@ async def test_without_the_right_to_patch_only_reminders_are_missing(stage: Stag
 
 @pytest.mark.fault(69)
 async def test_a_stopped_server_loses_nothing(stage: Stage) -> None:
-    """Stopped, told meanwhile, started: what was told then is there, and the old series goes on."""
+    """Events that were to be written while it was stopped are there after its start, and the old series goes on."""
     uid = await stage.run_pod("train-0")
     with capture_logs() as logs:
         async with stage.notifying() as notifier:

@@ -172,7 +172,7 @@ class Scene:
     async def evicting(
         self, port: int | None = None, *, deadline: float = DEADLINE
     ) -> AsyncIterator[tuple[Evict, Writer]]:
-        """The rung with the ServiceAccount's token; `port`: of a proxy."""
+        """The action `evict` with the ServiceAccount's token; `port`: of a proxy."""
         environment = {
             "KUBERNETES_SERVICE_HOST": "127.0.0.1",
             "KUBERNETES_SERVICE_PORT": str(port or self.bed.control_plane.port),
@@ -184,7 +184,7 @@ class Scene:
             await writer.close()
 
     async def act(self, action: Action | None = None, decision: str = "") -> Answer:
-        """Evict once, by a rung of its own."""
+        """Evict once, by an `Evict` of its own."""
         async with self.evicting() as (evict, _):
             return await evict.act(action or self.action(), decision or str(uuid4()))
 
@@ -292,7 +292,7 @@ async def test_another_uid_behind_a_budget_is_masked_and_lives(scene: Scene) -> 
 
 @pytest.mark.fault(4)
 async def test_a_budget_blocks_until_it_is_relaxed(scene: Scene) -> None:
-    """A budget's no is named and kills nobody; relaxed, the same request is granted. Row 4."""
+    """A budget's no is named and no pod is evicted; with the budget relaxed, the same request is granted. Row 4."""
     await scene.protect("both", least=2)
     answer = await scene.act()
     assert (answer.heard, answer.status, answer.retry_after) == (Heard.BLOCKED, 429, None)
@@ -318,7 +318,7 @@ async def test_two_budgets_block(scene: Scene) -> None:
 
 @pytest.mark.fault(12, 13)
 async def test_a_budget_whose_controller_lags_blocks(scene: Scene) -> None:
-    """With the controllers stopped: a budget nobody looked at, one with too many disruptions, a namespace that goes.
+    """With the controllers stopped: an unobserved budget, one with too many disruptions, a namespace that goes.
 
     Rows 12 and 13; the last one with a pod of its own.
     """
@@ -363,7 +363,7 @@ async def test_a_finished_pod_has_ended_and_would_be_deleted(scene: Scene) -> No
 
 @pytest.mark.fault(65)
 async def test_a_terminating_pod_is_not_hurried(scene: Scene) -> None:
-    """Somebody else deleted it, with a grace of his own: a late eviction changes neither that nor its end. Row 65."""
+    """A user deleted it, with another grace period: a late eviction changes neither that nor its end. Row 65."""
     await scene.api.delete(f"{scene.pods}/{VICTIM}", gracePeriodSeconds=300)
     before = (await scene.api.get(f"{scene.pods}/{VICTIM}"))["metadata"]
     answer = await scene.act()
@@ -375,7 +375,7 @@ async def test_a_terminating_pod_is_not_hurried(scene: Scene) -> None:
 
 @pytest.mark.fault(9)
 async def test_what_is_not_there_is_gone(scene: Scene) -> None:
-    """A pod that was removed meanwhile: gone, and nobody else is tried. Row 9."""
+    """A pod that was removed meanwhile: gone, and no other pod is tried. Row 9."""
     await scene.remove(VICTIM)
     answer = await scene.act()
     assert (answer.heard, answer.status) == (Heard.GONE, 404)

@@ -1,8 +1,8 @@
 """
-The rung `fence` on the real cluster: `gpusteward run` caps a container in the (fake) driver of R615, and evicts later.
+The action `fence` on the real cluster: `gpusteward run` caps a container in the fake driver of R615, and evicts later.
 
-In: the pods of `test_enforce`. Out: who may take more memory, Events, journal, metrics. Law: as there; and nobody but
-the victim is capped at any moment.
+In: the pods of `test_enforce`. Out: the pods that may take more memory, Events, journal, metrics. Law: as there; and
+only the victim is capped at any moment.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def observing(stage: Stage) -> Daemon:
 
 
 def nexts(daemon: Daemon) -> list[str]:
-    """What follows for those whose grace runs; a daemon that is not armed yet does not know of any fence."""
+    """The next actions of the pods whose grace runs; a daemon that is not armed yet does not know of any fence."""
     return [one["next"] for one in daemon.snapshot()["policy"]["standings"] if one["state"] == "grace"]
 
 
@@ -107,9 +107,10 @@ def innocents_take(scene: Scene) -> None:
 
 async def test_growth_stops_and_after_another_grace_the_pod_is_evicted(scene: Scene, limiting: None) -> None:
     """
-    Fenced at what it holds: more is refused inside the container, which lives, and its user is told.
+    Fenced at what it holds: more is refused inside the container, which lives, and the pod gets an Event.
 
-    A restart finds the fence standing; what frees nothing is evicted, and the fence goes with its container.
+    A restarted daemon finds the fence in place. A pod that frees nothing is evicted, and the fence goes with its
+    container.
     """
     stage = scene.stage
     await stage.guard()

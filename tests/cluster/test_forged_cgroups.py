@@ -1,9 +1,9 @@
 """
 A user of the node makes cgroups with pods' names and holds GPU memory there: the daemon is not deceived.
 
-In: a cgroup that was delegated to a user, as systemd, LXC and Slurm do it; the daemon in its own pod's cgroup, from
-which it learns where the kubelet's are. Out: the page, the journal, who lives. Law: the daemon acts on the pod that is
-over its limit, so that it spares the others is seen.
+In: a cgroup that was delegated to a user, as systemd, LXC and Slurm do it. The daemon is in its own pod's cgroup, from
+which it learns where the kubelet's are. Out: the page, the journal, the pods that live. Law: the daemon acts on the pod
+that is over its limit. So it is seen that it spares the others.
 """
 
 from __future__ import annotations

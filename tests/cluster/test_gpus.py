@@ -22,7 +22,7 @@ def pods(namespace: str) -> str:
 
 
 async def held(cluster: Bed, namespace: str) -> list[Holding]:
-    """What pods of this namespace hold by the kubelet's word."""
+    """What pods of this namespace hold, as the kubelet says."""
     found = await pod_resources.holdings(cluster.node.pod_resources_socket)
     return [holding for holding in found if holding.namespace == namespace]
 

@@ -1,8 +1,8 @@
 """
 The chart's kernel.access "drm": the daemon's pod looks at what processes of the node have open, by CAP_SYS_PTRACE.
 
-In: the chart as a user installs it, a played sysfs with one GPU of AMD, the node's real processes (none of which has a
-GPU open: no driver is here). Out: whether the daemon's pod may look at them.
+In: the chart as a user installs it, a played sysfs with one GPU of AMD, the node's real processes. None of these has a
+GPU open, because no driver is here. Out: whether the daemon's pod may look at them.
 """
 
 from __future__ import annotations

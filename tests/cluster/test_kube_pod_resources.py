@@ -99,7 +99,7 @@ async def test_a_pods_devices_are_the_drivers(  # noqa: PLR0917
     count: int,
     devices: dict[DeviceKey, int],
 ) -> None:
-    """What the kubelet handed to a real pod is resolved to the driver's leaf devices, and is nobody's after its end."""
+    """What the kubelet handed to a real pod is resolved to the driver's devices; after its end no pod has them."""
     await start_pod(node_api, namespace, "train", {resource: count})
     assert await held(source, gpus, len(devices)) == {
         Allocation(namespace, "train", "main", resource, device, replicas) for device, replicas in devices.items()
@@ -154,9 +154,9 @@ async def test_allocations_survive_the_kubelets_restart(
     cluster: Bed, source: PodResources, gpus: tuple[Gpu, ...], node_api: Api, namespace: str
 ) -> None:
     """
-    The kubelet ends and starts while the API server hangs: it lists nobody and offers nothing, but nothing is lost.
+    The kubelet ends and starts while the API server hangs: it lists no pods and offers nothing, but nothing is lost.
 
-    All of it is the kubelet's own word again once the API server is back and the device plugin has registered anew.
+    The kubelet lists all of it again once the API server is back and the device plugin has registered anew.
     """
     await start_pod(node_api, namespace, "train", {SHARED: 2})
     before = await held(source, gpus)

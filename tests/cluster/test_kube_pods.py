@@ -160,7 +160,7 @@ async def naming(client: Client, node: str, *, patience: Patience = HURRIED) -> 
 
 
 async def named(source: KubeInventory, condition: Callable[[Inventory], object], within: float = 60.0) -> Inventory:
-    """Wait for an inventory of which this is true; who waits in vain is told what the source has to say."""
+    """Wait for an inventory of which this is true; the error of a wait in vain has what the source reports."""
     try:
         return await until(lambda: found if condition(found := source.inventory()) else None, within)
     except TimeoutError as error:
@@ -521,7 +521,7 @@ async def between(account: Account) -> AsyncIterator[tuple[Between, Client]]:
 async def test_a_dropped_watch_misses_nothing(
     account: Account, server_api: Api, server_namespace: str, node: str
 ) -> None:
-    """What happened while the watch was cut is told by the next one, from the last version on: no second list."""
+    """The next watch reports what happened while the watch was cut, from the last version on: no second list."""
     async with between(account) as (proxy, client), naming(client, node) as source:
         await named(source, lambda found: found.live)
         await until(lambda: proxy.watches)
@@ -603,8 +603,8 @@ async def test_a_revoked_token_is_told_and_a_new_one_mends_it(
     async with naming(account.client(), node, patience=patience) as source:
         await named(source, lambda found: found.live)
         await server_api.delete(f"/api/v1/namespaces/{server_namespace}/serviceaccounts/{ACCOUNT}")
-        # The server remembers for 10 s that the token was good; on a busy machine a question may run into its deadline
-        # before that, which is told as an outage.
+        # The server remembers for 10 s that the token was good. On a busy machine a question may run into its deadline
+        # before that, which is reported as an outage.
         found = await named(source, lambda found: told(found) == ["api_unauthorized"], within=60.0)
         assert (uid in found.pods, found.live) == (True, False)
         await account.make_account()
@@ -673,7 +673,7 @@ async def watch_once(client: Client, *, version: str) -> None:
 
 
 def stop_api_server(bed: Bed) -> Callable[[], Awaitable[None]]:
-    """Kill the API server of this bed (told to end, it takes a minute); what is returned starts it as it was."""
+    """Kill the API server of this bed (after SIGTERM it takes a minute); what is returned starts it as it was."""
     process = next(process for name, process in reversed(bed._processes._running) if name == "kube-apiserver")
     process.kill()
     process.wait(30)

@@ -3,7 +3,7 @@ The limit holds: the twelve cases of the policy at once, on a real node, with th
 
 In: the chart, installed by helm; `twelve`: sixteen pods above their limits, each in its own way, and forty innocent
 ones. Out: what becomes of each, the journal, the audit log, metrics and Events. Law: each case ends as docs/policy.md
-says: it is acted on within the documented time, or it is held with its reason and kind; no innocent pod notices; and
+says. It is acted on within the documented time, or it is held with its reason and kind. No innocent pod notices, and
 all that is said agrees.
 """
 
@@ -407,7 +407,7 @@ def _counters(play: Play, page: str, records: list[dict[str, Any]]) -> None:
 
 
 def _held(play: Play, page: str) -> None:
-    """See that the gauges say what is held, and for whom an action was due meanwhile."""
+    """See that the gauges say what is held, and for which pods an action was due meanwhile."""
     held = series(page, "held", "reason", "kind", "namespace")
     (client,) = play.cases["mps-trainer"]
     assert held["blocked", "evaded", play.work] == GUARDED

@@ -39,7 +39,7 @@ def limits(snapshot: dict[str, Any]) -> dict[str, int | None]:
 
 
 async def test_what_pods_declare_is_exported_in_bytes(stage: Stage, namespace: str) -> None:
-    """A user's annotation and a scheduler's, the same beside a hostile pod, which harms nobody and is told why."""
+    """A user's annotation and a scheduler's; a hostile pod beside them harms no other pod, and its problem is shown."""
     await place(stage, namespace, "user", {LIMIT: "2Gi"})
     await place(stage, namespace, "hami", {HAMI: f"{SLICED},NVIDIA,3000,30:;"})
     hostile = {LIMIT: "-1e99999Ei", HAMI: "GPU-nobody,NVIDIA,-5,x:;" * 8000, "volcano.sh/gpu-assigned": "{[" * 20_000}
@@ -63,7 +63,7 @@ async def test_what_pods_declare_is_exported_in_bytes(stage: Stage, namespace: s
 
 
 async def test_a_user_lowers_a_limit_and_does_not_raise_it(stage: Stage, namespace: str) -> None:
-    """What was seen first stays: a raise is refused and told, a lower value counts, and without the pod all is gone."""
+    """What was seen first stays: a raise is refused and reported, a lower value counts; without the pod all is gone."""
     await place(stage, namespace, "user", {LIMIT: "2Gi"})
     path = f"/api/v1/namespaces/{namespace}/pods/user"
     with stage.daemon() as daemon:

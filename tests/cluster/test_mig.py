@@ -1,5 +1,5 @@
 """
-The chart's nvml.mig, on a node whose driver tells what MIG instances hold to those alone who can open mig/monitor.
+The chart's nvml.mig, on a node whose driver reports what MIG instances hold only to a process with mig/monitor.
 
 In: a pod on a MIG device, the chart as a user installs it, NVIDIA's own runtime on the fake driver. Out: what the
 daemon's own pod exports, and what `check` says in there.
@@ -90,10 +90,10 @@ async def test_the_variant_mig_has_what_it_takes_and_no_more(
     release: Release, stage: Stage, namespace: str, image: str
 ) -> None:
     """
-    Without nvml.mig: what was there when the pod started. One instance more, and nobody's share of the GPU is told.
+    Without nvml.mig: the instances of the pod's start. With one instance more, no pod's share of the GPU is reported.
 
-    With it all, and CAP_SYS_ADMIN alone. Taken away, the container does not start. By the CDI device for management
-    all, and no capability.
+    With nvml.mig the daemon has all numbers, and CAP_SYS_ADMIN as its only capability. Without that capability, the
+    container does not start. By the CDI device for management it has all numbers, and no capability.
     """
     await stage.run(namespace, "train", f"alloc visible {GiB}", resource=MIG)
     await stage.run(namespace, "serve", f"alloc visible {2 * GiB}", resource=GPU)

@@ -81,7 +81,7 @@ async def test_restarts_and_deletions_are_followed(stage: Stage, namespace: str)
         generation = workload.says().token
         os.kill(
             before["containers"][0]["pids"][0], signal.SIGKILL
-        )  # the container's first process, by the daemon's word
+        )  # the container's first process, as the daemon reports it
 
         async def restarted() -> bool:
             return workload.says().token != generation and workload.says().ready

@@ -135,7 +135,7 @@ async def test_the_daemon_needs_exactly_the_rights_that_are_shipped(stage: Stage
         await until(asked, "the namespace of the limited pod to be asked for")
     role = next(d for d in yaml.safe_load_all(RBAC.read_text()) if d["kind"] == "ClusterRole")
     shipped = {(verb, resource) for rule in role["rules"] for resource in rule["resources"] for verb in rule["verbs"]}
-    # No DRA driver runs here, so that nobody makes the daemon ask for claims and slices; test_claims does.
+    # No DRA driver runs here, so nothing makes the daemon ask for claims and slices; test_claims does.
     assert stage.asked() | {("get", "resourceclaims"), ("list", "resourceslices")} == shipped
 
 

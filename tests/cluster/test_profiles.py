@@ -77,3 +77,18 @@ async def test_it_evicts_under_the_profile(scene: Scene) -> None:
         assert (action["rung"], action["pod_uid"]) == ("evict", scene.victim["metadata"]["uid"])
         held(daemon)
         assert daemon.stop()[0] == 0
+
+
+async def test_it_kills_under_the_profile(scene: Scene) -> None:
+    """Under the profile for `kill` the daemon ends the container that is over its limit, and no other."""
+    stage = scene.stage
+    await stage.unguard()
+    await scene.play()
+    with enforcing(stage, ladder=["notify", "kill"], enter=under(KILL)) as daemon:
+        ended(daemon, "verified")
+        assert in_words(decisions(stage)) == ["intent", "sent", "acked", "ended verified"]
+        (action,) = [one["action"] for one in decisions(stage) if one["record"] == "intent"]
+        assert (action["rung"], action["pod_uid"]) == ("kill", scene.victim["metadata"]["uid"])
+        held(daemon)
+        assert daemon.stop()[0] == 0
+    await scene.others_live()

@@ -102,7 +102,7 @@ def installing(bare_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_packages_are_not_installed_without_a_yes(bare_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a machine that is neither CI nor a container, and with nobody to ask, nothing is installed."""
+    """On a machine that is neither CI nor a container, and with no person to ask, nothing is installed."""
     notes = installing(bare_path, monkeypatch)
     with Path(os.devnull).open() as nobody:
         monkeypatch.setattr(sys, "stdin", nobody)

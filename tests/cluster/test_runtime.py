@@ -1,5 +1,5 @@
 """
-NVIDIA's own container runtime, which containerd calls for the class `nvidia`: whom it gives what, and whom it refuses.
+NVIDIA's own container runtime, which containerd calls for the class `nvidia`: what it gives to a pod, what it refuses.
 
 In: pods that ask by variables, as our chart and device plugins do. Out: device files and library in their containers.
 The daemon on it is in test_mig.py and test_overlays.py.
@@ -75,7 +75,8 @@ async def test_each_is_given_what_it_asks_for(cluster: Bed, node_api: Api, names
     """
     Nothing, one GPU, one MIG instance, all of both; mig/monitor by variable and CAP_SYS_ADMIN, or by the CDI device.
 
-    Who asks for mig/monitor by the variable without that capability, or for what no specification has, does not start.
+    A pod that asks for mig/monitor by the variable without that capability does not start. Nor does one that asks for
+    what no specification has.
     """
     await asked(node_api, namespace, "nothing", {})
     await asked(node_api, namespace, "gpu", {}, resource=GPU)
@@ -100,7 +101,7 @@ async def test_each_is_given_what_it_asks_for(cluster: Bed, node_api: Api, names
 
 
 async def test_a_gpu_cut_into_nothing_yet(cluster: Bed, node_api: Api, namespace: str) -> None:
-    """Of a GPU with MIG on and no instance, who asks for all is given no device file; who asks for management, is."""
+    """A GPU has MIG on and no instance: a pod that asks for all gets no device file of it, one for management does."""
     cluster.driver.write([*GPUS, replace(MIG_GPU, instances=())])
     try:
         await asked(node_api, namespace, "all", ALL)

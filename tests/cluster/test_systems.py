@@ -208,7 +208,8 @@ async def test_one_that_shares_time_is_evicted_and_a_client_of_mps_lives_on(stag
     """
     Time-slicing and Alauda's MPS, each on a GPU of one node that has no label of MPS: each has a pod above its limit.
 
-    That of time-slicing is told and evicted. MPS keeps the other's limit, so it is held, and lives. All others live.
+    That of time-slicing gets an Event and is evicted. MPS keeps the other's limit, so it is held, and lives. All others
+    live.
     """
     both = together(scene("nvidia-timeslicing"), scene("alauda-mps"), "alauda-mps", "mps-")
     async with played(stage.bed, stage.api, both, RESOURCES) as scenery:

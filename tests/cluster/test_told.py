@@ -2,8 +2,8 @@
 From a container that holds too much to the message that its owner reads, and to the one that says that it is over.
 
 Real parts all the way: pods of a real kubelet, `gpusteward run`, a Prometheus that scrapes it and has the rules of
-alerts/, an Alertmanager with the example's routes and templates, and the channel that its messages go to. Faked is the
-driver's library alone.
+alerts/. Then an Alertmanager with the example's routes and templates, and the channel that its messages go to. Only
+the driver's library is fake.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ async def test_the_owner_is_told_and_told_again_when_it_is_over(stage: Stage, ow
     """
     Pod, container, device, used, limit, the limit's source and what to do reach the owner's channel; so does the end.
 
-    The neighbour on the same GPU, who holds less than its limit, is in no message.
+    The neighbour on the same GPU, which holds less than its limit, is in no message.
     """
     for name, held in (("greedy", "4GiB"), ("quiet", "2GiB")):
         made = pod(name, spec(f"alloc visible {held} sm=40", resource=SHARED))

@@ -1,9 +1,10 @@
 """
 Devices of other vendors on a real kubelet: their plugins' resources and ids, allotted to real pods.
 
-Real are the kubelet's word on who was handed what, the API server's on what pods declare, and the pods' processes; fake
-are the vendors' libraries (C, see libraries), and the device plugin, which offers what the vendors' plugins do. Under
-HAMi a pod asks for more resources than the kubelet knows, and comes to its node past the scheduler: so here, too.
+The kubelet's list of which pod was handed what is real. So is what the API server says that pods declare, and so are
+the pods' processes. The vendors' libraries are fake (C, see libraries), and so is the device plugin, which offers what
+the vendors' plugins do. Under HAMi a pod asks for more resources than the kubelet knows, and comes to its node past the
+scheduler: so here, too.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Story:
         offered: resource and id of the vendor's plugin; `more`: what the pod asks for besides.
         limit: bytes of the container, `pod_limit` of its pod.
         handed: whether the kubelet's id, or an annotation of the plugin, names the device.
-        proof: the library's numbers are believed by that word alone.
+        proof: only the kubelet's list proves the library's numbers.
 
     """
 
@@ -84,7 +85,7 @@ STORIES = {
     "enflame": Story("efml-uuid", GCU, ("enflame.com/gcu", GCU), annotations=OURS, limit=8 * GiB, proof=True),
     "kunlunxin": Story("xpuml", XPU, ("kunlunxin.com/xpu", XPU), annotations=OURS, limit=8 * GiB, proof=True),
     "t-head": Story("hgml", PPU, ("example.com/ppu", PPU), annotations=OURS, limit=8 * GiB, proof=True),
-    "metax": Story(  # HAMi's ids name nobody: that its process has the device open is the proof
+    "metax": Story(  # HAMi's ids name no device: that its process has the device open is the proof
         "mxsml",
         GPU,
         ("metax-tech.com/sgpu", "sgpu-0"),
@@ -128,7 +129,7 @@ STORIES = {
     ),
 }
 HELD = {vendor: number * GiB for number, vendor in enumerate(STORIES, 1) if vendor != "mthreads"}
-"""What the container of each vendor's pod holds. Nobody tells what one of Moore Threads does."""
+"""What the container of each vendor's pod holds. What one of Moore Threads holds is unknown."""
 DECLARED: Mapping[str, Mapping[tuple[str, ...], float]] = {
     "container_memory_limit_bytes": {
         (story.name, vendor): story.limit for vendor, story in STORIES.items() if story.limit
@@ -240,8 +241,8 @@ async def test_what_a_kubelet_hands_out_of_nine_vendors(
     """
     Each vendor's device is its pod's: handed out by the vendor's id, held by the pod's process, limited as declared.
 
-    Of four libraries the kubelet's word is the proof of their numbers. While they list a process of a container that
-    was handed another device, they name nobody, and faults say so.
+    For four libraries the kubelet's list is the proof of their numbers. While they list a process of a container that
+    was handed another device, no container is named, and faults say so.
     """
     bed, host = stage.bed, stage.folder / "host"
     (host / "sys/module/hycu").mkdir(parents=True)

@@ -4,7 +4,7 @@ NVIDIA's container runtime on the node, with the settings of its package; and th
 In: a bed's folder, the fake driver. Out: the program that containerd calls for the handler `nvidia`.
 Law: the runtime and its hooks are NVIDIA's own, and decide what a container is given. Made here is what they find: the
 fake library under a driver's version, device files with the numbers of /dev/null, the driver's list of MIG
-capabilities; and, in runc's place below them, what `device_files` says.
+capabilities. In runc's place below them is what `device_files` says.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CONFIG, _MONITOR = 1, 2
 
 
 def runtime(folder: Path, *, specifications: Path) -> None:
-    """Write what containerd calls into a bed's folder; `specifications`: of CDI, for who asks by a full name."""
+    """Write what containerd calls into a bed's folder; `specifications`: of CDI, for pods that ask by a full name."""
     settings = folder / "nvidia-container-runtime.toml"
     settings.write_text(
         "\n".join(

@@ -3,7 +3,7 @@ The twelve cases of "The limit holds", and forty innocent pods, at once on one n
 
 In: the scenario book, the stage. Out: the scene of three sharing systems, the objects of the other cases, and of each
 case what becomes of it. Law: every pod is within its limit when it starts, so a pod that a controller makes anew is an
-innocent one; `Case.excess` is what a test lets it take more.
+innocent one. `Case.excess` is what a test lets it take more.
 
 GPU 0 is shared by time-slicing, GPU 1 by KAI's fractions, GPU 2 by gpushare, GPU 3 by MPS.
 """

@@ -1,7 +1,8 @@
 """
 A webhook that answers evictions.
 
-In: whose, and what it says. Out: a while in which the API server asks it. Law: nobody else's evictions are asked about.
+In: its namespaces and answers. Out: a while in which the API server asks it. Law: it is not asked about evictions in
+other namespaces.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ async def webhook(bed: Bed, api: Api, **answers: tuple[str, int, str]) -> AsyncI
 
 
 async def _hooked(api: Api, namespace: str, message: str) -> bool:
-    """Whether an eviction of nobody hears the webhook; admission comes before the pod is looked for."""
+    """Whether an eviction of no existing pod meets the webhook; admission comes before the pod is looked for."""
     try:
         await api.evict(namespace, "nobody", dryRun=["All"])
     except ApiError as error:

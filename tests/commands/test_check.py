@@ -28,14 +28,14 @@ def whole(line: Line) -> str:
 
 @pytest.mark.parametrize("mode", ["off", "observe", "warn", "dry-run", "enforce"])
 def test_rights_are_asked_for_from_mode_warn_on(mode: str) -> None:
-    """Who only observes writes nothing; every mode above tells users."""
+    """A daemon that only observes writes nothing; each mode above writes Events."""
     config = load(Arguments(None, {"policy.mode": mode, "node.name": "n1"}))
     assert mode_rights(config) == (() if mode in {"off", "observe"} else RIGHTS)
 
 
 @pytest.mark.parametrize("right", RIGHTS, ids=str)
 def test_each_right_that_a_mode_lacks_fails(right: object) -> None:
-    """The mode, the right, what is lost, and who grants it; unknown is a warning."""
+    """The line names the mode, the right, what is lost, and the file that grants it. Unknown is a warning."""
     lost = next(one for one in RIGHTS if one is right)
     line = cluster.rights({**GRANTED, lost: False}, "warn")
     assert line.verdict is Verdict.FAIL

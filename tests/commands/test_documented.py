@@ -2,7 +2,7 @@
 The commands of the pages, as they are written there: those that need no cluster run here.
 
 In: `documented`. Out: exit codes. Law: a command that is run neither here nor on a cluster, and has no reason there,
-fails; the words of each `gpusteward` command are taken by its own parser.
+fails. The parser of each `gpusteward` command accepts its words.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Snap
 
 @pytest.fixture(autouse=True)
 def logging_as_before() -> Iterator[None]:
-    """The command sets up the log of its process, which here is everybody's."""
+    """The command sets up the log of its process, which here is shared by all tests."""
     before, handlers = structlog.get_config(), logging.root.handlers[:]
     yield
     structlog.configure(**before)
@@ -77,7 +77,7 @@ def replayed(path: Path, *words: str | Path) -> int:
 def test_the_same_is_decided_as_was_then(
     recording: tuple[Path, list[Snapshot]], config: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Line by line, round by round, reason by reason; and enforce is rehearsed, because the victim stays."""
+    """Line by line, round by round, reason by reason. Mode `enforce` is a dry run here, because the victim stays."""
     path, snapshots = recording
     assert replayed(path, "--config", config, "--json") == 0
     *told, summary = map(json.loads, capfd.readouterr().out.splitlines())
@@ -115,7 +115,7 @@ def test_people_read_when_who_what_and_why(
 def test_reasons_stand_there_in_words(
     recording: tuple[Path, list[Snapshot]], config: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """`--mode` counts instead of the file's; whoever is held by it is told so."""
+    """`--mode` counts instead of the file's mode, and the lines of held pods name it as the reason."""
     path, _ = recording
     assert replayed(path, "--config", config, "--mode", "observe") == 0
     out = capfd.readouterr().out

@@ -20,13 +20,13 @@ def test_the_page_has_each_flag() -> None:
 
 
 def test_the_page_has_each_word() -> None:
-    """What a person may want to look up: columns, ages, states of containers that nobody judges."""
+    """The page has what a person may look up: columns, ages, states of containers without a policy."""
     columns = (HEAD.used, HEAD.limit, HEAD.share, HEAD.sm, *HEAD.notes)
     for word in (*columns, "live", "INCOMPLETE", "STALE", "over", "near", "no process"):
         assert word in PAGE, word
 
 
 def test_a_number_without_end_is_no_traceback() -> None:
-    """Whoever answers: a figure of 5,000 digits stays what it is, and the others are figures."""
+    """A figure of 5,000 digits is kept as text, and the others stay numbers."""
     digits = "9" * 5000
     assert top._json(f'{{"a": {digits}, "b": 7}}'.encode()) == f'{{"a": "{digits}", "b": 7}}\n'

@@ -2,8 +2,9 @@
 What gpusteward 0.1 wrote and said, read and said again by the code of today.
 
 In: the files of `fixtures/0.1`, which commit 7d90aba wrote (README.md there names the commands). Out: each is readable,
-and what is said of it has at least the names of then. Law: names (commands, flags, config keys, keys of documents,
-metrics and their labels) stay, and there may be more of them. The policy's verdicts change; other tests look at these.
+and what is said of it has at least the names of release 0.1. Law: names (commands, flags, config keys, keys of
+documents, metrics and their labels) stay, and there may be more of them. The policy's verdicts change; other tests
+look at these.
 """
 
 from __future__ import annotations
@@ -212,7 +213,7 @@ def test_a_recording_is_replayed_to_its_end(recording: str, expected: str) -> No
 
 @pytest.mark.daemon
 def test_a_torn_recording_is_read_to_the_same_line(tmp_path: Path) -> None:
-    """Of a recording that was cut off, as many rounds are replayed, and the same is told of its end."""
+    """Of a recording that was cut off, as many rounds are replayed, and its last line reports as many as in 0.1."""
     torn = tmp_path / "torn.jsonl.gz"
     torn.write_bytes((FIXTURES / "node.jsonl.gz").read_bytes()[:60_000])
     _, lines = replayed(torn)
@@ -261,7 +262,7 @@ def nothing_missing(missing_now: Callable[[], set[str]]) -> None:
 @pytest.mark.daemon
 @pytest.mark.parametrize("name", sorted(DOCUMENTS))
 def test_a_document_has_each_key_of_then(daemon: Daemon, name: str) -> None:
-    """Each key is there with a value of the same type, also those of a rehearsed eviction and of held pods."""
+    """Each key is there with a value of the same type, also those of a dry run's eviction and of held pods."""
 
     def missing_now() -> set[str]:
         status, body = daemon.get(DOCUMENTS[name])
@@ -308,9 +309,9 @@ def whole_lines(name: str) -> list[bytes]:
 
 def taken_over(data: bytes, boot: str, folder: Path) -> dict[str, Any]:
     """
-    Have the journal's own code take over a journal in this boot; what it adds up to, as it is written down.
+    Have the journal's own code take over a journal in this boot. Return the state that it adds up to, as it is written.
 
-    A journal that is too large is rewritten as the one record `state` by who opens it; here each one is.
+    Opening a journal that is too large rewrites it as the one record `state`. Here each journal is too large.
     """
     path = folder / "state" / "journal"
     path.parent.mkdir(mode=0o700)
@@ -356,10 +357,10 @@ def given_back(data: bytes) -> int:
 @pytest.mark.parametrize("case", sorted(journals()))
 def test_a_journal_adds_up_to_the_same(case: str, tmp_path: Path) -> None:
     """
-    Tokens, breakers, open decisions and fences; and what is logged of a damaged one.
+    Spent budgets, breakers, open decisions and fences add up to the same; a damaged journal is logged as before.
 
-    Dry runs take no token any more, an action that was certainly not carried out gives its token back, and the breakers
-    that are gone, strikes and excesses count for nothing.
+    A dry run takes nothing from the budget any more. An action that was certainly not carried out gives its part back.
+    Breakers that no longer exist, `strikes` and `excesses` count for nothing.
     """
     data, boot = journals()[case]
     before, now = json.loads(old("journal-states.json"))[case], taken_over(data, boot, tmp_path)

@@ -353,7 +353,7 @@ def test_durations_know_how_to_be_written() -> None:
 
 
 def test_the_default_of_the_fast_interval_follows_a_short_interval() -> None:
-    """Who asks for rounds every 200 ms need not know the second key; who writes both is taken at his word."""
+    """With an interval of 200 ms the second key may be left out. Where both are written, they must fit together."""
     short = combine(Arguments(overrides={"sampling.interval": "200ms"}), b"", "n")
     assert (short.sampling.interval, short.sampling.fast_interval) == (0.2, 0.2)
     with pytest.raises(ConfigError, match=r"sampling\.fast_interval"):
@@ -373,7 +373,7 @@ def test_a_recording_is_a_source_of_devices() -> None:
 
 
 def test_devices_are_named_by_commas() -> None:
-    """`auto` asks for whatever is there; names may have blanks; a name of nobody is refused with all that there are."""
+    """`auto` asks for all that is there; names may have blanks; an unknown name is refused with a list of all names."""
     assert combine(Arguments(), b"", "h").devices.names is None
     assert combine(Arguments(), b"devices: simulated", "h").devices.names is None
     assert combine(Arguments(), b"devices: nvml", "h").devices.names == frozenset({"nvml"})

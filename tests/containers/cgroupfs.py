@@ -3,7 +3,7 @@
 In: cgroup paths as the kernel writes them in /proc/<pid>/cgroup (absolute, "/kubepods/burstable/pod…").
 Out: folders in the mounted hierarchies, and no trace of them afterwards.
 Law: what a bed makes is written down first, in a place that survives SIGKILL and ends with the boot, as the cgroups
-themselves do: in empty cgroups below /gpusteward-bed/<token>, one for each path.
+themselves do. That place is empty cgroups below /gpusteward-bed/<token>, one for each path.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def owner_lives(token: str) -> bool:
 class Ledger:
     """The cgroups that one bed made, kept in /gpusteward-bed/<token> of one hierarchy.
 
-    The bed's own daemons live in that cgroup too, so their children are found even when nobody waits for them.
+    The bed's own daemons live in that cgroup too, so their children are found even when no parent waits for them.
     """
 
     def __init__(self, token: str) -> None:
@@ -178,7 +178,7 @@ class Ledger:
 
     def open(self) -> Path:
         self.folder.mkdir(parents=True, exist_ok=True)
-        # A leaf named so that no path of the ledger can be mistaken for it. v2 wants processes in leaves only.
+        # No path of the ledger can have this name. v2 wants processes only in cgroups without children.
         (self.folder / "daemons").mkdir(exist_ok=True)
         return self.folder / "daemons"
 

@@ -2,7 +2,7 @@
 
 In: a folder. Out: a CRI socket, and after `stop()` nothing: no process, mount, cgroup or file that this bed made.
 Law: what a bed leaves behind when its process is killed, the next `start()` finds and removes, whatever its folder.
-What belongs to whom is read from the bed's token (see cgroupfs), never guessed from a process name.
+Which bed a thing belongs to is read from the bed's token (see cgroupfs), never guessed from a process name.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class BedError(Exception):
 class Containerd:
     """One containerd, from `start()` to `stop()`; also a context manager.
 
-    folder         where everything of it lives; a fresh sub-folder per bed is made in it
-    snapshotter    "overlayfs" or "native"; None tries which one this machine can do
-    cni_bin_dir, cni_conf_dir
-                   folders of CNI plugins and of their configuration; None is enough for host-network pods
-    cri_options    more keys for the table [plugins."io.containerd.grpc.v1.cri"], over CRI_OPTIONS
-    runtimes       programs like runc, by the name of their handler, besides "runc"
-    programs       folder of containerd, its shim and ctr; None: this machine's
-    prefix         words before the command, for instance ["nsenter", "--mount=/run/x"]; they must exec the rest
+    folder:        where everything of it lives; a fresh sub-folder per bed is made in it.
+    snapshotter:   "overlayfs" or "native"; None tries which one this machine can do.
+    cni_bin_dir, cni_conf_dir:
+                   folders of CNI plugins and of their configuration; None is enough for host-network pods.
+    cri_options:   more keys for the table [plugins."io.containerd.grpc.v1.cri"], over CRI_OPTIONS.
+    runtimes:      programs like runc, by the name of their handler, besides "runc".
+    programs:      folder of containerd, its shim and ctr; None: this machine's.
+    prefix:        words before the command, for instance ["nsenter", "--mount=/run/x"]; they must exec the rest.
     """
 
     def __init__(

@@ -2,8 +2,8 @@
 
 In: the path of a runtime's socket and messages of cri.proto. Out: the runtime's answers.
 Law: one method, one call of the interface; no call invents a field. What a kubelet would fill in is for pods.py.
-The calls run on a private event loop in a thread, so they work inside an async test too (blocking its loop meanwhile;
-`asyncio.to_thread` where that matters).
+The calls run on a private event loop in a thread, so they work inside an async test too. They block its loop
+meanwhile; where that matters, use `asyncio.to_thread`.
 """
 
 from __future__ import annotations

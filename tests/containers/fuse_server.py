@@ -2,7 +2,7 @@
 A FUSE file system with one file, which can be opened and never says what it is.
 
 In: a folder to mount at (as root). Out: the line `mounted`, then `asked` for each question that gets no answer. Its
-requests and answers are those of <linux/fuse.h>, version 7.31. It ends with SIGKILL, which lets go of all who wait.
+requests and answers are those of <linux/fuse.h>, version 7.31. It ends with SIGKILL, which frees all waiting processes.
 """
 
 import ctypes
@@ -31,7 +31,7 @@ def answer(operation: int, inode: int) -> bytes | int | None:
         case _ if operation == INIT:
             return struct.pack("<4I2H2I2HI7I", 7, 31, 0, 0, 1, 1, 4096, 1, 1, 0, 0, *[0] * 7)
         case _ if operation == LOOKUP:
-            # The name is good for ever, what is known of the file for no time: whoever wants to know it has to ask.
+            # The name is valid for ever, the file's attributes for no time: each process that wants them has to ask.
             return struct.pack("<4Q2I", FILE, 0, FOREVER, 0, 0, 0) + attributes(FILE)
         case _ if operation == GETATTR and inode == ROOT:
             return struct.pack("<Q2I", FOREVER, 0, 0) + attributes(ROOT)

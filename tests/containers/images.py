@@ -39,9 +39,9 @@ def build_image(
 ) -> Path:
     """Write an image with one layer and return `tar`.
 
-    name    full name with tag, for instance "gpusteward.test/workload:1"
-    files   path in the image → file here; each keeps only its content and is executable by all
-    links   path in the image → what the symbolic link says
+    name:   full name with tag, for instance "gpusteward.test/workload:1".
+    files:  path in the image → file here; each keeps only its content and is executable by all.
+    links:  path in the image → what the symbolic link says.
     """
     layer = _layer(files, links or {})
     config = _json(
@@ -75,7 +75,7 @@ def sandbox_image(tar: Path) -> Path:
 
 
 def busybox_image(tar: Path, *, name: str = BUSYBOX, files: Mapping[str, Path] | None = None) -> Path:
-    """A shell and its tools, and more files on request; runs until it is told to stop."""
+    """A shell and its tools, and more files on request; runs until a signal stops it."""
     applets = {f"bin/{applet}": "busybox" for applet in APPLETS.split()}
     wait = "trap exit TERM INT; sleep 2147483647 & wait"
     everything = {"bin/busybox": BUSYBOX_BINARY, **(files or {})}

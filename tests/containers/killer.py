@@ -1,8 +1,8 @@
 """
-The rung `kill` as a process of its own, for test_kill.py: with few rights, in a container, in a namespace of its own.
+The action `kill` as a process of its own, for test_kill.py: with few rights, in a container, in its own namespace.
 
-In: a container as it stands in cgroups. Out: one line of JSON with what the rung said.
-Law: nothing is waited for that a test could not see; a number is given to somebody else by the kernel's own hand.
+In: a container as it stands in cgroups. Out: one line of JSON with the answers of `kill`.
+Law: nothing is waited for that a test could not see; the kernel itself gives a number to another process.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def said(answer: Answer | None) -> list[str] | None:
 
 
 async def ask(victim: Victim) -> Any:
-    """Whether the rung is there; why the victim is not held; what is heard before and with SIGTERM."""
+    """Whether `kill` is available; why the victim is not held; what is heard before and with SIGTERM."""
     kill = Kill(PROC, USUAL, trusted=True)
     await kill.hold([victim])
     answers = [said(kill.preflight(action(victim))), said(await kill.act(action(victim), "1"))]
@@ -114,10 +114,10 @@ class Init:
 
 async def reuse(victim: Victim, mine: str, others: str) -> Any:
     """
-    Hold an init, end it, and give its number to others; in a PID namespace that nobody else uses.
+    Hold an init, end it, and give its number to others; in a PID namespace that no other process uses.
 
-    Out: whether it was held, heard SIGTERM and lived; then for each innocent what was heard, whether the victim is
-    said to have ended, and whether the innocent lives.
+    Out: first, whether it was held, what SIGTERM met, and whether it had ended by then. Then, for each innocent: what
+    was heard, whether the victim is said to have ended, and whether the innocent lives.
     """
     early, late, running = Kill(PROC, USUAL, trusted=True), Kill(PROC, USUAL, trusted=True), Init(mine)
     asked = action(victim)

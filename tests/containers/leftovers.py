@@ -1,8 +1,8 @@
 """What a bed leaves on a machine when it is killed, and how it goes: processes, mounts, sockets, cgroups, files.
 
 In: a bed's token. Out: nothing of that bed, and a list of what there was.
-Law: a bed is stale when the process that made it is gone (pid and start time are in its token); beds of the living are
-never touched. A process is a bed's when it is in the bed's cgroup, or a descendant of one that is.
+Law: a bed is stale when the process that made it is gone (pid and start time are in its token). The bed of a living
+process is never touched. A process is a bed's when it is in the bed's cgroup, or a descendant of one that is.
 """
 
 from __future__ import annotations

@@ -61,14 +61,14 @@ def private_view(bed: Bed) -> Iterator[dict[str, Any]]:
 
 
 def held(snapshot: dict[str, Any]) -> Held:
-    """Read what containers hold by the daemon's word."""
+    """Read what containers hold, as the daemon reports it."""
     return {
         (c["namespace"], c["pod"], c["container"], c["uuid"]): c["memory_used_bytes"] for c in snapshot["containers"]
     }
 
 
 def told(found: Container, workload: Workload) -> Held:
-    """Read what a container holds by its own word."""
+    """Read what a container holds, as its workload reports it."""
     names = (found.pod.namespace, found.pod.name, found.spec.name)
     return {(*names, gpu): size for gpu, size in workload.says().held.items() if size}
 

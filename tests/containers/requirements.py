@@ -1,4 +1,4 @@
-"""What this machine lacks for real containers, in words that say how to mend it.
+"""What this machine lacks for real containers, in words that say how to fix it.
 
 In: the machine. Out: a list of sentences; empty means that a bed can start.
 """

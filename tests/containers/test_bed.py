@@ -1,4 +1,4 @@
-"""The container bed's own life: it starts, it ends, and nothing of it stays, whoever was killed.
+"""The container bed's own life: it starts, it ends, and nothing of it stays, whichever process was killed.
 
 In: a machine with root, containerd and runc. Out: proof, by looking for every trace that a bed could leave.
 """
@@ -81,7 +81,7 @@ def test_nothing_stays_after_stop(folder: Path) -> None:
 
 @pytest.mark.parametrize("killed", ["owner", "containerd", "daemons"])
 def test_the_next_start_removes_what_a_killed_bed_left(folder: Path, killed: str) -> None:
-    """Whoever is killed (the tests; also their containerd; also its shims), the next bed removes the rest."""
+    """Whichever process is killed (the tests; also their containerd; also its shims), the next bed removes the rest."""
     with subprocess.Popen(
         [sys.executable, str(OWNER), str(folder / "first")],
         stdout=subprocess.PIPE,

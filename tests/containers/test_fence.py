@@ -1,9 +1,9 @@
 """
-The rung `fence` on real containers, whose processes sit in real cgroups of version 2.
+The action `fence` on real containers, whose processes sit in real cgroups of version 2.
 
-In: pods of workloads on the fake driver. Out: who may take more memory. Where the workload itself has to meet the
-fence, its container is put into a cgroup as systemd names it, which it can tell from a private cgroup namespace, too.
-In each test sidecar and neighbour live, and may take what they like.
+In: pods of workloads on the fake driver. Out: which of them may take more memory. Where the workload itself has to
+meet the fence, its container is put into a cgroup as systemd names it. The workload recognises such a name also from a
+private cgroup namespace. In each test sidecar and neighbour live, and may take what they like.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Running:
 
 
 class Stage:
-    """The rung, a pod of two containers and its neighbour."""
+    """The action `fence`, a pod of two containers and its neighbour."""
 
     def __init__(self, bed: Bed, run_pod: RunPod, node: FakeNode, limits: NvmlLimits, journal: JournalFile) -> None:
         self.bed, self.run_pod, self.node, self.limits, self.journal = bed, run_pod, node, limits, journal
@@ -188,7 +188,7 @@ async def test_a_container_that_restarts_has_no_fence(stage: Stage) -> None:
 
 
 async def test_a_limit_of_somebody_else_stays(stage: Stage) -> None:
-    """The container toolkit, or a person, has set one: found, told, and left as it is."""
+    """The container toolkit, or a person, has set one: it is found, reported, and left as it is."""
     folder = stage.main.unified(stage.bed)
     await stage.limits.limit(stage.gpu, str(folder), 16 * GiB)
     assert (await stage.act(stage.main)).heard is Heard.TAKEN

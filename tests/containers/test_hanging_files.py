@@ -1,7 +1,7 @@
 """
 A tenant's file system that never answers: real FUSE, and a real process that has a file of it open.
 
-The file is called as DRM's nodes are. `stat` of it waits for the file's server, which has no mind to answer.
+The file is called as DRM's nodes are. `stat` of it waits for the file's server, which never answers.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def ask(file: str) -> None:
 
 
 async def test_a_tenants_file_system_keeps_nobody_waiting(tenant: Tenant, tmp_path: Path) -> None:
-    """Whoever asks the file what it is waits; the round over the real `/proc` does not ask, and tells all there is."""
+    """A process that asks the file what it is waits; the round over the real `/proc` does not ask, and is complete."""
     node = gpu(tmp_path)
     source = KernelSource(Roots(node.roots.sys, Path("/proc"), node.roots.cgroup))
     sample = await source.sample()
@@ -97,9 +97,9 @@ async def test_a_tenants_file_system_keeps_nobody_waiting(tenant: Tenant, tmp_pa
 
 async def test_a_file_that_was_exchanged_costs_its_tenant(tenant: Tenant, tmp_path: Path) -> None:
     """
-    What looked like a file on tmpfs never answers: one round is lost, then the tenant is unknown and the others told.
+    What looked like a file on tmpfs never answers: one round is lost. Then only the tenant's usage is unknown.
 
-    As soon as the file system lets go, everybody is told again.
+    As soon as the file system lets go, all processes are reported again.
     """
     node = gpu(tmp_path)
     text = f"drm-driver:\tamdgpu\ndrm-pdev:\t{GPU}\ndrm-resident-vram:\t1 MiB\ndrm-shared-vram:\t0\ndrm-client-id:\t"

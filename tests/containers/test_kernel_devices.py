@@ -1,6 +1,6 @@
 """
-What the kernel tells of GPUs, on real containers: real processes, cgroups and device nodes; what a driver would say is
-files, and of NVIDIA's also what the fake driver lists.
+What the kernel reports of GPUs, on real containers: real processes, cgroups and device nodes. What a driver would say
+comes from files, and for NVIDIA's GPUs also from the fake driver's lists.
 
 The device nodes are made with mknod and never opened: their numbers are what the kernel would show through the link.
 """
@@ -89,8 +89,8 @@ def test_partitions_of_amd_by_container(stage: Stage) -> None:
     """
     Two containers on two partitions of one GPU, which only the minor numbers of the opened nodes tell apart.
 
-    A child of one holds its parent's client; a descriptor of which the driver says nothing makes its container unknown
-    for as long, and not zero; what ends is gone.
+    A child of one holds its parent's client. While the driver says nothing of a descriptor, its container's usage is
+    unknown, and not zero. What ends is gone.
     """
     node = stage.node
     node.card(GPU, figures={"mem_info_vram_total": 192 * GIB, "mem_info_vram_used": 9 * GIB})

@@ -1,5 +1,5 @@
 """
-The rung `kill` on real containers: its victim ends, nobody else does, and where that is not certain nothing is sent.
+The action `kill` on real containers: only its victim ends, and where that is not certain nothing is sent.
 
 In each test a neighbour must live: same pod, other pod, or the process that has the number now.
 """
@@ -62,7 +62,7 @@ def victim_of(container: Container) -> Victim:
 
 
 class Stage:
-    """A rung, and the pods that it must leave alone: whoever ran when a test ended ran when it began."""
+    """The action `kill`, and the processes that it must leave alone: they still run when a test ends."""
 
     def __init__(self, run_pod: RunPod, folder: Path) -> None:
         self.kill = Kill(Path("/proc"), USUAL, trusted=True)
@@ -101,7 +101,7 @@ class Stage:
 
 @pytest.fixture
 def stage(run_pod: RunPod, tmp_path: Path) -> Iterator[Stage]:
-    """A rung of its own, and a neighbour that lives to the end."""
+    """An action `kill` of its own, and a neighbour that lives to the end."""
     tmp_path.chmod(0o777)  # containers of other users write what they did
     made = Stage(run_pod, tmp_path)
     yield made
@@ -114,11 +114,11 @@ async def until(condition: Callable[[], Awaitable[bool | None]], what: str) -> N
     deadline = time.monotonic() + 10.0
     while not await condition():
         assert time.monotonic() < deadline, f"in vain: {what}"
-        time.sleep(0.01)  # noqa: ASYNC251  (nobody else is on this loop)
+        time.sleep(0.01)  # noqa: ASYNC251  (no other task is on this loop)
 
 
 async def gone(stage: Stage, asked: Action, container: Container) -> int:
-    """Wait until the rung says that its victim ended; the exit code that the runtime tells."""
+    """Wait until `kill` says that its victim ended. Return the exit code that the runtime reports."""
     await until(lambda: stage.kill.ended(asked), "the init exits")
     wait_until(lambda: not container.running, what="the runtime knows")
     return int(container.status.exit_code)
@@ -212,12 +212,12 @@ async def test_an_exec_leaves_the_init_the_same(stage: Stage) -> None:
     assert main.running
 
 
-# --- nobody else ------------------------------------------------------------------------------------------------------
+# --- no other process -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.fault(38, 20)
 async def test_a_restarted_container_lives(stage: Stage) -> None:
-    """What was held of a container's last life is gone; the new one has a new id, and is nobody's victim."""
+    """What was held of a container's last life is gone; the new one has a new id, and is no action's victim."""
     pod = stage.pod("main", "side")
     main = pod.containers["main"]
     old = victim_of(main)
@@ -305,7 +305,7 @@ async def test_one_that_lived_on_is_killed_when_it_is_due_again(stage: Stage) ->
 
 @pytest.mark.parametrize(("mode", "why"), [(PidMode.NODE, Obstacle.HOST), (PidMode.POD, Obstacle.SHARED)])
 async def test_a_shared_namespace_has_no_init_of_the_container(stage: Stage, mode: PidMode, why: Obstacle) -> None:
-    """With hostPID and shareProcessNamespace the rung is not there, and says so; nobody is signalled instead."""
+    """With hostPID and shareProcessNamespace `kill` is not available, and says so; no process is signalled instead."""
     pod = stage.pod("main", "side", pid_mode=mode)
     for container in pod.containers.values():
         stage.spare(container.pid)
@@ -432,7 +432,7 @@ async def test_what_is_moved_from_elsewhere_is_no_victim_and_no_protection(
 
 
 async def test_an_innocent_in_the_place_of_the_init_lives(stage: Stage, tmp_path: Path) -> None:
-    """The init left the cgroup, and another pod's is there instead: nobody is signalled, and the reason says so."""
+    """The init left the cgroup, and another pod's is there instead: no process is signalled, and the reason says so."""
     kubelet = Kubelet(tmp_path / "kubelet")
     innocent, main = kubelet.pod(stage, "innocent"), kubelet.pod(stage, "over")
     inits = innocent.pid, main.pid
@@ -459,7 +459,7 @@ async def test_a_lie_below_a_container_makes_nobody_a_victim(stage: Stage, bed: 
 
 @pytest.mark.fault(42)
 async def test_what_was_searched_is_read_again(stage: Stage) -> None:
-    """A number that changed hands since /proc was searched is not held: not another's init, no worker, nobody."""
+    """A number that changed hands since /proc was searched is not held: no init of another pod, no worker, no other."""
     main, neighbour = stage.start(SAVES), stage.neighbour.containers["main"]
     victim, inits = victim_of(main), Inits(Path("/proc"), USUAL, trusted=True)
     worker, dead = main.spawn("sleep", "600"), await asyncio.to_thread(ended_process)
@@ -504,7 +504,7 @@ def end(container: Container, pid: int) -> None:
 
 @pytest.mark.fault(41)
 async def test_an_end_between_the_checks_is_noticed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever exits before /proc was read is gone by the poll that follows: what was read is not believed."""
+    """An init that exits before /proc was read is gone by the poll that follows: what was read is not believed."""
     main = stage.start(SAVES)
     pid, real = main.pid, stage.kill._inits._proc.sample
 
@@ -521,7 +521,7 @@ async def test_an_end_between_the_checks_is_noticed(stage: Stage, monkeypatch: p
 
 @pytest.mark.fault(41)
 async def test_an_end_just_before_the_signal_is_noticed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever exits after the last look is gone by the kernel's own word."""
+    """An init that exits after the last look is gone: the kernel's answer to the signal says so."""
     main = stage.start(SAVES)
     pid, real = main.pid, Inits.hears
 
@@ -537,7 +537,7 @@ async def test_an_end_just_before_the_signal_is_noticed(stage: Stage, monkeypatc
 
 @pytest.mark.fault(45)
 async def test_a_zombie_has_exited(stage: Stage) -> None:
-    """An init that nobody reaps is gone: its signals would reach nobody, and its end is seen."""
+    """An init that its parent does not reap is gone: a signal would reach no process, and its end is seen."""
     main = stage.start(SAVES)
     pid, asked = main.pid, action(victim_of(main))
     shim = int(stat(pid)[1])
@@ -607,7 +607,7 @@ async def test_without_cap_kill_nothing_is_sent(stage: Stage) -> None:
 
 
 async def test_our_own_container_is_never_held(stage: Stage) -> None:
-    """Who runs in a container does not hold that container's init, whatever it is asked."""
+    """A daemon that runs in a container does not hold that container's init, whatever it is asked."""
     main = stage.start(SAVES)
     stage.spare(main.pid)
     procs = [str(below(root, main.cgroup) / "cgroup.procs") for root in hierarchies().kubelet]

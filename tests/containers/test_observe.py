@@ -1,8 +1,8 @@
 """
 Processes → containers → accounts → metrics, on real containers: the numbers agree to the byte.
 
-Each promise is tried with the daemon in the host's cgroup view and in a private cgroup namespace, as every unprivileged
-pod on cgroup v2 has one.
+Each promise is tried with the daemon in the host's cgroup view, and in a private cgroup namespace. Every unprivileged
+pod on cgroup v2 has such a namespace.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ def test_a_process_whose_first_thread_ended_still_holds_its_memory(stage: Stage)
 
 @pytest.mark.fault(72)
 def test_memory_that_nothing_explains_is_a_ghost(stage: Stage) -> None:
-    """A number that was dead before the daemon came is nobody's, and the accounts still close."""
+    """A number that was dead before the daemon came belongs to no container, and the accounts still close."""
     pod = stage.pod(container("main", stage.node))
     stage.workload(pod).ghost(0, 3 * GiB)
     daemon = stage.daemon()
@@ -274,7 +274,7 @@ def test_mig_instances_with_two_compute_instances(stage: Stage) -> None:
     """
     Memory is the GPU instance's: two containers on the two compute instances of one share its pool, counted once.
 
-    So is the share of SMs (GPM): who is alone on an instance has its figure, of two on one nobody knows.
+    So is the share of SMs (GPM): a container alone on an instance has its figure; of two on one instance it is unknown.
     """
     half = FakeGpuInstance(
         1, 20 * GiB, (FakeComputeInstance("MIG-a", slot=0), FakeComputeInstance("MIG-b", slot=1, id=1)), "3g.20gb"

@@ -1,4 +1,4 @@
-"""What a machine lacks is said, and is a failure only where nobody would read it."""
+"""What a machine lacks is said, and is a failure only in CI, where no person would read it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """
 Vendors' libraries on real containers: real processes, namespaces and cgroups; the libraries are small C fakes.
 
-Which container a number of such a library belongs to is found out by the same code as for NVIDIA's; here that is seen
-with numbers that the kernel gave. The device nodes are made with mknod, with no driver behind them: processes hold
-them open by O_PATH (`holder.c`), which shows the same link and the same number to who looks.
+The code that finds the container of such a library's number is the same as for NVIDIA's. Here it runs with numbers
+that the kernel gave. The device nodes are made with mknod, with no driver behind them: processes hold them open by
+O_PATH (`holder.c`), which shows a reader the same link and the same number.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def held(page: str) -> Held:
 
 
 def page_with(daemon: Daemon, wanted: Held, what: str, *, used: float | None = None) -> str:
-    """Wait for a page on which these hold memory, and nobody else; `used`: of each device whose numbers want proof."""
+    """Wait for a page on which only these hold memory; `used`: of each device whose numbers want proof."""
 
     def there() -> str | None:
         page = daemon.get("/metrics")[1]
@@ -137,7 +137,7 @@ def page_with(daemon: Daemon, wanted: Held, what: str, *, used: float | None = N
 
 
 def faults(snapshot: Mapping[str, Any]) -> dict[str, str]:
-    """Read the faults: subject to reason."""
+    """Read the faults: each `subject` with its reason."""
     return {fault["subject"]: fault["reason"] for fault in snapshot["faults"]}
 
 
@@ -145,7 +145,7 @@ def test_an_ascend_and_a_cambricon_by_container(stage: Stage) -> None:
     """
     Two containers on the devices of two vendors: each has what its processes hold, those that it forked among them.
 
-    What ends is gone, and what no container explains is nobody's.
+    No memory is unattributed, and what ends is gone.
     """
     dcmi, cndev = stage.library("dcmi"), stage.library("cndev")
     one, two = stage.pod("one"), stage.pod("two")
@@ -171,10 +171,10 @@ def test_an_ascend_and_a_cambricon_by_container(stage: Stage) -> None:
 
 def test_numbers_that_want_proof_and_those_of_hygon(stage: Stage) -> None:
     """
-    Five libraries at once: no container is named while they print numbers of other namespaces, or one of a process
-    that has no device open; each is, as soon as they print those of processes that have.
+    Five libraries at once: no container is named while one number is of another namespace, or of a process that has no
+    device open. Each is named as soon as all numbers are of processes that have it open.
 
-    Hygon's numbers need none of that. A process of two of its devices holds an unknown part of each, which is not 0.
+    Hygon's numbers need no such proof. A process on two of its devices holds an unknown part of each, which is not 0.
     """
     libraries = {variant: stage.library(variant, node) for variant, (_, node, _) in UNPROVEN.items()}
     dcu = stage.library("rsmi")
@@ -243,10 +243,10 @@ def test_numbers_that_want_proof_and_those_of_hygon(stage: Stage) -> None:
 
 def test_of_a_moore_threads_the_holders_are_known(stage: Stage) -> None:
     """
-    Who has the device open is on it, with bytes that are unknown and not 0, as `check` says; the kernel's processes
-    are the real ones, of a node that has few.
+    A process that has the device open is on it, with bytes that are unknown and not 0, as `check` says. The kernel's
+    processes are the real ones, of a node that has few.
 
-    While one may not be looked at, nobody is said to be there, and the fault names him.
+    While one process may not be looked at, the holders are unknown, and the fault names that process.
     """
     library = stage.library("mtml", RENDER)
     one, two = stage.pod("one"), stage.pod("two")

@@ -24,7 +24,7 @@ INTERVAL = 0.2
 
 
 def film(path: Path, *scenes: tuple[float, float]) -> Path:
-    """Record the simulated node from each moment on for so many seconds; of the cuts between them nobody learns."""
+    """Record the simulated node from each moment on for so many seconds. The recording does not show the cuts."""
     asyncio.run(_film(path, scenes))
     return path
 

@@ -1,10 +1,10 @@
 """
-What a stranger does who reaches the port and wants the daemon to end: each attack endless, in a process of its own.
+What an attacker does who reaches the port and wants the daemon to end: each attack endless, in its own process.
 
 What comes in: an address, and names of attacks. What goes out: connections from several addresses of this machine, so
-that no bound of one peer alone stops them; and the line `begun`, after as many attempts as there are attackers.
+that no bound of one peer alone stops them. The line `begun` follows after as many attempts as there are attackers.
 Law: a connection that the daemon closes is made again, at once. The attackers give way to the daemon on the processor,
-because strangers have machines of their own.
+because real attackers have machines of their own.
 """
 
 from __future__ import annotations

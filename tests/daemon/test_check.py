@@ -200,7 +200,7 @@ def test_beside_a_running_daemon_the_port_is_its_own(start_daemon: StartDaemon, 
 
 
 def test_beside_a_daemon_with_tls_too(protected: tuple[str, ...]) -> None:
-    """The same where the daemon speaks TLS; what its web config protects with is told."""
+    """The same where the daemon speaks TLS. The output says by what its web config protects it."""
     with Daemon("--devices=simulated", "--log.format=json", *protected) as daemon:
         address = daemon.url.removeprefix("https://")
         ended = check("--devices=simulated", *protected, f"--web.listen-address={address}")

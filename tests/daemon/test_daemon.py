@@ -246,7 +246,7 @@ def taken_at(daemon: Daemon, *, successful: bool) -> float:
 
 
 def test_a_changed_config_is_applied_and_a_broken_one_changes_nothing(tmp_path: Path) -> None:
-    """Intervals change at once while it runs; an invalid file stays out, is told in log and snapshot, and heals."""
+    """Intervals change at once while it runs. Log and snapshot report an invalid file, and a valid one replaces it."""
     file = tmp_path / "config.yaml"
     file.write_text("devices: simulated\nsampling: {interval: 60s}\nlog: {format: json}\n")
     with Daemon(f"--config={file}") as daemon:
@@ -326,8 +326,8 @@ def test_its_imports_have_no_side_effects(node: FakeNode) -> None:
     """
     Importing the daemon loads code and does nothing else.
 
-    It starts no thread, heeds no signal, keeps no file open, writes none, connects to nobody, starts no program, says
-    nothing, and does not load the driver's library, although one is there to be found.
+    It starts no thread and no program, handles no signal, keeps no file open, writes none, and opens no connection.
+    It prints nothing, and does not load the driver's library, although one is there to be found.
     """
     done = subprocess.run(
         [sys.executable, "-B", "-c", IMPORTING],
@@ -372,7 +372,7 @@ def test_a_scrape_that_is_not_read_holds_up_no_round(node: FakeNode, start_daemo
 
 @pytest.mark.fault(70)
 def test_slow_clients_and_a_hanging_driver_together_delay_no_end(node: FakeNode, start_daemon: StartDaemon) -> None:
-    """A body that never ends, answers that nobody takes, half a request, a call that hangs: SIGTERM, and it is over."""
+    """An endless body, answers that no client reads, half a request, a call that hangs: SIGTERM ends the daemon."""
     daemon = start_daemon()
     daemon.snapshot()
     host, port = urllib.parse.urlsplit(daemon.url).netloc.split(":")
@@ -394,7 +394,7 @@ def test_slow_clients_and_a_hanging_driver_together_delay_no_end(node: FakeNode,
 
 
 def test_a_log_that_nobody_reads_ends_nothing(node: FakeNode) -> None:
-    """The collector of its lines goes away: it goes on, and ends on a signal as ever."""
+    """The collector of its lines goes away: the daemon goes on, and ends on a signal as usual."""
     reading, writing = os.pipe()
     process = subprocess.Popen(
         [str(COMMAND), "--web.listen-address", "127.0.0.1:0", "--log.format=json", "--sampling.interval=200ms"],
@@ -413,7 +413,7 @@ def test_a_log_that_nobody_reads_ends_nothing(node: FakeNode) -> None:
                         break
                 assert time.monotonic() < deadline, f"waited for a GPU whose gpu_up is {state}"
                 time.sleep(0.05)
-            node.fail("*", 15, gpu=node.gpus[1].uuid)  # a fault, which is told to nobody
+            node.fail("*", 15, gpu=node.gpus[1].uuid)  # a fault, whose log line no program reads
         process.send_signal(signal.SIGTERM)
         assert process.wait(10) == 0
     finally:
@@ -422,7 +422,7 @@ def test_a_log_that_nobody_reads_ends_nothing(node: FakeNode) -> None:
 
 
 def test_a_path_of_any_bytes_is_served(node: FakeNode, start_daemon: StartDaemon, tmp_path: Path) -> None:
-    """A file name need not be text; the document that tells of it is."""
+    """A file name need not be text; the document that names it is text."""
     daemon = start_daemon(f"--names.file={tmp_path}/{os.fsdecode(bytes([0xFF]))}.yaml")
     snapshot = daemon.until(lambda s: s if s["faults"] else None, "the fault of the missing file")
     assert r"\udcff.yaml" in snapshot["faults"][0]["message"]

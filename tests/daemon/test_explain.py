@@ -177,7 +177,7 @@ def test_a_reader_that_stops_early(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_is_gone() -> None:
-    """A pipe that nobody reads any more (whatever fits into pipes here) is no failure either."""
+    """A pipe without a reader (whatever fits into pipes here) is no failure either."""
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "wb") as gone:
@@ -248,7 +248,7 @@ def test_what_windows_writes_is_read(encoding: str) -> None:
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    """A pipe nobody writes to, a directory, a device and a name that leads nowhere end at once, and are named."""
+    """A pipe without a writer, a directory, a device and a missing file end the command at once, and are named."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for path, why in (

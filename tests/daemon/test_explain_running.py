@@ -98,19 +98,19 @@ def test_a_pod_of_another_node(daemon: Daemon) -> None:
     ],
 )
 def test_wrong_usage(words: tuple[str, ...], told: str) -> None:
-    """Exit code 2, before anybody is asked; a password is not repeated."""
+    """Exit code 2, before any request is sent; a password is not repeated."""
     said = failed(explain(*words), 2)
     assert told in said
     assert "hunter2" not in said
 
 
 def test_a_url_of_the_environment_is_named() -> None:
-    """Who did not write the URL learns where it stands."""
+    """The error names the variable that has the wrong URL."""
     assert "GPUSTEWARD_URL: this is no URL of a daemon" in failed(explain("a/b", GPUSTEWARD_URL="node-1"), 2)
 
 
 def test_nobody_is_there() -> None:
-    """A port that nobody listens on, and a name that is none."""
+    """A port that no program listens on, and a host name that does not exist."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     assert f"http://127.0.0.1:{port}: connection refused" in failed(explain("a/b", "--url", f"http://127.0.0.1:{port}"))
@@ -159,7 +159,7 @@ def test_a_password_and_a_certificate(tmp_path: Path) -> None:
 
 @contextmanager
 def stranger(status: int, body: bytes, **headers: str) -> Iterator[tuple[str, list[dict[str, str]]]]:
-    """Serve the same answer to everybody; the URL, and the headers of the requests."""
+    """Serve the same answer to each request; yields the URL, and the headers of the requests."""
     asked: list[dict[str, str]] = []
 
     class Handler(BaseHTTPRequestHandler):

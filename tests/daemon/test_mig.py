@@ -1,5 +1,7 @@
 """
-What MIG instances hold is told to those alone who can open the device of mig/monitor: the daemon with and without it.
+The driver shows what MIG instances hold only to a process that can open the device of mig/monitor.
+
+The daemon runs with and without that device.
 
 In: a node with a GPU, and one with MIG on that its driver guards; a daemon of its own, `gpusteward check`.
 """
@@ -59,7 +61,7 @@ def check(node: FakeNode) -> tuple[int, str]:
 
 
 def test_without_the_capability_there_is_a_fault_and_no_number(node: FakeNode, start_daemon: StartDaemon) -> None:
-    """What the instance holds is absent, never 0; log and check say what to do. GPU 0 is as ever, and GPU 1 is seen."""
+    """The instance's usage is absent, never 0; log and check say what to do. GPU 0 is complete, and GPU 1 is seen."""
     daemon = start_daemon()
     snapshot = daemon.snapshot()
     page = daemon.get("/metrics")[1]

@@ -1,4 +1,4 @@
-"""`gpusteward replay` as a process: on what `gpusteward record` made, whole, torn, and read by somebody impatient."""
+"""`gpusteward replay` as a process: on a recording of `gpusteward record`, whole, torn, and with a reader that ends."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_what_was_recorded_is_replayed(tmp_path: Path) -> None:
 
 
 def test_an_excess_is_rehearsed_as_it_would_have_been(excess: Path, policy: Path) -> None:
-    """Half a minute in a second; enforce is rehearsed like dry-run, and says so."""
+    """Half a minute in a second. Mode `enforce` is replayed like `dry-run`, with the same output."""
     outs = []
     for mode in ("dry-run", "enforce"):
         found = gpusteward("replay", excess, "--config", policy, "--mode", mode)
@@ -94,6 +94,6 @@ def test_whoever_has_read_enough_ends_it_quietly(excess: Path, policy: Path) -> 
 
 
 def test_wrong_usage() -> None:
-    """Without a file, and with a flag that nobody knows: exit code 2."""
+    """Without a file, and with an unknown flag: exit code 2."""
     assert gpusteward("replay").returncode == 2
     assert gpusteward("replay", "x", "--kill").returncode == 2

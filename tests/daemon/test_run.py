@@ -1,5 +1,5 @@
 """
-`gpusteward run` as an operator meets it: a real daemon that judges a node, tells everywhere what it thinks, and stops.
+`gpusteward run` as an operator meets it: a real daemon that judges a node, shows its states everywhere, and stops.
 
 What comes in: films (`daemon.films`) and policies in a hurry. What goes out: what each face of the daemon says.
 """
@@ -118,9 +118,9 @@ def logged(daemon: Daemon, event: str) -> list[dict[str, Any]]:
 
 def test_an_excess_from_its_beginning_to_its_end(start_run: StartRun, tmp_path: Path) -> None:
     """
-    A notebook passes its limit, is told, has its grace, would be evicted, and comes back; each face says the same.
+    A notebook exceeds its limit, is warned, has its grace, would be evicted, and comes back.
 
-    Faces: the snapshot, the metrics, the decisions, the preview, `gpusteward explain`, the log.
+    The snapshot, the metrics, the decisions, the preview, `gpusteward explain` and the log all say the same.
     """
     whole = film(tmp_path / "film.jsonl.gz", (CALM, 3.0), (OVER, 36.0), (CALM, 20.0))
     daemon = start_run(whole)
@@ -173,7 +173,7 @@ def test_an_excess_from_its_beginning_to_its_end(start_run: StartRun, tmp_path: 
 
 
 def in_metrics(daemon: Daemon, mode: str) -> None:
-    """Wait until the metrics tell this mode, and no other."""
+    """Wait until the metrics have this mode, and no other."""
     exported(daemon, "enforcement_mode", {(mode,): 1}, "mode")
 
 
@@ -185,7 +185,7 @@ def in_mode(mode: str) -> Callable[[dict[str, Any]], dict[str, Any] | None]:
 def test_the_stop_file_stops_at_once_and_its_end_begins_anew(
     start_run: StartRun, tmp_path: Path, always_over: Path
 ) -> None:
-    """With the next round the mode is observe, for everybody; without the file the whole grace begins again."""
+    """With the next rounds the mode is `observe` for all pods; without the file the whole grace begins again."""
     daemon = start_run(always_over)
     advanced = daemon.until(lambda s: s if (standing(s)["due_at"] or INF) < s["taken_at"] + 28 else None, "some grace")
     round_ = advanced["round"]
@@ -206,7 +206,7 @@ def test_the_stop_file_stops_at_once_and_its_end_begins_anew(
 
 
 def test_a_stop_file_that_cannot_be_looked_for_is_one(start_run: StartRun, tmp_path: Path, always_over: Path) -> None:
-    """When nobody knows whether it is there, nothing is done; that is told once, not in each round."""
+    """When it is unknown whether the file is there, no pod is acted on. The log says so once, not in each round."""
     (tmp_path / "file").touch()
     daemon = start_run(always_over, stop_file=str(tmp_path / "file" / "stop"))
     daemon.until(lambda s: s["round"] > 4, "some rounds")
@@ -299,7 +299,7 @@ def test_a_policy_that_cannot_be_meant_is_refused_at_the_start(tmp_path: Path, t
     ],
 )
 def test_a_mode_of_the_command_line_is_named_as_such(mode: str, told: str) -> None:
-    """Exit code 2; who typed it learns where. On a simulated node nobody is acted on."""
+    """Exit code 2, and the error names `--mode`. On a simulated node no pod is acted on."""
     found = ended("run", "--devices=simulated", f"--mode={mode}")
     assert found.returncode == 2
     assert told in found.stderr and "Traceback" not in found.stderr, found.stderr
@@ -367,7 +367,7 @@ def test_the_exporter_alone_judges_nobody(tmp_path: Path, always_over: Path) -> 
     ],
 )
 def test_the_exporter_refuses_typing_errors_in_the_policy(tmp_path: Path, text: str, told: str) -> None:
-    """A shared file is checked by whoever reads it."""
+    """The exporter checks a shared file, too."""
     file = tmp_path / "config.yaml"
     file.write_text(f"devices: simulated\npolicy: {text}\n")
     found = ended(f"--config={file}", command=COMMAND.with_name("gpusteward-exporter"))

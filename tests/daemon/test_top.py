@@ -134,7 +134,7 @@ def test_once_as_json(daemon: Daemon) -> None:
 
 
 def test_nobody_is_there() -> None:
-    """Who looks once learns in one line that nobody listens, and a script by the exit code."""
+    """With `--once`, one line says that the connection was refused, and so does the exit code."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     said = failed(top("--once", "--url", f"http://127.0.0.1:{port}"))
@@ -165,7 +165,7 @@ def test_what_is_no_snapshot(status: int, body: bytes, told: str) -> None:
     ],
 )
 def test_wrong_usage(words: tuple[str, ...], told: str) -> None:
-    """Exit code 2, before anybody is asked."""
+    """Exit code 2, before any request is sent."""
     assert told in failed(top(*words), 2)
 
 
@@ -228,7 +228,7 @@ def test_on_a_terminal_without_rich(daemon: Daemon) -> None:
 
 
 def test_in_a_pipe() -> None:
-    """One table, or one document, below the other, until nobody reads; a daemon away is told once on standard error."""
+    """One document below the other, until a signal. Standard error reports a daemon that is away, once."""
     with Daemon("--devices=simulated", "--sampling.interval=200ms", "--log.format=json") as running:
         running.snapshot()
         command = [str(COMMAND), "top", "--json", "--interval", "100ms", "--url", running.url]

@@ -28,7 +28,7 @@ def page_with(daemon: Daemon, up: dict[tuple[str, ...], float], what: str) -> st
 
 
 def test_two_vendors_on_one_node(fake_node: FakeNode, tmp_path: Path) -> None:
-    """Both are told, each by its own index; a file of the one that never answers leaves the other working."""
+    """Both are reported, each by its own index. If a file of one never answers, the other still works."""
     fake_node.write(gpus(1, total=40 * GiB))
     node = Node(tmp_path / "node", Path("/proc"))
     node.card(AMD, figures={"mem_info_vram_total": 64 * GiB, "mem_info_vram_used": 3 * GiB})
@@ -46,7 +46,7 @@ def test_two_vendors_on_one_node(fake_node: FakeNode, tmp_path: Path) -> None:
 
         figure = node.root / f"sys/devices/pci0000:00/{AMD}/gpu_busy_percent"
         os.mkfifo(figure)
-        # The round in which it begins to hang takes the whole deadline, and is stale when it ends: the next one tells.
+        # The round in which it begins to hang takes the whole deadline and ends stale: the next one shows it.
         page = page_with(daemon, {(nvidia,): 1, (AMD,): 0}, "the other GPU alone")
         up = series(page, "source_up", "source")
         assert (up["nvml",], up["kfd",], up["devices",]) == (1, 0, 0)

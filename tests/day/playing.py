@@ -2,7 +2,7 @@
 A day of the daemon, compressed: the installed `gpusteward run` in mode enforce, among all that happens to it.
 
 What comes in: rounds, events, a folder. What goes out: readings, and what happened. The rule: the daemon is the shipped
-one with the shipped rights. A round each 100 ms instead of each 5 s makes its day 29 minutes long, and each time of its
+one with the shipped rights. A round each 100 ms instead of each 5 s makes its day 29 minutes long. Each time of its
 policy is shorter in the same measure. The API server is real, the driver and the kubelet's socket are not.
 """
 

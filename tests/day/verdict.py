@@ -1,10 +1,11 @@
 """
 Tell whether a daemon stays flat over a day.
 
-What comes in: readings. What goes out: one row per quantity, with its growth, the growth that is allowed, and why that
-much; the rows as a table in Markdown; a sentence per finding. The rule: the median of the last quarter is compared with
-that of the second. The first quarter is left out, because caches fill in it. A day in which nothing happened proves
-nothing, and fails.
+What comes in: readings. What goes out: one row per quantity, with its growth, the growth that is allowed, and why. The
+rows also come as a table in Markdown, and each finding as a sentence.
+
+The rule: the median of the last quarter is compared with that of the second. The first quarter is left out, because
+caches fill in it. A day in which nothing happened proves nothing, and fails.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def text(
     *files: Path, release: str = RELEASE, namespace: str = RELEASE, chart: Path = CHART, kubernetes: str = NEWEST
 ) -> str:
     """What Helm prints. Raises RefusedError, and BuildError where there is no Helm to be had."""
-    # The Kubernetes that this Helm thinks of without being told is that of a build without its linker flags.
+    # Without `--kube-version`, this Helm assumes a default Kubernetes: it was built without the linker flags for it.
     command: list[str | Path] = [build.program("helm"), "template", release, chart, f"--namespace={namespace}"]
     flags = [f"--kube-version={kubernetes}", *(f"--values={one}" for one in files)]
     done = subprocess.run([*command, *flags], capture_output=True, text=True, check=False)

@@ -64,7 +64,7 @@ def mounts(made: Rendered) -> dict[str, tuple[str, bool]]:
 
 
 def test_every_variant_is_judged_here() -> None:
-    """A variant without a line above would be rendered and looked at by nobody."""
+    """Each variant has a line above: without one it would be rendered, and no test would look at it."""
     assert set(GRANTED) == set(chart.VARIANTS)
 
 
@@ -420,7 +420,7 @@ def test_the_nodes_of_each_vendor() -> None:
 
 
 def test_another_library_beside_nvidias(tmp_path: Path) -> None:
-    """Who brings a library of another vendor names both folders, once."""
+    """For a library of another vendor, one variable names both folders, once."""
     both = {"name": "LD_LIBRARY_PATH", "value": "/usr/local/nvidia/lib64:/opt/dcmi"}
     made = build(tmp_path, {"nvml": {"access": "hostPath"}, "extraEnv": [both]})
     assert [one for one in made.container["env"] if one["name"] == "LD_LIBRARY_PATH"] == [both]
@@ -454,7 +454,7 @@ def test_what_an_operator_adds_is_there() -> None:
 
 
 def test_without_the_policy_there_is_no_canary(tmp_path: Path) -> None:
-    """Who does without the admission policy gives the daemon no right in its own namespace."""
+    """Without the admission policy, the daemon gets no right in its own namespace."""
     policy = {"mode": "enforce", "admission": "ignore"}
     made = build(tmp_path, {"config": {"policy": policy}, "admission": {"create": False}})
     assert made.granted() == READS | TELLS
@@ -501,7 +501,7 @@ def test_with_client_certificates_the_probes_have_a_port(tmp_path: Path) -> None
 
 
 def test_who_may_scrape_is_said(tmp_path: Path) -> None:
-    """Named peers alone reach the metrics port, without a further switch; a policy without names admits nobody."""
+    """Only named peers reach the metrics port, without a further switch; a policy without names admits no peer."""
     spec = rendered("monitored").only("NetworkPolicy")["spec"]
     assert spec["policyTypes"] == ["Ingress"]
     ((port,),) = (one["ports"] for one in spec["ingress"])

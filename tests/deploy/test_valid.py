@@ -1,8 +1,8 @@
 """
-What the chart renders, held against the schemas of those who will read it: Kubernetes, and the Prometheus operator.
+What the chart renders is valid by the schemas of its readers: Kubernetes, and the Prometheus operator.
 
-In: all variants. Out: nothing. Law: strict; a field that nobody knows is an error. The schemas are upstream's: of
-Kubernetes by the wheel kubernetes-validate, of the operator by its Go module, pinned by checksum.
+In: all variants. Out: nothing. Law: strict; an unknown field is an error. The schemas are upstream's: those of
+Kubernetes come from the wheel kubernetes-validate, those of the operator from its Go module, pinned by checksum.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ async def test_auto_takes_what_is_there(node: Node) -> None:
 
 
 async def test_without_the_right_to_look_amd_is_told_by_kfd(node: Node, as_nobody: Callable[[], None]) -> None:
-    """No fault in each round for a right that ROCm does not need; Intel's has nothing else, so there it is told."""
+    """No round has a fault for a right that ROCm does not need. Intel's GPUs have no other way, so there it is one."""
     for name in ("fd", "fdinfo"):
         (node.root / f"proc/1/{name}").chmod(0)
     node.card("0000:63:00.0")
@@ -60,7 +60,7 @@ async def test_without_the_right_to_look_amd_is_told_by_kfd(node: Node, as_nobod
 
 
 async def test_nothing_found_says_what_to_do(node: Node) -> None:
-    """Never a simulation: the NVIDIA driver's remedy, and that nobody else is there."""
+    """No simulation takes its place: the error says that no GPU was found, and how to fix the NVIDIA driver."""
     with pytest.raises(DeviceError, match=r"no GPU was found: the NVIDIA driver cannot be used: .*; fix: "):
         await finder(node).open(None)
 
@@ -68,9 +68,9 @@ async def test_nothing_found_says_what_to_do(node: Node) -> None:
 @pytest.mark.parametrize("wanted", [None, {"drm"}, {"kfd"}])
 async def test_a_hang_at_the_start_is_no_absence(node: Node, wanted: set[str] | None) -> None:
     """
-    An amdgpu that is being reset holds its readers: the source is opened, tells that it hangs, and then its GPUs.
+    An amdgpu that is being reset blocks its readers: the source opens, reports that it hangs, and then has its GPUs.
 
-    Else the GPUs were gone until a restart, and nobody said so; or the daemon ended with a remedy for another ill.
+    Otherwise the GPUs would be missing until a restart, without a fault; or the daemon would end with a wrong `fix:`.
     """
     node.card("0000:63:00.0")
     figure = node.root / "sys/devices/pci0000:00/0000:63:00.0/gpu_busy_percent"
@@ -87,7 +87,7 @@ async def test_a_hang_at_the_start_is_no_absence(node: Node, wanted: set[str] | 
 
 
 async def test_integrated_graphics_come_by_name_alone(node: Node) -> None:
-    """The screen of a server or a laptop is no GPU of a cluster, unless somebody says so."""
+    """The graphics of a server's or a laptop's screen are no GPU of a cluster, unless the source is named."""
     node.card("0000:00:02.0", driver="i915")
     node.card("0000:c5:00.0", number=1, minor=129)
     node.rocm_node(1, 77, location_id=0xC500, domain=0, drm_render_minor=129, cpu_cores_count=16)
@@ -109,7 +109,7 @@ async def test_a_broken_nvidia_driver_is_never_hidden_by_another_gpu(node: Node,
 
 
 def test_what_is_a_gpu_of_nvidias(node: Node) -> None:
-    """Not its switches and sound cards, and nobody else's GPU."""
+    """NVIDIA's switches and sound cards are no GPUs, and another vendor's GPU is not NVIDIA's."""
     for place, (vendor, kind) in enumerate([("0x10de", "0x068000"), ("0x10de", "0x040300"), ("0x1002", "0x038000")]):
         node.write(f"sys/bus/pci/devices/0000:0{place}:00.0/vendor", f"{vendor}\n")
         node.write(f"sys/bus/pci/devices/0000:0{place}:00.0/class", f"{kind}\n")
@@ -134,7 +134,7 @@ async def test_what_was_named_must_be_there(node: Node, name: str, remedy: str) 
 
 
 async def test_what_the_kernel_counts_comes_with_any_source(node: Node) -> None:
-    """Where this kernel has dmem; on the others nobody asks for it."""
+    """Where the kernel has dmem, its counts come with the source; on other kernels there are none."""
     node.card("0000:63:00.0")
     plain = await finder(node).open(None)
     region, pod = "drm/0000:63:00.0/vram", "pod11111111-1111-1111-1111-111111111111"
@@ -149,7 +149,7 @@ async def test_what_the_kernel_counts_comes_with_any_source(node: Node) -> None:
 
 
 async def test_drm_has_what_kfd_has(node: Node) -> None:
-    """Both named are one source: each GPU is told once."""
+    """Both named are one source: each GPU is reported once."""
     node.card("0000:63:00.0")
     source = await finder(node).open({"kfd", "drm"})
     assert source.name == "drm"

@@ -1,4 +1,4 @@
-"""XID errors: every one is counted, nobody waits for them, and nothing that happens to the driver loses the count."""
+"""XID errors: every one is counted, no round waits for them, and nothing that happens to the driver loses the count."""
 
 import asyncio
 import threading
@@ -88,7 +88,7 @@ async def test_the_mig_instance_is_kept_when_the_driver_names_one(fake_node: Fak
 
 
 async def test_a_gpu_without_events_has_no_counters(fake_node: FakeNode, listening: Listening) -> None:
-    """Unknown is not zero: where nobody can hear, nothing was counted, and that is no fault."""
+    """Unknown is not zero: a GPU without events has no counter, and that is no fault."""
     fake_node.write([TWO[0], replace(TWO[1], events=0)])
     source = await listening()
 
@@ -98,7 +98,7 @@ async def test_a_gpu_without_events_has_no_counters(fake_node: FakeNode, listeni
 
 
 async def test_a_gpu_that_cannot_be_listened_to_is_told(fake_node: FakeNode, nvml: Open) -> None:
-    """A refusal is told and leaves the round complete; the other GPU is listened to."""
+    """A refusal is a fault that leaves the round complete; the other GPU is listened to."""
     fake_node.write(TWO)
     fake_node.fail("nvmlDeviceRegisterEvents", 4, gpu=OTHER)
     source = await nvml(events=True)
@@ -153,7 +153,7 @@ async def test_invented_numbers_are_bounded(fake_node: FakeNode, listening: List
 
 
 async def test_rounds_do_not_wait_for_a_hanging_listener(fake_node: FakeNode, listening: Listening) -> None:
-    """A wait that never returns is told after the deadline; rounds and the end of the source do not wait for it."""
+    """A wait that never returns is a fault after the deadline; rounds and the source's end do not wait for it."""
     fake_node.write(TWO)
     source = await listening(deadline=1.0)
     fake_node.inject_xid(ONE, 31)
@@ -199,7 +199,7 @@ async def test_a_wait_that_fails_is_tried_again(
 async def test_the_count_outlives_the_driver(
     fake_node: FakeNode, listening: Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The driver is unloaded and comes back: what was heard stays, what happens then is added."""
+    """The driver is unloaded and comes back: errors that were counted stay, and later ones are added."""
     monkeypatch.setattr("exporter.devices.opening.RETRY_FIRST", 0.01)
     fake_node.write(TWO)
     source = await listening()
@@ -218,14 +218,14 @@ async def test_the_count_outlives_the_driver(
     fake_node.inject_xid(ONE, 31)
 
     assert (await heard(source, ONE, 31, 2)).xid_errors[OTHER] == NONE
-    assert [fault.reason for fault in gone.faults] == ["driver_gone"]  # told once, not by each of the two threads
+    assert [fault.reason for fault in gone.faults] == ["driver_gone"]  # one fault, not one of each of the two threads
     assert gone.xid_errors[ONE][31].count == 1
 
 
 async def test_a_gpu_that_comes_later_is_listened_to(
     fake_node: FakeNode, nvml: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A GPU that did not answer at first is looked for again, and nobody is registered twice."""
+    """A GPU that did not answer at first is looked for again, and no GPU is registered twice."""
     monkeypatch.setattr("exporter.devices.nvml.events.LOOK_AGAIN", 0.0)
     fake_node.write(TWO)
     fake_node.fail("nvmlDeviceGetUUID", 15, gpu=OTHER)
@@ -275,7 +275,7 @@ async def test_a_gpu_that_comes_back_is_listened_to_anew(
 async def test_a_bug_of_ours_does_not_make_the_listener_deaf(
     fake_node: FakeNode, nvml: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An exception that nobody thought of is told while it keeps us from hearing, and then it is tried again."""
+    """An unexpected exception is a fault while it stops the listener, and then the listener tries again."""
     monkeypatch.setattr("exporter.devices.opening.RETRY_FIRST", 0.01)
     broken = threading.Event()
     broken.set()
@@ -335,7 +335,11 @@ async def test_a_source_that_was_not_asked_does_not_listen(fake_node: FakeNode, 
 
 
 async def test_a_gpu_by_another_handle_is_asked_who_it_is(fake_node: FakeNode, listening: Listening) -> None:
-    """An event counts also where its handle is not the registered one; of a GPU that does not answer that is told."""
+    """
+    An event counts also where its handle is not the registered one.
+
+    If the GPU of such an event does not answer, a fault says so.
+    """
     fake_node.write(TWO)
     source = await listening()
     assert source._xids is not None
@@ -353,7 +357,7 @@ async def test_a_gpu_by_another_handle_is_asked_who_it_is(fake_node: FakeNode, l
 
 
 class Paused(threading.Event):
-    """An end that notes how long somebody would wait for it, and comes after nine times."""
+    """An end that notes how long each caller would wait for it, and comes after nine waits."""
 
     def __init__(self) -> None:
         super().__init__()

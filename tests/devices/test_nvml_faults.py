@@ -23,7 +23,7 @@ LOST, RESET_REQUIRED, OPERATING_SYSTEM, MISMATCH, GPU_NOT_FOUND, UNKNOWN = 15, 1
 
 
 class Clock:
-    """A clock that moves when told."""
+    """A clock that moves only when a test moves it."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -149,7 +149,7 @@ async def test_a_gpu_not_found_is_looked_for_again(fake_node: FakeNode, nvml: Op
 
 
 async def test_a_gpu_that_stays_unfound_is_a_fault(fake_node: FakeNode, nvml: Open) -> None:
-    """Looking again is done once a round; then the GPU is told as not found, and the others are there."""
+    """A round looks for it again once; then a fault reports the GPU as not found, and the others are there."""
     fake_node.write(TWO)
     fake_node.fail("nvmlDeviceGetMemoryInfo", GPU_NOT_FOUND, gpu=FIRST.uuid)
 
@@ -257,7 +257,7 @@ async def test_initialisation_is_tried_ever_less_often(fake_node: FakeNode, nvml
 
 
 async def test_an_attempt_that_fails_leaves_the_driver_no_user(fake_node: FakeNode, nvml: Open) -> None:
-    """NVML counts its users: who was let in and refused right after goes, before the next attempt comes in."""
+    """NVML counts its users: an attempt that was let in and then refused leaves before the next one comes in."""
     fake_node.write(TWO)
     clock = Clock()
     source = await nvml(monotonic=clock)

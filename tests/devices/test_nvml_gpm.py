@@ -14,7 +14,7 @@ ALLOC, FREE = "nvmlGpmSampleAlloc", "nvmlGpmSampleFree"
 
 
 class Steps:
-    """A clock for the distance of samples, which moves when told to; the fake driver has its own, and is slower."""
+    """A clock for the distance of samples that only a test moves; the fake driver has its own, which is slower."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -47,7 +47,7 @@ def mig() -> FakeGpu:
 
 
 def sms(sample: DevicesSample) -> list[float | None]:
-    """The figures of all leaf devices."""
+    """The figures of all devices."""
     return [ratios.sm for gpu in sample.samples for _, _, ratios in gpu.gpu.leaves()]
 
 
@@ -129,9 +129,9 @@ async def test_a_refusal_is_told_and_means_unknown(
     fake_node: FakeNode, nvml: Open, steps: Steps, function: str
 ) -> None:
     """
-    NO_PERMISSION (DCGM#214) and the like: the figure is missing, somebody is told, and the round is complete.
+    NO_PERMISSION (DCGM#214) and the like: the figure is missing, a fault says so, and the round is complete.
 
-    When the driver answers again, so do we.
+    When the driver answers again, the figure is there again.
     """
     fake_node.write(hopper(processes=(FakeProcess(5, GiB, sm=42),)))
     source = await nvml(monotonic=steps)
@@ -151,7 +151,7 @@ async def test_a_refusal_is_told_and_means_unknown(
 
 
 async def test_a_metric_has_a_return_code_of_its_own(fake_node: FakeNode, nvml: Open, steps: Steps) -> None:
-    """A call that succeeds may have a metric that did not: unsupported is silence, another code is told."""
+    """A call that succeeds may have a metric that failed: "unsupported" is no fault, another code is one."""
     fake_node.write(hopper(processes=(FakeProcess(5, GiB, sm=42),)))
     source = await nvml(monotonic=steps)
     await source.sample()
@@ -234,7 +234,7 @@ async def test_a_reused_instance_id_is_somebody_else(fake_node: FakeNode, nvml: 
 
 
 async def test_what_was_allocated_is_freed(fake_node: FakeNode, nvml: Open, steps: Steps) -> None:
-    """Two samples a leaf device, however many rounds; all of them are freed before the library is shut down."""
+    """There are two samples per device, however many rounds; all are freed before the library is shut down."""
     fake_node.write([*hopper(), replace(mig(), uuid="GPU-mig")])
     source = await nvml(monotonic=steps)
     for _ in range(5):

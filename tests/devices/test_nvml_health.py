@@ -62,7 +62,7 @@ async def test_one_figure_that_is_lacking_leaves_the_others(fake_node: FakeNode,
 
 
 async def test_a_figure_that_fails_is_told(fake_node: FakeNode, read_one: ReadOne) -> None:
-    """A refused figure is absent, named in a fault, and leaves the round complete: nobody is judged by it."""
+    """A refused figure is absent, is named in a fault, and leaves the round complete: no limit depends on it."""
     fake_node.write(gpus(1))
     fake_node.fail("nvmlDeviceGetPowerUsage", 999)
 

@@ -80,7 +80,7 @@ async def test_a_cgroup_that_goes_takes_its_limit_along(ground: Ground, limits: 
 async def test_what_the_driver_refuses_is_not_set(
     ground: Ground, limits: NvmlLimits, code: int, error: type[LimitsError]
 ) -> None:
-    """Not root, not supported, no such cgroup, GPU lost, driver gone: each is an error, told as what it means here."""
+    """Not root, not supported, no such cgroup, GPU lost, driver gone: each raises the error of what it means here."""
     ground.node.fail(SET, code)
     with pytest.raises(LimitsError) as told:
         await limits.limit(ground.gpu, ground.path(), GiB)
@@ -92,7 +92,7 @@ async def test_what_the_driver_refuses_is_not_set(
 
 
 async def test_who_is_not_root_may_not_set_and_may_look(ground: Ground, limits: NvmlLimits) -> None:
-    """The driver's own rule (the fake takes the word of a switch for root, where the tests have it not)."""
+    """The driver's own rule (in the fake, a switch stands for root where the tests are not root)."""
     ground.node.clear_switch("limits_for_all")
     ground.node.fail(SET, 4)
     with pytest.raises(LimitsDeniedError):
@@ -103,7 +103,7 @@ async def test_who_is_not_root_may_not_set_and_may_look(ground: Ground, limits: 
 async def test_a_driver_that_hangs_is_waited_for_no_longer_than_the_deadline(
     ground: Ground, limits: NvmlLimits
 ) -> None:
-    """The call may come about all the same, and that is how it is told; afterwards it serves again."""
+    """The error says that the call has not returned, because it may still take effect; afterwards limits work again."""
     ground.node.hang(SET)
     with pytest.raises(LimitsHungError, match="has not returned"):
         await limits.limit(ground.gpu, ground.path(), GiB)
@@ -138,7 +138,7 @@ def test_a_library_without_the_calls_cannot(fake_node: FakeNode, program: Progra
 
 
 async def test_a_gpu_in_mig_mode_cannot(ground: Ground, limits: NvmlLimits) -> None:
-    """Where all are, nobody can be limited; one that is not is enough."""
+    """Where all GPUs are in MIG mode, no limit is possible; one GPU that is not in MIG mode is enough."""
     instance = FakeGpuInstance(1, 10 * GiB, (FakeComputeInstance("MIG-1", 0),))
     split = replace(gpus(1)[0], mig="on", instances=(instance,))
     ground.node.write([split], driver=R615, cgroups=ground.mount)

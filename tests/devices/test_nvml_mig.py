@@ -23,7 +23,7 @@ UUID = GpuUuid(CARD.uuid)
 
 
 async def test_compute_instances_share_the_memory_of_their_gpu_instance(fake_node: FakeNode, read_one: ReadOne) -> None:
-    """Two compute instances of one GPU instance are one leaf device: its pool counts once."""
+    """Two compute instances of one GPU instance are one device: its memory counts once."""
     fake_node.write([replace(CARD, processes=(FakeProcess(5, 4 * GiB, device="MIG-2b"),))])
 
     gpu = (await read_one()).gpu
@@ -162,7 +162,7 @@ async def test_the_whole_card_is_still_measured(fake_node: FakeNode, read_one: R
 
 
 async def test_a_gpu_without_instances_has_no_leaves(fake_node: FakeNode, read_one: ReadOne) -> None:
-    """MIG on and nothing created yet: no leaf devices, no processes, no fault."""
+    """MIG on and nothing created yet: no devices, no processes, no fault."""
     fake_node.write([replace(CARD, instances=())])
 
     gpu = await read_one()

@@ -1,4 +1,4 @@
-"""Who holds memory: three lists of several generations of the driver, as one."""
+"""The processes that hold memory: three lists of several generations of the driver, as one."""
 
 import tracemalloc
 from random import Random
@@ -68,7 +68,7 @@ async def test_unknown_memory_is_not_zero(fake_node: FakeNode, read_one: ReadOne
 
 
 async def test_entries_without_a_pid_are_no_processes(fake_node: FakeNode, read_one: ReadOne) -> None:
-    """Jetson Orin answers SUCCESS with zeros: nobody is pid 0."""
+    """Jetson Orin answers SUCCESS with zeros: no process has the pid 0."""
     fake_node.write(gpus(1, processes=(FakeProcess(0, 0), FakeProcess(9, GiB))))
 
     assert seen((await read_one()).processes) == {9: (GiB, {COMPUTE})}
@@ -159,7 +159,11 @@ async def test_a_list_that_always_outgrows_its_room_is_a_fault(fake_node: FakeNo
 @pytest.mark.fault(27)
 @pytest.mark.parametrize("count", ["4294967295", "50000000", "50000000 told"])
 async def test_a_count_that_cannot_be_is_refused_and_forgotten(fake_node: FakeNode, nvml: Open, count: str) -> None:
-    """No memory is taken for it, the list is unknown and told, the others are read; so is the next sane answer."""
+    """
+    No memory is taken for it. The list is unknown, a fault says so, and the other GPU's lists are read.
+
+    The next sane answer is read too.
+    """
     fake_node.write(gpus(2, processes=(FakeProcess(7, GiB),)))
     mad, sane = (GpuUuid(gpu.uuid) for gpu in fake_node.gpus)
     source = await nvml()
@@ -208,7 +212,7 @@ async def test_gpus_and_slots_that_cannot_be_are_not_asked_for_one_by_one(
 
 
 async def test_a_missing_graphics_or_mps_list_is_empty(fake_node: FakeNode, read_one: ReadOne) -> None:
-    """A GPU without graphics list and without MPS list has nobody there, and that is no fault."""
+    """A GPU without graphics list and without MPS list has no process there, and that is no fault."""
     fake_node.write(gpus(1, processes=(FakeProcess(5, GiB),)))
     fake_node.fail("nvmlDeviceGetGraphicsRunningProcesses", 3)
     fake_node.fail("nvmlDeviceGetMPSComputeRunningProcesses", 13)

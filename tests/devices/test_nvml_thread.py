@@ -1,4 +1,4 @@
-"""A driver that hangs: nobody waits for it longer than the deadline, and nothing ends because of it."""
+"""A driver that hangs: no round waits for it longer than the deadline, and nothing ends because of it."""
 
 import asyncio
 import contextlib
@@ -100,7 +100,7 @@ async def test_a_late_answer_is_thrown_away(fake_node: FakeNode, nvml: Open, ans
 
 
 async def test_late_work_is_not_finished(fake_node: FakeNode, nvml: Open, answered: Answered) -> None:
-    """The rest of a round that nobody waits for is skipped: the driver is not asked for its sake."""
+    """The rest of a round that missed its deadline is skipped: the driver is not asked for its sake."""
     fake_node.write(TWO)
     source = await nvml(deadline=DEADLINE)
     fake_node.hang(HANGING, gpu=TWO[0].uuid)
@@ -130,7 +130,7 @@ async def test_a_slow_driver_is_not_a_hanging_driver(fake_node: FakeNode, nvml: 
 async def test_a_driver_that_hangs_at_the_start_is_waited_for(
     fake_node: FakeNode, nvml: Open, answered: Answered
 ) -> None:
-    """Opening does not fail on a hang, because a restart would help nobody: the samples tell until it is over."""
+    """Opening does not fail on a hang, because a restart would not help: the samples report it until it is over."""
     fake_node.write(TWO)
     fake_node.hang("nvmlInit")
 
@@ -229,7 +229,7 @@ async def test_a_thread_that_has_ended_takes_no_work() -> None:
 
 
 async def test_the_result_of_a_hung_call_has_no_taker() -> None:
-    """The message names what hangs, to be looked for in the kernel's stacks; its late result disturbs nobody."""
+    """The message names the call that hangs, for a search in the kernel's stacks; its late result disturbs no other."""
     release, thread = threading.Event(), DriverThread(deadline=0.05)
     complaints: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context))

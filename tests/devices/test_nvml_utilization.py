@@ -50,7 +50,7 @@ async def test_a_process_at_work_is_seen(fake_node: FakeNode, read_one: ReadOne)
 
 
 async def test_nothing_found_means_idle(fake_node: FakeNode, read_one: ReadOne) -> None:
-    """The driver's NOT_FOUND is the answer "nobody did anything": an empty tuple, no fault."""
+    """The driver's NOT_FOUND is the answer "no process did anything": an empty tuple, no fault."""
     fake_node.write(gpus(1, processes=(FakeProcess(5, GiB),)))
     fake_node.fail("nvmlDeviceGetProcessUtilization", 6)
 
@@ -61,7 +61,7 @@ async def test_nothing_found_means_idle(fake_node: FakeNode, read_one: ReadOne) 
 
 
 def test_success_with_no_samples_means_idle() -> None:
-    """Some drivers say SUCCESS and give nothing (pynvml makes an exception of that): everybody was idle, too."""
+    """Some drivers say SUCCESS and give nothing (pynvml raises on that): all processes were idle then, too."""
 
     class Quiet:
         def nvmlDeviceGetProcessUtilization(self, _handle: object, _array: object, count: Any, _since: object) -> int:  # noqa: N802
@@ -87,7 +87,7 @@ async def test_a_driver_that_cannot_say_gives_none(fake_node: FakeNode, read_one
 
 
 async def test_samples_that_fail_are_told(fake_node: FakeNode, read_one: ReadOne) -> None:
-    """Another refusal makes utilization unknown and is told, but a gauge leaves the round complete."""
+    """Another refusal makes utilization unknown and is a fault, but a gauge leaves the round complete."""
     fake_node.write(gpus(1))
     fake_node.fail("nvmlDeviceGetProcessUtilization", 999)
 

@@ -28,7 +28,7 @@ class Library:
 
 
 def test_it_is_initialised_once_until_it_is_closed() -> None:
-    """Whoever asks gets what the first attempt gave; after the end a new one is made."""
+    """Every caller gets the result of the first attempt; after the library was closed, a new attempt is made."""
     library = Library()
 
     assert [library.opening.open(), library.opening.open()] == ["version 1", "version 1"]

@@ -15,7 +15,7 @@ N, A, B = GpuUuid("GPU-1"), GpuUuid("0000:0a:00.0"), GpuUuid("0000:0b:00.0")
 
 @dataclass(eq=False)
 class Source:
-    """A source at the seam: it has GPUs, and fails as it is told."""
+    """A source at the seam: it has GPUs, and fails with `failure`."""
 
     name: str
     gpus: tuple[GpuUuid, ...]
@@ -112,7 +112,7 @@ async def test_all_are_let_go() -> None:
 
 
 async def test_xids_stay_in_a_round_that_does_not_ask_their_source() -> None:
-    """An early round asks the source of one GPU; what was heard of the others is told all the same."""
+    """An early round asks only the source of one GPU; the XIDs counted of the others are reported all the same."""
     heard = {N: {79: XidErrors(1, 5.0)}}
     several = Several([Source("nvml", (N,), xid_errors=heard), Source("drm", (A,))])
     assert (await several.sample()).xid_errors == heard

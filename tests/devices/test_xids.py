@@ -1,4 +1,4 @@
-"""The table of XIDs: well-formed, and the same everywhere it is told."""
+"""The table of XIDs: well-formed, and the same everywhere it is shown."""
 
 import re
 from pathlib import Path
@@ -32,7 +32,7 @@ def test_what_the_device_plugin_ignores_is_an_applications_doing() -> None:
 
 
 def test_the_page_names_the_common_ones() -> None:
-    """Who writes a query looks there which counters begin at 0, and finds where the meanings come from."""
+    """The author of a query finds there which counters begin at 0, and where the meanings come from."""
     text = DEVICES.read_text()
     told = re.search(r"common numbers \(([\d,\s]+)\)", text)
     assert told is not None

@@ -138,7 +138,7 @@ class FakeNode:
         self.set_switch(f"slow.{function}", milliseconds, gpu=gpu)
 
     def inject_xid(self, gpu: str, code: int, *, gpu_instance: int | None = None, times: int = 1) -> None:
-        """Make an XID error happen on a GPU, so many times; those who listen hear it if they had registered before."""
+        """Make an XID error happen on a GPU, so many times; listeners get it if they had registered before."""
         instance = "" if gpu_instance is None else f" {gpu_instance}"
         self._append("events", f"xid {gpu} {code}{instance}\n" * times)
 

@@ -1,7 +1,7 @@
 """The real pynvml in a process of its own: a function's name and arguments go in, plain data comes out.
 
-A process can load one variant of the library, and tests ask about several states; so there is one process per variant,
-and each question says which state folder it is about.
+A process can load one variant of the library, so there is one process per variant. Tests ask about several states, so
+each question says which state folder it is about.
 Law: nothing is interpreted here; what pynvml raises comes back as it is.
 """
 

@@ -169,7 +169,7 @@ def test_what_a_variant_lacks_is_not_in_the_library(
 
 
 def test_charged_or_not_is_the_tests_choice(fake_node: FakeNode, nvml: Probe) -> None:
-    """Injected processes count in device memory unless told not to; unknown bytes count nowhere."""
+    """Injected processes count in device memory unless they are not `charged`; unknown bytes count nowhere."""
     (gpu,) = gpus(1)
     injected = (FakeProcess(1, GiB), FakeProcess(2, GiB, charged=False), FakeProcess(3, None))
     fake_node.write([replace(gpu, processes=injected)])

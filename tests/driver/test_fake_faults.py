@@ -112,7 +112,7 @@ def test_calls_are_counted_across_processes(fake_node: FakeNode, nvml: Probe, pa
     nvml.ask(COMPUTE, pair[0])
     nvml.ask(f"{COMPUTE}_v2", pair[1])
     assert fake_node.calls(f"{COMPUTE}_v3") == 2  # size, then data
-    assert fake_node.calls(f"{COMPUTE}_v2") == 1  # nobody there: size says it all
+    assert fake_node.calls(f"{COMPUTE}_v2") == 1  # no process there: the size says it all
     assert fake_node.calls(COMPUTE) == 3
     assert fake_node.calls(MEMORY) == 0
     nvml.ask("nvmlInit")

@@ -71,7 +71,7 @@ def test_a_figure_lies_between_two_samples(fake_node: FakeNode, gpu: FakeGpu, pe
 
 
 def test_a_gpu_without_gpm_refuses(fake_node: FakeNode, nvml: Probe) -> None:
-    """Support is told in either of the driver's two ways."""
+    """That there is no GPM is said in either of the driver's two ways."""
     fake_node.write([*gpus(1, gpm=0)])
     handle = nvml.device(fake_node.gpus[0].uuid)
     assert nvml.ask("nvmlGpmQueryDeviceSupport", handle)["isSupportedDevice"] == 0

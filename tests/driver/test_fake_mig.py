@@ -24,7 +24,7 @@ from driver.probe import Handle, Probe
 COMPUTE = "nvmlDeviceGetComputeRunningProcesses"
 NONE = 0xFFFFFFFF
 HELD = ("nvmlDeviceGetMemoryInfo", COMPUTE, "nvmlDeviceGetGraphicsRunningProcesses")
-"""What a device holds, and for whom."""
+"""The calls for a device's memory, and for the processes that hold it."""
 
 
 def mig_uuid(number: int) -> str:
@@ -207,9 +207,9 @@ def test_a_guarded_gpu_tells_who_can_open_the_device(
     fake_node: FakeNode, tmp_path: Path, card: FakeGpu, device: str | None, told: tuple[int, ...]
 ) -> None:
     """
-    Memory and lists of instances, and of all of them: NO_PERMISSION without mig/monitor. All else is told.
+    Without mig/monitor, NO_PERMISSION answers for memory and lists, of one instance and of all. All else is answered.
 
-    Who can open an instance's own device, of gpu0/gi1/access the twelfth, is told of that instance.
+    A process that can open an instance's own device gets that instance's answers. Of gpu0/gi1/access it is the twelfth.
     """
     (plain,) = gpus(2)[1:]
     fake_node.write([card, plain])

@@ -1,4 +1,4 @@
-"""The fake driver's process lists, seen through the real pynvml: who is listed, where, and under which number."""
+"""The fake driver's process lists through the real pynvml: which process is listed, where, and under which number."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_memory_of_a_dead_owner_stays_while_a_child_holds_it(fake_node: FakeNode
 
 
 def test_a_zombie_owner_is_listed_while_its_child_holds(fake_node: FakeNode, nvml: Probe, gpu: Handle) -> None:
-    """An owner that nobody reaped is listed, and /proc says Z."""
+    """An owner that its parent did not reap is listed, and /proc says Z."""
     job = fake_node.spawn()
     says = job.ghost(0, GiB, reaped=False)
     (owner,) = says.processes
@@ -182,7 +182,7 @@ def test_a_process_whose_first_thread_ended_is_listed(fake_node: FakeNode, nvml:
 
 
 def test_killed_means_given_back(fake_node: FakeNode, nvml: Probe, gpu: Handle) -> None:
-    """SIGKILL frees everything without a word of the process, and its files are no memory."""
+    """SIGKILL frees everything without an act of the process, and the files that it leaves are no memory."""
     job = fake_node.spawn(f"alloc 0 {GiB}")
     job.kill()
     assert job.wait() == -9
@@ -215,7 +215,7 @@ print(len(p.nvmlDeviceGetComputeRunningProcesses(handle)), p.nvmlDeviceGetMemory
 
 
 def test_a_reader_in_another_namespace_sees_a_short_list(fake_node: FakeNode, gpu: Handle) -> None:
-    """Without hostPID a modern driver drops whom we cannot see; device memory is complete all the same."""
+    """Without hostPID a modern driver leaves out processes that we cannot see; device memory is complete."""
     fake_node.spawn(f"alloc 0 {GiB}")
     done = subprocess.run(
         [*in_new_namespace("--mount-proc"), sys.executable, "-c", READER],

@@ -125,7 +125,7 @@ def test_it_ends_at_sigterm_unless_told_not_to(fake_node: FakeNode) -> None:
 
 
 def test_a_killed_child_is_no_longer_said(fake_node: FakeNode, nvml: Probe) -> None:
-    """When somebody kills a child its bytes leave the account, without a command."""
+    """When a child is killed from outside, its bytes leave the account, without a command."""
     fake_node.write(gpus(1))
     job = fake_node.spawn(f"alloc 0 {MiB}")
     child = next(pid for pid in job.children(2, 0, GiB).processes if pid != job.pid)
@@ -136,7 +136,7 @@ def test_a_killed_child_is_no_longer_said(fake_node: FakeNode, nvml: Probe) -> N
 
 
 def test_it_has_the_device_files_open(fake_node: FakeNode) -> None:
-    """As with the real driver, who holds memory has /dev/nvidiaN and /dev/nvidiactl open, its forked child too."""
+    """As with the real driver, a process with memory has /dev/nvidiaN and /dev/nvidiactl open; its forked child too."""
     fake_node.write(gpus(2))
     job = fake_node.spawn("alloc 1 1")
     says = job.fork("stay")

@@ -31,8 +31,9 @@ class WorkloadError(RuntimeError):
 class Says:
     """What a workload says of its whole tree, in pids of its own namespace.
 
-    `held`: bytes per device uuid; `processes`: bytes per owner, the pid that the driver will name; `members`: who is
-    alive; `tids`: the threads of its own process that opened a device. `seq` counts commands since `token` started.
+    `held`: bytes per device uuid; `processes`: bytes per owner, the pid that the driver will name; `members`: the pids
+    that are alive; `tids`: the threads of its own process that opened a device. `seq` counts commands since `token`
+    started.
     """
 
     token: str

@@ -3,7 +3,7 @@ Marks examples of a test that show a fault.
 
 What comes in: the examples, and which of them show which. What goes out: parameters for `pytest.mark.parametrize`.
 
-The law: whoever names an example that there is not is told so.
+The law: an example that does not exist is an error.
 """
 
 from collections.abc import Hashable, Iterable, Mapping

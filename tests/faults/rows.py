@@ -3,8 +3,8 @@ The faults that a daemon which evicts and kills has to live with, and what follo
 
 What comes in: nothing. What goes out: `FAULTS`, from which docs/faults.md is written.
 
-The law: each fault stands here once, under a number that stays its own; what follows is said in the words that log,
-metrics, Events and journal use, and each of its steps is shown by a test of its own. (Beyond 300 lines: one table.)
+The law: each fault is here once, under a number that stays its own. What follows is written in the words of log,
+metrics, Events and journal. Each of its steps is shown by a test of its own. (Beyond 300 lines: one table.)
 """
 
 from dataclasses import dataclass
@@ -261,7 +261,7 @@ FAULTS: dict[int, Row] = {
     ),
     52: Row(
         "The daemon is killed again and again",
-        "The same version, rules and driver: levels are at most 30 s old. Tokens and open decisions are on disk",
+        "The same version, rules and driver: levels are at most 30 s old. Spent budget and open decisions are on disk",
         (D, A),
     ),
     53: Row("Two daemons on one node", "One has the lock; the other observes: `not_owner`", (A,)),
@@ -336,7 +336,8 @@ FAULTS: dict[int, Row] = {
     68: Row("Readings go backwards in time", "They add nothing", (D,)),
     69: Row(
         "Events cannot be written",
-        "The level waits 60 s at `warn_after`; then actions go on. Events are kept and written later, or counted",
+        "The counted time stays at `warn_after` for 60 s at most; then actions go on. Events are kept and written "
+        "later, or dropped and counted",
         (A,),
     ),
     70: Row("A scrape is never read to its end", "Rounds and probes go on", (S,)),

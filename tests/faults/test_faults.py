@@ -1,4 +1,4 @@
-"""The table of faults: complete, told in the program's words, and shown."""
+"""The table of faults: complete, written in the program's words, and each row shown by a test."""
 
 import re
 import subprocess
@@ -31,7 +31,7 @@ def tests(request: pytest.FixtureRequest) -> Book:
 
 
 def test_all_faults_are_there() -> None:
-    """Numbers 1 to 74, each fault told once, each with what follows and with a step at which that is shown."""
+    """Numbers 1 to 74, each fault once, each with what follows and with a step at which a test shows that."""
     assert list(FAULTS) == list(range(1, 75))
     assert len({row.fault for row in FAULTS.values()}) == len(FAULTS)
     assert all(

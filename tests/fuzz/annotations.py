@@ -5,8 +5,8 @@ In: a decoder and a text for it; then keys of the catalogue with texts, for a po
 The promise:
 - A decoder answers or raises DeclarationError with one printable line. It names only containers of the pod. Each number
   of its answer stands in the text, so no amount is invented. An answer of a list format, written again, is the same.
-- A pod always has an answer. Whatever its annotations, labels and environment say, they neither raise nor remove the
-  limit of its resource, and no limit is above the device or below a MiB.
+- A pod always has an answer. Its annotations, labels and environment neither raise nor remove the limit of its
+  resource. No limit is above the device or below a MiB.
 """
 
 import json

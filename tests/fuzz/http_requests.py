@@ -1,9 +1,8 @@
 """
-Fuzz target: bytes that a stranger sends to the web server.
+Fuzz target: bytes that an unknown client sends to the web server.
 
-In: who the client is (one that takes its answers or takes none; with or without users in the web config), how the
-bytes are cut into parts, then the bytes. They go into a real connection, with all routes behind it; only the socket is
-missing. The promise:
+In: whether the client takes its answers, whether the web config has users, how the bytes are cut into parts, then the
+bytes. They go into a real connection, with all routes behind it; only the socket is missing. The promise:
 - Each answer is a whole HTTP response with a known status, never 500, and nothing is reported as a fault of ours.
 - Each answer of ours has the security headers. No header of it comes from the request.
 - Without the right name and password no page is served but the probes.

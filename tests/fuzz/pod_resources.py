@@ -5,8 +5,8 @@ In: the messages of two answers in turn, as protobuf or as choices of pods, cont
 - A message is read whole, or refused with protobuf's `DecodeError`. Read, written and read again, it says the same.
 - Each holding and claim is of a listed pod, and each of its ids stands in the message.
 - An allocation is of a present GPU, and of a pod that is listed once. It has no more replicas than the pod has ids.
-- After a restart of the kubelet no pod loses its devices, unless the kubelet lists that pod again, or another pod has
-  one of its devices.
+- After a restart of the kubelet a pod loses its devices only if the kubelet lists it again or another pod has one of
+  them.
 """
 
 from google.protobuf.message import DecodeError

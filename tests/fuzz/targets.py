@@ -12,14 +12,14 @@ HERE = Path(__file__).parent
 Check = Callable[[bytes], None]
 
 SHARES = {
-    "cgroup_lines": 20,
-    "quantities": 32,
-    "annotations": 15,
-    "pod_resources": 4,
+    "cgroup_lines": 30,
+    "quantities": 40,
+    "annotations": 7,
+    "pod_resources": 2,
     "http_requests": 7,
     "web_config": 7,
-    "journal": 10,
-    "recording": 5,
+    "journal": 5,
+    "recording": 2,
 }
 """Percent of the inputs of a campaign: the cheaper an input is, the more there are."""
 LONGEST = {"cgroup_lines": 2048, "quantities": 160, "http_requests": 4096, "recording": 8192}

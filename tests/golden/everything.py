@@ -1,9 +1,9 @@
 """
 A node that has everything at once, made by hand: the source of the golden page.
 
-GPU 0 is time-sliced by two pods, one of which is being replaced; GPU 1 has MIG on; GPU 2 is shared through MPS and does
-not know the memory of one process; GPU 3 is counted by the driver and does not answer since its XID 79. Limits are of
-each scope; two pods share a claim (DRA) of GPU 4.
+Two pods share GPU 0 by time-slicing, and one of them is being replaced. GPU 1 has MIG on. GPU 2 is shared through MPS,
+and the memory of one of its processes is unknown. The driver counts GPU 3, which does not answer since its XID 79.
+Limits are of each scope; two pods share a claim (DRA) of GPU 4.
 """
 
 from builders import (

@@ -2,8 +2,8 @@
 A node with GPUs of two vendors, made by hand: each vendor's driver counts from 0, so both of its GPUs are GPU 0.
 
 They differ in all else, so that no figure of one passes for the other's. A pod holds both of them, above its limit; two
-pods share a claim on both; one was handed both and has no process. The GPU of AMD tells more than its driver does, so
-that no panel is spared.
+pods share a claim on both; one was handed both and has no process. The GPU of AMD has more figures than its driver
+reports, so that no panel is spared.
 """
 
 from collections.abc import Iterator

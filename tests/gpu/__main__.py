@@ -56,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 async def measured(chosen: argparse.Namespace) -> tuple[str, bool]:
-    """Ask everything of one leaf device. Raises DeviceError, LookupError or TenantError when there is none."""
+    """Ask everything of one device. Raises DeviceError, LookupError or TenantError when there is none."""
     gpu = await _chosen(chosen.gpu)
     place = Place(gpu.uuid, chosen.libcuda, chosen.cgroups, chosen.seconds, _instance(gpu, chosen.instance))
     async with AsyncExitStack() as stack:

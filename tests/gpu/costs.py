@@ -3,8 +3,8 @@ What each call of the driver costs, by the number of processes on the GPU.
 
 What comes in: a lab. What goes out: a table of median microseconds.
 
-The law: the calls are those of a round, made by the exporter's own library, one after the other, and of the same handle
-(under MIG memory and lists are the instance's, the rest is the GPU's). What this GPU does not have is a dash.
+The law: the calls are those of a round, made by the exporter's own library, one after the other, of the same handle.
+Under MIG, memory and lists are the instance's, the rest is the GPU's. What this GPU does not have is a dash.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TIMES = 21
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Handles of the GPU and of the leaf device, which are the same without MIG."""
+    """Handles of the GPU and of the device, which are the same without MIG."""
 
     gpu: Handle
     leaf: Handle
@@ -107,7 +107,7 @@ def _median(call: Call, library: Library, asked: Asked) -> str:
     for _ in range(TIMES):
         began = time.perf_counter()
         try:
-            with contextlib.suppress(NotFoundError):  # of samples: everybody was idle
+            with contextlib.suppress(NotFoundError):  # of samples: all processes were idle
                 call(library, asked)
         except CallError:
             return "-"

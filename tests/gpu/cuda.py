@@ -41,8 +41,8 @@ AGAIN:
 }
 """
 """
-Busy for a given time by the GPU's own clock. PTX, so that the driver of whatever GPU there is compiles it; the ptxas of
-CUDA 12.9 and of 13.5 did, for sm_75, sm_80, sm_90 and sm_100.
+Busy for a given time by the GPU's own clock. It is PTX, so that the driver of each GPU compiles it. The ptxas of CUDA
+12.9 and of 13.5 did so, for sm_75, sm_80, sm_90 and sm_100.
 """
 
 

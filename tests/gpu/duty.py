@@ -3,7 +3,7 @@ Duty cycles: how long to be busy, how long to rest, and what came of it.
 
 What comes in: a share of time. What goes out: bursts, and the share that was really reached.
 
-The law: pure. Whoever is late starts the next burst at once and rests less; lost bursts are not made up for, since that
+The law: pure. A late tenant starts the next burst at once and rests less. Lost bursts are not made up for, because that
 would show as a peak.
 """
 

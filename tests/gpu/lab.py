@@ -4,7 +4,7 @@ A GPU under test, or one MIG instance of it: tenants that hold it, and the daemo
 What comes in: a GPU's UUID, perhaps an instance, and the libraries. What goes out: tenants to give orders to, and what
 the exporter's driver reader (`NvmlSource`) and a whole daemon say meanwhile.
 
-The law: only processes of our own are told anything or ended, each by its pid; all of them end with the lab.
+The law: only processes of our own get orders or are ended, each by its pid; all of them end with the lab.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ names: {{source: file, file: {names}}}
 
 
 class TenantError(Exception):
-    """A tenant could not do what it was told."""
+    """A tenant could not carry out an order."""
 
 
 class Tenant:
@@ -105,7 +105,7 @@ class Place:
 
     @property
     def key(self) -> DeviceKey:
-        """Name the leaf device."""
+        """Name the device."""
         return DeviceKey(self.uuid, None if self.instance is None else self.instance.id)
 
     @property
@@ -115,7 +115,7 @@ class Place:
 
     @property
     def env(self) -> Mapping[str, str]:
-        """Give what leads a tenant there. CUDA shows one MIG device at a time, and only to who asks for it."""
+        """Give what leads a tenant there. CUDA shows one MIG device at a time, and only the one that is named."""
         return {} if self.instance is None else {"CUDA_VISIBLE_DEVICES": self.device}
 
 
@@ -144,7 +144,7 @@ class Lab:
             ) as daemon:
                 lab = cls(place, source, daemon)
                 async with lab.tenant(context=False):
-                    pass  # whoever starts here says what CUDA there is
+                    pass  # a tenant that starts here says what CUDA there is
                 yield lab
         finally:
             await source.close()
@@ -152,7 +152,7 @@ class Lab:
     @asynccontextmanager
     async def tenant(self, env: Mapping[str, str] | None = None, *, context: bool = True) -> AsyncIterator[Tenant]:
         """Start a tenant, which ends with the block."""
-        process = subprocess.Popen(  # noqa: ASYNC220  (milliseconds, and nobody else runs meanwhile)
+        process = subprocess.Popen(  # noqa: ASYNC220  (milliseconds, and no other task runs meanwhile)
             [sys.executable, "-m", "gpu.tenant", self.place.device, self.place.library],
             env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), **self.place.env, **(env or {})},
             stdin=subprocess.PIPE,

@@ -1,5 +1,5 @@
 """
-Memory: who is charged with what, and until when.
+Memory: which process is charged with what, and until when.
 
 What comes in: a lab. What goes out: rows, each with what we expected.
 

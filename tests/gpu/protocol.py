@@ -1,5 +1,5 @@
 """
-What tenants are told and what they answer: one JSON object a line, on standard input and output.
+The orders to tenants and their answers: one JSON object per line, on standard input and output.
 
 What comes in: lines. What goes out: `Order` and `Answer`.
 
@@ -14,7 +14,7 @@ import msgspec
 
 
 class Do(StrEnum):
-    """What a tenant can be told."""
+    """The orders that a tenant understands."""
 
     CONTEXT = "context"
     ALLOCATE = "allocate"

@@ -56,7 +56,7 @@ async def _ratio(lab: Lab, one: Tenant, share: float, where: str, *, half: bool 
 
 
 def _sm(found: tuple[ProcessUtilization, ...], pid: int) -> float:
-    """Who is not among those who were busy was idle."""
+    """A process that is not among the busy ones was idle."""
     return next((one.sm or 0.0 for one in found if one.pid == pid), 0.0)
 
 

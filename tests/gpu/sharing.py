@@ -26,7 +26,7 @@ CGROUP = "gpusteward-gpu"
 
 
 async def mps(lab: Lab) -> list[Row]:
-    """Two clients of MPS: who is listed, in which lists, with what."""
+    """Two clients of MPS: which processes are listed, in which lists, with how much memory."""
     if (control := shutil.which("nvidia-cuda-mps-control")) is None:
         return [not_here("MPS", "no nvidia-cuda-mps-control")]
     with tempfile.TemporaryDirectory() as folder:
@@ -110,7 +110,7 @@ async def _cgroup(lab: Lab) -> AsyncIterator[tuple[Path, Callable[[int], None]]]
     try:
         yield folder, enter
     finally:
-        if lab.hello.fake:  # the real one is a folder whose files nobody removes
+        if lab.hello.fake:  # the real one is a folder whose files cannot be removed
             (folder / "cgroup.procs").unlink(missing_ok=True)
         await _removed(folder)
 

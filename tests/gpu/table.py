@@ -3,8 +3,8 @@ What was found, as Markdown.
 
 What comes in: rows. What goes out: text for a terminal and for docs/devices.md.
 
-The law: a row says what was expected before it says what was measured. What was played by stand-ins is called fake in
-the heading and in each row: nobody shall take it for a GPU's answer.
+The law: a row says what was expected before it says what was measured. An answer of stand-ins is called fake in the
+heading and in each row, so that a reader cannot take it for a GPU's answer.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """
-A tenant: a process that holds memory of a GPU and keeps it busy, as it is told. `python -m gpu.tenant UUID [LIBRARY]`.
+A tenant: a process that holds memory of a GPU and keeps it busy, by orders. `python -m gpu.tenant UUID [LIBRARY]`.
 
 What comes in: orders, a line each (`protocol`). What goes out: an answer to each.
 
-The law: it ends when its orders end. A forked child may not use CUDA any more, but holds what its parent held; it ends
-by itself after `CHILD` seconds, should nobody end it before.
+The law: it ends when its orders end. A forked child may not use CUDA any more, but holds what its parent held. It ends
+by itself after `CHILD` seconds, unless it is ended before.
 """
 
 from __future__ import annotations

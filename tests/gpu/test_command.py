@@ -131,7 +131,7 @@ def test_a_mig_instance_is_asked_by_itself(fake_node: FakeNode, libcuda: Path) -
     [((), "GPU 0 has MIG on, and no instance"), (("--instance=3",), "GPU 0 has MIG on, and no instance 3")],
 )
 def test_mig_without_the_instance_is_said(fake_node: FakeNode, flags: tuple[str, ...], why: str) -> None:
-    """Exit code 2: nobody makes instances for it."""
+    """Exit code 2: the command makes no instances itself."""
     fake_node.write(gpus(1, HOPPER, mig="on"))
     done = command(*flags, env=fake_node.environment())
     assert (done.returncode, done.stdout) == (2, "")

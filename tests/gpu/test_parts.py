@@ -20,7 +20,7 @@ from gpu.table import Row, Verdict, held, not_here, rendered, within
 
 @given(st.floats(0, 1), st.integers(0, 3 * PERIOD_NS))
 def test_burst_and_rest_fill_a_period(share: float, late: int) -> None:
-    """Busy for the share of a period, then rest until its end; who is late rests less, and never a negative time."""
+    """Busy for the share of a period, then rest until its end; a late burst rests less, and never a negative time."""
     duty = Duty(share)
     assert abs(duty.burst_ns - share * PERIOD_NS) <= 1
     assert duty.burst_ns + duty.rest_ns(duty.burst_ns) == PERIOD_NS
@@ -29,7 +29,7 @@ def test_burst_and_rest_fill_a_period(share: float, late: int) -> None:
 
 @pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
 def test_a_share_is_a_ratio(share: float) -> None:
-    """A duty of 110 % is a mistake of who asks for it."""
+    """A duty of 110 % is a mistake of its caller."""
     with pytest.raises(ValueError, match="between 0 and 1"):
         Duty(share)
 
@@ -86,7 +86,7 @@ def test_the_page_is_a_table_whatever_stands_in_it() -> None:
 
 
 def test_what_was_played_is_called_fake_everywhere() -> None:
-    """Nobody shall take a stand-in's answer for a GPU's, not even from a row that was copied."""
+    """No reader can take a stand-in's answer for a GPU's, not even in a row that was copied."""
     page = rendered([("GPU", "NVIDIA X")], [Row("x", "y", "z"), not_here("MPS", "no")], [], fake=True)
     assert page.startswith("### FAKE, no GPU: measured on NVIDIA X\n")
     rows = [row for row in page.splitlines() if row.startswith("| ") and "---" not in row][1:]
@@ -94,7 +94,7 @@ def test_what_was_played_is_called_fake_everywhere() -> None:
 
 
 def test_a_thread_leads_to_its_process() -> None:
-    """Some drivers print the number of a thread: the kernel knows whose it is; of nobody it says nothing."""
+    """Some drivers print the number of a thread: the kernel knows its process; for a free number there is none."""
     seen: list[tuple[int, int | None]] = []
     thread = threading.Thread(
         target=lambda: seen.append((threading.get_native_id(), leader(threading.get_native_id())))

@@ -44,7 +44,7 @@ class _Scraped(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module", params=["", "east"], ids=["one cluster", "the cluster east"])
 def asked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """Run a Prometheus that has seen the nodes three times; who has several clusters adds a label, say `east`."""
+    """Run a Prometheus that has seen the nodes three times; with several clusters a label is added, here `east`."""
     _Scraped.body = page()
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Scraped)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -107,8 +107,8 @@ def test_each_query_is_answered(asked: Prometheus, board: Board) -> None:
     """
     Prometheus takes each query, and has an answer for some choice.
 
-    Each label of a legend and each label column of a table is in that answer; where Grafana merges several columns into
-    rows, each series has all of the row's labels, or a pod's value would stand beside its containers, too.
+    Each label of a legend and each label column of a table is in that answer. Where Grafana merges several columns into
+    rows, each series has all of the row's labels. Otherwise a pod's value would stand beside its containers, too.
     """
     found = document(board)
     chosen = list(choices(asked, found["templating"]["list"][1:], {}))
@@ -143,9 +143,9 @@ def shown(prometheus: Prometheus, title: str, number: int = 0, node: str = ".*")
 
 def test_who_is_over_and_who_is_idle(asked: Prometheus) -> None:
     """
-    Container, pod and claim count when they exceed; so does who has no process, unless its GPU does not answer.
+    A container, pod or claim over its limit counts. A container without a process is idle, unless its GPU is silent.
 
-    Who has GPU 0 of two vendors counts for each of them.
+    A limit holder that has GPU 0 of two vendors counts for each of them.
     """
     everything: frozenset[Any] = frozenset()
     assert shown(asked, "Over limit now") == {everything: 5}

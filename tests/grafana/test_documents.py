@@ -45,7 +45,7 @@ def grouped(expression: str) -> set[str]:
 
 @each_board
 def test_the_committed_json_is_what_the_modules_say(board: Board) -> None:
-    """Nobody edits the JSON by hand, and nobody forgets to write it: `python -m grafana` does."""
+    """The JSON is neither edited by hand nor left behind by a change: `python -m grafana` writes it."""
     assert (COMMITTED / f"{board.place.uid}.json").read_text(encoding="utf-8") == written(board)
     assert document(board) == document(board)
 

@@ -1,7 +1,7 @@
 """
 What a person would read in each panel, by Grafana's own code.
 
-Four hours of three nodes in a real Prometheus; the answers to each query go through @grafana/data in Node
+A real Prometheus has four hours of three nodes. The answers to each query go through @grafana/data in Node
 (prometheus.drawing, node/draw.cjs): transformations, overrides, units, mappings, thresholds, links. It is the code that
 runs in the browser; only the picture is not made.
 """
@@ -209,8 +209,8 @@ def test_each_panel_reads_as_it_is_meant(shown: Answered) -> None:
     """
     Every panel shows something of the hours, with names and units.
 
-    A table has the columns that it names, in their order, and one row for each subject; a series has its legend's name
-    and its query's look, and no other's; a state is a word.
+    A table has the columns that it names, in their order, and one row for each limit holder. A series has its legend's
+    name and its query's look, and no other's. A state is a word.
     """
     assert said(shown.panels) == []
 
@@ -238,7 +238,7 @@ def test_a_node_of_two_vendors_reads_as_well(hours: Prometheus) -> None:
 
 
 def test_a_column_without_answers_tears_no_row_apart(panels: list[Asked]) -> None:
-    """Where nobody declared a limit, that column is empty: rows are what they were, and so are the names of columns."""
+    """Where no pod declared a limit, that column is empty: rows and the names of columns are what they were."""
     emptied = [
         replace(one, answers={**one.answers, target["refId"]: []})
         for one in panels
@@ -259,7 +259,7 @@ def test_an_alarm_is_red_and_its_absence_green(shown: Answered) -> None:
 
 
 def test_a_click_leads_to_what_is_there(shown: Answered, hours: Prometheus) -> None:
-    """A link has the labels of its row or series, and somebody has all of them: no board opens empty."""
+    """A link has the labels of its row or series, and some series has all of them: no board opens empty."""
     for kind in ("table", "timeseries"):
         followed = {goes for one in shown.panels if one.asked.panel["type"] == kind for goes in clicks(one)}
         assert len(followed) > 5

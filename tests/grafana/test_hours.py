@@ -1,9 +1,9 @@
 """
-Each query of the boards over four hours of three nodes: growth, a restart, a gap, an eviction and its successor; on one
-node the GPUs of two vendors, which are both GPU 0.
+Each query of the boards over four hours of three nodes: growth, a restart, a gap, an eviction and its successor. One
+node has the GPUs of two vendors, which are both GPU 0.
 
-The hours are written into Prometheus's own database (prometheus.backfilled); queries are expanded as Grafana does it
-(prometheus.expanding), and asked over the whole range, those of tables and single values at its end, too.
+The hours are written into Prometheus's own database (prometheus.backfilled). Queries are expanded as Grafana does it
+(prometheus.expanding), and asked over the whole range; those of tables and single values at its end, too.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ each_board = pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.pl
 
 @pytest.fixture(scope="module")
 def hours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """Run a Prometheus that has the four hours, and scrapes nobody."""
+    """Run a Prometheus that has the four hours, and scrapes no target."""
     folder = tmp_path_factory.mktemp("hours")
     with serving(blocks(folder), folder) as running:
         yield running
@@ -113,7 +113,7 @@ def test_each_query_has_data_over_the_hours(hours: Prometheus, board: Board) -> 
 
 @each_board
 def test_each_choice_leads_to_data(hours: Prometheus, board: Board) -> None:
-    """No menu is empty but that of clusters, whose label nobody sets here; with each choice some panel has data."""
+    """Only the menu of clusters is empty, because that label is not set here; with each choice some panel has data."""
     asked = Asked(hours, board)
     assert len(asked.choices) > 1
     step = WINDOW.step()

@@ -105,7 +105,7 @@ SLIPS: dict[str, Callable[[Document], Any]] = {
 
 @pytest.mark.parametrize("rule", SLIPS)
 def test_a_slip_is_noticed(linter: Path, rules: dict[str, str], rule: str, tmp_path: Path) -> None:
-    """A board that breaks one rule is told from one that keeps all: the linter looks, and `.lint` leaves it to."""
+    """The linter finds a board that breaks one rule: it looks at the board, and `.lint` does not keep it from that."""
     (board,) = (document(board) for board in BOARDS if board.place == ENFORCEMENT)
     SLIPS[rule](board)
     assert rule in broken(linter, rules, board, tmp_path)

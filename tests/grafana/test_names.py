@@ -19,7 +19,7 @@ from scraped import families
 
 ROOT = Path(__file__).parents[2]
 ADDED_BY_OTHERS = {"cluster"}
-"""Labels that Prometheus adds: external labels, or a relabelling of whoever has several clusters."""
+"""Labels that Prometheus adds: external labels, or a relabelling where there are several clusters."""
 
 
 def golden() -> dict[str, set[str]]:
@@ -40,7 +40,7 @@ def asked(board: Board) -> list[str]:
 
 @pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.place.uid)
 def test_each_name_and_label_is_exported(board: Board) -> None:
-    """A renamed metric or label breaks this test, and not a board that somebody looks at during an incident."""
+    """A renamed metric or label breaks this test, and not a board that an engineer needs during an incident."""
     labels = golden()
     for query in asked(board):
         named = re.findall(r"(gpusteward_\w+)(?:\{([^}]*)\})?", query)
@@ -70,7 +70,7 @@ def test_each_metric_is_shown_somewhere() -> None:
         "gpusteward_device_memory_free_bytes",  # total - used - reserved
         "gpusteward_device_memory_attributed_bytes",  # the sum of what is shown by pod
         "gpusteward_device_memory_controller_utilization_ratio",  # for those who tune kernels
-        "gpusteward_container_memory_kernel_limit_bytes",  # where dmem counts, and nobody enables it by itself yet
+        "gpusteward_container_memory_kernel_limit_bytes",  # where dmem counts: not enabled by default yet
         "gpusteward_container_memory_evicted_seconds_total",  # of AMD alone
         "gpusteward_container_memory_ceiling_bytes",  # alerts compare with it; boards show the limit itself
         "gpusteward_pod_memory_ceiling_bytes",

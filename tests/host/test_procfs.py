@@ -1,4 +1,4 @@
-"""Promises of exporter/host: who a number is, read from real processes, and from trees that show what is rare."""
+"""Promises of exporter/host: which process a number is, read from real processes, and from trees that show rarities."""
 
 import os
 import re
@@ -209,7 +209,7 @@ def test_a_hostile_name_on_a_real_process() -> None:
 
 @pytest.mark.parametrize("pid", [0, -1, 2**22 + 1, 2**31, 2**64])
 def test_numbers_that_nobody_can_have(pid: int) -> None:
-    """What the driver prints is not trusted to be a number of a process: nobody is there."""
+    """A number that the driver prints is not trusted to be a process's: such numbers give no process."""
     found = REAL.sample([pid])
     assert found.processes == {}
     assert found.unreadable == frozenset()
@@ -363,7 +363,7 @@ def tree() -> Iterator[Tree]:
 
 @contextmanager
 def unprivileged() -> Iterator[None]:
-    """Become nobody for a while, where we are root: root is denied nothing."""
+    """Become an unprivileged user for a while, where we are root: root is denied nothing."""
     if os.geteuid() != 0:
         yield
         return
@@ -419,7 +419,7 @@ def test_a_hidden_process_is_unreadable_not_gone(tree: Tree, name: str) -> None:
 
 
 def test_a_hidden_cgroup_leaves_the_process_known(tree: Tree) -> None:
-    """It lives, and whose it is is not known: other facts may still tell. The round is told, and complete."""
+    """It lives, and its owner is unknown: other facts may still say. A fault reports it, and the round is complete."""
     (tree.add(10) / "cgroup").chmod(0)
     with unprivileged():
         found = tree.source().sample([10])
@@ -449,7 +449,7 @@ def test_two_threads_are_one_process(tree: Tree) -> None:
 
 
 def test_a_thread_that_left_its_process_while_it_was_read_is_gone(tree: Tree) -> None:
-    """The number of the process was given to somebody else in between: that one has no such thread."""
+    """The number of the process was given to another process in between: that one has no such thread."""
     tree.add(10)
     tree.add(11, tgid=10)
     assert tree.source().sample([11]).processes == {}
@@ -491,7 +491,7 @@ def test_living_threads_know_the_cgroup_of_a_dead_leader(tree: Tree) -> None:
 
 
 def test_the_dead_are_not_among_the_living(tree: Tree) -> None:
-    """A zombie alone explains nobody's memory; a living member of its container does."""
+    """A zombie alone explains no memory; a living member of its container does."""
     tree.add(10, stat_line(10, state="Z", flags=EXITING))
     assert tree.source().sample([], want_living=True).living == frozenset()
     tree.add(11)
@@ -513,7 +513,7 @@ def test_nothing_but_three_files_is_opened(tree: Tree) -> None:
     """No descriptors, mappings, program or environment of a process: these would need SYS_PTRACE."""
     folder = tree.add(10)
     for name in ("fd", "maps", "exe", "environ", "mem", "root", "cwd"):
-        (folder / name).symlink_to(name)  # to itself: whoever follows it fails
+        (folder / name).symlink_to(name)  # to itself: following it fails
     found = tree.source().sample([10], want_living=True)
     assert found.processes[10].alive
     assert found.faults == ()
@@ -546,7 +546,7 @@ def test_without_proof_nothing_is_read(tree: Tree, tmp_path: Path, namespace: st
 
 
 def test_trust_does_not_replace_a_missing_proc(tmp_path: Path) -> None:
-    """Where no /proc is mounted all would look dead: an operator's word about numbers does not cover that."""
+    """Where no /proc is mounted all would look dead: an operator's trust in the numbers does not cover that."""
     found = ProcFs(tmp_path, trusted=True).sample([1], want_living=True)
     assert not found.pid_domain_proven
     assert found.faults[0].reason == "pid_domain_unproven"

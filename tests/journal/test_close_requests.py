@@ -1,4 +1,4 @@
-"""Requests beside the journal: who may ask the daemon to close a breaker, and how long it hears that."""
+"""Requests beside the journal: which users may ask the daemon to close a breaker, and how long a request counts."""
 
 import os
 import time
@@ -67,13 +67,13 @@ def test_what_was_left_behind_closes_nothing(journal: Path, after: float) -> Non
 
 
 def test_a_request_counts_for_a_minute(journal: Path) -> None:
-    """A daemon that takes a while to arm hears it."""
+    """A daemon that takes a while to arm still takes it."""
     ask(journal, Breaker.BLAST_RADIUS, "ann")
     assert take(journal, EXPIRES - 5.0) == [(Breaker.BLAST_RADIUS, "ann")]
 
 
 def test_a_name_is_what_can_be_printed(journal: Path) -> None:
-    """What somebody typed goes into a log and a journal: no line breaks, no book."""
+    """The name that a person typed goes into a log and a journal: without line breaks, and not too long."""
     ask(journal, Breaker.BLAST_RADIUS, "ann\n\x1b[2J" + "x" * 1000)
     ((_, by),) = take(journal)
     assert by.startswith("ann[2Jxx") and len(by) <= LONGEST
@@ -103,7 +103,7 @@ def test_nothing_is_taken_from_a_folder_that_others_may_write(journal: Path, ope
 
 
 def test_a_folder_that_others_may_write_is_refused(journal: Path) -> None:
-    """Whoever could put a request there could close a breaker."""
+    """A user who can put a request there could close a breaker."""
     folder(journal).mkdir()
     folder(journal).chmod(0o777)
     with pytest.raises(PermissionError):

@@ -117,7 +117,7 @@ def _link(path: Path) -> None:
     ids=["open folder", "open parent", "open file", "link", "folder", "pipe", "file as folder"],
 )
 def test_what_others_could_have_made_is_refused(path: Path, prepare: Callable[[Path], object], why: str) -> None:
-    """A journal that somebody else may write, or that is no file, is none: nobody acts."""
+    """A journal that another user may write, or that is no file, is refused."""
     path.parent.mkdir(mode=0o700)
     prepare(path)
     with pytest.raises(JournalError, match=why):
@@ -204,7 +204,7 @@ def test_a_new_file_is_on_disk_before_it_takes_the_old_ones_place(path: Path, mo
 
 @pytest.mark.parametrize("kind", ["torn", "unended"])
 def test_a_torn_record_is_mended_and_stays_charged(path: Path, kind: str) -> None:
-    """A file with a torn end is read, mended and written on; the token of the torn record is charged for good."""
+    """A file with a torn end is read, repaired and continued. The torn record stays charged to the budget."""
     hands = Hands()
     journal = opened(path, hands)
     journal.append(intended(uuid(1), action(1)))
@@ -260,7 +260,7 @@ def test_a_file_too_large_is_none_of_ours(path: Path) -> None:
 
 @pytest.mark.fault(61)
 def test_what_another_boot_left_binds(path: Path) -> None:
-    """After a reboot tokens are as old as is proven, the open decision is told to be of then, the breaker is open."""
+    """After a reboot spent budget ages by proven time only. An open decision is marked, and the breaker is open."""
     journal = opened(path, Hands(boottime=5000.0))
     journal.append(intended(uuid(1), action(1)))
     journal.append(*changes(History(), History(breakers={Breaker.INTERNAL: Opened(5000.0, "?")})))
@@ -348,7 +348,7 @@ def test_a_small_disk_fills_up(tmp_path: Path) -> None:
 
 @pytest.mark.fault(60)
 def test_a_failed_sync_is_the_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After EIO the kernel may have dropped what it could not write: nobody acts until the next start."""
+    """After EIO the kernel may have dropped what it could not write: the journal takes no more records."""
     journal = opened(path)
 
     def sick(_: int) -> None:

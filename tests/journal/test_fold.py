@@ -1,4 +1,4 @@
-"""Promises of enforcer/journal: nothing that happens to the bytes of a journal frees anybody to act."""
+"""Promises of enforcer/journal: nothing that happens to the bytes of a journal allows a further action."""
 
 import json
 import random
@@ -218,7 +218,7 @@ def test_of_a_damaged_file_everything_that_binds_counts() -> None:
 
 
 def test_a_record_of_a_newer_version_is_damage() -> None:
-    """A whole line that nobody here understands may have charged a token: a person looks at it."""
+    """A whole line of an unknown kind may have charged the budget: a person has to look at it."""
     stranger = Writing().write(State(), Started(1, "9")).lines
     body = stranger[1].replace(b'"started"', b'"wound_up"')
     from zlib import crc32
@@ -248,7 +248,7 @@ def test_reading_is_total(noise: bytes, first: int, last: int, boot: float) -> N
     ids=["deep", "huge", "before", "negative", "deep inside", "no text"],
 )
 def test_a_right_sum_is_no_reason_to_believe(text: bytes) -> None:
-    """Whoever computes the sum over nonsense has written nonsense, and nothing is raised."""
+    """Nonsense with a right checksum is still nonsense: it is refused, and no error is raised."""
     from zlib import crc32
 
     rest = text[1:]
@@ -257,7 +257,7 @@ def test_a_right_sum_is_no_reason_to_believe(text: bytes) -> None:
 
 @pytest.mark.parametrize(("text", "read"), [("\ud800!", "?!"), ("x" * 200_000, "x" * 1000)], ids=["no text", "book"])
 def test_texts_from_the_world_are_written_all_the_same(text: str, read: str) -> None:
-    """What a server answers may be no text, or a book: it is told as far as it can be, and the record is read again."""
+    """A server's answer may be no text, or very long: it is cut and cleaned, and the record can be read again."""
     writing = Writing().write(State(), intent(1), Acked(uuid(1), Answer(Heard.REFUSED, text, 403)))
     assert kept(writing.data).open[uuid(1)].answer == Answer(Heard.REFUSED, read, 403)
     assert len(writing.lines[2]) < 2000
@@ -380,7 +380,7 @@ OLD_STATE = (
 
 
 def test_an_old_state_is_read() -> None:
-    """Tokens count, those of dry runs do not; breakers that are gone, strikes and excesses count for nothing."""
+    """Spent budget counts, but not that of dry runs. Breakers that are gone, `struck` and excesses are ignored."""
     reading = replayed(stamped(1, OLD_STATE), 500.0, BOOT, most=MOST)
     assert not reading.damaged
     assert reading.kept.spent == (Spent(90.0, ("team", "Job", "x")),)
@@ -453,11 +453,13 @@ _RECORDS = st.one_of(
 @given(st.lists(_RECORDS, max_size=20), st.floats(0.0, 1.0), st.floats(0.0, 1e6))
 def test_whatever_was_written_binds(records: list[Record | str], share: float, boot: float) -> None:
     """
-    Any records, reboots and rewritings among them, cut anywhere: each token of the whole records is charged for at
-    least as long as it has to be, each decision without an end is open, each breaker that nobody closed, too.
+    Any records are written, reboots and rewritings among them, and the file is cut anywhere.
+
+    The actions of whole records stay charged to the budget for at least as long as they must. Each decision without an
+    end is open, and so is each breaker that no person closed.
     """
     writing, boots = Writing().write(State()), 1
-    taken: list[float] = []  # real ages: seconds of uptime since, as nobody but the test knows them
+    taken: list[float] = []  # real ages: seconds of uptime since, which the test alone knows
     began: dict[str, float] = {}
     open_: set[str] = set()
     breakers: set[Breaker] = set()
@@ -467,7 +469,7 @@ def test_whatever_was_written_binds(records: list[Record | str], share: float, b
     for record in records:
         if record == "reboot":
             boots += 1
-            uptime += 1000.0  # until it went down, and while it was down: nobody can prove it
+            uptime += 1000.0  # until it went down, and while it was down: it cannot be proven
             writing.reboot(f"boot-{boots}")
             continue
         if record == "rewrite":

@@ -1,4 +1,4 @@
-"""Promises of enforcer/lock: of two daemons on a node one acts, and a dead one is in nobody's way."""
+"""Promises of enforcer/lock: of two daemons on a node one acts, and a dead one does not block another."""
 
 import os
 import signal
@@ -51,7 +51,7 @@ def daemon(path: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], str]
 
 @pytest.mark.fault(53)
 def test_the_second_daemon_gets_nothing(path: Path) -> None:
-    """While one process holds the lock another gets None at once, and is told who has it."""
+    """While one process holds the lock, another gets None at once, and can read which process has it."""
     with daemon(path) as (process, said):
         assert said == "held"
         assert lock.take(path) is None
@@ -61,7 +61,7 @@ def test_the_second_daemon_gets_nothing(path: Path) -> None:
 
 
 def test_within_a_process_too(path: Path) -> None:
-    """Whoever asks twice gets one lock, which is free when it is let go."""
+    """A process that asks twice gets one lock, which is free once it is released."""
     held = lock.take(path)
     assert held is not None and held.holds()
     assert lock.take(path) is None
@@ -73,7 +73,7 @@ def test_within_a_process_too(path: Path) -> None:
 
 @pytest.mark.fault(52, 54)
 def test_a_killed_daemon_leaves_no_lock(path: Path) -> None:
-    """After SIGKILL the lock is free, whatever number the file still tells."""
+    """After SIGKILL the lock is free, whatever process number is still in the file."""
     with daemon(path) as (process, said):
         assert said == "held"
         process.send_signal(signal.SIGKILL)
@@ -101,7 +101,7 @@ def test_no_child_inherits_it(path: Path) -> None:
 
 @pytest.mark.fault(53)
 def test_a_removed_file_is_noticed(path: Path) -> None:
-    """Who removes the file lets a second daemon in: the first one sees it before it acts."""
+    """A removed file lets a second daemon take the lock: the first one notices before it acts."""
     held = lock.take(path)
     assert held is not None and held.holds()
     path.unlink()
@@ -143,14 +143,14 @@ def test_what_cannot_be_locked_is_an_error(path: Path, prepare: Callable[[Path],
 
 
 def test_a_read_only_folder_is_an_error() -> None:
-    """Where nothing can be made there is no lock: /proc takes no files, whoever asks."""
+    """Where no file can be made there is no lock: `/proc` takes no files, not even from root."""
     with pytest.raises(LockError):
         lock.take(Path("/proc/self/lock"))
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\x00\x1b[2J", b"process 5\nand more than that", None])
 def test_whatever_stands_in_the_file_is_only_told(path: Path, content: bytes | None) -> None:
-    """What tells the holder is text for people, or nothing: it decides nothing."""
+    """The text in the file names the holder for people, or is nothing: it decides nothing."""
     path.parent.mkdir(mode=0o700)
     if content is not None:
         path.write_bytes(content)

@@ -1,4 +1,4 @@
-"""What was handed to whom, and how devices are shared, from the kubelet's words."""
+"""What was handed to which container, and how devices are shared, from the kubelet's answers."""
 
 from dataclasses import replace
 
@@ -108,7 +108,7 @@ def test_a_claim_of_two_pods_is_an_allocation_of_each() -> None:
 
 
 def test_a_finished_pod_holds_nothing() -> None:
-    """Old kubelets list pods that have ended, with devices that may be somebody else's by now."""
+    """Old kubelets list pods that have ended, with devices that another pod may hold by now."""
     heard = view(holding("done", gpu_uuid(0)), holding("train", gpu_uuid(0)), claim("done", "gpu-1"))
     found = allocations(heard, GPUS, finished={("ml", "done")})
     assert [(allocation.pod, allocation.device) for allocation in found] == [("train", leaf(0))]
@@ -127,7 +127,7 @@ def test_a_name_of_two_listed_pods_joins_nothing() -> None:
 
 @pytest.mark.fault(36)
 def test_a_restarted_kubelets_empty_list_takes_nothing_away() -> None:
-    """A kubelet that has just started lists nobody; what pods held before is remembered, and marked, for any time."""
+    """A kubelet that has just started lists no pods. What pods held before stays, marked as remembered."""
     before = view(holding("train", gpu_uuid(0)), claim("claims", "gpu-1"))
     first = succeed(before, view(), restarted=True)
     second = succeed(first, view(), restarted=False)
@@ -210,7 +210,7 @@ def test_claimed_devices_are_dras() -> None:
 
 
 def test_a_device_that_is_held_but_not_offered_is_known_by_its_ids() -> None:
-    """A kubelet that cannot tell what it offers, or a device that fell ill: the held replicas are a lower bound."""
+    """A kubelet that does not report what it offers, or a device that fell ill: the held replicas are a lower bound."""
     silent = replace(view(holding("train", *replicas(0, 1, 3)), holding("whole", gpu_uuid(1))), allocatable=None)
     assert sharing(silent, GPUS, {}) == {leaf(0): (Sharing.TIME_SLICING, 2), leaf(1): (Sharing.EXCLUSIVE, 1)}
 
@@ -240,6 +240,6 @@ def test_an_old_whole_holder_among_replicas_does_not_count() -> None:
 
 
 def test_nothing_known_says_nothing() -> None:
-    """Before the first answer no device has a sharing, and nobody an allocation."""
+    """Before the first answer no device has a sharing, and no pod has an allocation."""
     assert sharing(AllocationsView(), GPUS, MPS) == {}
     assert allocations(AllocationsView(), GPUS) == ()

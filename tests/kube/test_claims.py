@@ -109,7 +109,7 @@ async def test_a_claim_is_read_by_its_name_in_the_version_that_the_cluster_has(t
 
 
 async def test_an_allocation_is_read_seldom_and_anew_when_the_pods_change(tmp_path: Path) -> None:
-    """It does not change while it is there; who shares it does: a second pod, and then none, which ends it."""
+    """An allocation never changes, but the pods that share it do: a second pod joins, and without pods it ends."""
     api = Api()
     async with api.asked(tmp_path) as (claims, server):
         await claims.look(api.known)
@@ -144,7 +144,7 @@ async def test_a_claim_that_waits_is_asked_for_about_once_a_minute(tmp_path: Pat
 
 
 async def test_what_is_known_of_a_claim_outlives_an_outage_and_not_the_claim(tmp_path: Path) -> None:
-    """Away: the allocation stays, for it cannot have changed. Gone (404): it ends. Refused: missing, and told why."""
+    """Server away: the allocation stays, for it cannot have changed. Claim gone (404): it ends. Refused: a fault."""
     api = Api()
     async with api.asked(tmp_path) as (claims, _):
         await claims.look(api.known)

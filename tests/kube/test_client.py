@@ -162,7 +162,7 @@ async def test_credentials_that_cannot_be_read_now_are_used_on(tmp_path: Path, a
 async def test_a_token_that_is_just_being_written_takes_nothing(
     tmp_path: Path, authority: Authority, where: str, written: str
 ) -> None:
-    """An empty token file is told, and the last token sent on, nothing anonymous; the new one comes in seconds."""
+    """An empty token file is logged, and the last token stays in use. The new one is used within seconds."""
     clock, valid = Minutes(), "first"
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -193,7 +193,7 @@ async def test_a_token_that_is_just_being_written_takes_nothing(
 
 
 async def test_a_replaced_authority_is_trusted_after_one_failure(tmp_path: Path, authority: Authority) -> None:
-    """A server that shows a certificate of an unknown authority is not spoken to; a new ca.crt mends that by itself."""
+    """No request goes to a server whose certificate has an unknown authority. After a failure `ca.crt` is read anew."""
     other = Authority(tmp_path / "other")
     async with serving(ok, context=serving_tls(authority)) as server:
         folder = service_account(tmp_path / "sa", other, "first")
@@ -240,7 +240,7 @@ async def test_a_refusal_tells_what_the_server_said(tmp_path: Path) -> None:
 
 
 async def test_a_refusal_of_a_proxy_is_read_too(tmp_path: Path) -> None:
-    """What is no Status object is told as it is: its code, its HTTP reason, the begin of its text."""
+    """An answer that is no Status object is reported by its code, its HTTP reason and the begin of its text."""
 
     async def answer(_: web.Request) -> web.StreamResponse:
         return web.Response(status=504, text="<html>upstream timed out</html>" + 2**20 * "x")

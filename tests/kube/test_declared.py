@@ -80,7 +80,7 @@ def test_a_pod_is_taken_as_it_is_written() -> None:
 
 
 def test_nobodys_secrets_are_kept() -> None:
-    """Of an environment only what tells about devices stays."""
+    """Of an environment only the variables about devices stay."""
     assert declared(object_of()).containers[2].env == {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=2G"}
 
 
@@ -103,7 +103,7 @@ def test_a_node_is_taken_as_it_is_written() -> None:
 
 @pytest.mark.parametrize(("phase", "declares"), [("Pending", True), ("Running", True), ("Succeeded", False)])
 def test_a_pod_that_came_to_its_end_declares_nothing(phase: str, *, declares: bool) -> None:
-    """What a finished Job's annotations say is on no device any more; who was deleted while running may linger."""
+    """A finished Job's annotations declare nothing any more. A pod deleted while it ran may still hold memory."""
     body = listing(pod("p", UID, status={"phase": phase}))
     after = apply(parse_list(body), Pods(), node="n1", now=0.0)
     assert (after.known[UID].declared is not None) is declares

@@ -111,14 +111,14 @@ def test_an_id_of_no_known_form_means_nothing(text: str) -> None:
     ],
 )
 def test_a_device_that_is_not_there_is_nobodys(text: str) -> None:
-    """An id of a known form that means none of the present leaf devices resolves to none."""
+    """An id of a known form that means none of the present devices resolves to none."""
     parsed = device_id("nvidia.com/gpu", text)
     assert parsed is not None
     assert resolve(parsed, INDEX) is None
 
 
 def test_minor_numbers_are_not_guessed_from_indices() -> None:
-    """A driver that does not tell minor numbers leaves GKE's ids unresolved, even where there is one GPU only."""
+    """A driver that does not report minor numbers leaves GKE's ids unresolved, even where there is one GPU only."""
     assert resolve(device_id("nvidia.com/gpu", "nvidia0"), DeviceIndex.of((gpu(0),))) is None
 
 
@@ -163,7 +163,7 @@ def test_a_claimed_device_is_known_by_its_uuid_or_minor_number(
 
 @given(st.text(max_size=80) | st.from_regex(r"(GPU|MIG|nvidia)[-0-9a-f/:givpu]{0,60}", fullmatch=True))
 def test_any_text_is_read_or_left(text: str) -> None:
-    """No id, whatever a plugin invents, raises; and what resolves is one of the leaf devices that there are."""
+    """No id that a plugin invents raises an error, and each id that resolves is one of the present devices."""
     meant = resolve(device_id("nvidia.com/gpu", text), INDEX)
     assert meant is None or meant in {leaf(0), leaf(1, 3), leaf(1, 9)}
 

@@ -63,7 +63,7 @@ def test_what_a_policy_asks_for_may_be_in_the_file(tmp_path: Path) -> None:
 
 
 def test_a_broken_file_takes_consent_back(tmp_path: Path) -> None:
-    """Names stay while the file is broken; what its namespaces agreed to is unknown until it is mended."""
+    """Names stay while the file is broken. The consent of its namespaces is unknown until the file is fixed."""
     file = tmp_path / "names"
     write(file, [ENTRY | {"namespace_labels": {"gpusteward.io/mode": "enforce"}}])
     source = FileInventory(file)
@@ -143,17 +143,17 @@ def test_a_broken_file_is_read_once(tmp_path: Path) -> None:
     source = FileInventory(file)
     first = source.inventory()
     with restored(file):
-        file.write_text("[]")  # a good text under the same time stamp, size and inode: who read again would take it
+        file.write_text("[]")  # a good text under the same time stamp, size and inode: a second reading would take it
     assert source.inventory().faults == first.faults != ()
 
 
 def test_a_file_that_was_never_good_makes_rounds_incomplete(tmp_path: Path) -> None:
-    """Who asked for names and has none yet is told, and is not ready."""
+    """A configured file without any names so far is reported as a fault, and the round is incomplete."""
     found = FileInventory(tmp_path / "missing").inventory()
     assert (found.known, found.faults[0].reason, found.faults[0].incomplete) == (False, "names_unreadable", True)
 
 
 def test_nobody_asked_for_names_is_no_failure() -> None:
-    """Without a source nothing can be named; that is told and the round is complete."""
+    """Without a source no pod has a name. That is reported, and the round is complete."""
     found = NoNames().inventory(())
     assert (found.known, [fault.incomplete for fault in found.faults]) == (False, [False])

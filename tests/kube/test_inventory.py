@@ -121,7 +121,7 @@ async def test_a_pod_is_named_at_once_and_its_workload_when_it_is_known(tmp_path
 
 
 async def test_before_the_first_answer_nothing_is_known(tmp_path: Path) -> None:
-    """A source that was not asked yet knows nobody, and the round is not complete."""
+    """A source without a first answer knows no pods, and the round is not complete."""
     client = Client(from_kubeconfig(str(tmp_path / "missing")), clock=SystemClock())
     found = KubeInventory(client, "n1", clock=SystemClock(), random=Random(1)).inventory()
     assert (found.known, found.live, [fault.reason for fault in found.faults]) == (False, False, ["api_pending"])
@@ -129,7 +129,7 @@ async def test_before_the_first_answer_nothing_is_known(tmp_path: Path) -> None:
 
 
 async def test_names_stay_while_the_api_server_is_away(tmp_path: Path) -> None:
-    """Away: the last view, not live, told in a fault that leaves the round complete. Back: live, without help."""
+    """Away: the last view stays, not live; a fault says so, and the round is complete. Back: live by itself."""
     api = Api()
     api.owners.set()
     async with naming(api, tmp_path) as source:
@@ -181,7 +181,7 @@ async def test_what_comes_while_the_api_server_is_away_is_named_too(tmp_path: Pa
 
 
 async def test_without_rights_the_fault_says_which(tmp_path: Path) -> None:
-    """403: one sentence with what to do, and nobody can be named."""
+    """403: the fault says in one sentence what to do, and no pod has a name."""
     api = Api()
     api.without_rights = True
     async with naming(api, tmp_path) as source:

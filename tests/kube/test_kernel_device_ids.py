@@ -118,7 +118,7 @@ def test_nvidias_label_says_nothing_of_another_vendors_gpu() -> None:
 
 
 def test_a_partition_is_handed_out_like_an_instance() -> None:
-    """It is a leaf device: shared as MIG is, and held by who got it."""
+    """A partition is a device: it is shared as MIG instances are, and held by the pod that got it."""
     found = view("0000:0a:00.0", "amdgpu_xcp_0", resource="amd.com/cpx_nps1", held="amdgpu_xcp_0")
     assert sharing(found, GPUS, {}) == {
         DeviceKey(DIVIDED, 0): (Sharing.MIG, 1),

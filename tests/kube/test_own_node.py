@@ -24,7 +24,7 @@ def slices(device: dict[str, object]) -> dict[str, object]:
 
 
 class Waits(SystemClock):
-    """A clock that notes its waits, and ends whoever waits for the fourth time."""
+    """A clock that notes its waits, and cancels the task at the fourth one."""
 
     def __init__(self) -> None:
         self.waits: list[float] = []
@@ -46,7 +46,7 @@ class Waits(SystemClock):
 async def test_claimed_devices_are_known_by_their_slices(
     tmp_path: Path, version: str, device: dict[str, object]
 ) -> None:
-    """Each version of the API that a cluster may have tells the UUID behind (driver, pool, device)."""
+    """Each version of the API that a cluster may have shows the UUID behind (driver, pool, device)."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         if request.path == "/api/v1/nodes/n1":

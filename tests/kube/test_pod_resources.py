@@ -62,8 +62,9 @@ def socket(tmp_path: Path) -> Path:
 
 async def test_the_whole_of_a_list_is_read(socket: Path) -> None:
     """
-    A list as upstream's own messages encode it: pods without devices, entries by NUMA node put together, claims;
-    share ids, CDI ids, CPUs, memory, topology and a field from the future are passed over.
+    A list as upstream's own messages encode it: pods without devices, entries by NUMA node put together, claims.
+
+    Share ids, CDI ids, CPUs, memory, topology and a field from the future are passed over.
     """
     async with FakeKubelet(socket, listed=RECORDED, allocatable=offered(f"{UUID}::1", f"{UUID}::0")):
         view = await ask(socket)
@@ -219,7 +220,7 @@ async def test_before_the_first_answer_nothing_is_known() -> None:
 
 @pytest.mark.fault(36)
 async def test_a_kubelet_that_starts_anew_is_met_at_once(socket: Path) -> None:
-    """Killed and started on a new socket: away is told, what was known stays, and the next question is answered."""
+    """Killed and started on a new socket: a fault reports it, the allocations stay, and the new kubelet is asked."""
     kubelet = FakeKubelet(socket, listed=listed("train"), allocatable=offered(f"{UUID}::0"))
     source = PodResources(socket, interval=0.01)
     async with kubelet:
@@ -239,7 +240,7 @@ async def test_a_kubelet_that_starts_anew_is_met_at_once(socket: Path) -> None:
 
 
 async def test_a_restart_between_two_questions_is_noticed(socket: Path) -> None:
-    """Nobody saw the kubelet away: its new socket tells that its short list is a new kubelet's."""
+    """No question found the kubelet away. Its new socket shows that the short list is of a kubelet just started."""
     kubelet = FakeKubelet(socket, listed=listed("train", "gone"), allocatable=offered())
     source = PodResources(socket)
     async with kubelet:

@@ -117,7 +117,7 @@ def test_a_restart_keeps_the_earlier_generation() -> None:
 
 
 def test_a_daemon_that_starts_late_learns_the_last_generation() -> None:
-    """The list alone tells the generation before: lastState has its id."""
+    """The list alone shows the generation before: `lastState` has its id."""
     assert ids(after(listing(pod(status={"containerStatuses": [running(B, last=A)]})))) == [A, B]
 
 
@@ -173,7 +173,7 @@ def test_a_static_pod_is_found_by_its_hash() -> None:
 
 
 def test_a_hash_alone_makes_no_static_pod() -> None:
-    """A user who writes another pod's hash on a pod of his own does not get its memory counted as his."""
+    """A pod with another pod's hash in its annotation does not get that pod's memory counted as its own."""
     found = after(listing(pod(metadata={"annotations": {"kubernetes.io/config.hash": "0" * 32}}))).known[UID].pod
     assert found.config_hash is None
 
@@ -188,7 +188,7 @@ def test_queues_of_the_known_schedulers_are_read(key: str) -> None:
 
 
 def test_pods_of_other_nodes_are_not_seen() -> None:
-    """Whatever a server makes of the selector: what runs elsewhere is none of ours, listed or told."""
+    """A pod of another node is passed over in lists and events, even if the server ignores the selector."""
     pods = after(
         listing(pod(), pod("q", "uid-2", node="n2")), event("ADDED", pod("r", "uid-3", node="n2", version="12"))
     )
@@ -230,7 +230,7 @@ def test_a_pod_recreated_under_the_same_name_is_another() -> None:
 
 @pytest.mark.fault(19)
 def test_a_new_list_is_the_whole_truth() -> None:
-    """What a relist does not have is gone; what it has keeps its earlier ids; who returns is no more departed."""
+    """A pod that a new list lacks is gone. One that it has keeps its earlier ids. One that returns is not departed."""
     first = after(listing(pod(status={"containerStatuses": [running(A)]}), pod("q", "uid-2")))
     second = listing(pod(status={"containerStatuses": [running(C)]}), version="50")
     pods = apply(parse_list(second), first, node="n1", now=0.0)
@@ -241,7 +241,7 @@ def test_a_new_list_is_the_whole_truth() -> None:
 
 
 def test_a_broken_pod_costs_itself_only() -> None:
-    """One pod that cannot be decoded is told by name; the others are there, and it comes back when it is mended."""
+    """A pod that cannot be decoded is reported by name. The others are there, and it comes back once it is fixed."""
     broken = pod("bad", "uid-2", spec={"containers": "none"})
     pods = after(listing(pod(), broken))
     assert set(pods.known) == {UID}
@@ -251,13 +251,13 @@ def test_a_broken_pod_costs_itself_only() -> None:
 
 
 def test_a_change_that_cannot_be_decoded_leaves_the_pod_as_it_was() -> None:
-    """The last good word about a pod stays, the version goes on, and the fault is told."""
+    """The last good state of a pod stays, the version goes on, and the fault is reported."""
     pods = after(listing(pod()), event("MODIFIED", pod(version="11", status={"containerStatuses": 7})))
     assert (set(pods.known), list(pods.broken), pods.version) == ({UID}, ["ns/p"], "11")
 
 
 def test_a_pod_that_goes_with_words_that_cannot_be_decoded_is_gone() -> None:
-    """Nothing stays of who was never understood; who was known keeps its names for a while, as ever."""
+    """Nothing stays of a pod that was never decoded. One that was known keeps its names for a while, as usual."""
     broken = {"containers": "none"}
     came = event("ADDED", pod("bad", "uid-2", spec=broken, version="11"))
     went = event("DELETED", pod("bad", "uid-2", spec=broken, version="12"))

@@ -75,7 +75,7 @@ def test_a_name_that_the_kubelet_had_to_cut_loses_the_id_only() -> None:
     ],
 )
 def test_what_is_none_of_the_kubelets_is_passed_over(link: str, to: str) -> None:
-    """A target of any other shape names nobody."""
+    """A target of any other shape names no container."""
     assert parse(link, to) is None
 
 

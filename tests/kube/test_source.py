@@ -68,8 +68,8 @@ async def test_the_parts_make_one_inventory(tmp_path: Path) -> None:
     """
     Pods, namespaces and claims come together; a pod declares nothing before its claims were asked for.
 
-    Until then what it declares elsewhere would count alone. The device of a claim is known as soon as the claim is, not
-    with the next look at the node; the namespace of a finished pod is nobody's business.
+    Until then its other declarations would count alone. The device of a claim is known as soon as the claim is, not
+    with the next look at the node. The namespace of a finished pod is not asked for.
     """
     api = Api()
     async with serving(api.answer) as server:
@@ -103,7 +103,7 @@ async def test_the_parts_make_one_inventory(tmp_path: Path) -> None:
 
 async def test_only_namespaces_of_pods_with_limits_are_asked_for(tmp_path: Path) -> None:
     """
-    Where limits are known, nobody asks for the namespaces of the others; and whoever had one once is not forgotten.
+    Where limits are known, no other namespaces are asked for. A namespace that was asked for once stays known.
 
     On a node most pods are agents that declare nothing: ten namespaces a minute and node were 170 requests a second of
     a thousand nodes. A round in which a limit cannot be placed must not make the consent of its namespace unknown.

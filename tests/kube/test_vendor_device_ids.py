@@ -1,4 +1,4 @@
-"""What the ids of other vendors' device plugins mean, and that none of them is taken for somebody else's device."""
+"""What the ids of other vendors' device plugins mean, and that none of them is taken for another device."""
 
 from dataclasses import replace
 
@@ -61,7 +61,7 @@ def test_an_id_means_its_device(resource: str, text: str, meant: Gpu, replica: i
     ],
 )
 def test_an_id_that_names_no_device_surely_names_none(resource: str, text: str) -> None:
-    """Where the plugin follows something else, or the form is not known, nobody is entitled."""
+    """Where the plugin follows another order, or the form is not known, the id resolves to no device."""
     assert resolve(device_id(resource, text), INDEX) is None
 
 
@@ -148,7 +148,7 @@ def test_an_npu_is_one_however_many_shares_of_it_the_kubelet_counts(share: str) 
 def test_an_annotation_that_does_not_fit_names_nothing(
     annotation: str, ids: tuple[str, ...], containers: tuple[str, ...]
 ) -> None:
-    """A user may write annotations: what disagrees with the kubelet, or names no leaf device, entitles nobody."""
+    """A user may write annotations: one that disagrees with the kubelet, or names no device, hands out no device."""
     assert handed(annotation, *ids, containers=containers) == ()
 
 

@@ -229,7 +229,7 @@ async def test_a_refusing_server_is_away_until_it_answers(tmp_path: Path, code: 
 
 
 async def test_a_first_list_is_tried_until_it_comes(tmp_path: Path) -> None:
-    """A daemon that starts while the server is away knows nobody, says why, and gets there."""
+    """A daemon that starts while the server is away knows no pods, says why, and lists them once the server is back."""
     api = Pods()
     api.refusals += [refusal(503, "ServiceUnavailable") for _ in range(3)]
     async with serving(api.answer) as server, watching(server, tmp_path) as watch:

@@ -137,9 +137,9 @@ async def test_an_owner_of_the_same_name_is_another(tmp_path: Path) -> None:
 @pytest.mark.parametrize("status", [403, 400, 414, 431])
 async def test_what_is_refused_is_asked_for_again_later(tmp_path: Path, status: int) -> None:
     """
-    The nearest owner for now; when the right was granted, the name is put right ten minutes later.
+    The nearest owner counts for now. Once the right is granted, the name is corrected ten minutes later.
 
-    A question that a server never takes is no reason to wait for its answer: whoever wrote it would be nobody's.
+    An answer that the server always refuses is not waited for: else pods with such an owner would never have a name.
     """
     owners, clock = Owners(**{"web-5d4f": DEPLOYMENT}), Later()
     owners.refusals["web-5d4f"] = status

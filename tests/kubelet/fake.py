@@ -100,7 +100,7 @@ class FakeKubelet:
 
 
 class Listener:
-    """Something that listens at a kubelet's socket and says `words` to whoever connects; then it waits, or closes."""
+    """Something that listens at a kubelet's socket and says `words` to each client; then it waits, or closes."""
 
     def __init__(self, socket: Path, words: bytes, *, closes: bool = False) -> None:
         self._socket = socket

@@ -27,7 +27,7 @@ class Listening(Server):  # type: ignore[misc]  # grpclib has no types
         """Stop listening, end all calls, close all connections; returns when that is done."""
         self.close()
         await self.wait_closed()
-        await asyncio.sleep(0)  # who was let in just now has a connection by then
+        await asyncio.sleep(0)  # a client that was let in just now has a connection by then
         for call in self._calls:
             if hasattr(call, "connection"):
                 call.connection.close()

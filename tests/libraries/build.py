@@ -34,7 +34,7 @@ VARIANTS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 HOLDER: Final = "holder"
-"""A static program that has the device nodes open that it is told, until it is ended."""
+"""A static program that keeps the device nodes open that its arguments name, until it is ended."""
 
 _NAMES: Final[Mapping[str, str]] = {"rsmi": "librocm_smi64.so"}
 """Files that are not called after their source."""

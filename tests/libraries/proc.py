@@ -42,7 +42,7 @@ class Proc:
         (self.dev / name).symlink_to(real)
 
     def process(self, pid: int, cgroup: str, *opened: Path, hidden: bool = False, mount: int = DEV) -> None:
-        """Start a process. `hidden`: nobody may look at its descriptors; `mount`: where its files are."""
+        """Start a process. `hidden`: its descriptors may not be looked at; `mount`: where its files are."""
         folder = self.proc / str(pid)
         (folder / "task" / str(pid)).mkdir(parents=True)
         after = ["S", "1", "1", "1", "0", "-1", "4194560", *["0"] * 10, "1", "0", str(1000 + pid), *["0"] * 30]

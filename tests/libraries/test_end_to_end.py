@@ -1,8 +1,8 @@
 """
 The whole way of each vendor: library, kubelet's answer and pod's declarations, to the metrics of its containers.
 
-Real are the exporter's own modules and the sockets between them; fake are the vendor's library (C, in this process),
-the kubelet, the API server and `/proc`. Two pods are on the device: what one declares must not become the other's.
+The exporter's own modules and the sockets between them are real. The vendor's library (C, in this process), the
+kubelet, the API server and `/proc` are fake. Two pods are on the device: what one declares must not become the other's.
 """
 
 import asyncio
@@ -53,8 +53,8 @@ class Story:
 
     `server_limit`: what `server` declares: nothing, or the whole card.
 
-    `nodes`: the kernel shows who has device nodes open; without it the kubelet's word must prove the numbers.
-    `handed`: to whom the kubelet's ids say that the device was handed.
+    `nodes`: the kernel shows which processes have device nodes open; else the kubelet's list must prove the numbers.
+    `handed`: the pods to which the device was handed, by the kubelet's ids.
     """
 
     variant: str
@@ -302,7 +302,7 @@ def of_pods(page: str, name: str) -> dict[tuple[str, ...], float]:
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES.keys())
 async def test_a_vendor_from_its_library_to_the_metrics(story: Story, page_of: Page) -> None:
-    """Who holds how much of which device, and what it declared: of the right container, on the right device."""
+    """What each container holds of which device, and what it declared: of the right container, on the right device."""
     page = await page_of(story)
 
     used = of_pods(page, "container_memory_used_bytes")
@@ -323,7 +323,7 @@ async def test_a_vendor_from_its_library_to_the_metrics(story: Story, page_of: P
 
 @pytest.mark.parametrize("pids", [PIDS, {"trainer": 1, "server": 7}], ids=["theirs", "of another namespace"])
 async def test_numbers_that_nothing_proves_name_nobody(pids: Mapping[str, int], page_of: Page) -> None:
-    """Neither open nodes nor the kubelet's word: no container is said to hold anything, and no host process either."""
+    """Neither open nodes nor the kubelet prove them: memory is reported of no container, and of no host process."""
     story = replace(STORIES["iluvatar, HAMi"], nodes=False)
 
     page = await page_of(story, pids=pids)
@@ -336,7 +336,7 @@ async def test_numbers_that_nothing_proves_name_nobody(pids: Mapping[str, int], 
 
 
 async def test_the_numbers_of_another_namespace_are_nobodys(page_of: Page) -> None:
-    """Who was handed a device does not prove numbers that mean a process of the host: 1 is systemd here."""
+    """That a pod was handed a device does not prove numbers that mean a process of the host: 1 is systemd here."""
     story = STORIES["iluvatar, the vendor's plugin"]
 
     page = await page_of(story, pids={"trainer": 1, "server": PIDS["server"]})
@@ -348,7 +348,7 @@ async def test_the_numbers_of_another_namespace_are_nobodys(page_of: Page) -> No
 
 
 async def test_a_vnpu_is_handed_out_and_its_use_is_unknown(page_of: Page) -> None:
-    """The part that the plugin's annotation names has its memory; whose processes are on it nobody says, nor 0."""
+    """The part that the plugin's annotation names has its memory; what each container holds of it is unknown, not 0."""
     story = replace(
         STORIES["ascend, MindCluster"],
         resource="huawei.com/Ascend910-2c",

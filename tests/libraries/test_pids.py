@@ -1,4 +1,4 @@
-"""Whose numbers a library prints: nobody is named before they are proven to be the host's."""
+"""Whose numbers a library prints: no container is named before they are proven to be the host's."""
 
 import errno
 import os
@@ -30,7 +30,7 @@ def host(tmp_path: Path) -> Proc:
         ({4001: (NULL,), 4002: (NULL, ZERO)}, True),
         ({4001: (NULL,)}, True),  # the other one has just ended
         ({4001: (NULL,), 4002: (ZERO,)}, False),  # a process that has nothing to do with the device
-        ({}, False),  # numbers of another namespace, which nobody has here
+        ({}, False),  # numbers of another namespace, which no process has here
         ({4001: (), 4002: ()}, False),
         ({4001: None, 4002: None}, False),  # may not be looked at
         ({4001: (NULL,), 4002: None}, True),
@@ -51,7 +51,7 @@ async def test_numbers_are_proven_by_open_nodes(
 
 
 async def test_a_proof_holds_while_the_library_is_loaded(host: Proc, install: Install, sources: Open) -> None:
-    """The kind of numbers is the library's: who has died since is still named by what was sighted of him."""
+    """The kind of numbers is the library's: a listed process that has since died does not undo the proof."""
     host.process(4001, "0::/", NULL)
     library = install("mxsml")
     library.write(DEVICE)
@@ -63,7 +63,7 @@ async def test_a_proof_holds_while_the_library_is_loaded(host: Proc, install: In
 
 
 async def test_a_list_without_anybody_needs_no_proof(install: Install, sources: Open) -> None:
-    """Nobody is nobody in every namespace."""
+    """An empty list means the same in every namespace."""
     library = install("ixml")
     library.write(replace(DEVICE, processes=()))
 
@@ -98,7 +98,7 @@ async def test_who_has_a_moore_threads_open_is_on_it(host: Proc, install: Instal
 async def test_who_is_on_a_moore_threads_is_unknown_while_one_hides(
     host: Proc, install: Install, sources: Open
 ) -> None:
-    """One process that may not be looked at may be on the device: then nobody is named, and a fault names it."""
+    """One process that may not be looked at may be on the device: no process is listed then, and a fault names it."""
     host.node("dri/renderD128", ZERO)
     host.process(4001, "0::/", ZERO)
     host.process(4002, "0::/", hidden=True)
@@ -149,7 +149,7 @@ def test_nodes_of_a_driver_that_came_later_are_seen(host: Proc) -> None:
 
 
 def test_a_node_is_known_by_its_number(host: Proc) -> None:
-    """Who names a file like a device does not hold it; who holds it under another name of /dev does."""
+    """A process with a file that is named like a device does not hold it; one with another name of it in /dev does."""
     host.process(4001, "0::/", Path("/dev/full"))
     nodes = OpenNodes(host.proc, host.dev, ("fake*",))
     assert not nodes.held_by_all([4001])
@@ -168,7 +168,7 @@ def test_fdinfo_is_bytes(host: Proc) -> None:
 
 
 def test_a_path_that_is_too_long_hides_nobody(host: Proc, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One file below more than 4096 bytes of folders, whose name is not told: its process is looked at all the same."""
+    """A file's name below more than 4096 bytes of folders cannot be read: its process is looked at all the same."""
     host.process(4001, "0::/", ZERO)
     host.process(4002, "0::/", NULL)
     before = os.readlink
@@ -184,7 +184,7 @@ def test_a_path_that_is_too_long_hides_nobody(host: Proc, monkeypatch: pytest.Mo
 
 
 def test_a_look_ends(host: Proc) -> None:
-    """Whoever makes a look last too long may have the device open: nobody is named, and the numbers not refuted."""
+    """A process that makes a look last too long may hold the device: no holder is named, and no number is refuted."""
     host.process(4001, "0::/", *[ZERO] * 3)
     host.process(4002, "0::/", NULL)
     now = 0.0

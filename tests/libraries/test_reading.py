@@ -25,7 +25,11 @@ def held(sample: DevicesSample, place: int = 0) -> dict[int, int | None]:
 
 @pytest.mark.parametrize("variant", NVML_LIKE)
 async def test_a_library_of_nvmls_shape_is_read(variant: str, install: Install, sources: Open) -> None:
-    """Memory, who holds it, how busy, power and temperature, of the right vendor: also where fields stand elsewhere."""
+    """
+    Memory, its holders, how busy, power and temperature are read, of the right vendor.
+
+    That is so also where fields stand at other places.
+    """
     library = install(variant)
     busy = replace(DEVICE, busy=42, memory_busy=7, minor=5)
     library.write(
@@ -41,7 +45,7 @@ async def test_a_library_of_nvmls_shape_is_read(variant: str, install: Install, 
     assert (first.gpu.health.power_watts, first.gpu.health.temperature_celsius) == (71.5, 36.0)
     assert (first.gpu.pci_bus_id, first.gpu.driver_version) == ("0000:3b:00.0", "4.1.3")
     assert held(sample) == {4001: GiB, 4002: 3 * GiB}
-    assert second.processes == ()  # asked, and nobody is there
+    assert second.processes == ()  # asked, and no process is there
     assert sample.present == {first.gpu.uuid: 0, second.gpu.uuid: 1}
     assert (sample.faults, first.faults, second.faults) == ((), (), ())
 
@@ -71,7 +75,7 @@ async def test_enflames_older_half_names_a_device_where_both_mean_the_same(insta
 
 @pytest.mark.parametrize("variant", ["ixml-v3", "hgml"])
 async def test_what_is_reserved_is_not_used(variant: str, install: Install, sources: Open) -> None:
-    """Where the library tells what is reserved, that is no use of anybody."""
+    """Where the library reports what is reserved, that does not count as used."""
     library = install(variant)
     library.write(replace(DEVICE, reserved=GiB))
 
@@ -177,7 +181,7 @@ async def test_ascend_is_read(install: Install, sources: Open) -> None:
 
 
 async def test_thirty_two_entries_may_be_a_list_that_was_cut(install: Install, sources: Open) -> None:
-    """Row 50: the driver writes 32 entries whatever we ask; as many as that hide somebody, so nobody is counted."""
+    """Row 50: the driver writes 32 entries whatever we ask; so many may hide a process, so no process is counted."""
     library = install("dcmi")
     for count, cut in ((31, False), (32, True), (40, True)):
         library.write(FakeDevice(0, DIE, processes=tuple(FakeProcess(pid, MiB) for pid in range(1, count + 1))))
@@ -189,7 +193,7 @@ async def test_thirty_two_entries_may_be_a_list_that_was_cut(install: Install, s
 
 
 async def test_a_busy_figure_of_ascend_that_is_none_is_unknown(install: Install, sources: Open) -> None:
-    """While somebody profiles, the driver says 0xEF: that is no ratio."""
+    """While a profiler runs, the driver says 0xEF: that is no ratio."""
     library = install("dcmi")
     for percent, ratio in ((0xEF, None), (0xFFFFFFFF, None), (100, 1.0), (0, 0.0)):
         library.write(FakeDevice(0, DIE, busy=percent))
@@ -296,7 +300,7 @@ async def test_cambricon_is_read(version: int, install: Install, sources: Open) 
 
 
 async def test_moore_threads_has_device_totals_and_no_bytes_of_processes(install: Install, sources: Open) -> None:
-    """Row 58: no symbol for a process's memory; without a node to look for nobody is known, which is not nobody."""
+    """Row 58: no symbol for a process's memory; without a node to look for, the processes are unknown, not absent."""
     library = install("mtml")
     library.write(FakeDevice(0, "a8bc-77", "MTT S5000", 80 * GiB, 60 * GiB, busy=12))
 
@@ -313,7 +317,7 @@ async def test_moore_threads_has_device_totals_and_no_bytes_of_processes(install
 
 
 async def test_hygon_is_read(install: Install, sources: Open) -> None:
-    """Row 57: bytes of who is on one device; of who is on several it is unknown how much of each he holds."""
+    """Row 57: a process on one device has bytes; for a process on several, the bytes on each are unknown."""
     library = install("rsmi")
     first = FakeDevice(0, "2a4f00c1", "K100_AI", 64 * GiB, 50 * GiB, busy=33, processes=(FakeProcess(4001, 5 * GiB),))
     both = FakeProcess(4002, 3 * GiB)
@@ -336,7 +340,7 @@ async def test_hygon_is_read(install: Install, sources: Open) -> None:
 
 
 async def test_of_hygon_who_has_ended_meanwhile_is_not_listed(install: Install, sources: Open) -> None:
-    """A process that is in the list and on no device any more is nobody's, and no fault."""
+    """A process that is in the list and on no device any more is left out, and that is no fault."""
     library = install("rsmi")
     library.write(FakeDevice(0, "1", processes=(FakeProcess(4001, GiB),)), fail={"rsmi_compute_process_gpus_get": 10})
 

@@ -1,4 +1,4 @@
-"""A recording of a node with unproven numbers plays as it was: nobody is named the second time either."""
+"""A recording of a node with unproven numbers plays as it was: no container is named the second time either."""
 
 import asyncio
 from pathlib import Path

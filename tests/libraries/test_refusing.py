@@ -40,7 +40,7 @@ def refused(sample: GpuSample) -> list[str]:
 @pytest.mark.parametrize("variant", ["ixml", "ixml-v3", "efml", "mxsml", "xpuml", "hgml"])
 @pytest.mark.parametrize("entry", [8, 20, 36, 40, 48, 56])
 async def test_entries_of_another_size_are_refused(variant: str, entry: int, install: Install, sources: Open) -> None:
-    """A release whose entries are of a size that nobody knows hides all, rather than name half of them wrongly."""
+    """A release whose entries have an unknown size hides all, rather than name half of them wrongly."""
     library = install(variant)
     library.write(DEVICE, knobs={"entry": entry})
 
@@ -76,7 +76,7 @@ async def test_what_cannot_be_is_refused(variant: str, process: FakeProcess, ins
 async def test_a_process_whose_memory_is_not_told_is_there(
     variant: str, sentinel: int, install: Install, sources: Open
 ) -> None:
-    """All ones mean that the library does not know: the process is somebody's, and its bytes are unknown."""
+    """All ones mean that the library does not know: the process is listed, and its bytes are unknown."""
     library = install(variant)
     library.write(replace(DEVICE, uuid="1-2-3-4-5", processes=(FakeProcess(4001, sentinel), FakeProcess(4002, GiB))))
 
@@ -106,7 +106,7 @@ async def test_a_count_that_is_not_what_was_written_is_refused(count: int, insta
 
 
 async def test_a_missing_symbol_takes_only_what_it_would_tell(install: Install, sources: Open) -> None:
-    """A release without the process list: memory and the rest are there, and nobody is known, which is no fault."""
+    """A release without the process list: memory and the rest are there, and the processes are unknown."""
     library = install("hgml-bare")
     library.write(DEVICE)
 
@@ -149,7 +149,7 @@ async def test_what_is_reserved_is_believed_where_the_plain_call_agrees(
 async def test_one_call_that_fails_takes_nothing_else(
     variant: str, function: str, install: Install, sources: Open
 ) -> None:
-    """A figure that is refused is missing and told; a device that does not say its name is nobody, and told."""
+    """A refused figure is missing, a device that does not say its name is left out, and each is a fault."""
     library = install(variant)
     library.write(DEVICE, replace(DEVICE, index=1, uuid="GPU-2"), fail={function: 999})
 
@@ -235,7 +235,7 @@ def test_any_bytes_of_metaxs_older_list_are_read_or_refused(raw: bytes, count: i
 
 
 def test_who_is_on_no_place_of_this_gpu_is_not_left_out() -> None:
-    """An address in another form must not make nobody of somebody: either it is this GPU's, or the list is refused."""
+    """An address in another form must not lose a process: either it is this GPU's, or the list is refused."""
     entry = struct.pack("=I64sI32sI4xQ", 4001, b"python", 1, b"00000000:3B:00.0", 0, 5).ljust(metax.SIZE, b"\0")
     after = entry + blank(metax.SIZE)
     assert metax.entries(after, 1, "0000:3b:00.0", 2**34) == (Listed(4001, 5),)

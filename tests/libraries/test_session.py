@@ -189,7 +189,7 @@ async def test_only_who_is_asked_for_is_read(install: Install, sources: Open) ->
 
 
 async def test_only_libraries_that_are_there_are_sources(tmp_path: Path) -> None:
-    """Where nobody asked, what is not there is passed over; who asked by name is told what to do."""
+    """A library that is not there is passed over, unless it was asked for by name: then the error says what to do."""
     arguments = {"clock": lambda: 0.0, "monotonic": lambda: 0.0, "host_root": tmp_path}
     assert await package.present(**arguments, wanted=None) == ()  # type: ignore[arg-type]
     assert await package.present(**arguments, wanted={"nvml", "drm"}) == ()  # type: ignore[arg-type]
@@ -200,7 +200,7 @@ async def test_only_libraries_that_are_there_are_sources(tmp_path: Path) -> None
 
 
 def test_of_every_vendor_it_is_said_what_is_never_told() -> None:
-    """`check` has a name and what is unknown by design for each, so that nobody takes its absence for a fault."""
+    """`check` names for each what is unknown by design, so that a user does not take its absence for a fault."""
     for name, library in package.LIBRARIES.items():
         reader = package.reader(library, lambda _: None, OpenNodes(Path("/proc"), Path("/dev"), library.nodes))
         assert reader.name == name

@@ -1,4 +1,4 @@
-"""Scope is kept, sums count each declaration once, and who else enforces is part of the answer."""
+"""Scope is kept, sums count each declaration once, and the answer names any other system that enforces the limit."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -148,7 +148,7 @@ def test_users_may_lower_their_own(pod: Pod, gpus: Gpus) -> None:
 
 
 def test_contradictions_take_the_smaller(pod: Pod, gpus: Gpus) -> None:
-    """A scheduler that writes less than the pod asked for is believed, and the contradiction is told."""
+    """A scheduler that writes less than the pod asked for is believed, and the contradiction is reported."""
     uuid = "GPU-00000000-1111-2222-3333-444444444444"
     asked = pod(
         {"nvidia.com/gpumem": "8192"}, annotations={"hami.io/vgpu-devices-allocated": f"{uuid},NVIDIA,5000,0:;"}
@@ -223,7 +223,7 @@ def test_two_keys_of_one_pattern(pod: Pod) -> None:
 
 
 def test_a_bypassed_hook_shows(pod: Pod, gpus: Gpus) -> None:
-    """Use above the limit although it is "enforced" is a bypass; where nobody enforces there is none to bypass."""
+    """Usage above a limit that another system enforces is a bypass. Without such a system there is no bypass."""
     devices = gpus(16 * GIB)
     (hooked,) = resolve(pod({"nvidia.com/gpumem": "8192"}), None, devices, builtin()).limits
     ceiling = 8 * GIB + 256 * MIB
@@ -250,7 +250,7 @@ def test_sidecars_and_init_containers() -> None:
 
 
 def test_a_record_of_devices_frees_no_other(resolved: Resolved, gpus: Gpus) -> None:
-    """An index in an annotation (anybody may patch it) says where; what the resource declares holds anywhere."""
+    """An index in an annotation, which any user may patch, says where. The resource's limit holds on any device."""
     devices = gpus(7500 * MIB, 7500 * MIB)  # 14 GiB, as the node of gpushare advertises
     for system, pod, container in (("gpushare", "binpack-1-0", ""), ("elastic-gpu", "cuda-gpu-test", "cuda")):
         found = resolved(system, pod, devices=devices)

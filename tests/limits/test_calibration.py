@@ -1,4 +1,4 @@
-"""The unit of a resource is checked against the node, and what does not fit is told and never enforced."""
+"""The unit of a resource is checked against the node. One that does not fit is reported and never enforced."""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -48,7 +48,7 @@ def test_fits(key: str, capacity: str, memory: list[int], unit: int, gpus: Gpus)
     [
         ("aliyun.com/gpu-mem", "100"),
         ("nvidia.com/mps-memory", "8"),
-        ("volcano.sh/vgpu-memory", "163118"),  # twice the memory: somebody scales it, and a share of it means less
+        ("volcano.sh/vgpu-memory", "163118"),  # twice the memory: the plugin scales it, and a share of it means less
         ("volcano.sh/vgpu-memory", "3"),
     ],
 )
@@ -63,7 +63,7 @@ def test_what_does_not_fit(key: str, capacity: str, pod: Pod, gpus: Gpus) -> Non
 
 
 def test_a_choice_that_nothing_decides(pod: Pod, gpus: Gpus) -> None:
-    """GiB or MiB, and no capacity to tell: the usual unit is shown, and nobody is judged by it."""
+    """GiB or MiB, and no capacity that decides: the usual unit is shown, and no pod is judged by it."""
     (limit,) = resolve(pod({"aliyun.com/gpu-mem": "4"}), NodeFacts(), gpus(16 * GIB), builtin()).limits
     assert limit.bytes == 4 * GIB
     assert not limit.enforceable
@@ -71,7 +71,7 @@ def test_a_choice_that_nothing_decides(pod: Pod, gpus: Gpus) -> None:
 
 
 def test_a_choice_that_only_one_can_be(pod: Pod) -> None:
-    """8000 GiB is no device: without a node, such a number is read as MiB (and nobody is judged by it)."""
+    """8000 GiB is no device: without a node, such a number is read as MiB, and no pod is judged by it."""
     (limit,) = resolve(pod({"aliyun.com/gpu-mem": "8k"}), None, (), builtin()).limits
     assert (limit.bytes, limit.enforceable) == (8000 * MIB, False)
 

@@ -67,7 +67,7 @@ def test_all_who_share_a_claim_count_once() -> None:
 
 
 def test_unknown_of_one_is_unknown_of_the_claim() -> None:
-    """A process that the driver does not tell makes the sum unknown; so does it when nobody was seen there yet."""
+    """A process of unknown memory makes the sum unknown, and so does a claim of which no usage was seen yet."""
     pods = [user(ONE), user(TWO)]
     assert held([claim()], pods, usage(ONE, leaf(0), GIB), usage(TWO, leaf(0), None)) == {"shared": None}
     assert held([claim()], pods) == {"shared": None}
@@ -118,7 +118,7 @@ def test_a_sandboxed_pod_counts_as_a_whole() -> None:
 
 
 def test_a_device_that_is_not_here_has_no_figure() -> None:
-    """Unplugged, or set up anew since: nothing is told of it, and a claim of another namespace is another."""
+    """A device that was unplugged or set up anew has no figure. A claim of another namespace is another claim."""
     assert held([claim(gpu="GPU-gone")], [user(ONE)], usage(ONE, leaf(0), GIB)) == {}
     elsewhere = Claim("team-b", "shared", claim().devices)
     assert held([elsewhere], [user(ONE)], usage(ONE, leaf(0), GIB)) == {}

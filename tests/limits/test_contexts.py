@@ -55,7 +55,7 @@ def test_the_winner_says_whether_contexts_are_included() -> None:
 
 
 def test_an_operator_s_rows_may_say_it() -> None:
-    """Unknown where nothing is said; a row's word comes before its system's."""
+    """It is unknown where nothing is written. A row's own value comes before its system's."""
     written = {"acme.example/mib": "8192"}
     assert resolved({}, written, acme()).context is Context.UNKNOWN
     assert resolved({}, written, acme(context="included")).context is Context.INCLUDED
@@ -72,7 +72,7 @@ def test_another_word_is_refused_with_its_place() -> None:
 
 
 def test_a_lower_annotation_gains_no_allowance_beyond_an_included_limit() -> None:
-    """Whoever lowers a limit that includes contexts may fill up to it with contexts, and no further."""
+    """A pod that lowers a limit that includes contexts may fill up to the old limit with contexts, and no further."""
     lowered = resolved({"nvidia.com/gpumem": "8192"}, {OWN: "7Gi"})
     assert (lowered.bytes, lowered.context, lowered.headroom) == (7 * GIB, Context.EXCLUDED, GIB)
     assert resolved({"nvidia.com/gpumem": "8192"}, {OWN: "9Gi"}).headroom == 0

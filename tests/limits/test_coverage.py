@@ -24,7 +24,7 @@ Case = tuple[Manifest, DeclaredPod, tuple[Resolution, ...]]
 
 @pytest.fixture
 def cases(gpus: Callable[..., tuple[LeafDevice, ...]]) -> list[Case]:
-    """Resolve every pod of every fixture: on what its node tells, on plain devices, on replicated ones."""
+    """Resolve every pod of every fixture: on the devices of its node, on plain devices, on replicated ones."""
     plain = gpus(2**36, 2**36)
     replicated = tuple(replace(each, sharing=Sharing.TIME_SLICING, replicas=4) for each in plain)
 

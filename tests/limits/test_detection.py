@@ -63,13 +63,13 @@ def test_the_operators_list_beats_detection() -> None:
 
 
 def test_each_detection_says_why() -> None:
-    """An operator can see which fact told."""
+    """An operator can see which fact decided."""
     found = detect(builtin(), node=NodeFacts({"aliyun.com/gpu-mem": "15"}))
     assert "the node advertises aliyun.com/gpu-mem" in {each.because for each in found}
 
 
 def test_keys_without_prefix_need_their_scheduler(pod: Pod, gpus: Gpus) -> None:
-    """`gpu-memory` is KAI's only on KAI's pods; elsewhere it is anybody's annotation."""
+    """`gpu-memory` is KAI's only on KAI's pods; elsewhere it is an annotation like any other."""
     annotations = {"gpu-memory": "4096"}
     assert resolve(pod(annotations=annotations), None, gpus(16 * GIB), builtin()).limits == ()
     by_kai = pod(annotations=annotations, scheduler="kai-scheduler")
@@ -106,7 +106,7 @@ def test_gpus_of_one_node_may_be_shared_differently(pod: Pod, gpus: Gpus) -> Non
 
 
 def test_whole_gpus_beside_replicas_are_whole(pod: Pod, gpus: Gpus) -> None:
-    """A node that offers nvidia.com/gpu and nvidia.com/gpu.shared: who holds a whole one may use all of its memory."""
+    """A node offers `nvidia.com/gpu` and `nvidia.com/gpu.shared`: a pod with a whole GPU may use all of its memory."""
     whole, sliced = (
         replace(device, sharing=sharing, replicas=replicas)
         for device, (sharing, replicas) in zip(

@@ -1,4 +1,4 @@
-"""What was seen first stays: lowering counts, raising and taking away are refused and told."""
+"""The limit that was seen first stays: a lower one counts; raising and removing it are refused and reported."""
 
 import json
 from collections.abc import Callable
@@ -62,7 +62,7 @@ def test_another_key_is_no_way_out(pod: Pod, gpus: Gpus) -> None:
 
 
 def test_scheduler_annotations(pod: Pod, gpus: Gpus) -> None:
-    """A scheduler's annotation can be patched by anybody who may patch the pod: it does not rise either."""
+    """A user with the right to patch the pod can patch a scheduler's annotation: its limit does not rise either."""
     count = {"nvidia.com/gpu": "1"}
     first = pod(count, annotations={HAMI: f"{GPU0},NVIDIA,4096,0:;"})
     raised = pod(count, annotations={HAMI: f"{GPU0},NVIDIA,16000,0:;"})
@@ -84,7 +84,7 @@ def test_another_device_is_no_way_out(pod: Pod, gpus: Gpus) -> None:
 
 
 def test_a_record_that_is_taken_away(pod: Pod, gpus: Gpus) -> None:
-    """Nobody gets rid of a limit by taking the scheduler's record away, or by breaking it."""
+    """A limit stays when the scheduler's record is removed or broken."""
     count = {"nvidia.com/gpu": "1"}
     first = pod(count, annotations={HAMI: f"{GPU0},NVIDIA,4096,0:;"})
     for later in (pod(count), pod(count, annotations={HAMI: "garbage"})):

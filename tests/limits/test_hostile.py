@@ -1,4 +1,4 @@
-"""Hostile declarations: invalid with a reason, never an exception, never a limit that somebody is judged by."""
+"""Hostile declarations: invalid with a reason, never an exception, never a limit that a pod is judged by."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -105,7 +105,7 @@ def test_zero_declares_nothing(key: str, pod: Pod, gpus: Gpus) -> None:
 
 
 def test_a_broken_annotation_leaves_the_resource(pod: Pod, gpus: Gpus) -> None:
-    """Nobody gets rid of a limit by breaking an annotation, nor by naming another device in it."""
+    """A limit stays when an annotation is broken, and when it names another device."""
     devices = gpus(16 * GIB, 16 * GIB)
     asked = pod({"nvidia.com/gpu": "1", "nvidia.com/gpumem": "4096"}, annotations={HAMI: "garbage"})
     limit = only(resolved(asked, devices))
@@ -132,7 +132,7 @@ def test_a_broken_part_makes_no_sum(gpus: Gpus) -> None:
 
 @pytest.mark.parametrize("count", ["x", "999999", "-2", "0.5", "3"])
 def test_a_users_count_cannot_be_a_way_out(count: str, pod: Pod, gpus: Gpus) -> None:
-    """A label that divides a total by nonsense is passed over and told; the total stays the limit."""
+    """A label that divides a total by nonsense is ignored and reported; the total stays the limit."""
     node = NodeFacts({"aliyun.com/gpu-mem": "32"}, labels={"ack.node.gpu.schedule": "share"})
     asked = pod({"aliyun.com/gpu-mem": "8"}, labels={"aliyun.com/gpu-count": count})
     limit = only(resolved(asked, gpus(16 * GIB, 16 * GIB), node))
@@ -148,7 +148,7 @@ def test_a_users_count_cannot_be_a_way_out(count: str, pod: Pod, gpus: Gpus) -> 
     ],
 )
 def test_a_users_word_shields_nobody(annotations: dict[str, str], pod: Pod, gpus: Gpus) -> None:
-    """A pod that says itself that somebody else enforces its limit is told so, and judged like all others."""
+    """A pod that declares that another system enforces its limit is shown so, and judged like all others."""
     limit = only(resolved(pod(annotations=annotations), gpus(16 * GIB)))
     assert limit.enforced_by in {"driver", "hardware"}
     assert limit.enforceable

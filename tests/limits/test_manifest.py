@@ -103,7 +103,7 @@ def test_the_json_is_as_promised() -> None:
 
 
 def test_the_text_names_every_candidate(manifest: Callable[[str], Manifest]) -> None:
-    """For people: who, where, how much, and each candidate with the reason why it was not taken."""
+    """For people: container, device and amount, and each candidate with the reason why it was not taken."""
     found = manifest("hami-nvidia")
     text = as_text(resolve(found.pods[0], found.nodes[0], devices_of(found.nodes[0]), builtin()))
     assert "container second on GPU-0fc3eda5-e98b-a25b-5b0d-cf5c855d1448: 4.883 GiB, 0.5 of the compute" in text
@@ -119,7 +119,7 @@ def test_a_pod_that_declares_nothing() -> None:
 
 
 def test_a_nodes_own_words(manifest: Callable[[str], Manifest]) -> None:
-    """Devices offline: HAMi registers UUIDs, labels tell count and size; hostile numbers tell nothing."""
+    """Devices offline: HAMi registers UUIDs, labels have count and size; hostile numbers give no device."""
     hami = devices_of(manifest("hami-nvidia").nodes[0])
     assert [(device.key is not None, device.memory) for device in hami] == [(True, 32 * GIB), (True, 32 * GIB)]
     labelled = devices_of(manifest("nvidia-gpu").nodes[0])

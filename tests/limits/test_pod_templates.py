@@ -152,7 +152,7 @@ def test_a_pod_is_its_own_object() -> None:
     ],
 )
 def test_a_pod_of_a_template_has_its_owners_name(metadata: object, own: object, expected: tuple[str, str]) -> None:
-    """A template seldom has a name; the object's is told instead, and its namespace counts."""
+    """A template seldom has a name: the object's name is shown instead, and the object's namespace counts."""
     spec = {"template": {"metadata": own, "spec": SPEC}}
     (pod,) = read(json.dumps({"kind": "Deployment", "metadata": metadata, "spec": spec})).pods
     assert (pod.namespace, pod.name) == expected
@@ -278,7 +278,7 @@ def test_texts_are_those_that_kubectl_reads() -> None:
 
 
 def test_a_doubled_key_is_refused_in_json_too() -> None:
-    """YAML's reader refuses it; in JSON the second one counted, and nobody was told. Other documents are explained."""
+    """A doubled key is an error in JSON, as in YAML: the second value never counts. Other documents are explained."""
     doubled = '{"kind": "Pod", "metadata": {"name": "a", "name": "b"}}'
     with pytest.raises(ManifestError, match=r'manifest:1:43: .* the key "name" twice'):
         read(doubled)
@@ -350,7 +350,7 @@ def on(labels: dict[str, str], resource: str, amount: int = 1, *, fair_share: bo
     ],
 )
 def test_sizes_that_the_node_tells(resource: str, expected: int | None, *, fair_share: bool) -> None:
-    """The labels of a MIG profile tell of its instances; those of the GPUs tell of GPUs alone."""
+    """The labels of a MIG profile are about its instances; those of the GPUs are about GPUs alone."""
     limit, text = on(NODE, resource, fair_share=fair_share)
     assert limit == expected
     assert "the node " not in text

@@ -1,4 +1,4 @@
-"""Laws of the resolver that hold for whatever anybody writes, and in whatever order."""
+"""Laws of the resolver that hold for any declaration, and in any order."""
 
 import string
 from dataclasses import replace
@@ -112,7 +112,7 @@ def test_order_does_not_matter(resources: dict[str, str], annotations: dict[str,
 @some
 @given(case=st.sampled_from(PODS), key=st.text(string.ascii_lowercase, min_size=1, max_size=20), text=amounts)
 def test_unknown_annotation_changes_nothing(case: tuple[DeclaredPod, object], key: str, text: str) -> None:
-    """An annotation that no row names is nobody's declaration."""
+    """An annotation that no row names declares nothing."""
     pod, _ = case
     name = f"example.com/{key}"
     assert not any(match(row.key, name) for system in CATALOGUE for row in system.rows)
@@ -123,7 +123,7 @@ def test_unknown_annotation_changes_nothing(case: tuple[DeclaredPod, object], ke
 @some
 @given(index=st.integers(0, len(KNOWN) - 1), key=st.sampled_from(KEYS), text=amounts)
 def test_a_lower_source_never_raises(index: int, key: str, text: str) -> None:
-    """Whatever annotation, label or variable somebody adds: a limit from a claim or a resource does not grow."""
+    """No added annotation, label or variable raises a limit from a claim or a resource."""
     found = KNOWN[index]
     node = found.nodes[0] if found.nodes else None
     devices = devices_of(node) if node else ()

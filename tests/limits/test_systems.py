@@ -292,7 +292,7 @@ def rows(resolution: Resolution) -> list[Expected]:
 
 @pytest.mark.parametrize(("system", "pod"), list(OFFLINE), ids=str)
 def test_manifest_alone(system: str, pod: str, resolved: Resolved) -> None:
-    """A pod's manifest (and its node's) is enough to tell the limit, its system, scope and who enforces it."""
+    """A pod's manifest and its node's are enough to know the limit, its system, its scope and what enforces it."""
     assert rows(resolved(system, pod)) == OFFLINE[system, pod]
 
 
@@ -307,7 +307,7 @@ def test_compute(system: str, pod: str, resolved: Resolved) -> None:
 def test_shares_of_a_known_device(
     system: str, pod: str, memory: int, expected: int, resolved_on: Callable[..., Resolution]
 ) -> None:
-    """Percentages and fractions are of the memory that the driver tells, and of nothing else."""
+    """Percentages and fractions are of the memory that the driver reports, and of nothing else."""
     limits = resolved_on(system, pod, memory, memory).limits
     assert [limit.bytes for limit in limits] == [expected]
 
@@ -391,7 +391,7 @@ def test_a_request_in_the_environment_is_no_limit(resolved: Resolved) -> None:
 
 
 def test_devices_are_found(resolved: Resolved, gpus: Gpus) -> None:
-    """Minor numbers, indices and UUIDs become leaf devices of the node."""
+    """Minor numbers, indices and UUIDs become devices of the node."""
     devices = gpus(16 * GIB, 16 * GIB)
     keys = [limit.device for limit in resolved("koordinator", "half", devices=devices).limits]
     assert keys == [devices[1].key]

@@ -19,7 +19,7 @@ def test_each_action_has_its_texts(rung: Rung) -> None:
 
 @pytest.mark.parametrize("rung", sorted(set(Rung) - {Rung.NOTIFY}))
 def test_each_event_can_be_written(rung: Rung) -> None:
-    """An action is told once: before it where the pod goes with it, or once its effect was seen."""
+    """An action has one Event: before the action where it ends the pod, else once its effect was seen."""
     acting, now = action(rung=rung), Moment(monotonic=500.0, boot=500.0)
     told = [beginning(acting, 30.0, now, 0.0), ending(acting, Result.VERIFIED, now, 0.0)]
     (notice,) = [notice for notice in told if notice is not None]

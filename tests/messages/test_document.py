@@ -97,7 +97,7 @@ def test_an_action_follows_at_this_rate_only_while_the_excess_lasts() -> None:
 
 
 def test_what_is_unknown_is_null() -> None:
-    """A use that nobody read, a limit that cannot be used, a pod that nobody named."""
+    """Usage that was not read, a limit that cannot be used, and a pod without a name are null."""
     play, _ = played(1, replace(GREEDY, used=None))
     found = greedy(play)
     assert (found["used_bytes"], found["over_since"], found["due_at"], found["state"]) == (None, None, None, "unjudged")
@@ -138,7 +138,7 @@ def test_each_reason_is_explained(reason: Reason) -> None:
 
 
 def test_actions_rehearsals_and_refusals_are_told_apart() -> None:
-    """`kind` says which; each has the time, and who it was about."""
+    """`kind` says which; each has the time and the pod."""
     _, tally = played(28)
     (rehearsed,) = plain([document.decision(one, OFFSET) for one in tally.recent])
     assert (rehearsed["kind"], rehearsed["action"], rehearsed["pod"]) == ("dry_run", "evict", "greedy-1")

@@ -86,7 +86,7 @@ def test_what_lasts_is_reported_again_after_five_minutes() -> None:
 
 
 def test_figures_in_the_note_do_not_make_another_event() -> None:
-    """The note may tell other bytes each round: still one series, whose first note stands."""
+    """The note may have other bytes in each round: it is still one series, and its first note stays."""
     steps = Steps()
     (first,) = steps.tell(notice(note="uses 9 GiB"))
     assert steps.tell(notice(note="uses 10 GiB"), after=5.0) == ()
@@ -106,7 +106,7 @@ def test_what_came_back_within_five_minutes_is_told_when_they_are_over() -> None
 
 
 def test_another_topic_is_another_matter() -> None:
-    """A refusal that changes is told at once, each as a series of its own."""
+    """A refusal that changes has an Event at once, and each reason has a series of its own."""
     steps = Steps()
     (budget,) = steps.tell(notice(HELD, topic="budget_node"))
     (blocked,) = steps.tell(notice(HELD, topic="blocked"), after=5.0)
@@ -115,7 +115,7 @@ def test_another_topic_is_another_matter() -> None:
 
 
 def test_a_series_of_half_an_hour_begins_anew_with_new_figures() -> None:
-    """The server lets no note be changed: after half an hour another Event tells what is so now."""
+    """The server does not allow a note to change: after half an hour another Event has the present figures."""
     steps = Steps()
     (old,) = steps.tell(notice(note="uses 9 GiB"))
     rounds = int(RENEWAL / 5.0)
@@ -198,7 +198,7 @@ def test_a_pod_gets_a_burst_and_then_one_each_five_minutes() -> None:
 
 
 def test_no_more_is_remembered_than_a_bound() -> None:
-    """A node of short-lived pods: the series told longest ago goes, the new one is told all the same."""
+    """A node of short-lived pods: the series written longest ago is forgotten, and the new one is written."""
     steps = Steps()
     for number in range(2 * MOST_SERIES):
         assert len(steps.tell(notice(uid=f"uid-{number}"), after=0.01)) == 1
@@ -277,8 +277,9 @@ HISTORIES = st.lists(
 @given(HISTORIES)
 def test_the_bounds_hold_in_every_history(history: list[tuple[float, list[Notice]]]) -> None:
     """
-    Whatever is told, whenever: no pod causes more than 25 writes and one each five minutes, no series is written twice
-    in five minutes, counts grow, nothing is invented, and what is told fits the server.
+    For any notices at any times, no pod causes more than 25 writes and one more each five minutes.
+
+    No series is written twice in five minutes. Counts grow, nothing is invented, and each text fits the server.
     """
     steps = Steps()
     by_pod: dict[str, list[float]] = defaultdict(list)

@@ -35,7 +35,7 @@ def test_an_invalid_limit_is_told_once() -> None:
 
 
 def test_another_problem_is_told_and_so_is_one_that_came_back() -> None:
-    """Each change is another matter, so that it is told at once; mended and broken anew is a change."""
+    """Each change has a topic of its own, and so an Event at once. Fixed and broken anew is a change."""
     told, (first,) = invalid_limits(seen(limit("8Gx is no quantity")), {})
     told, (second,) = invalid_limits(seen(limit("8Gy is no quantity")), told)
     assert first.topic != second.topic
@@ -46,7 +46,7 @@ def test_another_problem_is_told_and_so_is_one_that_came_back() -> None:
 
 
 def test_what_counts_meanwhile_is_said() -> None:
-    """A problem beside a limit that counts: the amount is told, once for a container on several devices."""
+    """A problem beside a limit that counts: the Event shows the amount, once for a container on several devices."""
     first, second = limit("a contradiction", memory=GIB), limit("a contradiction", memory=GIB, device=1)
     _, (notice,) = invalid_limits(seen(first, second), {})
     assert "the limit until this is fixed is 1 GiB per device. a contradiction" in notice.note
@@ -55,7 +55,7 @@ def test_what_counts_meanwhile_is_said() -> None:
 
 
 def test_a_round_that_does_not_know_tells_nothing_anew() -> None:
-    """Names away: limits that are missing are neither mended nor, when they are back, broken anew."""
+    """While names are not live, missing limits do not count as fixed, nor as broken anew when they are back."""
     told, _ = invalid_limits(seen(limit("no quantity")), {})
     away, notices = invalid_limits(seen(live=False), told)
     assert (away, notices) == (told, ())
@@ -66,7 +66,7 @@ def test_a_round_that_does_not_know_tells_nothing_anew() -> None:
 
 
 def test_a_limit_of_an_unknown_pod_waits_for_its_names() -> None:
-    """Nobody can be told on a pod without a name; it is told in the round in which the name is known."""
+    """A pod without a name can have no Event. It gets one in the round in which its name is known."""
     told, notices = invalid_limits(replace(seen(limit("no quantity")), pods={}), {})
     assert (told, notices) == ({}, ())
     _, notices = invalid_limits(seen(limit("no quantity")), told)

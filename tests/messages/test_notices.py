@@ -1,4 +1,4 @@
-"""What a pod is told: the warning, what lasts, and why an action is held."""
+"""The notices for a pod: the warning, what lasts, and why an action is held."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,7 +27,7 @@ UNTIL_WARNED = 4
 
 
 class Stage:
-    """A play, and all that its pods are told."""
+    """A play, and all notices and Events for its pods."""
 
     def __init__(self, rules: Rules = UNHURRIED) -> None:
         self.play = Play(rules, settled(rules))
@@ -255,7 +255,7 @@ def test_an_excess_that_waits_for_a_budget_is_still_announced() -> None:
 
 
 def test_messages_about_a_shared_claim_name_no_other_pod() -> None:
-    """The pod that uses most is told, and no other pod is named."""
+    """The pod that uses most gets the Events, and no other pod is named."""
     claim = {"scope": "claim", "claim": "team/shared", "limit": 8 * GIB}
     first, second = Actor("rank-0", 40 * GIB, **claim), Actor("rank-1", 30 * GIB, **claim)  # type: ignore[arg-type]
     stage = Stage()

@@ -83,7 +83,7 @@ def test_what_only_waits_is_no_obstacle() -> None:
 
 
 def test_every_action_says_who_what_and_where_it_was_declared() -> None:
-    """Fenced, evicted, killed and held tell the same facts, and then what was done, or why not."""
+    """Texts about fences, evictions, kills and held pods have the same facts, and then what was done, or why not."""
     before, after = TEXTS[Rung.EVICT].before, [TEXTS[rung].after for rung in (Rung.FENCE, Rung.KILL)]
     assert before is not None
     done = "SIGKILL was sent after its grace"

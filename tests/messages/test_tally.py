@@ -131,7 +131,7 @@ def test_a_refusal_that_lasts_is_counted_once() -> None:
 
 
 def test_recent_decisions_are_bounded_and_the_newest_come_first() -> None:
-    """Of one round the last standing comes first, too."""
+    """Of one round, the last decision comes first, too."""
     one, tally = held(), Tally()
     for number in range(MOST_RECENT):
         first, second = replace(one, pod=f"a-{number}"), replace(one, pod=f"b-{number}")

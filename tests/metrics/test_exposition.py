@@ -46,7 +46,7 @@ def exposition(latest: Latest) -> Exposition:
 
 
 async def test_one_rendering_serves_every_scraper_of_a_round() -> None:
-    """Within a round everybody gets the same page object; the next round has another."""
+    """Within a round all scrapers get the same page object; the next round has another."""
     latest = Latest()
     await publish(latest, one_gpu())
     exposing = exposition(latest)
@@ -239,14 +239,14 @@ def test_before_the_first_round_there_is_a_page() -> None:
     ],
 )
 def test_the_format_is_the_one_asked_for(accept: str, expected: str) -> None:
-    """Who names OpenMetrics gets it, everybody else the text format; the page is what its header says."""
+    """A scraper that names OpenMetrics gets it, any other the text format. The page is what its header says."""
     page = exposition(Latest()).page(now=0, interval=5, accept=accept)
     assert page.headers["Content-Type"] == expected
     assert page.body.endswith(b"# EOF\n") == ("openmetrics" in expected)
 
 
 async def test_gzip_is_the_same_page() -> None:
-    """Who accepts gzip gets the very same bytes, compressed and said to be; who does not, does not."""
+    """A scraper that accepts gzip gets the same bytes, compressed and marked so. Any other gets them plain."""
     latest = Latest()
     await publish(latest, one_gpu())
     exposing = exposition(latest)
@@ -295,7 +295,7 @@ async def test_any_label_value_comes_back(queue: str, accept: str) -> None:
     [("a\udcffb", "a\\udcffb"), ("nul\0", "nul\\x00"), ("x" * 5000, "x" * LONGEST)],
 )
 async def test_a_value_that_no_scraper_could_read_is_written_out(queue: str, expected: str, accept: str) -> None:
-    """A byte that was not UTF-8, a NUL and a value of 256 KiB cost nobody the page."""
+    """A byte that was not UTF-8, a NUL and a value of 256 KiB break the page for no scraper."""
     assert await read_back(queue, accept) == expected
 
 

@@ -80,7 +80,7 @@ def test_xids_outlive_the_answers_of_their_gpu() -> None:
 
 
 def test_with_mig_on_only_instances_are_leaf_devices() -> None:
-    """The sum over leaf devices counts each byte once: a GPU with MIG on has memory only as its instances."""
+    """The sum over devices counts each byte once: a GPU with MIG on has memory only as its instances."""
     split = gpu(
         1,
         memory=memory(80 * GIB, used=12 * GIB),
@@ -288,7 +288,7 @@ def test_limits_of_one_name_are_summed_and_one_unknown_makes_the_sum_unknown() -
 
 
 def test_a_claim_that_pods_share_counts_once() -> None:
-    """One series for the claim, whoever shares it; a limit of each process is none of it, unknown use has no sample."""
+    """A claim has one series, however many pods share it. A limit per process is none of it; unknown has no sample."""
     one, two = pod("rank-0"), pod("rank-1")
     limits = [
         limit(one, leaf(), 10 * GIB, source="claim", scope="claim", claim="shared"),
@@ -307,7 +307,7 @@ def test_a_claim_that_pods_share_counts_once() -> None:
 
 
 def test_a_bypassed_limit_is_one_and_an_unknown_one_is_absent() -> None:
-    """1 and 0 only where somebody enforces and the use is known; of two generations one that bypasses is enough."""
+    """1 and 0 only where a system enforces and the usage is known. Of two generations one that bypasses is enough."""
     over, well, nobody, whole = pod("over"), pod("well"), pod("nobody"), pod("whole")
     old, new = pod("a", uid="old", terminating=True), pod("a", uid="new")
     limits = [

@@ -1,12 +1,12 @@
 """
 All traces up to a length, over an alphabet of abstract events: none is left out.
 
-A length comes in. The number of traces goes out, in how many of them an action was requested, and each step in which
-the policy disagrees with a second wording of its law, or breaks a clause of one of the two laws.
+A length comes in. The number of traces goes out, and the number in which an action was requested. So does each step in
+which the policy disagrees with a second wording of its law, or breaks a clause of the two laws.
 
-The rule: **nothing is sampled.** Two traces that led to the same history at the same moment have the same future, since
-`decide` is a function: they are continued as one, and counted as two. Rules are scaled to the smallest that are legal
-(interval, warn_after and grace 30 s), so that the third reading in a row may lead to an action.
+The rule: **nothing is sampled.** `decide` is a function, so two traces with the same history at the same moment have
+the same future. They are continued as one, and counted as two. Interval, warn_after and grace are the smallest that are
+legal, 30 s, so that the third reading in a row may lead to an action.
 
 There are two sets of traces. In `ALONE` anything happens to one holder, and `Law` says of each step whether it is acted
 on. In `TWO` the holder's usage comes and goes, beside another holder that was due earlier and whose actions end in any
@@ -292,8 +292,8 @@ def _same(place: Place) -> object:
     """
     Make what tells two places apart: all of the history that a later decision can depend on, and the automaton.
 
-    Left out are the rules, which never change here, seconds that are only counted for a metric, and of standings all
-    but their state, which is stated again where a round is blind.
+    The rules, which never change here, and seconds that are only counted for a metric are left out. Of each holder's
+    verdict only state and reason are taken, because they are repeated where a round is blind.
     """
     known = place.history
     return (

@@ -106,7 +106,7 @@ class Facts:
         present: the present generation of each container.
         listed: the usages of each device.
         trusted: the devices of which what was read in this round can be held against a container.
-        doubts: by device, the bytes of the lists that cannot all be true, whoever they are counted for.
+        doubts: by device, the bytes of the lists that cannot all be true, whichever container they count for.
         left_out: the devices that an early round left out, and that were read a short time ago.
         cases: the facts by case.
         holders: the facts of each limit holder: one for each device, and for each generation of its container there.
@@ -390,7 +390,7 @@ class Facts:
         return found
 
     def grace(self, fact: Fact) -> float:
-        """Return the grace of the holder: the rules', or the pod's own word where that is shorter, or allowed."""
+        """Return the grace of the holder: the rules', or the pod's own, where that is shorter or allowed."""
         return min(self._graces(fact), default=self.rules.grace)
 
     def longest_grace(self, fact: Fact) -> float:

@@ -4,8 +4,8 @@ The guards of the policy's pure modules, as their syntax trees show them, and ea
 The source of the modules comes in. Guards go out, each with the one change that takes it away.
 
 The rule: a guard is known by its function and its own text, so that a list of guards outlives a change elsewhere. Each
-`if` never holds; each operand of `and` and `or` is left out, each filter of a comprehension, too; each comparison is
-its neighbour (`<` is `<=`) or its contrary (`is` is `is not`); each number is a fifth smaller, or one less.
+`if` never holds. Each operand of `and` and `or` is left out, and so is each filter of a comprehension. Each comparison
+is its neighbour (`<` is `<=`) or its contrary (`is` is `is not`). Each number is a fifth smaller, or one less.
 """
 
 import ast

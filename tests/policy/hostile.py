@@ -6,7 +6,7 @@ summary, and each violation with its seed.
 
 The rule: an event is hostile because it happens. Nothing here knows what the policy would do. In four of five traces
 one victim keeps all conditions of the second law, and events concern the others only. In the fifth anything happens to
-anybody, and only the first law is checked. Intervals, graces and budgets are short, so that short traces say much.
+any pod, and only the first law is checked. Intervals, graces and budgets are short, so that short traces say much.
 """
 
 from __future__ import annotations

@@ -71,15 +71,15 @@ class Tally:
             warning.
         own: seconds over of the present generation of the container.
         turns: by pod of a shared claim, the most seconds for which it can have been the largest while the claim was
-            over; `largest` the pods that can be so by the last reading.
+            over. `largest` are the pods that can be so by the last reading.
         warned_at: when the present warning was asked for; `since_warned` the seconds over since it was accepted.
         asked_at: when the newest warning was asked for, also one that is not true any more.
         warned_of: by pod, the harshest step that the present warning names to it.
         announced: seconds after which an action was announced; `longest` the most since then, which bounds the level.
         promised: seconds over that the warning left to the pod. An operator may write a longer grace later.
         terms: what was announced then; `says` what would be announced now.
-        told: by device, the limit that was announced; `eased` how often the same was announced again since `unbounded`
-            was last 0: a changed limit lowers the level three times at most, because its pod can change it.
+        `told`: by device, the limit that was announced; `eased` how often the same was announced again since
+            `unbounded` was last 0. A changed limit lowers the level three times at most, because its pod can change it.
         unbounded: the level without an upper bound; `place` when the level was first full since `unbounded` was last 0.
 
     """
@@ -353,7 +353,7 @@ class Watch:
             tally.announced = tally.longest = 0.0
 
     def _says(self, facts: Facts, group: list[Fact]) -> object:
-        """Return what would be announced to the holder now; None while what somebody chose prevents any action."""
+        """Return what would be announced to the holder now; None while a *chosen* reason prevents any action."""
         rules = facts.rules
         modes = [rules.mode, *(one.mode for one in rules.ceilings if one.reason.kind is Kind.CHOSEN)]
         # Where the limit of a device is invalid, no action follows, and what protects a pod there says nothing.

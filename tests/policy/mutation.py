@@ -1,14 +1,13 @@
 """
 Breaks each guard of the policy, one at a time, and sees which test turns red: `make guards`.
 
-The guards come in, and the tests beside this file. `guards.txt` goes out, where each guard stands with the first test
-that noticed its loss. The exit code is 1 when one was lost unnoticed.
+The guards come in, and the tests beside this file. `guards.txt` goes out: each guard with the first test that noticed
+its loss. The exit code is 1 when one was lost unnoticed.
 
-The rule: nothing on disk is broken. The tests are collected once; then each guard gets a fork of that process, in which
-the code of its function is replaced by what its changed syntax tree compiles to. The test that noticed last time is
-asked first, then those that noticed the loss of neighbours, then the module's own, the quick ones first, and all
-others. A guard whose loss cannot be noticed, because another one does the same, stands there with the reason, written
-by a person.
+The rule: nothing on disk is broken. The tests are collected once. Then each guard gets a fork of that process. There
+its function's code is replaced by what the changed syntax tree compiles to. The test that noticed last time runs first,
+then those that noticed the loss of neighbours. The module's own tests follow, the quick ones first, and then all
+others. Where no test can notice a loss, because another guard does the same, the list has a reason that a person wrote.
 """
 
 import ast
@@ -63,7 +62,7 @@ class _Red:
 
 
 def read(text: str) -> dict[Guard, str]:
-    """Read the list: guards, and who notices, or why nobody can. Raises ValueError when a line stands alone."""
+    """Read the list: guards, and the test that notices, or why none can. Raises ValueError when a line stands alone."""
     found: dict[Guard, str] = {}
     where = what = ""
     for line in text.splitlines():
@@ -169,7 +168,7 @@ class Breaking:
                 continue
             found[guard] = first or LOST
             self._noticed(guard, first)
-            # At once: who stops this in the middle keeps what was found.
+            # At once: a run that is stopped in the middle keeps what it found.
             LIST.write_text(written({one: found.get(one) or before.get(one, LOST) for one in everything}))
             if not first:
                 print(f"{guard.where}: {guard.what}: {LOST}", flush=True)

@@ -1,5 +1,5 @@
 """
-A node in a play: pods with limits on one shared GPU, and a clock that somebody steps.
+A node in a play: pods with limits on one shared GPU, and a clock that the test steps.
 
 What comes in: actors (a pod each, or several), and how much each holds. What goes out: snapshots as the sampler would
 publish them, and the verdicts of the real policy on them.
@@ -238,23 +238,23 @@ def snapshot(
     Make a snapshot of actors on `gpus` cards of 80 GiB.
 
     Args:
-        actors: who is there; those with `used=None` have a process that the driver does not measure.
+        actors: the containers that are there; those with `used=None` have a process that the driver does not measure.
         monotonic: when the round began.
         round_: its number.
         namespaces: their labels; None: each consents.
-        hidden: by GPU, bytes that nobody explains.
+        hidden: by GPU, bytes that no process explains.
         sharing: of all GPUs.
         read: GPUs that were read in this round; None: all.
         proven: the PID domain.
-        live: the names.
+        live: whether the API server's names are up to date.
         faults: of the round.
         gpus: how many.
         listed_too_much: bytes by which the process lists exceed the device's use.
         driver: its version.
         vendor: of the GPUs.
-        strangers: names of pods of which Kubernetes tells nothing.
+        strangers: names of pods of which Kubernetes reports nothing.
         divided: by GPU, the instances that it has now.
-        partial: who is listed may hold more than that.
+        partial: a listed process may hold more than that.
         read_ago: seconds since the last reading of the GPUs that were not read in this round; None: since BEGIN.
 
     """
@@ -325,7 +325,7 @@ class Play:
         self.asleep = 0.0
         """Seconds that the machine slept, in all."""
         self.stall = 0.0
-        """Seconds that the next snapshot waits until somebody looks at it."""
+        """Seconds that the next snapshot waits until the policy gets it."""
         self.round = 0
         self.verdicts: list[Verdict] = []
 
@@ -351,7 +351,7 @@ class Play:
         return verdict
 
     def until(self, state: State, *actors: Actor, most: int = 200, **world: object) -> Verdict:
-        """Step until the first actor's standing is `state`. Raises AssertionError after `most` rounds."""
+        """Step until the first actor is in `state`. Raises AssertionError after `most` rounds."""
         for _ in range(most):
             verdict = self.step(*actors, **world)  # type: ignore[arg-type]
             if self.standing(actors[0]) is state:
@@ -359,7 +359,7 @@ class Play:
         raise AssertionError(f"not {state} after {most} rounds: {verdict.standings}")
 
     def until_reason(self, reason: Reason, *actors: Actor, most: int = 200, **world: object) -> Verdict:
-        """Step until the first actor's standing has `reason`. Raises AssertionError after `most` rounds."""
+        """Step until the first actor's state has `reason`. Raises AssertionError after `most` rounds."""
         for _ in range(most):
             verdict = self.step(*actors, **world)  # type: ignore[arg-type]
             if self.reason(actors[0]) == reason:
@@ -395,7 +395,7 @@ class Play:
 
     @property
     def actions(self) -> list[str]:
-        """What was done so far: `evict team/pod`, and `(dry)` behind what was only rehearsed."""
+        """What was done so far: `evict team/pod`, with `(dry)` behind the actions of a dry run."""
         return [
             f"{action.rung} {action.namespace}/{action.pod}{' (dry)' if action.dry else ''}"
             for action in (verdict.action for verdict in self.verdicts)

@@ -42,7 +42,7 @@ class Stage:
         self.notices: list[Notice] = []
         self.answer = Answer(Heard.ACCEPTED)
         self.doubt: Answer | None = None
-        """Why the rung could not do it, before anything is tried."""
+        """Why the step could not be done, before anything is tried."""
         self.gone = False
         self.acted: list[Action] = []
         """The actions whose call was made."""
@@ -132,7 +132,7 @@ class Stage:
         containers = tuple(Container(one.pod_uid, one.container, one.id, one.kind) for one in (actor, *siblings))
         return Live(actor.named(), containers, "node", self.labels)
 
-    # --- a rung ---
+    # --- a step of the ladder ---
     def preflight(self, _action: Action) -> Answer | None:
         return self.doubt
 

@@ -66,7 +66,7 @@ def test_a_restart_after_the_other_trigger_is_no_abnormal_end(between: Trigger, 
 
 @pytest.mark.parametrize(("slept", "kept"), [(4.5, True), (3600.0, False)])
 def test_a_neighbour_that_ended_abnormally_before_a_sleep_does_not_count(slept: float, *, kept: bool) -> None:
-    """After a sleep it cannot be told which later pod took its place."""
+    """After a sleep it is unknown which later pod took its place."""
     play = over()
     play.history = replace(play.history, ended={(DeviceKey(GpuUuid("GPU-0")), PodUid("gone")): Ended(GIB, 1e9)})
     assert bool(later(play, slept=slept).ended) is kept

@@ -271,7 +271,7 @@ def test_a_limit_that_the_excess_seen_so_far_did_not_exceed_voids_it() -> None:
     assert first_action([(before, full, short)] * 15 + [(after, short)] * 60) == 15 + UNDISTURBED
 
 
-# Who it is
+# Restarts and other generations
 
 
 @pytest.mark.fault(38)

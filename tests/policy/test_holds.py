@@ -64,7 +64,7 @@ def test_the_rest_after_a_dry_run_holds_dry_runs_only() -> None:
 
 
 def test_how_long_each_hold_is() -> None:
-    """A pause of 5 s for the node, 10 s after a last look, at most 5 min for a pod, 15 min for a watch."""
+    """The node pauses for 5 s. A pod is held for 10 s after a last look, 5 min at most, and 15 min while watched."""
     at = Moment(1000.0, 1000.0)
     spared = conclude(FLYING, Result.ABANDONED, at).holds
     assert spared == {(*POD, Reason.LAST_LOOK): Hold(1010.0)}
@@ -105,7 +105,7 @@ def test_a_blocked_eviction_is_forgotten_with_its_excess() -> None:
 
 
 def test_an_action_of_an_earlier_daemon_may_end_before_the_first_round() -> None:
-    """Then nobody knows the rules yet: a blocked eviction is tried again, and nothing is killed for it."""
+    """The rules are not known yet: a blocked eviction is tried again, and nothing is killed for it."""
     ended = conclude(replace(FLYING, settled=None), Result.BLOCKED, NOW)
     assert (ended.done, (*POD, Reason.BLOCKED) in ended.holds) == (frozenset(), True)
 

@@ -67,7 +67,7 @@ def test_a_neighbours_hidden_process_does_not_turn_doubt_into_certainty() -> Non
 
 
 def test_lists_that_no_device_memory_confirms_convict_nobody() -> None:
-    """Where the device's own memory is unknown, the process lists stand alone, and nobody is judged by them."""
+    """Where the device's own memory is unknown, only the process lists are left, and no pod is judged by them."""
     play = Play(LIMITED)
     for _ in range(60):
         play.monotonic += 5

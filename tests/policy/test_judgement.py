@@ -51,7 +51,7 @@ def test_a_round_that_movement_asked_for_moves_no_level() -> None:
 
 @pytest.mark.parametrize(("late", "counts"), [(7.5, True), (7.6, False), (-7.5, True), (-7.6, False)])
 def test_a_snapshot_that_waited_for_one_and_a_half_intervals_counts(late: float, *, counts: bool) -> None:
-    """Looked at later than that it tells of another time; so does a clock that is ahead of ours."""
+    """A snapshot that is looked at later shows another time, and does not count. Nor does one from a clock ahead."""
     assert (level(BEGIN + 5, BEGIN + 5 + late, None) is not None) is counts
 
 
@@ -136,7 +136,7 @@ def test_a_pod_that_kubernetes_does_not_name_keeps_its_level_and_is_not_acted_on
 
 
 def test_a_usage_that_is_not_known_is_neither_over_nor_within() -> None:
-    """Nothing is allowed for contexts that nobody has seen."""
+    """A context that was not seen adds nothing to the context allowance."""
     unseen = replace(GREEDY, used=None, context=Context.EXCLUDED)
     now = Moment(BEGIN, BEGIN)
     (judged,), levels = judge_all(snapshot([unseen], BEGIN), UNHURRIED, settled(), now)

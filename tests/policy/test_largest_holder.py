@@ -112,7 +112,7 @@ def test_a_kill_by_a_pod_s_limit_asks_for_the_container_s_own_time() -> None:
 
 
 def test_a_step_that_is_not_allowed_was_announced_as_held() -> None:
-    """A namespace without consent is told that no eviction follows; the fence that then follows has its own grace."""
+    """The warning says that no eviction follows without consent. A fence that follows later has its own grace."""
     play = Play(FENCING)
     play.until(State.GRACE, WHOLE, MEEK, namespaces={"team": {CONSENT: "observe"}})
     play.steps(30, WHOLE, MEEK, namespaces={"team": {CONSENT: "observe"}})

@@ -128,7 +128,7 @@ async def test_a_fence_is_not_lower_than_the_limit_is_now(limit: int, called: bo
 
 
 def test_memory_is_free_when_lists_were_read_and_it_is_in_none() -> None:
-    """A round whose process lists could not be read tells nothing, neither that it holds memory nor the contrary."""
+    """A round whose process lists could not be read proves neither that the pod holds memory nor the contrary."""
     play = Play()
     action = play.until_action(HOG, POOR)
 

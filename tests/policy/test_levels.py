@@ -606,7 +606,7 @@ def test_a_short_grace_falls_below_warn_after() -> None:
 
 
 def test_an_announced_grace_is_never_shortened() -> None:
-    """A pod that was told of two minutes has them, whatever grace applies now; a longer one counts at once."""
+    """If two minutes were announced to a pod, it has them, whatever grace applies now. A longer one counts at once."""
     holder = warned()
     assert capacity(holder.known, 5.0, RULES) == 45.0
     assert capacity(holder.known, 60.0, RULES) == 75.0
@@ -627,7 +627,7 @@ def test_a_limit_that_rises_above_all_usage_starts_at_zero(over: bool | None) ->
 
 
 def test_a_limit_that_rises_above_part_of_the_usage_warns_anew() -> None:
-    """The pod was told of the old limit, and may have kept the new one: it has a whole grace for that."""
+    """The old limit was announced, and the pod may have kept the new one: it has a whole grace for that."""
     holder = warned(trace="ooooo")
     holder.read(True, charged=10 * GIB)
     holder.play("ooooo")
@@ -675,7 +675,7 @@ def test_a_lowered_limit_that_the_pod_was_not_told_of_warns_anew(charged: int) -
 
 
 def test_a_lowered_limit_below_a_usage_that_exceeds_both_changes_nothing() -> None:
-    """The pod was told, and did nothing: that its limit is lower now is no reason for another grace."""
+    """The pod was warned, and did nothing: a lower limit is no reason for another grace."""
     holder = warned(trace="ooooo")
     asked = holder.known.warned_at
     assert holder.read(True, bound=4 * GIB) == 25.0
@@ -683,7 +683,7 @@ def test_a_lowered_limit_below_a_usage_that_exceeds_both_changes_nothing() -> No
 
 
 def test_each_correction_of_a_lowered_limit_has_a_grace_of_its_own() -> None:
-    """An administrator lowers a limit and corrects that twice, and the pod keeps each limit that it was told of."""
+    """An administrator lowers a limit and corrects it twice, and the pod keeps each limit that was announced."""
     holder = warned(trace="o" * 10)
     for told, limit in ((8, 6), (6, 5), (5, 2)):
         assert holder.read(True, charged=told * GIB, bound=limit * GIB) == 15.0
@@ -744,8 +744,9 @@ def test_no_moves_of_its_own_limit_keep_a_level_down(steps: list[tuple[str, int]
     """
     The same usage, judged by the highest limit alone, is the measure: four full levels there are one here.
 
-    A tenant repeats a cycle of its choice. It uses much more than its limit (hog), dips to just above a limit that it
-    lowers by a byte (dip), raises its limit by a byte above that dip (creep), or uses next to nothing (rest).
+    A tenant repeats a cycle of its choice. In a step it uses much more than its limit (hog), or uses next to nothing
+    (rest). Or it dips to just above a limit that it lowers by a byte (dip). Or it raises its limit by a byte above that
+    dip (creep).
     """
     moving, still, own, was_due = Holder(), Holder(), 4 * GIB, False
     for _ in range(60):
@@ -903,7 +904,7 @@ def test_pods_that_take_turns_as_the_largest_cannot_keep_all_of_them_from_being_
 
 
 def test_a_pod_that_joined_while_its_node_was_exclusive_is_warned_itself() -> None:
-    """A reading that is unknown says nothing of who was warned."""
+    """An unknown reading does not show which pods were warned."""
     holder = Holder()
     shared(holder, "first", 5)
     plain, holder.says = holder.says, Announcement(holder.says.terms, Reason.EXCLUSIVE)

@@ -1,9 +1,9 @@
 """
 What must not change, or only in one direction, when a trace of rounds is changed.
 
-Traces of an over-user and its neighbours come in, and one change of each. The actions of both go out. No oracle is
-needed: a gap, an unknown or a protection may delay and must not hasten; other pods, their outcomes, annotations and
-restarts may delay by budgets and spacing, and by nothing else; an order or a name must not matter.
+Traces of a pod over its limit and its neighbours come in, and one change of each. The actions of both go out. No oracle
+is needed: a gap, an unknown or a protection may delay an action, and must not hasten it. Other pods, their outcomes,
+annotations and restarts may delay it by budgets and spacing, and by nothing else. An order or a name must not matter.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -290,7 +290,7 @@ def test_k_holders_that_were_due_earlier_delay_by_the_budget() -> None:
 @FEW
 @given(trace=traces)
 def test_a_stricter_mode_never_adds(trace: list[Round]) -> None:
-    """off, observe and warn do nothing; dry-run rehearses what enforce does, as far as it goes."""
+    """`off`, `observe` and `warn` do nothing; `dry-run` decides the same first action as `enforce`."""
     enforced = acted(trace)
     assert acted(trace, replace(SHORT, mode=Mode.DRY_RUN))[:1] == enforced[:1]
     for mode in (Mode.OFF, Mode.OBSERVE, Mode.WARN):

@@ -54,7 +54,7 @@ def test_each_fact_alone_holds_and_is_told(actors: tuple[Actor, ...], sharing: S
     ids=["its own server", "a neighbour's server", "two clients of one pod", "a client on another GPU", "no client"],
 )
 def test_the_list_counts_beside_a_client_of_another_pod_on_the_same_device(actors: tuple[Actor, ...]) -> None:
-    """A tenant that starts an MPS server of its own is evicted like everybody."""
+    """A tenant that starts an MPS server of its own is evicted like any other."""
     play = Play()
     play.steps(ENOUGH, *actors, gpus=2)
     assert play.actions == ["evict team/greedy-1"]

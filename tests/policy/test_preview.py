@@ -44,7 +44,7 @@ def test_the_level_is_the_real_one(mode: Mode) -> None:
 
 
 def test_a_holder_that_comes_and_goes_is_not_hidden_by_one_reading() -> None:
-    """Its level tells that it was over; while it is within its limit no action follows at this rate."""
+    """Its level shows that it was over; while it is within its limit no action follows at this rate."""
     play = Play()
     play.steps(10, GREEDY, MEEK)
     calm = replace(GREEDY, used=GIB)

@@ -175,7 +175,7 @@ def test_a_token_from_the_future_makes_no_spacing() -> None:
 
 
 def test_an_action_tells_since_when() -> None:
-    """A restored level that does not say it is told as beginning now."""
+    """Where a restored level lacks its begin, the action reports now as the begin."""
     action, _ = choose([replace(JUDGED, level=replace(LEVEL, since=None))], SCENE)
     assert action is not None
     assert action.since == NOW.monotonic

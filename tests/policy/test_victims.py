@@ -114,7 +114,7 @@ def test_under_contention_the_least_important_comes_first(first: dict[str, objec
         for name, change in (("z-1", first), ("a-1", second))
     )
     play = Play(CONTENDED)
-    play.steps(20, other, one)  # nobody needs anything
+    play.steps(20, other, one)  # no neighbour is short of memory
     play.until_action(other, one, NEEDY)
     assert play.actions == [f"evict team/{one.pod}"]
 

@@ -1,4 +1,4 @@
-"""Each reason says whose doing it is, so that an alert can tell what a person chose from what nobody did."""
+"""Each reason has a kind, so that an alert can separate what a person chose from what no person chose."""
 
 from enforcer.policy.vocabulary import REASONS_OF, Reason
 

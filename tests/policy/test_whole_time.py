@@ -1,5 +1,5 @@
 """
-The time that a pod is told is its own, and whole: plays of the real policy that a cold review began.
+A pod has the whole time that its warning announces, for itself: plays of the real policy that a review began.
 
 Plays come in. Nothing goes out.
 """

@@ -27,12 +27,12 @@ END = START + 60 * MINUTES
 RESTART = ("gpu-node-1", 75)
 """The daemon starts anew: its counters begin at 0."""
 GAP = ("gpu-node-2", range(110, 130))
-"""Nobody answers scrapes."""
+"""The daemon answers no scrapes."""
 EVICTED = ("gpu-node-2", "notebook-7c9", 150)
 SUCCESSOR = ("notebook-8d1", 153)
 """What its controller creates instead, some minutes later."""
 ACTED = (range(31, 46), range(151, 166))
-"""An action is told for 15 minutes."""
+"""An action is shown for 15 minutes."""
 CALM = range(60)
 """Whatever state the policy has later, it is ok before."""
 OPEN = range(60, 100)

@@ -22,7 +22,7 @@ ALL = "$__all"
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A time range as Unix times, and the scrape interval that the data source was told; seconds."""
+    """A time range as Unix times, and the scrape interval that the data source has in its settings; seconds."""
 
     start: int
     end: int
@@ -95,7 +95,7 @@ def menu(
     window: Window,
     so_far: Choice,
 ) -> list[str]:
-    """What a variable offers; a label that nobody has is an empty menu, and counts as the empty value."""
+    """The values that a variable offers. A label that no series has is an empty menu, and counts as the empty value."""
     query = expanded(variable["query"]["query"], so_far, before, window, window.step())
     if variable.get("regex"):
         return list(texts(prometheus, variable["regex"], query, window.end))

@@ -87,7 +87,7 @@ def scraping(
 
 @contextmanager
 def serving(data: Path, folder: Path) -> Iterator[Prometheus]:
-    """Run a Prometheus on what is in `data`; it scrapes nobody."""
+    """Run a Prometheus on what is in `data`; it scrapes no target."""
     with _running("{}", folder, data) as running:
         yield running
 

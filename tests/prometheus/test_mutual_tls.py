@@ -63,7 +63,7 @@ def test_with_a_client_certificate_it_scrapes(authority: Authority, daemon: Daem
 
 @pytest.mark.parametrize("what", ["no certificate", "plain HTTP"])
 def test_without_it_there_is_nothing(authority: Authority, daemon: Daemon, tmp_path: Path, what: str) -> None:
-    """Whoever has no certificate of the authority, or speaks no TLS, gets no line of the page."""
+    """A scraper without a certificate of the authority, or without TLS, gets no line of the page."""
     tls = {"scheme": "https", "tls_config": {"ca_file": f"{authority.folder}/ca.pem"}}
     more = tls if what == "no certificate" else {}
     with scraping(daemon.url.removeprefix("https://"), tmp_path, more) as prometheus:

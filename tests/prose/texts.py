@@ -1,7 +1,8 @@
 """The prose of this repository: pages, docstrings, comments, messages.
 
 In: the text of a file. Out: its prose as Markdown, with the line of each part in the file.
-Law: pages are taken as they are. Of code, what people read: docstrings, comments, and strings that are sentences.
+Law: pages are taken as they are. Of code, what people read: docstrings, comments, and strings that are sentences. Of
+tests, docstrings and comments: their strings are the world's, or the program's.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import plain_yaml
 
 PAGES = ("*.md", "docs/*.md", "docs/runbooks/*.md", "alerts/*.md", "alerts/dcgm/*.md", "deploy/charts/gpusteward/*.md")
 CODE = ("exporter", "enforcer", "tools", "grafana", "alerts", "deploy")
+TESTS = "tests"
 GENERATED = ("docs/metrics.md", "deploy/manifests/", "alerts/tests/", "_pb2.py", "_grpc.py")
 """Written from texts that are looked at here; those of docs/systems.md and docs/faults.md are not."""
 MESSAGES = ("summary", "description")
@@ -57,6 +59,7 @@ def files(root: Path) -> Iterator[Path]:
     found = {path for pattern in PAGES for path in root.glob(pattern)}
     for folder in CODE:
         found |= {path for path in (root / folder).rglob("*") if path.suffix in {".py", ".yaml"}}
+    found |= set((root / TESTS).rglob("*.py"))
     yield from sorted(path for path in found if not any(one in path.relative_to(root).as_posix() for one in GENERATED))
 
 
@@ -65,7 +68,9 @@ def prose(path: str, text: str) -> Prose:
     if path.endswith(".md"):
         page = text.partition("\n## ")[0] + newest(text) if path == "CHANGELOG.md" else text
         return Prose(path, page, tuple(range(1, page.count("\n") + 2)))
-    parts = of_python(text) if path.endswith(".py") else of_yaml(text)
+    if path.endswith(".yaml"):
+        return _joined(path, sorted(of_yaml(text), key=lambda one: one.line))
+    parts = of_python(text, messages=not path.startswith(f"{TESTS}/"))
     return _joined(path, sorted(parts, key=lambda one: one.line))
 
 
@@ -75,8 +80,8 @@ def newest(changelog: str) -> str:
     return mark + rest.partition("\n## ")[0]
 
 
-def of_python(text: str) -> Iterator[Part]:
-    """Yield docstrings, comments and messages."""
+def of_python(text: str, *, messages: bool = True) -> Iterator[Part]:
+    """Yield docstrings, comments and, if asked for, messages."""
     yield from _comments(
         (token.start[0], token.start[1], token.string)
         for token in tokenize.generate_tokens(io.StringIO(text).readline)
@@ -87,7 +92,7 @@ def of_python(text: str) -> Iterator[Part]:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             within.add(id(node.value))
             yield Part(node.lineno, inspect.cleandoc(node.value.value))
-        elif id(node) not in within and isinstance(node, ast.Constant | ast.JoinedStr):
+        elif messages and id(node) not in within and isinstance(node, ast.Constant | ast.JoinedStr):
             within |= {id(one) for one in ast.walk(node)}
             message = _message(node)
             if SENTENCE.search(message) and not QUERY.search(message):

@@ -299,7 +299,7 @@ async def test_an_anonymized_replay_tells_the_same_numbers(tmp_path: Path) -> No
 
 
 def test_a_reservation_pod_stays_one() -> None:
-    """Its system's namespace and the label of its group stay: whoever plays the recording counts the same pods."""
+    """Its system's namespace and the label of its group stay, so that a replay counts the same pods."""
     names = Pseudonyms(b"salt", KEEPING)
     labels = {"runai-gpu-group": "g", "team": "secret"}
     hold = Pod(PodUid("uid-hold"), "kai-resource-reservation", "gpu-reservation-1", labels=labels)

@@ -56,7 +56,7 @@ def host(*pids: int, living: bool = False) -> HostRead:
 
 
 def a_round(number: int = 1, *pids: int, held: int = GIB) -> RecordedRound:
-    """Make a round in which one GPU tells of these processes, and another one does not answer."""
+    """Make a round in which one GPU lists these processes, and another one does not answer."""
     whole = gpu(0, memory=memory())
     kinds = frozenset({ProcessKind.COMPUTE, ProcessKind.MPS})
     processes = tuple(GpuProcess(leaf(0), pid, kinds, held) for pid in pids)
@@ -152,7 +152,7 @@ def test_a_part_of_another_kind_is_refused(tmp_path: Path, named: str, other: st
 
 
 def test_xids_are_written_when_they_change(tmp_path: Path) -> None:
-    """Counters that stand still cost nothing; where nobody listened there are none, and none come back."""
+    """Counters that do not change cost nothing. Where XIDs were not listened for there are none, and none come back."""
     uuid = gpu(0).uuid
     heard = [{uuid: {31: XidErrors(count, 1.5 if count else None, 0), 79: XidErrors()}} for count in (0, 0, 3)]
     given = [replace(a_round(number, 5), xid_errors=errors) for number, errors in enumerate([*heard, {}], start=1)]
@@ -181,7 +181,7 @@ def test_neither_side_remembers_more_than_the_shelf(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["r.jsonl", "r.jsonl.gz"])
 def test_a_torn_end_costs_the_last_round(tmp_path: Path, name: str) -> None:
-    """A process that was killed leaves a file whose whole rounds are read; what is missing is told."""
+    """A process that was killed leaves a file whose whole rounds are read. What is missing is reported."""
     given = [a_round(1, 5), a_round(2, 5, 6), a_round(3, 7)]
     content = written(tmp_path / name, *given).read_bytes()
     torn = tmp_path / "torn"
@@ -269,7 +269,7 @@ def test_parts_that_no_round_names_are_not_collected_for_ever(tmp_path: Path) ->
 
 
 def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
-    """It may be somebody's evidence."""
+    """An older recording may be evidence."""
     path = written(tmp_path / "r", a_round(1))
     before = path.read_bytes()
     with pytest.raises(RecordingError, match="exists already"):
@@ -278,7 +278,7 @@ def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_or_made_is_named(tmp_path: Path) -> None:
-    """A folder that is missing, a folder in the place of a file, a pipe at whose other end is nobody."""
+    """A folder that is missing, a folder in the place of a file, a pipe without a reader."""
     with pytest.raises(RecordingError, match="no such file or directory"):
         Writing(tmp_path / "missing" / "r", HEADER)
     with pytest.raises(RecordingError, match="no such file or directory"):

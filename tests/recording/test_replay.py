@@ -222,7 +222,7 @@ async def test_the_simulated_node_recorded_plays_as_itself(tmp_path: Path) -> No
     await node.close()
 
 
-# --- questions that nobody asked then ---
+# --- questions that were not asked in the recording ---
 
 
 def process(pid: int, start: int = 1) -> HostProcess:
@@ -230,7 +230,7 @@ def process(pid: int, start: int = 1) -> HostProcess:
 
 
 def test_a_later_version_may_ask_differently(tmp_path: Path) -> None:
-    """One question about all pids is answered from the two that were asked; who was hidden or gone stays so."""
+    """One question about all pids is answered from the two that were asked. A hidden or gone process stays so."""
     fault = Fault("host", "processes_unreadable", "hidden")
     reads = (
         HostRead(frozenset({1, 2, 3}), HostSample({1: process(1)}, frozenset({2}), None, True, (fault,))),

@@ -167,7 +167,7 @@ def test_a_restart_is_no_way_to_raise_a_limit(tmp_path: Path) -> None:
     "content", [b"", b"[]", b'{"u": [{"container": 1}]}', b"{", b"\xff", b'{"u": [{"scope": "no"}]}']
 )
 def test_a_file_that_cannot_be_used_is_as_none(content: bytes, tmp_path: Path) -> None:
-    """Half a file, or somebody else's, does not keep the daemon from starting; nor does none."""
+    """Half a file, a file of another program, or none does not keep the daemon from starting."""
     file = tmp_path / "first_seen.json"
     assert first_seen_file.load(file) == {}
     file.write_bytes(content)
@@ -183,7 +183,7 @@ def test_two_pods_of_one_name_keep_their_own_limits() -> None:
 
 
 def test_without_devices_nothing_is_resolved_and_a_lost_gpu_stays_one() -> None:
-    """Before the driver answered nothing is decided; a GPU that is silent for a round changes nobody's limit."""
+    """Before the driver's first answer no limit is resolved. A GPU that is silent for a round changes no limit."""
     a, keeps = pod("a"), Limiting(builtin())
     facts = inventory((a, declares(a, {LIMIT: "8Gi"})), held={"a": leaf(0)})
     assert rounds(keeps, facts, gpus=())[0] == 0
@@ -336,7 +336,7 @@ def test_nobody_bypasses_what_nobody_enforces() -> None:
 
 
 def test_the_use_of_a_pod_is_that_of_all_its_containers() -> None:
-    """A limit of the whole pod that somebody enforces is bypassed by what its containers hold together."""
+    """A limit of the whole pod that a system enforces is bypassed by what its containers hold together."""
     row = {"mechanism": "annotation", "key": "acme.example/gpu-mib", "what": "memory", "unit": "1Mi", "scope": "pod"}
     acme = {
         "system": "acme",
@@ -382,7 +382,7 @@ def test_the_ceiling_of_a_limit_counts_the_contexts_of_its_processes() -> None:
 
 
 def test_the_ceiling_of_a_claim_counts_the_processes_of_all_that_share_it() -> None:
-    """Until it is known who shares a claim the most is allowed; each process of a holder counts once."""
+    """Until it is known which pods share a claim the most is allowed; each process of a holder counts once."""
     a, b = pod("a"), pod("b")
     claimed = limit(a, leaf(0), 8 * GIB, scope="claim", claim="shared")
     use = tuple(replace(usage(each, leaf(0), GIB), process_memory=(256 * MIB, 768 * MIB)) for each in (a, b))

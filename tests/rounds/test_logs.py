@@ -41,7 +41,7 @@ def program(text: str, stderr: int = subprocess.PIPE) -> subprocess.CompletedPro
 
 @pytest.mark.parametrize("style", ["json", "console"])
 def test_a_traceback_shows_no_variables(style: str) -> None:
-    """What stands in variables (tokens, passwords) is nobody's business; the traceback itself is told."""
+    """The values of variables (tokens, passwords) are never logged; the traceback itself is."""
     said = program(FAILING.format(style=style)).stderr
     assert "hunter2" not in said
     assert "in login" in said and "ValueError: no entry" in said
@@ -82,7 +82,7 @@ def invalid(pod: str, number: int = 0) -> Invalid:
 
 
 async def told(*rounds: list[Invalid]) -> list[list[tuple[str, str]]]:
-    """Let `tell` see rounds with what is declared in vain in each; return pod and key of what it told, by round."""
+    """Let `tell` see rounds with the invalid declarations of each; return pod and key of its log lines, by round."""
     latest, now = Latest(), list[Invalid]()
     with capture_logs() as lines:
         task = asyncio.create_task(tell(latest, lambda: now))
@@ -100,14 +100,14 @@ async def told(*rounds: list[Invalid]) -> list[list[tuple[str, str]]]:
 
 
 async def test_a_declaration_in_vain_is_told_once_for_each_change() -> None:
-    """Not in every round; anew when it was mended and is wrong again."""
+    """It is not logged in every round, but anew when it was fixed and is wrong again."""
     a, b = invalid("a"), invalid("b")
     found = await told([a], [a], [a, b], [b], [a, b])
     assert found == [[("a", "key-000")], [], [("b", "key-000")], [], [("a", "key-000")]]
 
 
 async def test_the_line_says_what_to_mend() -> None:
-    """Whose, which key, what stands there and why that cannot be used, as a warning."""
+    """A warning names the pod and container, the key, its text, and why that cannot be used."""
     latest = Latest()
     with capture_logs() as lines:
         await latest.publish(snapshot(), latest.tally)
@@ -130,7 +130,7 @@ async def test_the_line_says_what_to_mend() -> None:
 
 
 async def test_one_pod_does_not_fill_the_log() -> None:
-    """A round tells so many and no more, each pod's first ones first; nothing is lost, only later."""
+    """A round has a bounded number of such lines, each pod's first ones first. The others follow in later rounds."""
     many = [invalid("a", number) for number in range(2 * INVALID)]
     first, second, third = await told(*[[*many, invalid("b")]] * 3)
     assert ("b", "key-000") in first
@@ -139,7 +139,7 @@ async def test_one_pod_does_not_fill_the_log() -> None:
 
 
 async def heard(*rounds: XidCounts) -> list[list[tuple[int, int]]]:
-    """Let `tell` see rounds with these XIDs; return number and how many were new of what it told, by round."""
+    """Let `tell` see rounds with these XIDs; return each XID and its new count from the log lines, by round."""
     latest = Latest()
     with capture_logs() as lines:
         task = asyncio.create_task(tell(latest))
@@ -166,7 +166,7 @@ async def test_xids_are_told_when_they_come() -> None:
 
 
 async def test_a_storm_of_xids_does_not_fill_the_log() -> None:
-    """A round tells so many numbers and no more; the others follow."""
+    """A round logs so many numbers and no more; the others follow."""
     storm: XidCounts = {gpu_uuid(0): {code: XidErrors(1, 1.0) for code in range(XIDS_TOLD + 5)}}
     first, second, third = await heard(storm, storm, storm)
     assert [len(each) for each in (first, second, third)] == [XIDS_TOLD, 5, 0]

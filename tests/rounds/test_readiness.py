@@ -8,7 +8,7 @@ from exporter.rounds.readiness import waits_for
 
 
 def seen(*faults: Fault) -> Snapshot:
-    """A round that tells of one GPU."""
+    """A round with one GPU."""
     return snapshot(device(gpu(memory=memory())), faults=faults)
 
 
@@ -28,7 +28,7 @@ def seen(*faults: Fault) -> Snapshot:
     ],
 )
 def test_hardware_holds_no_update_back(source: str, reason: str, subject: str) -> None:
-    """A GPU off the bus or a dead library is told, and the daemon is ready for the rest; without a rest it is not."""
+    """A GPU off the bus or a dead library is a fault. The daemon is ready for the rest; without a rest it is not."""
     broken = fault(reason, subject, source=source)
     assert waits_for(seen(broken)) == ()
     assert waits_for(snapshot(faults=[broken])) == (f"{source}: {reason}",)
@@ -47,18 +47,18 @@ def test_hardware_holds_no_update_back(source: str, reason: str, subject: str) -
     ],
 )
 def test_a_wrong_deployment_does_not_go_green(source: str, reason: str) -> None:
-    """What another deployment would cure keeps it waiting, whatever else is told."""
+    """A fault that another deployment would fix keeps the daemon unready, whatever it sees otherwise."""
     assert waits_for(seen(fault(reason, source=source))) == (f"{source}: {reason}",)
 
 
 def test_what_leaves_the_round_complete_is_not_waited_for() -> None:
-    """Names of before, a GPU of somebody else's, a node without GPUs: nothing is missing."""
+    """Remembered names, a GPU that belongs to another container, and a node without GPUs: nothing is missing."""
     foreign = fault("no_permission", "index 1", incomplete=False)
     assert waits_for(seen(foreign, fault("api_away", source="api", incomplete=False))) == ()
     assert waits_for(snapshot(faults=[foreign])) == waits_for(snapshot()) == ()
 
 
 def test_all_that_is_waited_for_is_named_once() -> None:
-    """Two GPUs with one reason are one word; what is not waited for is left out."""
+    """Two GPUs with one reason are named once; what is not waited for is left out."""
     found = [fault("no_permission", "GPU-1"), fault("no_permission", "GPU-2"), fault("gpu_lost", "GPU-3")]
     assert waits_for(seen(*found, fault("api_pending", source="api"))) == ("api: api_pending", "devices: no_permission")

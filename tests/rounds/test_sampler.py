@@ -52,7 +52,7 @@ ONE, TWO = GpuUuid("GPU-1"), GpuUuid("GPU-2")
 
 
 class SteppedClock:
-    """Time that passes only in `sleep`; whoever sleeps past `end` is cancelled."""
+    """Time that passes only in `sleep`; a task that sleeps past `end` is cancelled."""
 
     def __init__(self, end: float) -> None:
         self.now = 0.0
@@ -133,7 +133,7 @@ class Host:
 
 
 def inventory(sharing: Sharing = Sharing.TIME_SLICING) -> Inventory:
-    """One pod with one container; GPU 1 is shared as told, GPU 2 is exclusive."""
+    """One pod with one container; GPU 1 is shared as `sharing` says, GPU 2 is exclusive."""
     return Inventory(
         pods={POD: Pod(POD, "team", "train")},
         containers=(Container(POD, "main", C),),
@@ -449,7 +449,7 @@ def sampler_of(world: Node) -> Sampler:
 
 
 async def test_a_lapse_of_the_names_sets_no_counter_back() -> None:
-    """While names are not live nobody is known to be gone: what a container lost of its time is there with its name."""
+    """While names are not live no container counts as gone: its counter goes on when its name is back."""
     world = node(1.0, held=GIB)
     named, away = world.inventory_, replace(world.inventory_, pods={}, containers=(), live=False)
     sampler, told = sampler_of(world), []

@@ -1,4 +1,4 @@
-"""Arming: what has to be there before anybody is acted on, with the real lock and the real journal."""
+"""Arming: what has to be there before the daemon acts on a pod, with the real lock and the real journal."""
 
 import asyncio
 import json
@@ -104,7 +104,7 @@ class Stage:
         return snapshot([MEEK], self.now)
 
     async def a_while(self) -> None:
-        """Wait until whoever looks again has looked several times."""
+        """Wait until the loop under test has looked several times."""
         later = self.clock.now + 100
         await until(lambda: self.clock.now > later)
 
@@ -192,7 +192,7 @@ async def test_the_log_names_the_steps_that_may_follow(tmp_path: Path, ladder: t
 
 @pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.WARN, Mode.DRY_RUN])
 async def test_in_other_modes_nothing_is_taken(tmp_path: Path, mode: Mode) -> None:
-    """Neither lock nor journal, and nobody is asked; the word enforce, on a reload, arms it."""
+    """The daemon takes neither lock nor journal, and sends no request. A reload with mode `enforce` arms it."""
     async with arming(tmp_path, admission=OWN, rules=replace(UNHURRIED, mode=mode)) as (stage, server):
         await stage.a_while()
         assert Reason.NOT_ARMED in stage.reasons
@@ -204,7 +204,7 @@ async def test_in_other_modes_nothing_is_taken(tmp_path: Path, mode: Mode) -> No
 
 @pytest.mark.fault(53, 54)
 async def test_the_second_daemon_observes_until_the_first_is_gone(tmp_path: Path) -> None:
-    """`not_owner`: no rehearsal even, and the journal is not touched; then it takes over."""
+    """`not_owner`: there is not even a dry run, and the journal is not touched. Then the second daemon takes over."""
     stage = Stage(tmp_path, UNHURRIED)
     first = lock.take(stage.journal.with_name("journal.lock"))
     assert first is not None
@@ -217,7 +217,7 @@ async def test_the_second_daemon_observes_until_the_first_is_gone(tmp_path: Path
 
 
 async def test_a_lock_that_cannot_be_tried_is_somebody_elses(tmp_path: Path) -> None:
-    """A folder in its place: nobody acts who cannot prove to be the only one."""
+    """A folder is in the lock's place: a daemon does not act unless it can prove that it is the only one."""
     stage = Stage(tmp_path, UNHURRIED)
     place = stage.journal.with_name("journal.lock")
     place.mkdir()
@@ -228,7 +228,7 @@ async def test_a_lock_that_cannot_be_tried_is_somebody_elses(tmp_path: Path) -> 
 
 
 async def test_without_a_journal_all_are_held_until_there_is_one(tmp_path: Path) -> None:
-    """A folder in its place: held, and `journal` says why; tried again, and armed when it can be written."""
+    """A folder is in its place: pods are held with the reason `journal`. The daemon arms once it can write the file."""
     stage = Stage(tmp_path, UNHURRIED)
     stage.journal.mkdir()
     async with arming(tmp_path, stage=stage):
@@ -245,7 +245,7 @@ async def test_without_a_journal_all_are_held_until_there_is_one(tmp_path: Path)
 
 @pytest.mark.fault(60)
 async def test_a_journal_that_is_lost_ends_the_acting(tmp_path: Path) -> None:
-    """Somebody writes the file: what was decided is not done, nobody was asked anything, and a person has to look."""
+    """Another program writes the file: the decided action is not requested, and an open breaker waits for a person."""
     async with arming(tmp_path) as (stage, server):
         await until(lambda: not stage.reasons)
         with stage.journal.open("ab") as file:
@@ -262,9 +262,9 @@ async def test_a_journal_that_is_lost_ends_the_acting(tmp_path: Path) -> None:
 
 async def test_with_room_on_the_disk_again_it_arms_by_itself(tmp_path: Path) -> None:
     """
-    A journal that is gone and comes back: what was known meanwhile is noted there, tokens and breakers included.
+    A journal that is gone and comes back gets what was known meanwhile, spent budget and breakers included.
 
-    Nothing that happens to the file frees anybody to act: a budget that is used up stays used up.
+    Nothing that happens to the file allows a further action: a budget that is used up stays used up.
     """
     stage = Stage(tmp_path, UNHURRIED)
     stage.now = journal_file.read_clocks()[0]
@@ -311,7 +311,7 @@ async def test_a_person_closes_a_breaker(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.DRY_RUN, Mode.ENFORCE])
 async def test_a_request_waits_for_whoever_knows_the_breakers(tmp_path: Path, mode: Mode) -> None:
-    """In enforce they stand in the journal: before it is open nothing is closed. Who only rehearses has his own."""
+    """In `enforce` the journal holds the breakers: a request waits until it is open. In other modes none waits."""
     stage = Stage(tmp_path, replace(UNHURRIED, mode=mode))
     stage.journal.mkdir()
     async with arming(tmp_path, stage=stage):
@@ -404,7 +404,7 @@ async def test_the_second_policy_is_wanted_as_well(tmp_path: Path, code: int, me
 
 @pytest.mark.parametrize("own", [OwnPod("", ""), OwnPod("gpusteward", ""), OwnPod("", "daemon")])
 async def test_without_a_pod_of_its_own_nobody_is_evicted(tmp_path: Path, own: OwnPod) -> None:
-    """Where POD_NAMESPACE or POD_NAME says nothing, nobody is asked; the policies count as absent."""
+    """Where POD_NAMESPACE or POD_NAME is empty, no request is sent, and the admission policies count as absent."""
     async with arming(tmp_path, admission=own) as (stage, server):
         await until(lambda: Reason.NOT_ARMED not in stage.reasons)
         assert stage.reasons == {Reason.ADMISSION: Mode.DRY_RUN} and not server.seen
@@ -412,7 +412,7 @@ async def test_without_a_pod_of_its_own_nobody_is_evicted(tmp_path: Path, own: O
 
 @pytest.mark.parametrize("admission", [OWN, OwnPod("", "")])
 async def test_where_nobody_is_evicted_the_policy_is_not_asked_for(tmp_path: Path, admission: OwnPod) -> None:
-    """Ladder notify, kill: armed without it; a reload that evicts wants it at the next beat."""
+    """With the ladder `notify`, `kill` the daemon arms without it. A reload that adds `evict` then requires it."""
     kills = replace(UNHURRIED, ladder=(Rung.NOTIFY, Rung.KILL))
     stage = Stage(tmp_path, kills)
     stage.code, stage.body = 404, NO_POD
@@ -436,7 +436,7 @@ def begun(stage: Stage, *, rung: Rung = Rung.EVICT, answer: Answer | None = None
 
 @pytest.mark.fault(50, 54)
 async def test_what_was_begun_is_looked_up_and_never_repeated(tmp_path: Path) -> None:
-    """The pod is gone and its memory free: verified, by looks alone; its token is spent, and no call is made."""
+    """The pod is gone and its memory free: lookups alone verify it. Its budget is spent, and no eviction is sent."""
     stage = Stage(tmp_path, UNHURRIED)
     begun(stage)
     async with arming(tmp_path, stage=stage) as (_, server):
@@ -454,7 +454,7 @@ async def test_what_was_begun_is_looked_up_and_never_repeated(tmp_path: Path) ->
 
 @pytest.mark.fault(50, 54)
 async def test_what_was_accepted_is_only_watched(tmp_path: Path) -> None:
-    """The journal has the acceptance: nothing is in flight, although the pod still terminates."""
+    """The journal has the server's acceptance: no action is in flight, although the pod still terminates."""
     stage = Stage(tmp_path, UNHURRIED)
     begun(stage, answer=Answer(Heard.ACCEPTED, "", 201))
     going = {"deletionTimestamp": "2026-11-01T10:00:00Z"}
@@ -468,7 +468,7 @@ async def test_what_was_accepted_is_only_watched(tmp_path: Path) -> None:
 
 @pytest.mark.fault(49)
 async def test_of_what_was_begun_and_did_not_come_about_the_end_is_told(tmp_path: Path) -> None:
-    """The pod lives a minute later: failed, not repeated. Until then no other action begins, whoever is due."""
+    """The pod still lives a minute later: the action failed, and is not repeated. Until then no other action begins."""
     stage = Stage(tmp_path, UNHURRIED)
     begun(stage)
     stage.pod = a_pod("train-1", "uid-1", node="node", namespace="team")
@@ -479,7 +479,7 @@ async def test_of_what_was_begun_and_did_not_come_about_the_end_is_told(tmp_path
 
 @pytest.mark.parametrize("live", [True, False], ids=["not carried out", "carried out"])
 async def test_what_was_not_carried_out_gives_its_token_back(tmp_path: Path, live: bool) -> None:
-    """The daemon before was killed after its call had left. What its call did not do costs no budget."""
+    """The previous daemon was killed after it had sent its request. A request that did nothing costs no budget."""
     stage = Stage(tmp_path, UNHURRIED)
     stage.now = journal_file.read_clocks()[0]  # the token is of this moment, however long this machine runs
     begun(stage)
@@ -491,7 +491,7 @@ async def test_what_was_not_carried_out_gives_its_token_back(tmp_path: Path, liv
 
 
 async def test_a_kill_of_before_the_reboot_is_void(tmp_path: Path) -> None:
-    """Its process cannot be there any more: ended, and nobody looks for it."""
+    """Its process cannot be there any more: the action is ended, and the daemon does not look for the process."""
     stage = Stage(tmp_path, UNHURRIED)
     old: tuple[Record, ...] = (State(), Started(7, "1.0"), intent(3, rung=Rung.KILL), Sent(uuid(3)))
     stage.journal.write_bytes(Writing(BOOT).write(*old).data)

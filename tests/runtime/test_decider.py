@@ -1,4 +1,4 @@
-"""The policy at work in the daemon: what it hears, remembers, tells and shows."""
+"""The policy at work in the daemon: what it reads, remembers, reports and shows."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -23,7 +23,7 @@ DRY = replace(UNHURRIED, mode=Mode.DRY_RUN)
 
 
 class Stage:
-    """A judge with a clock that somebody steps, a stop file, and ears for what it tells."""
+    """A decider whose clock the test steps, with a stop file; it keeps the notices and the actions that begin."""
 
     def __init__(self, folder: Path, rules: Rules = DRY) -> None:
         self.monotonic = BEGIN
@@ -92,7 +92,7 @@ def test_the_stop_file_counts_from_the_next_round_on(tmp_path: Path) -> None:
 
 
 def test_after_a_stop_everybody_is_told_before_anything_is_done(tmp_path: Path) -> None:
-    """While it lasts nobody is told; afterwards the word comes first, and then the whole grace."""
+    """While the stop lasts, no pod is warned. Afterwards the warning comes first, and then the whole grace."""
     stage = Stage(tmp_path, UNHURRIED)
     stage.stop.touch()
     stage.rounds(60)
@@ -169,7 +169,7 @@ def test_a_config_that_cannot_be_used_means_observe(tmp_path: Path) -> None:
 
 
 def test_decisions_are_kept_for_people(stage: Stage) -> None:
-    """The newest first; the page gets ten of them, and whoever asks for all gets two hundred."""
+    """The newest come first. The page shows ten of them, and a client that asks for all gets two hundred."""
     crowd = [Actor(f"p-{number}", 3 * GIB, limit=GIB) for number in range(25)]
     stage.judge.rules = replace(DRY, grace=0.0)
     for number in range(20):
@@ -184,7 +184,7 @@ def test_decisions_are_kept_for_people(stage: Stage) -> None:
 
 
 def test_only_real_actions_are_begun(tmp_path: Path) -> None:
-    """A rehearsal begins nothing; an action is handed over once."""
+    """A dry run begins no action; in mode `enforce` an action is handed over once."""
     dry, real = Stage(tmp_path), Stage(tmp_path, UNHURRIED)
     for stage in (dry, real):
         stage.rounds(60)
@@ -196,7 +196,7 @@ INVALID = replace(MEEK, pod="wrong-1", limit=None, problems=("gpusteward annotat
 
 
 def test_a_declaration_that_cannot_be_used_is_told_from_mode_warn_on(stage: Stage) -> None:
-    """Node and namespace have to let people be told; when they do, it is told once."""
+    """The modes of node and namespace must both allow warnings. If they do, one Event reports the declaration."""
     stage.judge.rules = replace(DRY, mode=Mode.OBSERVE)
     stage.rounds(3, INVALID)
     assert stage.notices == []
@@ -209,7 +209,7 @@ def test_a_declaration_that_cannot_be_used_is_told_from_mode_warn_on(stage: Stag
 
 
 def test_who_asks_about_a_pod_hears_of_it_alone(stage: Stage) -> None:
-    """Standings are those of the pod's subjects."""
+    """The answer has the states of that pod's containers, and of no others."""
     stage.rounds(1)
     (meek,) = stage.judge.standings(MEEK.pod_uid)
     assert (meek["pod"], meek["state"], meek["used_bytes"]) == (MEEK.pod, "ok", 2 * GIB)

@@ -142,7 +142,7 @@ def killed_event(stage: Stage) -> str:
 
 
 async def test_a_container_that_frees_its_memory_on_sigterm_is_not_killed() -> None:
-    """What justified the kill is gone. SIGTERM was sent, so the token stays spent."""
+    """The excess that justified the kill is gone. SIGTERM was sent, so its budget stays spent."""
     stage = Stage(HOG, POOR, rules=KILLING)
     stage.at["acted"] = lambda: stage.actors.__setitem__(0, replace(HOG, used=30 * GIB))
     await stage.play(400)

@@ -202,7 +202,7 @@ async def test_a_look_that_came_too_late_is_repeated_at_once() -> None:
 
 @pytest.mark.parametrize(("seconds", "looks"), [(3.01, 4), (6.0, 2), (30.0, 1)])
 async def test_looks_that_all_come_too_late_are_given_up(seconds: float, looks: int) -> None:
-    """No other action begins meanwhile, so they end after some ten seconds; the token comes back."""
+    """No other action begins meanwhile, so the looks end after some ten seconds, and the budget is not charged."""
     stage = Stage(HOG, POOR)
     slow(stage, seconds)
     await stage.play(200, until=lambda: stage.results)
@@ -332,7 +332,7 @@ async def test_a_stall_that_outlasts_the_deadline_is_followed_by_a_look() -> Non
 
 @pytest.mark.fault(3, 15)
 async def test_an_answer_that_was_lost_and_came_about() -> None:
-    """The pod is being deleted after all: accepted, and its token stays spent."""
+    """The pod is being deleted after all: the request counts as accepted, and its budget stays spent."""
     stage = Stage(HOG, POOR)
     stage.answer = Answer(Heard.AMBIGUOUS, "504")
     stage.at["heard accepted"] = lambda: stage.empty("hog-1")
@@ -346,7 +346,7 @@ async def test_an_answer_that_was_lost_and_came_about() -> None:
 
 @pytest.mark.fault(3, 15)
 async def test_an_answer_that_was_lost_and_cannot_be_looked_up_may_have_been_a_yes() -> None:
-    """No look is answered for two minutes: unknown. The token stays spent, and the level starts anew."""
+    """No look is answered for two minutes: `unknown`. The budget stays spent, and the counted time starts anew."""
     stage = Stage(HOG, POOR)
     stage.answer = Answer(Heard.AMBIGUOUS, "the connection broke")
     stage.at["acted"] = lambda: _away(stage)

@@ -124,7 +124,7 @@ async def test_the_stop_file_ends_nothing_that_is_under_way(tmp_path: Path) -> N
 @pytest.mark.fault(69)
 @pytest.mark.parametrize("code", [None, 403, 429])
 async def test_events_that_cannot_be_written_hold_up_no_action(tmp_path: Path, code: int | None) -> None:
-    """Nobody answers, or refuses: evicted and verified all the same; what was to be told is kept for later."""
+    """The server refuses Events or never answers: the pod is evicted all the same, and the Events are kept."""
     stage = Stage(HOG, POOR)
     stage.at["heard accepted"] = lambda: stage.empty("hog-1")
     tried = 0

@@ -54,7 +54,7 @@ GPU = gpu_uuid(0)
 
 
 class Steps:
-    """A clock that only steps; whoever sleeps on it steps it."""
+    """A clock that only steps: each sleep on it moves it on."""
 
     now = 1000.0
 
@@ -359,7 +359,7 @@ async def test_a_node_that_cannot_kill_still_evicts(stage: Stage, ladder: tuple[
 
 
 async def test_who_does_not_fence_asks_no_driver(stage: Stage) -> None:
-    """Neither a thread nor a call, where the ladder has no fence and none stands."""
+    """Where the ladder has no fence and none is set, the driver is never opened for one."""
     async with running(stage, UNHURRIED) as daemon:
         await until(lambda: not daemon.reasons)
         await daemon.round(GREEDY, MEEK)
@@ -367,7 +367,7 @@ async def test_who_does_not_fence_asks_no_driver(stage: Stage) -> None:
 
 
 async def test_the_next_daemon_knows_a_fence_and_goes_on_from_there(stage: Stage) -> None:
-    """It stands through the restart; for who is fenced the next rung is the one after, for others the fence."""
+    """The fence stays through the restart. A fenced pod's next step is the one after; another pod's is the fence."""
     await stage.fenced()
     async with running(stage) as daemon:
         await until(lambda: not daemon.reasons)
@@ -422,7 +422,7 @@ async def test_the_stop_file_takes_fences_down(stage: Stage) -> None:
 
 
 async def test_an_api_server_that_is_away_takes_no_fence_down(stage: Stage) -> None:
-    """Nobody declares anything then: that is doubt."""
+    """No declaration can be read then. That is doubt, and doubt removes no fence."""
     await stage.fenced()
     async with running(stage) as daemon:
         await until(lambda: not daemon.reasons)
@@ -486,7 +486,7 @@ async def test_a_driver_that_is_away_is_asked_again(stage: Stage) -> None:
 
 
 async def test_a_journal_that_cannot_be_read_is_left_alone(stage: Stage) -> None:
-    """Who does not enforce takes neither it nor the lock."""
+    """In other modes than `enforce` the daemon takes neither the journal nor the lock."""
     stage.journal.mkdir()
     async with running(stage, replace(FENCING, mode=Mode.OBSERVE)):
         later = stage.clock.now + 500
@@ -495,7 +495,7 @@ async def test_a_journal_that_cannot_be_read_is_left_alone(stage: Stage) -> None
 
 
 async def test_another_daemons_fences_are_its_own(stage: Stage) -> None:
-    """While somebody holds the lock, nothing is taken down."""
+    """While another daemon holds the lock, no fence is removed."""
     await stage.fenced()
     first = lock.take(stage.journal.with_name("journal.lock"))
     assert first is not None

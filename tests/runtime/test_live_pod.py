@@ -1,4 +1,4 @@
-"""The last look's word of the API server: what is asked, and what comes of it."""
+"""The last look's answer of the API server: what is asked, and what follows from it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -55,7 +55,7 @@ async def looking(folder: Path, world: World, *, listing: bool = False) -> Async
 
 @pytest.mark.fault(18, 20)
 async def test_the_server_itself_is_asked_and_no_memory_of_it(tmp_path: Path) -> None:
-    """Pod and namespace, each by its name, each time anew: a resourceVersion would allow a cache's word."""
+    """Pod and namespace are read by name, each time anew: a `resourceVersion` would allow an answer from a cache."""
     world = World()
     async with looking(tmp_path, world) as (asking, server):
         first = await asking(ACTION)
@@ -98,7 +98,7 @@ async def test_a_pod_that_is_not_there_is_an_answer(tmp_path: Path) -> None:
 @pytest.mark.fault(1)
 @pytest.mark.parametrize(("path", "code"), [(f"{PLACE}/pods/{ACTION.pod}", 500), (PLACE, 500), (PLACE, 404)])
 async def test_half_an_answer_is_none(tmp_path: Path, path: str, code: int) -> None:
-    """Whichever of the two cannot be read: nothing is known, and nobody takes what is missing for harmless."""
+    """If the pod or the namespace cannot be read, nothing is known: what is missing never counts as harmless."""
     world = World()
     world.codes[path] = code
     async with looking(tmp_path, world) as (asking, _):

@@ -183,7 +183,7 @@ def test_mode_breakers_and_budgets() -> None:
 
 
 def test_what_is_asked_for_stands_beside_what_is_in_force() -> None:
-    """A node that is to enforce and may not says both: that it cannot is seen before anybody is due."""
+    """Where enforcement is configured but not in force, both modes are exported, before any pod is due."""
     enforcing = replace(UNHURRIED, mode=Mode.ENFORCE)
     node = Node(replace(enforcing, ceilings=(Ceiling(Mode.DRY_RUN, Reason.NOT_ARMED),)))
     page = node.rounds(1, MEEK)
@@ -217,7 +217,7 @@ def test_no_two_samples_share_their_labels(accept: str) -> None:
 
 
 def test_each_word_is_a_label_of_the_page() -> None:
-    """What is exported of a reason is its word, not its name in Python."""
+    """The label `reason` has the value that the documents use, not the name in Python."""
     node = Node(UNHURRIED)
     page = node.rounds(60, GREEDY, MEEK, namespaces={"team": {}})
     ((reason,),) = series(page, "held", "reason")

@@ -1,7 +1,7 @@
 """
-The kernel's files, to the policy: what follows from an excess, what is held, and why.
+From the kernel's files to the policy: what follows from an excess, what is held, and why.
 
-GPUs of other vendors, whose figures nobody compared with hardware; and NVIDIA's, where the kernel counts by cgroup.
+GPUs of other vendors, whose figures were never compared with hardware; and NVIDIA's, where the kernel counts by cgroup.
 """
 
 from collections.abc import Mapping
@@ -80,7 +80,7 @@ TRUSTED = replace(RULES, trusted_vendors=frozenset({"nvidia", "intel"}))
 
 
 async def test_an_excess_is_held_until_somebody_trusts_the_vendor(tmp_path: Path) -> None:
-    """3 GiB of 1: seen, and held, because nobody compared these figures with hardware; the other one is well."""
+    """3 GiB of 1 are seen and held, because these figures were never compared with hardware. The other pod is `ok`."""
     stage = Stage(tmp_path, RULES)
     stage.holds(100, 3 * GIB)
     stage.holds(200, GIB // 2)
@@ -88,7 +88,7 @@ async def test_an_excess_is_held_until_somebody_trusts_the_vendor(tmp_path: Path
 
 
 async def test_a_trusted_vendor_is_judged_like_any(tmp_path: Path) -> None:
-    """The operator named it: the excess leads to a (rehearsed) action."""
+    """The operator named the vendor: the excess leads to an action, here in a dry run."""
     stage = Stage(tmp_path, TRUSTED)
     stage.holds(100, 3 * GIB)
     stage.holds(200, GIB // 2)
@@ -96,21 +96,21 @@ async def test_a_trusted_vendor_is_judged_like_any(tmp_path: Path) -> None:
 
 
 async def test_shared_buffers_convict_nobody(tmp_path: Path) -> None:
-    """Of 3 GiB all but a half may be somebody else's: what is held is then not known, and nothing follows."""
+    """Of 3 GiB all but a half may be another pod's: then the usage is unknown, and nothing follows."""
     stage = Stage(tmp_path, TRUSTED)
     stage.holds(100, 3 * GIB, shared=5 * GIB // 2)
     assert (await stage.judged())[uid("a")][0] is State.UNJUDGED
 
 
 async def test_what_is_surely_ones_own_convicts(tmp_path: Path) -> None:
-    """Of 3 GiB a half may be somebody else's: the rest is above the limit, too."""
+    """Of 3 GiB a half may be another pod's: the rest alone is above the limit."""
     stage = Stage(tmp_path, TRUSTED)
     stage.holds(100, 3 * GIB, shared=GIB // 2)
     assert (await stage.judged())[uid("a")][0] in {State.DUE, State.ACTING}
 
 
 async def test_who_hides_a_process_is_unjudged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More descriptors than are looked at, and 3 GiB of 1: nothing is known of it, which is neither well nor over."""
+    """3 GiB of 1, but with more descriptors than are looked at: the usage is unknown, neither within nor over."""
     monkeypatch.setattr("exporter.devices.kernel.holders.MOST", 16)
     stage = Stage(tmp_path, TRUSTED)
     stage.holds(100, 3 * GIB)
@@ -122,7 +122,7 @@ async def test_who_hides_a_process_is_unjudged(tmp_path: Path, monkeypatch: pyte
 
 
 async def test_by_kfd_who_is_in_no_list_is_unjudged(tmp_path: Path) -> None:
-    """It may hold by DRM all that it is due, or more: neither well nor short. Who is over by ROCm's bytes is over."""
+    """Such a pod may hold unseen memory by DRM: it is neither within nor short. One over by ROCm's bytes is over."""
     node = Node(tmp_path / "node")
     node.card(BUS, figures={"mem_info_vram_total": 80 * GIB, "mem_info_vram_used": 80 * GIB})
     node.rocm_node(1, 41657, location_id=0x300, domain=0, drm_render_minor=128, bank=80 * GIB)
@@ -178,9 +178,9 @@ def shared(node: Node, devices: DeviceSource) -> Judging:
 
 async def test_what_the_kernel_counts_decides(fake_node: FakeNode, nvml: Open, counted: Node) -> None:
     """
-    NVIDIA: who holds more than was declared by the kernel's count is over, and who does not is well.
+    NVIDIA: a pod above its limit by the kernel's count is over, and one below it is `ok`.
 
-    The lists say less: a buffer whose process has ended is not in them.
+    The driver's lists show less: a buffer whose process has ended is not in them.
     """
     lists(fake_node, GIB // 2, GIB // 4)
     counts(counted, "a", 3 * GIB)
@@ -196,7 +196,7 @@ async def test_where_the_kernel_counts_less_both_have_to_convict(
     """
     The lists say more than the kernel counts: bytes that were charged elsewhere, or a buffer that is in two lists.
 
-    Who is over by both is over; who is over by the lists alone is neither over nor well.
+    A pod over by both is over. A pod over by the lists alone is neither over nor within.
     """
     lists(fake_node, 4 * GIB, 3 * GIB)
     counts(counted, "a", 3 * GIB)

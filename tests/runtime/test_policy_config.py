@@ -23,7 +23,7 @@ from exporter.model import Tolerance
 SCHEMA = Path(__file__).parents[2] / "deploy" / "charts" / "gpusteward" / "values.schema.json"
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 NOT_RULES = {"stop_file", "journal", "admission"}
-"""Keys of the shell around the policy: files, and what has to be there before anybody is acted on."""
+"""Keys of the shell around the policy: files, and what has to be there before the daemon acts on a pod."""
 
 PROTECT = (
     "{namespaces: [i-*], priority_at_least: 1000, labels: {tier: gold}, "
@@ -65,7 +65,7 @@ def written(folder: Path, policy: str, more: str = "") -> Config:
 
 
 def test_each_key_is_tried_here() -> None:
-    """A key of the section without an example below would be one that nobody knows to have an effect."""
+    """A key of the section without an example here might have no effect, and no test would show it."""
     tried = {key.partition(",")[0] for key in OTHERWISE}
     assert tried | NOT_RULES == set(Policy.__struct_fields__)
 
@@ -77,7 +77,7 @@ def test_each_key_reaches_the_rules(tmp_path: Path, text: str, changed: dict[str
 
 
 def test_the_rules_keep_the_beat_of_the_sampler(tmp_path: Path) -> None:
-    """`sampling.interval` is what "one interval apart" and "a gap" are told in."""
+    """`sampling.interval` is the unit of "one interval apart" and of "a gap"."""
     config = written(tmp_path, "{warn_after: 500ms, spacing: 1s}", "sampling: {interval: 200ms}")
     assert rules_of(config) == replace(default_rules(), warn_after=0.5, spacing=1.0, interval=0.2)
 
@@ -118,7 +118,7 @@ def test_the_own_pod_is_protected() -> None:
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_its_place(tmp_path: Path, text: str, told: str) -> None:
-    """The file, the key and what was expected; whoever reads it, whether the schema or the rules found out."""
+    """The error names the file, the key and what was expected, whether the schema or the rules found the fault."""
     with pytest.raises(ConfigError) as raised:
         written(tmp_path, text)
     assert str(raised.value).startswith(f"{tmp_path / 'config.yaml'}: {told}"), raised.value

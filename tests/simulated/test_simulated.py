@@ -1,4 +1,4 @@
-"""The simulated node: believable, the same for everybody, and with accounts that close at each second."""
+"""The simulated node: believable, the same in each run, and with accounts that close at each second."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ SECONDS = range(481)
 
 
 class Clock:
-    """A clock that stands until somebody sets it, in seconds after the beginning; nobody may wait by it."""
+    """A clock that stands until the test sets it, in seconds after the beginning; no code may wait by it."""
 
     def __init__(self, seconds: float = 0) -> None:
         self.seconds = seconds
@@ -140,7 +140,7 @@ def test_each_listed_pid_has_an_answer_unless_it_is_meant_to_be_dead(heard: Mapp
 
 
 def test_the_accounts_close_at_each_second(film: Mapping[int, Snapshot]) -> None:
-    """Each round is complete, and on each leaf device attributed + ghost + host + unattributed = used."""
+    """Each round is complete, and on each device attributed + ghost + host + unattributed = used."""
     for snapshot in film.values():
         assert snapshot.complete, snapshot.faults
         assert len(snapshot.devices) == 11
@@ -221,7 +221,7 @@ def test_a_dead_parents_memory_stays_with_its_container(film: Mapping[int, Snaps
 
 
 def test_an_exporter_that_starts_late_finds_the_heir_too() -> None:
-    """Nobody needs to have seen the dead parent alive."""
+    """The exporter need not have seen the dead parent alive."""
     (late,) = rounds([300])
     assert late.processes[Attribution.INHERITED] == 1
     assert held(late, "segmentation-train-0") > 47 * GIB
@@ -427,7 +427,7 @@ async def test_some_gpus_can_be_asked_for() -> None:
 
 
 def test_the_host_answers_what_it_was_asked() -> None:
-    """Pids that nobody has are missing, and the living are counted only on demand."""
+    """Pids without a process are missing, and the living are counted only on demand."""
     host = node_at(5).host.sample([83992, 999_999])
     assert set(host.processes) == {83992}
     assert host.living is None

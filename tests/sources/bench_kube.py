@@ -3,7 +3,7 @@ What the names cost: CPU and memory of list and watch over many pods, in a proce
 
     PYTHONPATH=tests python -m sources.bench_kube [PODS ...]
 
-A small server in this process gives realistic pods (5 kB each, half of it managed fields) and then changes of them; the
+A small server in this process gives realistic pods (5 kB each, half of it managed fields) and then changes of them. The
 watching process is measured by itself. Prints one line for each number of pods.
 """
 

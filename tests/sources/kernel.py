@@ -38,7 +38,7 @@ class Node:
             (self.root / folder).mkdir(parents=True, exist_ok=True)
         if self.real is not None:
             (self.root / "proc/self").symlink_to(self.real / "self")
-            self.show(1)  # its descriptors are played, too: they tell whether we may look
+            self.show(1)  # its descriptors are played, too: they decide whether we may look
         else:
             self.process(1, cgroup="0::/init.scope")
             (self.root / "proc/self").symlink_to("1")

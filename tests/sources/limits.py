@@ -60,7 +60,7 @@ class Ground:
 
     @staticmethod
     def refused(workload: Workload, size: int = GiB) -> bool:
-        """Say whether an allocation fails; whoever is refused has to live."""
+        """Say whether an allocation fails; a process whose allocation is refused has to live."""
         refused = out_of_memory(workload, size)
         assert workload.process is not None and workload.process.poll() is None
         return refused

@@ -1,8 +1,8 @@
 """
 Fixtures: NVML sources on a fake node. The real pynvml loads the fake driver into the process of the tests.
 
-A process can load one variant of the library only. It is the modern one here; `probe` runs a source in a process of its
-own for the others, and `program` for what ends a process.
+A process can load one variant of the library only. It is the modern one here. For the others, `probe` runs a source in
+a process of its own, and `program` does so for what ends a process.
 """
 
 import asyncio
@@ -79,7 +79,7 @@ def answered() -> Answered:
 
 @pytest.fixture
 def read_one(nvml: Open) -> ReadOne:
-    """Read the only GPU of the node once, with a fresh source that has no faults of its own to tell."""
+    """Read the only GPU of the node once, with a fresh source that has no faults of its own to report."""
 
     async def read() -> GpuSample:
         sample = await (await nvml()).sample()

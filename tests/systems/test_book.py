@@ -152,7 +152,7 @@ def _words(states: list[Standing]) -> str:
 
 @pytest.mark.parametrize(("scene", "system"), _SCENES)
 def test_the_book_names_each_device_and_each_limit_of_a_scene(scene: SceneRow, system: System) -> None:
-    """A limit that nobody expected is a surprise for the pod's owner, and a device that is left out proves nothing."""
+    """An unexpected limit is a surprise for the pod's owner, and a device that is left out proves nothing."""
     played = _played(system.system, scene.mode)
     assert {(row.gpu, row.mig) for row in scene.expect.sharing} == played.devices.keys()
     rows = {(row.pod, row.container, row.gpu, row.mig, row.claim): row for row in scene.expect.limits}

@@ -26,7 +26,11 @@ def test_a_doubtful_amount_hides_no_sure_one(name: str) -> None:
 
 
 def test_a_doubtful_amount_hides_no_schedulers_grant() -> None:
-    """What HAMi's scheduler granted counts beside a driver's request in the environment; who keeps to it is let be."""
+    """
+    What HAMi's scheduler granted counts beside a driver's request in the environment.
+
+    A pod that stays within the granted amount is not acted on.
+    """
     granted = {"hami.io/vgpu-devices-allocated": f"{UUID},NVIDIA,16384,0:;"}
     limits = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "16384"}
     env = {"NVIDIA_GPU_MEMORY_REQUEST": "1024"}
@@ -55,7 +59,7 @@ def test_a_doubtful_amount_hides_no_fair_share(name: str) -> None:
 
 
 def test_a_fair_share_replaces_no_amount_in_an_unknown_unit() -> None:
-    """HAMi is there and its factor is not known: 4096 may be 40 GiB. Who holds 30 GiB is reported, and not acted on."""
+    """HAMi is there and its factor is unknown: 4096 may be 40 GiB. A pod with 30 GiB is reported, and not acted on."""
     facts = hami("hami-core")
     facts["allocatable"] = {"nvidia.com/gpu": [f"{UUID}::" + "{0..3}"]}
     facts["allocations"] = [{"pod": name, "resource": "nvidia.com/gpu", "ids": [f"{UUID}::{n}"]} for n, name in NAMED]

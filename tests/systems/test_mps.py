@@ -274,7 +274,7 @@ FORGED = {
 
 @pytest.mark.parametrize("name", FORGED)
 def test_no_word_of_a_pod_makes_it_an_mps_client(name: str) -> None:
-    """An annotation, an environment or a resource that the node does not have protects nobody."""
+    """An annotation, an environment or a resource that the node does not have protects no pod."""
     assert state(play(changed(FORGED[name])), "greedy") == ("evict", None)
 
 

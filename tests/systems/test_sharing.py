@@ -1,8 +1,8 @@
 """
-Who shares a device, played through the real parsers, accounts, limits and policy.
+The pods that share a device, played through the real parsers, accounts, limits and policy.
 
-The kubelet's "whole" does not mean exclusive use. Each test is a way in which several pods come to use a device that
-the kubelet handed out whole, or a way in which a tenant may try to gain by that.
+The kubelet's "whole" does not mean exclusive use. Each test is a way in which several pods use a device that the
+kubelet handed out whole. Or it is a way in which a tenant may try to gain by that.
 """
 
 from typing import Any
@@ -109,7 +109,7 @@ def test_what_a_reservation_pod_holds_is_declared_by_nobody() -> None:
 
 
 def test_a_pod_alone_with_its_reservation_pod_has_the_device_for_itself() -> None:
-    """While one pod uses the reserved GPU, nobody suffers: its limit is only reported."""
+    """While one pod alone uses the reserved GPU, it harms no other pod: its limit is only reported."""
     scene = played(
         pod("reserves", gpus=1, **KAI), pod("greedy", limit="16Gi"), holds={"greedy": "24Gi"}, held_by="reserves"
     )
@@ -218,7 +218,7 @@ def test_all_devices_by_environment_protects_nobody(privileged: bool) -> None:
 
 
 def test_an_intruder_exposes_no_pod_that_stays_within_its_limit() -> None:
-    """The holder declared less than the whole GPU and keeps to it: whoever else comes, nothing is done about it."""
+    """The holder declared less than the whole GPU and stays within it: another pod's arrival causes no action."""
     scene = played(
         pod("holder", gpus=1, limit="40Gi"),
         pod("intruder", namespace="team-b", env={"NVIDIA_VISIBLE_DEVICES": "all"}),
@@ -268,7 +268,7 @@ def test_a_nearly_full_shared_gpu_is_looked_at_faster(memory: str, faster: bool)
 
 
 def test_an_ended_pod_shares_nothing() -> None:
-    """The pod that had the GPU before has succeeded: who has it now has it for itself."""
+    """The pod that had the GPU before has succeeded: the pod that has it now has it for itself."""
     scene = played(
         pod("holder", gpus=1, limit="16Gi"),
         {**pod("done", namespace="team-b", limit="16Gi"), "status": {"phase": "Succeeded"}},
@@ -305,7 +305,7 @@ def test_a_mig_instance_with_replicas_is_enforced() -> None:
 
 
 def test_a_fair_share_of_a_mig_instance_is_enforced() -> None:
-    """With `fair_share` a replica of an instance is half of it, whoever declares nothing."""
+    """With `fair_share` a replica of an instance is half of it, for each pod that declares nothing."""
     resource = "nvidia.com/mig-3g.40gb"
     ids = [f"{mig_uuid(0, 1)}::{number}" for number in range(2)]
     scene = played(
@@ -325,7 +325,7 @@ def test_a_fair_share_of_a_mig_instance_is_enforced() -> None:
 
 
 def test_an_instance_that_one_pod_has_is_only_reported() -> None:
-    """A whole instance with a smaller limit by annotation: the hardware bounds it, and nobody suffers."""
+    """A whole instance with a smaller limit by annotation: the hardware bounds the pod, and it harms no other pod."""
     resource = "nvidia.com/mig-3g.40gb"
     scene = played(
         pod("greedy", resources={resource: "1"}, limit="16Gi"),

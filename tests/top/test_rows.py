@@ -1,4 +1,4 @@
-"""What the table says of a document: who holds what, how sure that is, and what comes next."""
+"""What the table says of a document: which container holds what, how sure that is, and what comes next."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def named(found: Table, name: str) -> Row:
 
 
 def standing(state: str, uid: str, **more: Any) -> dict[str, Any]:
-    """Make a standing of the container `main` on GPU 0, as `/api/v1/snapshot` writes it."""
+    """Make an entry of `standings` for the container `main` on GPU 0, as `/api/v1/snapshot` writes it."""
     container_id = more.pop("container_id", None)
     plain = {"namespace": "team-a", "pod": "trainer-0", "container": "main", "uuid": gpu_uuid(0), "gpu_instance": None}
     about = {"pod_uid": uid, "container_id": container_id, "state": state, "reason": None, "next": None, "due_at": None}
@@ -109,7 +109,7 @@ def test_a_gpu_says_how_it_is() -> None:
 
 
 def test_unknown_is_a_dash_and_nothing_is_nothing() -> None:
-    """What was not measured is never 0; what was measured as 0 is never unknown; who declared no limit has none."""
+    """Unmeasured usage is never 0, and 0 is never unknown. A container without a declared limit has none."""
     unknown, none = one_container(None, 8 * GIB), one_container(0, None)
     assert (unknown.used, unknown.limit, unknown.share, unknown.sm) == (UNKNOWN, "8.0Gi", UNKNOWN, UNKNOWN)
     assert (none.used, none.limit, none.share) == ("0", "", "")
@@ -129,7 +129,7 @@ def test_unknown_is_a_dash_and_nothing_is_nothing() -> None:
     ],
 )
 def test_where_nobody_decides_the_limit_speaks(used: float, declared: int, notes: tuple[str, ...], tone: Tone) -> None:
-    """Near from nine tenths on, over from the first byte above; who has a whole device may fill it."""
+    """`near` from nine tenths on, `over` from the first byte above. A container with a whole device may fill it."""
     row = one_container(int(used * GIB), declared * GIB)
     assert (row.notes, row.tone) == (notes, tone)
 
@@ -206,7 +206,7 @@ def test_whose_standing_it_is() -> None:
 
 
 def test_limits_that_are_not_the_containers_own() -> None:
-    """They are told with whose they are, beside what is wrong with a declaration; the cell stays empty."""
+    """Notes show them with their scope, beside what is wrong with a declaration. The cell stays empty."""
     who = pod()
     facts = snapshot(
         device(gpu(memory=memory(used=GIB)), attributed=GIB),
@@ -260,7 +260,7 @@ def test_other_vendors_have_other_names() -> None:
 
 
 def test_two_vendors_count_from_0() -> None:
-    """Of two GPUs with one number the vendor tells which; of one that is silent, the UUID."""
+    """Two GPUs with one number are told apart by the vendor; one that is silent, by its UUID."""
     raw = parse(served(snapshot(device(gpu(), attributed=0))))
     two = [read.Gpu("GPU-f4d4e956-99-1", 0, vendor="nvidia"), read.Gpu("0000:c1:00.0", 0, up=False), read.Gpu("b", 1)]
     names = [row.name for row in table(msgspec.structs.replace(raw, gpus=two, devices=[])).rows]
@@ -276,11 +276,11 @@ def test_a_gpu_is_no_twin_of_itself() -> None:
 
 
 def test_a_table_of_twice_as_many_gpus_is_twice_the_work() -> None:
-    """Who answers in a daemon's stead names as many GPUs as he likes, all with one number, and a fault of each."""
+    """A false daemon may name any number of GPUs, all with one index, and a fault of each."""
     raw = parse(served(snapshot(device(gpu(), attributed=0))))
 
     def lines(number: int) -> int:
-        """Count the lines that run; one that loops counts each time."""
+        """Count the lines that run; a line in a loop counts each time."""
         uuids = [f"GPU-{one}" for one in range(number)]
         hostile = msgspec.structs.replace(
             raw,

@@ -1,4 +1,4 @@
-"""What is answered on which path, and that probes tell what they should."""
+"""What is answered on which path, and that probes answer what they should."""
 
 import asyncio
 import json
@@ -79,7 +79,7 @@ async def test_health_is_patient_with_long_intervals() -> None:
 
 
 async def test_readiness_tells_what_it_waits_for() -> None:
-    """The reason is in words that may be shown to anybody: no UUIDs, no paths."""
+    """The reason is in words that any client may see: no UUIDs, no paths."""
     incomplete = snapshot(faults=[fault("gpu_lost", "GPU-1"), fault("stale", source="names", incomplete=False)])
     async with serving() as (server, _):
         assert (await get(f"{server.url}/readyz"))[:2] == (503, "no round has ended yet\n")
@@ -112,7 +112,7 @@ async def test_head_is_answered_and_writing_is_not(path: str) -> None:
 
 @pytest.mark.parametrize("path", ["/", "/metrics", "/healthz", "/api/v1/snapshot", EXPLAIN, "/nothing", "/api/nothing"])
 async def test_no_answer_tells_versions_of_its_parts(path: str) -> None:
-    """The Server header names us alone, and browsers are told to guess and frame nothing, on every answer."""
+    """On every answer the `Server` header names gpusteward alone, and headers forbid browsers to sniff and to frame."""
     async with serving(busy()) as (server, _):
         _, _, headers = await get(server.url + path)
     assert headers["Server"] == "gpusteward"

@@ -1,4 +1,4 @@
-"""Promises of exporter/web/connection.py and peers.py: what one client may send and hold, and who gives way."""
+"""Promises of exporter/web/connection.py and peers.py: what a client may send and hold, and which one gives way."""
 
 import asyncio
 import socket

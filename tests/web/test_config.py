@@ -110,7 +110,7 @@ def test_what_is_not_done_is_refused(text: str, message: str) -> None:
 
 
 def test_without_bcrypt_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The package is an extra; who asks for authentication without it is told how to get it."""
+    """The package is an extra: an error on authentication without it says how to install it."""
     monkeypatch.setitem(sys.modules, "bcrypt", None)
     assert "pip install 'gpusteward[auth]'" in refusal(f"basic_auth_users: {{anna: {HASH}}}")
 
@@ -261,7 +261,7 @@ async def test_a_known_login_is_not_hashed_again(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_probes_stay_open_and_all_else_asks_for_a_login(tmp_path: Path) -> None:
-    """A kubelet has no password; everybody else needs one."""
+    """A kubelet has no password; all other clients need one."""
     path = write(tmp_path, f"basic_auth_users: {{anna: {HASH}}}")
     async with serving(busy(), config_file=path) as (server, _):
         for open_path in ("/healthz", "/readyz"):
@@ -275,7 +275,7 @@ async def test_probes_stay_open_and_all_else_asks_for_a_login(tmp_path: Path) ->
 
 
 async def test_users_and_headers_are_exchanged_without_a_restart(tmp_path: Path) -> None:
-    """A revoked login ends at once, although it was remembered; a broken file changes nothing and is told."""
+    """A revoked login ends at once, although it was remembered. A broken file changes nothing and is reported."""
     path = write(tmp_path, f"basic_auth_users: {{anna: {HASH}}}")
     async with serving(busy(), config_file=path) as (server, _), asyncio.TaskGroup() as tasks:
         watch = tasks.create_task(server.watch())
@@ -305,7 +305,7 @@ async def test_users_and_headers_are_exchanged_without_a_restart(tmp_path: Path)
 
 
 async def test_few_logins_wait_and_known_ones_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of one peer five guesses wait, of all together twenty; further ones are told so, and a known login passes."""
+    """Five guesses of one peer wait, and twenty of all together. Further ones get an error; a known login passes."""
     auth = BasicAuth({"anna": HASH.encode()})
     assert await auth.user(header("anna", PASSWORD), "10.0.0.1") == "anna"
     go = threading.Event()

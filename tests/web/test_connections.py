@@ -131,7 +131,7 @@ async def test_a_scraper_keeps_its_connection_among_strangers(tmp_path: Path, lo
 
 
 async def test_a_stranger_without_the_password_is_spared_by_no_probe(tmp_path: Path) -> None:
-    """Where a password is needed, the answers of the probes and refusals make nobody known."""
+    """Where a password is needed, answers to probes and refusals do not make a client a known one."""
     file = tmp_path / "web.yaml"
     file.write_text(f"basic_auth_users: {{anna: {bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}}}")
     async with serving(busy(), config_file=file) as (server, _), connected(server) as stranger:
@@ -147,7 +147,7 @@ async def test_a_stranger_without_the_password_is_spared_by_no_probe(tmp_path: P
 
 
 async def test_who_takes_no_answer_goes_too() -> None:
-    """A client that asks and never reads cannot hold his connection by the answers that are still to be sent."""
+    """A client that asks and never reads cannot hold its connection by the answers that are still to be sent."""
     async with serving(busy()) as (server, _), connected(server) as (_, writer):
         transport = writer.transport
         assert isinstance(transport, asyncio.ReadTransport)
@@ -162,7 +162,7 @@ async def test_who_takes_no_answer_goes_too() -> None:
 
 
 async def test_unfinished_handshakes_count(tmp_path: Path) -> None:
-    """Whoever speaks no TLS where TLS is spoken holds files as others do: he is counted, and the oldest goes."""
+    """A client that never ends its TLS handshake holds a file like any other: it is counted, and the oldest goes."""
     authority = Authority(tmp_path)
     file = tmp_path / "web.yaml"
     file.write_text("tls_server_config: {cert_file: server.pem, key_file: server.key}")
@@ -181,7 +181,7 @@ async def test_unfinished_handshakes_count(tmp_path: Path) -> None:
 async def test_without_files_nobody_is_let_in_and_it_is_told_once(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The log has one line with the remedy and no traceback; who waited is answered when there are files again."""
+    """The log has one line with the remedy and no traceback. A waiting client is answered once files are free again."""
     monkeypatch.setattr("exporter.web.connections.PAUSE", 0.02)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with capture_logs() as logs:
@@ -193,7 +193,7 @@ async def test_without_files_nobody_is_let_in_and_it_is_told_once(
                 resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
                 try:
                     await until(lambda: bool(logs))
-                    await asyncio.sleep(0.1)  # more attempts, which tell nothing
+                    await asyncio.sleep(0.1)  # more attempts, which are not logged
                 finally:
                     resource.setrlimit(resource.RLIMIT_NOFILE, limits)
                 waiting.setblocking(False)

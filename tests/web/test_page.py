@@ -99,7 +99,7 @@ def words(drawing: str) -> str:
 
 @pytest.mark.browser
 async def test_the_node_is_drawn(tmp_path: Path) -> None:
-    """GPUs, instances, containers, what nobody explains, and the faults stand there in words, not only in colours."""
+    """GPUs, instances, containers, unattributed memory and the faults are there in words, not only in colours."""
     drawing, console = await drawn(tmp_path, busy())
     text = words(drawing)
     assert console == ""
@@ -191,7 +191,7 @@ async def test_an_idle_node_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.browser
 async def test_a_limit_is_shown_where_one_is_known(tmp_path: Path) -> None:
-    """The column is there as soon as one container has a limit; who is above it is told in words."""
+    """The column is there as soon as one container has a limit. A container above its limit is marked in words."""
     facts = described(interval=5.0)
     facts["containers"][0]["memory_limit_bytes"] = 20 * GIB
     facts["containers"][1]["memory_limit_bytes"] = 20 * GIB
@@ -204,7 +204,7 @@ async def test_a_limit_is_shown_where_one_is_known(tmp_path: Path) -> None:
 
 @pytest.mark.browser
 async def test_what_is_wrong_with_a_limit_stands_in_the_row(tmp_path: Path) -> None:
-    """Problems of a declaration, and a hook that does not hold, are words in the row of whom they are about."""
+    """Problems of a declaration, and a hook that does not hold, are words in the row of their container."""
     train, idle = pod("llama-0", "research"), pod("idle", "notebooks")
     facts = replace(
         busy(),
@@ -322,7 +322,7 @@ async def test_without_a_policy_there_is_no_trace_of_one(tmp_path: Path) -> None
 @pytest.mark.browser
 async def test_recent_decisions_are_listed_once_each(tmp_path: Path) -> None:
     """
-    What was done, rehearsed, refused, and why, the newest first.
+    Actions, dry runs and refusals, each with its cause, the newest first.
 
     One container on two GPUs, refused in the same round for the same reason, makes two lines; polls add none.
     """
@@ -351,7 +351,7 @@ async def test_recent_decisions_are_listed_once_each(tmp_path: Path) -> None:
 
 @pytest.mark.browser
 async def test_an_open_breaker_cannot_be_overlooked(tmp_path: Path) -> None:
-    """Which, why, and who closes it; the mode stands out when it may hurt."""
+    """The page says which is open, why, and what closes it. The mode stands out where the daemon may act."""
     breakers = [
         {"breaker": "blast_radius", "detail": "5 of 6 pods are over", "by_itself": False},
         {"breaker": "config", "detail": "<b>: unknown key", "by_itself": True},

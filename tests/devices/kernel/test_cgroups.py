@@ -14,7 +14,7 @@ ID, OTHER = "a" * 64, "b" * 64
 
 
 def files(used: int) -> dict[str, str]:
-    """Write what a leaf holds."""
+    """Return the files of a cgroup that has no children and holds `used` bytes."""
     return {"current": f"drm/{BUS}/vram0 {used}\n"}
 
 
@@ -58,7 +58,7 @@ def test_a_node_in_a_container_has_its_own_pods(node: Node) -> None:
 
 
 def test_who_makes_folders_elsewhere_is_neither_believed_nor_walked_through(node: Node) -> None:
-    """A user of the node whose folders bear a pod's name holds memory in nobody's name, and costs no time."""
+    """Folders of a user of the node that bear a pod's name count for no container, and cost no time."""
     node.cgroup("", {"capacity": f"drm/{BUS}/vram0 100\n"})
     node.cgroup(f"user.slice/user@1000.service/kubepods/{POD}/{ID}", files(90))
     node.cgroup(f"kubepods/{POD}/{OTHER}", files(7))
@@ -79,7 +79,7 @@ def test_the_hierarchy_that_has_the_controller(node: Node, root: str) -> None:
 
 
 def test_a_kernel_without_the_controller(node: Node) -> None:
-    """Nothing is known, and nobody is walked through."""
+    """Nothing is known, and no cgroup is walked through."""
     node.cgroup(f"kubepods/{POD}/{ID}", files(30))
     beats: list[str] = []
     assert read_dmem(Tree(node.roots.cgroup, beats.append)) is None
@@ -87,7 +87,7 @@ def test_a_kernel_without_the_controller(node: Node) -> None:
 
 
 def test_a_controller_without_devices(node: Node) -> None:
-    """A kernel has dmem, and no driver registered anything: nobody is walked through, in no round."""
+    """The kernel has dmem, and no driver registered a device: no round walks through the cgroups."""
     node.cgroup("", {"capacity": "", "current": ""})
     node.cgroup(f"kubepods/{POD}/{ID}", {"current": ""})
     beats: list[str] = []
@@ -98,7 +98,7 @@ def test_a_controller_without_devices(node: Node) -> None:
 
 
 def test_what_a_container_sees_of_its_own(node: Node) -> None:
-    """In a cgroup namespace of its own: which devices are counted, and not what anybody holds."""
+    """In a cgroup namespace of its own, the container sees which devices are counted, and not what any cgroup holds."""
     node.cgroup("", {"current": "nvidia/00000000:02:00.0/vidmem 0\n", "max": "nvidia/00000000:02:00.0/vidmem max\n"})
     tree = Tree(node.roots.cgroup, lambda _: None)
     assert read_dmem(tree) is None
@@ -121,7 +121,7 @@ def test_crun_has_the_limit_one_folder_deeper(node: Node) -> None:
 
 
 def test_the_text() -> None:
-    """Names of any driver with a PCI address; `max` is no number; other lines are nobody's."""
+    """Names of any driver with a PCI address are read; `max` is no number; other lines belong to no device."""
     text = f"drm/{BUS}/vram0 12550144\ndrm/{BUS}/stolen max\nnvidia/0000:0A:00.0/vidmem 7\ndrm/card0/vram 5\nvram0\n\n"
     assert parse(text) == {(BUS, "vram0"): 12550144, (BUS, "stolen"): None, ("0000:0a:00.0", "vidmem"): 7}
     assert own(text) == {BUS: 12550144, "0000:0a:00.0": 7}
@@ -134,8 +134,8 @@ def test_nvidias_text() -> None:
     The driver writes the domain in eight digits, and keeps a second region of the GPU beside its memory.
 
     The first line is of driver 615.71.09 on Linux 7.0, from NVIDIA's guide to MPS and dmem (ai-dynamo/dynamo,
-    "Per-GPU Compute and Memory Limits with MPS"); the others are of a live GeForce of 16 GB, as a program's own tests
-    have them (parse_dmem_capacity); the form without the function is what Slurm's gres_shard.c expects.
+    "Per-GPU Compute and Memory Limits with MPS"). The next two lines are of a live GeForce of 16 GB, as a program's
+    own tests have them (`parse_dmem_capacity`). Slurm's gres_shard.c expects the form without the function.
     """
     assert own("nvidia/00000000:02:00.0/vidmem 102641958912\n") == {"0000:02:00.0": 102641958912}
     both = "nvidia/00000000:01:00.0/gpu0 1073741824\nnvidia/00000000:01:00.0/vidmem 17094934528\n"

@@ -1,4 +1,4 @@
-"""Who holds which DRM client, each counted once: rows 21 to 26 and 33 of the table of descriptors."""
+"""The holders of DRM clients, each client counted once: rows 21 to 26 and 33 of the table of descriptors."""
 
 from exporter.devices.kernel.clients import RENDER, Descriptor, Holder, holdings
 from exporter.devices.kernel.fdinfo import Client, parse
@@ -43,7 +43,7 @@ def test_a_fork_holds_what_its_parent_counts() -> None:
 
 
 def test_a_client_in_two_containers_is_surely_nobodys() -> None:
-    """Row 23: counted once, with the holder that started first, and none of it may be held against anybody."""
+    """Row 23: it counts once, for the holder that started first, and none of it may be held against a container."""
     both = (Holder(5000, 100, A), Holder(400, 200, B))
     held = holdings([Descriptor(one, None, client()) for one in both], by_pdev)[GPU]
     assert {pid: (found.memory, found.memory_sure) for pid, found in held.items()} == {
@@ -53,7 +53,7 @@ def test_a_client_in_two_containers_is_surely_nobodys() -> None:
 
 
 def test_holders_whose_container_is_unknown_dispute_it() -> None:
-    """A second holder of whom nothing could be read may be anybody."""
+    """A second holder of which nothing could be read may belong to any container."""
     both = (Holder(1, 100, None), Holder(2, 200, None))
     held = holdings([Descriptor(one, None, client()) for one in both], by_pdev)[GPU]
     assert (held[1].memory, held[1].memory_sure) == (512 * MIB, 0)
@@ -94,7 +94,7 @@ def test_a_client_that_cannot_be_told_from_others_makes_its_holder_unknown() -> 
 
 
 def test_a_descriptor_that_tells_nothing_makes_its_holder_unknown() -> None:
-    """Row 11: it holds the device, and how much nobody says, whatever its other descriptors tell."""
+    """Row 11: the process holds the device, and how much is unknown, whatever its other descriptors say."""
     one = Holder(7, 1, A)
     held = holdings([Descriptor(one, (RENDER, 128), None), Descriptor(one, None, client())], by_pdev)[GPU][7]
     assert (held.memory, held.blind) == (None, True)

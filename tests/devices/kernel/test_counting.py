@@ -58,7 +58,7 @@ async def test_an_nvidia_gpu_is_counted_as_any(fake_node: FakeNode, nvml: Open, 
     """
     The kernel's bytes, peak and limit are the container's, where the lists do not add up to more.
 
-    Who has no such count keeps the driver's word, and the accounts close.
+    A container without such a count keeps the driver's figure, and the accounts close.
     """
     fake_node.write([replace(CARD, other=9 * GiB, processes=lists((100, 12 * GiB), (200, 8 * GiB)))], driver=R615)
     counts(node, "a", 12 * GiB, limit=20 * GiB, peak=14 * GiB)
@@ -78,9 +78,9 @@ async def test_an_nvidia_gpu_is_counted_as_any(fake_node: FakeNode, nvml: Open, 
 
 async def test_a_count_that_came_late_is_no_figure(fake_node: FakeNode, nvml: Open, node: Node) -> None:
     """
-    The kernel counts nothing of who held its bytes before: they are told as the driver lists them, and a fault.
+    The kernel does not count memory that a container held before its count began.
 
-    The round is complete.
+    The container's usage is what the driver lists, a fault reports it, and the round is complete.
     """
     fake_node.write([replace(CARD, other=GiB, processes=lists((100, 16 * GiB)))], driver=R615)
     counts(node, "a", 0)
@@ -104,7 +104,7 @@ async def test_instances_keep_the_drivers_word(fake_node: FakeNode, nvml: Open, 
 
 
 async def test_a_gpu_that_is_not_registered(fake_node: FakeNode, nvml: Open, node: Node) -> None:
-    """Of two GPUs the kernel counts one: the other's containers are told by its lists alone."""
+    """Of two GPUs the kernel counts one: for the other's containers there are only the driver's lists."""
     fake_node.write(gpus(2), driver=R615)
     counts(node, "a", 12 * GiB)
     first, second = (await read(node, await nvml())).samples
@@ -145,7 +145,7 @@ async def test_a_count_that_hangs_costs_the_round(fake_node: FakeNode, nvml: Ope
 
 
 async def test_all_else_is_the_sources(fake_node: FakeNode, nvml: Open, node: Node) -> None:
-    """Its name, who is present, the look between two rounds, and that an early round asks some alone."""
+    """Its name, the GPUs present, and the look between two rounds are the source's; an early round asks only some."""
     fake_node.write(gpus(2), driver=R615)
     source = await nvml()
     counting = Counting(source, node.roots.cgroup, 5.0)

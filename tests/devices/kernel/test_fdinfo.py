@@ -1,9 +1,10 @@
 """
 What the kernel says of a DRM client: rows 1 to 19 of the table of texts.
 
-Where the rows come from: 1, 9 the kernel's documentation (xe, panthor); 2, 3 an Intel A310; 4 a ROCm process on Linux
-6.1; 5 amdgpu_top#87; 6 amdgpu today; 7 a patch of a manual page; 8 the shape of i915; 10 amd/xdna-driver#324; 11 what
-vgem, virtio-gpu and nouveau print; 12, 19 amdgpu's source; the others are made after the documentation.
+Rows 1 and 9 come from the kernel's documentation (xe, panthor), rows 2 and 3 from an Intel A310. Row 4 comes from a
+ROCm process on Linux 6.1, row 5 from amdgpu_top#87, row 6 from amdgpu today. Row 7 comes from a patch of a manual
+page. Row 8 has the shape of i915. Row 10 comes from amd/xdna-driver#324. Row 11 is what vgem, virtio-gpu and nouveau
+print. Rows 12 and 19 come from amdgpu's source. The others are made after the documentation.
 """
 
 import pytest
@@ -112,7 +113,7 @@ def test_two_names_of_one_number_count_once() -> None:
 
 
 def test_an_integrated_gpu_has_no_memory_of_its_own() -> None:
-    """Row 7: no local region: unknown, not 0; the host's part is told."""
+    """Row 7: without a local region its memory is unknown, not 0; the host's part is reported."""
     found = client(
         "drm-driver: i915",
         "drm-pdev: 0000:00:02.0",
@@ -219,7 +220,7 @@ def test_a_client_without_identity(number: str) -> None:
 
 
 def test_a_capacity_of_zero_is_one() -> None:
-    """Row 18: against the rules, and told."""
+    """Row 18: it is against the rules, and is reported as a problem."""
     found = client("drm-driver: i915", "drm-client-id: 1", "drm-engine-compute: 5 ns", "drm-engine-capacity-compute: 0")
     assert (found.engines, found.problems) == ({"compute": Engine(5)}, ("capacity",))
 
@@ -248,7 +249,7 @@ def test_cycles_need_no_clock() -> None:
 
 
 def test_a_device_that_slept_has_no_ratio() -> None:
-    """Row 29: no cycle passed, so nobody can say."""
+    """Row 29: no cycle passed, so the ratio is unknown."""
     _, kept = advance(None, Engine(cycles=5, total_cycles=7), 1.0)
     assert advance(kept, Engine(cycles=5, total_cycles=7), 2.0)[0] is None
 

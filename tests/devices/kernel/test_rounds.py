@@ -124,8 +124,8 @@ async def test_a_process_that_rocm_lists_and_proc_does_not(node: Node, pods: Pod
 
 async def test_by_kfd_who_is_in_no_list_is_unknown(node: Node, pods: Pods) -> None:
     """
-    Vulkan, OpenGL and VA-API are in no file of KFD's: a container that was handed the GPU and has no ROCm process may
-    hold any of it, and so has no figure; one that has holds at least that.
+    Vulkan, OpenGL and VA-API are in no file of KFD's. A container that was handed the GPU and has no ROCm process may
+    hold any of it, and so has no figure. A container with a ROCm process holds at least that process's memory.
     """
     mi210(node, 40 * GIB)
     pods.handed = dict.fromkeys("ab", ("amd.com/gpu", (BUS,)))
@@ -146,8 +146,8 @@ async def test_who_hides_a_process_is_unknown(
     node: Node, pods: Pods, rounds: Rounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    A process with more descriptors than are looked at holds 30 GiB: its container has no figure, and not the 2 of its
-    other process; its neighbour has its own, and who holds nothing is known to.
+    A process with more descriptors than are looked at holds 30 GiB. Its container has no figure: the 2 GiB of its other
+    process would be wrong. The other container has its own figure, and one that holds nothing has 0.
     """
     monkeypatch.setattr("exporter.devices.kernel.holders.MOST", 16)
     mi210(node, 40 * GIB)
@@ -168,7 +168,7 @@ async def test_what_the_driver_moves_out_is_time_lost(node: Node, pods: Pods, ro
     """
     ROCm: for how long a container's queues were off the GPU, from when it was seen first.
 
-    What was before is of another time; a process that ends takes nothing back; who does not use ROCm has none.
+    Time that was lost before does not count. A process that ends takes nothing back. Without ROCm there is no figure.
     """
     mi210(node, 3 * GIB)
     pods.handed = dict.fromkeys("ab", ("amd.com/gpu", (BUS,)))
@@ -193,7 +193,8 @@ async def test_a_topology_that_may_not_be_read(
     """
     Row 43, on the page: what ROCm's processes hold is unknown there, by container as by device.
 
-    It is not unattributed: that is what was measured and is nobody's. Here nobody looked, and the fault says why.
+    It is not unattributed: such memory was measured and belongs to no known process. Here the processes' memory was not
+    measured, and the fault says why.
     """
     mi210(node, GIB)
     pods.handed = {"a": ("amd.com/gpu", (BUS,))}

@@ -1,8 +1,8 @@
 """
 AMD's and Intel's GPUs, read from files by the daemon's own source.
 
-The numbers of KFD's topology are those of an MI308X and an MI300X in the test data of ROCm/k8s-device-plugin; those of
-the Radeon of row 45 are from elementary/monitor#369; those of dmem from the kernel's documentation.
+The numbers of KFD's topology are those of an MI308X and an MI300X in the test data of ROCm/k8s-device-plugin. Those of
+the Radeon of row 45 are from elementary/monitor#369. Those of dmem are from the kernel's documentation.
 """
 
 import asyncio
@@ -146,7 +146,7 @@ def held(sample: GpuSample) -> Mapping[int, int | None]:
 
 
 def reasons(sample: DevicesSample) -> set[tuple[str, str]]:
-    """Name the faults and whom they are about."""
+    """Return each fault's reason, and the device that it is about."""
     faults = [*sample.faults, *(fault for one in sample.samples for fault in one.faults)]
     return {(fault.reason, fault.subject) for fault in faults}
 
@@ -166,7 +166,7 @@ async def test_partitions_are_leaf_devices(node: Node, rocm: Reader) -> None:
 
 
 async def test_engines_say_nothing_of_partitions(node: Node, reader: Reader) -> None:
-    """A process may be on several of them under one number: how busy it keeps each is not told."""
+    """A process may be on several of them under one number: how busy it keeps each is not reported."""
     mi308x(node)
     node.process(500, cgroup=CONTAINER)
     node.rocm(500, {41657: GIB, 24248: GIB})
@@ -204,7 +204,7 @@ async def test_a_partition_that_we_see_alone_is_still_a_partition(node: Node, ro
 
 
 async def test_a_divided_gpu_without_partitions_is_incomplete(node: Node, rocm: Reader) -> None:
-    """The GPU says CPX, and KFD names no partition of it: nobody knows who is there, and nothing is counted twice."""
+    """The GPU says CPX, and KFD names no partition of it: its processes are unknown, and nothing is counted twice."""
     node.card("0000:05:00.0", figures={"current_compute_partition": "CPX\n", **vram(192)})
     sample = await rocm.sample()
     (one,) = sample.samples
@@ -252,14 +252,14 @@ async def test_rocm_alone_is_what_it_is(node: Node, reader: Reader) -> None:
 
 
 async def test_a_process_that_is_gone_from_proc(node: Node, reader: Reader) -> None:
-    """Row 42: KFD still lists it: told by its number, so its bytes become a ghost's."""
+    """Row 42: KFD still lists it: it is reported by its number, so its bytes become ghost memory."""
     mi210(node)
     node.rocm(777, {41657: GIB})
     assert held(await reader.one()) == {777: GIB}
 
 
 async def test_a_topology_that_may_not_be_read(node: Node, rocm: Reader, as_nobody: Callable[[], None]) -> None:
-    """Row 43: whose GPU it is nobody can say: told with the reason, and the processes are unknown, not absent."""
+    """Row 43: it is unknown which GPU KFD means: a fault gives the reason. The processes are unknown, not absent."""
     mi210(node, used=3)
     node.rocm(500, {41657: GIB})
     (node.root / "sys/class/kfd/kfd/topology/nodes/1/gpu_id").chmod(0)
@@ -332,7 +332,7 @@ async def test_a_figure_that_is_not_there(node: Node, rocm: Reader, name: str) -
 async def test_a_denied_descriptor_leaves_rocms_bytes(
     node: Node, reader: Reader, as_nobody: Callable[[], None]
 ) -> None:
-    """Row 31: memory from KFD, busy unknown, and it is told that a process could not be looked at."""
+    """Row 31: memory comes from KFD, utilization is unknown, and a fault says that a process could not be looked at."""
     mi210(node)
     node.process(4242, cgroup=CONTAINER)
     node.rocm(4242, {41657: GIB})
@@ -348,7 +348,7 @@ async def test_a_denied_descriptor_leaves_rocms_bytes(
 async def test_without_the_right_to_look_intels_processes_are_unknown(
     node: Node, reader: Reader, as_nobody: Callable[[], None]
 ) -> None:
-    """Not "nobody holds it"; told once, and the round stays complete."""
+    """They are unknown, not absent; one fault reports it, and the round stays complete."""
     node.card("0000:03:00.0", driver="xe")
     (node.root / "proc/1/fd").chmod(0)
     as_nobody()
@@ -362,7 +362,7 @@ async def test_without_the_right_to_look_intels_processes_are_unknown(
 async def test_a_sum_that_overlooked_somebody_is_no_figure_of_use(
     node: Node, reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One process has too many descriptors: who was seen is told, what is used of an Intel GPU is not."""
+    """One process has too many descriptors: the processes seen are reported, an Intel GPU's used memory is not."""
     monkeypatch.setattr("exporter.devices.kernel.holders.MOST", 10)
     node.card("0000:03:00.0", driver="xe", figures={"tile0/physical_vram_size_bytes": 24 * GIB})
     for pid, number in ((4242, 9), (4243, 2)):
@@ -377,7 +377,7 @@ async def test_a_sum_that_overlooked_somebody_is_no_figure_of_use(
 async def test_who_opens_a_million_files_hides_nobody_else(
     node: Node, reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The processes with most descriptors are looked at last; who is left out is told as one that was not seen."""
+    """The processes with most descriptors are looked at last; a process that is left out is reported as not seen."""
     monkeypatch.setattr("exporter.devices.kernel.holders.MOST", 10)
     mi210(node)
     for pid, number in ((4242, 9), (4243, 2)):
@@ -438,9 +438,9 @@ async def test_the_hosts_own_processes_are_no_containers(
     node: Node, reader: Reader, as_nobody: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    Process 1 may not be looked at in a container that AppArmor keeps: what it holds is at most unattributed.
+    Process 1 may not be looked at in a container that AppArmor confines: what it holds is at most unattributed.
 
-    No standing fault on a node that is well, where the driver itself tells what is used.
+    On a healthy node there is no lasting fault, where the driver itself reports what is used.
     """
     monkeypatch.setattr("exporter.devices.kernel.holders._privileged", lambda: True)
     mi210(node, used=3)
@@ -455,7 +455,7 @@ async def test_the_hosts_own_processes_are_no_containers(
 async def test_whose_cgroup_cannot_be_read_either_may_be_anybody(
     node: Node, reader: Reader, as_nobody: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """hidepid: neither descriptors nor cgroup; it is told, and nobody is known to hold nothing."""
+    """hidepid: neither descriptors nor cgroup can be read; a fault says so, and no container is known to be without."""
     monkeypatch.setattr("exporter.devices.kernel.holders._privileged", lambda: True)
     mi210(node, used=3)
     node.process(4242, cgroup=CONTAINER)
@@ -468,7 +468,7 @@ async def test_whose_cgroup_cannot_be_read_either_may_be_anybody(
 
 
 class Stat:
-    """`os.stat` of what processes have open: it tells whom it was asked for, and keeps whoever asks for `kept`."""
+    """`os.stat` of what processes have open: it notes the paths that it is asked for, and blocks on the path `kept`."""
 
     def __init__(self, kept: str = "") -> None:
         self.asked: list[str] = []
@@ -500,9 +500,9 @@ async def test_a_path_that_is_too_long_hides_nothing(
     node: Node, reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    A file is open below more than 4096 bytes of folders: its name is not told (ENAMETOOLONG), all else is.
+    A file is open below more than 4096 bytes of folders: its name cannot be read (ENAMETOOLONG), all else can.
 
-    What lies there may be a DRM node as well: its driver speaks, and counts.
+    The file may be a DRM node as well: what its driver says counts.
     """
     mi210(node)
     node.process(4242, cgroup=CONTAINER)
@@ -520,7 +520,7 @@ async def test_a_path_that_is_too_long_hides_nothing(
 async def test_who_cannot_be_read_is_not_gone(
     node: Node, reader: Reader, monkeypatch: pytest.MonkeyPatch, refused: tuple[str, str], number: int
 ) -> None:
-    """Only ENOENT and ESRCH say that a process ended; whoever cannot be read may hold anything."""
+    """Only ENOENT and ESRCH say that a process ended; a process that cannot be read may hold anything."""
     mi210(node)
     for pid, cgroup in ((4242, CONTAINER), (5000, OTHERS)):
         node.process(pid, cgroup=cgroup)
@@ -534,7 +534,7 @@ async def test_who_cannot_be_read_is_not_gone(
 
 
 async def test_who_cannot_say_when_it_began_is_not_gone(node: Node, reader: Reader) -> None:
-    """Its descriptors are told and its `stat` cannot be read: it is unknown, and does not hold nothing."""
+    """Its descriptors can be read and its `stat` cannot: what it holds is unknown, not nothing."""
     mi210(node)
     node.process(4242, cgroup=CONTAINER)
     node.descriptor(4242, 5, amdgpu(9, 1))
@@ -596,7 +596,7 @@ async def test_what_is_too_long_to_read_hides_its_process_alone(node: Node, read
 
 
 def test_who_takes_all_the_time_hides_nobody_else(node: Node) -> None:
-    """Of two pods each has half of the seconds: whose few descriptors take longer is left out, and the other is not."""
+    """Each of two pods has half of the seconds: one whose few descriptors take longer is left out, the other is not."""
     for pid, cgroup, number in ((4242, CONTAINER, 3), (4243, CONTAINER, 1), (5000, OTHERS, 5)):
         node.process(pid, cgroup=cgroup)
         for place in range(number):
@@ -613,7 +613,7 @@ def test_who_takes_all_the_time_hides_nobody_else(node: Node) -> None:
 
 @pytest.mark.parametrize(("flags", "seen"), [(OPENED, 1), (os.O_PATH | os.O_CLOEXEC, 0)])
 def test_a_name_that_was_opened_holds_nothing(node: Node, flags: int, seen: int) -> None:
-    """O_PATH asks no driver and needs no right to the device: nobody makes his container unknown by it."""
+    """O_PATH asks no driver and needs no right to the device: no process makes its container unknown by it."""
     (node.root / "renderD128").symlink_to("/dev/null")  # a node, which not only root can make
     node.process(4242, cgroup=CONTAINER)
     node.descriptor(4242, 6, "", name=str(node.root / "renderD128"), flags=flags)
@@ -659,7 +659,7 @@ async def test_whose_file_keeps_us_waiting_costs_himself(
     """
     A file that is exchanged at the last moment for one on a dead file system costs one round.
 
-    From then on the others are told, and nothing is known of that process's pod, until the file answers.
+    From then on the other pods are reported, and nothing is known of that process's pod, until the file answers.
     """
     mi210(node)
     for pid, cgroup in ((4242, CONTAINER), (4243, CONTAINER), (5000, OTHERS)):
@@ -818,7 +818,7 @@ async def test_intels_memory_is_unknown_while_one_process_is(node: Node, reader:
 
 
 async def test_an_integrated_gpu_has_no_memory(node: Node, reader: Reader) -> None:
-    """It uses the host's: who holds it is known, how much of its memory is a question without an answer."""
+    """It uses the host's: its holders are known, and how much memory each holds is unknown."""
     node.card("0000:00:02.0", driver="i915")
     node.process(4242, cgroup=CONTAINER)
     node.descriptor(
@@ -882,7 +882,7 @@ async def test_a_cgroup_says_nothing_of_partitions(node: Node, reader: Reader) -
 
 
 async def test_a_leaf_without_the_controller(node: Node, reader: Reader) -> None:
-    """Row 49: nothing is known of the container; the device's use is the root's word."""
+    """Row 49: nothing is known of the container; the device's use comes from the root cgroup."""
     node.card("0000:03:00.0", driver="xe")
     node.cgroup("", DMEM)
     (node.root / f"sys/fs/cgroup/{POD}/{'a' * 64}").mkdir(parents=True)
@@ -892,14 +892,14 @@ async def test_a_leaf_without_the_controller(node: Node, reader: Reader) -> None
 
 
 async def test_other_drivers_are_not_ours(node: Node, reader: Reader) -> None:
-    """A server's BMC (ast), and a GPU of NVIDIA's: left to whoever can read them."""
+    """A server's BMC (ast) and a GPU of NVIDIA's are left to the sources that can read them."""
     node.card("0000:02:00.0", driver="ast", number=0, minor=128)
     node.card("0000:03:00.0", driver="nvidia", number=1, minor=129)
     assert await reader.sample() == DevicesSample()
 
 
 async def test_by_kfd_alone_intel_is_left_out(node: Node, rocm: Reader) -> None:
-    """Nobody could say who holds it."""
+    """KFD could not say which processes hold it."""
     node.card("0000:03:00.0", driver="xe")
     assert (await rocm.sample()).samples == ()
 
