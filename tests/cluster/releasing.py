@@ -7,6 +7,7 @@ In: the checkout as it is, with what is not committed. Out: a folder of files, a
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,8 @@ from cluster import build
 from cluster.image import DATE, ROOT
 from cluster.registry import Loopback
 
-VERSION = "0.2.0"
+VERSION = "99.0.0"
+"""That of no commit."""
 OWNER = "team"
 PASSWORD = {"COSIGN_PASSWORD": "of the test"}
 DATED = {"GIT_COMMITTER_DATE": f"{DATE} +0000"}
@@ -67,7 +69,8 @@ def cloned(folder: Path) -> Path:
             to.unlink()
     version(clone, "pyproject.toml", 'version = "', VERSION)
     changes = clone / "CHANGELOG.md"
-    changes.write_text(changes.read_text().replace("## Unreleased", f"## {VERSION}, of the test", 1))
+    heading = f"## {VERSION}, of the test"
+    changes.write_text(re.sub(r"^## .*$", heading, changes.read_text(), count=1, flags=re.MULTILINE))
     for module in ("tools.release.source", "deploy.plain"):  # what `make manifests` runs
         run(sys.executable, "-m", module, cwd=clone, env={"PYTHONPATH": f"{clone}:{clone / 'tests'}"})
     commit(clone)

@@ -28,7 +28,8 @@ from cluster.releasing import OWNER, PASSWORD, VERSION, Released, cloned, make_r
 from cluster.requirements import missing_for_image, missing_for_release
 from cluster.stage import Stage
 from scraped import series
-from tools.release.images import TO_BUILD, Store, native
+from tools.release.images import TO_RUN, Store, native
+from tools.release.source import section
 
 pytestmark = pytest.mark.cluster
 
@@ -74,7 +75,8 @@ def test_it_says_what_it_makes(made: Released) -> None:
     kinds = ("provenance.json", "manifests.tar.gz", "rules.tar.gz", "dashboards.tar.gz", "sbom-debian-arm64.cdx.json")
     assert {f"gpusteward-{VERSION}-{kind}" for kind in kinds} <= {file.name for file in made.folder.iterdir()}
     run("sha256sum", "--check", "--strict", "SHA256SUMS", cwd=made.folder)
-    assert "### The policy: limits hold" in (made.folder / "NOTES.md").read_text()
+    changes = section((made.clone / "CHANGELOG.md").read_text(), VERSION)
+    assert changes and changes in (made.folder / "NOTES.md").read_text()
     assert made.registry.tags(f"{OWNER}/charts/gpusteward") >= {VERSION}
     assert {one.name for one in (made.clone / "dist").iterdir()} == {VERSION}
 
@@ -116,15 +118,13 @@ def test_the_lists_name_what_is_in_the_image(made: Released, platform: str) -> N
 
 def test_the_same_commit_gives_the_same_image(made: Released, tmp_path: Path) -> None:
     """Built once more, of Debian's packages fetched anew, the image has the digest that was published."""
-    store = Store(tmp_path, DATE)
-    cached = Store(build.cache() / "image", DATE)
-    builder = cached.base(TO_BUILD, native())
-    cached.buildah("push", builder, f"oci-archive:{tmp_path / 'builder'}:{builder}")
-    store.buildah("pull", f"oci-archive:{tmp_path / 'builder'}")
+    store = Store(build.cache() / "image", DATE, run=str(tmp_path))
     revision = run("git", "rev-parse", "HEAD", cwd=made.clone).strip()
     labels = {"VERSION": VERSION, "REVISION": revision, "SOURCE": "https://git.example/gpusteward"}
-    store.image(made.clone, native(), "localhost/again", **labels)
-    store.buildah("push", f"--digestfile={tmp_path / 'digest'}", "localhost/again", f"oci:{tmp_path / 'again'}")
+    name = f"localhost/again-{revision}"
+    store.image(made.clone, native(), name, **labels)
+    store.buildah("push", f"--digestfile={tmp_path / 'digest'}", name, f"oci:{tmp_path / 'again'}")
+    store.buildah("rmi", name, store.base(TO_RUN, native()))
     index = made.registry.manifest(f"{OWNER}/gpusteward", VERSION)
     digests = {one["platform"]["architecture"]: one["digest"] for one in index["manifests"]}
     assert (tmp_path / "digest").read_text() == digests[native()]
