@@ -118,7 +118,7 @@ def test_the_lists_name_what_is_in_the_image(made: Released, platform: str) -> N
 
 def test_the_same_commit_gives_the_same_image(made: Released, tmp_path: Path) -> None:
     """Built once more, of Debian's packages fetched anew, the image has the digest that was published."""
-    store = Store(build.cache() / "image", DATE, run=str(tmp_path))
+    store = Store(build.cache() / "image", DATE, salt=str(tmp_path))
     revision = run("git", "rev-parse", "HEAD", cwd=made.clone).strip()
     labels = {"VERSION": VERSION, "REVISION": revision, "SOURCE": "https://git.example/gpusteward"}
     name = f"localhost/again-{revision}"

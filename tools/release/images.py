@@ -42,12 +42,12 @@ def native() -> str:
 class Store:
     """Buildah's storage in a folder; the bases in it are used again.
 
-    `date`: of all files, in seconds since 1970. `run`: another word makes the base that is run on anew.
+    `date`: of all files, in seconds since 1970. `salt`: another word makes the base that is run on anew.
     """
 
     folder: Path
     date: int
-    run: str = ""
+    salt: str = ""
 
     def buildah(self, *words: str | Path) -> str:
         """Run buildah on this storage. Raises ReleaseError."""
@@ -64,7 +64,7 @@ class Store:
 
     def base(self, words: tuple[str, ...], target: str) -> str:
         """Name of the image of these packages, made by mmdebstrap if it is not there. Raises ReleaseError."""
-        key = hashlib.sha256(repr((SUITE, words, target, words is TO_RUN and (self.date, self.run))).encode())
+        key = hashlib.sha256(repr((SUITE, words, target, words is TO_RUN and (self.date, self.salt))).encode())
         lent = [path for path in OF_THE_MACHINE if path.exists()] if words is TO_BUILD else []
         for path in lent:
             key.update(path.read_bytes())
