@@ -40,14 +40,10 @@ def native() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Buildah's storage in a folder; the bases in it are used again.
-
-    `date`: of all files, in seconds since 1970. `salt`: another word makes the base that is run on anew.
-    """
+    """Buildah's storage in a folder; the bases in it are used again. `date`: of all files, in seconds since 1970."""
 
     folder: Path
     date: int
-    salt: str = ""
 
     def buildah(self, *words: str | Path) -> str:
         """Run buildah on this storage. Raises ReleaseError."""
@@ -64,7 +60,7 @@ class Store:
 
     def base(self, words: tuple[str, ...], target: str) -> str:
         """Name of the image of these packages, made by mmdebstrap if it is not there. Raises ReleaseError."""
-        key = hashlib.sha256(repr((SUITE, words, target, words is TO_RUN and (self.date, self.salt))).encode())
+        key = hashlib.sha256(repr((SUITE, words, target, words is TO_RUN and self.date)).encode())
         lent = [path for path in OF_THE_MACHINE if path.exists()] if words is TO_BUILD else []
         for path in lent:
             key.update(path.read_bytes())
