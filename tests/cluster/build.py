@@ -32,6 +32,7 @@ MODULES = {
     "actionlint": "actionlint",
     "cosign": "cosign",
     "registry": "registry",
+    "jsonnet": "jsonnet",
     "containerd": "containerd",
     "containerd-shim-runc-v2": "containerd",
     "ctr": "containerd",

@@ -22,13 +22,12 @@ from cluster import toolkit
 from cluster.bed import NODE_NAME, Bed
 from cluster.client import Api, Object, until
 from cluster.fixtures import fresh_namespace
-from cluster.image import ROOT
+from deploy.chart import packed
 from enforcer.journal.records import decode
 from scraped import series
 
 T = TypeVar("T")
 
-CHART = ROOT / "deploy/charts/gpusteward"
 RELEASE = "fleet"
 ACCOUNT = f"{RELEASE}-gpusteward"
 NVIDIA_HERE = "nvidia.com/gpu.present"
@@ -200,12 +199,12 @@ class Release(Installed):
     """The same, under helm's hand."""
 
     folder: Path = Path()
-    chart: tuple[str, ...] = (str(CHART),)
-    """What is installed: a folder, or a name in a registry and flags."""
+    chart: tuple[str, ...] = ()
+    """What is installed: a folder, or a name in a registry and flags; empty: this checkout's packed chart."""
 
     def helm(self, verb: str, *words: str, values: Mapping[str, object] | None = None, wait: bool = True) -> str:
         """Install, upgrade, roll back or uninstall; wait for all of it to be ready, or gone."""
-        chart = self.chart if verb in ("install", "upgrade") else ()
+        chart = (self.chart or (str(packed()),)) if verb in ("install", "upgrade") else ()
         if values is not None:
             file = self.folder / "values.json"
             file.write_text(json.dumps(values))

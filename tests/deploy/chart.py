@@ -1,8 +1,9 @@
 """
-The Helm chart, rendered by Helm.
+The Helm chart, packed and rendered by Helm.
 
 In: variants (deploy/charts/gpusteward/ci) or values. Out: objects as they would be applied, or Helm's words about
-what is wrong. Law: release and namespace are called gpusteward, unless a test says otherwise.
+what is wrong. Law: what is rendered is the package that users get. Release and namespace are called gpusteward, unless
+a test says otherwise.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import tarfile
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -28,6 +31,10 @@ OLDEST, NEWEST = "1.30.0", "1.37.0"
 VARIANTS = tuple(sorted(one.name.removesuffix("-values.yaml") for one in (CHART / "ci").glob("*-values.yaml")))
 
 
+_TEMPORARY = tempfile.TemporaryDirectory(prefix="gpusteward-chart-")
+"""Where the package lies; removed when the tests end."""
+
+
 class RefusedError(Exception):
     """Helm did not render it; the message is its own."""
 
@@ -38,11 +45,21 @@ def variant(name: str) -> Path:
 
 
 def text(
-    *files: Path, release: str = RELEASE, namespace: str = RELEASE, chart: Path = CHART, kubernetes: str = NEWEST
+    *files: Path,
+    release: str = RELEASE,
+    namespace: str = RELEASE,
+    chart: Path | None = None,
+    kubernetes: str = NEWEST,
 ) -> str:
     """What Helm prints. Raises RefusedError, and BuildError where there is no Helm to be had."""
     # Without `--kube-version`, this Helm assumes a default Kubernetes: it was built without the linker flags for it.
-    command: list[str | Path] = [build.program("helm"), "template", release, chart, f"--namespace={namespace}"]
+    command: list[str | Path] = [
+        build.program("helm"),
+        "template",
+        release,
+        chart or packed(),
+        f"--namespace={namespace}",
+    ]
     flags = [f"--kube-version={kubernetes}", *(f"--values={one}" for one in files)]
     done = subprocess.run([*command, *flags], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -65,8 +82,7 @@ def written(folder: Path, values: Mapping[str, Any]) -> Path:
 
 def notes(folder: Path, values: Mapping[str, Any]) -> str:
     """What a person reads after `helm install` with these values; without a cluster Helm prints objects alone."""
-    copy = folder / "noted"
-    shutil.copytree(CHART, copy, dirs_exist_ok=True)
+    copy = unpacked(folder / "noted")
     (copy / "templates" / "NOTES.txt").rename(copy / "NOTES.txt")
     as_object = 'kind: Notes\ntext: {{ tpl (.Files.Get "NOTES.txt") . | toJson }}\n'
     (copy / "templates" / "notes.yaml").write_text(as_object)
@@ -74,14 +90,24 @@ def notes(folder: Path, values: Mapping[str, Any]) -> str:
     return str(made.only("Notes")["text"])
 
 
-def packed(folder: Path) -> Path:
-    """Pack the chart as it is published. Raises RefusedError."""
+@cache
+def packed() -> Path:
+    """The chart as it is published, packed once. Raises RefusedError."""
+    folder = Path(_TEMPORARY.name)
     command: list[str | Path] = [build.program("helm"), "package", CHART, f"--destination={folder}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RefusedError(done.stderr)
     (path,) = folder.glob("*.tgz")
     return path
+
+
+def unpacked(folder: Path) -> Path:
+    """A copy of the package that a test may change."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with tarfile.open(packed()) as archive:
+        archive.extractall(folder, filter="data")
+    return folder / CHART.name
 
 
 def lint() -> None:
