@@ -206,7 +206,8 @@ async def test_the_first_version_is_upgraded_and_comes_back(
 def older(folder: Path, to: Loopback) -> Path:
     """The checkout of the commit `OLD`, whose image is in the registry then."""
     found = subprocess.run(["git", "archive", OLD], cwd=ROOT, capture_output=True, check=False)
-    require([f"commit {OLD} is missing: `git fetch --unshallow`"] if found.returncode else [])
+    if found.returncode:
+        pytest.skip(f"this checkout has no commit {OLD}: `git fetch --unshallow`")
     checkout = folder / "old"
     checkout.mkdir()
     subprocess.run(["tar", "--extract", "--directory", str(checkout)], input=found.stdout, check=True)

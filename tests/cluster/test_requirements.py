@@ -132,7 +132,7 @@ def test_nothing_is_installed_where_nothing_is_missing(
     monkeypatch.setattr(install, "PROMETHEUS", ())
     monkeypatch.setattr(install, "BROWSER", ())
     monkeypatch.setattr(install, "APPARMOR", ())
-    monkeypatch.setattr(install, "IMAGE", ())
+    monkeypatch.setattr(install, "RELEASE", ())
     monkeypatch.setattr(install, "READER", ())
     assert install.main() == 0
     assert "all packages" in capsys.readouterr().out
