@@ -10,6 +10,7 @@ seconds over the limit are those that count for an action (the level), and `due_
 from collections.abc import Iterable
 from typing import Any
 
+from enforcer.messages.action_lines import action_line
 from enforcer.messages.sentences import duration, obstacle
 from enforcer.messages.tally import Decision
 from enforcer.policy.history import Action, Holding, Standing, Verdict
@@ -53,7 +54,8 @@ def decision(decided: Decision, offset: float) -> Json:
     """Describe an action or a refusal."""
     if decided.action is not None:
         kind = "dry_run" if decided.action.dry else "action"
-        ended = {"result": decided.result, "detail": decided.detail}
+        text = action_line(decided.action, decided.at, decided.result, decided.detail)
+        ended = {"result": decided.result, "detail": decided.detail, "text": text}
         return {"at": decided.at, "kind": kind, **_action(decided.action, offset), **ended}
     assert decided.refusal is not None  # noqa: S101  (a decision is one or the other)
     return {"at": decided.at, "kind": "refusal", **standing(decided.refusal, offset, decided.at)}
