@@ -156,6 +156,7 @@ class _NotHere(msgspec.Struct, frozen=True):
 
     error: str
     near: list[str]
+    actions: list[dict[str, Any]] = []
 
 
 async def _explained(daemon: "Daemon", namespace: str, pod: str) -> tuple[str, dict[str, Any]]:
@@ -172,9 +173,12 @@ async def _explained(daemon: "Daemon", namespace: str, pod: str) -> tuple[str, d
         del document["text"]
         return text, document
     with suppress(*GARBLED):
-        if status == ABSENT and (why := msgspec.json.decode(body, type=_NotHere).error):
+        if status == ABSENT and (answer := msgspec.json.decode(body, type=_NotHere)).error:
+            if answer.actions:
+                events = f"kubectl -n {namespace} get events --field-selector involvedObject.name={pod}"
+                raise AskError(answer.error, fix=f"read the Events of the pod ({events}), and /api/v1/decisions")
             raise AskError(
-                why,
+                answer.error,
                 cause=f"the daemon at {daemon.url} knows only the pods of its own node",
                 fix="find the node with kubectl get pod -o wide, and ask the daemon on it",
             )

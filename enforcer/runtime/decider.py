@@ -275,6 +275,12 @@ class Decider:
         """Describe the recent actions and refusals, the newest first."""
         return {"recent": [document.decision(decision, self._offset) for decision in self._tally.recent]}
 
+    def actions(self, namespace: str, pod: str) -> list[dict[str, Any]]:
+        """Describe the recent actions on pods of this name, the newest first; without dry runs."""
+        recent = [each for each in self._tally.recent if each.action is not None and not each.action.dry]
+        mine = [each for each in recent if each.action and (each.action.namespace, each.action.pod) == (namespace, pod)]
+        return [document.decision(each, self._offset) for each in mine[:SHOWN]]
+
     def preview(self) -> dict[str, Any] | None:
         """Describe what mode `enforce` would do now; None before the first round."""
         seen, rules = self._snapshot, replace(self.rules, missing=self.missing)

@@ -26,12 +26,24 @@ Policy = Callable[[PodUid], Sequence[Json]]
 """The policy's judgement of a pod's containers: one object each, with any keys and `text`, one line for people."""
 
 
-class PodNotHereError(LookupError):
-    """The node has no such pod; `near` are pods with names like it, as NAMESPACE/POD."""
+Actions = Callable[[str, str], Sequence[Json]]
+"""The recent actions on pods of this namespace and name, the newest first; each has a `text`, one sentence."""
 
-    def __init__(self, message: str, near: tuple[str, ...]) -> None:
+
+class PodNotHereError(LookupError):
+    """
+    The node has no such pod.
+
+    Attributes:
+        near: pods with names like it, as NAMESPACE/POD.
+        actions: what this daemon did to pods of this name.
+
+    """
+
+    def __init__(self, message: str, near: tuple[str, ...], actions: Sequence[Json] = ()) -> None:
         super().__init__(message)
         self.near = near
+        self.actions = actions
 
 
 def explanation(
@@ -42,6 +54,7 @@ def explanation(
     begin: schema.Head,
     resolution: Callable[[PodUid], Resolution | None],
     policy: Policy | None = None,
+    actions: Actions | None = None,
     users: Callable[[], Names] | None = None,
 ) -> schema.Explanation:
     """
@@ -50,8 +63,9 @@ def explanation(
     `begin` is the head of the snapshot; `users` gives its `gpu_users`, where they are kept for the round.
     """
     found = [pod for pod in snapshot.pods.values() if (pod.namespace, pod.name) == (namespace, name)]
+    done = actions(namespace, name) if actions else ()
     if not found:
-        raise _not_here(snapshot, f"{namespace}/{name}", users() if users else gpu_users(snapshot))
+        raise _not_here(snapshot, f"{namespace}/{name}", users() if users else gpu_users(snapshot), done)
     pod = max(found, key=lambda pod: (not pod.terminating, pod.created_at))  # as `newest_by_name` of the accounts
     known = resolution(pod.uid)
     usages = [usage for usage in snapshot.usages if usage.subject.pod_uid == pod.uid]
@@ -63,7 +77,8 @@ def explanation(
             snapshot, zip(usages, described, strict=True), f"{begin.age_seconds:.0f} s ago{OLD if begin.stale else ''}"
         ),
         *_bypassed(snapshot, pod),
-        *_judged(judged),
+        *_judged(judged, pod),
+        *_acted(done, pod),
         *(f"  note: {note}" for note in notes),
     ]
     declared = as_text(known) if known else f"{printable(f'pod {namespace}/{name}')}\n"
@@ -77,6 +92,7 @@ def explanation(
         limits=as_data(known) if known else None,
         containers=described,
         policy=judged,
+        actions=done,
         text=declared + "".join(f"{printable(line)}\n" for line in lines),
     )
 
@@ -86,11 +102,13 @@ def gpu_users(snapshot: Snapshot) -> Names:
     return Names.of({f"{pod.namespace}/{pod.name}" for pod in concerned(snapshot)})
 
 
-def _not_here(snapshot: Snapshot, wanted: str, users: Names) -> PodNotHereError:
+def _not_here(snapshot: Snapshot, wanted: str, users: Names, done: Sequence[Json]) -> PodNotHereError:
     near = users.near(wanted)
     like = f"; similar names: {', '.join(map(printable, near))}" if near else ""
     remembered = "" if snapshot.names_live else " among the last known names: their source does not answer now"
-    return PodNotHereError(f"no pod {shown(wanted)} on node {printable(snapshot.node)}{remembered}{like}", near)
+    what = f"no pod {shown(wanted)} on node {printable(snapshot.node)}{remembered}"
+    acted = "".join(f"; this daemon acted on it, {printable(one['text'])}" for one in done[:1])
+    return PodNotHereError(f"{what}{acted or like}", near, done)
 
 
 def _notes(snapshot: Snapshot, pod: Pod, found: Sequence[Pod], known: Resolution | None) -> Iterator[str]:
@@ -99,7 +117,9 @@ def _notes(snapshot: Snapshot, pod: Pod, found: Sequence[Pod], known: Resolution
         yield f"its declarations are unknown: {new}"
     if len(found) > 1:
         yield f"{len(found)} pods of this name are on the node; this is the newest, {pod.uid}"
-    if pod.terminating:
+    if pod.deleted:
+        yield "the pod is gone: the API server has deleted it, and the daemon remembers it for five minutes"
+    elif pod.terminating:
         yield "the pod is terminating"
     yield from _shared(snapshot, pod)
     if not snapshot.names_live:
@@ -173,7 +193,16 @@ def _bypassed(snapshot: Snapshot, pod: Pod) -> Iterator[str]:
             )
 
 
-def _judged(judged: Sequence[Json] | None) -> Iterator[str]:
+def _judged(judged: Sequence[Json] | None, pod: Pod) -> Iterator[str]:
     if judged is not None:
-        yield "  policy:" if judged else "  policy: nothing to judge"
+        why = ", because the pod is gone" if pod.deleted else ""
+        yield "  policy:" if judged else f"  policy: nothing to judge{why}"
         yield from (f"    {one['text']}" for one in judged)
+
+
+def _acted(done: Sequence[Json], pod: Pod) -> Iterator[str]:
+    if done:
+        yield "  actions of this daemon:"
+    for one in done:
+        earlier = "" if one["pod_uid"] == pod.uid else "an earlier pod of this name, "
+        yield f"    {earlier}{one['text']}"

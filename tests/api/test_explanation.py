@@ -124,6 +124,41 @@ def test_what_the_policy_says_has_its_place() -> None:
     assert "policy: nothing to judge" in explained(snapshot(pods=[ANNA]), policy=lambda _uid: [])["text"]
 
 
+EVICTED = "2026-11-23T20:01:41Z: gpusteward evicted pod notebooks/anna, because it used too much"
+
+
+def acted(*uids: str) -> dict[str, Any]:
+    return {"actions": lambda namespace, name: [{"pod_uid": uid, "text": f"{EVICTED} ({name})"} for uid in uids]}
+
+
+def test_a_pod_that_is_gone_is_said_to_be_gone_and_why() -> None:
+    """Its names are remembered after its end: it does not terminate, and what this daemon did to it is said."""
+    gone = replace(ANNA, terminating=True, deleted=True)
+    found = explained(snapshot(pods=[gone]), policy=lambda _uid: [], **acted(ANNA.uid))
+    assert [note for note in found["notes"] if "gone" in note and "terminating" not in note] == found["notes"] != []
+    assert "policy: nothing to judge, because the pod is gone" in found["text"]
+    assert f"  actions of this daemon:\n    {EVICTED} (anna)\n" in found["text"]
+    assert [each["pod_uid"] for each in found["actions"]] == [ANNA.uid]
+    ending = explained(snapshot(pods=[replace(ANNA, terminating=True)]), policy=lambda _uid: [])
+    assert ending["notes"] == ["the pod is terminating"]
+
+
+def test_an_action_on_an_earlier_pod_of_the_name_is_not_that_on_this_one() -> None:
+    """The pods of a StatefulSet have the same names again."""
+    text = explained(snapshot(pods=[ANNA]), policy=lambda _uid: [], **acted("another"))["text"]
+    assert f"    an earlier pod of this name, {EVICTED} (anna)" in text
+
+
+def test_a_pod_that_is_not_known_any_more_was_evicted_by_this_daemon() -> None:
+    """The error says so, and has the actions for scripts."""
+    with pytest.raises(PodNotHereError) as caught:
+        explained(snapshot(), **acted(ANNA.uid))
+    assert str(caught.value) == (
+        f"no pod notebooks/anna on node gpu-node-1; this daemon acted on it, {EVICTED} (anna)"
+    )
+    assert [each["pod_uid"] for each in caught.value.actions] == [ANNA.uid]
+
+
 async def answer(url: str) -> tuple[int, Any]:
     async with aiohttp.ClientSession() as session, session.get(url) as response:
         return response.status, json.loads(await response.text())

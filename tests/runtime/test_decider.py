@@ -215,6 +215,23 @@ def test_who_asks_about_a_pod_hears_of_it_alone(stage: Stage) -> None:
     assert (meek["pod"], meek["state"], meek["used_bytes"]) == (MEEK.pod, "ok", 2 * GIB)
 
 
+def test_what_was_done_to_a_pod_is_known_by_its_name(tmp_path: Path) -> None:
+    """Its actions, newest first, also when the pod is gone. A dry run did nothing to it."""
+    real = Stage(tmp_path, UNHURRIED)
+    real.rounds(30)
+    (action_,) = real.begun
+    real.judge.conclude(action_, Result.ACCEPTED, "")
+    real.rounds(1, MEEK)
+    (done,) = real.judge.actions("team", GREEDY.pod)
+    assert (done["kind"], done["result"], done["pod_uid"]) == ("action", "accepted", GREEDY.pod_uid)
+    assert f"gpusteward evicted pod team/{GREEDY.pod}, because " in done["text"]
+    assert real.judge.actions("team", MEEK.pod) == []
+    dry = Stage(tmp_path)
+    dry.rounds(60)
+    assert dry.judge.decisions()["recent"]
+    assert dry.judge.actions("team", GREEDY.pod) == []
+
+
 @pytest.mark.fault(73)
 def test_a_preview_tells_what_enforcing_would_hit(stage: Stage) -> None:
     """Whatever the mode is, and although no grace is over; it changes nothing of what is remembered."""
