@@ -20,6 +20,8 @@ from exporter.limits.devices import device_name
 from exporter.limits.explaining import as_data, as_text, printable, size
 from exporter.model import Device, Pod, PodUid, Sharing, Snapshot, Usage
 
+NEW = 60.0
+"""Seconds after its creation for which a pod without usage is said to be new."""
 OLD = ", which is too old to describe the present"
 
 Policy = Callable[[PodUid], Sequence[Json]]
@@ -72,9 +74,15 @@ def explanation(
     described = list(describe_containers(snapshot, usages))
     judged = None if policy is None else list(policy(pod.uid))
     notes = list(_notes(snapshot, pod, found, known))
+    if _new(snapshot, pod, usages):
+        age = max(0.0, snapshot.taken_at - pod.created_at)
+        notes.append(f"the pod is {age:.0f} s old, and its usage was not read yet: ask again in a few seconds")
     lines = [
         *_used(
-            snapshot, zip(usages, described, strict=True), f"{begin.age_seconds:.0f} s ago{OLD if begin.stale else ''}"
+            snapshot,
+            [(*each, _allowance(each[1], judged or ())) for each in zip(usages, described, strict=True)],
+            f"{begin.age_seconds:.0f} s ago{OLD if begin.stale else ''}",
+            new=_new(snapshot, pod, usages),
         ),
         *_bypassed(snapshot, pod),
         *_judged(judged, pod),
@@ -154,25 +162,44 @@ def _bounds(device: Device) -> Iterator[str]:
         yield "the hardware limits this instance, and no other pod uses it: a smaller limit is reported, not enforced"
 
 
-def _used(snapshot: Snapshot, usages: Iterable[tuple[Usage, schema.Container]], when: str) -> Iterator[str]:
+def _new(snapshot: Snapshot, pod: Pod, usages: Sequence[Usage]) -> bool:
+    """Tell whether the pod is so new that it may use more than was read."""
+    return not usages and not pod.terminating and snapshot.taken_at - pod.created_at < NEW
+
+
+def _allowance(container: schema.Container, judged: Sequence[Json]) -> int:
+    """Return the bytes that the policy allows a container for CUDA contexts on its device; 0 without a policy."""
+    place = container.container, container.container_id, container.uuid, container.gpu_instance
+    of = ("container", "container_id", "uuid", "gpu_instance")
+    found = (one.get("context_allowance_bytes") for one in judged if tuple(map(one.get, of)) == place)
+    return next(found, 0) or 0
+
+
+def _used(
+    snapshot: Snapshot, usages: Iterable[tuple[Usage, schema.Container, int]], when: str, *, new: bool
+) -> Iterator[str]:
     lines = [
         f"    {_who(usage.subject.container)} on {device_name(usage.device)}: "
-        f"{', '.join(_figures(usage, described.memory_limit_bytes))}"
-        for usage, described in usages
+        f"{', '.join(_figures(usage, described.memory_limit_bytes, allowance))}"
+        for usage, described, allowance in usages
     ]
     known = snapshot.complete and snapshot.pid_domain_proven
-    nothing = "uses no device" if known else "its usage is unknown, because not every source answered"
+    seen = "no usage was read yet" if new else "uses no device"
+    nothing = seen if known else "its usage is unknown, because not every source answered"
     yield f"  uses, as of {when}:" if lines else f"  {nothing}, as of {when}"
     yield from lines
 
 
-def _figures(usage: Usage, limit: int | None) -> Iterator[str]:
+def _figures(usage: Usage, limit: int | None, allowance: int) -> Iterator[str]:
     used = usage.memory_used
     yield "memory unknown" if used is None else size(used)
     if usage.memory_peak is not None:
         yield f"at most {size(usage.memory_peak)}"
     if used is not None and limit is not None and used > limit:
-        yield f"{size(used - limit)} more than its limit"
+        # The excess as the Events count it: above what is allowed for CUDA contexts, too.
+        contexts = f" plus {size(allowance)} allowed for CUDA contexts" if allowance else ""
+        excess = used - limit - allowance
+        yield f"{f'{size(excess)} more than' if excess > 0 else 'within'} its limit of {size(limit)}{contexts}"
     if usage.sm is not None:
         yield f"{usage.sm:.0%} of the SMs"
     count = len(usage.processes)
