@@ -3,8 +3,9 @@
 
 What comes in: NAMESPACE/POD, which a running daemon explains; or (`-f`) a file of pods and objects that make pods, as
 `kubectl get -o yaml` or `-o json` prints them, read without a daemon. What goes out: text or JSON on standard output, a
-line on standard error for each object that cannot be explained; and the exit code: 0, 1 when the daemon does not
-explain, 2 when the usage, a file, or an object in it is not what was expected.
+line on standard error for each object that cannot be explained, and for each invalid declaration of a file; and the
+exit code: 0, 1 when the daemon does not explain or a declaration of a file is invalid, 2 when the usage, a file, or an
+object in it is not what was expected.
 
 The rule: a file can be anything, and so can what answers at a URL. Each is read once, to a bound. The command waits for
 standard input, for a daemon for a few seconds, and for nothing else.
@@ -44,7 +45,8 @@ def add(commands: Commands) -> None:
         help="show the limits that a pod declares, and why each of them counts or does not",
         description="Show the limits that a pod declares, and why each declaration counts or does not. "
         "NAMESPACE/POD asks the daemon on the pod's node, and shows the current usage as well. -f reads pods and pod "
-        "templates from a file, without a daemon or cluster. Exit code: 0, 1 when the daemon gives no explanation, "
+        "templates from a file, without a daemon or cluster. Exit code: 0, 1 when the daemon gives no explanation, or "
+        "when a declaration of the file is invalid or names a container that its pod does not have, "
         "2 for wrong usage or files, or when an object of the file cannot be explained.",
         epilog="examples: kubectl -n gpusteward exec DAEMON -- gpusteward explain team-a/llm-0; "
         "kubectl get pods -n team-a -o yaml | gpusteward explain -f - --node node.yaml",
@@ -84,25 +86,33 @@ def add(commands: Commands) -> None:
 def run(namespace: argparse.Namespace) -> int:
     """Explain, print, and return the exit code."""
     problems: tuple[str, ...] = ()
+    mistakes: tuple[str, ...] = ()
     try:
         if namespace.pod is not None:
             text = _of_daemon(namespace)
         else:
-            text, problems = _of_files(namespace)
+            text, problems, mistakes = _of_files(namespace)
     except _RefusedError as error:
         return _refuse(error.problems, error.code)
     try:
         put(text)
     except OSError as error:
         return unwritten(PROGRAM, error)
-    return _refuse(problems) if problems else 0
+    if mistakes:
+        _list(mistakes)
+        sys.stderr.write("fix: correct these declarations\n")
+    return _refuse(problems) if problems else int(bool(mistakes))
 
 
-def _refuse(problems: Sequence[Exception | str], code: int = 2) -> int:
+def _list(problems: Sequence[Exception | str]) -> None:
     for problem in problems[:_MOST_PROBLEMS]:
         wrong(PROGRAM, problem)
     if (more := len(problems) - _MOST_PROBLEMS) > 0:
         wrong(PROGRAM, f"and {more} more")
+
+
+def _refuse(problems: Sequence[Exception | str], code: int = 2) -> int:
+    _list(problems)
     if any(isinstance(problem, str) for problem in problems):
         sys.stderr.write(f"fix: {_FILE}\n")
     return code
@@ -185,8 +195,8 @@ async def _explained(daemon: "Daemon", namespace: str, pod: str) -> tuple[str, d
     raise refused(daemon, status, body, "explains nothing")
 
 
-def _of_files(namespace: argparse.Namespace) -> tuple[str, tuple[str, ...]]:
-    """Explain a file: the answer, and the problems of objects that are not in it."""
+def _of_files(namespace: argparse.Namespace) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """Explain a file: the answer, the problems of objects that are not in it, and the mistakes in declarations."""
     from exporter.config import Arguments, ConfigError, catalogue_of, load, options_of  # noqa: PLC0415  (YAML)
     from exporter.limits.offline import explain  # noqa: PLC0415
     from exporter.objects.manifest import ManifestError  # noqa: PLC0415
@@ -211,7 +221,7 @@ def _of_files(namespace: argparse.Namespace) -> tuple[str, tuple[str, ...]]:
         raise _RefusedError(*error.problems) from error
     except ConfigError as error:
         raise _RefusedError(error) from error
-    return explained.text, explained.problems
+    return explained.text, explained.problems, explained.mistakes
 
 
 def _text(name: str) -> str:
