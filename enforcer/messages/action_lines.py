@@ -35,7 +35,9 @@ RESULTS = {
 
 def action_line(action: Action, at: float, result: Result | None = None, detail: str = "") -> str:
     """Say when what was done to which pod or container, why, and with which result."""
-    return f"{utc(at)}: gpusteward {_done(action, result)}, because {compared(action, 'used')}; {_ended(result, detail)}"
+    return (
+        f"{utc(at)}: gpusteward {_done(action, result)}, because {compared(action, 'used')}; {_ended(result, detail)}"
+    )
 
 
 def utc(at: float) -> str:

@@ -179,9 +179,7 @@ def test_a_pod_that_is_not_known_any_more_was_evicted_by_this_daemon() -> None:
     """The error says so, and has the actions for scripts."""
     with pytest.raises(PodNotHereError) as caught:
         explained(snapshot(), **acted(ANNA.uid))
-    assert str(caught.value) == (
-        f"no pod notebooks/anna on node gpu-node-1; this daemon acted on it, {EVICTED} (anna)"
-    )
+    assert str(caught.value) == (f"no pod notebooks/anna on node gpu-node-1; this daemon acted on it, {EVICTED} (anna)")
     assert [each["pod_uid"] for each in caught.value.actions] == [ANNA.uid]
 
 
