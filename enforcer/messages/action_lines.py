@@ -3,8 +3,8 @@ One action or dry run in a sentence, for `/api/v1/decisions` and `gpusteward exp
 
 What comes in: an action, its Unix time, and its result as far as it is known. What goes out: one sentence.
 
-The rule: the sentence says "evicted" only where that was done or accepted. Its time is UTC. Usage and limit are those of
-the moment at which the action was chosen.
+The rule: the sentence says "evicted" only where that was done or accepted. Its time is UTC. Usage and limit are those
+of the moment at which the action was chosen.
 """
 
 from datetime import UTC, datetime

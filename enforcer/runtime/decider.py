@@ -25,8 +25,8 @@ from enforcer.messages import document
 from enforcer.messages.events import Notice
 from enforcer.messages.invalid_limits import Reported, invalid_limits
 from enforcer.messages.log_lines import lines
-from enforcer.messages.outlook import Outlook, outlook
 from enforcer.messages.notices import beginning, ending, notices
+from enforcer.messages.outlook import Outlook, outlook
 from enforcer.messages.tally import Tally
 from enforcer.policy import breakers, carry_over, holds, outcomes
 from enforcer.policy.decide import decide

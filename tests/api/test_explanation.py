@@ -154,7 +154,7 @@ EVICTED = "2026-11-23T20:01:41Z: gpusteward evicted pod notebooks/anna, because 
 
 
 def acted(*uids: str) -> dict[str, Any]:
-    return {"actions": lambda namespace, name: [{"pod_uid": uid, "text": f"{EVICTED} ({name})"} for uid in uids]}
+    return {"actions": lambda _namespace, name: [{"pod_uid": uid, "text": f"{EVICTED} ({name})"} for uid in uids]}
 
 
 def test_a_pod_that_is_gone_is_said_to_be_gone_and_why() -> None:

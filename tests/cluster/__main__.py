@@ -34,7 +34,7 @@ TRY_NODE = """\
 {three}
   kubectl wait --for=condition=Ready pod/two pod/three
 
-  # install gpusteward (docs/testbed.md): `make image` prints the ARCHIVE
+  # install gpusteward (docs/test-cluster.md): `make image` prints the ARCHIVE
   ctr --address {socket} -n k8s.io images import ARCHIVE
 
   kubelet's files: {folder}/kubelet      fake driver's state: {folder}/driver (tests/driver/README.md)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cluster import __main__ as by_hand
+from cluster import requirements
 
 SIGNALS = signal.SIGINT, signal.SIGTERM
 
@@ -18,7 +19,7 @@ SIGNALS = signal.SIGINT, signal.SIGTERM
 def ignored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Ignore both signals, as a shell does with SIGINT of a command that it starts in the background."""
     before = {number: signal.signal(number, signal.SIG_IGN) for number in SIGNALS}
-    monkeypatch.setattr(by_hand.requirements, "missing", lambda **_: [])
+    monkeypatch.setattr(requirements, "missing", lambda **_: [])
     monkeypatch.setattr(by_hand, "program", lambda name: Path("/tools") / name)
     yield
     for number, handler in before.items():
@@ -43,7 +44,7 @@ class Bed:
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_stops_it_also_in_the_background(
-    ignored: None,  # noqa: ARG001
+    ignored: None,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     number: signal.Signals,
@@ -55,7 +56,7 @@ def test_a_signal_stops_it_also_in_the_background(
         raise AssertionError("the signal was ignored")
 
     monkeypatch.setattr(by_hand, "Bed", Bed)
-    monkeypatch.setattr(by_hand.signal, "pause", interrupted)
+    monkeypatch.setattr(signal, "pause", interrupted)
     monkeypatch.setattr("sys.argv", ["cluster"])
     assert by_hand.main() == 0
     printed = capsys.readouterr().out

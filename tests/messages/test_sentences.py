@@ -95,7 +95,8 @@ def test_every_action_says_who_what_and_where_it_was_declared() -> None:
             "It has 30 s to end. Its controller may start another one."
         ),
         killed: (
-            ". gpusteward began to count this excess 3 min 5 s ago, and the container was killed: SIGKILL was sent after its grace. "
+            ". gpusteward began to count this excess 3 min 5 s ago, and the container was killed: "
+            "SIGKILL was sent after its grace. "
             "The pod's restart policy says whether it starts again."
         ),
         held(WARNED, "a PodDisruptionBudget forbids it"): (
