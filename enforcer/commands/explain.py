@@ -2,10 +2,10 @@
 `gpusteward explain`: which memory limits a pod declares, and why each candidate was taken or not.
 
 What comes in: NAMESPACE/POD, which a running daemon explains; or (`-f`) a file of pods and objects that make pods, as
-`kubectl get -o yaml` or `-o json` prints them, read without a daemon. What goes out: text or JSON on standard output, a
-line on standard error for each object that cannot be explained, and for each invalid declaration of a file; and the
-exit code: 0, 1 when the daemon does not explain or a declaration of a file is invalid, 2 when the usage, a file, or an
-object in it is not what was expected.
+`kubectl get -o yaml` or `-o json` prints them, read without a daemon. What goes out: text or JSON on standard output,
+and the exit code. Standard error has a line for each object that cannot be explained, and for each invalid declaration
+of a file. The exit code is 0; 1 when the daemon does not explain or a declaration of a file is invalid. It is 2 when
+the usage, a file, or an object in it is not what was expected.
 
 The rule: a file can be anything, and so can what answers at a URL. Each is read once, to a bound. The command waits for
 standard input, for a daemon for a few seconds, and for nothing else.
@@ -45,9 +45,9 @@ def add(commands: Commands) -> None:
         help="show the limits that a pod declares, and why each of them counts or does not",
         description="Show the limits that a pod declares, and why each declaration counts or does not. "
         "NAMESPACE/POD asks the daemon on the pod's node, and shows the current usage as well. -f reads pods and pod "
-        "templates from a file, without a daemon or cluster. Exit code: 0, 1 when the daemon gives no explanation, or "
-        "when a declaration of the file is invalid or names a container that its pod does not have, "
-        "2 for wrong usage or files, or when an object of the file cannot be explained.",
+        "templates from a file, without a daemon or cluster. Exit code 1: the daemon gives no explanation, or a "
+        "declaration of the file is invalid or names a container that its pod does not have. Exit code 2: wrong usage "
+        "or files, or an object of the file cannot be explained. Else 0.",
         epilog="examples: kubectl -n gpusteward exec DAEMON -- gpusteward explain team-a/llm-0; "
         "kubectl get pods -n team-a -o yaml | gpusteward explain -f - --node node.yaml",
         allow_abbrev=False,

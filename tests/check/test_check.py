@@ -182,7 +182,7 @@ def test_cgroups_of_a_second_kubelet_are_harmless() -> None:
     elsewhere = Fault("host", "pods_elsewhere", "process 454 counts as a host process", incomplete=False)
     line = node.cgroups(CgroupView("0::/", True, [Owner(((POD, ID),))], (elsewhere,)))
     assert line.verdict is WARN
-    assert "nothing to do if a second kubelet or a test cluster runs on this machine" in line.fix
+    assert "A second kubelet or a test cluster on this machine is harmless" in line.fix
 
 
 def test_node_name() -> None:
