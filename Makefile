@@ -90,7 +90,8 @@ prose: $(VENV)/.dev  ## look for prose that is hard to read, as `make style` doe
 docs-site: $(VENV)/.docs  ## build the static site of docs/ into site/; a link that leads nowhere fails
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
-manifests: $(VENV)/.dev  ## render deploy/manifests from the Helm chart anew
+manifests: $(VENV)/.dev  ## copy rules and boards into the Helm chart, and render deploy/manifests from it anew
+	PYTHONPATH=tests $(BIN)/python -m deploy.copies
 	PYTHONPATH=tests $(BIN)/python -m deploy.plain
 
 guards: $(VENV)/.dev  ## break each guard of the policy, one at a time, and list which test notices (tests/policy/guards.txt)

@@ -9,9 +9,13 @@ sentence that begins with kubectl or helm.
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -26,10 +30,11 @@ NOT_RUN = {
     r"^gpusteward record ": "records the node on which it runs, for ten minutes",
     r"^gpusteward explain .*--url": "wants TLS and a password before the daemon; test_explain_running.py has both",
     r"^(gpusteward run --config|gpusteward-exporter) ": "runs until it is stopped; tests/daemon starts both",
+    r"^helm test ": "wants pods that reach pods, which the bed does not forward; test_ask_program.py runs its program",
     r"gpusteward completion ": "changes the reader's shell; test_completion.py asks a bash",
     r"^kubectl exec -it ": "wants a terminal; docs/top.md has the same without one",
     r"^kubectl delete -f deploy/manifests/evict/": "wants these manifests applied; test_overlays.py deletes each",
-    r"^(kubectl exec … |kubectl (delete|describe) pod $|helm upgrade --)": "the beginning of a command, in a sentence",
+    r"^(kubectl exec … |kubectl (delete|describe) pod $|helm upgrade --wait)": "the beginning of a command",
     r" exec DAEMON -- ": "of the help of a command; the pages have the same with the daemon's name in a variable",
 }
 """What a command looks like that nothing runs -> why."""
@@ -53,6 +58,21 @@ class Command:
     def of_a_cluster(self) -> bool:
         """Whether it is run on a cluster alone."""
         return self.reason is None and ON_A_CLUSTER.search(self.text) is not None
+
+
+def values_of(page: Path) -> list[tuple[int, dict[str, Any]]]:
+    """Number and content of each code block that a page writes into values.yaml, the file of its reader."""
+    found = ((number, textwrap.dedent(text)) for number, (kind, text) in enumerate(blocks(page)) if kind == "yaml")
+    return [(number, yaml.safe_load(text)) for number, text in found if text.startswith("# values.yaml\n")]
+
+
+def over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Lay values over others, as Helm does."""
+    both = {
+        key: over(below[key], one) if isinstance(one, dict) and isinstance(below.get(key), dict) else one
+        for key, one in above.items()
+    }
+    return {**below, **both}
 
 
 def name(page: Path) -> str:

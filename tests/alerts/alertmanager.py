@@ -50,11 +50,15 @@ class Alertmanager:
         request = urllib.request.Request(f"{self.url}/api/v2/alerts", body, {"Content-Type": "application/json"})
         urllib.request.urlopen(request, timeout=5).close()
 
+    def alerts(self) -> list[Mapping[str, Any]]:
+        """All that it has, with what mutes them."""
+        with urllib.request.urlopen(f"{self.url}/api/v2/alerts", timeout=5) as answer:
+            return list(json.load(answer))
+
     def inhibited(self) -> set[tuple[str, str]]:
         """Name and severity of those that are silent because of others."""
-        with urllib.request.urlopen(f"{self.url}/api/v2/alerts", timeout=5) as answer:
-            found = json.load(answer)
-        return {(a["labels"]["alertname"], a["labels"]["severity"]) for a in found if a["status"]["inhibitedBy"]}
+        found = (one for one in self.alerts() if one["status"]["inhibitedBy"])
+        return {(one["labels"]["alertname"], one["labels"]["severity"]) for one in found}
 
     def said(self, channel: str) -> list[Mapping[str, Any]]:
         """What one channel has got."""
@@ -73,12 +77,11 @@ def until(condition: Callable[[], T | None], what: str, within: float = 60.0) ->
 @contextmanager
 def running(folder: Path) -> Iterator[Alertmanager]:
     """Run the example; it sends to us what it would send to Slack, without waiting."""
-    command = program("prometheus-alertmanager")
-    found = Alertmanager(f"http://127.0.0.1:{(port := free_port())}")
+    messages: list[Mapping[str, Any]] = []
 
     class Slack(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            found.messages.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            messages.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
             self.send_response(200)
             self.end_headers()
             self.wfile.write(b"ok")
@@ -88,13 +91,27 @@ def running(folder: Path) -> Iterator[Alertmanager]:
 
     slack = ThreadingHTTPServer(("127.0.0.1", 0), Slack)
     threading.Thread(target=slack.serve_forever, daemon=True).start()
+    try:
+        with running_config(folder, _here(folder, slack.server_port)) as found:
+            found.messages = messages
+            yield found
+    finally:
+        slack.shutdown()
+        slack.server_close()
+
+
+@contextmanager
+def running_config(folder: Path, config: Path) -> Iterator[Alertmanager]:
+    """Run a config as it is."""
+    command = program("prometheus-alertmanager")
+    found = Alertmanager(f"http://127.0.0.1:{(port := free_port())}")
     processes = Processes(folder, uuid4().hex)
     try:
         processes.start(
             "alertmanager",
             [
                 command,
-                f"--config.file={_here(folder, slack.server_port)}",
+                f"--config.file={config}",
                 f"--storage.path={folder / 'data'}",
                 f"--web.listen-address=127.0.0.1:{port}",
                 "--cluster.listen-address=",
@@ -104,8 +121,6 @@ def running(folder: Path) -> Iterator[Alertmanager]:
         yield found
     finally:
         processes.stop()
-        slack.shutdown()
-        slack.server_close()
 
 
 def _here(folder: Path, port: int) -> Path:

@@ -23,23 +23,25 @@ from prometheus.scraping import program
 pytestmark = pytest.mark.prometheus
 
 ROUTES = {
-    "namespace=team-a severity=critical alertname=GPUMemoryAtLimit": "team-a",
-    "namespace=team-a severity=warning alertname=GPUMemoryAtLimit": "team-a",
+    "namespace=team-a severity=critical alertname=GPUMemoryOverLimit": "team-a",
+    "namespace=team-a severity=warning alertname=GPUMemoryNearLimit": "team-a",
     "namespace=team-b-dev severity=warning alertname=GPULimitBypassed": "team-b",
-    "namespace=team-x severity=critical alertname=GPUMemoryAtLimit": "platform",
+    "namespace=team-x severity=critical alertname=GPUMemoryOverLimit": "platform",
     "namespace=team-a severity=info alertname=GPUActionTaken": "team-a",
+    "namespace=team-a severity=warning alertname=GPUActionRepeated": "team-a",
     "namespace=team-a severity=info alertname=GPUIdleAllocation": "nobody",
-    "namespace=team-a severity=warning alertname=GPUIdleAllocation": "team-a",
+    "namespace=team-a severity=warning alertname=GPUIdleAllocationLong": "team-a",
     "namespace=team-a severity=warning alertname=GPUActionFailed": "platform",
     "namespace=team-a severity=warning alertname=GPULimitNotHeld": "platform",
     "namespace=team-a severity=warning alertname=GPULimitEvaded": "platform",
     "namespace=team-a severity=warning alertname=GPUNamespaceRightsMissing": "platform",
     "namespace=gpusteward severity=warning alertname=GPUStewardDown": "platform",
+    "severity=critical alertname=GPUStewardAbsent": "on-call",
     "severity=critical alertname=GPUStewardBreakerOpen": "on-call",
     "severity=critical alertname=GPULost": "on-call",
     "severity=warning alertname=GPUThrottled": "platform",
-    "severity=critical alertname=GPUXidError": "on-call",
-    "severity=info alertname=GPUXidError": "nobody",
+    "severity=critical alertname=GPUXidFatal": "on-call",
+    "severity=info alertname=GPUXidProgramError": "nobody",
     "severity=info alertname=GPUMemoryOvercommitted": "nobody",
 }
 
@@ -102,18 +104,19 @@ def test_the_example_names_alerts_that_exist() -> None:
 
 def test_a_message_says_all_that_is_wanted(alertmanager: Alertmanager) -> None:
     """Pod, container, device, used, limit, its source, what to do, and where to read on; and later that it is over."""
-    one = alert("GPUMemoryAtLimit", "critical", "45m", pod="train-0")
+    one = alert("GPUMemoryOverLimit", "critical", "45m", pod="train-0")
     alertmanager.post(one)
     (first,) = until(lambda: alertmanager.said("#team-a"), "the message")
-    assert first["title"] == "[FIRING:1] GPUMemoryAtLimit in team-a on gpu-1"
+    assert first["title"] == "[FIRING:1] GPUMemoryOverLimit in team-a on gpu-1"
     assert first["text"] == (
         "*critical* Pod team-a/train-0, container main, holds 10GiB of GPU 0 (GPU-0) on gpu-1. Its limit is 8GiB "
         "(hami-nvidia, resource). Its neighbours may run out of memory. Lower its usage, or declare a higher limit. In "
-        "mode enforce the pod may be evicted.\nSince 2026-02-03 10:04 UTC. Runbook: docs/runbooks/GPUMemoryAtLimit.md\n"
+        "mode enforce the pod may be evicted.\nSince 2026-02-03 10:04 UTC. Runbook: "
+        "https://github.com/gpusteward/gpusteward/blob/main/docs/runbooks/GPUMemoryOverLimit.md\n"
     )
     alertmanager.post(resolved(one))
     second = until(lambda: alertmanager.said("#team-a")[1:], "the end")[0]
-    assert second["title"] == "[RESOLVED] GPUMemoryAtLimit in team-a on gpu-1"
+    assert second["title"] == "[RESOLVED] GPUMemoryOverLimit in team-a on gpu-1"
     assert second["text"] == (
         "*resolved* GPU memory is over its limit. container=main gpu=0 namespace=team-a node=gpu-1 pod=train-0 "
         "uuid=GPU-0\n"
@@ -124,7 +127,8 @@ def test_a_message_says_all_that_is_wanted(alertmanager: Alertmanager) -> None:
 
 def test_the_graver_one_speaks_and_only_for_its_own(alertmanager: Alertmanager) -> None:
     """Critical silences the warning of the same container, not that of another pod."""
-    graver, lesser = (alert("GPUMemoryAtLimit", one, "45m", pod="train-0") for one in ("critical", "warning"))
+    graver = alert("GPUMemoryOverLimit", "critical", "45m", pod="train-0")
+    lesser = alert("GPUMemoryNearLimit", "warning", "45m", pod="train-0")
     other = {**lesser, "labels": {**lesser["labels"], "pod": "train-1"}}
     alertmanager.post(graver)
     until(lambda: alertmanager.said("#team-a"), "the graver one")
@@ -132,7 +136,7 @@ def test_the_graver_one_speaks_and_only_for_its_own(alertmanager: Alertmanager) 
     until(lambda: len(alertmanager.said("#team-a")) == 2 and alertmanager.inhibited(), "the other pod's")
     texts = [one["text"].split()[0] for one in alertmanager.said("#team-a")]
     assert texts == ["*critical*", "*warning*"]
-    assert alertmanager.inhibited() == {("GPUMemoryAtLimit", "warning")}
+    assert alertmanager.inhibited() == {("GPUMemoryNearLimit", "warning")}
 
 
 def test_a_cause_silences_its_consequences_on_its_node_alone(alertmanager: Alertmanager) -> None:
@@ -153,13 +157,13 @@ def test_a_cause_silences_its_consequences_on_its_node_alone(alertmanager: Alert
 
 def test_a_gpu_that_is_lost_wakes_once(alertmanager: Alertmanager) -> None:
     """The XID of its end has woken who is on call; that of another GPU explains nothing."""
-    cause, other = alert("GPUXidError", "critical", "15m", xid="79"), alert("GPULost", "critical", "10m")
+    cause, other = alert("GPUXidFatal", "critical", "15m", xid="79"), alert("GPULost", "critical", "10m")
     same = {**other, "labels": {**other["labels"], "uuid": cause["labels"]["uuid"]}}
     alertmanager.post(cause)
     until(lambda: alertmanager.said("#on-call"), "the XID")
     alertmanager.post(same, other)
     until(lambda: len(alertmanager.said("#on-call")) == 2 and alertmanager.inhibited(), "the other GPU's")
-    assert [one["title"].split()[1] for one in alertmanager.said("#on-call")] == ["GPUXidError", "GPULost"]
+    assert [one["title"].split()[1] for one in alertmanager.said("#on-call")] == ["GPUXidFatal", "GPULost"]
     assert alertmanager.inhibited() == {("GPULost", "critical")}
 
 

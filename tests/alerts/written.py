@@ -28,12 +28,12 @@ TESTS = tuple(sorted((ROOT / "alerts" / "tests").glob("*.yaml")))
 RUNBOOKS = ROOT / "docs" / "runbooks"
 
 FOREIGN = {
-    "up": {"job", "instance"},
-    "kube_node_status_capacity": {"node", "resource", "unit", "job", "instance"},
+    "up": {"cluster", "job", "instance"},
+    "kube_node_status_capacity": {"cluster", "node", "resource", "unit", "job", "instance"},
 }
 """What is not ours: Prometheus's own, and kube-state-metrics's (docs/metrics/cluster/node-metrics.md there)."""
 
-TARGET = {"job", "instance"}
+TARGET = {"job", "instance", "cluster"}
 
 _WORDS = {"and", "or", "unless", "by", "without", "on", "ignoring", "group_left", "group_right", "bool", "offset"}
 _STRING = r'"(?:[^"\\]|\\.)*"'
@@ -51,6 +51,10 @@ class Rule:
     severity: str
     annotations: Mapping[str, str]
     records: bool
+    lasts: str = ""
+    """Its `for`."""
+    threshold: str = ""
+    """The number that values can change, and its unit: `0.9: share of the limit`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,10 @@ def _rules() -> Iterator[Rule]:
             for one in group["rules"]:
                 named = one.get("alert") or one["record"]
                 severity = one.get("labels", {}).get("severity", "")
-                yield Rule(named, one["expr"], severity, one.get("annotations", {}), "record" in one)
+                expression = re.sub(r" *#.*", "", one["expr"])  # the marks of thresholds
+                said = one.get("annotations", {})
+                threshold = ": ".join(*re.findall(r"([\d.]+) # threshold: (.+)", one["expr"]) or [("",)])
+                yield Rule(named, expression, severity, said, "record" in one, one.get("for", ""), threshold)
 
 
 @cache

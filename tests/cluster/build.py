@@ -29,6 +29,7 @@ MODULES = {
     "helm": "helm",
     "kubeconform": "kubeconform",
     "dashboard-linter": "dashboard-linter",
+    "jsonnet": "jsonnet",
     "containerd": "containerd",
     "containerd-shim-runc-v2": "containerd",
     "ctr": "containerd",

@@ -22,13 +22,12 @@ from cluster import toolkit
 from cluster.bed import NODE_NAME, Bed
 from cluster.client import Api, Object, until
 from cluster.fixtures import fresh_namespace
-from cluster.image import ROOT
+from deploy.chart import packed
 from enforcer.journal.records import decode
 from scraped import series
 
 T = TypeVar("T")
 
-CHART = ROOT / "deploy/charts/gpusteward"
 RELEASE = "fleet"
 ACCOUNT = f"{RELEASE}-gpusteward"
 NVIDIA_HERE = "nvidia.com/gpu.present"
@@ -203,7 +202,7 @@ class Release(Installed):
 
     def helm(self, verb: str, *words: str, values: Mapping[str, object] | None = None, wait: bool = True) -> str:
         """Install, upgrade, roll back or uninstall; wait for all of it to be ready, or gone."""
-        chart = [str(CHART)] if verb in ("install", "upgrade") else []
+        chart = [str(packed())] if verb in ("install", "upgrade") else []
         if values is not None:
             file = self.folder / "values.json"
             file.write_text(json.dumps(values))

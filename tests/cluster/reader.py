@@ -27,7 +27,7 @@ import yaml
 from cluster.bed import NODE_NAME, WORKLOAD, Bed
 from cluster.client import Object
 from cluster.terminal import Done, Terminal
-from documented import ROOT, Command, blocks, commands
+from documented import ROOT, Command, blocks, commands, over, values_of
 
 T = TypeVar("T")
 
@@ -43,15 +43,14 @@ REPLACED = {
 """What the pages ask a reader to replace -> by what."""
 WITHOUT_RIGHTS = "docs/runbooks/GPUNamespaceRightsMissing.md"
 """The page about a namespace without the role; team-a has it."""
-EVICTED = ("docs/operate.md", "docs/runbooks/GPUMemoryAtLimit.md")
+EVICTED = ("docs/operate.md", "docs/runbooks/GPUMemoryOverLimit.md")
 """Pages whose POD is over its limit: the one that was evicted first."""
 FIRST = ["docs/test-cluster.md", "README.md", "docs/deploy.md", "docs/first-hour.md", "docs/operate.md"]
 """Pages that install, and the one that enforces. All others find the node as it leaves it."""
-SOONER = (
-    "helm upgrade gpusteward deploy/charts/gpusteward -n gpusteward --reuse-values -f short.yaml "
-    "--set config.sampling.interval=1s"
-)
-"""The short times of docs/operate.md, and a short round, of which docs/recording.md wants sixty."""
+SOONER = "helm upgrade gpusteward deploy/charts/gpusteward -n gpusteward -f values.yaml"
+"""With the short times of docs/operate.md, and a short round, of which docs/recording.md wants sixty."""
+VALUES = "values.yaml"
+"""The reader's file, into which each block of a page goes that begins with its name."""
 STAYS = re.compile(r"port-forward [^&]*$|gpusteward top( --json.*)?$")
 """What runs until Ctrl-C."""
 ANEW = re.compile(r"^kubectl (create namespace gpusteward$|apply -k)")
@@ -107,11 +106,18 @@ class Reader:
         return ""
 
     def _through(self, page: str) -> str:
-        ours = [Command(page, None, SOONER)] if page == FIRST[-1] else []
+        ours: list[Command] = []
+        if page == FIRST[-1]:
+            self._add(_yaml(page, "# short.yaml"), {"config": {"sampling": {"interval": "1s"}}})
+            ours = [Command(page, None, SOONER)]
         ours += [one for one in commands() if one.page == page and one.reason is None and not _uninstalls(one)]
         try:
-            for _, lines in groupby(ours, key=lambda one: one.block):
+            read = 0
+            for number, lines in groupby(ours, key=lambda one: one.block):
                 block = list(lines)
+                if number is not None:
+                    self._add(*(one for at, one in values_of(ROOT / page) if read <= at < number))
+                    read = number
                 if not any(one.of_a_cluster for one in block):
                     continue
                 wrong = self.uninstall() if any(ANEW.search(one.text) for one in block) else ""
@@ -137,6 +143,15 @@ class Reader:
         if good(done):
             return ""
         return f"{command.page}: {text}\nexit code {done.code}, not {wanted}, or not {printed!r}:\n{done.printed}"
+
+    def _add(self, *values: Object) -> None:
+        """Write more into the reader's values."""
+        file = self.terminal.folder / VALUES
+        there: Object = yaml.safe_load(file.read_text()) if file.exists() else {}
+        for one in values:
+            there = over(there, one)
+        text = yaml.safe_dump(there)
+        file.write_text(text.replace("REGISTRY", REPLACED["REGISTRY"]))
 
     def _replaced(self, command: Command) -> str:
         by = dict(REPLACED)

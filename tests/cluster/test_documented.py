@@ -44,7 +44,7 @@ PRINTED = {
     r"^kubectl events --for": "GPUMemoryLimitExceeded",
     r"api/v1/decisions": r'"action": "evict"',
     r"metrics \| grep -vc": r"^7[23]\d$",
-    r"gpusteward preview": "greedy-",
+    r"gpusteward preview": "greedy",
     r"breaker_opened$": "blast_radius",
     r"gpusteward close": "the daemon took the request",
     r"grep enforcer\.held": "enforcer.held",

@@ -12,7 +12,8 @@ from cluster import requirements
 from cluster.bed import Bed
 from cluster.client import ApiError, until
 from cluster.fixtures import fresh_namespace, require
-from cluster.installed import ACCOUNT, CHART, RELEASE
+from cluster.installed import ACCOUNT, RELEASE
+from deploy.chart import packed, variant
 
 pytestmark = pytest.mark.cluster
 
@@ -36,8 +37,8 @@ async def test_the_charts_quota_lets_its_pods_in() -> None:
                 return True
 
             def helm(verb: str, *words: str) -> None:
-                values = f"--values={CHART / 'ci' / 'gke-values.yaml'}"
-                bed.helm(verb, RELEASE, str(CHART), f"--namespace={namespace}", values, *words)
+                values = f"--values={variant('gke')}"
+                bed.helm(verb, RELEASE, str(packed()), f"--namespace={namespace}", values, *words)
 
             helm("install", "--set=priorityClass.resourceQuota.create=false")
             assert not await admitted()

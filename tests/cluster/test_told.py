@@ -95,13 +95,13 @@ async def test_the_owner_is_told_and_told_again_when_it_is_over(stage: Stage, ow
 
         greedy.command("alloc visible 6GiB")
         first = told("*critical*")
-        assert re.fullmatch(rf"\[FIRING:[12]\] GPUMemoryAtLimit in {owned} on {NODE_NAME}", first["title"])
+        assert re.fullmatch(rf"\[FIRING:[12]\] GPUMemoryOverLimit in {owned} on {NODE_NAME}", first["title"])
         assert (
             f"*critical* Pod {owned}/greedy, container main, holds 10GiB of GPU 1 ({GPUS[1].uuid}) on {NODE_NAME}. Its "
             "limit is 8GiB (gpusteward, annotation). Its neighbours may run out of memory. Lower its usage, or declare "
             "a higher limit. In mode enforce the pod may be evicted.\n"
         ) in first["text"]
-        assert "Runbook: docs/runbooks/GPUMemoryAtLimit.md\n" in first["text"]
+        assert "/docs/runbooks/GPUMemoryOverLimit.md\n" in first["text"]
 
         greedy.command("free")
         greedy.command("alloc visible 4GiB")

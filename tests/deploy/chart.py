@@ -1,8 +1,9 @@
 """
-The Helm chart, rendered by Helm.
+The Helm chart, packed and rendered by Helm.
 
 In: variants (deploy/charts/gpusteward/ci) or values. Out: objects as they would be applied, or Helm's words about
-what is wrong. Law: release and namespace are called gpusteward, unless a test says otherwise.
+what is wrong. Law: what is rendered is the package that users get. Release and namespace are called gpusteward, unless
+a test says otherwise.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import tarfile
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -24,8 +27,17 @@ Object = dict[str, Any]
 DEPLOY = Path(__file__).parents[2] / "deploy"
 CHART = DEPLOY / "charts" / "gpusteward"
 RELEASE = "gpusteward"
-OLDEST, NEWEST = "1.30.0", "1.37.0"
+OLDEST, NEWEST = "1.25.0", "1.37.0"
+EVICTS_FROM = "1.30.0"
+"""The first Kubernetes with ValidatingAdmissionPolicy, and with a container's appArmorProfile."""
 VARIANTS = tuple(sorted(one.name.removesuffix("-values.yaml") for one in (CHART / "ci").glob("*-values.yaml")))
+PLATFORMS = tuple(sorted(f"platforms/{one.stem}" for one in (CHART / "platforms").glob("*.yaml")))
+NOT_ON_OLD_ONES = {"evict", "kill", "granted", "drm"}
+"""Variants that Kubernetes before 1.30 cannot have."""
+
+
+_TEMPORARY = tempfile.TemporaryDirectory(prefix="gpusteward-chart-")
+"""Where the package lies; removed when the tests end."""
 
 
 class RefusedError(Exception):
@@ -33,17 +45,29 @@ class RefusedError(Exception):
 
 
 def variant(name: str) -> Path:
-    """The values of a variant, as a file."""
-    return CHART / "ci" / f"{name}-values.yaml"
+    """The values of a variant or a platform, as a file."""
+    return CHART / f"{name}.yaml" if name in PLATFORMS else CHART / "ci" / f"{name}-values.yaml"
 
 
 def text(
-    *files: Path, release: str = RELEASE, namespace: str = RELEASE, chart: Path = CHART, kubernetes: str = NEWEST
+    *files: Path,
+    release: str = RELEASE,
+    namespace: str = RELEASE,
+    chart: Path | None = None,
+    kubernetes: str = NEWEST,
+    tests: bool = False,
 ) -> str:
-    """What Helm prints. Raises RefusedError, and BuildError where there is no Helm to be had."""
+    """What Helm prints; `tests`: with what `helm test` makes. Raises RefusedError, and BuildError without a Helm."""
     # Without `--kube-version`, this Helm assumes a default Kubernetes: it was built without the linker flags for it.
-    command: list[str | Path] = [build.program("helm"), "template", release, chart, f"--namespace={namespace}"]
+    command: list[str | Path] = [
+        build.program("helm"),
+        "template",
+        release,
+        chart or packed(),
+        f"--namespace={namespace}",
+    ]
     flags = [f"--kube-version={kubernetes}", *(f"--values={one}" for one in files)]
+    flags += [] if tests else ["--skip-tests"]
     done = subprocess.run([*command, *flags], capture_output=True, text=True, check=False)
     if done.returncode:
         raise RefusedError(done.stderr)
@@ -51,9 +75,9 @@ def text(
 
 
 @cache
-def rendered(name: str, kubernetes: str = NEWEST) -> Rendered:
-    """A variant."""
-    return Rendered(objects(text(variant(name), kubernetes=kubernetes)))
+def rendered(name: str, kubernetes: str = NEWEST, *, tests: bool = False) -> Rendered:
+    """A variant or a platform; `tests`: with what `helm test` makes."""
+    return Rendered(objects(text(variant(name), kubernetes=kubernetes, tests=tests)))
 
 
 def written(folder: Path, values: Mapping[str, Any]) -> Path:
@@ -65,8 +89,7 @@ def written(folder: Path, values: Mapping[str, Any]) -> Path:
 
 def notes(folder: Path, values: Mapping[str, Any]) -> str:
     """What a person reads after `helm install` with these values; without a cluster Helm prints objects alone."""
-    copy = folder / "noted"
-    shutil.copytree(CHART, copy, dirs_exist_ok=True)
+    copy = unpacked(folder / "noted")
     (copy / "templates" / "NOTES.txt").rename(copy / "NOTES.txt")
     as_object = 'kind: Notes\ntext: {{ tpl (.Files.Get "NOTES.txt") . | toJson }}\n'
     (copy / "templates" / "notes.yaml").write_text(as_object)
@@ -74,8 +97,10 @@ def notes(folder: Path, values: Mapping[str, Any]) -> str:
     return str(made.only("Notes")["text"])
 
 
-def packed(folder: Path) -> Path:
-    """Pack the chart as it is published. Raises RefusedError."""
+@cache
+def packed() -> Path:
+    """The chart as it is published, packed once. Raises RefusedError."""
+    folder = Path(_TEMPORARY.name)
     command: list[str | Path] = [build.program("helm"), "package", CHART, f"--destination={folder}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -84,10 +109,18 @@ def packed(folder: Path) -> Path:
     return path
 
 
+def unpacked(folder: Path) -> Path:
+    """A copy of the package that a test may change."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with tarfile.open(packed()) as archive:
+        archive.extractall(folder, filter="data")
+    return folder / CHART.name
+
+
 def lint() -> None:
     """Have Helm look at chart and variants; a warning is an error. Raises RefusedError."""
     command: list[str | Path] = [build.program("helm"), "lint", CHART, "--strict", f"--kube-version={NEWEST}"]
-    for name in VARIANTS:
+    for name in (*VARIANTS, *PLATFORMS):
         done = subprocess.run([*command, f"--values={variant(name)}"], capture_output=True, text=True, check=False)
         if done.returncode:
             raise RefusedError(f"{name}: {done.stdout}{done.stderr}")

@@ -7,7 +7,7 @@ In: the variants of deploy/charts/gpusteward/ci, and values. Out: objects. Law: 
 from __future__ import annotations
 
 import shutil
-import tarfile
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from deploy import chart
-from deploy.chart import CHART, OLDEST, RELEASE, Rendered, rendered, text, variant, written
+from deploy.chart import OLDEST, RELEASE, Rendered, rendered, text, variant, written
 from enforcer.runtime.policy_config import impossible, rules_of
 from exporter.config import Config
 from exporter.config.arguments import CONFIG_FILE, Arguments
@@ -100,7 +100,7 @@ def test_the_rights_on_the_node_are_those_of_the_mode(name: str) -> None:
     pod = made.pod
     assert pod["securityContext"]["runAsUser"] == 0
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert pod["hostPID"] is (name != "simulated")
+    assert pod.get("hostPID", False) is (name != "simulated")
     assert not {"hostNetwork", "hostIPC"} & set(pod)
     assert pod["automountServiceAccountToken"] is (name != "simulated")
     assert "ports" in made.container and all("hostPort" not in one for one in made.container["ports"])
@@ -219,6 +219,17 @@ def of_key(key: str, value: Any) -> dict[str, Any]:
     return {first: of_key(rest, value) if rest else value}
 
 
+def alerts(**tuned: object) -> dict[str, Any]:
+    """Values that tune alerts."""
+    return {"prometheusRule": {"enabled": True, "alerts": tuned}}
+
+
+def groups(name: str, alert: str, *, twice: bool = False) -> dict[str, Any]:
+    """Values with a group of one's own."""
+    group = {"name": name, "rules": [{"alert": alert, "expr": "vector(1)"}]}
+    return {"prometheusRule": {"enabled": True, "groups": [group, group] if twice else [group]}}
+
+
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a typing error in the policy": ({"config": {"policy": {"mdoe": "enforce"}}}, "'mdoe' not allowed"),
     "a typing error beside it": ({"confg": {}}, "'confg' not allowed"),
@@ -290,8 +301,24 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "/config/policy/namespaces/label",
     ),
     **{f"{key}, which is gone": (of_key(f"config.{key}", 3), f"config.{removed(key)}") for key in REMOVED},
+    "two who collect": (
+        {"podMonitor": {"enabled": True}, "podMonitoring": {"enabled": True}},
+        "podMonitoring is instead of podMonitor and serviceMonitor",
+    ),
+    "a monitoring of another kind": ({"podMonitoring": {"kind": "PodMonitor"}}, "/podMonitoring/kind"),
+    "an argument that is no text": ({"extraArgs": [1]}, "/extraArgs"),
     "rules that are not there": ({"prometheusRule": {"enabled": True}}, "brings no alerts"),
     "runbooks at no address": ({"prometheusRule": {"runbookUrl": "wiki"}}, "/prometheusRule/runbookUrl"),
+    "alert that is not there": (alerts(GPUGone={"enabled": False}), "alerts.GPUGone: there is no such alert"),
+    "threshold of an alert that has none": (alerts(GPULost={"threshold": 1}), "this alert has no threshold"),
+    "threshold that is no number": (alerts(GPUThrottled={"threshold": "much"}), "/GPUThrottled/threshold"),
+    "duration that is none": (alerts(GPUThrottled={"for": "5 min"}), "/prometheusRule/alerts/GPUThrottled/for"),
+    "key of an alert that is not there": (alerts(GPUThrottled={"window": "5m"}), "'window' not allowed"),
+    "severity as a label": (alerts(GPUThrottled={"labels": {"severity": "page"}}), "/GPUThrottled/labels"),
+    "group of ours": (groups("gpusteward.limits", "Mine"), "gpusteward.limits is a group of the chart"),
+    "group twice": (groups("mine", "Mine", twice=True), "or there twice"),
+    "alert of ours": (groups("mine", "GPULost"), "prometheusRule.alerts.GPULost.enabled=false"),
+    "board of a kind that is not there": ({"dashboards": {"kind": "Secret"}}, "/dashboards/kind"),
     "dashboards that are not there": ({"dashboards": {"enabled": True}}, "brings no dashboards"),
 }
 
@@ -300,8 +327,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 def test_what_cannot_work_is_refused_before_it_is_installed(tmp_path: Path, what: str) -> None:
     """Helm refuses, and names the place."""
     values, words = REFUSED[what]
-    bare = tmp_path / "chart"
-    shutil.copytree(CHART, bare, ignore=shutil.ignore_patterns("alerts", "dashboards"))
+    bare = chart.unpacked(tmp_path / "bare")
+    if "brings no" in words:
+        shutil.rmtree(bare / "alerts")
+        shutil.rmtree(bare / "dashboards")
     with pytest.raises(chart.RefusedError) as caught:
         text(written(tmp_path, values), chart=bare)
     assert words in str(caught.value)
@@ -453,6 +482,31 @@ def test_what_an_operator_adds_is_there() -> None:
     assert made.pod["imagePullSecrets"] == [{"name": "pull"}]
 
 
+def test_a_registry_for_all_charts_goes_first(tmp_path: Path) -> None:
+    """global.imageRegistry takes the place of image.registry and leaves the repository; `helm test` has the same."""
+    values = {
+        "global": {"imageRegistry": "mirror.example.com", "other": 1},
+        "image": {"registry": "registry.example.com"},
+    }
+    made = Rendered(chart.objects(text(written(tmp_path, values), tests=True)))
+    images = {one["spec"]["containers"][0]["image"] for one in made.of("Pod")} | {made.container["image"]}
+    assert {image.partition(":")[0] for image in images} == {"mirror.example.com/gpusteward"}
+
+
+def test_arguments_and_dns_are_the_operators(tmp_path: Path) -> None:
+    """extraArgs stand behind ours, as they are written; without a DNS policy the cluster's holds."""
+    made = build(tmp_path, {"extraArgs": ["--log.level=debug", "--x=a, b: c"], "dnsPolicy": "Default"})
+    assert made.container["args"] == ["run", "--config=/etc/gpusteward/config.yaml", "--log.level=debug", "--x=a, b: c"]
+    assert made.pod["dnsPolicy"] == "Default" and "dnsPolicy" not in rendered("observe").pod
+
+
+def test_openshift_gets_the_binding_that_is_named(tmp_path: Path) -> None:
+    """A RoleBinding to OpenShift's role of that name, in the daemon's namespace alone; without a name there is none."""
+    (one,) = build(tmp_path, {"openshift": {"scc": "privileged"}}).of("RoleBinding")
+    assert one["roleRef"]["name"] == "system:openshift:scc:privileged" and one["metadata"]["namespace"] == RELEASE
+    assert not rendered("observe").of("RoleBinding")
+
+
 def test_without_the_policy_there_is_no_canary(tmp_path: Path) -> None:
     """Without the admission policy, the daemon gets no right in its own namespace."""
     policy = {"mode": "enforce", "admission": "ignore"}
@@ -471,6 +525,44 @@ def test_workloads_keep_their_names_when_scraped(kind: str) -> None:
     assert (first["sourceLabels"], first["targetLabel"]) == (["__meta_kubernetes_pod_node_name"], "instance")
     labels = rendered("monitored").only("DaemonSet")["spec"]["template"]["metadata"]["labels"]
     assert spec["selector"]["matchLabels"].items() <= labels.items()
+
+
+def test_one_value_labels_all_that_prometheus_looks_for(tmp_path: Path) -> None:
+    """monitoring.labels is on each monitor; a label of the monitor itself goes before it."""
+    on = {"enabled": True, "labels": {"team": "own"}}
+    values = {"monitoring": {"labels": {"release": "kps", "team": "all"}}, "podMonitor": on, "serviceMonitor": on}
+    made = build(tmp_path, values)
+    for kind in ("PodMonitor", "ServiceMonitor"):
+        assert made.only(kind)["metadata"]["labels"].items() >= {"release": "kps", "team": "own"}.items()
+    assert "release" not in made.only("DaemonSet")["metadata"]["labels"]
+
+
+@pytest.mark.parametrize("kind", ["podMonitor", "serviceMonitor"])
+def test_the_options_of_a_monitor_reach_it(tmp_path: Path, kind: str) -> None:
+    """What is empty is not written, so that the operator's own defaults hold."""
+    options = {
+        "jobLabel": "app.kubernetes.io/name",
+        "podTargetLabels": ["team"],
+        "sampleLimit": 5000,
+        "scrapeClass": "mesh",
+    }
+    name = f"{kind[0].upper()}{kind[1:]}"
+    spec = build(tmp_path, {kind: {"enabled": True, **options}}).only(name)["spec"]
+    assert spec.items() >= options.items()
+    assert not options.keys() & build(tmp_path, {kind: {"enabled": True}}).only(name)["spec"].keys()
+
+
+@pytest.mark.parametrize("kind", ["ClusterPodMonitoring", "PodMonitoring"])
+def test_googles_monitor_writes_nothing_over_the_workload(tmp_path: Path, kind: str) -> None:
+    """No label of the daemon's own pod is set, but the namespace, which PodMonitoring always sets."""
+    made = build(tmp_path, {"podMonitoring": {"enabled": True, "kind": kind}}).only(kind)
+    assert made["spec"]["targetLabels"] == {"metadata": []}
+    assert made["spec"]["endpoints"] == [
+        {"port": "metrics", "path": "/metrics", "scheme": "http", "interval": "30s", "timeout": "10s"}
+    ]
+    assert ("namespace" in made["metadata"]) is (kind == "PodMonitoring")
+    labels = rendered("observe").only("DaemonSet")["spec"]["template"]["metadata"]["labels"]
+    assert made["spec"]["selector"]["matchLabels"].items() <= labels.items()
 
 
 def probes(made: Rendered) -> list[dict[str, Any]]:
@@ -507,7 +599,7 @@ def test_who_may_scrape_is_said(tmp_path: Path) -> None:
     ((port,),) = (one["ports"] for one in spec["ingress"])
     assert port == {"port": "metrics", "protocol": "TCP"}
     closed = build(tmp_path, {"networkPolicy": {"enabled": True}}).only("NetworkPolicy")["spec"]
-    assert (closed["policyTypes"], closed["ingress"]) == (["Ingress"], [])
+    assert closed["policyTypes"] == ["Ingress"] and "ingress" not in closed
     peers: list[dict[str, Any]] = [{"podSelector": {}}]
     assert not build(tmp_path, {"networkPolicy": {"enabled": False, "from": peers}}).of("NetworkPolicy")
     assert not build(tmp_path, {}).of("NetworkPolicy")
@@ -522,12 +614,17 @@ def test_an_open_port_is_warned_of(tmp_path: Path) -> None:
 
 def test_boards_and_alerts_are_taken_as_they_are(tmp_path: Path) -> None:
     """What Grafana and Prometheus write in braces is theirs, and stays."""
-    made = tmp_path / "chart"
-    shutil.copytree(CHART, made, ignore=shutil.ignore_patterns("alerts", "dashboards"))
+    made = chart.unpacked(tmp_path / "made")
+    for folder in ("alerts", "dashboards"):
+        shutil.rmtree(made / folder)
     board = '{"title": "{{pod}} ${datasource}"}\n'
     (made / "dashboards").mkdir()
     (made / "dashboards" / "node.json").write_text(board)
-    rule = {"alert": "A", "expr": "up == 0", "annotations": {"summary": "{{ $labels.pod }}"}}
+    rule = {
+        "alert": "A", "expr": "up == 0", "labels": {"severity": "info"}, "annotations": {
+            "summary": "{{ $labels.pod }}", "runbook_url": "https://a.example", "dashboard_url": "https://b.example",
+        },
+    }  # fmt: skip
     groups = [{"name": "theirs", "rules": [rule]}]
     (made / "alerts").mkdir()
     (made / "alerts" / "gpu.yaml").write_text(yaml.safe_dump({"groups": groups}))
@@ -539,31 +636,69 @@ def test_boards_and_alerts_are_taken_as_they_are(tmp_path: Path) -> None:
     assert got.only("PrometheusRule")["spec"]["groups"] == groups
 
 
-def test_the_chart_brings_the_alerts(tmp_path: Path) -> None:
-    """Those of alerts/, word by word, after the groups of the values; packed, the rules alone."""
+def test_the_chart_brings_the_alerts() -> None:
+    """Those of alerts/, word by word, before the groups of the values."""
     files = sorted((chart.DEPLOY.parent / "alerts").glob("*.yaml"))
     groups = [group for file in files for group in yaml.safe_load(file.read_text())["groups"]]
-    own, *others = rendered("monitored").only("PrometheusRule")["spec"]["groups"]
+    *others, own = rendered("monitored").only("PrometheusRule")["spec"]["groups"]
     assert own["name"] == "gpusteward.own" and groups and others == groups
-    with tarfile.open(chart.packed(tmp_path)) as archive:
-        inside = [name for name in archive.getnames() if "/alerts/" in name]
-    assert sorted(inside) == [
-        "gpusteward/alerts/" + name for name in sorted(["dcgm/rules.yaml", *(one.name for one in files)])
-    ]
 
 
-def test_runbooks_are_found_where_the_values_say(tmp_path: Path) -> None:
-    """Each alert's runbook_url is its path in the repository, behind the address that is given."""
-    base = "https://git.example/gpusteward/blob/main/"
+def test_links_are_absolute_and_lead_where_the_values_say(tmp_path: Path) -> None:
+    """Runbooks of the project's repository, or of one's own; boards of a Grafana that has to be named."""
+    home = yaml.safe_load((chart.CHART / "Chart.yaml").read_text())["home"]
+    project = tomllib.loads((chart.DEPLOY.parent / "pyproject.toml").read_text())["project"]
+    assert project["urls"]["Repository"] == home
 
-    def urls(**values: object) -> set[str]:
+    def urls(kind: str, **values: object) -> list[str]:
         given = {"prometheusRule": {"enabled": True, **values}}
         groups = build(tmp_path, given).only("PrometheusRule")["spec"]["groups"]
-        return {rule["annotations"]["runbook_url"] for group in groups for rule in group["rules"] if "alert" in rule}
+        return [rule["annotations"][kind] for group in groups for rule in group["rules"] if "alert" in rule]
 
-    plain = urls()
-    assert plain and all((chart.DEPLOY.parent / one).is_file() for one in plain)
-    assert urls(runbookUrl=base) == {base + one for one in plain}
+    runbooks, base = urls("runbook_url"), f"{home}/blob/main/"
+    assert all((chart.DEPLOY.parent / one.removeprefix(base)).is_file() for one in runbooks)
+    mine = "https://git.example/gpusteward/blob/main/"
+    assert urls("runbook_url", runbookUrl=mine) == [mine + one.removeprefix(base) for one in runbooks]
+    boards, base = urls("dashboard_url"), "https://grafana.example.com/d/gpusteward-"
+    assert all(one.startswith(base) for one in boards)
+    for grafana in ("https://grafana.my.org/at", "https://grafana.my.org/at/"):
+        wanted = [f"https://grafana.my.org/at/d/gpusteward-{one.removeprefix(base)}" for one in boards]
+        assert urls("dashboard_url", grafanaUrl=grafana) == wanted
+
+
+def test_a_disabled_alert_may_be_replaced_by_ones_own(tmp_path: Path) -> None:
+    """Then the name is there once, with the user's expression; all other groups stay."""
+    mine = groups("mine", "GPULost")["prometheusRule"]
+    values = {**mine, "alerts": {"GPULost": {"enabled": False}}}
+    got = build(tmp_path, {"prometheusRule": values}).only("PrometheusRule")["spec"]["groups"]
+    named = [rule for group in got for rule in group["rules"] if rule.get("alert") == "GPULost"]
+    assert [one["expr"] for one in named] == ["vector(1)"] and len(got) == 5
+
+
+def test_rules_have_the_labels_of_all_monitoring(tmp_path: Path) -> None:
+    """By monitoring.labels a stock Prometheus finds them; their own labels win."""
+    both = {"monitoring": {"labels": {"release": "stack", "a": "of all"}}}
+    rule = build(tmp_path, {**both, "prometheusRule": {"enabled": True, "labels": {"a": "own"}}}).only("PrometheusRule")
+    assert {"release": "stack", "a": "own"}.items() <= rule["metadata"]["labels"].items()
+
+
+def test_boards_for_grafana_operator(tmp_path: Path) -> None:
+    """The same boards as GrafanaDashboard, with the fields of grafana-operator's v1beta1; and no ConfigMap of them."""
+    values = {
+        "enabled": True,
+        "kind": "GrafanaDashboard",
+        "folder": "GPUs",
+        "instanceSelector": {"matchLabels": {"dashboards": None, "grafana": "main"}},
+    }
+    made, maps = build(tmp_path, {"dashboards": values}), build(tmp_path, {"dashboards": {"enabled": True}})
+    boards, others = made.of("GrafanaDashboard"), maps.of("ConfigMap")
+    by_file = {key: text for one in others for key, text in one["data"].items() if key.endswith(".json")}
+    assert [one["spec"].pop("json") for one in boards] == list(by_file.values()) and len(boards) == 5
+    for one in boards:
+        assert one["apiVersion"] == "grafana.integreatly.org/v1beta1"
+        selector = {"matchLabels": {"grafana": "main"}}
+        assert one["spec"] == {"instanceSelector": selector, "allowCrossNamespaceImport": True, "folder": "GPUs"}
+    assert len(made.of("ConfigMap")) == len(others) - len(boards)
 
 
 def test_the_names_of_dcgm_are_there_when_wanted(tmp_path: Path) -> None:
@@ -597,7 +732,17 @@ def test_lint_is_content() -> None:
 
 
 def test_both_ends_of_what_is_supported_render_the_same() -> None:
-    """Nothing in the chart hangs on the version, and what is older than the oldest is refused."""
+    """What needs no newer Kubernetes is the same on the oldest; what is older than the oldest is refused."""
     assert rendered("monitored", OLDEST) == rendered("monitored")
     with pytest.raises(chart.RefusedError, match="kubeVersion"):
-        rendered("observe", "1.29.0")
+        rendered("observe", "1.24.0")
+
+
+@pytest.mark.parametrize("name", chart.VARIANTS)
+def test_only_what_needs_a_newer_kubernetes_asks_for_it(name: str) -> None:
+    """Before 1.30 evictions and profiles of AppArmor are refused with what to do; all other variants render."""
+    if name not in chart.NOT_ON_OLD_ONES:
+        assert rendered(name, "1.29.0").of("DaemonSet")
+        return
+    with pytest.raises(chart.RefusedError, match=r"wants? Kubernetes 1\.30 or later, and this is v1\.29\.0: .*; fix: "):
+        rendered(name, "1.29.0")

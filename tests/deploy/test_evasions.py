@@ -13,7 +13,7 @@ import re
 import kubernetes_validate
 import pytest
 
-from deploy.chart import DEPLOY, NEWEST, OLDEST, objects
+from deploy.chart import DEPLOY, EVICTS_FROM, NEWEST, objects
 from exporter.config.policy import Policy
 
 FOLDER = DEPLOY / "enforcer" / "evasions"
@@ -27,7 +27,7 @@ def names(file: object) -> str:
     return str(file).rpartition("/")[2]
 
 
-@pytest.mark.parametrize("version", [OLDEST, NEWEST])
+@pytest.mark.parametrize("version", [EVICTS_FROM, NEWEST])
 @pytest.mark.parametrize("file", FILES, ids=names)
 def test_kubernetes_knows_every_field(file: object, version: str) -> None:
     """Each object is valid for the oldest and the newest Kubernetes that the chart supports."""

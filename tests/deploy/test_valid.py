@@ -8,10 +8,8 @@ Kubernetes come from the wheel kubernetes-validate, those of the operator from i
 from __future__ import annotations
 
 import json
-import os
-import subprocess
+from collections.abc import Collection
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -19,33 +17,28 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from deploy.chart import NEWEST, OLDEST, VARIANTS, Object, rendered
+from deploy.chart import EVICTS_FROM, NEWEST, NOT_ON_OLD_ONES, OLDEST, PLATFORMS, VARIANTS, Object, rendered
+from deploy.operators import KINDS, definition
 
 pytestmark = [pytest.mark.charts, pytest.mark.usefixtures("helm")]
 
-OPERATOR = "github.com/prometheus-operator/prometheus-operator"
 GROUP = "monitoring.coreos.com/v1"
-KINDS = ("PodMonitor", "PrometheusRule", "ServiceMonitor")
+GOOGLE = "monitoring.googleapis.com/v1"
 
 
-def everything(*, operators: bool) -> list[Object]:
-    """All objects of all variants, each once."""
-    found = {json.dumps(one, sort_keys=True): one for name in VARIANTS for one in rendered(name).objects}
-    return [one for one in found.values() if (one["apiVersion"] == GROUP) is operators]
+def everything(kubernetes: str, *, but: Collection[str] = ()) -> list[Object]:
+    """All objects of all variants and platforms, each once, with those of `helm test`."""
+    names = [name for name in (*VARIANTS, *PLATFORMS) if name not in but]
+    made = [one for name in names for one in rendered(name, kubernetes, tests=True).objects]
+    return list({json.dumps(one, sort_keys=True): one for one in made}.values())
 
 
 @cache
 def definitions() -> dict[str, Any]:
     """The operator's schemas by kind, with unknown fields forbidden."""
-    module = Path(__file__).parent / "tools" / "prometheus-operator"
-    done = subprocess.run(
-        ["go", "mod", "download", "-json", OPERATOR], cwd=module, capture_output=True, text=True, check=True,
-        env={**os.environ, "GOFLAGS": "-mod=readonly"},
-    )  # fmt: skip
-    folder = Path(json.loads(done.stdout)["Dir"]) / "example" / "prometheus-operator-crd"
     found = {}
     for kind in KINDS:
-        spec = yaml.safe_load((folder / f"monitoring.coreos.com_{kind.lower()}s.yaml").read_text())["spec"]
+        spec = yaml.safe_load(definition(kind).read_text())["spec"]
         (version,) = (one for one in spec["versions"] if f"{spec['group']}/{one['name']}" == GROUP)
         found[kind] = strict(version["schema"]["openAPIV3Schema"])
     return found
@@ -68,17 +61,22 @@ def strict(schema: Any) -> Any:
     return made
 
 
-@pytest.mark.parametrize("version", [OLDEST, NEWEST])
+POLICIES = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+
+
+@pytest.mark.parametrize("version", [OLDEST, EVICTS_FROM, NEWEST])
 def test_kubernetes_knows_every_field(version: str) -> None:
-    """The oldest and the newest that the chart supports."""
+    """The oldest that the chart supports, the oldest on which it evicts, and the newest."""
     kinds = set()
-    for one in everything(operators=False):
-        assert kubernetes_validate.validate(one, version, strict=True) == version.rpartition(".")[0]
-        kinds.add(one["kind"])
-    assert kinds == {
-        "ClusterRole", "ClusterRoleBinding", "ConfigMap", "DaemonSet", "NetworkPolicy", "ResourceQuota", "RoleBinding",
-        "Service", "ServiceAccount", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+    for one in everything(version, but=NOT_ON_OLD_ONES if version == OLDEST else ()):
+        if one["apiVersion"] not in (GROUP, GOOGLE):
+            assert kubernetes_validate.validate(one, version, strict=True) == version.rpartition(".")[0]
+            kinds.add(one["kind"])
+    assert kinds | POLICIES == {
+        "ClusterRole", "ClusterRoleBinding", "ConfigMap", "DaemonSet", "NetworkPolicy", "Pod", "ResourceQuota", "Role",
+        "RoleBinding", "Service", "ServiceAccount", *POLICIES,
     }  # fmt: skip
+    assert bool(kinds & POLICIES) is (version != OLDEST)
 
 
 def test_a_typing_error_would_be_found() -> None:
@@ -100,7 +98,8 @@ def test_a_typing_error_would_be_found() -> None:
 def test_the_operator_knows_every_field() -> None:
     """Monitors and rules, as its own definitions have them."""
     kinds = set()
-    for one in everything(operators=True):
-        jsonschema.validate(one, definitions()[one["kind"]])
-        kinds.add(one["kind"])
+    for one in everything(NEWEST):
+        if one["apiVersion"] == GROUP:
+            jsonschema.validate(one, definitions()[one["kind"]])
+            kinds.add(one["kind"])
     assert kinds == set(KINDS)

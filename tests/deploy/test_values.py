@@ -16,7 +16,8 @@ import msgspec
 import pytest
 
 import plain_yaml
-from deploy.chart import CHART, VARIANTS, variant
+from deploy.chart import CHART, PLATFORMS, VARIANTS, variant
+from documented import over
 from exporter.config import Config
 from exporter.config.arguments import Arguments
 from exporter.config.loading import combine
@@ -75,20 +76,14 @@ def test_the_journal_is_where_the_daemon_looks_for_it() -> None:
 
 def test_each_value_is_in_the_schema() -> None:
     """No value without a rule, and no rule without a value."""
-    assert set(SCHEMA["properties"]) - {"global"} == set(VALUES)
+    assert set(SCHEMA["properties"]) == set(VALUES)
     for name, rule in SCHEMA["properties"].items():
         rule = SCHEMA["$defs"][rule["$ref"].rpartition("/")[2]] if "$ref" in rule else rule  # noqa: PLW2901
         if "properties" in rule and name != "config" and VALUES[name]:  # some are empty by default
             assert set(rule["properties"]) == set(VALUES[name]), name
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", [*VARIANTS, *PLATFORMS])
 def test_a_variant_keeps_to_the_schema(name: str) -> None:
     """Laid over the defaults, as Helm does it."""
-    jsonschema.validate(_over(VALUES, plain_yaml.load(variant(name).read_text())), SCHEMA)
-
-
-def _over(below: Any, above: Any) -> Any:
-    if not (isinstance(below, dict) and isinstance(above, dict)):
-        return above
-    return {**below, **{key: _over(below[key], one) if key in below else one for key, one in above.items()}}
+    jsonschema.validate(over(VALUES, plain_yaml.load(variant(name).read_text())), SCHEMA)

@@ -1,11 +1,14 @@
 """README and docs/: short, linked, found from the index, and right about chart and program."""
 
+import json
 import re
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 import plain_yaml
+from documented import over, values_of
 from enforcer import cli
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -14,7 +17,8 @@ INDEX, FIRST_HOUR, GLOSSARY = DOCS / "README.md", DOCS / "first-hour.md", DOCS /
 SYSTEMS = (DOCS / "sharing-systems.md", DOCS / "sharing-systems-more.md")
 PAGES = (ROOT / "README.md", INDEX, FIRST_HOUR, GLOSSARY, *SYSTEMS, DOCS / "operate.md", DOCS / "actions.md")
 """Pages whose sentences are short, too; tests/prose will take the others."""
-ALL = sorted((*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "alerts" / "README.md"))
+BESIDE = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "alerts/README.md")
+ALL = sorted((*DOCS.rglob("*.md"), *(ROOT / page for page in BESIDE)))
 GENERATED = {"metrics.md", "systems.md", "faults.md"}
 MOST_LINES, LONGEST_README = 250, 90
 LONGEST, MOST_WORDS = 160, 25
@@ -111,12 +115,22 @@ def test_each_value_that_is_set_is_one_of_the_chart(page: Path) -> None:
     """`--set a.b=c`: the chart has a.b; labels and sections of the config are open."""
     chart = plain_yaml.load(read(ROOT / "deploy" / "charts" / "gpusteward" / "values.yaml"))
     named = re.findall(r"--set '?([\w.]+)=", read(page))
-    assert named
     for name in named:
         value = chart
         for key in name.split("."):
             assert value == {} or key in value, name
             value = value[key] if value else value
+
+
+@pytest.mark.parametrize("page", [FIRST_HOUR, DOCS / "operate.md"], ids=lambda page: page.name)
+def test_each_file_of_values_is_one_of_the_chart(page: Path) -> None:
+    """The chart's schema takes what a page writes into values.yaml."""
+    chart = ROOT / "deploy" / "charts" / "gpusteward"
+    schema = json.loads(read(chart / "values.schema.json"))
+    found = [values for _, values in values_of(page)]
+    assert found
+    for values in found:
+        jsonschema.validate(over(plain_yaml.load(read(chart / "values.yaml")), values), schema)
 
 
 def test_the_limit_of_the_first_hour_is_explained_as_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ HEAD = """\
 
 Look up a value of the Helm chart and its default. Below `config` stands the daemon's
 [config file](config.md), with each of its keys. A key that the chart does not have is refused.
-`helm upgrade --reuse-values --set KEY=VALUE` sets one.
+Write yours into a file, and give it to each `helm install` and `helm upgrade` (`-f values.yaml`).
 
 | value | default | means |
 |---|---|---|

@@ -32,8 +32,30 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
 {{- define "gpusteward.image" -}}
-{{- with .Values.image.registry }}{{ . }}/{{ end }}{{ .Values.image.repository }}
+{{- with dig "imageRegistry" "" (default dict .Values.global | toYaml | fromYaml) | default .Values.image.registry }}{{ . }}/{{ end }}{{ .Values.image.repository }}
 {{- if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
+{{- end -}}
+
+{{- /* Of a cluster before 1.30: "true", or nothing. */ -}}
+{{- define "gpusteward.old" -}}
+{{- if semverCompare "<1.30.0-0" .Capabilities.KubeVersion.Version }}true{{ end -}}
+{{- end -}}
+
+{{- /* The way to the driver: nvml.access, where auto differs from runtimeClass by the name of the class alone. */ -}}
+{{- define "gpusteward.via" -}}
+{{ eq .Values.nvml.access "auto" | ternary "runtimeClass" .Values.nvml.access }}
+{{- end -}}
+
+{{- /* The RuntimeClass that the cluster lacks; nothing where it has it, or cannot be asked. A list that is empty has a kind, no answer has none. */ -}}
+{{- define "gpusteward.missingclass" -}}
+{{- if and (eq (include "gpusteward.via" .) "runtimeClass") .Values.nvml.runtimeClass .Values.nvml.checkRuntimeClass -}}
+{{- $found := lookup "node.k8s.io/v1" "RuntimeClass" "" "" -}}
+{{- if $found }}
+{{- $names := list -}}
+{{- range $found.items }}{{ $names = append $names .metadata.name }}{{ end -}}
+{{- if not (has .Values.nvml.runtimeClass $names) }}{{ .Values.nvml.runtimeClass }}{{ end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "gpusteward.port" -}}
@@ -125,8 +147,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- if ne (and (has "evict" $policy.ladder) (has "kill" $policy.ladder)) (eq (dig "when_blocked" "hold" $policy) "kill") }}{{ fail "config.policy.when_blocked: kill where the ladder has both evict and kill, and hold elsewhere" }}{{ end -}}
 {{- if and (include "gpusteward.may" (list . "fence")) (not $privileged) }}{{ fail "the step fence needs the host's cgroups: nvml.access hostPath, privileged" }}{{ end -}}
-{{- if and .Values.nvml.mig (ne .Values.nvml.access "runtimeClass") }}{{ fail "nvml.mig is for nvml.access runtimeClass; a privileged container has the capability devices, with cdi the device of nvml.cdi.device has to bring them" }}{{ end -}}
-{{- if and (ne .Values.nvml.visibleDevices "all") (ne .Values.nvml.access "runtimeClass") }}{{ fail "nvml.visibleDevices is for nvml.access runtimeClass; with cdi it is nvml.cdi.device that names the devices" }}{{ end -}}
+{{- $via := include "gpusteward.via" . -}}
+{{- if and .Release.IsInstall (eq .Values.nvml.access "runtimeClass") (include "gpusteward.missingclass" .) }}{{ fail (printf "nvml.access runtimeClass: this cluster has no RuntimeClass %s, so no pod of the daemon would start; fix: install NVIDIA's container toolkit or GPU operator, or choose another nvml.access (docs/platforms.md), or, if the class is made later, set nvml.checkRuntimeClass=false" .Values.nvml.runtimeClass) }}{{ end -}}
+{{- if and (include "gpusteward.old" .) (or .Values.appArmorProfile (eq .Values.kernel.access "drm")) }}{{ fail (printf "kernel.access drm and appArmorProfile want Kubernetes 1.30 or later, and this is %s: older ones do not know the field appArmorProfile of a container; fix: upgrade the cluster, or leave them out" .Capabilities.KubeVersion.Version) }}{{ end -}}
+{{- if and .Values.nvml.mig (ne $via "runtimeClass") }}{{ fail "nvml.mig is for nvml.access runtimeClass; a privileged container has the capability devices, with cdi the device of nvml.cdi.device has to bring them" }}{{ end -}}
+{{- if and (ne .Values.nvml.visibleDevices "all") (ne $via "runtimeClass") }}{{ fail "nvml.visibleDevices is for nvml.access runtimeClass; with cdi it is nvml.cdi.device that names the devices" }}{{ end -}}
 {{- if and .Values.nvml.mig (ne .Values.nvml.visibleDevices "all") }}{{ fail "nvml.mig is for nvml.visibleDevices all: the runtime does not heed it beside a CDI device, which has to bring the capability devices itself" }}{{ end -}}
 {{- $others := without .Values.vendors "nvidia" -}}
 {{- if and $others (ne .Values.nvml.access "none") }}{{ fail (printf "vendors %s: their nodes have nothing of NVIDIA's to bring in; nvml.access has to be none, and NVIDIA's nodes want a release of their own" (join ", " $others)) }}{{ end -}}

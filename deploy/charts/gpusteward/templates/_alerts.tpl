@@ -1,0 +1,65 @@
+{{- /*
+The groups of the PrometheusRule, as JSON: those of alerts/, tuned by prometheusRule.alerts, and the user's own behind them.
+The files stay plain rules: a threshold is the number before the comment `# threshold:` of an expression.
+*/ -}}
+{{- define "gpusteward.groups" -}}
+{{- $values := .Values.prometheusRule }}
+{{- $theirs := dict "runbook_url" (printf "%s/blob/main/" .Chart.Home) "dashboard_url" "https://grafana.example.com/" }}
+{{- $ours := dict "runbook_url" $values.runbookUrl "dashboard_url" (and $values.grafanaUrl (printf "%s/" (trimSuffix "/" $values.grafanaUrl))) }}
+{{- $groups := list }}
+{{- $names := list }}
+{{- $enabled := list }}
+{{- range $path, $_ := .Files.Glob "alerts/*.yaml" }}
+{{- range $group := ($.Files.Get $path | fromYaml).groups }}
+{{- $rules := list }}
+{{- range $rule := $group.rules }}
+{{- $name := $rule.alert | default "" }}
+{{- $tuned := index $values.alerts $name | default dict }}
+{{- if $name }}
+{{- $names = append $names $name }}
+{{- if hasKey $tuned "threshold" }}
+{{- if not (contains "# threshold:" $rule.expr) }}
+{{- fail (printf "prometheusRule.alerts.%s.threshold: this alert has no threshold. fix: remove it" $name) }}
+{{- end }}
+{{- $_ := set $rule "expr" (regexReplaceAll "[0-9.]+ # threshold:" $rule.expr (printf "%v # threshold:" $tuned.threshold)) }}
+{{- end }}
+{{- with $tuned.for }}{{ $_ := set $rule "for" . }}{{ end }}
+{{- with $tuned.severity }}{{ $_ := set $rule.labels "severity" . }}{{ end }}
+{{- $_ := set $rule "labels" (mergeOverwrite (deepCopy $values.alertLabels) $rule.labels ($tuned.labels | default dict)) }}
+{{- range $key, $url := $ours }}
+{{- with $url }}
+{{- $_ := set $rule.annotations $key (index $rule.annotations $key | replace (index $theirs $key) .) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if ne (toString $tuned.enabled) "false" }}
+{{- $rules = append $rules $rule }}
+{{- $enabled = append $enabled $name }}
+{{- end }}
+{{- end }}
+{{- if $rules }}{{ $groups = append $groups (set $group "rules" $rules) }}{{ end }}
+{{- end }}
+{{- end }}
+{{- range $name, $_ := $values.alerts }}
+{{- if not (has $name $names) }}
+{{- fail (printf "prometheusRule.alerts.%s: there is no such alert. fix: name one of %s" $name (join ", " $names)) }}
+{{- end }}
+{{- end }}
+{{- if $values.dcgm }}
+{{- $groups = concat $groups (.Files.Get "alerts/dcgm/rules.yaml" | fromYaml).groups }}
+{{- end }}
+{{- $taken := list }}
+{{- range $groups }}{{ $taken = append $taken .name }}{{ end }}
+{{- range $group := $values.groups }}
+{{- if has $group.name $taken }}
+{{- fail (printf "prometheusRule.groups: %s is a group of the chart, or there twice. fix: choose another name" $group.name) }}
+{{- end }}
+{{- $taken = append $taken $group.name }}
+{{- range $rule := $group.rules }}
+{{- if and $rule.alert (has $rule.alert $enabled) }}
+{{- fail (printf "prometheusRule.groups: %s is an alert of the chart. fix: choose another name, or set prometheusRule.alerts.%s.enabled=false" $rule.alert $rule.alert) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- concat $groups $values.groups | toJson }}
+{{- end -}}
