@@ -187,7 +187,7 @@ def gone_by_us(daemon: Daemon, scene: Scene) -> bool | None:
     found = json.loads(body)
     evicted = f"gpusteward evicted pod {scene.namespace}/{scene.name}, because "
     gone = any("the pod is gone" in note for note in found["notes"])
-    return (status == 200 and gone and evicted in found["text"]) or None  # noqa: PLR2004
+    return (status == 200 and gone and evicted in found["text"]) or None
 
 
 @pytest.fixture
