@@ -12,7 +12,7 @@ TYPES := .pytest_cache/types.txt
 WORKERS = $(shell expr $$(nproc) + 1)
 FAST := not daemon and not containers and not cluster and not charts and not boards and not prometheus and not browser
 
-.PHONY: help demo lint style check test cluster image bench day gpu wheels golden prose docs-site manifests guards traces fuzz lock clean
+.PHONY: help demo lint style check test cluster image release bench day gpu wheels golden prose docs-site manifests guards traces fuzz lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 12
@@ -40,7 +40,7 @@ check: style  ## lint, types, import contracts, unit tests side by side: 200 s o
 	  $(BIN)/pytest -q -n $(WORKERS) --dist worksteal --hypothesis-profile=check -m "$(FAST)" || code=$$?; \
 	  wait $$types || code=$$?; cat $(TYPES); exit $$code
 
-test: lint  ## install what the tests need (asks first on a machine of your own), then run all of them on real parts
+test: lint $(VENV)/.release  ## install what the tests need (asks first on a machine of your own), then run all of them on real parts
 	rm -f $(SHOWN)
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "$(FAST)" --faults=$(SHOWN)
 	GPUSTEWARD_TRACES=6 $(BIN)/pytest -q tests/policy/test_enumeration.py  # `check` looks at traces of 5 events
@@ -60,6 +60,13 @@ cluster: $(VENV)/.dev  ## leave a real Kubernetes with fake GPUs running, and pr
 
 image: $(VENV)/.dev  ## build the daemon's image without Docker or a registry, and print where it is (docs/image.md)
 	PYTHONPATH=tests $(BIN)/python -m cluster.image
+
+release: $(VENV)/.release  ## build and publish VERSION=x.y.z at REGISTRY=host/path, signed with KEY=… (docs/release.md)
+	@: $(if $(VERSION),,$(error VERSION is missing: make release VERSION=x.y.z REGISTRY=host/path [KEY=…]))
+	@: $(if $(REGISTRY),,$(error REGISTRY is missing: make release VERSION=$(VERSION) REGISTRY=host/path [KEY=…]))
+	@programs=$$(PYTHONPATH=tests $(BIN)/python -m cluster.build helm cosign); \
+	  for one in $$programs; do PATH=$$(dirname $$one):$$PATH; done; \
+	  $(BIN)/python -m tools.release "$(VERSION)" --registry "$(REGISTRY)" $(if $(KEY),--key "$(KEY)") $(FLAGS)
 
 bench: $(VENV)/.dev  ## measure rounds, scrapes and decisions; the tables go into docs/performance.md
 	PYTHONPATH=tests $(BIN)/python -m bench
@@ -90,7 +97,8 @@ prose: $(VENV)/.dev  ## look for prose that is hard to read, as `make style` doe
 docs-site: $(VENV)/.docs  ## build the static site of docs/ into site/; a link that leads nowhere fails
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
-manifests: $(VENV)/.dev  ## copy rules and boards into the Helm chart, and render deploy/manifests from it anew
+manifests: $(VENV)/.dev  ## copy version, rules and boards into the Helm chart, and render deploy/manifests from it anew
+	$(BIN)/python -m tools.release.source
 	PYTHONPATH=tests $(BIN)/python -m deploy.copies
 	PYTHONPATH=tests $(BIN)/python -m deploy.plain
 
@@ -113,6 +121,8 @@ lock: $(VENV)/.dev  ## resolve the dependencies anew
 	  -c requirements-dev.lock --group pyproject.toml:docs -o requirements-docs.lock
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	  -c requirements-dev.lock --group pyproject.toml:fuzz -o requirements-fuzz.lock
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  -c requirements-dev.lock --group pyproject.toml:release -o requirements-release.lock
 
 clean:  ## remove the environment and all caches of this checkout
 	rm -rf $(VENV) site .fuzz .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
@@ -131,6 +141,11 @@ $(VENV)/.dev: $(VENV)/.run requirements-dev.lock
 # In the same environment as the rest: its versions are resolved with those of requirements-dev.lock.
 $(VENV)/.docs: $(VENV)/.dev requirements-docs.lock
 	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements-docs.lock
+	@touch $@
+
+# In the same environment, too: the tests of a release use it.
+$(VENV)/.release: $(VENV)/.dev requirements-release.lock
+	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements-release.lock
 	@touch $@
 
 # Atheris has wheels for some versions of Python alone, so that `make check` must not need it.

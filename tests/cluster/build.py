@@ -4,7 +4,7 @@ In: the folders below `tools/`, one Go module each. Out: paths of programs.
 Law: what is built is named by what it is built from (module files, Go's version), so a stale program cannot be met.
 
 `KUBEBUILDER_ASSETS` (the convention of envtest): programs found in that folder are used, and not built.
-`python -m cluster.build` builds all and prints where they are.
+`python -m cluster.build [NAME …]` builds all, or those that are named, and prints where they are.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ MODULES = {
     "helm": "helm",
     "kubeconform": "kubeconform",
     "dashboard-linter": "dashboard-linter",
+    "actionlint": "actionlint",
+    "cosign": "cosign",
+    "registry": "registry",
     "jsonnet": "jsonnet",
     "containerd": "containerd",
     "containerd-shim-runc-v2": "containerd",
@@ -145,7 +148,7 @@ def _go_version() -> str:
 
 if __name__ == "__main__":
     try:
-        for each in MODULES:
+        for each in sys.argv[1:] or MODULES:
             print(program(each))
     except BuildError as error:
         sys.exit(str(error))

@@ -13,44 +13,23 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import platform
-import shlex
-import shutil
-import subprocess
 import sys
-import tempfile
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from cluster import build, requirements
+from tools.release.images import OF_THE_MACHINE, Store, native
+from tools.release.programs import ReleaseError
 
 NAME = "gpusteward.test/gpusteward:1"
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = ROOT / "deploy/Dockerfile"
-SUITE = "bookworm"
 KEPT_FOR_S = 24 * 3600.0
 """How long an image of another checkout is kept: another run may be about to import it."""
-
-TO_BUILD = ("--variant=minbase", "--include=python3,python3-venv,ca-certificates")
-TO_RUN = (
-    "--variant=extract",  # packages as they are, nothing is configured: no shell, no package manager is wanted
-    "--include=base-files,libc6,libgcc-s1,libstdc++6,libexpat1,libssl3,zlib1g,libpython3.11-stdlib,python3-minimal",
-    "--dpkgopt=path-exclude=/usr/share/doc/*",
-    "--dpkgopt=path-include=/usr/share/doc/*/copyright",
-    # What dependencies bring and no program calls is removed. Scanners find what is there where distroless lists it.
-    """--extract-hook=cd "$1"
-    mkdir -p var/lib/dpkg/status.d
-    for archive in var/cache/apt/archives/*.deb; do
-      package=$(dpkg-deb --field "$archive" Package)
-      case $package in dpkg|mawk|tar) ;; *) dpkg-deb --field "$archive" > "var/lib/dpkg/status.d/$package";; esac
-    done
-    find bin sbin usr/bin usr/sbin ! -type d ! -name 'python3*' -delete
-    find usr/share -mindepth 1 -maxdepth 1 ! -name doc ! -name common-licenses -exec rm -r '{}' +
-    rm -r etc/cron* etc/logrotate.d etc/update-motd.d lib/systemd usr/games usr/include usr/libexec usr/lib/*/gconv""",
-)
-OF_THE_MACHINE = (Path("/etc/pip.conf"), Path("/etc/ssl/certs/ca-certificates.crt"))
+DATE = 1_700_000_000
+"""Of all files of the image; a release has the date of its commit."""
 
 
 def archive() -> Path:
@@ -71,7 +50,12 @@ def archive() -> Path:
 
 
 def _sources() -> Iterator[Path]:
-    yield from (DOCKERFILE, Path(__file__), *OF_THE_MACHINE)
+    yield from (
+        DOCKERFILE,
+        Path(__file__),
+        *(ROOT / "tools/release" / name for name in ("images.py", "slim.sh")),
+        *OF_THE_MACHINE,
+    )
     yield from (
         ROOT / name for name in (".dockerignore", "LICENSE", "README.md", "pyproject.toml", "requirements.lock")
     )
@@ -80,7 +64,7 @@ def _sources() -> Iterator[Path]:
 
 
 def _digest(files: Iterator[Path]) -> str:
-    key = hashlib.sha256(platform.machine().encode())
+    key = hashlib.sha256(native().encode())
     for file in files:
         if file.is_file():
             key.update(f"{file}\0{hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
@@ -91,50 +75,17 @@ def _build(made: Path) -> None:
     print("building the image (the first time it takes two minutes) ...", file=sys.stderr, flush=True)
     began = time.monotonic()
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    arguments = {"BASE": _base(made.parent, TO_BUILD), "RUNTIME": _base(made.parent, TO_RUN), "VERSION": version}
-    flags = [f"--build-arg={key}={value}" for key, value in arguments.items()]
-    _buildah(made.parent, "bud", "--isolation=chroot", *flags, f"--file={DOCKERFILE}", f"--tag={NAME}", str(ROOT))
+    store = Store(made.parent, DATE)
     draft = made.with_suffix(".new")
     draft.unlink(missing_ok=True)
-    _buildah(made.parent, "push", NAME, f"docker-archive:{draft}:{NAME}")
-    _buildah(made.parent, "rmi", NAME)
+    try:
+        store.image(ROOT, native(), NAME, VERSION=version)
+        store.buildah("push", NAME, f"docker-archive:{draft}:{NAME}")
+        store.buildah("rmi", NAME)
+    except ReleaseError as error:
+        raise build.BuildError(str(error)) from error
     draft.rename(made)
     print(f"built the image in {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-
-
-def _base(folder: Path, words: Sequence[str]) -> str:
-    """Name of the image of these packages, made by mmdebstrap if it is not there."""
-    to_build = words is TO_BUILD
-    key = hashlib.sha256(repr((SUITE, words)).encode())
-    lent = [path for path in OF_THE_MACHINE if path.exists()] if to_build else []
-    for path in lent:
-        key.update(path.read_bytes())
-    name = f"localhost/base:{key.hexdigest()[:16]}"
-    if _buildah(folder, "images", "--quiet", "--filter", f"reference={name}"):
-        return name
-    with tempfile.TemporaryDirectory(dir=folder) as context:
-        tar = Path(context, "base.tar")
-        _run("mmdebstrap", "--quiet", *words, SUITE, str(tar))
-        lines = ["FROM scratch", "ADD base.tar /"]
-        for path in lent:
-            shutil.copy(path, context)
-            lines.append(f"COPY {path.name} {path}")
-        Path(context, "Dockerfile").write_text("\n".join(lines))
-        _buildah(folder, "bud", "--isolation=chroot", f"--tag={name}", context)
-    return name
-
-
-def _buildah(folder: Path, *words: str) -> str:
-    # Storage of our own; "vfs" copies where overlays cannot be mounted, as in most containers.
-    storage = (f"--root={folder / 'storage'}", f"--runroot={folder / 'run'}", "--storage-driver=vfs")
-    return _run("buildah", *storage, *words)
-
-
-def _run(*command: str) -> str:
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise build.BuildError(f"{shlex.join(command)} failed:\n{(done.stdout + done.stderr)[-4000:]}")
-    return done.stdout.strip()
 
 
 if __name__ == "__main__":

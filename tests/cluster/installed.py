@@ -199,10 +199,12 @@ class Release(Installed):
     """The same, under helm's hand."""
 
     folder: Path = Path()
+    chart: tuple[str, ...] = ()
+    """What is installed: a folder, or a name in a registry and flags; empty: this checkout's packed chart."""
 
     def helm(self, verb: str, *words: str, values: Mapping[str, object] | None = None, wait: bool = True) -> str:
         """Install, upgrade, roll back or uninstall; wait for all of it to be ready, or gone."""
-        chart = [str(packed())] if verb in ("install", "upgrade") else []
+        chart = (self.chart or (str(packed()),)) if verb in ("install", "upgrade") else ()
         if values is not None:
             file = self.folder / "values.json"
             file.write_text(json.dumps(values))

@@ -50,6 +50,7 @@ APPARMOR = (Need("apparmor_parser", "apparmor"),)
 READER = (Need("jq", "jq"), Need("curl", "curl"))
 """What the commands of the pages use."""
 IMAGE = (Need("buildah", "buildah"), Need("mmdebstrap", "mmdebstrap"))
+RELEASE = (*IMAGE, Need("git", "git"), Need("qemu-aarch64-static", "qemu-user-static"))
 
 
 def missing(*, node: bool) -> list[str]:
@@ -75,6 +76,14 @@ def missing_for_image() -> list[str]:
     found = [f"{need.program} is missing (Debian's {need.package})" for need in lacking(*IMAGE)]
     if os.geteuid() != 0:
         found.append("root is needed to build an image")
+    return found
+
+
+def missing_for_release() -> list[str]:
+    """What keeps a release from being made here, and its image for another platform from being started."""
+    found = [f"{need.program} is missing (Debian's {need.package})" for need in lacking(*RELEASE)]
+    if not Path(sys.executable).with_name("cyclonedx-py").exists():
+        found.append("cyclonedx-py is missing (`make .venv/.release`)")
     return found
 
 

@@ -26,6 +26,9 @@ def test_every_program_is_pinned_by_checksums() -> None:
         ("helm", "helm.sh/helm/v4 v4."),
         ("kubeconform", "github.com/yannh/kubeconform v0."),
         ("dashboard-linter", "github.com/grafana/dashboard-linter v0."),
+        ("actionlint", "github.com/rhysd/actionlint v1."),
+        ("cosign", "github.com/sigstore/cosign/v2 v2."),
+        ("registry", "github.com/distribution/distribution/v3 v3."),
         ("containerd", "github.com/containerd/containerd/v2 v2.2."),
         ("nvidia-toolkit", "github.com/NVIDIA/nvidia-container-toolkit v1.20.1"),
     ):

@@ -70,6 +70,7 @@ class Containerd:
         self.socket = self.home / "cri.sock"  # a path: CRI and containerd's own API answer on the same one
         self.nri_socket = self.home / "nri.sock"  # of a containerd that knows NRI, as `cdi` of one that knows CDI
         self.cdi = self.home / "cdi"
+        self.registries = self.home / "certs.d"  # HOST:PORT/hosts.toml says how a registry is spoken to
         self.log = self.home / "containerd.log"
         self.cgroups = Ledger(self.token)  # .make(path), .own(path): cgroups that go with this bed
         self.removed_at_start: list[str] = []  # leftovers of stale beds, in words
@@ -218,6 +219,8 @@ class Containerd:
                 *_lines(plugin_path=str(self.home / "nri"), plugin_config_path=str(self.home / "nri")),
                 f"[{cri}]",
                 *_lines(**{**CRI_OPTIONS, **self._cri_options}, cdi_spec_dirs=[str(self.cdi)]),
+                f"[{cri}.registry]",
+                *_lines(config_path=str(self.registries)),
                 f"[{cri}.containerd]",
                 *_lines(snapshotter=self.snapshotter, default_runtime_name="runc"),
                 *self._runtime(cri, "runc"),

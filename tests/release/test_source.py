@@ -1,0 +1,95 @@
+"""What may be released: a version that all places agree on, described, committed. In: checkouts. Out: refusals."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from documented import PAGES
+from tools.release.programs import ReleaseError
+from tools.release.source import CHART, ROOT, charted, checked, section, version
+
+CHANGES = "# Changelog\n\n## 1.2.3, 1 May 2026\n\n- New.\n\n### More\n\n- Other.\n\n## 1.2.2\n\n- Old.\n"
+IMAGE = re.compile(r"gpusteward:(\d+\.\d+\.\d+)")
+FILES = {
+    "pyproject.toml": '[project]\nversion = "1.2.3"\n',
+    "CHANGELOG.md": CHANGES,
+    f"{CHART}/Chart.yaml": "name: gpusteward\nversion: 1.2.3\nappVersion: 1.2.3\n",
+    "deploy/manifests/observe/gpusteward.yaml": "image: gpusteward:1.2.3\n",
+}
+
+
+def git(folder: Path, *words: str) -> None:
+    author = ("-c", "user.name=tests", "-c", "user.email=tests@example.com")
+    subprocess.run(["git", *author, *words], cwd=folder, check=True, capture_output=True)
+
+
+def write(folder: Path, name: str, text: str) -> None:
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A repository that can be released as 1.2.3."""
+    for name, text in FILES.items():
+        write(tmp_path, name, text)
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "add", "--all")
+    git(tmp_path, "commit", "--quiet", "--message=all")
+    return tmp_path
+
+
+def test_a_commit_that_says_what_it_is_can_be_released(checkout: Path) -> None:
+    """Version, revision, date and notes are the commit's."""
+    found = checked(checkout, "1.2.3")
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=checkout, capture_output=True, text=True, check=True)
+    assert (found.version, found.revision) == ("1.2.3", head.stdout.strip())
+    assert found.notes == "- New.\n\n### More\n\n- Other."
+    assert found.date > 0
+
+
+@pytest.mark.parametrize(
+    ("wanted", "change", "said"),
+    [
+        ("", None, "no version"),
+        ("v1.2.3", None, "no version"),
+        ("1.2", None, "no version"),
+        ("1.3.0", None, "pyproject.toml has the version 1.2.3"),
+        ("1.2.3", ("CHANGELOG.md", "## Unreleased\n\n- New.\n"), "CHANGELOG.md says nothing about 1.2.3"),
+        ("1.2.3", ("CHANGELOG.md", "## 1.2.3\n\n## 1.2.2\n\n- Old.\n"), "CHANGELOG.md says nothing about 1.2.3"),
+        ("1.2.3", (f"{CHART}/Chart.yaml", "version: 1.2.3\nappVersion: 1.2.2\n"), "do not have the version"),
+        ("1.2.3", ("deploy/manifests/observe/gpusteward.yaml", "image: gpusteward:1.2.2\n"), "do not have the version"),
+        ("1.2.3", ("more.txt", "new"), "not committed"),
+    ],
+)
+def test_a_refusal_says_the_reason_and_the_fix(
+    checkout: Path, wanted: str, change: tuple[str, str] | None, said: str
+) -> None:
+    """A wrong version, a version without notes, a place with another version, a change that is not committed."""
+    if change:
+        write(checkout, *change)
+    with pytest.raises(ReleaseError) as refused:
+        checked(checkout, wanted)
+    text = str(refused.value)
+    assert said in text and "fix: " in text
+
+
+@pytest.mark.parametrize(
+    ("wanted", "notes"), [("1.2.2", "- Old."), ("1.2", None), ("1.2.33", None), ("2.3", None), ("More", None)]
+)
+def test_a_section_is_found_by_its_whole_version(wanted: str, notes: str | None) -> None:
+    """No part of another version is taken for it."""
+    assert section(CHANGES, wanted) == notes
+
+
+def test_the_version_has_one_source() -> None:
+    """The chart and each page of the documentation have the version of pyproject.toml."""
+    chart = (ROOT / CHART / "Chart.yaml").read_text()
+    assert chart == charted(chart, version()), "run `make manifests`"
+    named = {(page.name, found) for page in PAGES for found in IMAGE.findall(page.read_text())}
+    assert {found for _, found in named} == {version()}, named

@@ -1,0 +1,1 @@
+"""What a maintainer publishes: images, chart, files, signatures. docs/release.md is the way through it."""

@@ -1,0 +1,79 @@
+"""
+What is released: one commit of a git checkout, and the version that pyproject.toml names.
+
+In: the checkout. Out: version, revision, date, section of CHANGELOG.md.
+Law: the version has one source, pyproject.toml; `python -m tools.release.source` copies it
+into the chart, and tests compare all other places.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.release.programs import ReleaseError, run
+
+ROOT = Path(__file__).parents[2]
+CHART = Path("deploy/charts/gpusteward")
+VERSION = re.compile(r"\d+\.\d+\.\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A commit. `date`: its own, in seconds since 1970; `notes`: the section of the changelog."""
+
+    root: Path
+    version: str
+    revision: str
+    date: int
+    notes: str
+
+
+def version(root: Path = ROOT) -> str:
+    """Read the version of the checkout."""
+    return str(tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"])
+
+
+def section(changelog: str, wanted: str) -> str | None:
+    """Read what the changelog says below the heading `## x.y.z`; None without that heading."""
+    heading = re.escape(wanted)
+    found = re.search(rf"^## {heading}\b(?![.\d]).*\n((?:(?!## ).*\n?)*)", changelog, re.MULTILINE)
+    return found[1].strip() if found else None
+
+
+def charted(text: str, wanted: str) -> str:
+    """Chart.yaml with this version of chart and daemon."""
+    return re.sub(r"^(version|appVersion): .*$", rf"\g<1>: {wanted}", text, flags=re.MULTILINE)
+
+
+def checked(root: Path, wanted: str) -> Source:
+    """Check that the checkout can be released as `wanted`. Raises ReleaseError."""
+    if not VERSION.fullmatch(wanted):
+        raise ReleaseError(f"VERSION={wanted} is no version.\nfix: three numbers, such as VERSION=1.2.3.")
+    if (has := version(root)) != wanted:
+        raise ReleaseError(
+            f"VERSION={wanted}, but pyproject.toml has the version {has}.\n"
+            "fix: change pyproject.toml, run `make manifests`, and commit."
+        )
+    chart = (root / CHART / "Chart.yaml").read_text()
+    plain = (root / "deploy/manifests/observe/gpusteward.yaml").read_text()
+    if chart != charted(chart, wanted) or f"image: gpusteward:{wanted}\n" not in plain:
+        raise ReleaseError(
+            f"The chart or the manifests do not have the version {wanted}.\nfix: `make manifests`, and commit."
+        )
+    if not (notes := section((root / "CHANGELOG.md").read_text(), wanted)):
+        raise ReleaseError(
+            f"CHANGELOG.md says nothing about {wanted}.\n"
+            f"fix: rename its section Unreleased to `## {wanted}`, and commit."
+        )
+    if changed := run("git", "status", "--porcelain", cwd=root):
+        raise ReleaseError(f"The checkout has changes that are not committed:\n{changed}\nfix: commit or remove them.")
+    revision, date = run("git", "log", "-1", "--format=%H %ct", cwd=root).split()
+    return Source(root, wanted, revision, int(date), notes)
+
+
+if __name__ == "__main__":
+    chart = ROOT / CHART / "Chart.yaml"
+    chart.write_text(charted(chart.read_text(), version()))
