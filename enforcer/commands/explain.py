@@ -2,9 +2,10 @@
 `gpusteward explain`: which memory limits a pod declares, and why each candidate was taken or not.
 
 What comes in: NAMESPACE/POD, which a running daemon explains; or (`-f`) a file of pods and objects that make pods, as
-`kubectl get -o yaml` or `-o json` prints them, read without a daemon. What goes out: text or JSON on standard output, a
-line on standard error for each object that cannot be explained; and the exit code: 0, 1 when the daemon does not
-explain, 2 when the usage, a file, or an object in it is not what was expected.
+`kubectl get -o yaml` or `-o json` prints them, read without a daemon. What goes out: text or JSON on standard output,
+and the exit code. Standard error has a line for each object that cannot be explained, and for each invalid declaration
+of a file. The exit code is 0; 1 when the daemon does not explain or a declaration of a file is invalid. It is 2 when
+the usage, a file, or an object in it is not what was expected.
 
 The rule: a file can be anything, and so can what answers at a URL. Each is read once, to a bound. The command waits for
 standard input, for a daemon for a few seconds, and for nothing else.
@@ -44,8 +45,9 @@ def add(commands: Commands) -> None:
         help="show the limits that a pod declares, and why each of them counts or does not",
         description="Show the limits that a pod declares, and why each declaration counts or does not. "
         "NAMESPACE/POD asks the daemon on the pod's node, and shows the current usage as well. -f reads pods and pod "
-        "templates from a file, without a daemon or cluster. Exit code: 0, 1 when the daemon gives no explanation, "
-        "2 for wrong usage or files, or when an object of the file cannot be explained.",
+        "templates from a file, without a daemon or cluster. Exit code 1: the daemon gives no explanation, or a "
+        "declaration of the file is invalid or names a container that its pod does not have. Exit code 2: wrong usage "
+        "or files, or an object of the file cannot be explained. Else 0.",
         epilog="examples: kubectl -n gpusteward exec DAEMON -- gpusteward explain team-a/llm-0; "
         "kubectl get pods -n team-a -o yaml | gpusteward explain -f - --node node.yaml",
         allow_abbrev=False,
@@ -84,25 +86,33 @@ def add(commands: Commands) -> None:
 def run(namespace: argparse.Namespace) -> int:
     """Explain, print, and return the exit code."""
     problems: tuple[str, ...] = ()
+    mistakes: tuple[str, ...] = ()
     try:
         if namespace.pod is not None:
             text = _of_daemon(namespace)
         else:
-            text, problems = _of_files(namespace)
+            text, problems, mistakes = _of_files(namespace)
     except _RefusedError as error:
         return _refuse(error.problems, error.code)
     try:
         put(text)
     except OSError as error:
         return unwritten(PROGRAM, error)
-    return _refuse(problems) if problems else 0
+    if mistakes:
+        _list(mistakes)
+        sys.stderr.write("fix: correct these declarations\n")
+    return _refuse(problems) if problems else int(bool(mistakes))
 
 
-def _refuse(problems: Sequence[Exception | str], code: int = 2) -> int:
+def _list(problems: Sequence[Exception | str]) -> None:
     for problem in problems[:_MOST_PROBLEMS]:
         wrong(PROGRAM, problem)
     if (more := len(problems) - _MOST_PROBLEMS) > 0:
         wrong(PROGRAM, f"and {more} more")
+
+
+def _refuse(problems: Sequence[Exception | str], code: int = 2) -> int:
+    _list(problems)
     if any(isinstance(problem, str) for problem in problems):
         sys.stderr.write(f"fix: {_FILE}\n")
     return code
@@ -156,6 +166,7 @@ class _NotHere(msgspec.Struct, frozen=True):
 
     error: str
     near: list[str]
+    actions: list[dict[str, Any]] = []
 
 
 async def _explained(daemon: "Daemon", namespace: str, pod: str) -> tuple[str, dict[str, Any]]:
@@ -172,17 +183,20 @@ async def _explained(daemon: "Daemon", namespace: str, pod: str) -> tuple[str, d
         del document["text"]
         return text, document
     with suppress(*GARBLED):
-        if status == ABSENT and (why := msgspec.json.decode(body, type=_NotHere).error):
+        if status == ABSENT and (answer := msgspec.json.decode(body, type=_NotHere)).error:
+            if answer.actions:
+                events = f"kubectl -n {namespace} get events --field-selector involvedObject.name={pod}"
+                raise AskError(answer.error, fix=f"read the Events of the pod ({events}), and /api/v1/decisions")
             raise AskError(
-                why,
+                answer.error,
                 cause=f"the daemon at {daemon.url} knows only the pods of its own node",
                 fix="find the node with kubectl get pod -o wide, and ask the daemon on it",
             )
     raise refused(daemon, status, body, "explains nothing")
 
 
-def _of_files(namespace: argparse.Namespace) -> tuple[str, tuple[str, ...]]:
-    """Explain a file: the answer, and the problems of objects that are not in it."""
+def _of_files(namespace: argparse.Namespace) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """Explain a file: the answer, the problems of objects that are not in it, and the mistakes in declarations."""
     from exporter.config import Arguments, ConfigError, catalogue_of, load, options_of  # noqa: PLC0415  (YAML)
     from exporter.limits.offline import explain  # noqa: PLC0415
     from exporter.objects.manifest import ManifestError  # noqa: PLC0415
@@ -207,7 +221,7 @@ def _of_files(namespace: argparse.Namespace) -> tuple[str, tuple[str, ...]]:
         raise _RefusedError(*error.problems) from error
     except ConfigError as error:
         raise _RefusedError(error) from error
-    return explained.text, explained.problems
+    return explained.text, explained.problems, explained.mistakes
 
 
 def _text(name: str) -> str:

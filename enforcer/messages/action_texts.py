@@ -40,7 +40,8 @@ class EventText:
     The Event of an action.
 
     Attributes:
-        note: `{excess}` stands for container, usage and limit, and `{since}` for the time since the excess began.
+        note: `{excess}` stands for container, usage and limit, and `{since}` for the time since
+            gpusteward began to count the excess. The excess can be older: a change of the mode starts the count anew.
             Before an action, `{grace}` stands for the time that the pod has to end. Afterwards, `{how}` says what was
             done.
 
@@ -58,12 +59,14 @@ class ActionTexts:
     Attributes:
         next: what the action will do, as half a sentence. Where the action depends on more, "may" replaces "will", and
             where it does not follow, "would". `{it}` and `{container}` stand for the container that is acted on.
+        past: the verb of an action that was done.
         before: the Event that is written before the action, because the pod goes with the action.
         after: the Event that is written once the effect was seen.
 
     """
 
     next: str
+    past: str
     before: EventText | None = None
     after: EventText | None = None
 
@@ -79,9 +82,10 @@ class ActionTexts:
 
 
 TEXTS: Mapping[Rung, ActionTexts] = {
-    Rung.NOTIFY: ActionTexts("an Event will be written on the pod"),
+    Rung.NOTIFY: ActionTexts("an Event will be written on the pod", "notified"),
     Rung.FENCE: ActionTexts(
         "the driver will refuse {it} more memory",
+        "fenced",
         after=EventText(
             EventReason.FENCED,
             "{excess}. From now on the driver refuses it more memory of this device. It keeps the memory that it has.",
@@ -89,17 +93,19 @@ TEXTS: Mapping[Rung, ActionTexts] = {
     ),
     Rung.EVICT: ActionTexts(
         "the pod will be evicted",
+        "evicted",
         before=EventText(
             EventReason.EVICTED,
-            "{excess}. The excess began {since} ago, and the pod is evicted. "
+            "{excess}. gpusteward began to count this excess {since} ago, and the pod is evicted. "
             "It has {grace} to end. Its controller may start another one.",
         ),
     ),
     Rung.KILL: ActionTexts(
         "{container} will be killed",
+        "killed",
         after=EventText(
             EventReason.KILLED,
-            "{excess}. The excess began {since} ago, and the container was killed{how}. "
+            "{excess}. gpusteward began to count this excess {since} ago, and the container was killed{how}. "
             "The pod's restart policy says whether it starts again.",
         ),
     ),

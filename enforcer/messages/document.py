@@ -7,9 +7,11 @@ The rule: unknown is null. Times are Unix seconds, computed from monotonic secon
 seconds over the limit are those that count for an action (the level), and `due_at` is when it follows at this rate.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from enforcer.messages.action_lines import action_line
+from enforcer.messages.outlook import NOTHING, Outlook
 from enforcer.messages.sentences import duration, obstacle
 from enforcer.messages.tally import Decision
 from enforcer.policy.history import Action, Holding, Standing, Verdict
@@ -20,7 +22,7 @@ from exporter.limits.devices import device_name
 Json = dict[str, Any]
 
 
-def standing(holder: Standing, offset: float, at: float) -> Json:
+def standing(holder: Standing, offset: float, at: float, more: Outlook = NOTHING) -> Json:
     """Describe the state of a limit holder at Unix time `at`; `offset` is Unix time minus monotonic time."""
     why, due_in = _obstacle(holder), _due_in(holder)
     return {
@@ -44,8 +46,9 @@ def standing(holder: Standing, offset: float, at: float) -> Json:
         "grace_used_ratio": round(holder.level / holder.capacity, 3) if holder.capacity else None,
         "due_in_seconds": None if due_in is None else round(due_in, 1),
         "due_at": None if due_in is None else at + due_in,
+        "wait_seconds": None if more.wait is None else round(more.wait, 1),
         "warned_at": None if holder.warned_at is None else holder.warned_at + offset,
-        "text": _line(holder),
+        "text": _line(holder, more),
     }
 
 
@@ -53,7 +56,8 @@ def decision(decided: Decision, offset: float) -> Json:
     """Describe an action or a refusal."""
     if decided.action is not None:
         kind = "dry_run" if decided.action.dry else "action"
-        ended = {"result": decided.result, "detail": decided.detail}
+        text = action_line(decided.action, decided.at, decided.result, decided.detail)
+        ended = {"result": decided.result, "detail": decided.detail, "text": text}
         return {"at": decided.at, "kind": kind, **_action(decided.action, offset), **ended}
     assert decided.refusal is not None  # noqa: S101  (a decision is one or the other)
     return {"at": decided.at, "kind": "refusal", **standing(decided.refusal, offset, decided.at)}
@@ -73,12 +77,12 @@ def summary(verdict: Verdict, recent: Iterable[Decision], offset: float) -> Json
     }
 
 
-def preview(forecast: Preview, offset: float) -> Json:
+def preview(forecast: Preview, offset: float, more: Callable[[Standing], Outlook] = lambda _: NOTHING) -> Json:
     """Describe what enforcing would hit now."""
     at = forecast.at + offset
     return {
-        "would_act_on": [standing(each, offset, at) for each in forecast.would],
-        "held": [standing(each, offset, at) for each in forecast.held],
+        "would_act_on": [standing(each, offset, at, more(each)) for each in forecast.would],
+        "held": [standing(each, offset, at, more(each)) for each in forecast.held],
         "pods_over": forecast.over,
         "pods_with_limits": forecast.limited,
         "blast_radius_breaker_would_open": forecast.trips,
@@ -114,7 +118,7 @@ def _prevented(holder: Standing) -> Json:
     }
 
 
-def _line(holder: Standing) -> str:
+def _line(holder: Standing, more: Outlook) -> str:
     """Say it in one line."""
     if holder.container:
         subject = f"container {holder.container}"
@@ -122,15 +126,19 @@ def _line(holder: Standing) -> str:
         subject = f"claim {holder.claim}" if holder.claim else "the pod"
     about = f"{subject} on {device_name(holder.device)}: {holder.state}"
     if holder.reason is not None:
-        about += f", {holder.reason.words} ({holder.reason})"
+        left = "" if more.wait is None else f", {duration(more.wait)} left"
+        detail = f": {holder.detail}" if holder.detail and holder.state is State.HELD else ""
+        about += f", {holder.reason.words} ({holder.reason}{left}){detail}"
     if holder.level > 0:
         about += f", over its limit for {duration(int(holder.level))} of {duration(holder.capacity)}"
         why = _obstacle(holder)
         if why is not None and (holder.reason is None or why[0] != holder.reason):
-            about += f", no action follows: {why[1]}"
+            remedy = f" ({why[0]}): {more.remedy}" if more.remedy else ""
+            about += f", no action follows: {why[1]}{remedy}"
         elif why is None and holder.rung is not None and (due_in := _due_in(holder)):
             about += f", {holder.rung} in {duration(due_in)} at the earliest"
-    return f"{about} [mode {holder.mode}]"
+    until = " until the labels of its namespace are read" if more.unread else ""
+    return f"{about} [mode {holder.mode}{until}]"
 
 
 def _action(action: Action, offset: float) -> Json:

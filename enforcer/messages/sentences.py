@@ -62,6 +62,23 @@ def acted(note: str, holding: Holding, done: str = "", **seconds: float) -> str:
     return note.format(excess=_said(holding), how=f": {done}" if done else "", **times)
 
 
+def compared(holding: Holding, verb: str = "uses") -> str:
+    """
+    Say which container (or pod) uses how much of which device, its limit, and where that was declared.
+
+    The excess is what is above the limit and above what is allowed for CUDA contexts.
+    """
+    used, limit = holding.used or 0, holding.limit.memory or 0
+    whose = "its pod's" if holding.container and not holding.key.container else "its"
+    contexts = f" plus {size(holding.allowance)} allowed for CUDA contexts" if holding.allowance else ""
+    excess = used - limit - holding.allowance
+    related = f"{size(excess)} more than {whose} limit" if excess > 0 else f"within {whose} limit"
+    return (
+        f"{who(holding.container)} {verb} {size(used)} of {device_name(holding.device)}, "
+        f"{related} of {size(limit)} (declared by {holding.limit.declared}){contexts}"
+    )
+
+
 def who(container: str) -> str:
     """Name a container in a sentence, or the pod."""
     return f'container "{container}"' if container else "the pod"
@@ -98,14 +115,6 @@ def _names(holding: Holding) -> dict[str, str]:
 
 
 def _said(holding: Holding) -> str:
-    """Say which container (or pod) uses how much of which device, its limit, and where that was declared."""
-    used, limit = holding.used or 0, holding.limit.memory or 0
-    subject = who(holding.container)
-    whose = "its pod's" if holding.container and not holding.key.container else "its"
-    contexts = f" plus {size(holding.allowance)} allowed for CUDA contexts" if holding.allowance else ""
-    excess = used - limit - holding.allowance
-    compared = f"{size(excess)} more than {whose} limit" if excess > 0 else f"within {whose} limit"
-    return (
-        f"{subject[0].upper()}{subject[1:]} uses {size(used)} of {device_name(holding.device)}, "
-        f"{compared} of {size(limit)} (declared by {holding.limit.declared}){contexts}"
-    )
+    """Say the same as the beginning of a note."""
+    subject = compared(holding)
+    return f"{subject[0].upper()}{subject[1:]}"

@@ -26,6 +26,7 @@ from enforcer.messages.events import Notice
 from enforcer.messages.invalid_limits import Reported, invalid_limits
 from enforcer.messages.log_lines import lines
 from enforcer.messages.notices import beginning, ending, notices
+from enforcer.messages.outlook import Outlook, outlook
 from enforcer.messages.tally import Tally
 from enforcer.policy import breakers, carry_over, holds, outcomes
 from enforcer.policy.decide import decide
@@ -275,17 +276,30 @@ class Decider:
         """Describe the recent actions and refusals, the newest first."""
         return {"recent": [document.decision(decision, self._offset) for decision in self._tally.recent]}
 
+    def actions(self, namespace: str, pod: str) -> list[dict[str, Any]]:
+        """Describe the recent actions on pods of this name, the newest first; without dry runs."""
+        recent = [each for each in self._tally.recent if each.action is not None and not each.action.dry]
+        mine = [each for each in recent if each.action and (each.action.namespace, each.action.pod) == (namespace, pod)]
+        return [document.decision(each, self._offset) for each in mine[:SHOWN]]
+
     def preview(self) -> dict[str, Any] | None:
         """Describe what mode `enforce` would do now; None before the first round."""
         seen, rules = self._snapshot, replace(self.rules, missing=self.missing)
-        return None if seen is None else document.preview(preview(seen, rules, self._history), self._offset)
+        if seen is None:
+            return None
+        return document.preview(preview(seen, rules, self._history), self._offset, self._outlook)
 
     def standings(self, pod: PodUid) -> list[dict[str, Any]]:
         """Describe the states of a pod's limit holders."""
         if self._verdict is None:
             return []
         offset, at = self._offset, self._verdict.at.monotonic + self._offset
-        return [document.standing(holder, offset, at) for holder in self.judged() if holder.key.pod_uid == pod]
+        mine = [holder for holder in self.judged() if holder.key.pod_uid == pod]
+        return [document.standing(holder, offset, at, self._outlook(holder)) for holder in mine]
+
+    def _outlook(self, holder: Standing) -> Outlook:
+        assert self._snapshot is not None  # noqa: S101  (a state is made of a snapshot)
+        return outlook(holder, self._snapshot, self.in_force(), self._history.settled)
 
     def _invalid(self, verdict: Verdict, snapshot: Snapshot) -> Iterable[Notice]:
         if verdict.mode.rank < Mode.WARN.rank:

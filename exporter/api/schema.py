@@ -277,7 +277,11 @@ class Document(Head, frozen=True, kw_only=True):
 
 
 class Explanation(Head, frozen=True, kw_only=True):
-    """One pod; `limits` is None where its declarations are unknown, `policy` where no policy is applied."""
+    """
+    One pod; `limits` is None where its declarations are unknown, `policy` where no policy is applied.
+
+    `actions` are those of this daemon on pods of this name, the newest first.
+    """
 
     namespace: str
     pod: str
@@ -286,4 +290,5 @@ class Explanation(Head, frozen=True, kw_only=True):
     limits: list[dict[str, Any]] | None
     containers: list[Container]
     policy: Sequence[dict[str, Any]] | None
+    actions: Sequence[dict[str, Any]] = ()
     text: str

@@ -66,7 +66,7 @@ def rights(answer: Mapping[Right, bool] | Failed | None, mode: str = "") -> Line
     Each right of a mode is needed. An operator who sets a mode wants its actions, and would not notice that they are
     missing.
     """
-    check, users = ("mode rights", f"mode {mode} uses") if mode else ("api rights", "are used")
+    check, users = ("mode rights", f"mode {mode}") if mode else ("api rights", "this config")
     if answer is None:
         return _not_asked(check)
     if isinstance(answer, Failed):
@@ -74,7 +74,7 @@ def rights(answer: Mapping[Right, bool] | Failed | None, mode: str = "") -> Line
         return Line(check, Verdict.WARN, f"unknown: {answer.message}", fix)
     missing = [right for right, granted in answer.items() if not granted]
     if not missing:
-        return Line(check, Verdict.OK, f"all {len(answer)} that {users} are granted")
+        return Line(check, Verdict.OK, f"all {len(answer)} permissions that {users} uses are granted")
     named = ", ".join(f"{right} ({right.without})" for right in missing)
     if mode:
         return Line(check, Verdict.FAIL, f"mode {mode} lacks {named}", f"{_APPLY} deploy/enforcer/rbac.yaml")

@@ -35,7 +35,8 @@ FAULTS = {
     "docs/deploy.md lists",
     "partitions_unread": _MOUNTS,
     "processes_unknown": "add kfd to --devices, or set it to auto",
-    "pods_elsewhere": "set node.pods_cgroup if the pods are there; else find the user who made this cgroup",
+    "pods_elsewhere": "set node.pods_cgroup if this cluster's pods are there. A second kubelet or a test cluster on "
+    "this machine is harmless. Else find the user who made this cgroup",
     "processes_unreadable": "run the daemon as uid 0, and mount the host's /proc without hidepid",
     "processes_cut": "nothing to do on the node: the vendor's library lists no more processes of one device",
     "source_failed": "report this line as a bug",

@@ -291,7 +291,9 @@ def _returned(departed: Mapping[PodUid, Departed], uid: PodUid) -> KnownPod | No
 
 
 def _depart(known: KnownPod, now: float) -> Departed:
-    return Departed(replace(known, pod=replace(known.pod, terminating=True), finished=True), now + LINGERS)
+    return Departed(
+        replace(known, pod=replace(known.pod, terminating=True, deleted=True), finished=True), now + LINGERS
+    )
 
 
 def _queue(metadata: Metadata) -> str:

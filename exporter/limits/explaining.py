@@ -87,13 +87,20 @@ def _limit(limit: ResolvedLimit) -> Iterator[str]:
         yield f"    {_CONTEXTS[limit.context]}"
     for candidate in limit.candidates:
         mark = "*" if candidate.taken else "-"
-        declared = f"{candidate.name} = {candidate.text!r}: {_amount(candidate)} (trust {candidate.trust.name.lower()})"
-        yield f"    {mark} {declared}: {candidate.why}"
+        yield f"    {mark} {_declared(candidate)} (trust {candidate.trust.name.lower()}): {candidate.why}"
     for problem in (*limit.problems, *limit.remarks):
         yield f"    ! {problem}"
     if limit.bytes is not None:
         for reason in limit.report_only:
             yield f"    reported, not enforced: {reason}"
+
+
+def _declared(candidate: Candidate) -> str:
+    """Say where an amount is written; of one that is remembered, what became of its declaration."""
+    if candidate.row is None:
+        later = f"the declaration was {candidate.text} later"
+        return f"{candidate.system}, as first seen {_amount(candidate)}; {later}"
+    return f"{candidate.name} = {candidate.text!r}: {_amount(candidate)}"
 
 
 def _amount(candidate: Candidate) -> str:

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from exporter.limits.answers import Candidate, Seen, Subject
 from exporter.limits.devices import LeafDevice, Place, device_name
+from exporter.limits.explaining import size
 from exporter.limits.rows import Trust, What
 from exporter.model import EnforcedBy, Scope
 
@@ -50,7 +51,7 @@ def hold(
             if before is not None and before.place == name and _missed(place, trust, candidates):
                 kept.append(_remembered(before, place, "removed", _REMOVED))
         elif before is not None and (now.bytes or 0) > before.bytes:
-            refused = f"the raise from {before.bytes} to {now.bytes} bytes is refused: {_LOWER}"
+            refused = f"the raise from {size(before.bytes)} to {size(now.bytes)} is refused: {_LOWER}"
             kept = [replace(c, excluded=refused) if c in mine else c for c in kept]
             kept.append(_remembered(before, place, "raised", f"{now.name}: {refused}"))
         elif (before is None or before.place != name) and now.bytes is not None:

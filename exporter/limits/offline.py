@@ -9,11 +9,12 @@ The rule: the answer names missing input that may change it.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from exporter.limits.decoding import NOTHING_CHOSEN, Options
+from exporter.limits.answers import Resolution
+from exporter.limits.decoding import NOTHING_CHOSEN, Options, shown
 from exporter.limits.devices import LeafDevice
 from exporter.limits.explaining import as_data, as_text, printable
 from exporter.limits.node_devices import devices_of, missing_sizes
@@ -28,10 +29,18 @@ _KINDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """The printed text, and a line for each object of the file that could not be explained."""
+    """
+    The printed text, and what is wrong with the file.
+
+    Attributes:
+        problems: a line for each object that could not be explained.
+        mistakes: a line for each declaration that is invalid, or that is for a container which its pod does not have.
+
+    """
 
     text: str
     problems: tuple[str, ...] = ()
+    mistakes: tuple[str, ...] = ()
 
 
 def explain(
@@ -54,14 +63,15 @@ def explain(
         resolve(pod, node, devices, catalogue, claims=manifest.claims, options=options) for pod in manifest.pods
     ]
     explained = list(zip(manifest.origins, resolutions, strict=True))
+    mistakes = (*dict.fromkeys(_invalid(resolutions)), *_misnamed(manifest.pods, catalogue))
     if as_json:
         rows = [
             {"object": _object(origin), **entry} for origin, resolution in explained for entry in as_data(resolution)
         ]
-        return Explained(json.dumps(rows, indent=2) + "\n", manifest.problems)
+        return Explained(json.dumps(rows, indent=2) + "\n", manifest.problems, mistakes)
     texts = [as_text(resolution, _made_by(origin)) for origin, resolution in explained]
     notes = [f"{printable(line)}\n" for line in _missing(manifest, node, devices, catalogue, options)]
-    return Explained("\n".join([*texts, *notes]), manifest.problems)
+    return Explained("\n".join([*texts, *notes]), manifest.problems, mistakes)
 
 
 def _object(origin: Origin) -> dict[str, Any]:
@@ -125,6 +135,14 @@ def _missing(
             f"claims from the ResourceClaimTemplate {name} are made with each pod; their allocation may be a "
             "limit: explain a running pod with its claims"
         )
+
+
+def _invalid(resolutions: Iterable[Resolution]) -> Iterator[str]:
+    """Name the declarations that cannot be read as an amount, or whose amount is impossible."""
+    for resolution in resolutions:
+        for candidate in (each for limit in resolution.limits for each in limit.candidates if each.invalid):
+            pod, written = f"{resolution.namespace}/{resolution.name}", shown(candidate.text)
+            yield f"pod {pod}: {candidate.name} = {written!r}: {candidate.excluded}"
 
 
 def _misnamed(pods: Sequence[DeclaredPod], catalogue: Catalogue) -> Iterator[str]:

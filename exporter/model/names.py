@@ -26,6 +26,7 @@ class Pod:
         grace_seconds: seconds that the pod wants between SIGTERM and SIGKILL.
         labels: the pod's own; not trusted without its namespace's consent. The same applies to `annotations`.
         version: resourceVersion of the last report; empty if unknown.
+        deleted: it is gone from the API server, and only remembered for the memory that it may still hold.
         reservation: the sharing system for which this pod only reserves devices; empty for every other pod.
 
     """
@@ -48,6 +49,7 @@ class Pod:
     annotations: Mapping[str, str] = field(default_factory=dict)
     version: str = ""
     reservation: str = ""
+    deleted: bool = False
 
 
 class ContainerKind(StrEnum):

@@ -39,3 +39,6 @@ class Judge(Protocol):
 
     def standings(self, pod: PodUid) -> list[dict[str, Any]]:
         """Describe the states of one pod's limit holders, one entry per holder and device."""
+
+    def actions(self, namespace: str, pod: str) -> list[dict[str, Any]]:
+        """Describe the recent actions on pods of this name, the newest first; each has a `text`, one sentence."""

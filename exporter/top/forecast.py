@@ -37,6 +37,7 @@ class Holder(Owned, frozen=True, kw_only=True):
     over_seconds: Real = 0.0
     capacity_seconds: Real = 0.0
     due_in_seconds: Real | None = None
+    wait_seconds: Real | None = None
     next: str | None = None
     reason: str | None = None
     why: str | None = None
@@ -96,7 +97,8 @@ def _follows(holder: Holder) -> str:
         return f"{holder.next}, not while it is within its limit"
     if holder.due_in_seconds > 0:
         return f"{holder.next} in {span(holder.due_in_seconds)}"
-    waits = f": waits, {clean(holder.why)}" if holder.why else ""
+    left = "" if holder.wait_seconds is None else f", {span(holder.wait_seconds)} left"
+    waits = f": waits, {clean(holder.why)} ({clean(holder.reason or '')}{left})" if holder.why else ""
     return f"{holder.next} now{waits}"
 
 

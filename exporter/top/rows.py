@@ -215,7 +215,7 @@ def _grace(standing: Standing) -> Iterator[str]:
     if standing.over_seconds and standing.capacity_seconds:
         used = f"{standing.over_seconds:.0f} of {standing.capacity_seconds:.0f}s"
         yield f"{used} ({percent(standing.over_seconds / standing.capacity_seconds)})"
-    if standing.prevented is not None and standing.state != "ok" and standing.prevented != standing.reason:
+    if standing.prevented not in (None, standing.reason) and standing.state not in ("ok", "unjudged"):
         yield f"no action: {clean(standing.prevented)}"
 
 

@@ -132,17 +132,24 @@ class Answers:
             return refusal(400, "name a pod: /api/v1/explain?namespace=NAMESPACE&pod=POD")
         if (latest := self.latest.snapshot) is None:
             return refusal(503, NO_ROUND)
-        policy = self.judge.standings if self.judge else None
+        policy, actions = (self.judge.standings, self.judge.actions) if self.judge else (None, None)
 
         def users() -> Names:
             return self.documents.get(latest, "users", lambda: gpu_users(latest))
 
         try:
             described = explanation(
-                latest, namespace, pod, begin=self._head(latest), resolution=self.resolution, policy=policy, users=users
+                latest,
+                namespace,
+                pod,
+                begin=self._head(latest),
+                resolution=self.resolution,
+                policy=policy,
+                actions=actions,
+                users=users,
             )
         except PodNotHereError as error:
-            return refusal(404, str(error), near=error.near)
+            return refusal(404, str(error), near=error.near, actions=error.actions)
         return json_response(encoded(described))
 
     async def decisions(self, _request: web.Request) -> web.Response:

@@ -50,7 +50,7 @@ def test_it_is_what_a_file_would_say_and_what_is_used() -> None:
     assert found["limits"] == as_data(declared(ANNA))
     assert LIMIT in [candidate["key"] for candidate in found["limits"][0]["candidates"]]
     assert found["text"].startswith(as_text(declared(ANNA)))
-    figures = "9 GiB, at most 10 GiB, 1 GiB more than its limit, 50% of the SMs, 1 process"
+    figures = "9 GiB, at most 10 GiB, 1 GiB more than its limit of 8 GiB, 50% of the SMs, 1 process"
     assert found["text"].splitlines()[-2:] == [
         "  uses, as of 1 s ago:",
         f"    container main on {leaf().uuid}: {figures}",
@@ -122,6 +122,65 @@ def test_what_the_policy_says_has_its_place() -> None:
     assert found["policy"][0]["state"] == "grace"
     assert found["text"].endswith(f"  policy:\n    container main of {ANNA.uid}: grace, \\x1b[2J90 s left\n")
     assert "policy: nothing to judge" in explained(snapshot(pods=[ANNA]), policy=lambda _uid: [])["text"]
+
+
+def test_the_excess_is_that_of_the_events() -> None:
+    """It is what exceeds the limit and the allowance for CUDA contexts, and both are said."""
+
+    def judged(allowed: int) -> str:
+        used = usage(ANNA, leaf(), 10 * GIB)
+        (about,) = explained(snapshot(usages=[used], pods=[ANNA]))["containers"]
+        names = {name: about[name] for name in ("container", "container_id", "uuid", "gpu_instance")}
+        standing = {**names, "context_allowance_bytes": allowed, "text": ""}
+        facts = snapshot(usages=[used], pods=[ANNA], limits=[limit(ANNA, leaf(), 4 * GIB)])
+        return str(explained(facts, policy=lambda _uid: [standing])["text"])
+
+    assert "10 GiB, 5.5 GiB more than its limit of 4 GiB plus 512 MiB allowed for CUDA contexts, " in judged(512 * MIB)
+    assert "10 GiB, within its limit of 4 GiB plus 6 GiB allowed for CUDA contexts, " in judged(6 * GIB)
+    assert "10 GiB, 6 GiB more than its limit of 4 GiB, " in judged(0)
+
+
+def test_a_pod_that_was_not_read_yet_is_new() -> None:
+    """Seconds after its start, no usage is not the same as no device."""
+    facts = snapshot(pods=[replace(ANNA, created_at=snapshot().taken_at - 4)])
+    found = explained(facts)
+    assert "  no usage was read yet, as of 1 s ago\n" in found["text"]
+    assert found["notes"] == ["the pod is 4 s old, and its usage was not read yet: ask again in a few seconds"]
+    old = explained(snapshot(pods=[replace(ANNA, created_at=snapshot().taken_at - 61)]))
+    assert ("uses no device" in old["text"], old["notes"]) == (True, [])
+
+
+EVICTED = "2026-11-23T20:01:41Z: gpusteward evicted pod notebooks/anna, because it used too much"
+
+
+def acted(*uids: str) -> dict[str, Any]:
+    return {"actions": lambda _namespace, name: [{"pod_uid": uid, "text": f"{EVICTED} ({name})"} for uid in uids]}
+
+
+def test_a_pod_that_is_gone_is_said_to_be_gone_and_why() -> None:
+    """Its names are remembered after its end: it does not terminate, and what this daemon did to it is said."""
+    gone = replace(ANNA, terminating=True, deleted=True)
+    found = explained(snapshot(pods=[gone]), policy=lambda _uid: [], **acted(ANNA.uid))
+    assert [note for note in found["notes"] if "gone" in note and "terminating" not in note] == found["notes"] != []
+    assert "policy: nothing to judge, because the pod is gone" in found["text"]
+    assert f"  actions of this daemon:\n    {EVICTED} (anna)\n" in found["text"]
+    assert [each["pod_uid"] for each in found["actions"]] == [ANNA.uid]
+    ending = explained(snapshot(pods=[replace(ANNA, terminating=True)]), policy=lambda _uid: [])
+    assert ending["notes"] == ["the pod is terminating"]
+
+
+def test_an_action_on_an_earlier_pod_of_the_name_is_not_that_on_this_one() -> None:
+    """The pods of a StatefulSet have the same names again."""
+    text = explained(snapshot(pods=[ANNA]), policy=lambda _uid: [], **acted("another"))["text"]
+    assert f"    an earlier pod of this name, {EVICTED} (anna)" in text
+
+
+def test_a_pod_that_is_not_known_any_more_was_evicted_by_this_daemon() -> None:
+    """The error says so, and has the actions for scripts."""
+    with pytest.raises(PodNotHereError) as caught:
+        explained(snapshot(), **acted(ANNA.uid))
+    assert str(caught.value) == (f"no pod notebooks/anna on node gpu-node-1; this daemon acted on it, {EVICTED} (anna)")
+    assert [each["pod_uid"] for each in caught.value.actions] == [ANNA.uid]
 
 
 async def answer(url: str) -> tuple[int, Any]:

@@ -168,7 +168,21 @@ def test_a_missing_right_is_named_with_what_is_lost(right: object) -> None:
     lost = next(one for one in RIGHTS if one is right)
     assert line.verdict is (FAIL if lost.resource == "pods" else WARN)
     assert f"{lost} ({lost.without})" in said(line) and "rbac.yaml" in said(line)
-    assert cluster.rights(dict.fromkeys(RIGHTS, True)).verdict is OK
+    all_granted = dict.fromkeys(RIGHTS, True)
+    assert cluster.rights(all_granted).verdict is OK
+    many = len(all_granted)
+    assert cluster.rights(all_granted).message == f"all {many} permissions that this config uses are granted"
+    assert (
+        cluster.rights(all_granted, "enforce").message == f"all {many} permissions that mode enforce uses are granted"
+    )
+
+
+def test_cgroups_of_a_second_kubelet_are_harmless() -> None:
+    """They may be forged, or those of a test cluster on the same machine: the fix says both."""
+    elsewhere = Fault("host", "pods_elsewhere", "process 454 counts as a host process", incomplete=False)
+    line = node.cgroups(CgroupView("0::/", True, [Owner(((POD, ID),))], (elsewhere,)))
+    assert line.verdict is WARN
+    assert "A second kubelet or a test cluster on this machine is harmless" in line.fix
 
 
 def test_node_name() -> None:

@@ -26,26 +26,35 @@ TRY_NODE = """\
   kubectl describe node gpu-node                   # nvidia.com/gpu, nvidia.com/gpu.shared, nvidia.com/mig-1g.10gb
   kubectl run one --image={workload} --overrides='{{"spec": {{"containers": [{{"name": "one",
     "image": "{workload}", "resources": {{"limits": {{"nvidia.com/gpu": 1}}}}}}]}}}}'
+  kubectl wait --for=condition=Ready pod/one
   kubectl exec one -- env | grep NVIDIA            # what the device plugin gave it
 
-  # a time-slicing pod on GPU 1 that holds 3 GiB
-  kubectl run two --image={workload} --overrides='{{"spec": {{"containers": [{{"name": "two",
-    "image": "{workload}", "command": ["/bin/workload"],
-    "env": [{{"name": "WORKLOAD", "value": "alloc visible 3GiB compute sm=20"}}],
-    "resources": {{"limits": {{"nvidia.com/gpu.shared": 1}}}}}}]}}}}'
+  # two time-slicing pods that share GPU 1: they hold 3 GiB and 5 GiB
+{two}
+{three}
+  kubectl wait --for=condition=Ready pod/two pod/three
 
-  # install gpusteward (docs/testbed.md): `make image` prints the ARCHIVE
+  # install gpusteward (docs/test-cluster.md): `make image` prints the ARCHIVE
   ctr --address {socket} -n k8s.io images import ARCHIVE
 
   kubelet's files: {folder}/kubelet      fake driver's state: {folder}/driver (tests/driver/README.md)
 """
+TRY_SHARED = """\
+  kubectl run {name} --image={workload} --overrides='{{"spec": {{"containers": [{{"name": "{name}",
+    "image": "{workload}", "command": ["/bin/workload"],
+    "env": [{{"name": "WORKLOAD", "value": "alloc visible {gib}GiB compute sm=20"}}],
+    "resources": {{"limits": {{"nvidia.com/gpu.shared": 1}}}}}}]}}}}'"""
 LOGS = "  logs: {folder}/logs      audit log: {folder}/audit.log"
 
 
 def main() -> int:
     """Start, or stop; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m cluster", description=__doc__)
-    parser.add_argument("--stop", action="store_true", help="end all clusters that this command started here")
+    parser.add_argument(
+        "--stop",
+        action="store_true",
+        help="stop all clusters that this command started on this machine, not those of tests",
+    )
     parser.add_argument("--no-node", action="store_true", help="the API server alone: starts in seconds, wants no root")
     parser.add_argument("--port", type=int, help="of the API server; default: a free one")
     options = parser.parse_args()
@@ -60,7 +69,9 @@ def _run(*, node: bool, port: int | None) -> int:
     if problems := requirements.missing(node=node):
         print(*problems, sep="\n", file=sys.stderr)
         return 1
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # --stop says what Ctrl-C says
+    # Both said: a shell that starts this in the background leaves SIGINT ignored. --stop sends SIGTERM.
+    for stop in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(stop, signal.default_int_handler)
     began = time.monotonic()
     bed = Bed(node=node, port=port, by_hand=True)
     try:
@@ -73,6 +84,8 @@ def _run(*, node: bool, port: int | None) -> int:
             "workload": WORKLOAD,
             "folder": bed.folder,
         }
+        for name, gib in (("two", 3), ("three", 5)):
+            words[name] = TRY_SHARED.format(name=name, gib=gib, workload=WORKLOAD)
         print(f"started in {time.monotonic() - began:.0f} s")
         print((TRY + (TRY_NODE if node else "") + LOGS).format(**words), flush=True)
         signal.pause()

@@ -181,6 +181,15 @@ def ended(daemon: Daemon, result: str) -> None:
     becomes(there, f"an action to end {result}", daemon, PATIENT)
 
 
+def gone_by_us(daemon: Daemon, scene: Scene) -> bool | None:
+    """Tell whether `gpusteward explain` says that the victim is gone, and that this daemon evicted it."""
+    status, body = daemon.get(f"/api/v1/explain?namespace={scene.namespace}&pod={scene.name}")
+    found = json.loads(body)
+    evicted = f"gpusteward evicted pod {scene.namespace}/{scene.name}, because "
+    gone = any("the pod is gone" in note for note in found["notes"])
+    return (status == 200 and gone and evicted in found["text"]) or None
+
+
 @pytest.fixture
 async def scene(stage: Stage, namespace: str) -> AsyncIterator[Scene]:
     """The rights of `gpusteward run` that may evict in two namespaces, and in its own for the canary."""
@@ -232,6 +241,7 @@ async def test_the_one_that_is_over_is_evicted_once(scene: Scene) -> None:
         await told_on(stage, names, [("greedy", "GPUMemoryLimitExceeded"), ("greedy", "GPUMemoryLimitEvicted")])
         anew = await ready_pods(stage, scene.namespace, 3)
         assert len(lives(anew).keys() - lives(scene.pods).keys()) == 1, "in place of the one that is gone"
+        becomes(lambda: gone_by_us(daemon, scene), "explain to name the eviction", daemon)
         assert not journal(stage)[4:]
         assert daemon.stop()[0] == 0
     assert scene.changed() == {("create", "events")}, "and Events alone"

@@ -111,6 +111,28 @@ def test_every_fixture_is_text_for_people() -> None:
             assert f"(trust {candidate['trust']}): {candidate['why']}\n" in text.stdout
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("nvidia.com/container.main.gpu-memory.limit", "16GB", "'16GB': invalid: "),
+        ("nvidia.com/container.mian.gpu-memory.limit", "16Gi", "declares nothing: pod team-a/a has no container mian"),
+    ],
+)
+def test_a_mistake_in_a_declaration_fails(tmp_path: Path, key: str, value: str, told: str) -> None:
+    """CI can check a file before it is applied: exit code 1, a line on standard error, and the text as ever."""
+    file = tmp_path / "pod.json"
+    metadata = {"name": "a", "namespace": "team-a", "annotations": {key: value}}
+    spec = {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu.shared": "1"}}}]}
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}))
+    text, data = explain("-f", str(file)), explain("-f", str(file), "--json")
+    for ended in (text, data):
+        assert ended.returncode == 1
+        assert told in ended.stderr
+        assert ended.stderr.endswith("fix: correct these declarations\n")
+    assert text.stdout.startswith("pod team-a/a\n")
+    assert json.loads(data.stdout)[0]["container"] == "main"
+
+
 def test_a_pipe_and_a_node(tmp_path: Path) -> None:
     """Either file can come through a pipe; the node decides whether gpushare counts GiB or MiB."""
     pod, node = tmp_path / "pod.yaml", tmp_path / "node.yaml"

@@ -184,6 +184,17 @@ def stranger(status: int, body: bytes, **headers: str) -> Iterator[tuple[str, li
             thread.join(10)
 
 
+def test_an_evicted_pod_that_is_gone_was_evicted_by_this_daemon() -> None:
+    """The error says when and why, and where the Events are; not that the pod is on another node."""
+    error = "no pod team-a/greedy on node n; this daemon acted on it, gpusteward evicted it"
+    body = json.dumps({"error": error, "near": [], "actions": [{"text": "x"}]}).encode()
+    with stranger(404, body) as (url, _):
+        said = failed(explain("team-a/greedy", "--url", url))
+    assert error in said
+    assert "kubectl -n team-a get events --field-selector involvedObject.name=greedy" in said
+    assert "own node" not in said
+
+
 @pytest.mark.parametrize(
     ("status", "body", "told"),
     [

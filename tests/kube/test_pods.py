@@ -214,6 +214,7 @@ def test_a_deleted_pod_keeps_its_names_for_a_while() -> None:
         listing(pod(status={"containerStatuses": [running(A)]})), event("DELETED", pod(version="11")), now=100.0
     )
     gone = pods.departed[UID].known
+    assert gone.pod.deleted
     assert (gone.pod.name, gone.pod.terminating, gone.finished) == ("p", True, True)
     assert gone.containers == (Container(UID, "main", A),), "though the last event had no container status"
     assert UID in after(bookmark("12"), before=pods, now=100.0 + LINGERS - 1).departed

@@ -50,6 +50,17 @@ def test_what_is_remembered_has_no_key(pod: Pod, gpus: Gpus) -> None:
     assert (remembered["key"], remembered["bytes"], entry["limit_bytes"]) == (None, 4 * GIB, 4 * GIB)
 
 
+@pytest.mark.parametrize(("now", "became"), [({KEY: "8Gi"}, "raised"), ({}, "removed")])
+def test_what_is_remembered_is_a_sentence(pod: Pod, gpus: Gpus, now: dict[str, str], became: str) -> None:
+    """It says the amount, and what became of the declaration. Amounts are in GiB, not in bytes."""
+    first = [Seen(Subject("main"), Scope.CONTAINER, None, Trust.USER, "gpusteward", 4 * GIB)]
+    text = as_text(resolve(pod(annotations=now), None, gpus(16 * GIB), builtin(), first))
+    words = f"* gpusteward, as first seen 4 GiB; the declaration was {became} later (trust user): "
+    assert words in text
+    assert str(4 * GIB) not in text
+    assert ("the raise from 4 GiB to 8 GiB is refused" in text) is (became == "raised")
+
+
 @pytest.mark.parametrize(
     ("labels", "resources", "remark"),
     [

@@ -79,6 +79,7 @@ def test_a_standing_says_who_where_how_much_and_when() -> None:
         "grace_used_ratio": 0.333,
         "due_in_seconds": 90.0,
         "due_at": pytest.approx(now + 90, abs=0.01),
+        "wait_seconds": None,
         "warned_at": pytest.approx(first + 15, abs=0.01),
     }
     assert text == (

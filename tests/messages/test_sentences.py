@@ -91,11 +91,12 @@ def test_every_action_says_who_what_and_where_it_was_declared() -> None:
     said = {
         fenced: ". From now on the driver refuses it more memory of this device. It keeps the memory that it has.",
         acted(before.note, EXCESS, since=185.0, grace=30.0): (
-            ". The excess began 3 min 5 s ago, and the pod is evicted. "
+            ". gpusteward began to count this excess 3 min 5 s ago, and the pod is evicted. "
             "It has 30 s to end. Its controller may start another one."
         ),
         killed: (
-            ". The excess began 3 min 5 s ago, and the container was killed: SIGKILL was sent after its grace. "
+            ". gpusteward began to count this excess 3 min 5 s ago, and the container was killed: "
+            "SIGKILL was sent after its grace. "
             "The pod's restart policy says whether it starts again."
         ),
         held(WARNED, "a PodDisruptionBudget forbids it"): (

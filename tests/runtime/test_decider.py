@@ -215,6 +215,58 @@ def test_who_asks_about_a_pod_hears_of_it_alone(stage: Stage) -> None:
     assert (meek["pod"], meek["state"], meek["used_bytes"]) == (MEEK.pod, "ok", 2 * GIB)
 
 
+def test_what_lacks_is_named_as_in_a_preview(stage: Stage) -> None:
+    """Without consent the label is named, before the action is due and afterwards."""
+    stage.judge.rules = UNHURRIED
+    lacks = "its namespace does not consent (no_consent): the namespace needs the label gpusteward.io/mode: enforce"
+    for rounds, state in ((5, "grace"), (40, "held")):
+        stage.rounds(rounds, namespaces={"team": {}})
+        preview = stage.judge.preview()
+        assert preview is not None
+        (held,) = preview["held"]
+        assert f"{held['why']} ({held['reason']}): {held['detail']}" == lacks
+        assert (stage.greedy["state"], lacks in stage.greedy["text"]) == (state, True)
+
+
+def test_the_mode_of_a_namespace_that_was_not_read_is_explained(tmp_path: Path) -> None:
+    """The daemon enforces; only this pod's namespace is not known yet."""
+    stage = Stage(tmp_path, UNHURRIED)
+    stage.rounds(1, namespaces={})
+    assert stage.greedy["mode"] == "observe"
+    assert stage.greedy["text"].endswith(" [mode observe until the labels of its namespace are read]")
+    stage.rounds(1, namespaces={"team": {"gpusteward.io/mode": "observe"}})
+    assert stage.greedy["text"].endswith(" [mode observe]")
+
+
+def test_a_preview_counts_the_hold_off_down(tmp_path: Path) -> None:
+    """Its seconds are known to the daemon."""
+    stage = Stage(tmp_path, replace(UNHURRIED, hold_off=1000.0))
+    stage.rounds(60)
+    preview = stage.judge.preview()
+    assert preview is not None
+    (waits,) = preview["would_act_on"]
+    left = 1000.0 - 59 * UNHURRIED.interval
+    assert (waits["reason"], waits["wait_seconds"]) == ("hold_off", pytest.approx(left))
+    assert "(hold_off, 11 min 45 s left)" in waits["text"]
+
+
+def test_what_was_done_to_a_pod_is_known_by_its_name(tmp_path: Path) -> None:
+    """Its actions, newest first, also when the pod is gone. A dry run did nothing to it."""
+    real = Stage(tmp_path, UNHURRIED)
+    real.rounds(30)
+    (action_,) = real.begun
+    real.judge.conclude(action_, Result.ACCEPTED, "")
+    real.rounds(1, MEEK)
+    (done,) = real.judge.actions("team", GREEDY.pod)
+    assert (done["kind"], done["result"], done["pod_uid"]) == ("action", "accepted", GREEDY.pod_uid)
+    assert f"gpusteward evicted pod team/{GREEDY.pod}, because " in done["text"]
+    assert real.judge.actions("team", MEEK.pod) == []
+    dry = Stage(tmp_path)
+    dry.rounds(60)
+    assert dry.judge.decisions()["recent"]
+    assert dry.judge.actions("team", GREEDY.pod) == []
+
+
 @pytest.mark.fault(73)
 def test_a_preview_tells_what_enforcing_would_hit(stage: Stage) -> None:
     """Whatever the mode is, and although no grace is over; it changes nothing of what is remembered."""

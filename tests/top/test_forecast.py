@@ -57,7 +57,14 @@ def test_a_pod_in_its_grace_has_the_time_that_is_left() -> None:
     ("facts", "follows"),
     [
         ({"due_in_seconds": 0.0}, "evict now"),
-        ({"due_in_seconds": 0.0, "why": "another one comes first"}, "evict now: waits, another one comes first"),
+        (
+            {"due_in_seconds": 0.0, "why": "another one comes first", "reason": "queued"},
+            "evict now: waits, another one comes first (queued)",
+        ),
+        (
+            {"due_in_seconds": 0.0, "why": "too early", "reason": "hold_off", "wait_seconds": 118.2},
+            "evict now: waits, too early (hold_off, 118s left)",
+        ),
         ({"due_in_seconds": None}, "evict, not while it is within its limit"),
     ],
 )

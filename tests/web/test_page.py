@@ -285,8 +285,11 @@ async def test_the_state_of_each_container_is_a_column(tmp_path: Path) -> None:
     assert "notebooks/anna / main GPU 0 18.0 GiB unknown held: no consent unknown 1" in text
     assert "notebooks/anna / sidecar GPU 0 3.0 GiB unknown ok unknown 1" in text, "the limit of the whole pod counts"
     assert "unjudged: limit invalid" in text
-    assert "The excess began 5 min ago. Next: evict, in 90 s at the earliest. Mode dry-run." in drawing
-    assert "The excess began 10 min ago. its namespace does not consent. Mode dry-run." in drawing
+    assert (
+        "gpusteward began to count this excess 5 min ago. Next: evict, in 90 s at the earliest. Mode dry-run."
+        in drawing
+    )
+    assert "gpusteward began to count this excess 10 min ago. its namespace does not consent. Mode dry-run." in drawing
 
 
 @pytest.mark.browser

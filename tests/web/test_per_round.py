@@ -46,6 +46,9 @@ class Counting:
     def standings(self, _pod: PodUid) -> list[dict[str, Any]]:
         return []
 
+    def actions(self, _namespace: str, _pod: str) -> list[dict[str, Any]]:
+        return []
+
 
 async def flood(url: str, *paths: str) -> None:
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=CONNECTIONS)) as session:
