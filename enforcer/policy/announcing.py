@@ -42,7 +42,7 @@ def announce(level: Level, reading: Reading, now: Announcement, least: float, ru
     """
     Warn at warn_after, warn anew where something else was announced, and keep the level within its bounds.
 
-    A warning says what the holder uses, so none is asked for in a round that does not know it.
+    A warning says what the holder uses beyond its limit, so none is asked for in a round that does not show the excess.
 
     `least`: seconds over the limit after which an action would be due by the present grace.
     """
@@ -53,9 +53,9 @@ def announce(level: Level, reading: Reading, now: Announcement, least: float, ru
     if level.warned_at is None:
         if level.seconds >= rules.warn_after:
             level.seconds = rules.warn_after  # the grace begins with the warning
-            if reading.over is not None:
+            if reading.over:
                 _warn(level, reading, now, rules)
-    elif reading.over is not None and now.prevented is None and now.terms is not None and not now.silent:
+    elif reading.over and now.prevented is None and now.terms is not None and not now.silent:
         _renew(level, reading, now.terms, least, rules)
     elif now.prevented in WRITTEN or (now.terms and level.terms and level.terms.rewritten(now.terms)):
         level.terms = None  # warned anew when an action can follow again

@@ -306,7 +306,10 @@ class World:
         if not self.hostile or self.history.in_flight is not None or noise.random() > 0.01:
             return ""
         old, kept = self.history, noise.random() < 0.7 and self.history.settled is not None
-        kept = kept and old.settled is not None and old.settled.vetted
+        same = old.settled is not None and not old.settled.rules.differs(
+            self.rules
+        )  # as the daemon's levels file proves
+        kept = kept and same and old.settled is not None and old.settled.vetted
         fresh = History(spent=old.spent, breakers=old.breakers)
         self.pending = []
         if kept:

@@ -74,7 +74,8 @@ class Tally:
             over. `largest` are the pods that can be so by the last reading.
         warned_at: when the present warning was asked for; `since_warned` the seconds over since it was accepted.
         asked_at: when the newest warning was asked for, also one that is not true any more.
-        warned_of: by pod, the harshest step that the present warning names to it.
+        warned_of: by pod, the harshest step that the present warning names to it. `since_told`: the seconds over since
+            that was accepted, where pods share a claim.
         announced: seconds after which an action was announced; `longest` the most since then, which bounds the level.
         promised: seconds over that the warning left to the pod. An operator may write a longer grace later.
         terms: what was announced then; `says` what would be announced now.
@@ -104,6 +105,7 @@ class Tally:
     unheard_at: float | None = None
     since_warned: float = 0.0
     warned_of: dict[PodUid, Rung] = field(default_factory=dict)
+    since_told: dict[PodUid, float] = field(default_factory=dict)
     announced: float = 0.0
     promised: float = 0.0
     longest: float = 0.0
@@ -123,7 +125,8 @@ class Tally:
         self.seconds, self.since, self.due_at, self.warned_at = 0.0, None, None, None
         self.accepted, self.since_warned, self.own = False, 0.0, 0.0
         self.announced, self.longest = 0.0, 0.0
-        self.readings, self.least, self.most, self.told, self.warned_of, self.turns = {}, {}, {}, {}, {}, {}
+        self.readings, self.least, self.most, self.told, self.turns = {}, {}, {}, {}, {}
+        self.warned_of, self.since_told = {}, {}
 
 
 @dataclass(slots=True)
@@ -297,6 +300,7 @@ class Watch:
                 tally.turns |= {uid: tally.turns.get(uid, 0.0) + apart for uid in largest}
                 if tally.warned_at is not None and (tally.accepted or not _waits(tally, facts, at)):
                     tally.since_warned += apart
+                    tally.since_told = {uid: seconds + apart for uid, seconds in tally.since_told.items()}
         if not same:
             tally.own = 0.0
         tally.generation = generation
@@ -362,13 +366,14 @@ class Watch:
             shields = [facts.shield(fact, uid) for uid in pods]
             if all(reason is not None and reason.kind is Kind.CHOSEN for reason in shields):
                 return None
+            # A promise concerns its own pod: another one of the claim may be acted on.
+            promised = Rung.FENCE not in rules.ladder and all(facts.promised(facts.snapshot.pods[uid]) for uid in pods)
             for uid in pods:
                 labels = facts.snapshot.namespaces.get(facts.snapshot.pods[uid].namespace, {})
                 written = labels.get(CONSENT, Mode.ENFORCE)
                 modes.append(Mode(written) if written in MODES else Mode.OBSERVE)
                 # A fence needs no consent, so that a namespace without it is warned of the fence.
                 consents = Rung.FENCE in rules.ladder or labels.get(rules.consent[0]) == rules.consent[1]
-                promised = Rung.FENCE not in rules.ladder and facts.promised(facts.snapshot.pods[uid])
                 if (promised or not consents) and written != Mode.DRY_RUN:
                     modes.append(Mode.WARN)
         mode = min(modes, key=MODES.index)
@@ -393,15 +398,19 @@ class Watch:
         group, rules = facts.holders.get(holder, []), facts.rules
         tally.says = self._says(facts, group)
         same = tally.warned_at is not None and tally.terms == tally.says
-        same = same and not any(_harsher(rung, tally.warned_of.get(uid, rung)) for uid, rung in told.items())
         tally.warned_at, tally.asked_at, tally.accepted = warned_at, warned_at, False
         if tally.unheard_at is None or warned_at - tally.unheard_at >= HOUR:
             tally.unheard_at = warned_at if rules.confirm else None
-        if holder.claim and same:  # another pod of a shared claim is warned for itself
-            tally.warned_of = {**told, **tally.warned_of}
+        harsher = {uid for uid, rung in told.items() if uid in tally.warned_of and _harsher(rung, tally.warned_of[uid])}
+        if holder.claim and same:  # another pod of a shared claim is warned for itself, or the same of a harsher step
+            anew = harsher | (told.keys() - tally.warned_of.keys())
+            tally.warned_of = {**told, **tally.warned_of, **{uid: told[uid] for uid in anew}}
+            tally.since_told |= dict.fromkeys(anew, 0.0)
             return
+        same = same and not harsher
         tally.eased += same  # another limit
         tally.warned_of, tally.terms, tally.since_warned = told, tally.says, 0.0
+        tally.since_told = dict.fromkeys(told, 0.0)
         tally.seconds = min(tally.seconds, rules.warn_after)  # the grace begins with the warning
         grace = _grace(facts, group)
         tally.announced = tally.longest = _capacity(rules, grace)
@@ -462,8 +471,9 @@ class Watch:
             yield "never warned under these terms"
             return
         grace = min(grace, tally.promised)
-        if tally.since_warned < grace - EPSILON:
-            yield f"over for {tally.since_warned:.1f} s since the warning, and the grace is {grace:.1f} s"
+        since = tally.since_told.get(action.pod_uid, 0.0) if action.key.claim else tally.since_warned
+        if since < grace - EPSILON:
+            yield f"over for {since:.1f} s since the warning, and the grace is {grace:.1f} s"
         warned_of = tally.warned_of.get(action.pod_uid)
         if warned_of is None or _harsher(action.rung, warned_of):
             yield f"warned of {warned_of}, and not of {action.rung}"
