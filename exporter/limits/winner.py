@@ -62,15 +62,21 @@ def _amount(memory: Sequence[Candidate]) -> Candidate | None:
 
     The size of a MIG instance is no such amount. A doubt about a system that is proven to be present stays: its
     scheduler may have granted more than any other declaration says. A doubt about a resource's meaning stays, too.
+    So it is not hidden by a smaller amount in doubt, which a pod can write itself.
     """
     smallest = _smallest(memory)
-    if smallest is None or not smallest.doubts:
+    if smallest is None or not smallest.doubts or _granted(smallest):
         return smallest
     user = smallest.trust >= Trust.USER
-    if smallest.enforcement_proven and not user:
-        return smallest
     sure = (c for c in memory if not c.doubts and c.scope is not Scope.INSTANCE)
-    return _smallest(c for c in sure if user or c.system != smallest.system) or smallest
+    better = _smallest(c for c in sure if user or c.system != smallest.system)
+    if better is None:
+        return smallest
+    return _smallest([better, *filter(_granted, memory)])
+
+
+def _granted(candidate: Candidate) -> bool:
+    return candidate.enforcement_proven and candidate.trust < Trust.USER
 
 
 def _headroom(winner: Candidate | None, memory: Iterable[Candidate]) -> int | None:

@@ -129,7 +129,7 @@ def _check_torn(writing: Writing, records: list[Record], draw: Draw, boot: str) 
     begun = sum(1 for end in _ends(writing) if end <= cut)
     whole = _read(b"".join(writing.lines[:begun]), boot)
     found = _read(writing.data[:cut], boot)
-    if cut < len(writing.lines[0]) - 1:
+    if cut < len(writing.lines[0]):
         assert found.damaged or not begun  # its first line is put in place whole
         return
     assert not found.damaged

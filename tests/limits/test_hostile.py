@@ -119,6 +119,20 @@ def test_a_broken_annotation_leaves_the_resource(pod: Pod, gpus: Gpus) -> None:
     assert there.bytes == 4 * GIB
 
 
+def test_a_doubt_does_not_hide_another_one(pod: Pod, gpus: Gpus) -> None:
+    """A pod writes a small amount in doubt, and a large one: the scheduler's resource stays the limit, and in doubt."""
+    node = NodeFacts({"nvidia.com/gpumem": "16384"})
+    asked = pod(
+        {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "4096"},
+        annotations={"nvidia.com/container.main.gpu-memory.limit": "8Gi"},
+    )
+    (main,) = asked.containers
+    asked = replace(asked, containers=(replace(main, env={"NVIDIA_GPU_MEMORY_REQUEST": "44"}),))
+    limit = only(resolved(asked, gpus(16 * GIB), node))
+    assert limit.bytes == 4 * GIB
+    assert limit.report_only
+
+
 def test_a_broken_part_makes_no_sum(gpus: Gpus) -> None:
     """A pod's limit is the sum of its containers: with one of them invalid there is no sum."""
     containers = tuple(
