@@ -70,6 +70,8 @@ def announce(level: Level, reading: Reading, now: Announcement, least: float, ru
     elif level.seconds < DUE_UNTIL * most:
         level.due_at = None
     level.seconds = min(level.seconds, most, rules.warn_after if waiting else most)
+    if waiting and level.victim in level.own:  # a pod that joins a claim has its grace after its own warning
+        level.own = own_time(level.own, level.victim, min(level.own[level.victim], rules.warn_after))
 
 
 def _warn(level: Level, reading: Reading, now: Announcement, rules: Rules) -> None:

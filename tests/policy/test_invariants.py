@@ -46,13 +46,15 @@ RELOADED = (1202002140, 1202007157, 1204001053, 1205015059, 1206019284)
 """A reload that shortens `warn_after` and lengthens `grace`, or a gap that ends an excess."""
 TOLD = (1335001969, 1349001560, 1375001985, 1381005982, 1383009416)
 """Pods of a shared claim: one is warned while the claim is within its limit, or another one promises something."""
-BEGUN_ANEW = (1383008285, 1384006972)
+UNHEARD = (1401000550,)
+"""A pod that joins a claim, and whose own warning the API server does not accept."""
+BEGUN_ANEW = (1383008285, 1384006972, 1388002971)
 """A restart beside a change of the rules, which keeps no levels."""
 EARLIER = (0, 8, 330, 544, 2417, 100404, 200753, 20262491, 31001792, 52010874, 52019099, 100125047)
 
 
 @pytest.mark.parametrize(
-    "seed", [*EARLIER, *LADDER_REWRITTEN, *WARNINGS, *GRACES, *INVALID, *RELOADED, *TOLD, *BEGUN_ANEW]
+    "seed", [*EARLIER, *LADDER_REWRITTEN, *WARNINGS, *GRACES, *INVALID, *RELOADED, *TOLD, *UNHEARD, *BEGUN_ANEW]
 )
 def test_what_a_campaign_found_stays_found(seed: int) -> None:
     """Traces that broke a law once, by a fault of the policy or of a checker."""
