@@ -63,6 +63,7 @@ class Tally:
     What was counted of one limit holder.
 
     Attributes:
+        floor: the level less half of the time without readings; at 0 a gap may have ended the excess, and its warning.
         seconds: the level; `since` when it left 0, `due_at` when it was full; below half of that it is not due.
         grace: when it became due. It stays due under a longer one: a pod may shorten its own, and lengthen it again.
         read_at, status: of the last reading; a round without one breaks the chain.
@@ -86,6 +87,7 @@ class Tally:
     """
 
     seconds: float = 0.0
+    floor: float = 0.0
     since: float | None = None
     due_at: float | None = None
     grace: float = 0.0
@@ -123,6 +125,7 @@ class Tally:
     def clear(self) -> None:
         """Start again from 0; the readings' chain goes on."""
         self.seconds, self.since, self.due_at, self.warned_at = 0.0, None, None, None
+        self.floor = 0.0
         self.accepted, self.since_warned, self.own = False, 0.0, 0.0
         self.announced, self.longest = 0.0, 0.0
         self.readings, self.least, self.most, self.told, self.turns = {}, {}, {}, {}, {}
@@ -301,6 +304,8 @@ class Watch:
                 if tally.warned_at is not None and (tally.accepted or not _waits(tally, facts, at)):
                     tally.since_warned += apart
                     tally.since_told = {uid: seconds + apart for uid, seconds in tally.since_told.items()}
+        if status is not UNKNOWN:
+            self._gap(tally, apart, rules, together=apart <= TOGETHER * rules.interval + EPSILON, status=status)
         if not same:
             tally.own = 0.0
         tally.generation = generation
@@ -329,6 +334,15 @@ class Watch:
             tally.due_at = None
         tally.seconds = min(tally.seconds, rules.warn_after if waiting else max(most, tally.longest))
 
+    def _gap(self, tally: Tally, apart: float, rules: Rules, *, together: bool, status: str) -> None:
+        """Lower the floor by a gap; where it reaches 0, the next excess is announced afresh, maybe for less time."""
+        if not together or status == tally.status == WITHIN:
+            tally.floor = max(0.0, tally.floor - apart / 2)
+        elif status == tally.status == OVER:
+            tally.floor = min(tally.floor + apart, max(tally.seconds, rules.warn_after))
+        if tally.floor <= 0.0:
+            tally.announced = tally.longest = 0.0
+
     def _seen(self, tally: Tally, facts: Facts, group: list[Fact], at: float) -> None:
         for fact in group:
             if fact.status is OVER and fact.low is not None and facts.runs(fact.key):
@@ -354,7 +368,7 @@ class Watch:
             tally.terms = None
         elif tally.says != tally.terms:
             tally.due_at, tally.warned_at, tally.accepted, tally.since_warned = None, None, False, 0.0
-            tally.announced = tally.longest = 0.0
+            tally.announced = 0.0  # the level falls with the next warning, in a round over the limit
 
     def _says(self, facts: Facts, group: list[Fact]) -> object:
         """Return what would be announced to the holder now; None while a *chosen* reason prevents any action."""
