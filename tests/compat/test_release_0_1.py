@@ -222,7 +222,7 @@ def test_a_torn_recording_is_read_to_the_same_line(tmp_path: Path) -> None:
 
 @pytest.mark.daemon
 def test_a_recording_is_written_as_it_was(tmp_path: Path) -> None:
-    """What `record` makes of a recording has the same lines, keys and values as then; `reservation` is new."""
+    """What `record` makes of a recording has the same lines, keys and values as then; `reservation` and `deleted` are new."""
     made = tmp_path / "again.jsonl"
     ended = gpusteward("record", "-o", made, "--devices=recorded:moment.jsonl", "--rounds=1")
     assert ended.returncode == 0, ended.stderr
@@ -230,6 +230,7 @@ def test_a_recording_is_written_as_it_was(tmp_path: Path) -> None:
     now = [lasting(json.loads(line)) for line in made.read_text().splitlines()]
     for inventory in (line["inventory"] for line in now if isinstance(line.get("inventory"), dict)):
         assert {pod.pop("reservation") for pod in inventory["pods"].values()} == {""}
+        assert {pod.pop("deleted") for pod in inventory["pods"].values()} == {False}
     assert now == expected
 
 
