@@ -222,7 +222,7 @@ def test_a_torn_recording_is_read_to_the_same_line(tmp_path: Path) -> None:
 
 @pytest.mark.daemon
 def test_a_recording_is_written_as_it_was(tmp_path: Path) -> None:
-    """What `record` makes of a recording has the lines, keys and values of then; `reservation` and `deleted` are new."""
+    """What `record` makes of a recording has its lines, keys and values; `reservation` and `deleted` are new."""
     made = tmp_path / "again.jsonl"
     ended = gpusteward("record", "-o", made, "--devices=recorded:moment.jsonl", "--rounds=1")
     assert ended.returncode == 0, ended.stderr
