@@ -159,6 +159,7 @@ class Watch:
         self.settled: float = -inf
         self.ours = None if vetted is None else (replace(vetted, ceilings=()), frozenset[str]())
         self.shown = -inf
+        self.slept = 0.0
         self.open: frozenset[Breaker] = frozenset()
         self.facts: Facts | None = None
         self.absentees = Absentees()
@@ -180,6 +181,7 @@ class Watch:
         facts = self.facts = Facts(step.snapshot, step.rules, step.now)
         self._ended(step)
         self._began(step)
+        self._slept(step)
         self._warnings(step)
         broken = [*self._breakers(step)]
         if step.snapshot.monotonic > self.shown:
@@ -218,6 +220,14 @@ class Watch:
             self.flying = None
             self.last_kept = self.last_vain = None
             self.waits, self.tries, self.done, self.deleted = {}, {}, set(), {}
+
+    def _slept(self, step: Step) -> None:
+        """A machine that slept ends each excess: the next one is announced afresh, maybe for less time."""
+        slept = step.now.boot - step.now.monotonic
+        if slept > self.slept + EPSILON:
+            for tally in self.tallies.values():
+                tally.announced = tally.longest = tally.floor = 0.0
+        self.slept = slept
 
     def _ended(self, step: Step) -> None:
         if step.ended is None or self.flying is None:
@@ -375,13 +385,15 @@ class Watch:
         rules = facts.rules
         modes = [rules.mode, *(one.mode for one in rules.ceilings if one.reason.kind is Kind.CHOSEN)]
         # Where the limit of a device is invalid, no action follows, and what protects a pod there says nothing.
-        for fact in [fact for fact in group if fact.amount is not None] or group:
+        valid = [fact for fact in group if fact.amount is not None] or group
+        # A promise concerns its own pod: another one of the claim may be acted on.
+        uids = {uid for fact in valid for uid in fact.pods & facts.snapshot.pods.keys()}
+        promised = Rung.FENCE not in rules.ladder and all(facts.promised(facts.snapshot.pods[uid]) for uid in uids)
+        for fact in valid:
             pods = fact.pods & facts.snapshot.pods.keys()
             shields = [facts.shield(fact, uid) for uid in pods]
             if all(reason is not None and reason.kind is Kind.CHOSEN for reason in shields):
                 return None
-            # A promise concerns its own pod: another one of the claim may be acted on.
-            promised = Rung.FENCE not in rules.ladder and all(facts.promised(facts.snapshot.pods[uid]) for uid in pods)
             for uid in pods:
                 labels = facts.snapshot.namespaces.get(facts.snapshot.pods[uid].namespace, {})
                 written = labels.get(CONSENT, Mode.ENFORCE)
