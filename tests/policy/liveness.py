@@ -16,7 +16,7 @@ The rule: the bound is the one that docs/policy.md states, and no judgement of t
 """
 
 from dataclasses import dataclass, field
-from math import ceil
+from math import ceil, inf
 
 from enforcer.policy.holder import HolderKey
 from enforcer.policy.rules import TOGETHER, Budget, Rules
@@ -60,6 +60,8 @@ class Promise:
         start: monotonic seconds since when all conditions are true.
         gaps: seconds by which gaps between readings may delay it.
         earlier: the pods that were due before it, by namespace; `before` the actions before it was due.
+        blur: seconds by which gaps, or a warning that was not accepted, may have delayed its place in the order, which
+            `Watch` puts too early then.
         met: when it was acted on.
         vetted: nothing of ours has changed.
 
@@ -74,6 +76,7 @@ class Promise:
     shown: float | None = None
     earlier: dict[PodUid, str] = field(default_factory=dict)
     before: int = 0
+    blur: float | None = None
     met: float | None = None
     vetted: bool = False
 
@@ -122,8 +125,13 @@ class Promise:
         place = mine.place if mine is not None else None
         if place is None and step.ended in MAY_HAVE_ACTED:
             self.before += 1
+        if place is None:
+            self.blur = None
+        elif self.blur is None:
+            self.blur = self.gaps + (PATIENCE + 2 * JITTER * step.rules.interval if step.rules.confirm else 0.0)
+        last = inf if place is None else place + (self.blur or 0.0)
         for holder, tally in watch.tallies.items():
-            if holder == self.holder or tally.place is None or (place is not None and tally.place > place):
+            if holder == self.holder or tally.place is None or tally.place > last:
                 continue
             for fact in watch.facts.holders.get(holder, ()) if watch.facts else ():
                 for uid in fact.pods:

@@ -50,11 +50,13 @@ UNHEARD = (1401000550, 1502004641, 1508001417, 1509008996, 1526007961, 153600195
 """A pod that joins a claim, and whose own warning the API server does not accept."""
 BEGUN_ANEW = (1383008285, 1384006972, 1388002971)
 """A restart beside a change of the rules, which keeps no levels."""
+LATE = (1526001085,)
+"""A warning that the API server does not accept, so that others are due first."""
 EARLIER = (0, 8, 330, 544, 2417, 100404, 200753, 20262491, 31001792, 52010874, 52019099, 100125047)
 
 
 @pytest.mark.parametrize(
-    "seed", [*EARLIER, *LADDER_REWRITTEN, *WARNINGS, *GRACES, *INVALID, *RELOADED, *TOLD, *UNHEARD, *BEGUN_ANEW]
+    "seed", [*EARLIER, *LADDER_REWRITTEN, *WARNINGS, *GRACES, *INVALID, *RELOADED, *TOLD, *UNHEARD, *LATE, *BEGUN_ANEW]
 )
 def test_what_a_campaign_found_stays_found(seed: int) -> None:
     """Traces that broke a law once, by a fault of the policy or of a checker."""
