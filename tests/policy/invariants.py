@@ -428,8 +428,9 @@ class Watch:
         if tally.unheard_at is None or warned_at - tally.unheard_at >= HOUR:
             tally.unheard_at = warned_at if rules.confirm else None
         harsher = {uid for uid, rung in told.items() if uid in tally.warned_of and _harsher(rung, tally.warned_of[uid])}
-        # Another pod of a shared claim is warned for itself, or one of a harsher step. At 0 the excess begins anew.
-        if holder.claim and same and tally.seconds > 0.0:
+        if holder.claim and same:  # another pod of a shared claim is warned for itself, or one of a harsher step
+            if tally.seconds <= 0.0:  # the excess may begin anew, and is announced for less time
+                tally.announced = tally.longest = 0.0
             anew = harsher | (told.keys() - tally.warned_of.keys())
             tally.warned_of = {**told, **tally.warned_of, **{uid: told[uid] for uid in anew}}
             tally.since_told |= dict.fromkeys(anew, 0.0)
