@@ -315,7 +315,7 @@ class Watch:
                     tally.since_warned += apart
                     tally.since_told = {uid: seconds + apart for uid, seconds in tally.since_told.items()}
         if status is not UNKNOWN:
-            self._gap(tally, apart, rules, together=apart <= TOGETHER * rules.interval + EPSILON, status=status)
+            self._gap(tally, apart, together=apart <= TOGETHER * rules.interval + EPSILON, status=status)
         if not same:
             tally.own = 0.0
         tally.generation = generation
@@ -343,13 +343,14 @@ class Watch:
         elif tally.seconds < STAYS_DUE * most - EPSILON:
             tally.due_at = None
         tally.seconds = min(tally.seconds, rules.warn_after if waiting else max(most, tally.longest))
+        tally.floor = min(tally.floor, tally.seconds)
 
-    def _gap(self, tally: Tally, apart: float, rules: Rules, *, together: bool, status: str) -> None:
+    def _gap(self, tally: Tally, apart: float, *, together: bool, status: str) -> None:
         """Lower the floor by a gap; where it reaches 0, the next excess is announced afresh, maybe for less time."""
         if not together or status == tally.status == WITHIN:
             tally.floor = max(0.0, tally.floor - apart / 2)
         elif status == tally.status == OVER:
-            tally.floor = min(tally.floor + apart, max(tally.seconds, rules.warn_after))
+            tally.floor += apart
         if tally.floor <= 0.0:
             tally.announced = tally.longest = 0.0
 

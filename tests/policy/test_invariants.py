@@ -46,7 +46,18 @@ RELOADED = (1202002140, 1202007157, 1204001053, 1205015059, 1206019284)
 """A reload that shortens `warn_after` and lengthens `grace`, or a gap that ends an excess."""
 TOLD = (1335001969, 1349001560, 1375001985, 1381005982, 1383009416)
 """Pods of a shared claim: one is warned while the claim is within its limit, or another one promises something."""
-UNHEARD = (1401000550, 1502004641, 1508001417, 1509008996, 1526007961, 1536001959, 1541000936, 1548003244)
+UNHEARD = (
+    1401000550,
+    1502004641,
+    1508001417,
+    1509008996,
+    1526007961,
+    1536001959,
+    1541000936,
+    1541007168,
+    1548003244,
+    1552009891,
+)
 """A pod that joins a claim, and whose own warning the API server does not accept."""
 BEGUN_ANEW = (1383008285, 1384006972, 1388002971)
 """A restart beside a change of the rules, which keeps no levels."""
