@@ -471,7 +471,7 @@ class World:
             now["facts"] = {**actor.facts, **FACTS[(lasts["facts"] + self.seed) % len(FACTS)]}
         if "limit" in lasts and not actor.claim:  # a claim has one amount for all of its pods
             now["limit"] = (1, 8, 40)[self.seed % 3] * GIB
-        if "invalid" in lasts:
+        if "invalid" in lasts and not actor.claim:  # and so none of them can spoil it
             now |= {"limit": None, "problems": ("no unit",)}
         if "unknown" in lasts:
             now["used"] = None
