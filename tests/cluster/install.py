@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cluster.requirements import APPARMOR, BROWSER, NEEDS, PROMETHEUS, READER, RELEASE, lacking
+from cluster.requirements import APPARMOR, BROWSER, GUEST, NEEDS, PROMETHEUS, READER, RELEASE, lacking
 
 POLICY = Path("/usr/sbin/policy-rc.d")  # asked by Debian's packages whether they may start a service (invoke-rc.d(8))
 CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
@@ -20,7 +20,7 @@ CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
 
 def packages() -> list[str]:
     """Debian's packages whose programs are missing here."""
-    return sorted({need.package for need in lacking(*NEEDS, *PROMETHEUS, *BROWSER, *APPARMOR, *READER, *RELEASE)})
+    return sorted({need.package for need in lacking(*NEEDS, *PROMETHEUS, *BROWSER, *APPARMOR, *READER, *RELEASE, *GUEST)})
 
 
 def main() -> int:

@@ -50,6 +50,12 @@ APPARMOR = (Need("apparmor_parser", "apparmor"),)
 READER = (Need("jq", "jq"), Need("curl", "curl"))
 """What the commands of the pages use."""
 IMAGE = (Need("buildah", "buildah"), Need("mmdebstrap", "mmdebstrap"))
+GUEST = (
+    Need("qemu-system-x86_64", "qemu-system-x86"),
+    Need("qemu-img", "qemu-utils"),
+    Need("mke2fs", "e2fsprogs"),
+    Need("mmdebstrap", "mmdebstrap"),
+)
 RELEASE = (*IMAGE, Need("git", "git"), Need("qemu-aarch64-static", "qemu-user-static"))
 
 
@@ -69,6 +75,11 @@ def missing(*, node: bool) -> list[str]:
     if not all(build.assets(program) for program in wanted) and (problem := build.go_problem()):
         found.append(problem)
     return found
+
+
+def missing_for_guest() -> list[str]:
+    """What keeps a node in a virtual machine from starting here."""
+    return [f"{need.program} is missing (Debian's {need.package})" for need in lacking(*GUEST)]
 
 
 def missing_for_image() -> list[str]:

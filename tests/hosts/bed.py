@@ -1,0 +1,158 @@
+"""
+A node in a virtual machine, and the control plane that it belongs to, from `start()` to `stop()`.
+
+In: nothing. Out: a cluster whose one node has another kernel than this machine: cgroup v2 alone, and systemd.
+
+The rule: the control plane runs on this machine, because emulated it would take minutes to answer. The kubelet, the
+containers, the fake driver and the device plugin run in the guest. After `stop()` nothing of it is here.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+from cluster import build, leftovers
+from cluster.bed import GPUS, INVENTORY
+from cluster.client import Api
+from cluster.control_plane import ControlPlane
+from cluster.leftovers import Record
+from cluster.node import Network
+from cluster.processes import Processes, StartError
+from containers.cgroupfs import new_token
+from driver import node as driver
+from hosts import contents
+from hosts.agent import Agent, GuestError
+from hosts.contents import KUBELET_PORT, NODE, STATE, UNITS
+from hosts.guest import PROGRAMS, guest, image
+from hosts.machine import Machine
+
+OFFERED = {name: ids for name, ids in INVENTORY.items() if "mig" not in name}
+NETWORKS = range(128, 256)
+READY_WITHIN_S = 300.0
+
+
+class GuestBed:
+    """A cluster with a node in a guest; a context manager. `archives`: docker-archives that the node gets."""
+
+    def __init__(self, archives: Sequence[Path] = ()) -> None:
+        self.token = new_token()
+        self._archives = archives
+        self._record: Record | None = None
+        self._machine: Machine | None = None
+
+    def __enter__(self) -> Self:
+        leftovers.remove_stale()
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def folder(self) -> Path:
+        """Of this machine, for what belongs to the bed."""
+        if self._record is None:
+            raise StartError("the bed was not started")
+        return Path(self._record.folder)
+
+    @property
+    def guest(self) -> Agent:
+        """Runs commands on the node."""
+        if self._machine is None:
+            raise StartError("the bed was not started")
+        return self._machine.agent
+
+    @property
+    def kubeconfig(self) -> Path:
+        """For kubectl and helm, as admin."""
+        return self.folder / "kubeconfig"
+
+    def api(self) -> Api:
+        """A client with the admin's credentials, to be entered."""
+        return Api(self.control_plane.admin)
+
+    def kubectl(self, *words: str, stdin: str | None = None) -> str:
+        """Run kubectl as admin; its standard output."""
+        command = [str(build.program("kubectl")), f"--kubeconfig={self.kubeconfig}", *words]
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, check=True).stdout
+
+    def helm(self, *words: str) -> str:
+        """Run helm as admin; its standard output."""
+        command = [str(build.program("helm")), f"--kubeconfig={self.kubeconfig}", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    def stop(self) -> None:
+        """End everything. Safe twice, and after a failure."""
+        if self._machine is not None:
+            self._machine.stop()
+        if self._record is not None:
+            self._processes.stop()
+            leftovers.remove(self._record)
+        self._machine = self._record = None
+
+    def _start(self) -> None:
+        folder = Path(tempfile.gettempdir(), f"gpusteward-cluster-{self.token}")
+        pid, _, serial = self.token.split("-")
+        interface, network = f"gpu{pid}n{serial}", Network(random.choice(NETWORKS))
+        self._record = Record(self.token, str(folder), interface, (), by_hand=False)
+        leftovers.write(self._record)
+        folder.mkdir(mode=0o755)
+        self._processes = Processes(folder / "logs", self.token)
+        self.control_plane = ControlPlane(
+            folder, self._processes, port=None, services=network.services, service_address=network.api_service
+        )
+        self.control_plane.admin.kubeconfig(self.kubeconfig)
+        self.control_plane.start()
+        node = driver.FakeNode(folder / "driver", driver.build(build.cache()))
+        node.write(GPUS)
+        contents.fill(folder / "programs", self.control_plane, network, node, OFFERED, self._archives)
+        image(folder / "programs", folder / "programs.raw", "1G")
+        # The kubelet's address is one of this machine's, so that the API server reaches it through QEMU's port.
+        _ip("link", "add", interface, "type", "veth", "peer", "name", f"{interface}p")
+        _ip("address", "add", f"{network.node}/32", "dev", interface)
+        self._machine = Machine(folder / "machine", guest(), folder / "programs.raw", self.token)
+        self._machine.forward(KUBELET_PORT, network.node, KUBELET_PORT)
+        self._machine.start()
+        self._provision(network)
+
+    def _provision(self, network: Network) -> None:
+        """Make the guest a node, with its images and devices; return when it is Ready."""
+        run = self.guest.shell
+        run(
+            f"mkdir -p /etc/static-pods; cp -a {PROGRAMS}/driver {STATE}; "
+            f"cp {PROGRAMS}/etc/inventory.json {contents.INVENTORY}; "
+            f"ip address add {network.node}/32 dev lo; nft -f {PROGRAMS}/etc/api.nft; "
+            f"systemctl link --quiet {' '.join(f'{PROGRAMS}/units/{unit}.service' for unit in UNITS)}; "
+            "systemctl start containerd"
+        )
+        for tar in sorted(Path(self.folder, "programs/images").glob("*.tar")):
+            run(f"{PROGRAMS}/bin/ctr -n k8s.io images import --local {PROGRAMS}/images/{tar.name}")
+        run("systemctl start kubelet device-plugin")
+        try:
+            self.kubectl("wait", "--for=create", f"node/{NODE}", f"--timeout={READY_WITHIN_S:.0f}s")
+            self.kubectl("wait", "--for=condition=Ready", f"node/{NODE}", f"--timeout={READY_WITHIN_S:.0f}s")
+            for resource, ids in OFFERED.items():
+                path = "{.status.allocatable." + resource.replace(".", "\\.") + "}"
+                wanted = f"--for=jsonpath={path}={len(ids)}"
+                self.kubectl("wait", wanted, f"node/{NODE}", f"--timeout={READY_WITHIN_S:.0f}s")
+        except subprocess.CalledProcessError as error:
+            said = self.guest.try_run("journalctl", "--no-pager", "-n", "60", "-u", "kubelet", "-u", "device-plugin")
+            raise GuestError(f"the node is not ready: {error.stderr}\n{said.output}") from error
+
+
+def _ip(*words: str) -> None:
+    done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise StartError(f"ip {' '.join(words)}: {done.stderr.strip()}")
+
+
+__all__ = ["GuestBed"]

@@ -1,0 +1,135 @@
+"""
+The daemon in its own pod of the guest, installed by helm with what the chart ships.
+
+In: a bed whose node has the daemon's image, values. Out: its page, its journal, the kernel's word on its processes.
+
+The rule: the guest's network is behind QEMU, so that the page is asked for inside the guest, at the pod's address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cluster.client import Api, Object, until
+from cluster.fixtures import fresh_namespace
+from cluster.image import NAME as IMAGE
+from cluster.installed import ACCOUNT, NVIDIA_HERE, RELEASE, TIMES
+from deploy.chart import packed
+from hosts.agent import GuestError
+from hosts.bed import GuestBed
+from hosts.contents import LIBRARY, NODE, STATE
+from hosts.workloads import PATIENT
+from scraped import series
+
+T = TypeVar("T")
+ASK = "import urllib.request as u, sys; sys.stdout.write(u.urlopen(sys.argv[1], timeout=60).read().decode())"
+JOURNAL = "/var/lib/gpusteward/journal"
+
+
+def values(policy: Mapping[str, object], **more: object) -> Object:
+    """Values with which the chart runs the image in the guest; `policy` adds keys to that section of the config."""
+    registry, _, rest = IMAGE.partition("/")
+    repository, _, tag = rest.rpartition(":")
+    return {
+        "image": {"registry": registry, "repository": repository, "tag": tag, "pullPolicy": "Never"},
+        "nvml": {"access": "hostPath", "hostPath": {"library": LIBRARY, "privileged": False}},
+        "extraVolumes": [{"name": "fake-nvml", "hostPath": {"path": STATE}}],
+        "extraVolumeMounts": [{"name": "fake-nvml", "mountPath": STATE}],
+        "config": {"sampling": {"interval": "2s"}, "policy": {**TIMES, **policy}},
+        **more,
+    }
+
+
+@dataclass
+class GuestRelease:
+    """A release of the chart on the guest's node."""
+
+    bed: GuestBed
+    api: Api
+    namespace: str
+    folder: Path
+
+    def helm(self, verb: str, *words: str, values: Mapping[str, object] | None = None) -> str:
+        """Install, upgrade or uninstall."""
+        chart = (str(packed()),) if verb in ("install", "upgrade") else ()
+        if values is not None:
+            file = self.folder / "values.json"
+            file.write_text(json.dumps(values))
+            words = (*words, f"--values={file}")
+        return self.bed.helm(verb, RELEASE, *chart, f"--namespace={self.namespace}", *words)
+
+    async def pod(self) -> Object:
+        """Return the daemon's pod once it is ready."""
+
+        async def there() -> Object | None:
+            query = {"labelSelector": "app.kubernetes.io/name=gpusteward"}
+            for one in (await self.api.get(f"/api/v1/namespaces/{self.namespace}/pods", **query))["items"]:
+                conditions = {c["type"]: c["status"] for c in one["status"].get("conditions", [])}
+                if conditions.get("Ready") == "True" and "deletionTimestamp" not in one["metadata"]:
+                    return dict(one)
+            return None
+
+        return await until(there, "the daemon's pod to be ready", PATIENT)
+
+    async def page(self) -> str:
+        """Return what it exports."""
+        address = (await self.pod())["status"]["podIP"]
+        ask = ("python3", "-c", ASK, f"http://{address}:9478/metrics")
+        return await asyncio.to_thread(self.bed.guest.run, *ask)
+
+    async def shows(self, condition: Callable[[str], T | None], what: str) -> T:
+        """Wait until the page says so."""
+        page = ""
+
+        async def there() -> T | None:
+            nonlocal page
+            try:
+                page = await self.page()
+            except GuestError:  # the pod goes, or does not listen yet
+                return None
+            return condition(page)
+
+        try:
+            return await until(there, what, PATIENT)
+        except TimeoutError as error:
+            error.add_note(page[-6000:])
+            error.add_note(self.log())
+            raise
+
+    async def mode(self, wanted: str) -> None:
+        """Wait until this is the node's mode."""
+        await self.shows(lambda page: series(page, "enforcement_mode", "mode") == {(wanted,): 1} or None, wanted)
+
+    def log(self) -> str:
+        """Return what its pod wrote."""
+        return self.bed.kubectl(
+            "-n", self.namespace, "logs", "--selector=app.kubernetes.io/name=gpusteward", "--tail=80"
+        )
+
+    def journal(self) -> list[dict[str, Any]]:
+        """Return the records of its journal."""
+        text = self.bed.guest.shell(f"cat {JOURNAL} 2>/dev/null || true")
+        return [json.loads(line) for line in text.splitlines()]
+
+
+@asynccontextmanager
+async def released(bed: GuestBed, api: Api, folder: Path) -> AsyncIterator[GuestRelease]:
+    """Give a namespace for a release, and remove what was installed there in the end."""
+    await api.patch(f"/api/v1/nodes/{NODE}", {"metadata": {"labels": {NVIDIA_HERE: "true"}}})
+    bed.guest.shell("rm -rf /var/lib/gpusteward")
+    async with fresh_namespace(api) as namespace:
+        release = GuestRelease(bed, api, namespace, folder)
+        try:
+            yield release
+        finally:
+            release.helm("uninstall", "--ignore-not-found")
+            await api.delete(f"/api/v1/namespaces/{namespace}")
+
+
+__all__ = ["ACCOUNT", "GuestRelease", "released", "values"]
