@@ -31,6 +31,7 @@ def test_every_program_is_pinned_by_checksums() -> None:
         ("registry", "github.com/distribution/distribution/v3 v3."),
         ("containerd", "github.com/containerd/containerd/v2 v2.2."),
         ("nvidia-toolkit", "github.com/NVIDIA/nvidia-container-toolkit v1.20.1"),
+        ("prometheus-operator", "github.com/prometheus-operator/prometheus-operator v0.85.0"),
     ):
         named = next(
             line.strip().removeprefix("require ").removesuffix(" // indirect")
