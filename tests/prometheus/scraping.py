@@ -93,6 +93,13 @@ def serving(data: Path, folder: Path) -> Iterator[Prometheus]:
 
 
 @contextmanager
+def configured(config: str, folder: Path) -> Iterator[Prometheus]:
+    """Run a Prometheus with this config; what it keeps goes into the folder."""
+    with _running(config, folder, folder / "data") as running:
+        yield running
+
+
+@contextmanager
 def _running(config: str, folder: Path, data: Path) -> Iterator[Prometheus]:
     command = program("prometheus")
     file = folder / "prometheus.yml"
