@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from exporter.base.problem import Problem, lines
 from exporter.devices import NAMES
+from exporter.model import COLLECTORS
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,10 @@ FLAGS: tuple[tuple[str, str, str], ...] = (
         "--limits.fair-share",
         SWITCH,
         "limit a container without a declaration to its share of a replicated device (default: no)",
+    ),
+    *(
+        (f"--collector.{name.replace('_', '-')}", SWITCH, f"read {what} (default: yes)")
+        for name, what in COLLECTORS.items()
     ),
     ("--web.api", SWITCH, "serve the node page and /api as well as metrics and probes (default: yes)"),
 )

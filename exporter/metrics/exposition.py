@@ -73,11 +73,22 @@ RENDER_OPENMETRICS: Callable[["_One"], bytes] = partial(generate_openmetrics, es
 class Exposition:
     """Renders the latest snapshot, and keeps the pages of its round. This cache is its only state."""
 
-    def __init__(self, latest: Latest, *, node: str, version: str, more: Collect = lambda _: iter(())) -> None:
+    def __init__(
+        self,
+        latest: Latest,
+        *,
+        node: str,
+        version: str,
+        revision: str = "unknown",
+        more: Collect = lambda _: iter(()),
+        process: Callable[[], Iterator[Metric]] = lambda: iter(()),
+    ) -> None:
         self._latest = latest
         self._more = more
         self._node = node
         self._version = version
+        self._revision = revision
+        self._process = process
         self._rendered: _Facts | None = None
         self._pages: dict[Format, Page] = {}
         self._asked: dict[Format, deque[float]] = defaultdict(lambda: deque(maxlen=REMEMBERED))
@@ -130,7 +141,17 @@ class Exposition:
     def _facts(self, now: float, interval: float) -> "_Facts":
         snapshot = self._latest.snapshot
         fresh = snapshot is not None and now - snapshot.monotonic <= STALE_AFTER * interval
-        return _Facts(snapshot, self._latest.tally, self._latest.reload, fresh, self._node, self._version, self._more)
+        return _Facts(
+            snapshot=snapshot,
+            tally=self._latest.tally,
+            reload=self._latest.reload,
+            fresh=fresh,
+            node=self._node,
+            version=self._version,
+            revision=self._revision,
+            more=self._more,
+            process=self._process,
+        )
 
     def _still_good(self, wanted: Format, now: float, interval: float) -> bool:
         before = self._rendered.snapshot if self._rendered else None
@@ -207,7 +228,9 @@ class _Facts:
     fresh: bool
     node: str
     version: str
+    revision: str
     more: Collect
+    process: Callable[[], Iterator[Metric]]
 
     def collect(self) -> Families:
         """Yield the families that have a sample, and None where a collector pauses."""
@@ -220,4 +243,7 @@ class _Facts:
             for _, _, collect in SUBJECTS:
                 yield from collect(self.snapshot)
             yield from self.more(self.snapshot)
-        yield from rounds.collect(self.snapshot, self.tally, self.reload, node=self.node, version=self.version)
+        yield from rounds.collect(
+            self.snapshot, self.tally, self.reload, node=self.node, version=self.version, revision=self.revision
+        )
+        yield from self.process()
