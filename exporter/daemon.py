@@ -100,6 +100,7 @@ async def observe(
             revision=revision(),
             more=judge.families if judge else lambda _: iter(()),
             process=process.collect,
+            exported=config.metrics.workload_labels == "exported",
         )
         answers = Answers(
             latest,

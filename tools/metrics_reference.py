@@ -30,7 +30,9 @@ Every sample of ours has the label `node`. Short for the labels of a device:
 | *container* | `namespace`, `pod`, `container`, *device* | a container on a device |
 
 Scrape with `honorLabels: true` (`honor_labels` in a plain scrape config), or Prometheus renames `namespace`, `pod` and
-`container` to `exported_…`. In a family without a workload these three labels are empty, so that Prometheus does not
+`container` to `exported_…`. Where it cannot honor them, set
+[`metrics.workload_labels: exported`](platforms.md#where-prometheus-overrides-the-labels): the daemon then writes these
+names itself. In a family without a workload these three labels are empty, so that Prometheus does not
 write those of the daemon's own pod. In queries an empty label is the same as a missing one.
 While an old and a new pod of one name coexist, their values are summed.
 """

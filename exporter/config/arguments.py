@@ -84,6 +84,11 @@ FLAGS: tuple[tuple[str, str, str], ...] = (
         "file that keeps the first declaration of each pod over a restart of the daemon (default: kept in memory)",
     ),
     ("--mode", "MODE", "off, observe, warn, dry-run or enforce (default: observe)"),
+    (
+        "--metrics.workload-labels",
+        "NAMES",
+        "plain: labels namespace, pod, container; exported: exported_namespace and so on (default: plain)",
+    ),
     ("--web.listen-address", "ADDRESS", "address to listen on (default: :9478)"),
     (
         "--web.probe-address",

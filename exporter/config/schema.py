@@ -119,6 +119,16 @@ _Address = Annotated[
 ]
 
 
+class Metrics(Section, frozen=True):
+    """
+    The names of the labels that tell the workload.
+
+    `plain`: namespace, pod, container. `exported`: the same behind `exported_`, for a Prometheus that overrides these.
+    """
+
+    workload_labels: Literal["plain", "exported"] = "plain"
+
+
 class Web(Section, frozen=True):
     """
     The HTTP server.
@@ -153,6 +163,7 @@ class Config(Section, frozen=True):
     names: Names = field(default_factory=Names)
     limits: Limits = field(default_factory=Limits)
     policy: Policy = field(default_factory=Policy)
+    metrics: Metrics = field(default_factory=Metrics)
     web: Web = field(default_factory=Web)
     log: Log = field(default_factory=Log)
 

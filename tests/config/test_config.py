@@ -49,6 +49,7 @@ def test_an_empty_file_means_the_defaults(text: str) -> None:
         "limits.first_seen_file": None,
         "limits.rows": [],
         "policy": Policy(),
+        "metrics.workload_labels": "plain",
         "web.listen_address": ":9478",
         "web.probe_address": None,
         "web.config_file": None,
@@ -264,6 +265,7 @@ def test_every_key_has_a_flag_and_every_flag_a_key() -> None:
         --sampling.interval 10s --sampling.fast-interval 1s --devices nvml --names.file n.yaml --names.source file
         --names.kubeconfig k.yaml --limits.systems nos,kai --limits.fair-share --limits.mps-scope container
         --limits.first-seen-file f.json --mode warn
+        --metrics.workload-labels exported
         --web.listen-address [::1]:80 --web.probe-address :81 --web.config.file w.yaml
         --no-web.api --log.level error --log.format json
     """

@@ -26,7 +26,7 @@ CONFIG = """
 global: {{scrape_interval: 1s, evaluation_interval: 1s}}
 scrape_configs:
 - job_name: gpusteward
-  honor_labels: true
+  honor_labels: {honor}
 {more}  static_configs:
   - targets: ["{address}"]
     labels: {{namespace: gpusteward, pod: gpusteward-x7k2p, container: exporter}}
@@ -76,12 +76,23 @@ class Prometheus:
 
 @contextmanager
 def scraping(
-    address: str, folder: Path, more: Mapping[str, Any] | None = None, beside: Mapping[str, Any] | None = None
+    address: str,
+    folder: Path,
+    more: Mapping[str, Any] | None = None,
+    beside: Mapping[str, Any] | None = None,
+    *,
+    honor: bool = True,
 ) -> Iterator[Prometheus]:
-    """Run a Prometheus that scrapes `address` each second; `more` goes into its job, `beside` next to it."""
+    """
+    Run a Prometheus that scrapes `address` each second; `more` goes into its job, `beside` next to it.
+
+    Without `honor` it writes the daemon's own namespace, pod and container over those of the workload.
+    """
     lines = "".join(f"  {key}: {json.dumps(one)}\n" for key, one in (more or {}).items())
     others = "".join(f"{key}: {json.dumps(one)}\n" for key, one in (beside or {}).items())
-    with _running(CONFIG.format(address=address, more=lines) + others, folder, folder / "data") as running:
+    with _running(
+        CONFIG.format(address=address, more=lines, honor=str(honor).lower()) + others, folder, folder / "data"
+    ) as running:
         yield running
 
 

@@ -9,7 +9,7 @@ The files stay plain rules: a threshold is the number before the comment `# thre
 {{- $groups := list }}
 {{- $names := list }}
 {{- $enabled := list }}
-{{- range $path, $_ := .Files.Glob "alerts/*.yaml" }}
+{{- range $path, $_ := .Files.Glob (printf "alerts%s/*.yaml" (include "gpusteward.names" .)) }}
 {{- range $group := ($.Files.Get $path | fromYaml).groups }}
 {{- $rules := list }}
 {{- range $rule := $group.rules }}
