@@ -382,5 +382,7 @@ def test_a_daemon_that_judges_is_drawn(tmp_path: Path) -> None:
     text = words(drawing)
     assert console == ""
     assert "mode dry-run" in text
-    row = r"team-vision/anna-notebook-0 / notebook GPU 3 2\d\.\d GiB 2\d\.\d GiB 16\.0 GiB exceeded grace (2 min|\d+ s) "
+    row = (
+        r"team-vision/anna-notebook-0 / notebook GPU 3 2\d\.\d GiB 2\d\.\d GiB 16\.0 GiB exceeded grace (2 min|\d+ s) "
+    )
     assert re.search(row, text), text
