@@ -1,4 +1,4 @@
-"""The recording rules under the names of dcgm-exporter, of both generations: judged by promtool, documented both ways."""
+"""The recording rules under both generations of dcgm-exporter's names: judged by promtool, documented both ways."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ FOLDER = ROOT / "alerts" / "dcgm"
 OLDER, NEWER = FOLDER / "rules.yaml", FOLDER / "rules-4.9.yaml"
 RULES = (OLDER, NEWER)
 PAGE = ROOT / "docs" / "dcgm.md"
-SAME = {"gpu", "UUID", "pci_bus_id", "device", "modelName", "GPU_I_ID", "GPU_I_PROFILE", "namespace", "pod", "container"}
+SAME = {
+    "gpu", "UUID", "pci_bus_id", "device", "modelName", "GPU_I_ID", "GPU_I_PROFILE", "namespace", "pod", "container",
+}  # fmt: skip
 LABELS = {
     OLDER: SAME | {"Hostname", "DCGM_FI_DRIVER_VERSION"},
     NEWER: SAME | {"hostname", "DCGM_FI_SYSTEM_DRIVER_VERSION"},
@@ -50,10 +52,10 @@ FIELDS = {
     "DCGM_FI_PROF_SM_ACTIVE": ("DCGM_FI_PROF_SM_UTIL_RATIO", 1),
 }
 """
-Name up to dcgm-exporter 4.8 -> name from 4.9 on, and what a value is multiplied by: no dashboard asks for a misspelt name.
+Name up to dcgm-exporter 4.8 -> name from 4.9 on, and the factor of a value. No dashboard asks for a misspelt name.
 
-The former from its etc/dcp-metrics-included.csv and etc/default-counters.csv. The latter from the aliases in DCGM 4.6.0's
-dcgmlib/dcgm_fields.h and, where the unit changed, from the fields 1600 to 1650 of DCGM 4.7 (docs/dcgm.md has the addresses).
+The former are from its etc/dcp-metrics-included.csv and etc/default-counters.csv. The latter are aliases in
+dcgmlib/dcgm_fields.h of DCGM 4.6.0. Where the unit changed, they are fields 1600 to 1650 of DCGM 4.7 (docs/dcgm.md).
 """
 NAMES = {OLDER: set(FIELDS), NEWER: {newer for newer, _ in FIELDS.values()}}
 
@@ -125,7 +127,7 @@ def test_on_a_node_that_has_everything_the_memory_adds_up(path: Path, tmp_path: 
 
 @pytest.mark.prometheus
 def test_both_generations_say_the_same(tmp_path: Path) -> None:
-    """On the golden page each series of the older names has one of the newer names, with its value in the newer unit."""
+    """On the golden page each series of an older name has one of the newer name, with its value in the newer unit."""
     asked = []
     for older, (newer, factor) in FIELDS.items():
         if newer == older:  # both files record it, and differ in labels alone
