@@ -19,8 +19,10 @@ from typing import Any
 import pytest
 import yaml
 
+from cluster import build
 from cluster.bed import GPUS, NODE_NAME
 from cluster.client import Object, until
+from cluster.fixtures import require
 from cluster.manifests import controller, pod_spec
 from cluster.monitored import CLUSTERS, adapted, monitored
 from cluster.stage import SHARED, Stage, spec
@@ -43,6 +45,13 @@ POD_OWNER = {
 """What kubernetes-mixin records for Deployments: name and labels of its rules/apps.libsonnet (aa38e2b)."""
 
 Answer = dict[tuple[str, ...], float]
+
+
+@pytest.fixture(autouse=True)
+def programs() -> None:
+    """This machine has the other exporters, or can build them."""
+    there = all(build.assets(one) for one in ("kube-state-metrics", "adapter"))
+    require([problem] if not there and (problem := build.go_problem()) else [])
 
 
 def blocks(heading: str, kind: str) -> list[str]:
