@@ -19,7 +19,9 @@ FOLDERS = ("alerts", "dashboards")
 
 def files() -> dict[str, Path]:
     """Each copy: path in the chart to the file that it copies."""
-    rules = {f"alerts/{one.relative_to(ALERTS)}": one for one in (*ALERTS.glob("*.yaml"), ALERTS / "dcgm/rules.yaml")}
+    rules = {
+        f"alerts/{one.relative_to(ALERTS)}": one for one in (*ALERTS.glob("*.yaml"), *ALERTS.glob("dcgm/rules*.yaml"))
+    }
     return rules | {f"dashboards/{one.name}": one for one in BOARDS.glob("*.json")}
 
 
