@@ -19,7 +19,7 @@ FOLDERS = ("alerts", "dashboards")
 
 def files() -> dict[str, Path]:
     """Each copy: path in the chart to the file that it copies."""
-    rules = (*ALERTS.glob("*.yaml"), *ALERTS.glob("exported/*.yaml"), ALERTS / "dcgm/rules.yaml")
+    rules = (*ALERTS.glob("*.yaml"), *ALERTS.glob("exported/*.yaml"), *ALERTS.glob("dcgm/rules*.yaml"))
     boards = BOARDS.rglob("*.json")
     return {f"alerts/{one.relative_to(ALERTS)}": one for one in rules} | {
         f"dashboards/{one.relative_to(BOARDS)}": one for one in boards

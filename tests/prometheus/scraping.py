@@ -90,25 +90,25 @@ def scraping(
     """
     lines = "".join(f"  {key}: {json.dumps(one)}\n" for key, one in (more or {}).items())
     others = "".join(f"{key}: {json.dumps(one)}\n" for key, one in (beside or {}).items())
-    with _running(
-        CONFIG.format(address=address, more=lines, honor=str(honor).lower()) + others, folder, folder / "data"
-    ) as running:
-        yield running
+    config = CONFIG.format(address=address, more=lines, honor=str(honor).lower())
+    with running(config + others, folder, folder / "data") as one:
+        yield one
 
 
 @contextmanager
 def serving(data: Path, folder: Path) -> Iterator[Prometheus]:
     """Run a Prometheus on what is in `data`; it scrapes no target."""
-    with _running("{}", folder, data) as running:
-        yield running
+    with running("{}", folder, data) as one:
+        yield one
 
 
 @contextmanager
-def _running(config: str, folder: Path, data: Path) -> Iterator[Prometheus]:
+def running(config: str, folder: Path, data: Path) -> Iterator[Prometheus]:
+    """Run a Prometheus of this config, with its series in `data`."""
     command = program("prometheus")
     file = folder / "prometheus.yml"
     file.write_text(config)
-    running = Prometheus(f"http://127.0.0.1:{(port := free_port())}")
+    one = Prometheus(f"http://127.0.0.1:{(port := free_port())}")
     processes = Processes(folder, uuid4().hex)
     try:
         processes.start(
@@ -119,8 +119,8 @@ def _running(config: str, folder: Path, data: Path) -> Iterator[Prometheus]:
                 f"--storage.tsdb.path={data}",
                 f"--web.listen-address=127.0.0.1:{port}",
             ],
-            running.ready,
+            one.ready,
         )
-        yield running
+        yield one
     finally:
         processes.stop()
