@@ -36,6 +36,7 @@ NOT_RUN = {
     r"^kubectl exec -it ": "wants a terminal; docs/top.md has the same without one",
     r"^kubectl delete -f deploy/manifests/evict/": "wants these manifests applied; test_overlays.py deletes each",
     r"^(kubectl exec … |kubectl (delete|describe) pod $|helm upgrade --wait)": "the beginning of a command",
+    r"^kubectl get --raw .*custom\.metrics": "wants prometheus-adapter; tests/cluster/test_recipes.py has one",
     r" exec DAEMON -- ": "of the help of a command; the pages have the same with the daemon's name in a variable",
 }
 """What a command looks like that nothing runs -> why."""

@@ -102,6 +102,11 @@ class Node:
         """A manifest that is put here runs as a static pod."""
         return self.folder / "static-pods"
 
+    @property
+    def inside(self) -> Sequence[str]:
+        """Words before a command that is to see the node's folders, not the machine's."""
+        return tuple(self._inside)
+
     def start(self) -> None:
         """Start all, and return when the node is Ready. Raises StartError, BuildError."""
         self._add_interface()

@@ -24,7 +24,8 @@ from cluster.installed import ACCOUNT, RELEASE, Release, released, values
 from cluster.operator_stack import SELECTED, Made, discovered, operating
 from cluster.stage import Stage, ready_pods
 from cluster.test_decide import bare, create
-from prometheus.scraping import Prometheus, configured
+from prometheus import scraping
+from prometheus.scraping import Prometheus
 
 pytestmark = pytest.mark.cluster
 
@@ -73,7 +74,7 @@ def running(folder: Path, config: Object, rules: dict[str, str], pods: list[Obje
     assert job.pop("kubernetes_sd_configs")[0]["role"] == "pod"
     job["file_sd_configs"] = [{"files": [str(folder / "targets.json")]}]
     config["rule_files"] = [f"{folder}/{Path(one).name}" for one in config["rule_files"]]
-    with configured(yaml.safe_dump(config), folder) as prometheus:
+    with scraping.running(yaml.safe_dump(config), folder, folder / "data") as prometheus:
         yield prometheus
 
 
