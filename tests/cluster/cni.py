@@ -1,9 +1,9 @@
 """
 The pods' network: CNI's ptp, and after it a step of ours that lets pods reach one another, as in every cluster.
 
-In: the bed's addresses. Out: a folder of plugins and a folder with their list. Law: what a pod sends is forwarded to
-the bed's own addresses alone, and the machine's `ip_forward` stays as it is. The kernel asks the interface at which a
-packet arrives whether it forwards; that one is the pod's end on the node, and goes with the pod.
+In: the bed's addresses. Out: a folder of plugins and a folder with their list. Law: pods have routes to the bed's own
+addresses alone. The machine's `ip_forward` stays as it is: the kernel asks the interface at which a packet arrives
+whether that one forwards. It is the pod's end on the node, and goes with the pod.
 """
 
 from __future__ import annotations
