@@ -89,6 +89,7 @@ golden: $(VENV)/.dev  ## write the golden metrics page, docs/{metrics,policy,sys
 	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.limits_reference > docs/systems.md
 	$(BIN)/python -m grafana
+	$(BIN)/python -m tools.exported
 	PYTHONPATH=tests $(BIN)/python -m faults
 
 prose: $(VENV)/.dev  ## look for prose that is hard to read, as `make style` does, too

@@ -19,9 +19,11 @@ from pathlib import Path
 import structlog
 
 from exporter.base.clock import Clock, SystemClock
+from exporter.base.revision import revision
 from exporter.config import Arguments, Check, Config, ConfigError, catalogue_of, options_of, reloads, tolerance_of
 from exporter.kube import NoNames
 from exporter.kube.file import FileInventory
+from exporter.metrics import process
 from exporter.metrics.exposition import Exposition
 from exporter.model import Fault, GpuUuid, PodUid, Snapshot
 from exporter.rounds import first_seen_file, logs
@@ -92,7 +94,13 @@ async def observe(
         if enforcement is not None:
             enforcement.attach(lambda only: sampler.fresh(only, latest))
         exposition = Exposition(
-            latest, node=sources.node, version=VERSION, more=judge.families if judge else lambda _: iter(())
+            latest,
+            node=sources.node,
+            version=VERSION,
+            revision=revision(),
+            more=judge.families if judge else lambda _: iter(()),
+            process=process.collect,
+            exported=config.metrics.workload_labels == "exported",
         )
         answers = Answers(
             latest,

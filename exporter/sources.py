@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import structlog
 
 from exporter.base.clock import Clock
-from exporter.config import Config, source_of_names
+from exporter.config import Config, source_of_names, switched_off
 from exporter.devices import DeviceSource
 from exporter.devices.finding import Finder
 from exporter.devices.kernel import Roots
@@ -57,7 +57,14 @@ async def open_sources(config: Config, clock: Clock, limited: Callable[[], Itera
     root = config.node.host_root
     proc = proc_root(root)
     pods = pod_cgroups(config.node.pods_cgroup, root)
-    finder = Finder(Roots.below(root, proc, pods), root, clock=clock.time, monotonic=clock.monotonic, events=True)
+    finder = Finder(
+        Roots.below(root, proc, pods),
+        root,
+        clock=clock.time,
+        monotonic=clock.monotonic,
+        events=True,
+        off=switched_off(config.collector),
+    )
     devices = await finder.open(config.devices.names)
     log_choice(pods, in_a_pod=IN_A_POD in os.environ)  # not before: where there is no driver, only that is said
     if config.devices.names is None:

@@ -55,7 +55,12 @@ class Board:
 
 def written(board: Board) -> str:
     """Return the file's text."""
-    return json.dumps(document(board), indent=2, ensure_ascii=False) + "\n"
+    return text(document(board))
+
+
+def text(loaded: dict[str, Any]) -> str:
+    """Write a dashboard's JSON as a file has it."""
+    return json.dumps(loaded, indent=2, ensure_ascii=False) + "\n"
 
 
 def document(board: Board) -> dict[str, Any]:

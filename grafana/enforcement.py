@@ -37,7 +37,7 @@ BOARD = Board(
         .query('count by (state) (gpusteward_container_state{state!="ok"})', "{{state}}"),
         lines("Held, by kind and reason", stacked=True)
         .about("Containers whose action is due and held. docs/reference/reasons.md has the fix for each reason.")
-        .query("sum by (kind, reason) (gpusteward_held)", "{{kind}}: {{reason}}"),
+        .query("sum by (kind, reason) (gpusteward_held_containers)", "{{kind}}: {{reason}}"),
         bars("Due and not acted on, by kind and reason", "s")
         .about("Seconds in each step in which an action was due and did not happen, summed over all containers.")
         .about("Kinds: chosen, waiting, unknown, evaded. Unknown and evaded raise an alert after 15 minutes.")
@@ -68,7 +68,7 @@ BOARD = Board(
         .column("Dry runs", e.growth("namespace, action", "gpusteward_dry_run_actions_total", "$__range"), "short"),
         table("Held now, by namespace", "namespace, kind, reason", width=12)
         .about("Number of containers, by reason.")
-        .column("Held", "sum by (namespace, kind, reason) (gpusteward_held)", "short"),
+        .column("Held", "sum by (namespace, kind, reason) (gpusteward_held_containers)", "short"),
         Row("What stops actions"),
         timeline("Open breakers", OPEN)
         .about("Open breakers by node, over time.")
@@ -118,7 +118,7 @@ BOARD = Board(
         .query(e.quantile(0.99, "node", "gpusteward_round_duration_seconds"), "{{node}}"),
         lines("Entries of the driver's process lists", stacked=True)
         .about("Number of entries by where they were counted, and why.")
-        .query("sum by (attribution) (gpusteward_processes)", "{{attribution}}"),
+        .query("sum by (attribution) (gpusteward_gpu_processes)", "{{attribution}}"),
     ),
     (shared.ACTIONS,),
 )

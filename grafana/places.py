@@ -21,6 +21,7 @@ DATASOURCE = common.DataSourceRef("prometheus", "${datasource}")
 # The labels that can be chosen and that a series has, by how the series begins; the first that fits counts.
 NARROWED_BY = {
     r"\w+{<node>": {"cluster", "node"},  # written with an expression that is about all GPUs of a node
+    "gpusteward_gpu_processes": {"cluster", "node"},  # of the whole node
     "gpusteward_(gpu|device)_": {"cluster", "node", "uuid"},
     "gpusteward_(container_|pod_memory_|due_seconds)": {"cluster", "node", "uuid", "namespace", "pod"},
     "gpusteward_(pod_info|last_action)": {"cluster", "node", "namespace", "pod"},

@@ -32,11 +32,11 @@ NOT_RUN = {
     r"^gpusteward record ": "records the node on which it runs, for ten minutes",
     r"^gpusteward explain .*--url": "wants TLS and a password before the daemon; test_explain_running.py has both",
     r"^(gpusteward run --config|gpusteward-exporter) ": "runs until it is stopped; tests/daemon starts both",
-    r"^helm test ": "wants pods that reach pods, which the bed does not forward; test_ask_program.py runs its program",
     r"gpusteward completion ": "changes the reader's shell; test_completion.py asks a bash",
     r"^kubectl exec -it ": "wants a terminal; docs/top.md has the same without one",
     r"^kubectl delete -f deploy/manifests/evict/": "wants these manifests applied; test_overlays.py deletes each",
     r"^(kubectl exec … |kubectl (delete|describe) pod $|helm upgrade --wait)": "the beginning of a command",
+    r"^kubectl get --raw .*custom\.metrics": "wants prometheus-adapter; tests/cluster/test_recipes.py has one",
     r" exec DAEMON -- ": "of the help of a command; the pages have the same with the daemon's name in a variable",
 }
 """What a command looks like that nothing runs -> why."""

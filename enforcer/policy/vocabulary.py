@@ -138,7 +138,7 @@ class Reason(StrEnum):
 
     REPORT_ONLY = "report_only", "its limit is only reported"
     MIG = "mig", "MIG already bounds its instance, and no other pod is on it"
-    EXCLUSIVE = "exclusive", "no other pod uses the device"
+    EXCLUSIVE = "exclusive", "its pod was given the whole device, and no other pod uses it"
     MPS = "mps", "ending an MPS client can end the other clients of its server"
     UNVERIFIED_BACKEND = "unverified_backend", "the numbers of this vendor were not verified on hardware"
 

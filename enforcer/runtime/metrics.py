@@ -75,7 +75,9 @@ REFUSALS = counter(
     ("reason", "kind", "namespace"),
     "Times at which an action came to be held, or to be held for another reason.",
 )
-HELD = gauge("held", ("reason", "kind", "namespace"), "Containers for which an action is due and held, by reason.")
+HELD = gauge(
+    "held_containers", ("reason", "kind", "namespace"), "Containers for which an action is due and held, by reason."
+)
 RIGHTS_MISSING = gauge(
     "namespace_rights_missing",
     ("namespace",),

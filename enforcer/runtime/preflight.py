@@ -143,8 +143,9 @@ async def consent(config: Config) -> tuple[Line, ...]:
         await client.close()
     if not namespaces:
         label = config.policy.namespaces.label
-        message = f"no namespace{where} has the label {label}: no pod is acted on"
-        return (Line("consent", Verdict.WARN, message, f"kubectl label namespace NAME {label}"),)
+        message = f"no namespace{where} has the label {label} now: no pod is acted on"
+        fix = f"if pods of a namespace are to be acted on: kubectl label namespace NAME {label}"
+        return (Line("consent", Verdict.WARN, message, fix),)
     if not lacking:
         return (Line("consent", Verdict.OK, f"evictions are allowed in {count(len(namespaces), 'namespace')}{where}"),)
     parts = [why.partition("; fix: ") for why in list(lacking.values())[:MOST_NAMED]]
@@ -181,4 +182,4 @@ async def _consenting(client: Client, config: Config) -> tuple[Collection[str], 
         )
         if (described.metadata.labels or {}).get(key) == value:
             consenting.append(name)
-    return consenting, " of this node's pods"
+    return consenting, " with a pod on this node"

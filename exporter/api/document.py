@@ -117,7 +117,7 @@ def describe_containers(snapshot: Snapshot, usages: Iterable[Usage]) -> Iterator
             memory_sure_bytes=usage.memory_used if usage.memory_sure is None else usage.memory_sure,
             memory_peak_bytes=usage.memory_peak,
             memory_kernel_limit_bytes=usage.kernel_limit,
-            memory_evicted_seconds=usage.evicted,
+            queue_evicted_seconds=usage.evicted,
             sm_utilization_ratio=usage.sm,
             encoder_utilization_ratio=usage.encoder,
             decoder_utilization_ratio=usage.decoder,

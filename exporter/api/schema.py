@@ -139,7 +139,7 @@ class Container(Owned, frozen=True, kw_only=True):
     memory_sure_bytes: Whole | None = None
     memory_peak_bytes: Whole | None = None
     memory_kernel_limit_bytes: Whole | None = None
-    memory_evicted_seconds: Real | None = None
+    queue_evicted_seconds: Real | None = None
     sm_utilization_ratio: Real | None = None
     encoder_utilization_ratio: Real | None = None
     decoder_utilization_ratio: Real | None = None

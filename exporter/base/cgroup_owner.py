@@ -89,6 +89,7 @@ class PodCgroups:
 
     def leads(self, path: str) -> bool:
         """Tell whether the folder `path` can have pods below it. No path of a pod does, nor what is below one."""
+        path = path.removesuffix(_DELETED)
         for root in self.roots:
             if f"{root}/".startswith(f"{path}/"):
                 return True

@@ -25,7 +25,7 @@ from exporter.check import cluster, node, settings
 from exporter.check.lines import Failed, Line
 from exporter.check.node import CgroupView, PidDomain
 from exporter.check.settings import Address
-from exporter.config import Arguments, Check, Config, ConfigError, load, source_of_names
+from exporter.config import Arguments, Check, Config, ConfigError, load, source_of_names, switched_off
 from exporter.config.values import ListenAddress
 from exporter.devices import DeviceError, DevicesSample
 from exporter.devices.finding import Finder
@@ -102,7 +102,8 @@ def _recorded(file: Path) -> str:
 async def _devices(config: Config) -> DevicesSample | Failed:
     root = config.node.host_root
     roots = Roots.below(root, proc_root(root))
-    finder = Finder(roots, root, clock=time.time, monotonic=time.monotonic, deadline=DEADLINE)
+    off = switched_off(config.collector)
+    finder = Finder(roots, root, clock=time.time, monotonic=time.monotonic, deadline=DEADLINE, off=off)
     try:
         async with asyncio.timeout(DRIVER_DEADLINE):
             source = await finder.open(config.devices.names)

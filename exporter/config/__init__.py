@@ -10,7 +10,7 @@ from exporter.config.catalogue import catalogue_of, options_of
 from exporter.config.loading import Check, load
 from exporter.config.policy import Policy, tolerance_of
 from exporter.config.reload import Reloaded, reloads
-from exporter.config.schema import Config, Limits, Log, Names, Node, Sampling, Web, source_of_names
+from exporter.config.schema import Config, Limits, Log, Names, Node, Sampling, Web, source_of_names, switched_off
 from exporter.config.yaml_text import ConfigError
 
 __all__ = [
@@ -32,5 +32,6 @@ __all__ = [
     "parse_arguments",
     "reloads",
     "source_of_names",
+    "switched_off",
     "tolerance_of",
 ]

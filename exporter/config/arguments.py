@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from exporter.base.problem import Problem, lines
 from exporter.devices import NAMES
+from exporter.model import COLLECTORS
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,11 @@ FLAGS: tuple[tuple[str, str, str], ...] = (
         "file that keeps the first declaration of each pod over a restart of the daemon (default: kept in memory)",
     ),
     ("--mode", "MODE", "off, observe, warn, dry-run or enforce (default: observe)"),
+    (
+        "--metrics.workload-labels",
+        "NAMES",
+        "plain: labels namespace, pod, container; exported: exported_namespace and so on (default: plain)",
+    ),
     ("--web.listen-address", "ADDRESS", "address to listen on (default: :9478)"),
     (
         "--web.probe-address",
@@ -101,6 +107,10 @@ FLAGS: tuple[tuple[str, str, str], ...] = (
         "--limits.fair-share",
         SWITCH,
         "limit a container without a declaration to its share of a replicated device (default: no)",
+    ),
+    *(
+        (f"--collector.{name.replace('_', '-')}", SWITCH, f"read {what} (default: yes)")
+        for name, what in COLLECTORS.items()
     ),
     ("--web.api", SWITCH, "serve the node page and /api as well as metrics and probes (default: yes)"),
 )

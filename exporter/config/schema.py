@@ -15,6 +15,7 @@ from msgspec import Meta, field
 from exporter.config.policy import Policy
 from exporter.config.values import Devices, Duration, ListenAddress, Systems
 from exporter.devices import NAMES
+from exporter.model import Collector, Off
 
 _Duration = Annotated[Duration, Meta(description='a duration such as "5s"')]
 
@@ -48,6 +49,25 @@ class Sampling(Section, frozen=True):
 
     interval: _Duration = Duration(5)
     fast_interval: _Duration = Duration(0.5)
+
+
+class Collecting(Section, frozen=True):
+    """The figures to read besides devices, memory and processes; `COLLECTORS` says what each of them is."""
+
+    utilization: bool = True
+    process_utilization: bool = True
+    gpm: bool = True
+    power: bool = True
+    temperature: bool = True
+    clocks: bool = True
+    throttling: bool = True
+    ecc: bool = True
+    xid: bool = True
+
+
+def switched_off(collecting: Collecting) -> Off:
+    """Name the collectors that are false."""
+    return frozenset(Collector(name) for name, on in msgspec.structs.asdict(collecting).items() if not on)
 
 
 class Names(Section, frozen=True):
@@ -99,6 +119,16 @@ _Address = Annotated[
 ]
 
 
+class Metrics(Section, frozen=True):
+    """
+    The names of the labels that tell the workload.
+
+    `plain`: namespace, pod, container. `exported`: the same behind `exported_`, for a Prometheus that overrides these.
+    """
+
+    workload_labels: Literal["plain", "exported"] = "plain"
+
+
 class Web(Section, frozen=True):
     """
     The HTTP server.
@@ -129,9 +159,11 @@ class Config(Section, frozen=True):
     node: Node
     sampling: Sampling = field(default_factory=Sampling)
     devices: Annotated[Devices, Meta(description=DEVICES)] = Devices("auto")
+    collector: Collecting = field(default_factory=Collecting)
     names: Names = field(default_factory=Names)
     limits: Limits = field(default_factory=Limits)
     policy: Policy = field(default_factory=Policy)
+    metrics: Metrics = field(default_factory=Metrics)
     web: Web = field(default_factory=Web)
     log: Log = field(default_factory=Log)
 

@@ -1,7 +1,8 @@
 """
 The failed readings of one device, in one round.
 
-What comes in: questions to a library. What goes out: their answers, and the faults of the device.
+What comes in: questions to a library, and the collectors that are off. What goes out: answers, and the faults of the
+device.
 
 The rule: a figure that the device does not have is None, and no fault. Figures that the device failed to give are one
 fault together, and leave the round complete.
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from exporter.devices.errors import CallError, LibraryError, UnsupportedError
-from exporter.model import Fault, GpuUuid
+from exporter.model import ALL_ON, Collector, Fault, GpuUuid, Off
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -20,9 +21,10 @@ T = TypeVar("T")
 class DeviceFaults:
     """Collects the faults of the device `uuid`. `called` is its name for people: `GPU 0`."""
 
-    def __init__(self, called: str, uuid: GpuUuid) -> None:
+    def __init__(self, called: str, uuid: GpuUuid, off: Off = ALL_ON) -> None:
         self._called = called
         self._uuid = uuid
+        self._off = off
         self._faults: list[Fault] = []
         self._unread: list[LibraryError] = []
 
@@ -35,6 +37,10 @@ class DeviceFaults:
         except CallError as error:
             self._unread.append(error)
             return None
+
+    def collected(self, collector: Collector, question: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        """Ask for a figure unless its collector is off: then the question is not asked, which is no fault."""
+        return None if collector in self._off else self.figure(question, *args, **kwargs)
 
     def add(self, error: LibraryError, what: str, *, incomplete: bool = True, advice: str = "") -> None:
         """Add a failed reading, with its reason."""

@@ -22,6 +22,7 @@ from exporter.devices.kernel import Counting, KernelSource, Roots, counts_memory
 from exporter.devices.nvml import NvmlSource
 from exporter.devices.several import Several
 from exporter.devices.thread import DEADLINE, DriverHungError
+from exporter.model import ALL_ON, Off
 
 NVML, KFD, DRM = "nvml", "kfd", "drm"
 _NVIDIA = "0x10de"
@@ -40,6 +41,7 @@ class Finder:
         host_root: the mount point of the host's file system; libraries look for device nodes there.
         deadline: seconds for one call of a driver.
         events: listen to XID errors.
+        off: collectors that are not read.
 
     """
 
@@ -49,6 +51,7 @@ class Finder:
     monotonic: Callable[[], float]
     deadline: float = DEADLINE
     events: bool = False
+    off: Off = ALL_ON
 
     async def open(self, wanted: Collection[str] | None) -> DeviceSource:
         """Open the sources that are `wanted`, of `NAMES`, or (None) all that exist. Raises DeviceError."""
@@ -72,7 +75,7 @@ class Finder:
             if (kernel := await self._kernel(wanted)) is not None:
                 keep(kernel)
             for source in await vendor_libs.present(
-                clock=self.clock, monotonic=self.monotonic, host_root=self.host_root, wanted=wanted
+                clock=self.clock, monotonic=self.monotonic, host_root=self.host_root, wanted=wanted, off=self.off
             ):
                 keep(source)
             if not sources:
@@ -84,7 +87,7 @@ class Finder:
 
     async def _nvml(self) -> NvmlSource:
         return await NvmlSource.open(
-            deadline=self.deadline, clock=self.clock, monotonic=self.monotonic, events=self.events
+            deadline=self.deadline, clock=self.clock, monotonic=self.monotonic, events=self.events, off=self.off
         )
 
     async def _kernel(self, wanted: Collection[str] | None) -> KernelSource | None:
@@ -126,6 +129,7 @@ class Finder:
             deadline=self.deadline,
             clock=self.clock,
             monotonic=self.monotonic,
+            off=self.off,
         )
 
 

@@ -10,9 +10,9 @@ To add a topic: write a file with `FAMILIES` and `collect(snapshot)`, and add it
 
 from collections.abc import Callable, Mapping
 
-from exporter.metrics import claims, containers, devices, gpus, limits, pods, rounds
+from exporter.metrics import claims, containers, devices, gpus, limits, pods, process, rounds
 from exporter.metrics.family import Families, Family
-from exporter.model import Snapshot
+from exporter.model import Collector, Snapshot
 
 SUBJECTS: tuple[tuple[str, tuple[Family, ...], Callable[[Snapshot], Families]], ...] = (
     ("GPUs", gpus.FAMILIES, gpus.collect),
@@ -28,4 +28,28 @@ CATALOGUE: Mapping[str, tuple[Family, ...]] = {
     **{topic: families for topic, families, _ in SUBJECTS},
     "The daemon itself": rounds.FAMILIES,
 }
-"""All promised families by topic, in the order of the page."""
+"""All promised families of our own by topic, in the order of the page."""
+STANDARD: Mapping[str, tuple[Family, ...]] = {"The daemon's process": process.FAMILIES}
+"""The families that every exporter has, without labels of ours; last on the page."""
+
+COLLECTED: Mapping[Collector, tuple[str, ...]] = {
+    Collector.UTILIZATION: (
+        "device_utilization_ratio",
+        "device_memory_controller_utilization_ratio",
+        "device_encoder_utilization_ratio",
+        "device_decoder_utilization_ratio",
+    ),
+    Collector.PROCESS_UTILIZATION: (
+        "container_sm_utilization_ratio",
+        "container_encoder_utilization_ratio",
+        "container_decoder_utilization_ratio",
+    ),
+    Collector.GPM: ("device_sm_utilization_ratio",),
+    Collector.POWER: ("gpu_power_watts", "gpu_energy_joules_total"),
+    Collector.TEMPERATURE: ("gpu_temperature_celsius",),
+    Collector.CLOCKS: ("gpu_clock_hertz",),
+    Collector.THROTTLING: ("gpu_throttled",),
+    Collector.ECC: ("gpu_ecc_errors_total",),
+    Collector.XID: ("gpu_xid_errors_total", "gpu_xid_last_timestamp_seconds"),
+}
+"""The families that are missing while a collector is off."""

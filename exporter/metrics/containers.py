@@ -36,7 +36,7 @@ FIGURES: tuple[Figure, ...] = (
         "of its cgroup). Absent without such a limit.",
     ),
     figure(
-        "container_memory_evicted_seconds_total",
+        "container_queue_evicted_seconds_total",
         "Seconds in which the queues of the container's processes were taken off the GPU or partition, mostly because "
         "their memory was moved out of it. Counted since the daemon first saw the processes. AMD only: KFD's "
         "evicted_ms.",

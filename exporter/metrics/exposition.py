@@ -30,6 +30,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 
 from exporter.metrics import SUBJECTS, rounds
 from exporter.metrics.family import Families
+from exporter.metrics.labels import EXPORTED
 from exporter.model import Snapshot
 from exporter.rounds.latest import Latest, Reload, Tally
 
@@ -73,11 +74,25 @@ RENDER_OPENMETRICS: Callable[["_One"], bytes] = partial(generate_openmetrics, es
 class Exposition:
     """Renders the latest snapshot, and keeps the pages of its round. This cache is its only state."""
 
-    def __init__(self, latest: Latest, *, node: str, version: str, more: Collect = lambda _: iter(())) -> None:
+    def __init__(
+        self,
+        latest: Latest,
+        *,
+        node: str,
+        version: str,
+        revision: str = "unknown",
+        more: Collect = lambda _: iter(()),
+        process: Callable[[], Iterator[Metric]] = lambda: iter(()),
+        exported: bool = False,
+    ) -> None:
+        """Make one; with `exported` the labels of workloads have their other names, `EXPORTED`."""
         self._latest = latest
         self._more = more
         self._node = node
         self._version = version
+        self._revision = revision
+        self._process = process
+        self._exported = exported
         self._rendered: _Facts | None = None
         self._pages: dict[Format, Page] = {}
         self._asked: dict[Format, deque[float]] = defaultdict(lambda: deque(maxlen=REMEMBERED))
@@ -130,7 +145,18 @@ class Exposition:
     def _facts(self, now: float, interval: float) -> "_Facts":
         snapshot = self._latest.snapshot
         fresh = snapshot is not None and now - snapshot.monotonic <= STALE_AFTER * interval
-        return _Facts(snapshot, self._latest.tally, self._latest.reload, fresh, self._node, self._version, self._more)
+        return _Facts(
+            snapshot=snapshot,
+            tally=self._latest.tally,
+            reload=self._latest.reload,
+            fresh=fresh,
+            node=self._node,
+            version=self._version,
+            revision=self._revision,
+            more=self._more,
+            process=self._process,
+            exported=self._exported,
+        )
 
     def _still_good(self, wanted: Format, now: float, interval: float) -> bool:
         before = self._rendered.snapshot if self._rendered else None
@@ -171,6 +197,15 @@ def _slices(facts: "_Facts", content_type: str) -> Iterator[bytes]:
     yield end
 
 
+def _renamed(metric: Metric) -> Metric:
+    """Give the labels of workloads their other names; the labels themselves are shared, and stay."""
+    metric.samples = [
+        sample._replace(labels={EXPORTED.get(name, name): value for name, value in sample.labels.items()})
+        for sample in metric.samples
+    ]
+    return metric
+
+
 def _without_head(lines: bytes) -> bytes:
     """Remove the head of a family (# HELP, # TYPE, # UNIT): it stands once on a page."""
     while lines.startswith(b"#"):
@@ -207,17 +242,23 @@ class _Facts:
     fresh: bool
     node: str
     version: str
+    revision: str
     more: Collect
+    process: Callable[[], Iterator[Metric]]
+    exported: bool
 
     def collect(self) -> Families:
         """Yield the families that have a sample, and None where a collector pauses."""
         for metric in self._families():
             if metric is None or metric.samples:
-                yield metric
+                yield _renamed(metric) if metric and self.exported else metric
 
     def _families(self) -> Families:
         if self.snapshot is not None and self.fresh:
             for _, _, collect in SUBJECTS:
                 yield from collect(self.snapshot)
             yield from self.more(self.snapshot)
-        yield from rounds.collect(self.snapshot, self.tally, self.reload, node=self.node, version=self.version)
+        yield from rounds.collect(
+            self.snapshot, self.tally, self.reload, node=self.node, version=self.version, revision=self.revision
+        )
+        yield from self.process()

@@ -16,6 +16,12 @@ GPU = ("gpu", "uuid")
 LEAF = (*GPU, "gpu_instance")
 WORKLOAD = ("namespace", "pod", "container")
 CONTAINER = (*WORKLOAD, *LEAF)
+EXPORTED = {name: f"exported_{name}" for name in WORKLOAD}
+"""
+The other names of these labels, for a Prometheus that writes its own `namespace`, `pod` and `container` over them.
+
+They are the names that such a Prometheus itself gives to a label that it overrides.
+"""
 
 COMMON = ("node", *WORKLOAD)
 """

@@ -14,7 +14,12 @@ from exporter.metrics.labels import labelled
 from exporter.model import Attribution, Snapshot
 from exporter.rounds.latest import DURATION_BUCKETS, Reload, Tally
 
-BUILD = info("build_info", ("version",), "The version of this daemon. Always 1.")
+BUILD = info(
+    "build_info",
+    ("version", "revision"),
+    "The version of this daemon, and the git commit that it was built of (unknown if it was not built of a checkout). "
+    "Always 1.",
+)
 TIMESTAMP = gauge(
     "snapshot_timestamp_seconds",
     (),
@@ -28,7 +33,7 @@ PROVEN = gauge(
     "1 if the driver's process numbers are proven to be the node's. If 0, no memory is attributed.",
 )
 PROCESSES = gauge(
-    "processes",
+    "gpu_processes",
     ("attribution",),
     "Entries of the driver's process lists in the latest round, by attribution: where they were counted, and why.",
 )
@@ -61,11 +66,11 @@ FAMILIES = (BUILD, TIMESTAMP, UP, PROVEN, PROCESSES, DURATION, ROUNDS, INCOMPLET
 
 
 def collect(
-    snapshot: Snapshot | None, tally: Tally, reload: Reload | None = None, *, node: str, version: str
+    snapshot: Snapshot | None, tally: Tally, reload: Reload | None = None, *, node: str, version: str, revision: str
 ) -> Iterator[Metric]:
     """Yield the families of the daemon; those that need a snapshot are missing before the first."""
     own = labelled(node)
-    yield BUILD.of([(labelled(node, version=version), 1)])
+    yield BUILD.of([(labelled(node, version=version, revision=revision), 1)])
     if snapshot is not None:
         yield TIMESTAMP.of([(own, snapshot.taken_at)])
         yield UP.of((labelled(node, source=source), up) for source, up in snapshot.sources_up.items())

@@ -7,6 +7,7 @@ The rule: **unknown is not zero.** A field that was not measured is `None`, and 
 Units: memory in bytes, ratios from 0 to 1, time in seconds (Unix time unless the name says otherwise), clocks in hertz.
 """
 
+from exporter.model.collectors import ALL_ON, COLLECTORS, Collector, Off
 from exporter.model.declared import (
     Claim,
     ClaimConfig,
@@ -40,6 +41,8 @@ from exporter.model.snapshot import Attribution, ClaimUsage, Device, DeviceAccou
 from exporter.model.tolerance import Tolerance, processes_of
 
 __all__ = [
+    "ALL_ON",
+    "COLLECTORS",
     "Allocation",
     "Attribution",
     "CgroupMemory",
@@ -48,6 +51,7 @@ __all__ = [
     "ClaimUsage",
     "ClaimUse",
     "ClaimedDevice",
+    "Collector",
     "Container",
     "ContainerId",
     "ContainerKind",
@@ -73,6 +77,7 @@ __all__ = [
     "Mechanism",
     "Memory",
     "NodeFacts",
+    "Off",
     "Owner",
     "Pod",
     "PodUid",

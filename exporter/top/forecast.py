@@ -18,6 +18,7 @@ from exporter.top.names import short
 
 HEAD = ("POD", "CONTAINER", "GPU", "USED", "LIMIT", "COUNTED", "NEXT")
 NONE_OVER = "No pod is over its limit."
+COUNTS = "The breaker blast_radius counts these."
 OPENS = "Too many pods are over their limit at once: the breaker blast_radius would open, and no pod would be acted on."
 
 
@@ -71,7 +72,7 @@ def text(forecast: Forecast) -> str:
     lines += [*_table([HEAD, *rows]), ""] if rows else [NONE_OVER]
     if rows:
         over, all_of_them = forecast.pods_over, forecast.pods_with_limits
-        lines.append(f"{over} of {all_of_them} workloads that may be acted on are over their limits.")
+        lines.append(f"Over their limits: {over} of {all_of_them} workloads that may be acted on. {COUNTS}")
     if forecast.blast_radius_breaker_would_open:
         lines.append(OPENS)
     return "\n".join(lines) + "\n"
@@ -98,8 +99,9 @@ def _follows(holder: Holder) -> str:
     if holder.due_in_seconds > 0:
         return f"{holder.next} in {span(holder.due_in_seconds)}"
     left = "" if holder.wait_seconds is None else f", {span(holder.wait_seconds)} left"
-    waits = f": waits, {clean(holder.why)} ({clean(holder.reason or '')}{left})" if holder.why else ""
-    return f"{holder.next} now{waits}"
+    if holder.why:
+        return f"{holder.next}, but waits: {clean(holder.why)} ({clean(holder.reason or '')}{left})"
+    return f"{holder.next} now"
 
 
 def _held(holder: Holder) -> str:

@@ -27,6 +27,8 @@ URGENT = ("unjudged", "exempt", "ok", "over", "grace", "held", "due", "acting")
 
 _NOTHING_FOLLOWS = frozenset({"unjudged", "exempt", "ok"})
 """States in which no action can follow."""
+_MODES = frozenset({"off", "observe", "warn", "dry-run"})
+"""Modes that prevent an action. The document gives them in the place of a reason."""
 STEP = 2
 """Columns by which the rows of a GPU or MIG instance are indented."""
 
@@ -216,7 +218,8 @@ def _grace(standing: Standing) -> Iterator[str]:
         used = f"{standing.over_seconds:.0f} of {standing.capacity_seconds:.0f}s"
         yield f"{used} ({percent(standing.over_seconds / standing.capacity_seconds)})"
     if standing.prevented not in (None, standing.reason) and standing.state not in ("ok", "unjudged"):
-        yield f"no action: {clean(standing.prevented)}"
+        mode = "mode " if standing.prevented in _MODES else ""
+        yield f"no action: {mode}{clean(standing.prevented)}"
 
 
 def _shared(device: Device) -> Iterator[str]:

@@ -121,9 +121,10 @@ def test_cluster_is_part_of_each_join_and_sum(rule: Rule) -> None:
         assert query.startswith("cluster=%q,")
 
 
-def test_cluster_is_part_of_the_joins_under_the_names_of_dcgm() -> None:
+@pytest.mark.parametrize("file", ["rules.yaml", "rules-4.9.yaml"])
+def test_cluster_is_part_of_the_joins_under_the_names_of_dcgm(file: str) -> None:
     """The rules of alerts/dcgm keep clusters apart, too."""
-    joined = _JOINED.findall((ROOT / "alerts" / "dcgm" / "rules.yaml").read_text())
+    joined = _JOINED.findall((ROOT / "alerts" / "dcgm" / file).read_text())
     assert len(joined) > 10 and all(labels.startswith("cluster,") for _, labels in joined)
 
 

@@ -1,10 +1,11 @@
-"""The recording rules under the names of dcgm-exporter: judged by promtool, documented both ways."""
+"""The recording rules under both generations of dcgm-exporter's names: judged by promtool, documented both ways."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -16,105 +17,158 @@ from golden import mixed
 from prometheus.scraping import program
 
 FOLDER = ROOT / "alerts" / "dcgm"
-RULES = FOLDER / "rules.yaml"
+OLDER, NEWER = FOLDER / "rules.yaml", FOLDER / "rules-4.9.yaml"
+RULES = (OLDER, NEWER)
 PAGE = ROOT / "docs" / "dcgm.md"
+SAME = {
+    "gpu", "UUID", "pci_bus_id", "device", "modelName", "GPU_I_ID", "GPU_I_PROFILE", "namespace", "pod", "container",
+}  # fmt: skip
 LABELS = {
-    "gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname", "DCGM_FI_DRIVER_VERSION", "GPU_I_ID",
-    "GPU_I_PROFILE", "namespace", "pod", "container",
-}  # fmt: skip
-"""Those of dcgm-exporter 4.5.3-4.8.2, internal/pkg/rendermetrics/render_metrics.go."""
+    OLDER: SAME | {"Hostname", "DCGM_FI_DRIVER_VERSION"},
+    NEWER: SAME | {"hostname", "DCGM_FI_SYSTEM_DRIVER_VERSION"},
+}
+"""
+Those of dcgm-exporter 4.5.3-4.8.2, internal/pkg/rendermetrics/render_metrics.go; Hostname was renamed by its #655, the
+driver's version in 4.9.0 (release notes).
+"""
 FIELDS = {
-    "DCGM_FI_DEV_DEC_UTIL", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "DCGM_FI_DEV_ENC_UTIL",
-    "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_RESERVED", "DCGM_FI_DEV_FB_TOTAL", "DCGM_FI_DEV_FB_USED",
-    "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_MEM_CLOCK", "DCGM_FI_DEV_MEM_COPY_UTIL",
-    "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "DCGM_FI_DEV_XID_ERRORS",
-    "DCGM_FI_PROF_SM_ACTIVE",
-}  # fmt: skip
-"""Copied from its etc/dcp-metrics-included.csv and etc/default-counters.csv: no dashboard asks for a misspelt name."""
+    "DCGM_FI_DEV_DEC_UTIL": ("DCGM_FI_DEV_DEC_UTIL_RATIO", 0.01),
+    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": ("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", 1),
+    "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": ("DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", 1),
+    "DCGM_FI_DEV_ENC_UTIL": ("DCGM_FI_DEV_ENC_UTIL_RATIO", 0.01),
+    "DCGM_FI_DEV_FB_FREE": ("DCGM_FI_DEV_FB_FREE_BYTES", 2**20),
+    "DCGM_FI_DEV_FB_RESERVED": ("DCGM_FI_DEV_FB_RESERVED_BYTES", 2**20),
+    "DCGM_FI_DEV_FB_TOTAL": ("DCGM_FI_DEV_FB_CAPACITY_BYTES", 2**20),
+    "DCGM_FI_DEV_FB_USED": ("DCGM_FI_DEV_FB_USED_BYTES", 2**20),
+    "DCGM_FI_DEV_GPU_TEMP": ("DCGM_FI_DEV_GPU_TEMP_CELSIUS", 1),
+    "DCGM_FI_DEV_GPU_UTIL": ("DCGM_FI_DEV_GPU_UTIL_RATIO", 0.01),
+    "DCGM_FI_DEV_MEM_CLOCK": ("DCGM_FI_DEV_MEMORY_CLOCK_HERTZ", 1e6),
+    "DCGM_FI_DEV_MEM_COPY_UTIL": ("DCGM_FI_DEV_MEMORY_UTIL_RATIO", 0.01),
+    "DCGM_FI_DEV_POWER_USAGE": ("DCGM_FI_DEV_BOARD_POWER_WATTS", 1),
+    "DCGM_FI_DEV_SM_CLOCK": ("DCGM_FI_DEV_SM_CLOCK_HERTZ", 1e6),
+    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": ("DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL", 0.001),
+    "DCGM_FI_DEV_XID_ERRORS": ("DCGM_FI_DEV_XID_ERROR", 1),
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": ("DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", 1),
+    "DCGM_FI_PROF_SM_ACTIVE": ("DCGM_FI_PROF_SM_UTIL_RATIO", 1),
+}
+"""
+Name up to dcgm-exporter 4.8 -> name from 4.9 on, and the factor of a value. No dashboard asks for a misspelt name.
+
+The former are from its etc/dcp-metrics-included.csv and etc/default-counters.csv. The latter are aliases in
+dcgmlib/dcgm_fields.h of DCGM 4.6.0. Where the unit changed, they are fields 1600 to 1650 of DCGM 4.7 (docs/dcgm.md).
+"""
+NAMES = {OLDER: set(FIELDS), NEWER: {newer for newer, _ in FIELDS.values()}}
 
 
 JOINED = {"gpusteward_gpu_info", "gpusteward_device_info"}
 """They give labels, no values."""
 
 
-def recorded() -> dict[str, str]:
-    """Each series that is recorded, with its expression."""
+def recorded(path: Path) -> dict[str, str]:
+    """Each series that a file records, with its expression."""
     return {
-        one["record"]: one["expr"] for group in plain_yaml.load(RULES.read_text())["groups"] for one in group["rules"]
+        one["record"]: one["expr"] for group in plain_yaml.load(path.read_text())["groups"] for one in group["rules"]
     }
 
 
-def made_of(expression: str) -> set[str]:
+def made_of(expression: str, rules: dict[str, str]) -> set[str]:
     """The metrics below an expression, through what is recorded."""
-    rules = recorded()
     names = {one.name for one in selectors(expression)}
-    return {found for name in names for found in (made_of(rules[name]) if name in rules else {name})}
+    return {found for name in names for found in (made_of(rules[name], rules) if name in rules else {name})}
 
 
-def promtool(*words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([program("promtool"), *map(str, words)], capture_output=True, text=True, check=False)
+def promtool(*words: object) -> None:
+    done = subprocess.run([program("promtool"), *map(str, words)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def on_the_golden_page(folder: Path, rules: list[Path], asked: list[dict[str, Any]]) -> None:
+    """Have promtool ask the rules of the golden page."""
+    tests = [
+        {"interval": "1m", "input_series": fed(), "promql_expr_test": [{**one, "eval_time": "5m"} for one in asked]}
+    ]
+    path = folder / "golden.yaml"
+    path.write_text(yaml.safe_dump({"rule_files": list(map(str, rules)), "tests": tests}))
+    promtool("test", "rules", path)
 
 
 @pytest.mark.prometheus
 def test_promtool_finds_nothing_wrong() -> None:
     """The rules are valid, and make of their tests' series what those expect."""
-    for words in (("check", "rules", RULES), ("test", "rules", FOLDER / "tests.yaml")):
-        done = promtool(*words)
-        assert done.returncode == 0, done.stdout + done.stderr
+    promtool("check", "rules", *RULES)
+    promtool("test", "rules", FOLDER / "tests.yaml", FOLDER / "tests-4.9.yaml")
 
 
 @pytest.mark.prometheus
-def test_on_a_node_that_has_everything_the_memory_adds_up(tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
+def test_on_a_node_that_has_everything_the_memory_adds_up(path: Path, tmp_path: Path) -> None:
     """
     No match on the golden page is ambiguous, memory adds up to what each device uses, and no label is of ours.
 
     On a node where another vendor's GPU is GPU 0 too, only NVIDIA's has these series.
     """
+    (host,) = LABELS[path] & {"Hostname", "hostname"}
+    used, unit = ("DCGM_FI_DEV_FB_USED", 2**10) if path is OLDER else ("DCGM_FI_DEV_FB_USED_BYTES", 2**30)
     golden = {'gpu="0"': 60, 'gpu="1", GPU_I_ID="0"': 12, 'gpu="2"': 9, 'gpu="4"': 9}
-    of_nodes = {f'Hostname="gpu-node-1", {labels}': gib for labels, gib in golden.items()}
-    of_nodes[f'Hostname="{mixed.NODE}", gpu="0"'] = 48
-    closing = [{"labels": f"{{{labels}}}", "value": gib * 1024} for labels, gib in of_nodes.items()]
-    names = [{"labels": f'{{__name__="{name}"}}', "value": 1} for name in sorted(FIELDS)]
+    of_nodes = {f'{host}="gpu-node-1", {labels}': gib for labels, gib in golden.items()}
+    of_nodes[f'{host}="{mixed.NODE}", gpu="0"'] = 48
+    closing = [{"labels": f"{{{labels}}}", "value": gib * unit} for labels, gib in of_nodes.items()]
+    names = [{"labels": f'{{__name__="{name}"}}', "value": 1} for name in sorted(NAMES[path])]
     asked = [
-        {"expr": "sum by (Hostname, gpu, GPU_I_ID) (DCGM_FI_DEV_FB_USED)", "exp_samples": closing},
+        {"expr": f"sum by ({host}, gpu, GPU_I_ID) ({used})", "exp_samples": closing},
         {"expr": 'group by (__name__) ({__name__=~"DCGM_.+"})', "exp_samples": names},
         {
-            "expr": f'group without ({", ".join(sorted(LABELS))}) ({{__name__=~"DCGM_.+"}})',
+            "expr": f'group without ({", ".join(sorted(LABELS[path]))}) ({{__name__=~"DCGM_.+"}})',
             "exp_samples": [{"labels": "{}", "value": 1}],
         },
     ]
-    tests = [
-        {"interval": "1m", "input_series": fed(), "promql_expr_test": [{**one, "eval_time": "5m"} for one in asked]}
-    ]
-    path = tmp_path / "golden.yaml"
-    path.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "tests": tests}))
-    done = promtool("test", "rules", path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    on_the_golden_page(tmp_path, [path], asked)
 
 
-def test_the_names_are_those_of_dcgm() -> None:
+@pytest.mark.prometheus
+def test_both_generations_say_the_same(tmp_path: Path) -> None:
+    """On the golden page each series of an older name has one of the newer name, with its value in the newer unit."""
+    asked = []
+    for older, (newer, factor) in FIELDS.items():
+        if newer == older:  # both files record it, and differ in labels alone
+            continue
+        same = f"count(round({newer} - on ({', '.join(sorted(SAME))}) {older} * {factor}, 1e-6) == 0)"
+        asked += [
+            {"expr": f"{same} - count({one})", "exp_samples": [{"labels": "{}", "value": 0}]} for one in (older, newer)
+        ]
+    assert len(asked) > 30
+    on_the_golden_page(tmp_path, [*RULES], asked)
+
+
+@pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
+def test_the_names_are_those_of_dcgm(path: Path) -> None:
     """What is recorded for others to ask for is one of DCGM's fields, spelt so; the rest is ours, and says so."""
-    assert {name for name in recorded() if name.startswith("DCGM")} == FIELDS
-    assert all("gpusteward_dcgm" in name for name in recorded().keys() - FIELDS)
+    assert {name for name in recorded(path) if name.startswith("DCGM")} == NAMES[path]
+    assert all("gpusteward_dcgm" in name for name in recorded(path).keys() - NAMES[path])
 
 
-def test_the_rules_ask_for_what_is_exported() -> None:
+@pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
+def test_the_rules_ask_for_what_is_exported(path: Path) -> None:
     """Each metric is on the golden page or recorded before, with the labels that its selector names."""
     known: dict[str, set[str]] = metrics() | {}
-    for name, expression in recorded().items():
+    for name, expression in recorded(path).items():
         for one in selectors(expression):
             assert one.name in known, (name, one.name)
             assert {label for label, *_ in one.matchers} <= known[one.name], name
-        known[name] = LABELS
+        known[name] = LABELS[path]
 
 
 def test_the_page_maps_all_names_both_ways() -> None:
-    """Each recorded name has its line, with metrics that its rule is made of."""
-    lines = dict(re.findall(r"^\| `(DCGM_\w+)` \| [^|]+ \| ([^|]+) \|", PAGE.read_text(), re.MULTILINE))
-    assert lines.keys() == FIELDS
-    rules = recorded()
-    for name, ours in lines.items():
-        assert set(re.findall(r"gpusteward_\w+", ours)) == made_of(rules[name]) - JOINED, name
+    """Each recorded name of both generations has its line, with metrics that its rules are made of."""
+    line = r"^\| `(DCGM_\w+)` \| (?:`(DCGM_\w+)`|the same) \| [^|]+ \| ([^|]+) \|"
+    lines = {older: (newer, ours) for older, newer, ours in re.findall(line, PAGE.read_text(), re.MULTILINE)}
+    assert {older: newer or older for older, (newer, _) in lines.items()} == {
+        older: newer for older, (newer, _) in FIELDS.items()
+    }
+    for older, (newer, ours) in lines.items():
+        for path, name in ((OLDER, older), (NEWER, newer or older)):
+            rules = recorded(path)
+            assert set(re.findall(r"gpusteward_\w+", ours)) == made_of(rules[name], rules) - JOINED, name
 
 
 def test_each_label_has_its_line() -> None:
@@ -124,4 +178,4 @@ def test_each_label_has_its_line() -> None:
         for line in re.findall(r"^\| (`[^|]+) \|", PAGE.read_text(), re.MULTILINE)
         for word in re.findall(r"`(\w+)`", line)
     }
-    assert told >= LABELS
+    assert told >= LABELS[OLDER] | LABELS[NEWER]

@@ -33,7 +33,7 @@ VALUES = {
     ("gpusteward_breaker_open", "breaker"): frozenset(Breaker),
     ("gpusteward_configured_mode", "mode"): frozenset(Mode),
     ("gpusteward_enforcement_mode", "mode"): frozenset(Mode),
-    ("gpusteward_held", "reason"): frozenset(Reason),
+    ("gpusteward_held_containers", "reason"): frozenset(Reason),
     ("gpusteward_due_seconds_total", "reason"): frozenset(Reason) | {""},
     ("gpusteward_due_seconds_total", "kind"): frozenset(Kind) | {""},
     ("gpusteward_action_failures_total", "reason"): frozenset(Result),

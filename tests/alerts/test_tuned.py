@@ -67,6 +67,26 @@ def firing(folder: Path, series: list[dict[str, str]], at: str, expected: dict[s
 ABSENT = {"GPUStewardAbsent": {"enabled": False}}  # fires where a test has no target
 
 
+def test_the_chart_takes_the_rules_and_boards_of_the_daemons_labels(tmp_path: Path) -> None:
+    """`config.metrics.workload_labels` is the one switch: the daemon's config, rules and boards have the same names."""
+    for names, folder in (("plain", ""), ("exported", "exported")):
+        on = {"enabled": True}
+        values = {"config": {"metrics": {"workload_labels": names}}, "prometheusRule": on, "dashboards": on}
+        made = chart.Rendered(chart.objects(chart.text(chart.written(tmp_path, values))))
+        files = sorted((ROOT / "alerts" / folder).glob("*.yaml"))
+        groups = [group for file in files for group in yaml.safe_load(file.read_text())["groups"]]
+        originals = [rule for group in groups for rule in group["rules"]]
+        rules = [rule for group in made.only("PrometheusRule")["spec"]["groups"] for rule in group["rules"]]
+        assert [rule["expr"] for rule in rules] == [rule["expr"] for rule in originals]
+        config, *boards = sorted(made.of("ConfigMap"), key=lambda one: "config.yaml" not in one["data"])
+        assert f"workload_labels: {names}" in config["data"]["config.yaml"]
+        shown = {name: text for board in boards for name, text in board["data"].items()}
+        committed = {path.name: path.read_text() for path in (ROOT / "grafana/dashboards" / folder).glob("*.json")}
+        assert {name: text.strip() for name, text in shown.items()} == {
+            name: text.strip() for name, text in committed.items()
+        }
+
+
 def test_a_lower_threshold_fires_where_the_default_does_not(tmp_path: Path) -> None:
     """At 70 % of the limit: not with 0.9, with 0.6."""
     firing(tmp_path, USED_70_PERCENT, "30m", {}, alerts=ABSENT)

@@ -37,6 +37,9 @@ TRY_NODE = """\
   # install gpusteward (docs/test-cluster.md): `make image` prints the ARCHIVE
   ctr --address {socket} -n k8s.io images import ARCHIVE
 
+  # where a page says "on the node": its folders are in a mount namespace of their own
+  {inside} ls /var/lib/gpusteward
+
   kubelet's files: {folder}/kubelet      fake driver's state: {folder}/driver (tests/driver/README.md)
 """
 TRY_SHARED = """\
@@ -82,6 +85,7 @@ def _run(*, node: bool, port: int | None) -> int:
             "helm": program("helm").parent,
             "socket": bed.node.containerd.socket if node and bed.node.containerd else "",
             "workload": WORKLOAD,
+            "inside": " ".join(bed.node.inside) if node else "",
             "folder": bed.folder,
         }
         for name, gib in (("two", 3), ("three", 5)):

@@ -32,6 +32,8 @@ CONTROLLERS_WITHOUT_NODES = (
 # scheduler serves by claims.
 FEATURE_GATES = {"DRAConsumableCapacity": True, "DRAExtendedResource": True}
 
+AGGREGATOR = "front-proxy-client"  # kubeadm's name
+
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -130,6 +132,8 @@ class ControlPlane:
             "kube-apiserver",
             hosts=["127.0.0.1", "localhost", self._service_address, "kubernetes", "kubernetes.default.svc"],
         )
+        # As the API server's caller, what it passes on to an aggregated API (kube-aggregator; custom metrics are one).
+        aggregator = self.authority.issue("aggregator", AGGREGATOR)
         to_kubelet = self.authority.issue("apiserver-kubelet", "kube-apiserver-kubelet-client", ["system:masters"])
         tokens = self.authority.signing_pair("service-accounts")
         policy = self.folder / "audit-policy.json"
@@ -148,6 +152,13 @@ class ControlPlane:
             f"--kubelet-client-certificate={to_kubelet.certificate}",
             f"--kubelet-client-key={to_kubelet.key}",
             "--kubelet-preferred-address-types=InternalIP",
+            f"--proxy-client-cert-file={aggregator.certificate}",
+            f"--proxy-client-key-file={aggregator.key}",
+            f"--requestheader-client-ca-file={self.authority.certificate}",
+            f"--requestheader-allowed-names={AGGREGATOR}",
+            "--requestheader-username-headers=X-Remote-User",
+            "--requestheader-group-headers=X-Remote-Group",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
             _gates(),
             "--allow-privileged=true",  # as every distribution has it
             "--authorization-mode=Node,RBAC",

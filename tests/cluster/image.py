@@ -57,7 +57,8 @@ def _sources() -> Iterator[Path]:
         *OF_THE_MACHINE,
     )
     yield from (
-        ROOT / name for name in (".dockerignore", "LICENSE", "README.md", "pyproject.toml", "requirements.lock")
+        ROOT / name
+        for name in (".dockerignore", "LICENSE", "README.md", "hatch_build.py", "pyproject.toml", "requirements.lock")
     )
     for package in ("exporter", "enforcer"):
         yield from (path for path in sorted((ROOT / package).rglob("*")) if "__pycache__" not in path.parts)

@@ -14,13 +14,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster import build, toolkit
+from cluster import build, cni, toolkit
 from cluster.control_plane import FEATURE_GATES, ControlPlane
 from cluster.processes import Processes, StartError, answers, free_port, listens
 from containers.cgroupfs import Hierarchies, hierarchies
 from containers.containerd import BedError, Containerd
-
-CNI_PLUGINS = Path("/usr/lib/cni")  # Debian's containernetworking-plugins
 
 # What the node keeps in folders of its own: place on a node → folder of the bed.
 FOLDERS = {
@@ -103,6 +101,11 @@ class Node:
     def static_pods(self) -> Path:
         """A manifest that is put here runs as a static pod."""
         return self.folder / "static-pods"
+
+    @property
+    def inside(self) -> Sequence[str]:
+        """Words before a command that is to see the node's folders, not the machine's."""
+        return tuple(self._inside)
 
     def start(self) -> None:
         """Start all, and return when the node is Ready. Raises StartError, BuildError."""
@@ -196,21 +199,17 @@ class Node:
         return self._inside
 
     def _start_containerd(self, inside: Sequence[str]) -> None:
-        cni = self.folder / "cni"
-        cni.mkdir()
         self.static_pods.mkdir()
-        ipam = {
-            "type": "host-local",
-            "subnet": self.network.pods,
-            "dataDir": str(self.folder / "cni-addresses"),
-            "routes": [{"dst": "0.0.0.0/0"}],
-        }
-        config = {"cniVersion": "0.4.0", "name": "bed", "plugins": [{"type": "ptp", "ipMasq": False, "ipam": ipam}]}
-        (cni / "10-bed.conflist").write_text(json.dumps(config))
+        plugins, networks = cni.write(
+            self.folder / "cni",
+            pods=self.network.pods,
+            reach=(f"{self.network.node}/32", self.network.services),
+            addresses=self.folder / "cni-addresses",
+        )
         self.containerd = Containerd(
             self.folder / "containerd",
-            cni_bin_dir=CNI_PLUGINS,
-            cni_conf_dir=cni,
+            cni_bin_dir=plugins,
+            cni_conf_dir=networks,
             runtimes={toolkit.HANDLER: self.folder / toolkit.PROGRAM},
             programs=build.program("containerd").parent,
             prefix=inside,

@@ -44,6 +44,7 @@ PROMETHEUS = (
     Need("prometheus", "prometheus"),
     Need("promtool", "prometheus"),
     Need("prometheus-alertmanager", "prometheus-alertmanager"),
+    Need("prometheus-node-exporter", "prometheus-node-exporter"),
 )
 BROWSER = (Need("chromium", "chromium"),)
 APPARMOR = (Need("apparmor_parser", "apparmor"),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -31,6 +32,9 @@ def test_every_program_is_pinned_by_checksums() -> None:
         ("registry", "github.com/distribution/distribution/v3 v3."),
         ("containerd", "github.com/containerd/containerd/v2 v2.2."),
         ("nvidia-toolkit", "github.com/NVIDIA/nvidia-container-toolkit v1.20.1"),
+        ("kube-state-metrics", "k8s.io/kube-state-metrics/v2 v2.15."),
+        ("prometheus-adapter", "sigs.k8s.io/prometheus-adapter v0.12."),
+        ("prometheus-operator", "github.com/prometheus-operator/prometheus-operator v0.85.0"),
     ):
         named = next(
             line.strip().removeprefix("require ").removesuffix(" // indirect")
@@ -45,6 +49,18 @@ def test_all_staging_modules_are_of_one_version() -> None:
     lines = [line for line in (build.TOOLS / "kubernetes" / "go.mod").read_text().splitlines() if "=>" in line]
     assert {line.split()[-1] for line in lines} == {build.kubernetes_version().replace("v1.", "v0.")}
     assert len(lines) == 31
+
+
+def test_what_is_built_beside_kubernetes_shares_its_libraries() -> None:
+    """kube-state-metrics names no other version of a Kubernetes library: else each would be compiled twice."""
+
+    def pinned(module: str) -> dict[str, str]:
+        text = (build.TOOLS / module / "go.mod").read_text()
+        return dict(re.findall(r"^\t(k8s\.io/\S+) (v0\.\d\d\.\d+)", text, re.MULTILINE))
+
+    both = pinned("kubernetes").keys() & pinned("kube-state-metrics").keys()
+    assert both >= {"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"}
+    assert all(pinned("kubernetes")[name] == pinned("kube-state-metrics")[name] for name in both)
 
 
 @pytest.mark.cluster

@@ -32,7 +32,7 @@ class Bed:
     kubeconfig = folder = "/bed"
 
     def __init__(self, **_: object) -> None:
-        self.node = type("Node", (), {"containerd": None})
+        self.node = type("Node", (), {"containerd": None, "inside": ("nsenter",)})
 
     def start(self) -> None:
         """Be ready."""

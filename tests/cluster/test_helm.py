@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cluster.bed import Bed
+from cluster.bed import NODE_NAME, Bed
 from cluster.client import Object, until
 from cluster.installed import (
     Installed,
@@ -85,7 +85,8 @@ print(*(folder for folder, _, _ in os.walk("/host/sys/fs/cgroup")), sep="\\n")
 
 async def test_install_upgrade_rollback_uninstall(release: Release, stage: Stage, namespace: str, image: str) -> None:
     """
-    Installed, it names the workloads, and has the host's cgroups where that was asked for, read-only.
+    Installed, it names the workloads, and has the host's cgroups where that was asked for, read-only. The pod of
+    `helm test` reaches it over the pod network.
 
     A mode that wants no more of the pod needs no new pod; one that does gets one.
 
@@ -101,6 +102,8 @@ async def test_install_upgrade_rollback_uninstall(release: Release, stage: Stage
     assert sees_its_leaf(release, first)
     await release.shows(lambda page: used(page, namespace) == expected or None, "the workloads by name")
     assert release.capabilities() == 0
+    said = release.helm("test", "--logs", wait=False)
+    assert "Phase:          Succeeded" in said and f"\n{NODE_NAME}: ready\n" in said, said
     await release.shows(lambda page: "train" in workloads(page, namespace) or None, "the Deployment behind its pod")
 
     release.helm("upgrade", values=values(stage.bed, image, {"mode": "warn"}, hostCgroups=True))

@@ -172,7 +172,8 @@ async def test_the_node_pulls_what_was_published(made: Released, release: Releas
     release.helm("install", values=pulled(stage.bed))
     (status,) = (await release.pod())["status"]["containerStatuses"]
     assert status["imageID"] == made.named("gpusteward")
-    assert series(await release.page(), "build_info", "version") == {(VERSION,): 1}
+    commit = run("git", "rev-parse", "HEAD", cwd=made.clone).strip()
+    assert series(await release.page(), "build_info", "version", "revision") == {(VERSION, commit): 1}
     checked = release.bed.kubectl("-n", release.namespace, "exec", f"ds/{release.account}", "--", "gpusteward", "check")
     assert "ok    driver" in checked
     release.helm("uninstall")

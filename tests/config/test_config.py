@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from exporter.config import Arguments, Config, ConfigError, Policy, catalogue_of, load, parse_arguments
 from exporter.config.loading import combine
-from exporter.config.schema import LIVE, settings
+from exporter.config.schema import LIVE, settings, switched_off
 from exporter.config.values import Duration, ListenAddress
 from exporter.limits import LeafDevice, resolve
-from exporter.model import DeclaredPod, DeviceKey, GpuUuid
+from exporter.model import Collector, DeclaredPod, DeviceKey, GpuUuid
 
 
 def of_file(text: str | bytes, *argv: str, **environ: str) -> Config:
@@ -39,6 +39,7 @@ def test_an_empty_file_means_the_defaults(text: str) -> None:
         "sampling.interval": 5.0,
         "sampling.fast_interval": 0.5,
         "devices": "auto",
+        **{f"collector.{name}": True for name in Collector},
         "names.source": "auto",
         "names.kubeconfig": None,
         "names.file": None,
@@ -48,6 +49,7 @@ def test_an_empty_file_means_the_defaults(text: str) -> None:
         "limits.first_seen_file": None,
         "limits.rows": [],
         "policy": Policy(),
+        "metrics.workload_labels": "plain",
         "web.listen_address": ":9478",
         "web.probe_address": None,
         "web.config_file": None,
@@ -55,6 +57,20 @@ def test_an_empty_file_means_the_defaults(text: str) -> None:
         "log.level": "info",
         "log.format": "auto",
     }
+
+
+def test_collectors_are_switched_off_as_in_node_exporter() -> None:
+    """By a key or by `--no-collector.NAME`, and by a flag against the file; a name that is none is refused."""
+    text = "collector: {ecc: false, process_utilization: false}"
+    assert switched_off(of_file("").collector) == frozenset()
+    assert switched_off(of_file(text).collector) == {Collector.ECC, Collector.PROCESS_UTILIZATION}
+    assert switched_off(of_file(text, "--collector.process-utilization", "--no-collector.gpm").collector) == {
+        Collector.ECC,
+        Collector.GPM,
+    }
+    flags = [f"--no-collector.{name.replace('_', '-')}" for name in Collector]
+    assert switched_off(of_file("", *flags).collector) == set(Collector)
+    assert refusal("collector: {memory: false}").startswith("config.yaml: collector.memory: ")
 
 
 def test_a_full_file_is_read() -> None:
@@ -249,9 +265,11 @@ def test_every_key_has_a_flag_and_every_flag_a_key() -> None:
         --sampling.interval 10s --sampling.fast-interval 1s --devices nvml --names.file n.yaml --names.source file
         --names.kubeconfig k.yaml --limits.systems nos,kai --limits.fair-share --limits.mps-scope container
         --limits.first-seen-file f.json --mode warn
+        --metrics.workload-labels exported
         --web.listen-address [::1]:80 --web.probe-address :81 --web.config.file w.yaml
         --no-web.api --log.level error --log.format json
     """
+    line += " ".join(f"--no-collector.{name.replace('_', '-')}" for name in Collector)
     arguments = parse_arguments(line.split(), {})
     whole = combine(arguments, b"", "host")
     config, defaults = settings(whole), settings(combine(Arguments(), b"", "host"))

@@ -19,8 +19,11 @@ FOLDERS = ("alerts", "dashboards")
 
 def files() -> dict[str, Path]:
     """Each copy: path in the chart to the file that it copies."""
-    rules = {f"alerts/{one.relative_to(ALERTS)}": one for one in (*ALERTS.glob("*.yaml"), ALERTS / "dcgm/rules.yaml")}
-    return rules | {f"dashboards/{one.name}": one for one in BOARDS.glob("*.json")}
+    rules = (*ALERTS.glob("*.yaml"), *ALERTS.glob("exported/*.yaml"), *ALERTS.glob("dcgm/rules*.yaml"))
+    boards = BOARDS.rglob("*.json")
+    return {f"alerts/{one.relative_to(ALERTS)}": one for one in rules} | {
+        f"dashboards/{one.relative_to(BOARDS)}": one for one in boards
+    }
 
 
 def main() -> None:

@@ -12,19 +12,22 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
+from cluster.build import TOOLS
+
 OPERATOR = "github.com/prometheus-operator/prometheus-operator"
 KINDS = ("PodMonitor", "PrometheusRule", "ServiceMonitor")
 
 
 def definition(kind: str) -> Path:
     """The definition of a kind."""
-    return _folder() / f"monitoring.coreos.com_{kind.lower()}s.yaml"
+    return module() / "example" / "prometheus-operator-crd" / f"monitoring.coreos.com_{kind.lower()}s.yaml"
 
 
 @cache
-def _folder() -> Path:
+def module() -> Path:
+    """The folder of the module, with the examples that belong to its version."""
     done = subprocess.run(
         ["go", "mod", "download", "-json", OPERATOR], capture_output=True, text=True, check=True,
-        cwd=Path(__file__).parent / "tools" / "prometheus-operator", env={**os.environ, "GOFLAGS": "-mod=readonly"},
+        cwd=TOOLS / "prometheus-operator", env={**os.environ, "GOFLAGS": "-mod=readonly"},
     )  # fmt: skip
-    return Path(json.loads(done.stdout)["Dir"]) / "example" / "prometheus-operator-crd"
+    return Path(json.loads(done.stdout)["Dir"])

@@ -164,12 +164,12 @@ def tally() -> Tally:
     return Tally().after(snapshot(duration=0.002)).after(everything()).after_failure()
 
 
-def golden_page(accept: str = "") -> bytes:
-    """Render the page of that node."""
+def golden_page(accept: str = "", *, exported: bool = False) -> bytes:
+    """Render the page of that node, with the other names of labels where these are `exported`."""
     latest = Latest()
     latest.snapshot, latest.tally = everything(), tally()
     latest.reload = Reload(successful=True, at=1_699_990_000.0)
-    exposition = Exposition(latest, node=latest.snapshot.node, version="0.0.0", more=families)
+    exposition = Exposition(latest, node=latest.snapshot.node, version="0.0.0", more=families, exported=exported)
     return exposition.page(now=latest.snapshot.monotonic, interval=5.0, accept=accept).body
 
 

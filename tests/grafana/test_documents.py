@@ -54,7 +54,8 @@ def test_there_are_these_boards_and_no_others() -> None:
     """A board's address is a promise: bookmarks and alerts keep it."""
     uids = ["gpusteward-cluster", "gpusteward-node", "gpusteward-namespace", "gpusteward-pod", "gpusteward-enforcement"]
     assert [board.place.uid for board in BOARDS] == uids == [place.uid for place in PLACES]
-    assert {path.name for path in COMMITTED.iterdir()} == {f"{uid}.json" for uid in uids}
+    for folder in (COMMITTED, COMMITTED / "exported"):
+        assert {path.name for path in folder.glob("*.json")} == {f"{uid}.json" for uid in uids}
     assert all(len(uid) <= 40 for uid in uids)
     assert len({board.place.title for board in BOARDS}) == len(BOARDS)
 

@@ -11,6 +11,7 @@ import pytest
 from exporter.devices.session import LibrarySource
 from exporter.devices.thread import DEADLINE
 from exporter.devices.vendor_libs import LIBRARIES, devices
+from exporter.model import ALL_ON, Off
 from libraries.build import build
 from libraries.fake import FakeLibrary
 
@@ -52,9 +53,10 @@ async def sources(tmp_path: Path) -> AsyncIterator[Open]:
         patterns: tuple[str, ...] = ("fake*",),
         clock: Callable[[], float] = lambda: 1000.0,
         monotonic: Callable[[], float] = lambda: 0.0,
+        off: Off = ALL_ON,
     ) -> LibrarySource:
         row = replace(LIBRARIES[library.name], libraries=(str(library.path),), nodes=patterns)
-        make = partial(devices, row, proc, dev or tmp_path / "dev", clock)
+        make = partial(devices, row, proc, dev or tmp_path / "dev", clock, off=off)
         source = LibrarySource(library.name, make, deadline=deadline, monotonic=monotonic)
         opened.append((library, source))
         return source

@@ -10,7 +10,7 @@ from exporter.devices import DeviceError
 from exporter.devices import vendor_libs as package
 from exporter.devices.open_nodes import OpenNodes
 from exporter.devices.session import LibrarySource
-from exporter.model import GpuUuid, Memory
+from exporter.model import Collector, GpuUuid, Memory
 from exporter.model.vendors import VENDOR
 from libraries.fake import FakeDevice, FakeProcess, GiB
 from libraries.fixtures import Install, Open
@@ -47,6 +47,29 @@ async def test_a_hanging_call_is_a_fault_when_the_deadline_is_over(
 
     library.release()
     assert await first(source) == present
+
+
+@pytest.mark.parametrize(
+    ("variant", "collector", "function"),
+    [
+        ("hgml", Collector.POWER, "DeviceGetPowerUsage"),
+        ("hgml", Collector.TEMPERATURE, "DeviceGetTemperature"),
+        ("dcmi", Collector.POWER, "dcmi_get_device_power_info"),
+        ("mtml", Collector.TEMPERATURE, "mtmlGpuGetTemperature"),
+        ("rsmi", Collector.UTILIZATION, "rsmi_dev_busy_percent_get"),
+    ],
+)
+async def test_a_call_that_hangs_is_avoided_without_its_collector(
+    variant: str, collector: Collector, function: str, install: Install, sources: Open
+) -> None:
+    """With the collector off, the function is not called, and all else is read."""
+    library = install(variant)
+    library.write(replace(DEVICE, uuid="1-2-3-4-5"))
+    library.hang(function)
+
+    (sample,) = (await sources(library, off=frozenset({collector})).sample()).samples
+
+    assert sample.gpu.memory is not None and not sample.faults
 
 
 async def first(source: LibrarySource) -> dict[GpuUuid, int]:

@@ -197,7 +197,8 @@ async def test_an_old_snapshot_is_withdrawn() -> None:
     fresh = exposing.page(now=5015, interval=5).body
     assert b"gpusteward_container_memory_used_bytes{" in fresh
     old = {m.name: m.samples for m in families(exposing.page(now=5015.1, interval=5).body)}
-    assert not [name for name in old if name.startswith(("gpusteward_gpu", "gpusteward_dev", "gpusteward_con"))]
+    withdrawn = ("gpusteward_gpu", "gpusteward_dev", "gpusteward_con")
+    assert [name for name in old if name.startswith(withdrawn)] == ["gpusteward_gpu_processes"], "of the daemon itself"
     assert "gpusteward_pod_info" not in old
     assert [s.value for s in old["gpusteward_snapshot_timestamp_seconds"]] == [TAKEN_AT]
     assert {"gpusteward_build_info", "gpusteward_rounds", "gpusteward_source_up"} <= set(old)

@@ -218,7 +218,7 @@ def test_every_attribution_is_told() -> None:
     """Each way to count an entry has its series, with 0 where there was none."""
     text = page(snapshot(ONE_GPU, processes={Attribution.GHOST: 2}))
     expected = {(str(attribution),): 0.0 for attribution in Attribution} | {("ghost",): 2.0}
-    assert series(text, "processes", "attribution") == expected
+    assert series(text, "gpu_processes", "attribution") == expected
 
 
 def test_the_daemon_counts_its_rounds() -> None:

@@ -63,11 +63,26 @@ BEGUN_ANEW = (1383008285, 1384006972, 1388002971)
 """A restart beside a change of the rules, which keeps no levels."""
 LATE = (1526001085,)
 """A warning that the API server does not accept, so that others are due first."""
+SPOILED = (1549009344,)
+"""A pod whose declaration is invalid beside others of its claim; the amount is the claim's, so no trace has it now."""
 EARLIER = (0, 8, 330, 544, 2417, 100404, 200753, 20262491, 31001792, 52010874, 52019099, 100125047)
 
 
 @pytest.mark.parametrize(
-    "seed", [*EARLIER, *LADDER_REWRITTEN, *WARNINGS, *GRACES, *INVALID, *RELOADED, *TOLD, *UNHEARD, *LATE, *BEGUN_ANEW]
+    "seed",
+    [
+        *EARLIER,
+        *LADDER_REWRITTEN,
+        *WARNINGS,
+        *GRACES,
+        *INVALID,
+        *RELOADED,
+        *TOLD,
+        *UNHEARD,
+        *LATE,
+        *BEGUN_ANEW,
+        *SPOILED,
+    ],
 )
 def test_what_a_campaign_found_stays_found(seed: int) -> None:
     """Traces that broke a law once, by a fault of the policy or of a checker."""

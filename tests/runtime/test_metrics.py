@@ -100,10 +100,10 @@ def test_held_says_what_alone_holds_an_action_back() -> None:
     node = Node(UNHURRIED)
     labels = ("reason", "kind", "namespace")
     page = node.rounds(60, GREEDY, MEEK, namespaces={"team": {}})
-    assert series(page, "held", *labels) == {("no_consent", "chosen", "team"): 1}
+    assert series(page, "held_containers", *labels) == {("no_consent", "chosen", "team"): 1}
     assert series(page, "refusals_total", *labels) == {("no_consent", "chosen", "team"): 1}
     page = node.rounds(80, replace(GREEDY, used=GIB), MEEK)
-    assert series(page, "held", *labels) == {}
+    assert series(page, "held_containers", *labels) == {}
     assert series(page, "refusals_total", *labels)["no_consent", "chosen", "team"] == 1
 
 
@@ -213,13 +213,13 @@ def test_no_two_samples_share_their_labels(accept: str) -> None:
             assert key not in seen, key
             seen.add(key)
     names = {key[0] for key in seen}
-    assert "gpusteward_held" in names or "gpusteward_refusals_total" in names
+    assert "gpusteward_held_containers" in names or "gpusteward_refusals_total" in names
 
 
 def test_each_word_is_a_label_of_the_page() -> None:
     """The label `reason` has the value that the documents use, not the name in Python."""
     node = Node(UNHURRIED)
     page = node.rounds(60, GREEDY, MEEK, namespaces={"team": {}})
-    ((reason,),) = series(page, "held", "reason")
+    ((reason,),) = series(page, "held_containers", "reason")
     assert reason == Reason.NO_CONSENT.value
-    assert {family.name for family in FAMILIES} >= {"gpusteward_held", "gpusteward_enforcement_mode"}
+    assert {family.name for family in FAMILIES} >= {"gpusteward_held_containers", "gpusteward_enforcement_mode"}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from exporter.top.forecast import HEAD, NONE_OVER, OPENS, parse, text
+from exporter.top.forecast import COUNTS, HEAD, NONE_OVER, OPENS, parse, text
 
 HOLDER = {
     "namespace": "team-a",
@@ -50,7 +50,7 @@ def test_a_pod_in_its_grace_has_the_time_that_is_left() -> None:
     row = [cell for cell in lines[3].split("  ") if cell]
     used = [cell.strip() for cell in row]
     assert used == ["team-a/train-0", "main", "23b336ec", "30.0Gi", "10.0Gi", "60% (81 of 135s)", "evict in 54s"]
-    assert lines[-1] == "1 of 14 workloads that may be acted on are over their limits."
+    assert lines[-1] == f"Over their limits: 1 of 14 workloads that may be acted on. {COUNTS}"
 
 
 @pytest.mark.parametrize(
@@ -59,11 +59,11 @@ def test_a_pod_in_its_grace_has_the_time_that_is_left() -> None:
         ({"due_in_seconds": 0.0}, "evict now"),
         (
             {"due_in_seconds": 0.0, "why": "another one comes first", "reason": "queued"},
-            "evict now: waits, another one comes first (queued)",
+            "evict, but waits: another one comes first (queued)",
         ),
         (
             {"due_in_seconds": 0.0, "why": "too early", "reason": "hold_off", "wait_seconds": 118.2},
-            "evict now: waits, too early (hold_off, 118s left)",
+            "evict, but waits: too early (hold_off, 118s left)",
         ),
         ({"due_in_seconds": None}, "evict, not while it is within its limit"),
     ],

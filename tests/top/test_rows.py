@@ -175,7 +175,7 @@ GRACE = {"over_seconds": 45.0, "capacity_seconds": 135.0}
             its("held", reason="blocked", prevented="blocked", over_seconds=135.0, capacity_seconds=135.0),
             ("held", "blocked", "135 of 135s (100%)"),
         ),
-        (its("over", prevented="dry-run", **GRACE), ("over", "45 of 135s (33%)", "no action: dry-run")),
+        (its("over", prevented="dry-run", **GRACE), ("over", "45 of 135s (33%)", "no action: mode dry-run")),
         (its("unjudged", reason="undeclared", prevented="observe"), ("unjudged", "undeclared")),
         (its("ok", prevented="no_consent", over_seconds=0.0, capacity_seconds=135.0), ("over",)),
     ],

@@ -382,5 +382,5 @@ def test_a_daemon_that_judges_is_drawn(tmp_path: Path) -> None:
     text = words(drawing)
     assert console == ""
     assert "mode dry-run" in text
-    row = r"team-vision/anna-notebook-0 / notebook GPU 3 2\d\.\d GiB 2\d\.\d GiB 16\.0 GiB exceeded grace (2 min|\d+ s) "
-    assert re.search(row, text), text
+    sizes, left = r"2\d\.\d GiB 2\d\.\d GiB 16\.0 GiB", r"(2 min|\d+ s)"
+    assert re.search(rf"team-vision/anna-notebook-0 / notebook GPU 3 {sizes} exceeded grace {left} ", text), text

@@ -12,7 +12,7 @@ from enforcer.policy.vocabulary import REASONS_OF, Kind, Reason
 HEAD = """\
 # Reasons
 
-Find out why a pod over its limit is not acted on, and what to do. The same word stands in `gpusteward_held`,
+Find out why a pod over its limit is not acted on, and what to do. The same word stands in `gpusteward_held_containers`,
 `gpusteward_refusals_total`, the log, Events, `gpusteward preview`, and on the node page.
 [The policy](../policy.md#kinds-of-reasons) says what the kinds mean.
 """

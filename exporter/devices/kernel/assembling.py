@@ -52,6 +52,8 @@ class Files:
     partition_names: Mapping[int, str]
     release: str
     """The kernel's version. It counts as the driver's version if the driver has none of its own."""
+    busy: bool = True
+    """Whether the processes' shares of the engines are wanted."""
 
 
 Engines = Mapping[ClientKey, Mapping[str, EngineTimes]]
@@ -99,7 +101,8 @@ class _Gpu:
         for device in self.devices:
             on_device = self._processes(device)
             processes += on_device
-            utilization += [self._busy(device, process.pid, engines, at) for process in on_device]
+            if self.files.busy:
+                utilization += [self._busy(device, process.pid, engines, at) for process in on_device]
         listed = tuple(processes) if self._listed() else None
         memory = self._memory(None if self.divided else listed)
         return GpuSample(
@@ -121,11 +124,14 @@ class _Gpu:
             ),
             sampled_at=now,
             processes=listed,
-            utilization=tuple(utilization) if listed is not None and self.files.scan and not self.divided else None,
+            utilization=tuple(utilization) if self._reports_busy(listed) else None,
             faults=tuple(self._faults()),
             partial=listed is not None and not self._looked(),
             unseen=_in_containers(self.files.scan) if self._looked() else (),
         )
+
+    def _reports_busy(self, listed: Collection[GpuProcess] | None) -> bool:
+        return self.files.busy and listed is not None and self.files.scan is not None and not self.divided
 
     def _listed(self) -> bool:
         """Say whether the processes are known: by their descriptors, or (ROCm) by KFD, if it knows the GPU."""

@@ -1,7 +1,7 @@
 """
 The kernel's GPUs of AMD and Intel, and their figures: `/sys/class/drm` and hwmon.
 
-What comes in: a sysfs. What goes out: one `Card` for each GPU.
+What comes in: a sysfs, and the collectors that are off. What goes out: one `Card` for each GPU.
 
 The rule: a missing figure is None. Figures of load, power and temperature are the physical GPU's, also where it is
 divided. Formats: https://docs.kernel.org/gpu/amdgpu/driver-misc.html and https://docs.kernel.org/hwmon/.
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from exporter.devices.kernel.sums import known_sum
 from exporter.devices.kernel.tree import Tree
-from exporter.model import Health, Memory, Utilization, vendors
+from exporter.model import ALL_ON, Collector, Health, Memory, Off, Utilization, vendors
 
 VENDORS: Mapping[str, str] = {driver: vendor.name for vendor in vendors.VENDORS for driver in vendor.drivers}
 """Driver to vendor. Other DRM drivers (nouveau, ast, vgem ...) report no memory."""
@@ -80,7 +80,7 @@ class _Place:
     folder: str
 
 
-def read_cards(sys: Tree, wanted: Callable[[str], bool] = VENDORS.__contains__) -> tuple[Card, ...]:
+def read_cards(sys: Tree, wanted: Callable[[str], bool] = VENDORS.__contains__, off: Off = ALL_ON) -> tuple[Card, ...]:
     """Read all GPUs whose driver is `wanted`, in the order of their addresses."""
     nodes: dict[str, dict[str, set[int]]] = {}
     drivers: dict[str, _Place] = {}
@@ -93,7 +93,7 @@ def read_cards(sys: Tree, wanted: Callable[[str], bool] = VENDORS.__contains__) 
         if pci and driver in VENDORS and wanted(driver):
             nodes.setdefault(pci, {"card": set(), "renderD": set()})[match[1]].add(int(match[2]))
             drivers[pci] = _Place(pci, driver, event.get("PCI_ID", "").lower(), f"{DRM}/{name}/device")
-    return tuple(_card(sys, drivers[pci], nodes[pci]) for pci in sorted(nodes))
+    return tuple(_card(sys, drivers[pci], nodes[pci], off) for pci in sorted(nodes))
 
 
 def partition_names(sys: Tree) -> Mapping[int, str]:
@@ -112,11 +112,10 @@ def _event(text: str) -> Mapping[str, str]:
     return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
 
-def _card(sys: Tree, place: _Place, nodes: Mapping[str, set[int]]) -> Card:
+def _card(sys: Tree, place: _Place, nodes: Mapping[str, set[int]], off: Off) -> Card:
     driver, folder = place.driver, place.folder
     product = (sys.text(f"{folder}/product_name") or "").strip()
     total, used = sys.number(f"{folder}/mem_info_vram_total"), sys.number(f"{folder}/mem_info_vram_used")
-    busy, memory_busy = sys.number(f"{folder}/gpu_busy_percent"), sys.number(f"{folder}/mem_busy_percent")
     number = min(nodes["card"], default=None)
     capacity = total if total is not None else _tiles(sys, folder)
     return Card(
@@ -130,8 +129,8 @@ def _card(sys: Tree, place: _Place, nodes: Mapping[str, set[int]]) -> Card:
         capacity=capacity,
         mode=(sys.text(f"{folder}/current_compute_partition") or "").strip().upper(),
         integrated=driver != "amdgpu" and place.pci == INTEGRATED and capacity is None,
-        utilization=Utilization(busy=_ratio(busy), memory_controller=_ratio(memory_busy)),
-        health=_health(sys, folder),
+        utilization=Utilization() if Collector.UTILIZATION in off else _utilization(sys, folder),
+        health=_health(sys, folder, off),
     )
 
 
@@ -141,27 +140,32 @@ def _tiles(sys: Tree, folder: str) -> int | None:
     return known_sum(sys.number(f"{folder}/{tile}/physical_vram_size_bytes") or None for tile in tiles)
 
 
-def _health(sys: Tree, folder: str) -> Health:
+def _utilization(sys: Tree, folder: str) -> Utilization:
+    busy, memory_busy = sys.number(f"{folder}/gpu_busy_percent"), sys.number(f"{folder}/mem_busy_percent")
+    return Utilization(busy=_ratio(busy), memory_controller=_ratio(memory_busy))
+
+
+def _health(sys: Tree, folder: str, off: Off) -> Health:
     monitors = sys.names(f"{folder}/hwmon")
     if not monitors:
         return Health()
     hwmon = f"{folder}/hwmon/{monitors[0]}"
 
-    def figure(name: str, unit: float) -> float | None:
-        number = sys.number(f"{hwmon}/{name}")
+    def figure(collector: Collector, name: str, unit: float) -> float | None:
+        number = None if collector in off else sys.number(f"{hwmon}/{name}")
         return None if number is None else number / unit
 
-    power = figure("power1_average", _MICRO)
+    power = figure(Collector.POWER, "power1_average", _MICRO)
     clocks = {}
-    for place in ("freq1", "freq2"):
+    for place in () if Collector.CLOCKS in off else ("freq1", "freq2"):
         clock = _CLOCKS.get((sys.text(f"{hwmon}/{place}_label") or "").strip())
         hertz = sys.number(f"{hwmon}/{place}_input")
         if clock and hertz is not None:
             clocks[clock] = float(hertz)
     return Health(
-        power_watts=figure("power1_input", _MICRO) if power is None else power,
-        energy_joules=figure("energy1_input", _MICRO),
-        temperature_celsius=figure("temp1_input", _MILLI),
+        power_watts=figure(Collector.POWER, "power1_input", _MICRO) if power is None else power,
+        energy_joules=figure(Collector.POWER, "energy1_input", _MICRO),
+        temperature_celsius=figure(Collector.TEMPERATURE, "temp1_input", _MILLI),
         clocks_hertz=clocks,
     )
 

@@ -24,7 +24,7 @@ from exporter.devices.kernel.holders import Asking, scan
 from exporter.devices.kernel.kfd import Kfd, read_kfd
 from exporter.devices.kernel.tree import Tree
 from exporter.devices.thread import DEADLINE, DriverHungError, DriverThread
-from exporter.model import DeviceKey, Fault, GpuUuid, Memory
+from exporter.model import ALL_ON, Collector, DeviceKey, Fault, GpuUuid, Memory, Off
 
 _LEFT = 32
 """Threads that may be blocked by tenants at a time. Each pod blocks one at most, and is then no longer read."""
@@ -67,7 +67,7 @@ class KernelSource:
 
     `name`: `kfd` reads only AMD's GPUs, by ROCm's files, without a privilege. `drm` reads AMD's and Intel's, and also
     the open files of processes, which needs CAP_SYS_PTRACE. `integrated`: GPUs that use the host's memory are listed,
-    too.
+    too. Collectors that are `off` are not read.
     """
 
     def __init__(
@@ -79,6 +79,7 @@ class KernelSource:
         deadline: float = DEADLINE,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
+        off: Off = ALL_ON,
     ) -> None:
         self.name = name
         self._roots = roots
@@ -88,6 +89,7 @@ class KernelSource:
         self._left: list[_ReadingThread] = []
         self._clock = clock
         self._monotonic = monotonic
+        self._off = off
         self._engines: Engines = {}
         self._present: Mapping[GpuUuid, int] = {}
 
@@ -140,7 +142,7 @@ class KernelSource:
         return Tree(self._roots.sys, self._reader.thread.beat)
 
     def _cards(self, sys: Tree, kfd: Kfd | None = None) -> tuple[Card, ...]:
-        cards = read_cards(sys, (_AMD if self.name == "kfd" else _ALL).__contains__)
+        cards = read_cards(sys, (_AMD if self.name == "kfd" else _ALL).__contains__, self._off)
         if self._integrated:
             return cards
         nodes = (read_kfd(sys) if kfd is None else kfd).nodes.values()
@@ -157,5 +159,6 @@ class KernelSource:
             dmem=read_dmem(Tree(self._roots.cgroup, beat)) or Dmem(),
             partition_names=partition_names(sys),
             release=os.uname().release,
+            busy=Collector.PROCESS_UTILIZATION not in self._off,
         )
         return assemble(files, before, at=self._monotonic(), now=self._clock())

@@ -18,17 +18,25 @@ from exporter.devices.nvml.library import Library
 from exporter.devices.nvml.processes import versions
 from exporter.devices.nvml.read_gpu import Driver, read_gpu
 from exporter.devices.session import Knowledge
-from exporter.model import DeviceKey, Fault, GpuSample, GpuUuid, Memory
+from exporter.model import ALL_ON, Collector, DeviceKey, Fault, GpuSample, GpuUuid, Memory, Off
 
 
 class NvmlGpus:
-    """`Devices` of NVML. `clock` is Unix time; `monotonic` measures the time between two samples of GPM."""
+    """
+    `Devices` of NVML.
+
+    `clock` is Unix time; `monotonic` measures the time between two samples of GPM; collectors that are `off` are not
+    read.
+    """
 
     driver = "the NVIDIA driver"
 
-    def __init__(self, library: Library, clock: Callable[[], float], monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self, library: Library, clock: Callable[[], float], monotonic: Callable[[], float], off: Off = ALL_ON
+    ) -> None:
         self._library = library
         self._clock = clock
+        self._off = off
         self._gpm = Gpm(library, monotonic)
         self._driver = Driver("", ())
         self._identities: dict[GpuUuid, Identity] = {}
@@ -86,8 +94,13 @@ class NvmlGpus:
         try:
             identity = self._identities.get(gpu.uuid)
             if identity is None:
-                identity = self._identities[gpu.uuid] = identify(self._library, gpu.handle)
+                identity = self._identities[gpu.uuid] = identify(
+                    self._library, gpu.handle, throttles=Collector.THROTTLING not in self._off
+                )
             cursor, now = before.cursors.get(gpu.uuid, 0), self._clock()
-            return read_gpu(self._library, self._driver, self._gpm, gpu, identity, cursor=cursor, now=now), None
+            sample = read_gpu(
+                self._library, self._driver, self._gpm, gpu, identity, cursor=cursor, now=now, off=self._off
+            )
         except REFUSED as error:
             return None, error
+        return sample, None

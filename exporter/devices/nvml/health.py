@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from exporter.devices.device_faults import DeviceFaults
 from exporter.devices.nvml.library import CLOCKS, ECC, Handle, Library
-from exporter.model import Health
+from exporter.model import Collector, Health
 
 T = TypeVar("T")
 
@@ -34,16 +34,18 @@ ALL = ~0
 
 def read_health(library: Library, handle: Handle, known_throttles: int, faults: DeviceFaults) -> Health:
     """Read the figures of a GPU. `known_throttles`: the mask of the reasons for lowered clocks that it can report."""
-    limits = faults.figure(library.clock_limits, handle)
+    limits = faults.collected(Collector.THROTTLING, library.clock_limits, handle)
     return Health(
-        power_watts=faults.figure(library.power, handle),
-        energy_joules=faults.figure(library.energy, handle),
-        temperature_celsius=faults.figure(library.temperature, handle),
-        clocks_hertz=_by_name(CLOCKS, lambda clock: faults.figure(library.clock, handle, clock)),
+        power_watts=faults.collected(Collector.POWER, library.power, handle),
+        energy_joules=faults.collected(Collector.POWER, library.energy, handle),
+        temperature_celsius=faults.collected(Collector.TEMPERATURE, library.temperature, handle),
+        clocks_hertz=_by_name(CLOCKS, lambda clock: faults.collected(Collector.CLOCKS, library.clock, handle, clock)),
         throttled=None
         if limits is None
         else {name: bool(limits & bit) for name, bit in THROTTLES.items() if known_throttles & bit},
-        ecc_errors=_by_name(ECC, lambda severity: faults.figure(library.ecc_errors, handle, severity)),
+        ecc_errors=_by_name(
+            ECC, lambda severity: faults.collected(Collector.ECC, library.ecc_errors, handle, severity)
+        ),
     )
 
 

@@ -85,14 +85,18 @@ def find_gpus(library: Library, before: Mapping[GpuUuid, int]) -> Enumeration:
     return Enumeration(tuple(gpus), present, tuple(faults))
 
 
-def identify(library: Library, handle: Handle) -> Identity:
-    """Read the lasting facts of a GPU. Raises CallError or DeviceLostError when it does not answer."""
+def identify(library: Library, handle: Handle, *, throttles: bool = True) -> Identity:
+    """
+    Read the lasting facts of a GPU; with `throttles` also which reasons for lowered clocks it reports.
+
+    Raises CallError or DeviceLostError when it does not answer.
+    """
     try:
         pci_bus_id = library.pci_bus_id(handle)
     except errors.UnsupportedError:
         pci_bus_id = ""
     try:
-        known_throttles = library.known_clock_limits(handle)
+        known_throttles = library.known_clock_limits(handle) if throttles else ALL
     except errors.CallError:
         known_throttles = ALL
     try:

@@ -18,7 +18,18 @@ from exporter.devices.nvml.inventory import FoundDevice, FoundGpu, Identity, fin
 from exporter.devices.nvml.library import Library
 from exporter.devices.nvml.processes import Version, read_processes
 from exporter.devices.nvml.utilization import ProcessRatios, read_process_utilization, read_utilization
-from exporter.model import DeviceKey, Gpu, GpuInstance, GpuProcess, GpuSample, Memory, Utilization
+from exporter.model import (
+    ALL_ON,
+    Collector,
+    DeviceKey,
+    Gpu,
+    GpuInstance,
+    GpuProcess,
+    GpuSample,
+    Memory,
+    Off,
+    Utilization,
+)
 
 MICROSECONDS = 1_000_000
 NEEDS_MONITOR = (
@@ -83,20 +94,28 @@ class _Devices:
 
 
 def read_gpu(
-    library: Library, driver: Driver, gpm: Gpm, gpu: FoundGpu, identity: Identity, *, cursor: int, now: float
+    library: Library,
+    driver: Driver,
+    gpm: Gpm,
+    gpu: FoundGpu,
+    identity: Identity,
+    *,
+    cursor: int,
+    now: float,
+    off: Off = ALL_ON,
 ) -> tuple[GpuSample, int]:
     """
-    Read all figures of one GPU at the time `now` (Unix time).
+    Read the figures of one GPU at the time `now` (Unix time), without those of the collectors that are `off`.
 
     Raises DeviceLostError when the GPU as a whole does not answer, and CallError when it does not say if MIG is on.
     """
     mig = mig_enabled(library, gpu.handle)
-    faults = DeviceFaults(f"GPU {gpu.index}", gpu.uuid)
+    faults = DeviceFaults(f"GPU {gpu.index}", gpu.uuid, off)
     reader = _Devices(library, driver, faults)
     devices = reader.find(gpu, mig=mig)
     memories = [reader.read(device) for device in devices]
     gpm.keep(devices, gpu.uuid)
-    sms = [faults.figure(gpm.sm, gpu, device) for device in devices]
+    sms = [faults.collected(Collector.GPM, gpm.sm, gpu, device) for device in devices]
     utilization, by_process = Utilization(), ProcessRatios(None, 0, cursor)
     if mig:  # then GPM is the only utilization, for the device and by process
         memory = faults.figure(library.memory, gpu.handle)
@@ -104,7 +123,12 @@ def read_gpu(
         memory = memories[0]
         utilization = replace(read_utilization(library, gpu.handle, faults), sm=sms[0])
         microseconds = int(now * MICROSECONDS)
-        by_process = faults.figure(read_process_utilization, library, gpu.handle, cursor, microseconds) or by_process
+        by_process = (
+            faults.collected(
+                Collector.PROCESS_UTILIZATION, read_process_utilization, library, gpu.handle, cursor, microseconds
+            )
+            or by_process
+        )
     health = read_health(library, gpu.handle, identity.known_throttles, faults)
     sample = GpuSample(
         gpu=Gpu(

@@ -33,7 +33,7 @@ from exporter.devices.nvml.gpus import NvmlGpus
 from exporter.devices.nvml.library import Library
 from exporter.devices.session import LibrarySource
 from exporter.devices.thread import DEADLINE, DriverHungError
-from exporter.model import GpuUuid
+from exporter.model import ALL_ON, Collector, GpuUuid, Off
 
 ACCESS_LOST_ROUNDS = 3
 _LAST_EVENT = 0.6
@@ -54,11 +54,12 @@ class NvmlSource(LibrarySource):
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         events: bool = False,
+        off: Off = ALL_ON,
     ) -> None:
         super().__init__(
-            "nvml", lambda beat: NvmlGpus(Library(beat), clock, monotonic), deadline=deadline, monotonic=monotonic
+            "nvml", lambda beat: NvmlGpus(Library(beat), clock, monotonic, off), deadline=deadline, monotonic=monotonic
         )
-        self._xids = XidListener(deadline, clock) if events else None
+        self._xids = XidListener(deadline, clock) if events and Collector.XID not in off else None
         self._had_access = False
         self._rounds_without_access = 0
 
@@ -70,14 +71,17 @@ class NvmlSource(LibrarySource):
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         events: bool = False,
+        off: Off = ALL_ON,
     ) -> Self:
         """
         Load the driver's library and initialise it; with `events`, listen to XID errors from now on.
 
+        Figures of collectors that are `off` are not read.
+
         Raises DeviceError, with the fix, when that fails. A driver that hangs is no failure: the samples report it, and
         a restart would only add a second stuck thread.
         """
-        source = cls(deadline=deadline, clock=clock, monotonic=monotonic, events=events)
+        source = cls(deadline=deadline, clock=clock, monotonic=monotonic, events=events, off=off)
         try:
             await source._thread.run(source._session.open)
         except DriverHungError:

@@ -16,7 +16,7 @@ from exporter.devices.device_faults import DeviceFaults
 from exporter.devices.errors import NotFoundError, UnsupportedError
 from exporter.devices.nvml.arrays import Entry
 from exporter.devices.nvml.library import Handle, Library
-from exporter.model import ProcessUtilization, Utilization
+from exporter.model import Collector, ProcessUtilization, Utilization
 
 FULL = 100
 
@@ -32,12 +32,12 @@ class ProcessRatios:
 
 def read_utilization(library: Library, handle: Handle, faults: DeviceFaults) -> Utilization:
     """Read the ratios of a GPU. With MIG on the driver has none of them."""
-    busy, memory_controller = faults.figure(library.busy, handle) or (None, None)
+    busy, memory_controller = faults.collected(Collector.UTILIZATION, library.busy, handle) or (None, None)
     return Utilization(
         busy=busy,
         memory_controller=memory_controller,
-        encoder=faults.figure(library.encoder, handle),
-        decoder=faults.figure(library.decoder, handle),
+        encoder=faults.collected(Collector.UTILIZATION, library.encoder, handle),
+        decoder=faults.collected(Collector.UTILIZATION, library.decoder, handle),
     )
 
 

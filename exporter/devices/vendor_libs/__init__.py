@@ -36,6 +36,7 @@ from exporter.devices.vendor_libs.metax import Metax
 from exporter.devices.vendor_libs.nvml_like import NvmlLike
 from exporter.devices.vendor_libs.reader import Reader
 from exporter.devices.vendor_libs.rows import ROWS, Library
+from exporter.model import ALL_ON, Off
 
 _READERS: Mapping[str, Callable[[Any, Beat, OpenNodes], Reader[Any]]] = {
     "mxsml": Metax,  # NVML's shape, and an older half
@@ -53,10 +54,12 @@ NAMES = tuple(LIBRARIES)
 """All possible source names."""
 
 
-def devices(library: Library, proc: Path, dev: Path, clock: Callable[[], float], beat: Beat) -> Devices:
-    """Make the devices of a library; `proc` and `dev` are the host's."""
+def devices(
+    library: Library, proc: Path, dev: Path, clock: Callable[[], float], beat: Beat, *, off: Off = ALL_ON
+) -> Devices:
+    """Make the devices of a library; `proc` and `dev` are the host's; collectors that are `off` are not read."""
     nodes = OpenNodes(proc, dev, library.nodes, beat)
-    return VendorDevices(reader(library, beat, nodes), nodes, clock)
+    return VendorDevices(reader(library, beat, nodes), nodes, clock, off)
 
 
 def reader(library: Library, beat: Beat, nodes: OpenNodes) -> Reader[Any]:
@@ -70,6 +73,7 @@ async def present(
     monotonic: Callable[[], float],
     host_root: Path,
     wanted: Collection[str] | None,
+    off: Off = ALL_ON,
 ) -> tuple[DeviceSource, ...]:
     """
     Make a source of each library that can be loaded here.
@@ -79,6 +83,7 @@ async def present(
         monotonic: paces the attempts after a failure.
         host_root: the mount point of the host's file system; without a `/proc` there our own root counts.
         wanted: names of sources in the config, of this package or others; None: all that exist.
+        off: collectors that are not read.
     Raises DeviceError when one that the config names cannot be loaded.
 
     """
@@ -97,7 +102,7 @@ async def present(
                     f"({library.libraries[0]}) into the daemon's container",
                 )
             continue
-        make = partial(devices, library, root / "proc", root / "dev", clock)
+        make = partial(devices, library, root / "proc", root / "dev", clock, off=off)
         sources.append(LibrarySource(name, make, monotonic=monotonic))
     return tuple(sources)
 

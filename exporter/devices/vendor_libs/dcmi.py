@@ -23,7 +23,6 @@ from exporter.devices.vendor_libs.layouts import (
     UNKNOWN,
     Listed,
     balanced,
-    health,
     listed,
     mebibytes,
     pci_address,
@@ -34,7 +33,7 @@ from exporter.devices.vendor_libs.layouts import (
 from exporter.devices.vendor_libs.native import Meanings, known
 from exporter.devices.vendor_libs.reader import Identity, Reader
 from exporter.devices.vendor_libs.rows import Library
-from exporter.model import GpuInstance, GpuUuid, Health, Memory, Utilization
+from exporter.model import GpuInstance, GpuUuid, Memory, Utilization
 
 LIBRARY = Library(
     name="dcmi",
@@ -165,11 +164,14 @@ class Dcmi(Reader[_Place]):
         """Read the utilization of the AI cores. While profiling the driver returns 0xEF, which is no ratio."""
         return Utilization(busy=ratio(self._library.uint("dcmi_get_device_utilization_rate", *handle, _AI_CORE)))
 
-    def health(self, handle: _Place) -> Health:
-        """Read power (in tenths of a watt) and temperature."""
-        power = known(self._library.sint, "dcmi_get_device_power_info", *handle)
-        heat = known(self._library.sint, "dcmi_get_device_temperature", *handle)
-        return health(None if power is None else power / 10, None if heat is None else float(heat))
+    def power(self, handle: _Place) -> float | None:
+        """Read the power, which the library returns in tenths of a watt."""
+        tenths = known(self._library.sint, "dcmi_get_device_power_info", *handle)
+        return None if tenths is None else tenths / 10
+
+    def temperature(self, handle: _Place) -> float | None:
+        """Read the temperature."""
+        return known(self._library.sint, "dcmi_get_device_temperature", *handle)
 
     def instances(self, handle: _Place) -> tuple[GpuInstance, ...]:
         """

@@ -18,17 +18,18 @@ from exporter.devices.open_nodes import OpenNodes
 from exporter.devices.session import Knowledge
 from exporter.devices.vendor_libs.native import known
 from exporter.devices.vendor_libs.reader import Identity, NamedDevice, Reader, read_device
-from exporter.model import DeviceKey, Fault, GpuSample, GpuUuid, Memory
+from exporter.model import ALL_ON, DeviceKey, Fault, GpuSample, GpuUuid, Memory, Off
 
 
 class VendorDevices:
-    """`Devices` of a reader. `nodes` proves that the PIDs are the host's; `clock` is Unix time."""
+    """`Devices` of a reader. `nodes` proves that the PIDs are the host's; `clock` is Unix time; `off`: not read."""
 
-    def __init__(self, reader: Reader[Any], nodes: OpenNodes, clock: Callable[[], float]) -> None:
+    def __init__(self, reader: Reader[Any], nodes: OpenNodes, clock: Callable[[], float], off: Off = ALL_ON) -> None:
         self.driver = f"{reader.title}: the driver"
         self._reader = reader
         self._nodes = nodes
         self._clock = clock
+        self._off = off
         self._version = ""
         self._identities: dict[int, Identity] = {}
         self._indices: tuple[int, ...] = ()
@@ -65,7 +66,7 @@ class VendorDevices:
             if only is not None and device.identity.uuid not in only:
                 continue
             try:
-                samples.append(read_device(self._reader, device, self._version, self._clock()))
+                samples.append(read_device(self._reader, device, self._version, self._clock(), self._off))
             except REFUSED as error:
                 message = f"{self._reader.title} {device.index} does not answer: {error}"
                 faults.append(Fault("devices", error.reason, message, device.identity.uuid))

@@ -179,7 +179,7 @@ def health(watts: float | None, degrees: float | None) -> Health:
     """Make the figures; an impossible value is unknown."""
     return Health(
         power_watts=watts if watts is not None and 0 <= watts < MOST_WATTS else None,
-        temperature_celsius=degrees if degrees is not None and LEAST_DEGREES < degrees < MOST_DEGREES else None,
+        temperature_celsius=float(degrees) if degrees is not None and LEAST_DEGREES < degrees < MOST_DEGREES else None,
     )
 
 

@@ -16,11 +16,11 @@ from pathlib import PurePosixPath
 from exporter.devices import errors
 from exporter.devices.open_nodes import OpenNodes
 from exporter.devices.session import Beat
-from exporter.devices.vendor_libs.layouts import Listed, balanced, health, ratio, text
+from exporter.devices.vendor_libs.layouts import Listed, balanced, ratio, text
 from exporter.devices.vendor_libs.native import Handle, Meanings, known
 from exporter.devices.vendor_libs.reader import Identity, Reader
 from exporter.devices.vendor_libs.rows import Library
-from exporter.model import GpuUuid, Health, Memory, Utilization
+from exporter.model import GpuUuid, Memory, Utilization
 
 LIBRARY = Library(
     name="mtml",
@@ -132,8 +132,11 @@ class Mtml(Reader[_Parts]):
         busy = None if handle.gpu is None else ratio(self._library.uint("mtmlGpuGetUtilization", handle.gpu))
         return Utilization(busy=busy)
 
-    def health(self, handle: _Parts) -> Health:
-        """Read power (in milliwatts) and temperature."""
-        power = known(self._library.uint, "mtmlDeviceGetPowerUsage", handle.device)
-        heat = known(self._library.sint, "mtmlGpuGetTemperature", handle.gpu) if handle.gpu else None
-        return health(None if power is None else power / 1000, None if heat is None else float(heat))
+    def power(self, handle: _Parts) -> float | None:
+        """Read the power, which the library returns in milliwatts."""
+        milliwatts = known(self._library.uint, "mtmlDeviceGetPowerUsage", handle.device)
+        return None if milliwatts is None else milliwatts / 1000
+
+    def temperature(self, handle: _Parts) -> float | None:
+        """Read the temperature."""
+        return known(self._library.sint, "mtmlGpuGetTemperature", handle.gpu) if handle.gpu else None

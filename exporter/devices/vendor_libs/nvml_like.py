@@ -22,7 +22,6 @@ from exporter.devices.vendor_libs.layouts import (
     MemoryLayout,
     agree,
     entries,
-    health,
     memory,
     ratio,
     text,
@@ -30,7 +29,7 @@ from exporter.devices.vendor_libs.layouts import (
 from exporter.devices.vendor_libs.native import Handle, Meanings, known
 from exporter.devices.vendor_libs.reader import Identity, Reader
 from exporter.devices.vendor_libs.rows import Row
-from exporter.model import GpuUuid, Health, Memory, Utilization
+from exporter.model import GpuUuid, Memory, Utilization
 
 L = TypeVar("L")
 T = TypeVar("T")
@@ -142,11 +141,14 @@ class NvmlLike(Reader[Handle]):
         busy, memory_controller = self._library.fields(function, _PERCENTS, handle, size=self._row.busy)
         return Utilization(busy=ratio(busy), memory_controller=ratio(memory_controller))
 
-    def health(self, handle: Handle) -> Health:
-        """Read power (the library returns milliwatts) and temperature."""
-        power = known(self._uint, "DeviceGetPowerUsage", handle)
-        heat = known(self._uint, "DeviceGetTemperature", handle, _CORE)
-        return health(None if power is None else power / 1000, None if heat is None else float(heat))
+    def power(self, handle: Handle) -> float | None:
+        """Read the power, which the library returns in milliwatts."""
+        milliwatts = known(self._uint, "DeviceGetPowerUsage", handle)
+        return None if milliwatts is None else milliwatts / 1000
+
+    def temperature(self, handle: Handle) -> float | None:
+        """Read the temperature."""
+        return known(self._uint, "DeviceGetTemperature", handle, _CORE)
 
     def _first(self, versions: Sequence[tuple[str, L]], read: Callable[[str, L], T]) -> T:
         """

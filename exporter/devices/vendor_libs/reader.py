@@ -19,17 +19,19 @@ from exporter.devices.errors import CallError, LibraryError, UnsupportedError
 from exporter.devices.open_nodes import OpenNodes
 from exporter.devices.process_list import merged
 from exporter.devices.session import Beat
-from exporter.devices.vendor_libs.layouts import Listed
+from exporter.devices.vendor_libs.layouts import Listed, health
 from exporter.devices.vendor_libs.native import Meanings, Native
 from exporter.devices.vendor_libs.rows import Library
 from exporter.model import (
+    ALL_ON,
+    Collector,
     DeviceKey,
     Gpu,
     GpuInstance,
     GpuSample,
     GpuUuid,
-    Health,
     Memory,
+    Off,
     ProcessKind,
     ProcessUtilization,
     Utilization,
@@ -110,9 +112,13 @@ class Reader(ABC, Generic[H]):
         """Read each process's utilization; None where the library never reports it."""
         return None
 
-    def health(self, handle: H) -> Health:  # noqa: ARG002
-        """Read power and temperature."""
-        return Health()
+    def power(self, handle: H) -> float | None:  # noqa: ARG002
+        """Read the power in watts; None where the library never reports it."""
+        return None
+
+    def temperature(self, handle: H) -> float | None:  # noqa: ARG002
+        """Read the temperature in degrees Celsius; None where the library never reports it."""
+        return None
 
     def instances(self, handle: H) -> tuple[GpuInstance, ...]:  # noqa: ARG002
         """List the parts of a divided device: they are then the devices. Empty where it is whole."""
@@ -128,15 +134,15 @@ class NamedDevice:
     identity: Identity
 
 
-def read_device(reader: Reader[Any], device: NamedDevice, driver: str, now: float) -> GpuSample:
+def read_device(reader: Reader[Any], device: NamedDevice, driver: str, now: float, off: Off = ALL_ON) -> GpuSample:
     """
-    Read all figures of one device at the time `now` (Unix time).
+    Read the figures of one device at the time `now` (Unix time), without those of the collectors that are `off`.
 
     Raises DeviceLostError, LibraryGoneError, and CallError when it does not say whether it is divided.
     """
     handle, identity = device.handle, device.identity
     instances = reader.instances(handle)
-    faults = DeviceFaults(f"{reader.title} {device.index}", identity.uuid)
+    faults = DeviceFaults(f"{reader.title} {device.index}", identity.uuid, off)
     memory, listed = None, None
     try:
         memory = reader.memory(handle)
@@ -149,9 +155,10 @@ def read_device(reader: Reader[Any], device: NamedDevice, driver: str, now: floa
     except CallError as error:
         supported = not isinstance(error, UnsupportedError)
         faults.add(error, "processes could not be listed", incomplete=supported)
-    utilization = faults.figure(reader.utilization, handle) or Utilization()
-    by_process = faults.figure(reader.process_utilization, handle)
-    health = faults.figure(reader.health, handle) or Health()
+    utilization = faults.collected(Collector.UTILIZATION, reader.utilization, handle) or Utilization()
+    by_process = faults.collected(Collector.PROCESS_UTILIZATION, reader.process_utilization, handle)
+    watts = faults.collected(Collector.POWER, reader.power, handle)
+    degrees = faults.collected(Collector.TEMPERATURE, reader.temperature, handle)
     kind = ProcessKind.COMPUTE
     return GpuSample(
         gpu=Gpu(
@@ -165,7 +172,7 @@ def read_device(reader: Reader[Any], device: NamedDevice, driver: str, now: floa
             memory=memory,
             # The vendor calls the figure of a divided device meaningless (Ascend).
             utilization=Utilization() if instances else utilization,
-            health=health,
+            health=health(watts, degrees),
             instances=instances,
             minor=identity.minor,
         ),

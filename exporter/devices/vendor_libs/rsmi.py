@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from exporter.devices import errors
 from exporter.devices.open_nodes import OpenNodes
 from exporter.devices.session import Beat
-from exporter.devices.vendor_libs.layouts import Listed, balanced, blank, health, listed, pci_address, ratio, written
+from exporter.devices.vendor_libs.layouts import Listed, balanced, blank, listed, pci_address, ratio, written
 from exporter.devices.vendor_libs.native import Meanings, known
 from exporter.devices.vendor_libs.reader import Identity, Reader
 from exporter.devices.vendor_libs.rows import Library
-from exporter.model import GpuUuid, Health, Memory, Utilization
+from exporter.model import GpuUuid, Memory, Utilization
 
 LIBRARY = Library(
     name="rsmi",
@@ -104,11 +104,15 @@ class Rsmi(Reader[int]):
         """Read the utilization of the device."""
         return Utilization(busy=ratio(self._library.uint("rsmi_dev_busy_percent_get", handle)))
 
-    def health(self, handle: int) -> Health:
-        """Read power (in microwatts) and temperature (in thousandths of a degree)."""
-        power = known(self._library.ulonglong, "rsmi_dev_power_ave_get", handle, 0)
-        heat = known(self._library.ulonglong, "rsmi_dev_temp_metric_get", handle, 0, 0)
-        return health(None if power is None else power / 1_000_000, None if heat is None else heat / 1000)
+    def power(self, handle: int) -> float | None:
+        """Read the power, which the library returns in microwatts."""
+        microwatts = known(self._library.ulonglong, "rsmi_dev_power_ave_get", handle, 0)
+        return None if microwatts is None else microwatts / 1_000_000
+
+    def temperature(self, handle: int) -> float | None:
+        """Read the temperature, which the library returns in thousandths of a degree."""
+        thousandths = known(self._library.ulonglong, "rsmi_dev_temp_metric_get", handle, 0, 0)
+        return None if thousandths is None else thousandths / 1000
 
     def _by_device(self) -> dict[int, list[tuple[int, int | None]]]:
         """Read the list of the node, and ask for the devices of each process."""

@@ -178,7 +178,7 @@ async def test_what_the_driver_moves_out_is_time_lost(node: Node, pods: Pods, ro
         node.evicted(pid, 41657, 7000)
     node.process(200, cgroup=f"0::/{cgroup('b')}")
     node.descriptor(200, 7, client(2, GIB))
-    name = "container_memory_evicted_seconds_total"
+    name = "container_queue_evicted_seconds_total"
     assert series(await rounds.page(), name, "pod") == {("a",): 0}
     node.evicted(100, 41657, 8500)
     node.evicted(101, 41657, 7250)

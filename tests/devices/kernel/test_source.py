@@ -20,7 +20,7 @@ from exporter.devices.kernel import Counting, KernelSource
 from exporter.devices.kernel.holders import SECONDS, scan
 from exporter.devices.open_files import Mounts
 from exporter.devices.thread import DEADLINE
-from exporter.model import DeviceKey, GpuSample, GpuUuid, Health, Memory, Utilization
+from exporter.model import Collector, DeviceKey, GpuSample, GpuUuid, Health, Memory, Utilization
 from sources.kernel import ELSEWHERE, OPENED, Node
 
 MIB, GIB = 2**20, 2**30
@@ -315,6 +315,36 @@ async def test_figures_of_a_radeon(node: Node, rocm: Reader) -> None:
     assert gpu.utilization == Utilization(busy=0.37, memory_controller=0.12)
     assert gpu.model == "AMD Instinct MI210"
     assert gpu.health == Health(141.0, None, 48.0, {"graphics": 1.7e9, "memory": 1.6e9})
+
+
+@pytest.mark.parametrize("collector", [*Collector, None])
+async def test_the_files_of_a_collector_that_is_off_are_not_read(node: Node, collector: Collector | None) -> None:
+    """Its figures are unknown, all others are known."""
+    files = {
+        Collector.UTILIZATION: {"gpu_busy_percent": "37\n"},
+        Collector.POWER: {"hwmon/hwmon5/power1_average": "141000000\n", "hwmon/hwmon5/energy1_input": "9000000\n"},
+        Collector.TEMPERATURE: {"hwmon/hwmon5/temp1_input": "48000\n"},
+        Collector.CLOCKS: {"hwmon/hwmon5/freq1_input": "1700000000\n", "hwmon/hwmon5/freq1_label": "sclk\n"},
+    }
+    figures = dict(vram(8, 2))
+    for some in files.values():
+        figures.update(some)
+    node.card("0000:03:00.0", figures=figures)
+    off = frozenset({collector} if collector else ())
+    source = KernelSource(node.roots, name="kfd", off=off)
+    try:
+        ((gpu,), faults) = (sample := await source.sample()).samples, sample.faults
+    finally:
+        await source.close()
+    health = gpu.gpu.health
+    known = {
+        Collector.UTILIZATION: gpu.gpu.utilization.busy is not None,
+        Collector.POWER: (health.power_watts, health.energy_joules) == (141.0, 9.0),
+        Collector.TEMPERATURE: health.temperature_celsius == 48.0,
+        Collector.CLOCKS: health.clocks_hertz == {"graphics": 1.7e9},
+    }
+    assert known == {one: one is not collector for one in files}
+    assert gpu.gpu.memory is not None and not faults
 
 
 @pytest.mark.parametrize("name", ["mem_info_vram_total", "mem_info_vram_used", "gpu_busy_percent"])

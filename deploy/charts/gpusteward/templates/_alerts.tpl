@@ -9,7 +9,7 @@ The files stay plain rules: a threshold is the number before the comment `# thre
 {{- $groups := list }}
 {{- $names := list }}
 {{- $enabled := list }}
-{{- range $path, $_ := .Files.Glob "alerts/*.yaml" }}
+{{- range $path, $_ := .Files.Glob (printf "alerts%s/*.yaml" (include "gpusteward.names" .)) }}
 {{- range $group := ($.Files.Get $path | fromYaml).groups }}
 {{- $rules := list }}
 {{- range $rule := $group.rules }}
@@ -46,7 +46,8 @@ The files stay plain rules: a threshold is the number before the comment `# thre
 {{- end }}
 {{- end }}
 {{- if $values.dcgm }}
-{{- $groups = concat $groups (.Files.Get "alerts/dcgm/rules.yaml" | fromYaml).groups }}
+{{- $file := ternary "rules-4.9.yaml" "rules.yaml" (eq (toString $values.dcgm) "4.9") }}
+{{- $groups = concat $groups (.Files.Get (printf "alerts/dcgm/%s" $file) | fromYaml).groups }}
 {{- end }}
 {{- $taken := list }}
 {{- range $groups }}{{ $taken = append $taken .name }}{{ end }}

@@ -166,3 +166,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and .Values.web.clientCertificates (not .Values.web.tls) }}{{ fail "web.clientCertificates wants web.tls" }}{{ end -}}
 {{- if and .Values.web.secretName (hasKey .Values.config.web "config_file") }}{{ fail "web.secretName and config.web.config_file say the same; give one" }}{{ end -}}
 {{- end -}}
+
+{{- /* The folder of the rules and boards whose label names are those of config.metrics.workload_labels. */ -}}
+{{- define "gpusteward.names" -}}
+{{- if eq (dig "metrics" "workload_labels" "plain" .Values.config) "exported" }}/exported{{ end -}}
+{{- end -}}
