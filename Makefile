@@ -10,9 +10,9 @@ SHOWN := .pytest_cache/faults.json
 BESIDE := .pytest_cache/beside.txt
 TYPES := .pytest_cache/types.txt
 WORKERS = $(shell expr $$(nproc) + 1)
-FAST := not daemon and not containers and not cluster and not charts and not boards and not prometheus and not browser
+FAST := not daemon and not containers and not cluster and not hosts and not charts and not boards and not prometheus and not browser
 
-.PHONY: help demo lint style check test cluster image release bench day gpu wheels golden prose docs-site manifests guards traces fuzz lock clean
+.PHONY: help demo lint style check test test-hosts cluster image release bench day gpu wheels golden prose docs-site manifests guards traces fuzz lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 12
@@ -50,10 +50,15 @@ test: lint $(VENV)/.release  ## install what the tests need (asks first on a mac
 	PYTHONPATH=tests $(BIN)/python -m cluster.build || [ "$${CI:-}" != true ]  # without Go its tests are skipped, loudly
 	PYTHONPATH=tests $(BIN)/python -m cluster.npm || [ "$${CI:-}" != true ]
 	@# Side by side, on two clusters: their tests wait for graces most of the time. What the others say follows at the end.
-	$(BIN)/pytest -p no:cacheprovider -m "not ($(FAST)) and not cluster" --durations=10 --faults=$(SHOWN) > $(BESIDE) 2>&1 & \
+	$(BIN)/pytest -p no:cacheprovider -m "not ($(FAST)) and not cluster and not hosts" --durations=10 --faults=$(SHOWN) > $(BESIDE) 2>&1 & \
 	  beside=$$!; code=0; $(BIN)/pytest -m cluster -n 2 --dist loadfile --durations=15 --faults=$(SHOWN) || code=$$?; \
 	  wait $$beside || code=$$?; cat $(BESIDE); exit $$code
 	PYTHONPATH=tests $(BIN)/python -m faults $(SHOWN) || [ "$${CI:-}" != true ]  # what this machine lacks is not shown
+
+test-hosts: $(VENV)/.dev  ## test on a node in a virtual machine: Debian 13, cgroup v2 alone, systemd's driver; 10 minutes
+	PYTHONPATH=tests $(BIN)/python -m cluster.install --guest
+	PYTHONPATH=tests $(BIN)/python -m cluster.build kube-apiserver containerd helm
+	$(BIN)/pytest -p no:cacheprovider -m hosts
 
 cluster: $(VENV)/.dev  ## leave a real Kubernetes with fake GPUs running, and print its kubeconfig
 	PYTHONPATH=tests $(BIN)/python -m cluster

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from cluster import build, leftovers
-from cluster.bed import GPUS, INVENTORY
+from cluster.bed import GPUS
 from cluster.client import Api
 from cluster.control_plane import ControlPlane
 from cluster.leftovers import Record
@@ -27,11 +27,10 @@ from containers.cgroupfs import new_token
 from driver import node as driver
 from hosts import contents
 from hosts.agent import Agent, GuestError
-from hosts.contents import KUBELET_PORT, NODE, STATE, UNITS
+from hosts.contents import KUBELET_PORT, NODE, OFFERED, STATE, UNITS
 from hosts.guest import PROGRAMS, guest, image
 from hosts.machine import Machine
 
-OFFERED = {name: ids for name, ids in INVENTORY.items() if "mig" not in name}
 NETWORKS = range(128, 256)
 READY_WITHIN_S = 300.0
 
@@ -114,7 +113,7 @@ class GuestBed:
         self.control_plane.start()
         node = driver.FakeNode(folder / "driver", driver.build(build.cache()))
         node.write(GPUS)
-        contents.fill(folder / "programs", self.control_plane, network, node, OFFERED, self._archives)
+        contents.fill(folder / "programs", self.control_plane, network, node, self._archives)
         image(folder / "programs", folder / "programs.raw", "1G")
         # The kubelet's address is one of this machine's, so that the API server reaches it through QEMU's port.
         _ip("link", "add", interface, "type", "veth", "peer", "name", f"{interface}p")

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cluster import build, device_plugin, kubelet_pb2
+from cluster.bed import INVENTORY as ALL
 from cluster.bed import WORKLOAD
 from cluster.control_plane import FEATURE_GATES, ControlPlane
 from cluster.node import Network
@@ -27,6 +28,8 @@ NODE = "gpu-vm"
 KUBELET_PORT = 10250
 STATE = device_plugin.STATE_IN_CONTAINER
 """Of the fake driver, in the guest as in its containers."""
+OFFERED = {name: ids for name, ids in ALL.items() if "mig" not in name}
+"""Of the fake GPUs, by the device plugin."""
 INVENTORY = "/run/bed-inventory.json"
 LIBRARY = f"{PROGRAMS}/lib/libnvidia-ml.so.1"
 UNITS = ("containerd", "kubelet", "device-plugin")
@@ -41,7 +44,6 @@ def fill(
     control_plane: ControlPlane,
     network: Network,
     driver: FakeNode,
-    inventory: Mapping[str, Sequence[str]],
     archives: Sequence[Path],
 ) -> None:
     """Write everything into an empty folder."""
@@ -54,7 +56,7 @@ def fill(
     shutil.copy2(driver.workload_binary, folder / "bin/workload")
     shutil.copy2(driver.library(), folder / "lib" / Path(LIBRARY).name)
     shutil.copytree(driver.folder, folder / "driver")
-    (folder / "etc/inventory.json").write_text(json.dumps(inventory))
+    (folder / "etc/inventory.json").write_text(json.dumps(OFFERED))
     _containerd(folder / "etc", network)
     _kubelet(folder / "etc", control_plane, network)
     for name, text in _units(network).items():
@@ -170,4 +172,4 @@ def _unit(command: str, *more: str) -> str:
     return "\n".join(["[Service]", f"ExecStart={command}", "Restart=always", "RestartSec=1", *more, ""])
 
 
-__all__ = ["INVENTORY", "KUBELET_PORT", "LIBRARY", "NODE", "STATE", "UNITS", "fill"]
+__all__ = ["INVENTORY", "KUBELET_PORT", "LIBRARY", "NODE", "OFFERED", "STATE", "UNITS", "fill"]

@@ -1,5 +1,5 @@
 """
-A virtual machine: QEMU without KVM, its guest agent, and a snapshot.
+A virtual machine: QEMU without KVM, and its guest agent.
 
 In: a guest, a disk of programs, a folder. Out: a machine that answers, and after `stop()` nothing.
 
@@ -8,13 +8,9 @@ The rule: /dev/kvm is not used because it is there. On some machines it opens, m
 
 from __future__ import annotations
 
-import json
-import socket
 import subprocess
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from cluster.processes import MARK, free_port
 from hosts.agent import Agent, GuestError
@@ -68,15 +64,6 @@ class Machine:
             process.kill()
             process.wait()
 
-    def monitor(self, command: str) -> str:
-        """Say a line to QEMU's monitor, and return its answer. Raises GuestError."""
-        with socket.socket(socket.AF_UNIX) as port:
-            port.connect(str(self.folder / "qmp"))
-            lines = port.makefile("rw", encoding="utf-8")
-            lines.readline()
-            _qmp(lines, "qmp_capabilities", {})
-            return str(_qmp(lines, "human-monitor-command", {"command-line": command}))
-
     def _said(self) -> str:
         logs = [self.folder / name for name in ("qemu.log", "console.log")]
         return "\n".join(log.read_text(errors="replace")[-1500:] for log in logs if log.exists())
@@ -93,19 +80,7 @@ class Machine:
             "-netdev", ",".join(["user", "id=network", *forwards]), "-device", "virtio-net-pci,netdev=network,romfile=",
             "-device", "virtio-serial-pci", "-chardev", serial,
             "-device", "virtserialport,chardev=agent,name=org.qemu.guest_agent.0",
-            "-qmp", f"unix:{self.folder / 'qmp'},server=on,wait=off",
         ]  # fmt: skip
-
-
-def _qmp(lines: Any, command: str, arguments: Mapping[str, str]) -> object:
-    lines.write(json.dumps({"execute": command, "arguments": arguments}) + "\n")
-    lines.flush()
-    while True:
-        answer = json.loads(lines.readline())
-        if "error" in answer:
-            raise GuestError(f"{command}: {answer['error']['desc']}")
-        if "return" in answer:
-            return answer["return"]
 
 
 __all__ = ["Machine"]

@@ -1,7 +1,7 @@
 """
 The daemon in its own pod of the guest, installed by helm with what the chart ships.
 
-In: a bed whose node has the daemon's image, values. Out: its page, its journal, the kernel's word on its processes.
+In: a bed whose node has the daemon's image, values. Out: its page, its log, its journal.
 
 The rule: the guest's network is behind QEMU, so that the page is asked for inside the guest, at the pod's address.
 """

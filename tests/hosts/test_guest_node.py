@@ -1,8 +1,8 @@
 """
 The daemon on a node as production has it: cgroup v2 alone, systemd's cgroup driver, crun, kernel 6.12, its own pod.
 
-In: a virtual machine with a real kubelet and containerd, the shipped chart. Out: whom memory is charged to, and who is
-evicted and killed.
+In: a virtual machine with a real kubelet and containerd, the shipped chart. Out: the containers that memory is
+charged to, and the pods that are evicted and killed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hosts.release import GuestRelease, values
 from hosts.workloads import PATIENT, Workloads
 from scraped import series
 
-pytestmark = pytest.mark.cluster
+pytestmark = pytest.mark.hosts
 
 CONSENT = {"gpusteward.io/mode": "enforce"}
 LIMIT = "nvidia.com/container.main.gpu-memory.limit"
@@ -78,7 +78,7 @@ async def test_memory_is_charged_to_the_byte(bed: GuestBed, release: GuestReleas
     expected = {("pair", "main"): GiB, ("pair", "second"): 2 * GiB + 4096, ("single", "main"): 1536 * MiB}
     await release.shows(lambda page: used(page, workloads.namespace) == expected or None, f"{expected}")
 
-    started = f"WORKLOAD_NAME=extra setsid /bin/workload 'alloc visible {256 * MiB} compute' >/dev/null 2>&1 </dev/null &"
+    started = f"WORKLOAD_NAME=extra /bin/workload 'alloc visible {256 * MiB} compute' >/dev/null 2>&1 </dev/null &"
     bed.kubectl("-n", workloads.namespace, "exec", "single", "--", "/bin/sh", "-c", started)
     service(bed, "plain", f"{512 * MiB}")
     service(bed, "forger", f"{768 * MiB}", where, user=FORGER)

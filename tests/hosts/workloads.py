@@ -7,7 +7,7 @@ In: a bed. Out: pods that run, and what each holds, to the byte, as its own proc
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cluster.client import Api, Object, until
@@ -76,15 +76,4 @@ class Workloads:
         self.bed.guest.shell(f"printf '%s\\n' '{line}' > {STATE}/control/{speaker}")
 
 
-def cgroup_of(bed: GuestBed, pid: int) -> str:
-    """The line of /proc/PID/cgroup as the guest's own init sees it."""
-    return bed.guest.run("cat", f"/proc/{pid}/cgroup").strip()
-
-
-def pids_of(bed: GuestBed, words: Sequence[str]) -> list[int]:
-    """The pids of the guest whose command line has all these words."""
-    listed = bed.guest.shell("for d in /proc/[0-9]*; do printf '%s ' ${d#/proc/}; tr '\\0' ' ' < $d/cmdline; echo; done")
-    return [int(line.split()[0]) for line in listed.splitlines() if all(word in line for word in words)]
-
-
-__all__ = ["PATIENT", "Workloads", "cgroup_of", "pids_of"]
+__all__ = ["PATIENT", "Workloads"]
