@@ -123,11 +123,11 @@ class Bed:
 
     def kubectl(self, *words: str, stdin: str | None = None) -> str:
         """Run kubectl as admin; its standard output. Raises CalledProcessError with its complaint as a note."""
-        return _run([str(build.program("kubectl")), f"--kubeconfig={self.kubeconfig}", *words], stdin)
+        return run([str(build.program("kubectl")), f"--kubeconfig={self.kubeconfig}", *words], stdin)
 
     def helm(self, *words: str) -> str:
         """Run helm as admin; its standard output. Raises CalledProcessError with its complaint as a note."""
-        return _run([str(build.program("helm")), f"--kubeconfig={self.kubeconfig}", *words])
+        return run([str(build.program("helm")), f"--kubeconfig={self.kubeconfig}", *words])
 
     def set_inventory(self, inventory: Mapping[str, Sequence[str]]) -> None:
         """Change what the device plugin offers, for resources that it already serves."""
@@ -207,7 +207,8 @@ class Bed:
         self._node.start_device_plugin(self._inventory, self._driver.folder)
 
 
-def _run(command: list[str], stdin: str | None = None) -> str:
+def run(command: list[str], stdin: str | None = None) -> str:
+    """Run a program; its standard output. Raises CalledProcessError with its complaint as a note."""
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
     if done.returncode:
         failure = subprocess.CalledProcessError(done.returncode, command, done.stdout, done.stderr)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from cluster import build, leftovers
-from cluster.bed import GPUS
+from cluster.bed import GPUS, run
 from cluster.client import Api
 from cluster.control_plane import ControlPlane
 from cluster.leftovers import Record
@@ -81,13 +81,11 @@ class GuestBed:
 
     def kubectl(self, *words: str, stdin: str | None = None) -> str:
         """Run kubectl as admin; its standard output."""
-        command = [str(build.program("kubectl")), f"--kubeconfig={self.kubeconfig}", *words]
-        return subprocess.run(command, input=stdin, capture_output=True, text=True, check=True).stdout
+        return run([str(build.program("kubectl")), f"--kubeconfig={self.kubeconfig}", *words], stdin)
 
     def helm(self, *words: str) -> str:
         """Run helm as admin; its standard output."""
-        command = [str(build.program("helm")), f"--kubeconfig={self.kubeconfig}", *words]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        return run([str(build.program("helm")), f"--kubeconfig={self.kubeconfig}", *words])
 
     def stop(self) -> None:
         """End everything. Safe twice, and after a failure."""
@@ -125,8 +123,8 @@ class GuestBed:
 
     def _provision(self, network: Network) -> None:
         """Make the guest a node, with its images and devices; return when it is Ready."""
-        run = self.guest.shell
-        run(
+        shell = self.guest.shell
+        shell(
             f"mkdir -p /etc/static-pods; cp -a {PROGRAMS}/driver {STATE}; "
             f"cp {PROGRAMS}/etc/inventory.json {contents.INVENTORY}; "
             f"ip address add {network.node}/32 dev lo; nft -f {PROGRAMS}/etc/api.nft; "
@@ -134,8 +132,8 @@ class GuestBed:
             "systemctl start containerd"
         )
         for tar in sorted(Path(self.folder, "programs/images").glob("*.tar")):
-            run(f"{PROGRAMS}/bin/ctr -n k8s.io images import --local {PROGRAMS}/images/{tar.name}")
-        run("systemctl start kubelet device-plugin")
+            shell(f"{PROGRAMS}/bin/ctr -n k8s.io images import --local {PROGRAMS}/images/{tar.name}")
+        shell("systemctl start kubelet device-plugin")
         try:
             self.kubectl("wait", "--for=create", f"node/{NODE}", f"--timeout={READY_WITHIN_S:.0f}s")
             self.kubectl("wait", "--for=condition=Ready", f"node/{NODE}", f"--timeout={READY_WITHIN_S:.0f}s")
