@@ -29,7 +29,7 @@ from enforcer.policy.holder import CaseKey, Target
 from enforcer.policy.vocabulary import Rung
 from exporter.base.cgroup_owner import USUAL
 from exporter.model import ContainerId, DeviceKey, GpuUuid, PodUid
-from sources.limits import MAIN, POD, SIDE, Ground, ground, limits, scope
+from sources.limits import HASTY, MAIN, PATIENT, POD, SIDE, Ground, ground, limits, scope
 
 __all__ = ["ground", "limits"]
 
@@ -194,15 +194,16 @@ async def test_a_fence_that_stands_is_not_set_again(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("switch", "value", "heard", "noted"),
+    ("limits", "switch", "value", "heard", "noted"),
     [
-        (f"fail.{SET}", 4, Heard.IMPOSSIBLE, ["fenced", "unfenced"]),
-        (f"fail.{SET}", 3, Heard.FAILED, ["fenced", "unfenced"]),
-        (f"fail.{SET}", 15, Heard.FAILED, ["fenced", "unfenced"]),
-        (f"fail.{GET}", 999, Heard.FAILED, []),
-        (f"hang.{GET}", "", Heard.FAILED, []),
-        ("limits_drift", MiB, Heard.FAILED, ["fenced", "unfenced"]),
+        (PATIENT, f"fail.{SET}", 4, Heard.IMPOSSIBLE, ["fenced", "unfenced"]),
+        (PATIENT, f"fail.{SET}", 3, Heard.FAILED, ["fenced", "unfenced"]),
+        (PATIENT, f"fail.{SET}", 15, Heard.FAILED, ["fenced", "unfenced"]),
+        (PATIENT, f"fail.{GET}", 999, Heard.FAILED, []),
+        (HASTY, f"hang.{GET}", "", Heard.FAILED, []),
+        (PATIENT, "limits_drift", MiB, Heard.FAILED, ["fenced", "unfenced"]),
     ],
+    indirect=["limits"],
     ids=["not root", "not supported", "GPU lost", "nothing told", "hung look", "read back differs"],
 )
 async def test_what_certainly_does_not_stand_is_told_as_such(
@@ -217,6 +218,7 @@ async def test_what_certainly_does_not_stand_is_told_as_such(
     assert stage.limits is not None and not stage.ground.refused(stage.main)
 
 
+@pytest.mark.parametrize("limits", [HASTY], indirect=True)
 async def test_a_call_that_hangs_may_have_come_about(stage: Stage) -> None:
     """Ambiguous, and noted as a fence that may stand; when it does, it is ours, and can be taken away."""
     stage.ground.node.hang(SET)

@@ -10,7 +10,7 @@ from driver.node import FakeComputeInstance, FakeGpuInstance, FakeNode, GiB, Var
 from enforcer.actions.fence.driver import CgroupLimits, LimitsDeniedError, LimitsError, LimitsHungError
 from enforcer.actions.fence.nvml import NvmlLimits
 from exporter.model import GpuUuid
-from sources.limits import MAIN, R615, SIDE, Ground, ground, limits, scope
+from sources.limits import HASTY, MAIN, R615, SIDE, Ground, ground, limits, scope
 from sources.nvml import Program
 
 __all__ = ["ground", "limits"]
@@ -100,6 +100,7 @@ async def test_who_is_not_root_may_not_set_and_may_look(ground: Ground, limits: 
     assert (await limits.read(ground.gpu, ground.path())).unset
 
 
+@pytest.mark.parametrize("limits", [HASTY], indirect=True)
 async def test_a_driver_that_hangs_is_waited_for_no_longer_than_the_deadline(
     ground: Ground, limits: NvmlLimits
 ) -> None:

@@ -31,7 +31,7 @@ from exporter.model import GpuUuid, Snapshot
 from exporter.rounds.latest import Latest
 from policy.scenes import BEGIN, CONSENTING, GREEDY, MEEK, UNHURRIED, Actor, gpu_uuid, snapshot
 from sources.kube_api import kubeconfig, pod, serving, until
-from sources.limits import POD, R615, limits, out_of_memory
+from sources.limits import PATIENT, POD, R615, limits, out_of_memory
 
 __all__ = ["limits"]
 
@@ -197,7 +197,7 @@ async def running(stage: Stage, rules: Rules = FENCING) -> AsyncIterator[Daemon]
     daemon = Daemon(stage, rules)
     async with serving(answer) as server:
         writer = Writer(from_kubeconfig(kubeconfig(stage.folder / "config", server.url)), clock=stage.clock)
-        own = NvmlLimits(deadline=0.5)
+        own = NvmlLimits(deadline=PATIENT)
         world = World(writer, writer, stage.proc, stage.journal, USUAL, trusted=True, limits=own, cgroups=stage.mount)
         arming = Arming(daemon.decider, world, stage.latest, daemon.fresh, clock=stage.clock)
         task = asyncio.create_task(arming.run())

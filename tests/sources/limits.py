@@ -20,6 +20,8 @@ R615 = "615.43.02"
 POD = "8c5bb2f4-5e6f-4f0c-9d6b-0a7c1d2e3f40"
 SLICE = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod8c5bb2f4_5e6f_4f0c_9d6b_0a7c1d2e3f40.slice"
 MAIN, SIDE = "a" * 64, "b" * 64
+PATIENT, HASTY = 30.0, 0.5
+"""Seconds of a call's deadline: longer than a busy machine takes, and as long as a test waits for a call that hangs."""
 
 
 def scope(container: str) -> str:
@@ -73,11 +75,17 @@ def ground(fake_node: FakeNode, tmp_path: Path) -> Ground:
 
 
 @pytest.fixture
-async def limits(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[NvmlLimits]:
-    """Give the daemon's own limits, on the fake driver; calls that a test left hanging are released."""
+async def limits(
+    request: pytest.FixtureRequest, fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[NvmlLimits]:
+    """
+    Give the daemon's own limits, on the fake driver; calls that a test left hanging are released.
+
+    Its deadline is `PATIENT`, or the parameter: `HASTY` where a call hangs.
+    """
     monkeypatch.setenv("FAKE_NVML_STATE", str(fake_node.folder))
     fake_node.preload()
-    made = NvmlLimits(deadline=0.5)
+    made = NvmlLimits(deadline=getattr(request, "param", PATIENT))
     yield made
     for switch in (fake_node.folder / "switches").iterdir():
         switch.unlink(missing_ok=True)
