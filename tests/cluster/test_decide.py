@@ -275,7 +275,7 @@ async def test_a_dry_run_judges_each_by_its_own_and_touches_no_pod(
         page = daemon.get("/metrics")[1]
         would = series(page, "dry_run_actions_total", "action", "namespace")
         assert (would["evict", namespace], would["evict", another]) == (3, 0)
-        assert series(page, "held", "reason", "namespace") == {("no_consent", another): 1}
+        assert series(page, "held_containers", "reason", "namespace") == {("no_consent", another): 1}
         shields = {"spared": "exempt", "critical": "priority", "system": "namespace", "unclear": "limit_invalid"}
         reasons = held | shields | dict.fromkeys(acted, "dry_run")
 

@@ -408,7 +408,7 @@ def _counters(play: Play, page: str, records: list[dict[str, Any]]) -> None:
 
 def _held(play: Play, page: str) -> None:
     """See that the gauges say what is held, and for which pods an action was due meanwhile."""
-    held = series(page, "held", "reason", "kind", "namespace")
+    held = series(page, "held_containers", "reason", "kind", "namespace")
     (client,) = play.cases["mps-trainer"]
     assert held["blocked", "evaded", play.work] == GUARDED
     assert held["no_rights", "unknown", play.unbound] == 1
