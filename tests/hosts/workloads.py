@@ -1,19 +1,13 @@
-"""
-Pods of the guest that hold memory of its fake GPUs, and what they say of it.
-
-In: a bed. Out: pods that run, and what each holds, to the byte, as its own processes say.
-"""
+"""Pods of the guest that hold memory of its fake GPUs. In: a bed, sizes. Out: pods that run, and hold these bytes."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cluster.client import Api, Object, until
 from cluster.stage import SHARED, spec
 from hosts.bed import GuestBed
-from hosts.contents import STATE
 
 PATIENT = 240.0
 """Seconds: an emulated processor starts a container in five to twenty."""
@@ -65,15 +59,6 @@ class Workloads:
     def pods(self) -> str:
         """Path of the pods."""
         return f"/api/v1/namespaces/{self.namespace}/pods"
-
-    def holds(self, speaker: str) -> int:
-        """Bytes that a workload says it holds."""
-        said = json.loads(self.bed.guest.run("cat", f"{STATE}/says/{speaker}"))
-        return int(sum(said["held"].values()))
-
-    def command(self, speaker: str, line: str) -> None:
-        """Say a line to a workload; it is not waited for."""
-        self.bed.guest.shell(f"printf '%s\\n' '{line}' > {STATE}/control/{speaker}")
 
 
 __all__ = ["PATIENT", "Workloads"]
