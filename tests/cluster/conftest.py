@@ -1,6 +1,21 @@
-"""The fixtures of this folder's tests."""
+"""The fixtures of this folder's tests, and which of them run on which version of Kubernetes."""
+
+import pytest
 
 from cluster.fixtures import api_server, cluster, image, namespace, node_api, server_api, server_namespace
 from cluster.stage import stage
+from cluster.versions import chosen, later
 
 __all__ = ["api_server", "cluster", "image", "namespace", "node_api", "server_api", "server_namespace", "stage"]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what the chosen version of Kubernetes cannot have: `@pytest.mark.versions(since="1.34")`."""
+    left_out = [
+        item
+        for item in items
+        if any(later(mark.kwargs["since"], chosen()) for mark in item.iter_markers("versions") if mark.kwargs)
+    ]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]

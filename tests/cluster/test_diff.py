@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.bed import Bed
 from cluster import build
+from cluster.bed import Bed
 from deploy import chart
 from deploy.operators import KINDS, definition
 from exporter.base.quantities import QuantityError, parse_quantity
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.versions]
 
 NAMESPACES = ("gpusteward", "team-a", "team-b")
 COMPLETE = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}

@@ -54,3 +54,9 @@ def chosen() -> str:
     if name not in VERSIONS:
         raise ValueError(f"{VARIABLE}={name}: the test bed has {', '.join(VERSIONS)}")
     return name
+
+
+def later(one: str, other: str) -> bool:
+    """Whether a minor version is later than another version of VERSIONS."""
+    numbers = [tuple(map(int, minor.split("."))) for minor in (one, VERSIONS[other].minor)]
+    return numbers[0] > numbers[1]
