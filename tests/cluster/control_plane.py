@@ -175,6 +175,7 @@ class ControlPlane:
             f"--service-account-signing-key-file={tokens.key}",
             f"--audit-policy-file={policy}",
             f"--audit-log-path={self._audit_log}",
+            *self._apis(),
             *self._admission(),
         ]
         self._processes.start("kube-apiserver", command, self._ready)
@@ -233,6 +234,10 @@ class ControlPlane:
             f"--secure-port={port}",
         ]
         self._processes.start("kube-scheduler", command, lambda: listens(port))
+
+    def _apis(self) -> list[str]:
+        apis = ",".join(f"{each}=true" for each in self.kubernetes.apis)
+        return [f"--runtime-config={apis}"] if apis else []
 
     def _gates(self) -> list[str]:
         gates = ",".join(f"{name}={str(on).lower()}" for name, on in self.kubernetes.gates.items())
