@@ -226,6 +226,7 @@ def start_kubelet(cluster: Bed) -> None:
     assert isinstance(words, list)
     assert f"--config={config}" in words
     made = cluster.node.pod_resources_socket.stat().st_ctime_ns
-    cluster.node._processes.start(
-        "kubelet", words, lambda: cluster.node.pod_resources_socket.stat().st_ctime_ns != made
-    )
+    processes = cluster.node._processes
+    as_a_node_starts = processes._again["kubelet"]
+    processes.start("kubelet", words, lambda: cluster.node.pod_resources_socket.stat().st_ctime_ns != made)
+    processes._again["kubelet"] = as_a_node_starts  # so that a later test's restart waits for the Node again
