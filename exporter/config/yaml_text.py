@@ -122,6 +122,20 @@ def spoken(data: Any, annotation: Any) -> Any:
     return data
 
 
+def known(data: Any, annotation: Any, path: str = "") -> tuple[Any, tuple[str, ...]]:
+    """Split data into what has a key of the struct, and the dotted keys of the rest. What lists hold stays as it is."""
+    plain = _plain(annotation)
+    if not (isinstance(plain, type) and issubclass(plain, msgspec.Struct) and isinstance(data, Mapping)):
+        return data, ()
+    types_of = get_type_hints(plain, include_extras=True)
+    names = {field.encode_name: types_of[field.name] for field in msgspec.structs.fields(plain)}
+    kept, strange = {}, [f"{path}{key}" for key in data if key not in names]
+    for key in names.keys() & data.keys():
+        kept[key], more = known(data[key], names[key], f"{path}{key}.")
+        strange += more
+    return kept, tuple(sorted(strange))
+
+
 def refuse(
     source: str,
     path: str,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.config import Arguments, Config, ConfigError, Policy, catalogue_of, load, parse_arguments
+from exporter.config import Arguments, Config, ConfigError, Policy, catalogue_of, load, parse_arguments, start
 from exporter.config.loading import combine
 from exporter.config.schema import LIVE, settings, switched_off
 from exporter.config.values import Duration, ListenAddress
@@ -421,3 +421,59 @@ def test_off_without_quotes_is_the_word() -> None:
     assert of_file("policy: {mode: off}").policy.mode == "off"
     assert "expected off or observe" in refusal("policy: {mode: on}")
     assert "expected true or false, got perhaps" in refusal("limits: {fair_share: perhaps}")
+
+
+NEWER = """
+sampling: {interval: 7s, jitter: 1s}
+tracing: {endpoint: x}
+policy: {mode: enforce, grace: 3m, protect: {images: [a], namespaces: [b]}}
+"""
+
+
+def started(folder: Path, text: str, *argv: str) -> tuple[Config, ConfigError | None]:
+    file = folder / "config.yaml"
+    file.write_text(text)
+    return start(parse_arguments([f"--config={file}", *argv], {}))
+
+
+@pytest.mark.parametrize("flags", [(), ("--log.level=debug",)])
+def test_a_daemon_starts_with_what_it_knows_of_a_newer_file(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    """All known keys are in force, whatever stands beside them; of the policy the mode is `observe`."""
+    config, refused = started(tmp_path, NEWER, *flags)
+    assert refused is not None and "unknown key" in str(refused) and str(tmp_path / "config.yaml") in str(refused)
+    assert (config.sampling.interval, config.policy.grace) == (7.0, 180.0)
+    assert config.policy.protect.namespaces == ["b"]
+    assert (config.policy.mode, config.log.level) == ("observe", "debug" if flags else "info")
+    assert started(tmp_path, NEWER.replace("enforce", "off"))[0].policy.mode == "off"
+
+
+def test_a_key_of_an_older_version_is_refused_with_what_replaces_it(tmp_path: Path) -> None:
+    """The daemon starts and observes; the refusal is that of `load`."""
+    config, refused = started(tmp_path, "policy: {mode: enforce, strikes: 3, grace: 3m}")
+    assert "policy.strikes was removed in 0.2" in str(refused) and "policy.warn_after" in str(refused)
+    assert (config.policy.mode, config.policy.grace) == ("observe", 180.0)
+
+
+def test_a_file_that_is_known_as_a_whole_starts_as_it_is(tmp_path: Path) -> None:
+    """Nothing is lowered without a refusal."""
+    config, refused = started(tmp_path, "policy: {mode: enforce}")
+    assert (config.policy.mode, refused) == ("enforce", None)
+    assert config == load(parse_arguments([f"--config={tmp_path / 'config.yaml'}"], {}))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("web: {config_fil: users.yml}", "web.config_fil: unknown key"),
+        ("wbe: {config_file: users.yml}", "wbe: unknown key"),
+        ("Web: {config_file: users.yml}", "Web: unknown key"),
+        ("tracing: {}\nlog: {level: loud}", "log.level: expected"),
+        ("log: {level: loud, colour: red}", "log.level: expected"),
+        ("tracing: {}\nlimits: {rows: [{title: x}]}", "limits.rows: Object missing"),
+        ("tracing: {", "config.yaml:1:"),
+    ],
+)
+def test_no_daemon_starts_with_another_mistake(tmp_path: Path, text: str, told: str) -> None:
+    """A wrong value, and what may be meant to keep strangers out, refuse the file as a whole."""
+    with pytest.raises(ConfigError, match=told):
+        started(tmp_path, text)

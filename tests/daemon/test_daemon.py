@@ -192,8 +192,8 @@ def test_a_driver_replaced_under_it_ends_it(node: FakeNode, start_daemon: StartD
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("samplng: {interval: 5s}", "samplng"),
-        ("sampling: {interval: 5 apples}", "sampling.interval"),
+        ("web: {address: ':1'}", "web.address: unknown key"),
+        ("samplng: {interval: 5s}\nsampling: {interval: 5 apples}", "sampling.interval"),
         ("sampling: {interval: 1ms}", "a duration from"),
         ("web: {listen_address: nowhere}", "web.listen_address"),
         ("devices: gpu", "devices"),
@@ -210,6 +210,30 @@ def test_a_bad_config_is_refused_with_its_place(tmp_path: Path, text: str, expec
     assert ended.returncode == 2
     assert str(file) in ended.stderr and expected in ended.stderr, ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_an_older_image_with_a_newer_config_observes(tmp_path: Path) -> None:
+    """Keys that this version does not know are refused by log, snapshot and metrics; what it knows is in force."""
+    file = tmp_path / "config.yaml"
+    known = "devices: simulated\nsampling: {interval: 200ms, fast_interval: 100ms%s}\nlog: {format: json}\n"
+    file.write_text(known % ", jitter: 5s" + "tracing: {endpoint: 'localhost:4317'}\n")
+    with Daemon(f"--config={file}") as daemon:
+        snapshot = daemon.snapshot()
+        assert snapshot["interval_seconds"] == 0.2 and snapshot["complete"] and snapshot["devices"]
+        assert [fault["reason"] for fault in snapshot["faults"]] == ["config_invalid"]
+        assert "unknown key" in snapshot["faults"][0]["message"]
+        taken_at(daemon, successful=False)
+        assert daemon.get("/readyz")[0] == 200
+
+        def lines() -> list[dict[str, Any]]:
+            return [json.loads(line) for line in list(daemon.lines) if '"config.refused"' in line]
+
+        (line,) = until(lines, "the line", daemon)
+        assert "unknown key" in line["reason"] and line["effect"] == "the rest of the file is in force, in mode observe"
+        file.write_text(known % "")
+        daemon.until(lambda s: not s["faults"], "the mended file")
+        taken_at(daemon, successful=True)
+        assert len(lines()) == 1
 
 
 def test_an_unreadable_config_is_refused(tmp_path: Path) -> None:
