@@ -234,6 +234,10 @@ def test_a_reload_counts_at_once_and_voids_no_time(start_run: StartRun, tmp_path
     assert logged(daemon, "enforcer.stopped")[-1]["file"] == str(other_stop)
 
 
+def later(round_: int) -> Callable[[dict[str, Any]], dict[str, Any] | None]:
+    return lambda snapshot: snapshot if snapshot["round"] > round_ else None
+
+
 def faulty(told: str) -> Callable[[dict[str, Any]], dict[str, Any] | None]:
     return lambda snapshot: snapshot if any(told in one["message"] for one in snapshot["faults"]) else None
 
@@ -264,11 +268,12 @@ def test_a_daemon_that_starts_with_keys_of_a_newer_version_acts_on_nothing(
 ) -> None:
     """It judges nothing before the file is one that it knows as a whole, whatever mode a flag asks for."""
     daemon = start_run(always_over, "--mode=dry-run", patience="1h", protect={"images": ["train:*"]})
+    seen = 0
     for _ in range(3):
-        snapshot = daemon.snapshot()
+        snapshot = daemon.until(later(seen), "the next round")
         assert (snapshot["policy"]["mode"], snapshot["policy"]["breakers"]) == ("observe", [])
         assert [one["reason"] for one in snapshot["faults"] if one["source"] == "config"] == ["config_invalid"]
-        daemon.until(lambda s, seen=snapshot["round"]: s["round"] > seen, "the next round")
+        seen = snapshot["round"]
     in_metrics(daemon, "observe")
     assert not [line for line in daemon.lines if '"enforcer.warned"' in line or '"enforcer.dry_run"' in line]
     write(tmp_path, always_over)
