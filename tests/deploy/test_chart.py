@@ -224,9 +224,9 @@ def alerts(**tuned: object) -> dict[str, Any]:
     return {"prometheusRule": {"enabled": True, "alerts": tuned}}
 
 
-def groups(name: str, alert: str, *, twice: bool = False) -> dict[str, Any]:
+def groups(name: str, rule: str, *, kind: str = "alert", twice: bool = False) -> dict[str, Any]:
     """Values with a group of one's own."""
-    group = {"name": name, "rules": [{"alert": alert, "expr": "vector(1)"}]}
+    group = {"name": name, "rules": [{kind: rule, "expr": "vector(1)"}]}
     return {"prometheusRule": {"enabled": True, "groups": [group, group] if twice else [group]}}
 
 
@@ -317,6 +317,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "severity as a label": (alerts(GPUThrottled={"labels": {"severity": "page"}}), "/GPUThrottled/labels"),
     "group of ours": (groups("gpusteward.limits", "Mine"), "gpusteward.limits is a group of the chart"),
     "group twice": (groups("mine", "Mine", twice=True), "or there twice"),
+    "record of ours": (
+        groups("mine", "subject:gpusteward_memory_limit:bytes", kind="record"),
+        "the chart records subject:gpusteward_memory_limit:bytes itself",
+    ),
     "alert of ours": (groups("mine", "GPULost"), "prometheusRule.alerts.GPULost.enabled=false"),
     "board of a kind that is not there": ({"dashboards": {"kind": "Secret"}}, "/dashboards/kind"),
     "dashboards that are not there": ({"dashboards": {"enabled": True}}, "brings no dashboards"),

@@ -9,6 +9,7 @@ The files stay plain rules: a threshold is the number before the comment `# thre
 {{- $groups := list }}
 {{- $names := list }}
 {{- $enabled := list }}
+{{- $records := list }}
 {{- range $path, $_ := .Files.Glob (printf "alerts%s/*.yaml" (include "gpusteward.names" .)) }}
 {{- range $group := ($.Files.Get $path | fromYaml).groups }}
 {{- $rules := list }}
@@ -50,7 +51,10 @@ The files stay plain rules: a threshold is the number before the comment `# thre
 {{- $groups = concat $groups (.Files.Get (printf "alerts/dcgm/%s" $file) | fromYaml).groups }}
 {{- end }}
 {{- $taken := list }}
-{{- range $groups }}{{ $taken = append $taken .name }}{{ end }}
+{{- range $groups }}
+{{- $taken = append $taken .name }}
+{{- range .rules }}{{ with .record }}{{ $records = append $records . }}{{ end }}{{ end }}
+{{- end }}
 {{- range $group := $values.groups }}
 {{- if has $group.name $taken }}
 {{- fail (printf "prometheusRule.groups: %s is a group of the chart, or there twice. fix: choose another name" $group.name) }}
@@ -59,6 +63,9 @@ The files stay plain rules: a threshold is the number before the comment `# thre
 {{- range $rule := $group.rules }}
 {{- if and $rule.alert (has $rule.alert $enabled) }}
 {{- fail (printf "prometheusRule.groups: %s is an alert of the chart. fix: choose another name, or set prometheusRule.alerts.%s.enabled=false" $rule.alert $rule.alert) }}
+{{- end }}
+{{- if and $rule.record (has $rule.record $records) }}
+{{- fail (printf "prometheusRule.groups: the chart records %s itself. fix: choose another name" $rule.record) }}
 {{- end }}
 {{- end }}
 {{- end }}
