@@ -33,6 +33,7 @@ GRANTED = {
     "exporter": READS, "observe": READS, "warn": READS | TELLS, "dry-run": READS | TELLS,
     "evict": EVICTS, "kill": EVICTS, "mig": READS, "management": READS, "cdi": READS, "host-path": READS, "gke": READS,
     "simulated": READS, "monitored": READS, "mutual-tls": READS, "cgroups": READS, "drm": READS, "rocm": READS,
+    "grafana-operator": READS,
     "kill-only": READS | TELLS | {("team-a", "get", "pods")}, "fence-only": READS | TELLS | {("team-a", "get", "pods")},
     "granted": EVICTS | {(team, verb, what) for team in ("team-a", "team-b") for _, verb, what in CANARY},
 }  # fmt: skip
