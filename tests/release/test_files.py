@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import plain_yaml
 from cluster.processes import free_port
 from tools.release import files, provenance
 from tools.release.programs import ReleaseError
@@ -28,12 +29,24 @@ def test_packed_files_are_the_same_each_time(tmp_path: Path) -> None:
         assert [(member.name, member.mtime) for member in archive] == [("a/b", DATE), ("a/c", DATE)]
 
 
-def test_the_chart_gets_its_image() -> None:
-    """values.yaml of the chart has the two lines that a release fills in; where they are missing, none is made."""
+@pytest.mark.parametrize(
+    ("registry", "repository"), [("ghcr.io/team", "team/gpusteward"), ("127.0.0.1:5000/a/b", "a/b/gpusteward")]
+)
+def test_the_chart_gets_its_image(registry: str, repository: str) -> None:
+    """
+    values.yaml of the chart has the lines that a release fills in; where they are missing, none is made.
+
+    The registry is a host alone, in whose place global.imageRegistry puts a mirror.
+    """
     values = (ROOT / CHART / "values.yaml").read_text()
-    filled = files.with_image(values, "registry.example/team", "sha256:1")
-    changed = [line for line in filled.splitlines() if line not in values.splitlines()]
-    assert [line.split("#")[0].strip() for line in changed] == ["registry: registry.example/team", "digest: sha256:1"]
+    filled = plain_yaml.load(files.with_image(values, registry, "sha256:1"))
+    image = {**plain_yaml.load(values)["image"], "registry": registry.partition("/")[0]}
+    assert filled == {
+        **plain_yaml.load(values),
+        "image": {**image, "repository": repository, "digest": "sha256:1"},
+    }
+    bare = plain_yaml.load(files.with_image(values, "localhost:5000", "sha256:1"))["image"]
+    assert (bare["registry"], bare["repository"]) == ("localhost:5000", "gpusteward")
     with pytest.raises(ReleaseError, match="0 lines"):
         files.with_image("image: {}\n", "registry.example", "sha256:1")
 

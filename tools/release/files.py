@@ -53,11 +53,19 @@ def chart(source: Source, registry: str, digest: str, to: Path) -> Path:
 
 
 def with_image(values: str, registry: str, digest: str) -> str:
-    """Make the image in this registry the default of values.yaml. Raises ReleaseError."""
-    for key, value in (("registry", registry), ("digest", digest)):
-        values, found = re.subn(rf'^  {key}: ""', f"  {key}: {value}", values, flags=re.MULTILINE)
+    """
+    Make the image in this registry the default of values.yaml. Raises ReleaseError.
+
+    The path goes into the repository: a mirror that global.imageRegistry names has the image at the same path.
+    """
+    host, _, path = registry.partition("/")
+    repository = f"{path}/gpusteward" if path else "gpusteward"
+    written = ('registry: ""', host), ("repository: gpusteward", repository), ('digest: ""', digest)
+    for line, value in written:
+        filled = f"  {line.partition(':')[0]}: {value}"
+        values, found = re.subn(rf"^  {re.escape(line)}(?!\S)", filled, values, flags=re.MULTILINE)
         if found != 1:
-            raise ReleaseError(f'values.yaml of the chart has {found} lines `  {key}: ""` instead of one.')
+            raise ReleaseError(f"values.yaml of the chart has {found} lines `  {line}` instead of one.")
     return values
 
 
