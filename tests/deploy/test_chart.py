@@ -302,6 +302,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "/config/policy/namespaces/label",
     ),
     **{f"{key}, which is gone": (of_key(f"config.{key}", 3), f"config.{removed(key)}") for key in REMOVED},
+    "a condition without a chart above": ({"enabled": False}, "enabled is the condition of a chart above"),
     "two who collect": (
         {"podMonitor": {"enabled": True}, "podMonitoring": {"enabled": True}},
         "podMonitoring is instead of podMonitor and serviceMonitor",
@@ -496,6 +497,20 @@ def test_a_registry_for_all_charts_goes_first(tmp_path: Path) -> None:
     made = Rendered(chart.objects(text(written(tmp_path, values), tests=True)))
     images = {one["spec"]["containers"][0]["image"] for one in made.of("Pod")} | {made.container["image"]}
     assert {image.partition(":")[0] for image in images} == {"mirror.example.com/gpusteward"}
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_chart_above_has_it_as_a_dependency(tmp_path: Path, enabled: bool) -> None:
+    """By the usual condition, `gpusteward.enabled`, and with what it shares below `global`."""
+    chart.unpacked(tmp_path / "above" / "charts")
+    dependency = {"name": "gpusteward", "version": ">=0.0.0", "repository": "", "condition": "gpusteward.enabled"}
+    about = {"apiVersion": "v2", "name": "above", "version": "1.0.0", "dependencies": [dependency]}
+    (tmp_path / "above" / "Chart.yaml").write_text(yaml.safe_dump(about))
+    shared = {"imageRegistry": "mirror.example.com", "storageClass": "fast"}
+    values = {"global": shared, "gpusteward": {"enabled": enabled, "podMonitor": {"enabled": True}}}
+    made = Rendered(chart.objects(text(written(tmp_path, values), chart=tmp_path / "above")))
+    assert [one["metadata"]["name"] for one in made.of("PodMonitor")] == ["gpusteward"] * enabled
+    assert not enabled or made.container["image"].startswith("mirror.example.com/gpusteward:")
 
 
 def test_arguments_and_dns_are_the_operators(tmp_path: Path) -> None:

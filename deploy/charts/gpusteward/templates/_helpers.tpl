@@ -135,6 +135,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{- /* What would be refused by the daemon, or work less than it looks, is refused here. */ -}}
 {{- define "gpusteward.check" -}}
+{{- if eq (toString .Values.enabled) "false" }}{{ fail "enabled is the condition of a chart above this one, and installs or removes nothing here; fix: remove it" }}{{ end -}}
 {{- $policy := .Values.config.policy -}}
 {{- /* The same words as the daemon's: exporter/config/policy.py. */ -}}
 {{- if hasKey $policy "strikes" }}{{ fail "config.policy.strikes was removed in 0.2: an action now needs time over the limit in total, not a number of excesses; fix: set policy.warn_after and policy.grace, and remove the key" }}{{ end -}}
