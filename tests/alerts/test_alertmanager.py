@@ -35,7 +35,7 @@ ROUTES = {
     "namespace=team-a severity=warning alertname=GPULimitNotHeld": "platform",
     "namespace=team-a severity=warning alertname=GPULimitEvaded": "platform",
     "namespace=team-a severity=warning alertname=GPUNamespaceRightsMissing": "platform",
-    "namespace=gpusteward severity=warning alertname=GPUStewardDown": "platform",
+    "node=gpu-1 severity=warning alertname=GPUStewardDown": "platform",
     "severity=critical alertname=GPUStewardAbsent": "on-call",
     "severity=critical alertname=GPUStewardBreakerOpen": "on-call",
     "severity=critical alertname=GPULost": "on-call",
