@@ -722,11 +722,13 @@ def test_boards_for_grafana_operator(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("value", "name"), [(True, "rules.yaml"), ("4.8", "rules.yaml"), ("4.9", "rules-4.9.yaml")])
-def test_the_names_of_dcgm_are_there_when_wanted(value: object, name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("labels", ["plain", "exported"])
+def test_the_names_of_dcgm_are_there_when_wanted(value: object, name: str, labels: str, tmp_path: Path) -> None:
     """prometheusRule.dcgm adds the group of one generation; without it nothing is recorded under others' names."""
-    file = chart.DEPLOY.parent / "alerts" / "dcgm" / name
-    wanted = build(tmp_path, {"prometheusRule": {"enabled": True, "dcgm": value}}).only("PrometheusRule")["spec"]
-    plain = build(tmp_path, {"prometheusRule": {"enabled": True}}).only("PrometheusRule")["spec"]
+    file = chart.DEPLOY.parent / "alerts" / ("" if labels == "plain" else labels) / "dcgm" / name
+    config = {"config": {"metrics": {"workload_labels": labels}}}
+    wanted = build(tmp_path, {**config, "prometheusRule": {"enabled": True, "dcgm": value}}).only("PrometheusRule")["spec"]
+    plain = build(tmp_path, {**config, "prometheusRule": {"enabled": True}}).only("PrometheusRule")["spec"]
     assert wanted["groups"] == [*plain["groups"], *yaml.safe_load(file.read_text())["groups"]]
     assert "DCGM" not in str(plain)
 

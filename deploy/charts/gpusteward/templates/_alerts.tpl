@@ -48,7 +48,7 @@ The files stay plain rules: a threshold is the number before the comment `# thre
 {{- end }}
 {{- if $values.dcgm }}
 {{- $file := ternary "rules-4.9.yaml" "rules.yaml" (eq (toString $values.dcgm) "4.9") }}
-{{- $groups = concat $groups (.Files.Get (printf "alerts/dcgm/%s" $file) | fromYaml).groups }}
+{{- $groups = concat $groups (.Files.Get (printf "alerts%s/dcgm/%s" (include "gpusteward.names" .) $file) | fromYaml).groups }}
 {{- end }}
 {{- $taken := list }}
 {{- range $groups }}
