@@ -65,8 +65,9 @@ def routes(text: str) -> str:
 
 
 def messages(text: str) -> str:
-    """Write templates of Alertmanager's messages."""
-    return _IN_MESSAGES.sub(lambda found: EXPORTED[found[0]], text)
+    """Write templates of Alertmanager's messages, which leave out the daemon's pod."""
+    others = " ".join(f'"{name}"' for name in EXPORTED)
+    return _IN_MESSAGES.sub(lambda found: EXPORTED[found[0]], text).replace("(stringSlice ", f"(stringSlice {others} ")
 
 
 MADE_BY = {"*.yaml": rules, "dcgm/rules*.yaml": dcgm, "alertmanager/*.yaml": routes, "alertmanager/*.tmpl": messages}

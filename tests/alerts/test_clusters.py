@@ -59,7 +59,9 @@ def of_cluster(alert: Mapping[str, Any], cluster: str) -> dict[str, Any]:
     """An expected alert, in a cluster: its label, the board of that cluster, and its name where all daemons are gone."""
     said = dict(alert["exp_annotations"])
     said["dashboard_url"] += f"{'&' if '?' in said['dashboard_url'] else '?'}var-cluster={cluster}"
-    said["description"] = said["description"].replace("no gpusteward daemon.", f"no gpusteward daemon of cluster {cluster}.")
+    said["description"] = said["description"].replace(
+        "no gpusteward daemon.", f"no gpusteward daemon of cluster {cluster}."
+    )
     return {"exp_labels": {**alert["exp_labels"], "cluster": cluster}, "exp_annotations": said}
 
 

@@ -10,14 +10,13 @@ import pytest
 import yaml
 
 import plain_yaml
+from alerts.alertmanager import DAEMON
 from alerts.written import RULES, TESTS
 from exporter.metrics.labels import EXPORTED
 from prometheus.scraping import program
 from tools.exported import ALERTS, FOLDER, files, promql
 
 DCGM = tuple(sorted((ALERTS / "dcgm").glob("rules*.yaml")))
-DAEMON = {"namespace": "gpusteward", "pod": "gpusteward-x7k2p", "container": "gpusteward"}
-"""What such a Prometheus writes on each series."""
 
 
 def test_the_files_are_written_of_the_originals() -> None:

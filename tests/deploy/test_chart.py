@@ -727,7 +727,9 @@ def test_the_names_of_dcgm_are_there_when_wanted(value: object, name: str, label
     """prometheusRule.dcgm adds the group of one generation; without it nothing is recorded under others' names."""
     file = chart.DEPLOY.parent / "alerts" / ("" if labels == "plain" else labels) / "dcgm" / name
     config = {"config": {"metrics": {"workload_labels": labels}}}
-    wanted = build(tmp_path, {**config, "prometheusRule": {"enabled": True, "dcgm": value}}).only("PrometheusRule")["spec"]
+    wanted = build(tmp_path, {**config, "prometheusRule": {"enabled": True, "dcgm": value}}).only("PrometheusRule")[
+        "spec"
+    ]
     plain = build(tmp_path, {**config, "prometheusRule": {"enabled": True}}).only("PrometheusRule")["spec"]
     assert wanted["groups"] == [*plain["groups"], *yaml.safe_load(file.read_text())["groups"]]
     assert "DCGM" not in str(plain)
