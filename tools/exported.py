@@ -78,9 +78,10 @@ def files() -> dict[Path, str]:
     found = {}
     for pattern, made in MADE_BY.items():
         for one in sorted(ALERTS.glob(pattern)):
-            said = f"Written by `make golden` from alerts/{one.relative_to(ALERTS)}, for metrics.workload_labels: exported."
+            name = one.relative_to(ALERTS)
+            said = f"Written by `make golden` from alerts/{name}, for metrics.workload_labels: exported."
             head = f"{{{{- /* {said} */ -}}}}\n" if one.suffix == ".tmpl" else f"# {said}\n"
-            found[FOLDER / one.relative_to(ALERTS)] = head + made(one.read_text())
+            found[FOLDER / name] = head + made(one.read_text())
     return found
 
 

@@ -56,7 +56,7 @@ def doubled(group: dict[str, Any], more: Callable[[str], dict[str, str]]) -> lis
 
 
 def of_cluster(alert: Mapping[str, Any], cluster: str) -> dict[str, Any]:
-    """An expected alert, in a cluster: its label, the board of that cluster, and its name where all daemons are gone."""
+    """An expected alert, in a cluster: its label, the board of that cluster, and its name where no daemon is left."""
     said = dict(alert["exp_annotations"])
     said["dashboard_url"] += f"{'&' if '?' in said['dashboard_url'] else '?'}var-cluster={cluster}"
     said["description"] = said["description"].replace(

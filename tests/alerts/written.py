@@ -31,7 +31,7 @@ FOREIGN = {
     "up": {"cluster", "job", "instance", *WORKLOAD},
     "kube_node_status_capacity": {"cluster", "node", "resource", "unit", "job", "instance"},
 }
-"""What is not ours: Prometheus's own with the daemon's pod, and kube-state-metrics's (docs/metrics/cluster/node-metrics.md there)."""
+"""Not ours: Prometheus's own, with the daemon's pod; kube-state-metrics's (docs/metrics/cluster/node-metrics.md there)."""
 
 TARGET = {"job", "instance", "cluster"}
 
