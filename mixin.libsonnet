@@ -3,10 +3,10 @@
 local variants = {
   plain: {
     rules: [
-      importstr 'alerts/limits.yaml',
-      importstr 'alerts/policy.yaml',
       importstr 'alerts/daemon.yaml',
       importstr 'alerts/devices.yaml',
+      importstr 'alerts/limits.yaml',
+      importstr 'alerts/policy.yaml',
     ],
     boards: {
       'gpusteward-cluster.json': import 'grafana/dashboards/gpusteward-cluster.json',
@@ -18,10 +18,10 @@ local variants = {
   },
   exported: {
     rules: [
-      importstr 'alerts/exported/limits.yaml',
-      importstr 'alerts/exported/policy.yaml',
       importstr 'alerts/exported/daemon.yaml',
       importstr 'alerts/exported/devices.yaml',
+      importstr 'alerts/exported/limits.yaml',
+      importstr 'alerts/exported/policy.yaml',
     ],
     boards: {
       'gpusteward-cluster.json': import 'grafana/dashboards/exported/gpusteward-cluster.json',
