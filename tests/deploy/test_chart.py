@@ -208,6 +208,20 @@ def test_with_given_rights_the_mode_moves_without_a_new_pod(tmp_path: Path) -> N
     assert of("observe") == of("enforce") == of("dry-run")
 
 
+@pytest.mark.parametrize("profile", ["enforcer", "exporter"])
+def test_off_needs_no_quotes(tmp_path: Path, profile: str) -> None:
+    """`mode: off` is false in YAML 1.1, which Helm reads. It renders as the word does."""
+    found = []
+    for word in ("off", '"off"'):
+        values = tmp_path / "values.yaml"
+        values.write_text(f"profile: {profile}\nconfig: {{policy: {{mode: {word}}}}}\n")
+        found.append(Rendered(chart.objects(text(values))))
+    unquoted, quoted = found
+    assert unquoted == quoted
+    assert config(unquoted).policy.mode == ("off" if profile == "enforcer" else "observe")
+    assert "MODE OFF" in chart.notes(tmp_path, {"config": {"policy": {"mode": False}}})
+
+
 def test_no_chart_version_rolls_the_fleet() -> None:
     """What changes with each release of the chart is no label of the pod."""
     labels = rendered("observe").only("DaemonSet")["spec"]["template"]["metadata"]["labels"]

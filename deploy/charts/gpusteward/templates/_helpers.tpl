@@ -97,12 +97,18 @@ annotations: {{- toYaml . | nindent 2 }}
 {{ if .Values.web.tls }}HTTPS{{ else }}HTTP{{ end }}
 {{- end -}}
 
+{{- /* config.policy.mode. Without quotes `off` is false in YAML. */ -}}
+{{- define "gpusteward.mode" -}}
+{{ eq (toString .Values.config.policy.mode) "false" | ternary "off" .Values.config.policy.mode }}
+{{- end -}}
+
 {{- /* What config.policy asks for, as a list in words: events, journal, and the rungs. */ -}}
 {{- define "gpusteward.wanted" -}}
 {{- $policy := .Values.config.policy -}}
+{{- $mode := include "gpusteward.mode" . -}}
 {{- if eq .Values.profile "enforcer" -}}
-{{- if has $policy.mode (list "warn" "dry-run" "enforce") }} events{{ end -}}
-{{- if eq $policy.mode "enforce" }} journal
+{{- if has $mode (list "warn" "dry-run" "enforce") }} events{{ end -}}
+{{- if eq $mode "enforce" }} journal
 {{- range list "fence" "evict" "kill" }}{{ if has . $policy.ladder }} {{ . }}{{ end }}{{ end -}}
 {{- end -}}
 {{- end -}}
@@ -115,7 +121,7 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- else -}}
 {{- $given := .Values.rights -}}
 {{- range without $wanted "journal" -}}
-{{- if not (has . $given) }}{{ fail (printf "rights: %s is missing; config.policy (mode %s, ladder %s) asks for it" . $.Values.config.policy.mode (join ", " $.Values.config.policy.ladder)) }}{{ end -}}
+{{- if not (has . $given) }}{{ fail (printf "rights: %s is missing; config.policy (mode %s, ladder %s) asks for it" . (include "gpusteward.mode" $) (join ", " $.Values.config.policy.ladder)) }}{{ end -}}
 {{- end -}}
 {{- if or (has "fence" $given) (has "evict" $given) (has "kill" $given) (has "journal" $wanted) }}{{ $given = append $given "journal" }}{{ end -}}
 {{- join " " $given -}}
@@ -185,7 +191,7 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- if and .Values.priorityClass.resourceQuota.create (not .Values.priorityClass.name) }}{{ fail "priorityClass.resourceQuota is for the pods of a class; fix: set priorityClass.name, or resourceQuota.create=false" }}{{ end -}}
 {{- $privileged := and (eq .Values.nvml.access "hostPath") .Values.nvml.hostPath.privileged -}}
 {{- if eq .Values.profile "exporter" -}}
-{{- if not (has $policy.mode (list "off" "observe")) }}{{ fail (printf "profile exporter only observes: config.policy.mode %s wants profile enforcer" $policy.mode) }}{{ end -}}
+{{- if not (has (include "gpusteward.mode" .) (list "off" "observe")) }}{{ fail (printf "profile exporter only observes: config.policy.mode %s wants profile enforcer; fix: set profile=enforcer, or config.policy.mode=observe" (include "gpusteward.mode" .)) }}{{ end -}}
 {{- if ne (toString .Values.rights) "auto" }}{{ fail "profile exporter has no rights to give" }}{{ end -}}
 {{- end -}}
 {{- if ne (and (has "evict" $policy.ladder) (has "kill" $policy.ladder)) (eq (dig "when_blocked" "hold" $policy) "kill") }}{{ fail "config.policy.when_blocked: kill where the ladder has both evict and kill, and hold elsewhere" }}{{ end -}}
