@@ -22,6 +22,7 @@ from exporter.config.arguments import CONFIG_FILE, Arguments
 from exporter.config.loading import combine
 from exporter.config.policy import REMOVED, removed
 from exporter.kube.rights import RIGHTS
+from tools.release.files import publish
 
 pytestmark = [pytest.mark.charts, pytest.mark.usefixtures("helm")]
 
@@ -555,6 +556,33 @@ def test_a_registry_for_all_charts_goes_first(tmp_path: Path) -> None:
     made = Rendered(chart.objects(text(written(tmp_path, values), tests=True)))
     images = {one["spec"]["containers"][0]["image"] for one in made.of("Pod")} | {made.container["image"]}
     assert {image.partition(":")[0] for image in images} == {"mirror.example.com/gpusteward"}
+
+
+OWN = "sha256:" + "a" * 64
+MINE = "sha256:" + "b" * 64
+
+
+@pytest.mark.parametrize(
+    ("values", "image"),
+    [
+        ({}, f"ghcr.io/team/gpusteward@{OWN}"),
+        ({"global": {"imageRegistry": "mirror.my.org"}}, f"mirror.my.org/team/gpusteward@{OWN}"),
+        ({"image": {"tag": "1.2.3"}}, "ghcr.io/team/gpusteward:1.2.3"),
+        ({"image": {"digest": MINE}}, f"ghcr.io/team/gpusteward@{MINE}"),
+        ({"image": {"repository": "gpusteward"}}, "ghcr.io/gpusteward:{}"),
+        ({"image": {"registry": "", "repository": "my.org/gpusteward"}}, "my.org/gpusteward:{}"),
+        ({"image": {"registry": "my.org", "digest": MINE}}, f"my.org/team/gpusteward@{MINE}"),
+    ],
+)
+def test_a_published_chart_names_its_image_until_a_value_does(
+    tmp_path: Path, values: dict[str, Any], image: str
+) -> None:
+    """The release's digest belongs to the release's image: it is laid over no registry, repository or tag of a user."""
+    made = chart.unpacked(tmp_path / "made")
+    publish(made, "ghcr.io/team", OWN)
+    version = yaml.safe_load((made / "Chart.yaml").read_text())["appVersion"]
+    got = Rendered(chart.objects(text(written(tmp_path, values), chart=made, tests=True)))
+    assert {got.container["image"], got.only("Pod")["spec"]["containers"][0]["image"]} == {image.format(version)}
 
 
 @pytest.mark.parametrize("enabled", [True, False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tarfile
 import threading
 from collections.abc import Iterator
@@ -30,25 +31,30 @@ def test_packed_files_are_the_same_each_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("registry", "repository"), [("ghcr.io/team", "team/gpusteward"), ("127.0.0.1:5000/a/b", "a/b/gpusteward")]
+    ("registry", "repository"),
+    [
+        ("ghcr.io/team", "team/gpusteward"),
+        ("127.0.0.1:5000/a/b", "a/b/gpusteward"),
+        ("localhost:5000", "gpusteward"),
+    ],
 )
-def test_the_chart_gets_its_image(registry: str, repository: str) -> None:
+def test_the_chart_gets_its_image(tmp_path: Path, registry: str, repository: str) -> None:
     """
-    values.yaml of the chart has the lines that a release fills in; where they are missing, none is made.
+    The chart has the lines that a release fills in; where they are missing, none is made.
 
     The registry is a host alone, in whose place global.imageRegistry puts a mirror.
     """
-    values = (ROOT / CHART / "values.yaml").read_text()
-    filled = plain_yaml.load(files.with_image(values, registry, "sha256:1"))
-    image = {**plain_yaml.load(values)["image"], "registry": registry.partition("/")[0]}
-    assert filled == {
-        **plain_yaml.load(values),
-        "image": {**image, "repository": repository, "digest": "sha256:1"},
-    }
-    bare = plain_yaml.load(files.with_image(values, "localhost:5000", "sha256:1"))["image"]
-    assert (bare["registry"], bare["repository"]) == ("localhost:5000", "gpusteward")
-    with pytest.raises(ReleaseError, match="0 lines"):
-        files.with_image("image: {}\n", "registry.example", "sha256:1")
+    values, about = (plain_yaml.load((ROOT / CHART / name).read_text()) for name in ("values.yaml", "Chart.yaml"))
+    for name in ("values.yaml", "Chart.yaml"):
+        shutil.copy(ROOT / CHART / name, tmp_path)
+    files.publish(tmp_path, registry, "sha256:1")
+    host = registry.partition("/")[0]
+    image = {**values["image"], "registry": host, "repository": repository}
+    assert plain_yaml.load((tmp_path / "values.yaml").read_text()) == {**values, "image": image}
+    annotations = {**about["annotations"], "gpusteward.io/image": f"{host}/{repository}@sha256:1"}
+    assert plain_yaml.load((tmp_path / "Chart.yaml").read_text()) == {**about, "annotations": annotations}
+    with pytest.raises(ReleaseError, match="has 0 lines"):
+        files.publish(tmp_path, registry, "sha256:1")
 
 
 @pytest.mark.parametrize(

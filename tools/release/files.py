@@ -35,8 +35,7 @@ def chart(source: Source, registry: str, digest: str, to: Path) -> Path:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder, "gpusteward")
         shutil.copytree(source.root / CHART, copy)
-        values = copy / "values.yaml"
-        values.write_text(with_image(values.read_text(), registry, digest))
+        publish(copy, registry, digest)
         for path in copy.rglob("*"):
             os.utime(path, (source.date, source.date))
         run(
@@ -52,21 +51,26 @@ def chart(source: Source, registry: str, digest: str, to: Path) -> Path:
     return packed
 
 
-def with_image(values: str, registry: str, digest: str) -> str:
+def publish(folder: Path, registry: str, digest: str) -> None:
     """
-    Make the image in this registry the default of values.yaml. Raises ReleaseError.
+    Make the image of this digest in this registry the default of the chart in `folder`. Raises ReleaseError.
 
-    The path goes into the repository: a mirror that global.imageRegistry names has the image at the same path.
+    Its path goes into the repository: a mirror that global.imageRegistry names has the image at the same path. Its
+    digest is an annotation, which holds for this name alone: a value would hold for each image that a user names.
     """
     host, _, path = registry.partition("/")
     repository = f"{path}/gpusteward" if path else "gpusteward"
-    written = ('registry: ""', host), ("repository: gpusteward", repository), ('digest: ""', digest)
-    for line, value in written:
-        filled = f"  {line.partition(':')[0]}: {value}"
-        values, found = re.subn(rf"^  {re.escape(line)}(?!\S)", filled, values, flags=re.MULTILINE)
-        if found != 1:
-            raise ReleaseError(f"values.yaml of the chart has {found} lines `  {line}` instead of one.")
-    return values
+    values, about = folder / "values.yaml", folder / "Chart.yaml"
+    _replace(values, '  registry: ""', f"  registry: {host}")
+    _replace(values, "  repository: gpusteward", f"  repository: {repository}")
+    _replace(about, "annotations:", f"annotations:\n  gpusteward.io/image: {host}/{repository}@{digest}")
+
+
+def _replace(file: Path, line: str, filled: str) -> None:
+    text, found = re.subn(rf"^{re.escape(line)}(?!\S)", filled, file.read_text(), flags=re.MULTILINE)
+    if found != 1:
+        raise ReleaseError(f"{file.name} of the chart has {found} lines `{line}` instead of one.")
+    file.write_text(text)
 
 
 def manifests(source: Source, image: str) -> dict[str, bytes]:

@@ -62,9 +62,14 @@ annotations: {{- toYaml . | nindent 2 }}
 {{ $sum }}
 {{- end -}}
 
+{{- /* A published chart has its image, by digest, in an annotation. It is taken as long as the values name that image, and no tag or digest. */ -}}
 {{- define "gpusteward.image" -}}
-{{- with dig "imageRegistry" "" (default dict .Values.global | toYaml | fromYaml) | default .Values.image.registry }}{{ . }}/{{ end }}{{ .Values.image.repository }}
-{{- if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
+{{- $image := .Values.image -}}
+{{- $published := index (default dict .Chart.Annotations) "gpusteward.io/image" | default "@" | splitList "@" -}}
+{{- $digest := $image.digest -}}
+{{- if and (not $image.tag) (eq (first $published) (printf "%s/%s" $image.registry $image.repository)) }}{{ $digest = $digest | default (last $published) }}{{ end -}}
+{{- with dig "imageRegistry" "" (default dict .Values.global | toYaml | fromYaml) | default $image.registry }}{{ . }}/{{ end }}{{ $image.repository }}
+{{- if $digest }}@{{ $digest }}{{ else }}:{{ $image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end -}}
 
 {{- /* Of a cluster before 1.30: "true", or nothing. */ -}}
