@@ -7,6 +7,7 @@ In: the variants of deploy/charts/gpusteward/ci, and values. Out: objects. Law: 
 from __future__ import annotations
 
 import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from cluster.build import program as build_program
 from deploy import chart
 from deploy.chart import OLDEST, RELEASE, Rendered, rendered, text, variant, written
 from enforcer.runtime.policy_config import impossible, rules_of
@@ -906,6 +908,13 @@ def test_the_notes_say_the_mode_loudly(tmp_path: Path) -> None:
 def test_lint_is_content() -> None:
     """Helm's own lint finds nothing to warn of in any variant."""
     chart.lint()
+
+
+def test_helm_renders_it_without_a_word_about_kubernetes() -> None:
+    """`helm template` as a reader types it: our Helm takes a Kubernetes for the cluster's that the chart supports."""
+    command = [build_program("helm"), "template", "x", chart.CHART]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "kind: DaemonSet" in done.stdout, done.stderr
 
 
 def test_both_ends_of_what_is_supported_render_the_same() -> None:

@@ -78,6 +78,19 @@ def test_a_refusal_says_the_reason_and_the_fix(
     assert said in text and "fix: " in text
 
 
+def test_what_needs_no_program_is_refused_before_one_is_built(checkout: Path) -> None:
+    """`make release` first asks with --check, which wants neither helm nor cosign: these take minutes to build."""
+    git_alone = checkout.parent / "bin"
+    git_alone.mkdir()
+    (git_alone / "git").symlink_to(shutil.which("git") or "")
+    command = [sys.executable, "-m", "tools.release", "--check", "1.3.0", "--registry=ghcr.io/owner"]
+    variables = {"PATH": str(git_alone), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=checkout, env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "pyproject.toml has the version 1.2.3" in done.stderr
+    recipe = (ROOT / "Makefile").read_text().partition("\nrelease: $(VENV)")[2].partition("\n\n")[0]
+    assert 0 < recipe.index("tools.release --check") < recipe.index("cluster.build helm cosign")
+
+
 @pytest.mark.parametrize(
     ("wanted", "notes"), [("1.2.2", "- Old."), ("1.2", None), ("1.2.33", None), ("2.3", None), ("More", None)]
 )

@@ -1,5 +1,5 @@
 """
-The files of a release: wheel, chart, manifests, rules, dashboards, checksums.
+The files of a release: wheel, chart, the folder deploy/, rules, dashboards, checksums.
 
 In: a checkout, names and digests of what is in the registry. Out: files in a folder.
 Law: the same commit gives the same files, byte by byte; each is dated as the commit.
@@ -73,12 +73,15 @@ def _replace(file: Path, line: str, filled: str) -> None:
     file.write_text(text)
 
 
-def manifests(source: Source, image: str) -> dict[str, bytes]:
-    """Read the plain manifests, and let them name `image`."""
-    folder = source.root / "deploy/manifests"
-    found = _below(folder, "*.yaml", "manifests")
+def deploy(source: Source, registry: str, digest: str) -> dict[str, bytes]:
+    """Read what the commands of the pages name: deploy/ as in a checkout, where chart and manifests name the image."""
     local = f"image: gpusteward:{source.version}\n".encode()
-    return {path: content.replace(local, f"image: {image}\n".encode()) for path, content in found.items()}
+    image = f"image: {registry}/gpusteward:{source.version}@{digest}\n".encode()
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, "deploy")
+        shutil.copytree(source.root / "deploy", copy, ignore=shutil.ignore_patterns("__pycache__"))
+        publish(copy / CHART.relative_to("deploy"), registry, digest)
+        return {path: content.replace(local, image) for path, content in _below(copy, "*", "deploy").items()}
 
 
 def rules(source: Source) -> dict[str, bytes]:
@@ -121,7 +124,8 @@ def digest(file: Path) -> str:
 
 
 def _below(folder: Path, pattern: str, name: str) -> dict[str, bytes]:
-    found = {f"{name}/{path.relative_to(folder)}": path.read_bytes() for path in folder.rglob(pattern)}
+    paths = (path for path in folder.rglob(pattern) if path.is_file())
+    found = {f"{name}/{path.relative_to(folder)}": path.read_bytes() for path in paths}
     if not found:
         raise ReleaseError(f"{folder} has no {pattern}.")
     return found

@@ -38,6 +38,11 @@ def version(root: Path = ROOT) -> str:
     return str(tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"])
 
 
+def repository(root: Path = ROOT) -> str:
+    """Read the address of the repository that the checkout is of."""
+    return str(tomllib.loads((root / "pyproject.toml").read_text())["project"]["urls"]["Repository"])
+
+
 def section(changelog: str, wanted: str) -> str | None:
     """Read what the changelog says below the heading `## x.y.z`; None without that heading."""
     heading = re.escape(wanted)
