@@ -83,7 +83,7 @@ def checked(root: Path, wanted: str) -> Source:
     if not (notes := section((root / "CHANGELOG.md").read_text(), wanted)):
         raise ReleaseError(
             f"CHANGELOG.md says nothing about {wanted}.\n"
-            f"fix: rename its section Unreleased to `## {wanted}`, and commit."
+            f"fix: rename its top section, Unreleased, to `## {wanted}` and the date, and commit."
         )
     if changed := run("git", "status", "--porcelain", cwd=root):
         raise ReleaseError(f"The checkout has changes that are not committed:\n{changed}\nfix: commit or remove them.")
