@@ -31,7 +31,7 @@ FOREIGN = {
     "up": {"cluster", "job", "instance", *WORKLOAD},
     "kube_node_status_capacity": {"cluster", "node", "resource", "unit", "job", "instance"},
 }
-"""Not ours: Prometheus's own, with the daemon's pod; kube-state-metrics's (docs/metrics/cluster/node-metrics.md there)."""
+"""Not ours: Prometheus's, with the daemon's pod; kube-state-metrics's (docs/metrics/cluster/node-metrics.md there)."""
 
 TARGET = {"job", "instance", "cluster"}
 
