@@ -318,7 +318,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "with kernel.access drm it is Unconfined",
     ),
     "TLS without a certificate": ({"web": {"tls": True}}, "web.tls wants web.secretName"),
-    "two web configs": ({"web": {"secretName": "a"}, "config": {"web": {"config_file": "/b"}}}, "give one"),
+    "two web configs": ({"web": {"secretName": "a"}, "config": {"web": {"config_file": "/b"}}}, "say the same"),
     "a label that breaks out of its quotes": (
         {"config": {"policy": {"namespaces": {"label": 'a=b" || "" == "'}}}},
         "/config/policy/namespaces/label",
@@ -360,7 +360,38 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a monitoring of another kind": ({"podMonitoring": {"kind": "PodMonitor"}}, "/podMonitoring/kind"),
     "an argument that is no text": ({"extraArgs": [1]}, "/extraArgs"),
     "rules that are not there": ({"prometheusRule": {"enabled": True}}, "brings no alerts"),
-    "runbooks at no address": ({"prometheusRule": {"runbookUrl": "wiki"}}, "/prometheusRule/runbookUrl"),
+    "runbooks at no address": (
+        {"prometheusRule": {"runbookUrl": "wiki"}},
+        "prometheusRule.runbookUrl: expected an address that ends with /, such as https://git.example/",
+    ),
+    "Grafana at no address": ({"prometheusRule": {"grafanaUrl": "grafana"}}, "grafanaUrl: expected an address such as"),
+    "bytes with a unit that there is not": (
+        {"config": {"policy": {"tolerance": {"bytes": "256MB"}}}},
+        "config.policy.tolerance.bytes: expected bytes as a quantity such as 256Mi, got 256MB",
+    ),
+    "a ladder upside down": (
+        {"config": {"policy": {"ladder": ["evict", "notify"]}}},
+        "in this order, got evict, notify; fix: write [notify, evict]",
+    ),
+    "rounds that are hours apart": (
+        {"config": {"sampling": {"interval": "5h"}}},
+        "config.sampling.interval: expected a duration from 100ms to 60s, got 5h",
+    ),
+    "rounds without a pause": ({"config": {"sampling": {"interval": "0.05s"}}}, "from 100ms to 60s, got 0.05s"),
+    "fast readings that are slow": (
+        {"config": {"sampling": {"fast_interval": "6s"}}},
+        "config.sampling.fast_interval: expected a duration from 50ms to the interval of 5s, got 6s",
+    ),
+    "names from no file": ({"config": {"names": {"source": "file"}}}, "/config/names"),
+    "names from a file that is not mounted": (
+        {"config": {"names": {"source": "file", "file": "/x/names.yaml"}}},
+        "config.names.file: nothing is mounted at /x/names.yaml",
+    ),
+    "a web config that is not mounted": (
+        {"config": {"web": {"config_file": "/x"}}},
+        "config.web.config_file: nothing is mounted at /x in the daemon's container; fix: mount the file by",
+    ),
+    "all nodes of the cluster": ({"vendors": []}, "the daemon would run on each node of the cluster; fix: "),
     "alert that is not there": (alerts(GPUGone={"enabled": False}), "alerts.GPUGone: there is no such alert"),
     "threshold of an alert that has none": (alerts(GPULost={"threshold": 1}), "this alert has no threshold"),
     "threshold that is no number": (alerts(GPUThrottled={"threshold": "much"}), "/GPUThrottled/threshold"),
@@ -379,7 +410,19 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "key of an alert that is not there": (alerts(GPUThrottled={"window": "5m"}), "'window' not allowed"),
     "severity as a label": (alerts(GPUThrottled={"labels": {"severity": "page"}}), "/GPUThrottled/labels"),
     "group of ours": (groups("gpusteward.limits", "Mine"), "gpusteward.limits is a group of the chart"),
-    "group twice": (groups("mine", "Mine", twice=True), "or there twice"),
+    "group twice": (groups("mine", "Mine", twice=True), "prometheusRule.groups: mine is there twice"),
+    "rule without an expression": (
+        {"prometheusRule": {"groups": [{"name": "mine", "rules": [{"alert": "Mine", "exp": "up"}]}]}},
+        "missing property 'expr'",
+    ),
+    "rule that is neither": (
+        {"prometheusRule": {"groups": [{"name": "mine", "rules": [{"expr": "up"}]}]}},
+        "/prometheusRule/groups/0/rules/0",
+    ),
+    "alert that is not there, before the rules are": (
+        {"prometheusRule": {"alerts": {"GPUGone": {"enabled": False}}}},
+        "alerts.GPUGone: there is no such alert",
+    ),
     "record of ours": (
         groups("mine", "subject:gpusteward_memory_limit:bytes", kind="record"),
         "the chart records subject:gpusteward_memory_limit:bytes itself",
@@ -392,7 +435,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_cannot_work_is_refused_before_it_is_installed(tmp_path: Path, what: str) -> None:
-    """Helm refuses, and names the place."""
+    """Helm refuses, and names the place; what a template refuses has a fix."""
     values, words = REFUSED[what]
     bare = chart.unpacked(tmp_path / "bare")
     if "brings no" in words:
@@ -401,6 +444,33 @@ def test_what_cannot_work_is_refused_before_it_is_installed(tmp_path: Path, what
     with pytest.raises(chart.RefusedError) as caught:
         text(written(tmp_path, values), chart=bare)
     assert words in str(caught.value)
+    assert "error calling fail" not in str(caught.value) or "fix: " in str(caught.value)
+
+
+def test_each_refusal_of_a_template_says_what_to_do() -> None:
+    """No `fail` without `fix:`."""
+    files = [path.read_text() for path in (chart.CHART / "templates").rglob("*") if path.is_file()]
+    lines = [line for one in files for line in one.splitlines()]
+    refusals = [part for line in lines for part in line.split("{{ fail ")[1:] + line.split("{{- fail ")[1:]]
+    assert len(refusals) > 30
+    assert [one for one in refusals if "fix: " not in one.partition("}}")[0]] == []
+
+
+def test_what_is_mounted_may_be_named(tmp_path: Path) -> None:
+    """A file of a volume of the operator's own; sampling within its bounds; all nodes by a label."""
+    values = {
+        "config": {
+            "web": {"config_file": "/web/web.yml"},
+            "names": {"source": "file", "file": "/names/names.yaml"},
+            "sampling": {"interval": "0.5m", "fast_interval": "1.5s"},
+            "policy": {"tolerance": {"bytes": 5000, "per_process": "0.5Gi"}},
+        },
+        "extraVolumeMounts": [{"name": "a", "mountPath": "/web/"}, {"name": "b", "mountPath": "/names/names.yaml"}],
+        "extraVolumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "emptyDir": {}}],
+        "vendors": [],
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+    }
+    assert config(build(tmp_path, values)).sampling.interval == 30
 
 
 def test_numbers_stay_whole(tmp_path: Path) -> None:
