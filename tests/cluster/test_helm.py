@@ -31,6 +31,7 @@ from cluster.overlays import overlay
 from cluster.stage import NAMESPACE, Stage, ready_pods, truth
 from cluster.stories import emptied, evictable, slow
 from cluster.test_decide import CONSENT, bare, create, declaring, deployment, label, lives, pods_of
+from deploy.chart import packed
 from driver.node import GiB
 from scraped import series
 
@@ -150,6 +151,27 @@ async def test_helm_test_says_why_no_daemon_runs(release: Release, stage: Stage,
     assert f"fix: kubectl label --overwrite namespace {release.namespace} pod-security" in said
     names = release.bed.kubectl("-n", release.namespace, "get", "pods,roles,rolebindings,serviceaccounts", "-o=name")
     assert [one for one in names.split() if one.endswith("-test")] == [f"pod/{release.account}-test"]
+
+
+async def test_what_the_cluster_lacks_or_has_already_is_said(release: Release, stage: Stage, image: str) -> None:
+    """Helm asks the cluster before it installs: for the operator's kinds, namespaces, classes, policies of another."""
+
+    def refused(name: str, **more: object) -> str:
+        file = release.folder / "refused.json"
+        file.write_text(json.dumps(values(stage.bed, image, {"mode": "enforce"}, **more)))
+        with pytest.raises(subprocess.CalledProcessError) as caught:
+            stage.bed.helm("install", name, str(packed()), f"--namespace={release.namespace}", f"--values={file}")
+        return str(caught.value.stderr)
+
+    told = refused("fleet", podMonitor={"enabled": True})
+    assert "podMonitor.enabled: this cluster has no kind PodMonitor" in told and "fix: install the operator" in told
+    assert "this cluster has no namespace nope; fix: " in refused("fleet", evict={"namespaces": ["nope"]})
+    told = refused("fleet", nvml={"access": "runtimeClass", "runtimeClass": "nvidai"})
+    assert "no RuntimeClass nvidai" in told and "fix: correct nvml.runtimeClass" in told
+
+    release.helm("install", values=values(stage.bed, image, {"mode": "enforce"}), wait=False)
+    told = refused("other")
+    assert f"belong to the release fleet in the namespace {release.namespace}; fix: set admission.create=false" in told
 
 
 async def test_it_evicts_from_its_own_pod_and_hands_over(

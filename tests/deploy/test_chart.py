@@ -856,6 +856,14 @@ def test_an_open_port_is_warned_of(tmp_path: Path) -> None:
     assert "NO NETWORK POLICY" not in chart.notes(tmp_path, named)
 
 
+def test_namespaces_without_a_right_to_act_there_are_noted(tmp_path: Path) -> None:
+    """In mode observe no RoleBinding is made; with the right ahead of the mode it is."""
+    named: dict[str, Any] = {"evict": {"namespaces": ["team-a"]}}
+    assert "evict.namespaces has no effect" in chart.notes(tmp_path, named)
+    assert "has no effect" not in chart.notes(tmp_path, {**named, "rights": ["events", "evict"]})
+    assert "has no effect" not in chart.notes(tmp_path, {**named, "config": {"policy": {"mode": "enforce"}}})
+
+
 def test_boards_and_alerts_are_taken_as_they_are(tmp_path: Path) -> None:
     """What Grafana and Prometheus write in braces is theirs, and stays."""
     made = chart.unpacked(tmp_path / "made")
