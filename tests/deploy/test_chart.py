@@ -472,7 +472,7 @@ def test_what_is_mounted_may_be_named(tmp_path: Path) -> None:
         "vendors": [],
         "nodeSelector": {"kubernetes.io/os": "linux"},
     }
-    assert config(build(tmp_path, values)).sampling.interval == 30
+    assert config(build(tmp_path, values)).sampling.interval == 30.0
 
 
 def test_numbers_stay_whole(tmp_path: Path) -> None:
@@ -992,7 +992,7 @@ def test_lint_is_content() -> None:
 
 def test_helm_renders_it_without_a_word_about_kubernetes() -> None:
     """`helm template` as a reader types it: our Helm takes a Kubernetes for the cluster's that the chart supports."""
-    command = [build_program("helm"), "template", "x", chart.CHART]
+    command = [str(build_program("helm")), "template", "x", str(chart.CHART)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "kind: DaemonSet" in done.stdout, done.stderr
 
