@@ -146,6 +146,7 @@ class Container(Owned, frozen=True, kw_only=True):
     processes: Whole | None = None
     pids: list[Whole] = []
     memory_limit_bytes: Whole | None = None
+    compute_limit_ratio: Real | None = None
     mps: bool = False
 
 

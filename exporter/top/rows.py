@@ -150,7 +150,7 @@ class _Node:
             used=size(used),
             limit="" if limit is None else size(limit),
             share="" if limit is None else share(used, limit),
-            sm=percent(container.sm_utilization_ratio),
+            sm=_of_share(container),
             notes=(*self.reserves(container), *self.state(standing, near), *_declared(declared, container)),
             tone=tone,
         )
@@ -239,6 +239,12 @@ def _declared(limits: Sequence[Limit], container: Container) -> Iterator[str]:
         known = ((limit.scope, limit.memory_bytes) for limit in limits if limit.memory_bytes is not None)
         for scope, amount in dict.fromkeys(known):
             yield f"{size(amount)} a {clean(scope)}"
+
+
+def _of_share(container: Container) -> str:
+    """Write the used share of the SMs, and the declared one. Above it is no warning: gpusteward does not enforce it."""
+    used, declared = container.sm_utilization_ratio, container.compute_limit_ratio
+    return percent(used) if declared is None else f"{percent(used)} of {percent(declared)}"
 
 
 def _about(limit: Limit, container: Container) -> bool:

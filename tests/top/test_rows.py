@@ -116,6 +116,20 @@ def test_unknown_is_a_dash_and_nothing_is_nothing() -> None:
     assert unknown.notes == none.notes == ()
 
 
+def test_the_declared_share_of_the_compute_is_beside_the_used_one() -> None:
+    """The smaller of a process's and its container's share counts; no share is shown where none is declared."""
+    who, other = pod(), pod("other")
+    facts = snapshot(
+        device(gpu(memory=memory(used=70 * GIB)), attributed=70 * GIB),
+        usages=[usage(who, leaf(), GIB, sm=0.62), usage(other, leaf(), GIB, sm=0.2)],
+        pods=[who, other],
+        limits=[limit(who, leaf(), compute=0.5), limit(who, leaf(), compute=0.75, scope="process")],
+    )
+    found = shown(facts)
+    assert named(found, "team-a/trainer-0/main").sm == "62% of 50%"
+    assert named(found, "team-a/other/main").sm == "20%"
+
+
 @pytest.mark.parametrize(
     ("used", "declared", "notes", "tone"),
     [
