@@ -145,7 +145,7 @@ PARTS: tuple[tuple[Family, Callable[[Gpu], Mapping[str, float]]], ...] = (
         counter(
             "gpu_nvlink_errors_total",
             (*GPU, "error"),
-            "Errors on all NVLinks of the GPU by kind since its driver was loaded (NVIDIA only: NVML fields NVLINK_*; "
+            "Errors on all NVLinks of the GPU by kind, as its driver counts them (NVIDIA only: NVML fields NVLINK_*; "
             "NVLink 5 has other kinds).",
         ),
         lambda gpu: gpu.hardware.nvlink_errors,

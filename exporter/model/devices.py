@@ -91,7 +91,7 @@ class Hardware:
         row_remap_banks: banks of memory by how many of their spare rows are left.
         retired_pages: pages of memory taken out of use for the life of the GPU, by cause (before Ampere).
         recovery_action: the driver's word for what the GPU needs; `none` if it needs nothing.
-        nvlink_errors: since the driver was loaded, by kind; each the sum of all links.
+        nvlink_errors: as the driver counts them, by kind; each the sum of all links.
 
     """
 
