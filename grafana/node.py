@@ -74,9 +74,11 @@ BOARD = Board(
         .query("max by (<gpu>) (gpusteward_gpu_power_watts)", "GPU {{gpu}}")
         .query("max by (<gpu>) (gpusteward_gpu_power_limit_watts)", "GPU {{gpu}} limit", LIMIT),
         lines("Temperature", "celsius")
-        .about("Temperature of each GPU's die, and of its memory where the GPU reports it.")
+        .about("Temperature of each GPU's die, and of its memory where the GPU reports it. Dashed line: the lowest")
+        .about("temperature at which a GPU lowers its clocks.")
         .query("max by (<gpu>) (gpusteward_gpu_temperature_celsius)", "GPU {{gpu}}")
-        .query("max by (<gpu>) (gpusteward_gpu_memory_temperature_celsius)", "GPU {{gpu}} memory"),
+        .query("max by (<gpu>) (gpusteward_gpu_memory_temperature_celsius)", "GPU {{gpu}} memory")
+        .query('min(gpusteward_gpu_temperature_threshold_celsius{threshold="slowdown"})', "slowdown", LIMIT),
         timeline("Throttled", YES)
         .about("Times at which each GPU lowered its clocks, by reason.")
         .query("max by (<gpu>, reason) (gpusteward_gpu_throttled)", "GPU {{gpu}}: {{reason}}"),
@@ -110,10 +112,12 @@ BOARD = Board(
         )
         .column("Pages retired", "sum by (<gpu>) (gpusteward_gpu_retired_pages)", "short")
         .column("Retirement pending", "max by (<gpu>) (gpusteward_gpu_page_retirement_pending)", "short", PENDING),
-        table("Recovery action and VBIOS", "gpu, action, vbios_version, uuid, node", height=6, width=12)
+        table("Recovery action", "gpu, action, uuid, node", height=8, width=6)
         .about("What the driver says that each GPU needs. docs/runbooks/GPURecoveryActionNeeded.md explains it.")
-        .column("Action", "max by (<gpu>, action) (gpusteward_gpu_recovery_action)")
-        .column("VBIOS", "max by (<gpu>, vbios_version) (gpusteward_gpu_vbios_info)"),
+        .column("Info", "max by (<gpu>, action) (gpusteward_gpu_recovery_action)"),
+        table("VBIOS", "gpu, vbios_version, uuid, node", height=8, width=6)
+        .about("The version of each GPU's firmware.")
+        .column("Info", "max by (<gpu>, vbios_version) (gpusteward_gpu_vbios_info)"),
         bars("Link errors", width=12)
         .about("NVLink errors of all links by kind, and packets sent again over PCIe, in each step.")
         .query(e.growth("<gpu>, error", "gpusteward_gpu_nvlink_errors_total"), "GPU {{gpu}} NVLink {{error}}")
