@@ -90,7 +90,7 @@ class Hardware:
             that caused it. An uncorrectable error may take the spare row of a correctable one, so a count may fall.
         row_remap_banks: banks of memory by how many of their spare rows are left.
         retired_pages: pages of memory taken out of use for the life of the GPU, by cause (before Ampere).
-        recovery_action: the driver's word for what the GPU needs; `none` if it needs nothing.
+        recovery_action: the driver's name for what the GPU needs; `none` if it needs nothing.
         nvlink_errors: as the driver counts them, by kind; each the sum of all links.
 
     """

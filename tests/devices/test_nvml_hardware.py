@@ -52,7 +52,7 @@ def with_fields(*changed: FakeField) -> tuple[FakeField, ...]:
 
 
 async def test_each_figure_has_its_name_and_its_unit(fake_node: FakeNode, read_one: ReadOne) -> None:
-    """Watts and degrees, flags as yes or no, counts by kind, and the driver's word for what the GPU needs."""
+    """Watts and degrees, flags as yes or no, counts by kind, and the name of what the GPU needs."""
     told = {82: 71, 94: 12, 142: 3, 143: 5, 144: 1, 145: 0, 38: 1, 45: 2, 52: 4, 59: 8, 160: 16, 230: 1}
     fake_node.write(gpus(1, fields=fields_of(told), power_limit_mw=350_500, banks=(630, 8, 1, 0, 1)))
 
@@ -101,13 +101,13 @@ async def test_nvlink_5_counts_other_errors_for_all_links(fake_node: FakeNode, r
     }
 
 
-@pytest.mark.parametrize(("number", "word"), [*ACTIONS.items(), (99, "99")])
-async def test_each_recovery_action_has_its_word(
-    fake_node: FakeNode, read_one: ReadOne, number: int, word: str
+@pytest.mark.parametrize(("number", "name"), [*ACTIONS.items(), (99, "99")])
+async def test_each_recovery_action_has_its_name(
+    fake_node: FakeNode, read_one: ReadOne, number: int, name: str
 ) -> None:
     """An action that a later driver adds keeps its number: it is never taken for "none"."""
     fake_node.write(gpus(1, fields=fields_of({230: number})))
-    assert (await read_one()).gpu.hardware.recovery_action == word
+    assert (await read_one()).gpu.hardware.recovery_action == name
 
 
 @pytest.mark.parametrize("kind", [DOUBLE, UNSIGNED_LONG_LONG])

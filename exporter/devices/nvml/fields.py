@@ -3,10 +3,9 @@ Field values: many figures of a GPU in one call.
 
 What comes in: the fields to ask for. What goes out: for each of them a number, or the error of its own return code.
 
-The rule: **no value is read before the return code of its entry.** The call succeeds as a whole even if the GPU has
-none of the fields, and then an unread code makes a missing memory temperature 0 degrees
-(https://github.com/NVIDIA/DCGM/pull/311). Each entry starts as "unknown error", so an entry that the driver did not
-write is no zero either.
+The rule: **no value is read before the return code of its entry.** The call succeeds even if the GPU has none of the
+fields. DCGM did not look at the codes, and reported memory of 0 degrees (https://github.com/NVIDIA/DCGM/pull/311). Each
+entry starts as "unknown error", so an entry that the driver did not write is no zero either.
 """
 
 import ctypes

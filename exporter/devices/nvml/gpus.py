@@ -26,8 +26,8 @@ class NvmlGpus:
     """
     `Devices` of NVML.
 
-    `clock` is Unix time; `monotonic` measures the time between two samples of GPM, and between two readings of the
-    hardware's condition; collectors that are `off` are not read.
+    `clock` is Unix time. `monotonic` measures the time between two samples of GPM, and two readings of the hardware.
+    Collectors that are `off` are not read.
     """
 
     driver = "the NVIDIA driver"

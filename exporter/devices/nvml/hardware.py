@@ -78,7 +78,7 @@ ACTIONS = {
     pynvml.NVML_GPU_RECOVERY_ACTION_BUS_RESET: "bus_reset",
     pynvml.NVML_GPU_RECOVERY_ACTION_SYSTEM_REBOOT: "system_reboot",
 }
-"""Words for NVML's numbers (R570 and later); a number of a later driver is its own word."""
+"""Names of NVML's numbers (R570 and later); a number of a later driver is its own name."""
 
 
 @dataclass(slots=True)
