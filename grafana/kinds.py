@@ -46,6 +46,7 @@ def _steps(base: str, **above: float) -> Steps:
 
 NEUTRAL = _steps("text")
 ALARM = _steps("green", red=1)  # of what should not be there at all
+PENDING = _steps("green", orange=1)  # of what a person has to finish
 FULL = _steps("green", orange=0.9, red=1)  # of a ratio
 STALE = _steps("green", orange=15, red=60)  # of an age in seconds; after 15 s, by default, series are withdrawn
 

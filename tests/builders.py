@@ -21,6 +21,7 @@ from exporter.model import (
     Gpu,
     GpuInstance,
     GpuUuid,
+    Hardware,
     Health,
     Limit,
     Mechanism,
@@ -65,6 +66,7 @@ def gpu(
     memory: Memory | None = None,
     utilization: Utilization = Utilization(),
     health: Health = Health(),
+    hardware: Hardware = Hardware(),
     instances: tuple[GpuInstance, ...] = (),
 ) -> Gpu:
     """Make a GPU; it has MIG on when it has instances."""
@@ -78,6 +80,7 @@ def gpu(
         memory=memory,
         utilization=utilization,
         health=health,
+        hardware=hardware,
         instances=instances,
     )
 

@@ -174,7 +174,7 @@ def _gpus(snapshot: Snapshot) -> Iterator[schema.Gpu]:
 def describe_gpu(gpu: Gpu, xid_errors: list[schema.Xid] | None = None) -> schema.Gpu:
     """Describe a GPU that answered."""
     total = gpu.memory.total if gpu.memory else None
-    return copied(schema.Gpu, gpu, gpu.health, up=True, memory_total_bytes=total, xid_errors=xid_errors)
+    return copied(schema.Gpu, gpu, gpu.health, gpu.hardware, up=True, memory_total_bytes=total, xid_errors=xid_errors)
 
 
 def _xids(errors: Mapping[int, XidErrors]) -> list[schema.Xid]:

@@ -70,6 +70,7 @@ def test_each_metric_is_shown_somewhere() -> None:
         "gpusteward_device_memory_free_bytes",  # total - used - reserved
         "gpusteward_device_memory_attributed_bytes",  # the sum of what is shown by pod
         "gpusteward_device_memory_controller_utilization_ratio",  # for those who tune kernels
+        "gpusteward_gpu_power_default_limit_watts",  # a constant: to find GPUs whose limit was lowered
         "gpusteward_container_memory_kernel_limit_bytes",  # where dmem counts: not enabled by default yet
         "gpusteward_container_queue_evicted_seconds_total",  # of AMD alone
         "gpusteward_container_memory_ceiling_bytes",  # alerts compare with it; boards show the limit itself

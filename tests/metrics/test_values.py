@@ -18,7 +18,17 @@ from builders import (
     usage,
 )
 from exporter.metrics.exposition import Exposition
-from exporter.model import Attribution, ClaimUsage, GpuInstance, Health, Sharing, Snapshot, Utilization, XidErrors
+from exporter.model import (
+    Attribution,
+    ClaimUsage,
+    GpuInstance,
+    Hardware,
+    Health,
+    Sharing,
+    Snapshot,
+    Utilization,
+    XidErrors,
+)
 from exporter.rounds.latest import DURATION_BUCKETS, Latest, Reload, Tally
 from scraped import series
 
@@ -51,6 +61,16 @@ def test_a_measured_zero_is_written() -> None:
         assert series(text, name) == {(): 0}
     assert series(text, "gpu_power_watts") == series(text, "device_containers") == {(): 0}
     assert series(text, "container_memory_used_bytes") == series(text, "container_processes") == {(): 0}
+
+
+def test_what_a_gpu_needs_is_one_series() -> None:
+    """The present recovery action has 1, and no other has a sample; flags are 0 or 1, and unknown ones absent."""
+    needy = gpu(hardware=Hardware(recovery_action="gpu_reset", row_remap_failure=True, row_remap_pending=False))
+    text = page(snapshot(device(needy, attributed=None)))
+    assert series(text, "gpu_recovery_action", "action") == {("gpu_reset",): 1}
+    assert series(text, "gpu_row_remap_failure") == {(): 1}
+    assert series(text, "gpu_row_remap_pending") == {(): 0}
+    assert "page_retirement_pending" not in text and "gpu_vbios_info" not in text
 
 
 def test_a_gpu_that_does_not_answer_is_down() -> None:

@@ -95,6 +95,7 @@ def test_a_gpu_says_how_it_is() -> None:
     )
     assert notes["GPU 1"] == (f"{UNKNOWN}C", f"{UNKNOWN}W", f"busy {UNKNOWN}", "mps x10")
     assert notes["GPU 2"] == ("XID 31 10m ago", f"{UNKNOWN}C", f"{UNKNOWN}W", "mig")
+    assert notes["GPU 3"][:2] == ("row remap failed", "needs drain_and_reset")
     assert notes["GPU 4"] == ("did not answer",)
     assert found[0].sm == "71%" and found[0].share == "78%" and found[0].limit == "80.0Gi"
     tones = {row.name[:5]: row.tone for row in found if not row.inset}
@@ -102,7 +103,7 @@ def test_a_gpu_says_how_it_is() -> None:
         "GPU 0": Tone.WARN,
         "GPU 1": Tone.PLAIN,
         "GPU 2": Tone.WARN,
-        "GPU 3": Tone.PLAIN,
+        "GPU 3": Tone.WARN,
         "GPU 4": Tone.BAD,
     }
     assert found[-1].named is found[-1].tone is Tone.BAD

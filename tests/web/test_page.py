@@ -109,6 +109,7 @@ async def test_the_node_is_drawn(tmp_path: Path) -> None:
         "names names are remembered ones",
         "GPU 0 NVIDIA H100 80GB HBM3 62.0 GiB of 80.0 GiB · 78 %",
         "time-slicing × 4 busy 93 % SM 71 % 412 W 61 °C throttled: sw_power_cap ECC uncorrected: 2",  # noqa: RUF001
+        "row remap failed needs drain_and_reset",
         "MPS × 10",  # noqa: RUF001
         "3g.40gb · instance 2 31.0 GiB of 40.0 GiB · 78 %",
         "ghosts 6.0 GiB",
