@@ -31,10 +31,10 @@ def add(commands: Commands) -> None:
     parser = commands.add_parser(
         "report",
         help="show what GPUs were used for over days or weeks, what stood idle, and what it cost",
-        description="Ask a Prometheus what the GPUs of all nodes were used for. The memory adds up to 100 %: containers, free, "
-        "reserved, dead and host processes, unattributed and unknown. The GPU-hours of each namespace, workload, "
-        "node or model are used, idle, or not measured. Exit code: 0, 1 when Prometheus gives no answer, 2 for wrong "
-        "usage or prices.",
+        description="Ask a Prometheus what the GPUs of all nodes were used for. Their memory adds up to 100 %: "
+        "containers, free, reserved, dead and host processes, unattributed, unknown. The allocated GPU-hours of each "
+        "namespace, workload, node or model were used, idle, or not measured. Exit code: 0, 1 when Prometheus gives no "
+        "answer, 2 for wrong usage or prices.",
         epilog="example: gpusteward report --prometheus http://localhost:9090 --since 7d --by workload",
         allow_abbrev=False,
     )

@@ -71,6 +71,7 @@ def window_of(since: str, until: str | None, now: float) -> Window:
     end = now if until is None else _moment(until)
     if end > now:
         raise QuantityError(f"--until: {ascii(until)[:80]} is in the future")
+    end -= 0.001  # the points of a subquery are at whole seconds: none of them is at both ends
     return Window(end - length, end)
 
 

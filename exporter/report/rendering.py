@@ -68,7 +68,7 @@ def _memory(report: Report) -> Iterable[str]:
 
 def _groups(report: Report) -> Iterable[str]:
     by_device = any(group.capacity for group in report.groups)
-    head = [report.by.upper(), *(["GPU-HOURS"] if by_device else []), "ALLOCATED", "USED", "IDLE", "NO SM"]
+    head = [report.by.upper(), *(["GPU-HOURS"] if by_device else []), "ALLOCATED", "USED", "IDLE", "UNKNOWN"]
     head += ["GiB-HOURS", "DECLARED", "UNUSED"]
     if report.priced:
         head += [f"COST {report.currency}".strip(), "OF IT IDLE"]
@@ -91,7 +91,7 @@ def _groups(report: Report) -> Iterable[str]:
     yield from _columns(rows, left=(0,))
     whole = report.total.allocated + report.not_allocated + report.unknown
     sums = f"allocated + {NOT_ALLOCATED} + {NO_SAMPLES} = {_amount(whole / HOURS)} GPU-hours"
-    yield f"{sums}; allocated = used + idle + no SM"
+    yield f"{sums}; allocated = used + idle + unknown"
 
 
 def _rest(report: Report, cells: int, *, by_device: bool) -> Iterable[tuple[str, ...]]:

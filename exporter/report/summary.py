@@ -54,7 +54,7 @@ class Group:
         capacity: the time of the group's GPUs; 0 for groups of containers.
         allocated: handed out by the kubelet: `used` + `idle` + `unmeasured`.
         used: of the allocated time, that of SMs in use; more than was allocated counts as all of it.
-        unmeasured: allocated to containers whose use of the SMs is unknown.
+        unmeasured: allocated while the use of the SMs was unknown.
         memory, declared: bytes held, and bytes of declared limits, over time.
         within: of `memory`, what the holders of declared limits held.
         cost, idle_cost: of `allocated` and of `idle`.
@@ -127,15 +127,16 @@ def summarize(ledger: Ledger, by: By, prices: Prices | None, until: float) -> Re
     for holder in ledger.allocated.keys() | ledger.memory.keys():
         weight = ledger.weight(holder.place)
         allocated = ledger.allocated.get(holder, 0.0) * weight
-        used = min(allocated, ledger.sm[holder] * weight) if holder in ledger.sm else None
-        rest = 0.0 if used is None else allocated - used
+        used = min(allocated, ledger.sm.get(holder, 0.0) * weight)
+        unmeasured = min(allocated - used, allocated * _unmeasured(ledger, holder))
+        rest = allocated - used - unmeasured
         each = price(holder.place) if allocated else 0.0
         handed[holder.place] += allocated
         for row in (group(named.of(holder)), total):
             row.allocated += allocated
-            row.used += used or 0.0
+            row.used += used
             row.idle += rest
-            row.unmeasured += allocated if used is None else 0.0
+            row.unmeasured += unmeasured
             row.memory += ledger.memory.get(holder, 0.0)
             row.cost += allocated * each
             row.idle_cost += rest * each
@@ -185,6 +186,15 @@ def memory_of(ledger: Ledger) -> dict[str, float]:
         sums[UNANSWERED] += capacity * ledger.unanswered.get(place, 0.0)
         sums[MISSING] += capacity * ledger.missing(place)
     return sums
+
+
+def _unmeasured(ledger: Ledger, holder: Holder) -> float:
+    """Return the share of the time in which the use of the SMs is unknown: all of it, or while no driver answered."""
+    if holder not in ledger.sm:
+        return 1.0
+    silent = ledger.unanswered.get(holder.place, 0.0)
+    whole = silent + ledger.observed.get(holder.place, 0.0)
+    return silent / whole if whole else 0.0
 
 
 def _within(ledger: Ledger, holder: Holder) -> float:
