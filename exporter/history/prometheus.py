@@ -31,7 +31,7 @@ GARBLED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 UNAUTHORIZED, UNPROCESSABLE, UNAVAILABLE = 401, 422, 503
 
 Progress = Callable[[int, int], None]
-"""Is told the number of answers and the number of questions, so far as known."""
+"""Called with the number of answers so far, and the number of questions as far as known."""
 
 
 class HistoryError(Problem):

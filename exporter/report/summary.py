@@ -4,8 +4,8 @@ The report of a ledger: shares of the memory, sums by group, idle allocations.
 What comes in: a ledger, the grouping, the prices. What goes out: a `Report`.
 
 The rule: capacity x time is the sum of its parts by construction. Time without samples, and time in which the driver
-did not answer, are parts of it. A container is idle for the allocated time in which it used no SM; where its use of the
-SMs is unknown, that time is neither used nor idle.
+did not answer, are parts of it. Of the allocated time, the part in which SMs were in use is used, and the rest is idle.
+Time for which the use of the SMs is unknown is neither.
 """
 
 from collections import defaultdict
