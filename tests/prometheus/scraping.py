@@ -96,14 +96,14 @@ def scraping(
 
 
 @contextmanager
-def serving(data: Path, folder: Path) -> Iterator[Prometheus]:
+def serving(data: Path, folder: Path, *flags: str) -> Iterator[Prometheus]:
     """Run a Prometheus on what is in `data`; it scrapes no target."""
-    with running("{}", folder, data) as one:
+    with running("{}", folder, data, *flags) as one:
         yield one
 
 
 @contextmanager
-def running(config: str, folder: Path, data: Path) -> Iterator[Prometheus]:
+def running(config: str, folder: Path, data: Path, *flags: str) -> Iterator[Prometheus]:
     """Run a Prometheus of this config, with its series in `data`."""
     command = program("prometheus")
     file = folder / "prometheus.yml"
@@ -118,6 +118,7 @@ def running(config: str, folder: Path, data: Path) -> Iterator[Prometheus]:
                 f"--config.file={file}",
                 f"--storage.tsdb.path={data}",
                 f"--web.listen-address=127.0.0.1:{port}",
+                *flags,
             ],
             one.ready,
         )
