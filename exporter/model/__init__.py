@@ -34,6 +34,14 @@ from exporter.model.devices import (
     XidErrors,
 )
 from exporter.model.identity import ContainerId, DeviceKey, Fault, GpuUuid, PodUid
+from exporter.model.integrals import (
+    HALVES,
+    NANOSECONDS,
+    ContainerIntegral,
+    DeviceIntegral,
+    Holder,
+    MemoryPart,
+)
 from exporter.model.limits import Context, EnforcedBy, Limit, Mechanism, Scope
 from exporter.model.names import Allocation, Container, ContainerKind, Inventory, Pod
 from exporter.model.processes import HostProcess, HostSample, Owner, ProcessKey
@@ -43,6 +51,8 @@ from exporter.model.tolerance import Tolerance, processes_of
 __all__ = [
     "ALL_ON",
     "COLLECTORS",
+    "HALVES",
+    "NANOSECONDS",
     "Allocation",
     "Attribution",
     "CgroupMemory",
@@ -54,12 +64,14 @@ __all__ = [
     "Collector",
     "Container",
     "ContainerId",
+    "ContainerIntegral",
     "ContainerKind",
     "Context",
     "DeclaredContainer",
     "DeclaredPod",
     "Device",
     "DeviceAccount",
+    "DeviceIntegral",
     "DeviceKey",
     "EnforcedBy",
     "Fault",
@@ -70,12 +82,14 @@ __all__ = [
     "GpuUuid",
     "Health",
     "Held",
+    "Holder",
     "HostProcess",
     "HostSample",
     "Inventory",
     "Limit",
     "Mechanism",
     "Memory",
+    "MemoryPart",
     "NodeFacts",
     "Off",
     "Owner",
