@@ -13,7 +13,7 @@ The rule: **the parts of a device's memory are its capacity**, also where the ac
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from exporter.model import (
@@ -42,6 +42,7 @@ class Reading:
 
     Attributes:
         at: nanoseconds on the monotonic clock.
+        index: of its GPU.
         device: what the device was: its capacity in bytes, and the MIG UUIDs. Ids of MIG instances are reused.
         parts: bytes; together the capacity. Empty for a GPU without memory of its own.
         memory: bytes of each container whose memory is known; together the part `containers`.
@@ -51,6 +52,7 @@ class Reading:
     """
 
     at: int
+    index: int
     device: tuple[int, tuple[str, ...]]
     parts: Mapping[MemoryPart, int] = field(default_factory=dict)
     memory: Amounts = field(default_factory=dict)
@@ -58,9 +60,9 @@ class Reading:
     shares: Shares = field(default_factory=dict)
 
     @property
-    def holders(self) -> set[Holder]:
-        """The containers that this reading says anything about."""
-        return {*self.memory, *self.sm, *self.shares}
+    def holders(self) -> Collection[Holder]:
+        """The containers that this reading says anything about, each once, always in the same order."""
+        return dict.fromkeys((*self.memory, *self.sm, *self.shares)).keys()
 
 
 def readings(snapshot: Snapshot, answered: float) -> Iterator[tuple[DeviceKey, Reading]]:
@@ -81,12 +83,12 @@ def readings(snapshot: Snapshot, answered: float) -> Iterator[tuple[DeviceKey, R
             continue
         held, sm = _held(snapshot, usages[key])
         parts, held = divided(device.account, memory, held) if memory is not None else ({}, {})
-        identity = memory.total if memory else 0, device.mig_uuids
         yield (
             key,
             Reading(
                 moment(device.sampled_at, snapshot, answered),
-                identity,
+                device.gpu.index,
+                (memory.total if memory else 0, device.mig_uuids),
                 parts,
                 held,
                 sm,

@@ -103,7 +103,8 @@ def _without_devices(snapshot: Snapshot) -> set[GpuUuid]:
 
 
 def _first(reading: Reading) -> Tracked:
-    sums = DeviceIntegral(memory=dict.fromkeys(reading.parts, 0), containers=_containers({}, None, reading))
+    parts, containers = dict.fromkeys(reading.parts, 0), _containers({}, None, reading)
+    sums = DeviceIntegral(memory=parts, containers=containers, index=reading.index)
     return Tracked(sums, reading.at, reading)
 
 
@@ -114,7 +115,8 @@ def _read(known: Tracked, reading: Reading, longest: int) -> Tracked:
     if last is not None and (last.device != reading.device or passed > longest):
         last = None
     containers = _containers(sums.containers, last, reading)
-    ended = {holder: known.ended.get(holder, reading.at) for holder in containers.keys() - reading.holders}
+    present = reading.holders
+    ended = {holder: known.ended.get(holder, reading.at) for holder in containers if holder not in present}
     for holder in _outdated(ended, reading.at):
         del containers[holder], ended[holder]
     sums = DeviceIntegral(
@@ -122,6 +124,7 @@ def _read(known: Tracked, reading: Reading, longest: int) -> Tracked:
         sums.unknown + (0 if last else passed),
         _memory(sums.memory, last, reading),
         containers,
+        reading.index,
     )
     return Tracked(sums, reading.at, reading, ended)
 
@@ -146,7 +149,7 @@ def _containers(
 ) -> dict[Holder, ContainerIntegral]:
     passed, earlier = (0, reading) if last is None else (reading.at - last.at, last)
     after = dict(before)
-    for holder in earlier.holders | reading.holders:
+    for holder in dict.fromkeys((*earlier.holders, *reading.holders)):
         known = before.get(holder, _NOTHING)
         memory, sm, allocated = known.memory, known.sm, known.allocated
         if holder in earlier.memory or holder in reading.memory:
@@ -156,7 +159,7 @@ def _containers(
             sm = (sm or 0.0) + reading.sm[holder] * passed / NANOSECONDS
         was, now = earlier.shares.get(holder, {}), reading.shares.get(holder, {})
         if was or now:
-            shares = {resource: (was.get(resource, 0.0) + now.get(resource, 0.0)) / 2 for resource in {*was, *now}}
+            shares = {resource: (was.get(resource, 0.0) + now.get(resource, 0.0)) / 2 for resource in {**was, **now}}
             seconds = {name: allocated.get(name, 0.0) + share * passed / NANOSECONDS for name, share in shares.items()}
             allocated = {**allocated, **seconds}
         after[holder] = ContainerIntegral(memory, sm, allocated)

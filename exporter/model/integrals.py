@@ -63,6 +63,7 @@ class DeviceIntegral:
         unknown: nanoseconds in which it was not read, although the daemon ran.
         memory: half byte-nanoseconds of each part; empty for a device without memory of its own.
         containers: those of the last reading, and those that ended in the last minutes.
+        index: of its GPU, which may have gone since.
 
     """
 
@@ -70,6 +71,7 @@ class DeviceIntegral:
     unknown: int = 0
     memory: Mapping[MemoryPart, int] = field(default_factory=dict)
     containers: Mapping[Holder, ContainerIntegral] = field(default_factory=dict)
+    index: int = 0
 
     @property
     def observed_seconds(self) -> float:

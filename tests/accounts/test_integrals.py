@@ -34,10 +34,9 @@ NAME = ("team-a", "trainer", "main")
 BEGIN = 1_700_000_000.0
 
 
-def plain(used: int = 0, total: int = 80 * GIB, **parts: int | None) -> Device:
-    """GPU 0, on which containers hold what no part says."""
-    attributed = used - sum(part or 0 for part in parts.values())
-    return device(gpu(0, memory=memory(total, used)), **{"attributed": attributed, **parts})
+def plain(used: int = 0, *, ghost: int = 0, host: int = 0) -> Device:
+    """GPU 0 of 80 GiB, on which containers hold what no other part says."""
+    return device(gpu(0, memory=memory(used=used)), attributed=used - ghost - host, ghost=ghost, host=host)
 
 
 @dataclass
