@@ -9,9 +9,10 @@ The rule: **nothing is interpolated.** Each moment since a device was first read
 - Time between two readings is observed. Each of them stands for the half of it that is nearer. So memory counts as the
   mean of both, which favours no side: rounds come at random times. The rule is linear, so sums of parts stay exact.
 - The SM utilization of a driver describes the time before its reading. It counts for all of that time.
-- If the driver did not answer for a device, the time since its last reading is unknown, and grows with each round until
-  its next reading. It is unknown, too, if the last reading is older than `MOST` intervals (the daemon was stopped or
-  starved), and if the device became another one (MIG was set up anew).
+- If the driver does not answer for a device, the time since its last reading is unknown. It grows with each round until
+  the next reading.
+- Time is unknown, too, if the last reading is older than `MOST` intervals: the daemon was stopped or starved. The same
+  applies if the device has become another one, because MIG was set up anew.
 - A round that reads some GPUs changes the sums of these alone.
 - A device that is gone (not counted by the driver any more) has no time. Its sums stay for `KEPT` seconds, as those of
   a container do that has ended: as long as a scraper needs to see the last value.

@@ -1,4 +1,7 @@
-"""The queries of docs/recipes.md as they are written: they ask for what is there, and keep clusters apart."""
+"""
+The queries of docs/recipes.md and docs/accounting.md as they are written: they ask for what is there, and keep clusters
+apart.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ import pytest
 from alerts import written
 from alerts.written import ROOT
 
-QUERIES = re.findall(r"```promql\n(.*?)```", (ROOT / "docs/recipes.md").read_text(), re.DOTALL)
+PAGES = ("docs/recipes.md", "docs/accounting.md")
+QUERIES = [one for page in PAGES for one in re.findall(r"```promql\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)]
 GROUPING = re.compile(r"\b(?:on|by)\s*\(([\w\s,]*)\)")
 
 
@@ -30,6 +34,6 @@ def test_each_series_of_ours_is_exported(query: str) -> None:
 
 
 def test_there_are_queries() -> None:
-    """The page has not lost them to another kind of code block; all but one ask for series of ours."""
-    assert len(QUERIES) == 8
-    assert sum("gpusteward_" in query for query in QUERIES) == 7
+    """The pages have not lost them to another kind of code block; all but one ask for series of ours."""
+    assert len(QUERIES) == 14
+    assert sum("gpusteward_" in query for query in QUERIES) == 13
