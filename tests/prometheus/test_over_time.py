@@ -140,7 +140,9 @@ class Scrapes:
             columns.append({float(at): float(value) for at, value in series["values"]})
         rounds, observed, unknown = columns
         times = sorted(rounds.keys() & observed.keys() & unknown.keys())
-        ((before, after),) = [pair for pair in pairwise(times) if observed[pair[1]] < observed[pair[0]]]
+        falls = [(before, after) for before, after in pairwise(times) if observed[after] < observed[before]]
+        assert len(falls) == 1, f"a counter falls when the daemon starts anew, and never else: {falls}"
+        ((before, after),) = falls
         back = rounds[after] - observed[after] - unknown[after]
         first, last = times[0], times[-1]
         return cls(prometheus, first, last, rounds[first], rounds[last], rounds[before], back)
