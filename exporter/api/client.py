@@ -81,7 +81,9 @@ async def asked(daemon: Daemon, path: str, query: Mapping[str, str] | None = Non
     try:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=DEADLINE), trust_env=False) as session,
-            session.get(f"{daemon.url}{path}", params=query, headers=headers, allow_redirects=False) as answer,
+            session.get(
+                f"{daemon.url}{path}", params=query, headers=headers, allow_redirects=False, ssl=_trust(daemon)
+            ) as answer,
         ):
             body = bytearray()
             async for part in answer.content.iter_any():
@@ -153,6 +155,15 @@ def refused(daemon: Daemon, status: int, body: bytes, lacking: str) -> AskError:
 def stranger(daemon: Daemon, what: str) -> AskError:
     """Make the error that says that another program answers there."""
     return AskError(f"{daemon.url} {what}", cause="this is not the address of a gpusteward", fix=_URL)
+
+
+def _trust(daemon: Daemon) -> ssl.SSLContext | bool:
+    """Trust the system's authorities, or those of SSL_CERT_FILE, as Go's programs do, with every version of Python."""
+    if not daemon.url.startswith("https:"):
+        return True
+    context = ssl.create_default_context()
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # from 3.13 on, it demands an Authority Key Identifier
+    return context
 
 
 def _reason(error: OSError) -> str:
