@@ -30,7 +30,6 @@ SETTINGS: Mapping[str, tuple[tuple[int, int], Mapping[str, object], str]] = {
     "protobuf first": ((2, 49), {"scrape_protocols": ["PrometheusProto", "PrometheusText0.0.4"]}, TEXT),
     "text 1.0": ((3, 0), {"scrape_protocols": ["PrometheusText1.0.0"]}, TEXT),
     "native histograms": ((3, 8), {"scrape_native_histograms": True}, OPENMETRICS),
-    "openmetrics 2.0": ((3, 16), {"scrape_protocols": ["OpenMetricsText2.0.0"]}, OPENMETRICS),
     "legacy names": ((3, 0), {"metric_name_validation_scheme": "legacy"}, OPENMETRICS),
     "utf-8 names": ((3, 4), {"metric_name_escaping_scheme": "allow-utf-8"}, OPENMETRICS),
     "underscores": ((3, 4), {"metric_name_escaping_scheme": "underscores"}, OPENMETRICS),

@@ -1,4 +1,4 @@
-// Prometheus and promtool, as `make test-prometheus` runs them: the oldest with a version of its Go module. x/net is newer, or Go 1.26 links neither.
+// Prometheus and promtool, as `make test-prometheus` runs them: the oldest with a Go module. x/net is newer, or Go 1.26 links neither.
 module cluster.test/prometheus-2.35
 
 go 1.26
