@@ -24,7 +24,10 @@ from cluster import build
 from tools.release.images import OF_THE_MACHINE
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("python3", "python3-venv", "ca-certificates", "gcc", "libc6-dev", "make", "git", "procps", "util-linux")
+PACKAGES = (
+    "python3", "python3-venv", "ca-certificates", "gcc", "libc6-dev", "make", "git", "procps", "util-linux",
+    "libseccomp2",
+)  # fmt: skip
 VENV = "/opt/venv"
 SEEN = ("/proc", "/sys", "/dev", "/run")
 """Of this machine, with what is mounted below them: the tests read cgroups, processes and sockets."""
