@@ -32,7 +32,7 @@ EVICTED = ("gpu-node-2", "notebook-7c9", 150)
 SUCCESSOR = ("notebook-8d1", 153)
 """What its controller creates instead, some minutes later."""
 STEP = 5
-"""Minutes in which a counter grows once: within each 10, with or without the sample at their start (Prometheus 2, 3)."""
+"""A counter grows once in so many minutes: in each 10, with the sample at their start (Prometheus 2) or without (3)."""
 ACTED = (range(31, 46), range(151, 166))
 """An action is shown for 15 minutes."""
 CALM = range(60)
