@@ -6,6 +6,7 @@ PYTHON ?= python3
 VENV := .venv
 WHEELS ?= 3.12
 VERSIONS ?= 1.30 1.34 1.37 1.37-gates
+PROMETHEUS ?= 2.35 3.16
 BIN := $(VENV)/bin
 SHOWN := .pytest_cache/faults.json
 BESIDE := .pytest_cache/beside.txt
@@ -13,7 +14,7 @@ TYPES := .pytest_cache/types.txt
 WORKERS = $(shell expr $$(nproc) + 1)
 FAST := not daemon and not containers and not cluster and not hosts and not charts and not boards and not prometheus and not browser
 
-.PHONY: help demo lint style check test test-hosts test-versions cluster image release bench day gpu wheels golden prose docs-site manifests guards traces fuzz lock clean
+.PHONY: help demo lint style check test test-hosts test-versions test-python test-prometheus cluster image release bench day gpu wheels golden prose docs-site manifests guards traces fuzz lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 12
@@ -67,6 +68,14 @@ test-versions: $(VENV)/.dev  ## test on each version of Kubernetes that is suppo
 	@code=0; for one in $(VERSIONS); do echo "Kubernetes $$one"; \
 	  GPUSTEWARD_KUBERNETES=$$one $(BIN)/pytest -p no:cacheprovider -m versions -n 2 --dist loadfile --durations=10 tests/cluster \
 	    || code=$$?; done; exit $$code
+
+test-python: $(VENV)/.dev  ## run the tests of `check`, and those that start the daemon, on Debian 13's Python 3.13; as root
+	PYTHONPATH=tests $(BIN)/python -m cluster.debian trixie \
+	  pytest -q -p no:cacheprovider -n $(WORKERS) --dist worksteal --hypothesis-profile=check -m "daemon or ($(FAST))"
+
+test-prometheus: $(VENV)/.dev  ## test rules, boards and scrapes on the oldest and the newest Prometheus; PROMETHEUS=3.16 takes one
+	@code=0; for one in $(PROMETHEUS); do echo "Prometheus $$one"; \
+	  GPUSTEWARD_PROMETHEUS=$$one $(BIN)/pytest -p no:cacheprovider -m "prometheus and not cluster" || code=$$?; done; exit $$code
 
 cluster: $(VENV)/.dev  ## leave a real Kubernetes with fake GPUs running, and print its kubeconfig
 	PYTHONPATH=tests $(BIN)/python -m cluster

@@ -47,8 +47,9 @@ MODULES = {
     "operator": "prometheus-operator",
 }
 QUICKLY = {
-    module: ["-gcflags=all=-N -l"] for module in ("dashboard-linter", "prometheus-adapter", "prometheus-operator")
-}
+    module: ["-gcflags=all=-N -l"]
+    for module in ("dashboard-linter", "prometheus-adapter", "prometheus-operator", "prometheus-2.35")
+} | {"prometheus-3.16": ["-gcflags=all=-N -l", "-tags=remove_all_sd"]}  # without clouds, of which no test asks
 """Of a program that does little here the build is what it costs: without optimizing, a quarter less."""
 TOOLS = Path(__file__).parent / "tools"
 WITH_C = {"nvidia-toolkit"}
@@ -71,6 +72,11 @@ def program(name: str, version: str = DEFAULT) -> Path:
     if module == "kubernetes" and name != "kubectl":
         module = VERSIONS[version].module
     return given or _module(module) / name
+
+
+def of_module(module: str, name: str) -> Path:
+    """Path of a program of the module below `tools/`, built now if that was not done before. Raises BuildError."""
+    return _module(module) / name
 
 
 def assets(name: str) -> Path | None:
