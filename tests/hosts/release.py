@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,6 +106,10 @@ class GuestRelease:
         """Wait until this is the node's mode."""
         await self.shows(lambda page: series(page, "enforcement_mode", "mode") == {(wanted,): 1} or None, wanted)
 
+    def check(self) -> str:
+        """Return what `gpusteward check` says in its container."""
+        return self.bed.kubectl("-n", self.namespace, "exec", f"ds/{ACCOUNT}", "--", "gpusteward", "check")
+
     def log(self) -> str:
         """Return what its pod wrote."""
         return self.bed.kubectl(
@@ -116,6 +120,24 @@ class GuestRelease:
         """Return the records of its journal."""
         text = self.bed.guest.shell(f"cat {JOURNAL} 2>/dev/null || true")
         return [json.loads(line) for line in text.splitlines()]
+
+    def asked_to_evict(self, namespace: str) -> dict[str, list[int]]:
+        """Return the answers to evictions there that were asked for with its token, by pod, from the audit log."""
+        found: dict[str, list[int]] = {}
+        for one in self._requests():
+            where = one["objectRef"]
+            if where.get("subresource") == "eviction" and where["namespace"] == namespace:
+                found.setdefault(where["name"], []).append(int(one["responseStatus"]["code"]))
+        return found
+
+    def refused(self) -> list[Object]:
+        """Return all that its token was refused, but for the canary that has to be."""
+        answers = [one for one in self._requests() if one.get("responseStatus", {}).get("code") == 403]
+        return [one for one in answers if one["objectRef"].get("namespace") != self.namespace]
+
+    def _requests(self) -> Iterator[Object]:
+        user = f"system:serviceaccount:{self.namespace}:{ACCOUNT}"
+        return (one for one in self.bed.control_plane.audit() if one["user"].get("username") == user)
 
 
 @asynccontextmanager
