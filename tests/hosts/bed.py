@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import random
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +23,7 @@ from cluster.client import Api
 from cluster.control_plane import ControlPlane
 from cluster.leftovers import Record
 from cluster.node import Network
-from cluster.processes import Processes, StartError
+from cluster.processes import Processes, StartError, listens
 from containers.cgroupfs import new_token
 from driver import node as driver
 from hosts import contents
@@ -114,14 +115,26 @@ class GuestBed:
         )
         self.control_plane.admin.kubeconfig(self.kubeconfig)
         self.control_plane.start()
-        # The kubelet's address is one of this machine's, so that the API server reaches it through QEMU's port.
-        _ip("link", "add", interface, "type", "veth", "peer", "name", f"{interface}p")
-        _ip("address", "add", f"{network.node}/32", "dev", interface)
         self._machine = Machine(folder / "machine", drives, self.token)
-        self._machine.forward(KUBELET_PORT, network.node, KUBELET_PORT)
+        port = self._machine.forward(KUBELET_PORT)
         self._machine.start()
+        self._reach_kubelet(interface, network.node, port)
         join(self.guest, self.control_plane, network)
         self._wait_until_ready()
+
+    def _reach_kubelet(self, interface: str, address: str, port: int) -> None:
+        """
+        Let the API server reach the kubelet at the node's address, which is one of this machine's.
+
+        Not by QEMU alone: it would pass on the address of the caller, which is the node's own. The guest drops that.
+        """
+        _ip("link", "add", interface, "type", "veth", "peer", "name", f"{interface}p")
+        for end in (interface, f"{interface}p"):
+            _ip("link", "set", end, "up")
+        _ip("address", "add", f"{address}/32", "dev", interface)
+        command = [sys.executable, "-m", "cluster.forward", address, KUBELET_PORT, "127.0.0.1", port]
+        path = {"PYTHONPATH": str(Path(__file__).parents[1])}
+        self._processes.start("kubelet-port", command, lambda: listens(KUBELET_PORT, address), environment=path)
 
     def _wait_until_ready(self) -> None:
         try:

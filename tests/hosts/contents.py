@@ -126,11 +126,11 @@ def _settings() -> dict[str, object]:
         "failSwapOn": False,
         "makeIPTablesUtilChains": False,
         "staticPodPath": "/etc/static-pods",
-        "fileCheckFrequency": "1s",
+        "fileCheckFrequency": "5s",
         "evictionHard": {"memory.available": "1Mi", "nodefs.available": "1Mi", "imagefs.available": "1Mi"},
         "imageGCHighThresholdPercent": 100,
-        "syncFrequency": "2s",
-        "nodeStatusUpdateFrequency": "2s",
+        "syncFrequency": "10s",
+        "nodeStatusUpdateFrequency": "5s",
         "featureGates": FEATURE_GATES,
     }
 
@@ -149,7 +149,7 @@ def _units() -> Mapping[str, str]:
         ),
         "device-plugin": _unit(
             f"/usr/bin/python3 -m cluster.device_plugin {INVENTORY} {STATE}",
-            f"Environment=PYTHONPATH={PROGRAMS}/python MULTIDICT_NO_EXTENSIONS=1",
+            f"Environment=PYTHONPATH={PROGRAMS}/python MULTIDICT_NO_EXTENSIONS=1 LOOK_EVERY_S=2",
         ),
     }  # fmt: skip
 
