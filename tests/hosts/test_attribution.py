@@ -53,7 +53,7 @@ def forge_on_the_node(bed: GuestBed, victim: str) -> int:
     here = f"to=/sys/fs/cgroup$(cut -d: -f3 /proc/self/cgroup)/{victim}; {NEST}; exec "
     service, session = (f"{here}{on_the_node(name, f'alloc {SHARED_GPU} {size}')}" for name, size in BESIDE.items())
     shell = bed.guest.shell
-    delegated = "--quiet --collect --property=Delegate=yes"
+    delegated = "--quiet --collect --expand-environment=no --property=Delegate=yes"
     shell(f"id -u visitor >/dev/null 2>&1 || useradd --uid {USER} visitor; systemctl start user@{USER}.service")
     bed.guest.run("systemd-run", *delegated.split(), "/bin/sh", "-euc", service)
     become = f"setpriv --reuid={USER} --regid={USER} --clear-groups env XDG_RUNTIME_DIR=/run/user/{USER}"
