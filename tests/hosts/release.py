@@ -28,6 +28,8 @@ from hosts.workloads import PATIENT
 from scraped import series
 
 T = TypeVar("T")
+Steps = tuple[str, ...]
+"""An action, and what became of it."""
 ASK = "import urllib.request as u, sys; sys.stdout.write(u.urlopen(sys.argv[1], timeout=60).read().decode())"
 JOURNAL = "/var/lib/gpusteward/journal"
 
@@ -121,6 +123,27 @@ class GuestRelease:
         text = self.bed.guest.shell(f"cat {JOURNAL} 2>/dev/null || true")
         return [json.loads(line) for line in text.splitlines()]
 
+    def told(self, uid: str) -> list[Steps]:
+        """Return what its journal says of a pod: the action of each decision, and how that went."""
+        decisions: dict[str, list[dict[str, Any]]] = {}
+        for one in self.journal():
+            if "decision" in one:
+                decisions.setdefault(one["decision"], []).append(one)
+        ours = [steps for steps in decisions.values() if steps[0].get("action", {}).get("pod_uid") == uid]
+        return [(steps[0]["action"]["rung"], *map(_word, steps[1:])) for steps in ours]
+
+    async def tells(self, uid: str, *wanted: Steps) -> None:
+        """Wait until the journal says this of a pod."""
+
+        async def written() -> bool:
+            return self.told(uid)[: len(wanted)] == [*wanted]
+
+        try:
+            await until(written, f"{wanted} in the journal", 2 * PATIENT)
+        except TimeoutError as error:
+            error.add_note(f"{self.told(uid)}\n{self.log()}")
+            raise
+
     def asked_to_evict(self, namespace: str) -> dict[str, list[int]]:
         """Return the answers to evictions there that were asked for with its token, by pod, from the audit log."""
         found: dict[str, list[int]] = {}
@@ -138,6 +161,10 @@ class GuestRelease:
     def _requests(self) -> Iterator[Object]:
         user = f"system:serviceaccount:{self.namespace}:{ACCOUNT}"
         return (one for one in self.bed.control_plane.audit() if one["user"].get("username") == user)
+
+
+def _word(record: Mapping[str, Any]) -> str:
+    return str((record.get("answer") or {}).get("heard") or record.get("result") or record["record"])
 
 
 @asynccontextmanager

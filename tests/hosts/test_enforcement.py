@@ -7,12 +7,9 @@ The rule: a pod that is not over its limit lives.
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from cluster.client import Object, until
-from cluster.manifests import disruption_budget
 from hosts.bed import GuestBed
 from hosts.release import GuestRelease, values
 from hosts.test_attribution import used
@@ -20,34 +17,18 @@ from hosts.workloads import PATIENT, Workloads, box, deployment, pod
 
 pytestmark = pytest.mark.hosts
 
-CONSENT = {"gpusteward.io/mode": "enforce"}
 FORKING = """
 trap '' TERM
+/bin/workload "alloc visible 3GiB" &
 n=0
 while :; do
   n=$((n + 1))
   (sleep 1 & sleep 1 & sleep 1) &
-  /bin/workload --name $WORKLOAD_NAME-$n "alloc visible 3GiB" "sleep 3000" exit &
+  /bin/workload --name $WORKLOAD_NAME-$n "alloc visible 64MiB" "sleep 3000" exit &
   sleep 2
 done
 """
-"""Deaf to SIGTERM. Its memory is another child's every two seconds, and always belongs to a living process."""
-
-
-def told(records: list[dict[str, Any]], uid: str) -> list[tuple[str, ...]]:
-    """Read the journal: what was decided about a pod, and how it went."""
-    by_decision: dict[str, list[dict[str, Any]]] = {}
-    for one in records:
-        if "decision" in one:
-            by_decision.setdefault(one["decision"], []).append(one)
-    ours = [steps for steps in by_decision.values() if steps[0].get("action", {}).get("pod_uid") == uid]
-    return [
-        (
-            steps[0]["action"]["rung"],
-            *((one.get("answer") or {}).get("heard") or one.get("result") or one["record"] for one in steps[1:]),
-        )
-        for steps in ours
-    ]
+"""Deaf to SIGTERM, with children that come and go and hold memory, too."""
 
 
 async def test_it_evicts_and_kills(bed: GuestBed, release: GuestRelease, workloads: Workloads) -> None:
@@ -57,9 +38,8 @@ async def test_it_evicts_and_kills(bed: GuestBed, release: GuestRelease, workloa
     The kubelet starts it anew, and its memory is charged to the new container. Its init is deaf to SIGTERM, and its
     processes fork all the time. The sidecar and the pods within their limits are not touched.
     """
-    await workloads.api.patch(f"/api/v1/namespaces/{workloads.namespace}", {"metadata": {"labels": CONSENT}})
-    budgets = f"/apis/policy/v1/namespaces/{workloads.namespace}/poddisruptionbudgets"
-    await workloads.api.create(budgets, disruption_budget("keeps", {"app": "forking"}, min_available=1))
+    await workloads.consent()
+    await workloads.keep("forking")
     policy = {"mode": "enforce", "ladder": ["notify", "evict", "kill"], "when_blocked": "kill"}
     release.helm("install", values=values(policy, evict={"namespaces": [workloads.namespace]}))
     forking = pod("forking", box("main", script=FORKING), box("side", script="sleep 86400", gpu=False), limit="1Gi")
@@ -71,19 +51,11 @@ async def test_it_evicts_and_kills(bed: GuestBed, release: GuestRelease, workloa
     before = await workloads.ready("greedy", "forking", "quiet")
     uids = {name: one["metadata"]["uid"] for name, one in before.items()}
 
-    async def journal(name: str, *wanted: tuple[str, ...]) -> None:
-        async def written() -> bool:
-            return told(release.journal(), uids[name])[: len(wanted)] == [*wanted]
-
-        try:
-            await until(written, f"{wanted} of {name}", 2 * PATIENT)
-        except TimeoutError as error:
-            error.add_note(f"{release.journal()}\n{release.log()}")
-            raise
-
-    await journal("greedy", ("evict", "sent", "accepted", "verified"))
+    await release.tells(uids["greedy"], ("evict", "sent", "accepted", "verified"))
     assert release.asked_to_evict(workloads.namespace)[before["greedy"]["metadata"]["name"]] == [201]
-    await journal("forking", ("evict", "sent", "blocked", "blocked"), ("kill", "sent", "accepted", "verified"))
+    await release.tells(
+        uids["forking"], ("evict", "sent", "blocked", "blocked"), ("kill", "sent", "accepted", "verified")
+    )
     killed = before["forking"]["metadata"]["name"]
     assert set(release.asked_to_evict(workloads.namespace)[killed]) == {429}
 
@@ -101,5 +73,5 @@ async def test_it_evicts_and_kills(bed: GuestBed, release: GuestRelease, workloa
     assert after["greedy"]["metadata"]["uid"] != uids["greedy"], "in place of the one that is gone"
     assert after["quiet"]["metadata"]["uid"] == uids["quiet"]
     assert [one["restartCount"] for one in after["quiet"]["status"]["containerStatuses"]] == [0]
-    assert not told(release.journal(), uids["quiet"])
+    assert not release.told(uids["quiet"])
     assert not release.refused()

@@ -24,6 +24,7 @@ from hosts.guest import PROGRAMS
 
 PATIENT = 300.0
 """Seconds: an emulated processor starts a container in five to twenty, and waits where the machine has other work."""
+CONSENT = {"gpusteward.io/mode": "enforce"}
 LIMIT = "nvidia.com/container.main.gpu-memory.limit"
 
 
@@ -84,6 +85,22 @@ class Workloads:
         for one in things:
             group = "/api/v1" if one["kind"] == "Pod" else "/apis/apps/v1"
             await self.api.create(f"{group}/namespaces/{self.namespace}/{one['kind'].lower()}s", one)
+
+    async def runtime_class(self, handler: str) -> None:
+        """Let pods ask for another runtime than crun, by its name."""
+        path = "/apis/node.k8s.io/v1/runtimeclasses"
+        if await self.api.missing(f"{path}/{handler}"):
+            await self.api.create(path, {"metadata": {"name": handler}, "handler": handler})
+
+    async def keep(self, *apps: str) -> None:
+        """Let a PodDisruptionBudget forbid all evictions of these apps, once it has counted them."""
+        path = f"/apis/policy/v1/namespaces/{self.namespace}/poddisruptionbudgets"
+        chosen = {"matchExpressions": [{"key": "app", "operator": "In", "values": [*apps]}]}
+        await self.api.create(path, {"metadata": {"name": "keep"}, "spec": {"maxUnavailable": 0, "selector": chosen}})
+
+    async def consent(self) -> None:
+        """Label the namespace as one in which the daemon may act."""
+        await self.api.patch(f"/api/v1/namespaces/{self.namespace}", {"metadata": {"labels": CONSENT}})
 
     async def ready(self, *apps: str) -> dict[str, Object]:
         """Wait until the pods with these labels `app` are ready; return them by label."""
