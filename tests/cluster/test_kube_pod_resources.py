@@ -20,7 +20,7 @@ from exporter.kube.pod_resources import PodResources, ask, socket_of
 from exporter.model import Allocation, DeviceKey, Gpu, GpuUuid, Sharing
 from stopping import stopped
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.versions]
 
 ROOT = Path(__file__).parents[2]
 GPU = "nvidia.com/gpu"

@@ -28,7 +28,7 @@ from containers.cgroupfs import new_token
 from driver import node as driver
 from hosts import contents
 from hosts.agent import Agent, GuestError
-from hosts.contents import KUBELET_PORT, NODE, OFFERED
+from hosts.contents import KUBELET_PORT, NODE, OFFERED, VERSION
 from hosts.joining import join
 from hosts.machine import Machine
 from hosts.suspended import suspended
@@ -111,7 +111,12 @@ class GuestBed:
         contents.fill(folder / "programs", node, self._archives)
         drives = suspended(folder / "programs", contents.prepare, self.token)
         self.control_plane = ControlPlane(
-            folder, self._processes, port=None, services=network.services, service_address=network.api_service
+            folder,
+            self._processes,
+            port=None,
+            services=network.services,
+            service_address=network.api_service,
+            version=VERSION,
         )
         self.control_plane.admin.kubeconfig(self.kubeconfig)
         self.control_plane.start()

@@ -17,12 +17,14 @@ from pathlib import Path
 
 from cluster import build, device_plugin, kubelet_pb2
 from cluster.bed import GPUS, WORKLOAD
-from cluster.control_plane import FEATURE_GATES
+from cluster.versions import VERSIONS
 from containers import images
 from driver.node import FakeNode
 from hosts.agent import Agent
 from hosts.guest import PROGRAMS
 
+VERSION = "1.37"
+"""Of Kubernetes: its kubelet refuses cgroup v1."""
 NODE = "gpu-vm"
 KUBELET_PORT = 10250
 STATE = device_plugin.STATE_IN_CONTAINER
@@ -50,7 +52,7 @@ def fill(folder: Path, driver: FakeNode, archives: Sequence[Path]) -> None:
     for name in ("bin", "etc/cni", "units", "python/cluster", "images", "lib"):
         (folder / name).mkdir(parents=True)
     for program in BINARIES:
-        shutil.copy2(build.program(program), folder / "bin" / program)
+        shutil.copy2(build.program(program, VERSION), folder / "bin" / program)
     _python(folder / "python")
     _images(folder / "images", driver, archives)
     shutil.copy2(driver.workload_binary, folder / "bin/workload")
@@ -131,7 +133,7 @@ def _settings() -> dict[str, object]:
         "imageGCHighThresholdPercent": 100,
         "syncFrequency": "10s",
         "nodeStatusUpdateFrequency": "5s",
-        "featureGates": FEATURE_GATES,
+        "featureGates": dict(VERSIONS[VERSION].gates),
     }
 
 
@@ -158,4 +160,16 @@ def _unit(command: str, *more: str) -> str:
     return "\n".join(["[Service]", f"ExecStart={command}", "Restart=always", "RestartSec=1", *more, ""])
 
 
-__all__ = ["INVENTORY", "JOINED", "KUBELET_PORT", "LIBRARY", "NODE", "OFFERED", "STATE", "UNITS", "fill", "prepare"]
+__all__ = [
+    "INVENTORY",
+    "JOINED",
+    "KUBELET_PORT",
+    "LIBRARY",
+    "NODE",
+    "OFFERED",
+    "STATE",
+    "UNITS",
+    "VERSION",
+    "fill",
+    "prepare",
+]
