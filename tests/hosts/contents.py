@@ -40,6 +40,8 @@ UNITS = ("containerd", "kubelet", "device-plugin")
 BINARIES = ("containerd", "containerd-shim-runc-v2", "ctr", "kubelet")
 PACKAGES = ("grpclib", "h2", "hpack", "hyperframe", "multidict", "google")
 """Of the device plugin. Each is plain Python, or has an extension for all versions of it."""
+RUNSC = "/etc/runsc.toml"
+"""Settings of gVisor's shim."""
 PATH = f"{PROGRAMS}/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PODS = "10.88.0.0/24"
 """Addresses of pods: inside of the guest alone, which masquerades them."""
@@ -103,6 +105,10 @@ def _containerd(folder: Path) -> None:
         place = f"{cri}.containerd.runtimes.{runtime}"
         lines += [f"[{place}]", 'runtime_type = "io.containerd.runc.v2"']
         lines += [f"[{place}.options]", f'BinaryName = "/usr/bin/{runtime}"', "SystemdCgroup = true"]
+    # gVisor's, of which a test brings the programs.
+    place = f"{cri}.containerd.runtimes.runsc"
+    lines += [f"[{place}]", 'runtime_type = "io.containerd.runsc.v1"', f"[{place}.options]"]
+    lines += ['TypeUrl = "io.containerd.runsc.v1.options"', f'ConfigPath = "{RUNSC}"']
     lines += [f"[{cri}.cni]", 'bin_dir = "/usr/lib/cni"', f'conf_dir = "{PROGRAMS}/etc/cni"', ""]
     (folder / "containerd.toml").write_text("\n".join(lines))
     ipam = {"type": "host-local", "subnet": PODS, "routes": [{"dst": "0.0.0.0/0"}]}
