@@ -136,6 +136,7 @@ def _settings() -> dict[str, object]:
         "staticPodPath": "/etc/static-pods",
         "fileCheckFrequency": "5s",
         "evictionHard": {"memory.available": "1Mi", "nodefs.available": "1Mi", "imagefs.available": "1Mi"},
+        "evictionPressureTransitionPeriod": "1s",
         "imageGCHighThresholdPercent": 100,
         "syncFrequency": "10s",
         "nodeStatusUpdateFrequency": "5s",
@@ -152,7 +153,7 @@ def _units() -> Mapping[str, str]:
             "Type=notify", "Delegate=yes", "KillMode=process", "OOMScoreAdjust=-999", f"Environment=PATH={PATH}",
         ),
         "kubelet": _unit(
-            f"{PROGRAMS}/bin/kubelet {kubelet} --node-ip=${{NODE_IP}}",
+            f"{PROGRAMS}/bin/kubelet {kubelet} --node-ip=${{NODE_IP}} $MORE",
             "KillMode=process", f"EnvironmentFile={JOINED}/kubelet.env",
         ),
         "device-plugin": _unit(
