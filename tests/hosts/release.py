@@ -112,6 +112,14 @@ class GuestRelease:
         """Return what `gpusteward check` says in its container."""
         return self.bed.kubectl("-n", self.namespace, "exec", f"ds/{ACCOUNT}", "--", "gpusteward", "check")
 
+    async def close(self, breaker: str) -> None:
+        """Close a breaker, as a person does, once it is open."""
+        await self.shows(
+            lambda page: series(page, "breaker_open", "breaker").get((breaker,)) or None, f"{breaker} to open"
+        )
+        close = ("exec", f"ds/{ACCOUNT}", "--", "gpusteward", "close", breaker, "--by=ann@example.com")
+        self.bed.kubectl("-n", self.namespace, *close)
+
     def log(self) -> str:
         """Return what its pod wrote."""
         return self.bed.kubectl(

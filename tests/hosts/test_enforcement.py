@@ -35,8 +35,8 @@ async def test_it_evicts_and_kills(bed: GuestBed, release: GuestRelease, workloa
     """
     The pod that is over its limit is evicted. Where a budget blocks that, the container is killed after another grace.
 
-    The kubelet starts it anew, and its memory is charged to the new container. Its init is deaf to SIGTERM, and its
-    processes fork all the time. The sidecar and the pods within their limits are not touched.
+    The kubelet starts it anew, and its memory is charged to the new container. Its init is deaf to SIGTERM, so that
+    SIGKILL follows, and its processes fork all the time. The sidecar and the pods within their limits are not touched.
     """
     await workloads.consent()
     await workloads.keep("forking")
@@ -54,7 +54,7 @@ async def test_it_evicts_and_kills(bed: GuestBed, release: GuestRelease, workloa
     await release.tells(uids["greedy"], ("evict", "sent", "accepted", "verified"))
     assert release.asked_to_evict(workloads.namespace)[before["greedy"]["metadata"]["name"]] == [201]
     await release.tells(
-        uids["forking"], ("evict", "sent", "blocked", "blocked"), ("kill", "sent", "accepted", "verified")
+        uids["forking"], ("evict", "sent", "blocked", "blocked"), ("kill", "sent", "accepted", "accepted", "verified")
     )
     killed = before["forking"]["metadata"]["name"]
     assert set(release.asked_to_evict(workloads.namespace)[killed]) == {429}
