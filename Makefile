@@ -10,6 +10,8 @@ PROMETHEUS ?= 2.35 3.16
 BIN := $(VENV)/bin
 SHOWN := .pytest_cache/faults.json
 BESIDE := .pytest_cache/beside.txt
+GUEST := .pytest_cache/guest.txt
+IN_GUEST := kubelet@1.37 kubectl containerd helm
 TYPES := .pytest_cache/types.txt
 WORKERS = $(shell expr $$(nproc) + 1)
 FAST := not daemon and not containers and not cluster and not hosts and not charts and not boards and not prometheus and not browser
@@ -50,17 +52,20 @@ test: lint $(VENV)/.release  ## install what the tests need (asks first on a mac
 	[ "$${CI:-}" != true ] || { $(MAKE) docs-site && $(BIN)/pytest -q -p no:cacheprovider tests/day/test_verdict.py; }
 	PYTHONPATH=tests $(BIN)/python -m cluster.install
 	PYTHONPATH=tests $(BIN)/python -m cluster.build || [ "$${CI:-}" != true ]  # without Go its tests are skipped, loudly
+	PYTHONPATH=tests $(BIN)/python -m cluster.build $(IN_GUEST) || [ "$${CI:-}" != true ]
 	PYTHONPATH=tests $(BIN)/python -m cluster.npm || [ "$${CI:-}" != true ]
-	@# Side by side, on two clusters: their tests wait for graces most of the time. What the others say follows at the end.
-	$(BIN)/pytest -p no:cacheprovider -m "not ($(FAST)) and not cluster and not hosts" --durations=10 --faults=$(SHOWN) > $(BESIDE) 2>&1 & \
+	@# Side by side, on two clusters and a virtual machine: their tests wait for graces most of the time. What the others
+	@# say follows at the end.
+	$(BIN)/pytest -p no:cacheprovider -m hosts --durations=10 tests/hosts/test_attribution.py tests/hosts/test_enforcement.py > $(GUEST) 2>&1 & \
+	  guest=$$!; $(BIN)/pytest -p no:cacheprovider -m "not ($(FAST)) and not cluster and not hosts" --durations=10 --faults=$(SHOWN) > $(BESIDE) 2>&1 & \
 	  beside=$$!; code=0; $(BIN)/pytest -m cluster -n 2 --dist loadfile --durations=15 --faults=$(SHOWN) || code=$$?; \
-	  wait $$beside || code=$$?; cat $(BESIDE); exit $$code
+	  wait $$beside || code=$$?; wait $$guest || code=$$?; cat $(BESIDE) $(GUEST); exit $$code
 	PYTHONPATH=tests $(BIN)/python -m faults $(SHOWN) || [ "$${CI:-}" != true ]  # what this machine lacks is not shown
 
-test-hosts: $(VENV)/.dev  ## test on a node in a virtual machine: Debian 13, cgroup v2 alone, systemd's driver; 10 minutes
-	PYTHONPATH=tests $(BIN)/python -m cluster.install --guest
-	PYTHONPATH=tests $(BIN)/python -m cluster.build kube-apiserver containerd helm
-	$(BIN)/pytest -p no:cacheprovider -m hosts
+test-hosts: $(VENV)/.dev  ## test on a node in a virtual machine: Debian 13, cgroup v2 alone, systemd's driver; more than `test` does there
+	PYTHONPATH=tests $(BIN)/python -m cluster.install
+	PYTHONPATH=tests $(BIN)/python -m cluster.build $(IN_GUEST)
+	$(BIN)/pytest -p no:cacheprovider -m hosts --durations=0
 
 test-versions: $(VENV)/.dev  ## test on each version of Kubernetes that is supported: 1.30, 1.34, 1.37; VERSIONS=1.37 takes one
 	PYTHONPATH=tests $(BIN)/python -m cluster.install

@@ -4,8 +4,8 @@ In: the folders below `tools/`, one Go module each. Out: paths of programs.
 Law: what is built is named by what it is built from (module files, Go's version), so a stale program cannot be met.
 
 `KUBEBUILDER_ASSETS` (the convention of envtest): programs found in that folder are used, and not built.
-`python -m cluster.build [NAME …]` builds all, or those that are named, and prints where they are. `kubelet@1.37` is the
-kubelet of another version than the default; `versions.py` lists them.
+`python -m cluster.build [NAME …]` builds what `make test` wants, or those that are named, and prints where they are.
+`kubelet@1.37` is the kubelet of another version than the default; `versions.py` lists them.
 """
 
 from __future__ import annotations
@@ -45,12 +45,16 @@ MODULES = {
     "kube-state-metrics": "kube-state-metrics",
     "adapter": "prometheus-adapter",
     "operator": "prometheus-operator",
+    "runsc": "gvisor",
+    "shim": "gvisor",
 }
 QUICKLY = {
     module: ["-gcflags=all=-N -l"]
     for module in ("dashboard-linter", "prometheus-adapter", "prometheus-operator", "prometheus-2.35")
 } | {"prometheus-3.16": ["-gcflags=all=-N -l", "-tags=remove_all_sd"]}  # without clouds, of which no test asks
 """Of a program that does little here the build is what it costs: without optimizing, a quarter less."""
+SELDOM = {"gvisor"}
+"""What is built only where it is named: `make test` does without."""
 TOOLS = Path(__file__).parent / "tools"
 WITH_C = {"nvidia-toolkit"}
 """What is not built without a C compiler: it binds NVIDIA's libraries. All else needs none, nor this machine's libc."""
@@ -173,7 +177,7 @@ def _go_version() -> str:
 
 if __name__ == "__main__":
     try:
-        for each in sys.argv[1:] or MODULES:
+        for each in sys.argv[1:] or [name for name, module in MODULES.items() if module not in SELDOM]:
             name, _, version = each.partition("@")
             print(program(name, version or DEFAULT))
     except BuildError as error:
