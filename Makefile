@@ -16,7 +16,7 @@ TYPES := .pytest_cache/types.txt
 WORKERS = $(shell expr $$(nproc) + 1)
 FAST := not daemon and not containers and not cluster and not hosts and not charts and not boards and not prometheus and not browser
 
-.PHONY: help demo lint style check test test-hosts test-versions test-python test-prometheus cluster image release bench day gpu wheels golden prose docs-site manifests guards traces fuzz lock clean
+.PHONY: help demo lint style check test test-hosts test-versions test-python test-prometheus cluster image release release-tools bench day gpu wheels golden prose docs-site manifests guards traces fuzz lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 12
@@ -88,12 +88,19 @@ cluster: $(VENV)/.dev  ## leave a real Kubernetes with fake GPUs running, and pr
 image: $(VENV)/.dev  ## build the daemon's image without Docker or a registry, and print where it is (docs/image.md)
 	PYTHONPATH=tests $(BIN)/python -m cluster.image
 
+release: RELEASE = "$(VERSION)" --registry "$(REGISTRY)" $(if $(KEY),--key "$(KEY)") $(FLAGS)
 release: $(VENV)/.release  ## build and publish VERSION=x.y.z at REGISTRY=host/path, signed with KEY=… (docs/release.md)
 	@: $(if $(VERSION),,$(error VERSION is missing: make release VERSION=x.y.z REGISTRY=host/path [KEY=…]))
 	@: $(if $(REGISTRY),,$(error REGISTRY is missing: make release VERSION=$(VERSION) REGISTRY=host/path [KEY=…]))
-	@programs=$$(PYTHONPATH=tests $(BIN)/python -m cluster.build helm cosign); \
-	  for one in $$programs; do PATH=$$(dirname $$one):$$PATH; done; \
-	  $(BIN)/python -m tools.release "$(VERSION)" --registry "$(REGISTRY)" $(if $(KEY),--key "$(KEY)") $(FLAGS)
+	@# What can be refused at once, before helm and cosign are built.
+	@$(BIN)/python -m tools.release --check $(RELEASE)
+	@programs=$$(PYTHONPATH=tests $(BIN)/python -m cluster.build helm cosign) && \
+	  for one in $$programs; do PATH=$$(dirname $$one):$$PATH; done && \
+	  $(BIN)/python -m tools.release $(RELEASE)
+
+release-tools: $(VENV)/.dev  ## build helm, cosign and a registry, and print the line that puts them on your PATH (docs/release.md)
+	@programs=$$(PYTHONPATH=tests $(BIN)/python -m cluster.build helm cosign registry) && \
+	  path=; for one in $$programs; do path=$$path$$(dirname $$one):; done && echo "export PATH=$$path\$$PATH"
 
 bench: $(VENV)/.dev  ## measure rounds, scrapes and decisions; the tables go into docs/performance.md
 	PYTHONPATH=tests $(BIN)/python -m bench

@@ -168,6 +168,12 @@ def _linker_flags(module: str) -> list[str]:
         variables = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
         for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
             flags += [f"-X {package}.{name}={value}" for name, value in variables.items()]
+    if module == "helm":  # as helm's own Makefile; else `helm template` and `helm lint` take Kubernetes for 1.20
+        wanted = (TOOLS / module / "go.mod").read_text()
+        major, minor = re.findall(r"\bk8s\.io/client-go v(\d+)\.(\d+)", wanted)[0]
+        kubernetes = {"k8sVersionMajor": int(major) + 1, "k8sVersionMinor": minor}
+        for package in ("pkg/chart/common", "pkg/chart/v2/lint/rules", "internal/chart/v3/lint/rules"):
+            flags += [f"-X helm.sh/helm/v4/{package}.{name}={value}" for name, value in kubernetes.items()]
     return flags
 
 

@@ -223,6 +223,12 @@ async def test_promtool_agrees(authority: Authority) -> None:
                 load_security(path)
 
 
+def test_a_file_that_is_not_there_has_its_key(tmp_path: Path) -> None:
+    """The path alone does not say which setting named it."""
+    with pytest.raises(ConfigError, match=r"^web\.config_file: /.*/nope\.yml: cannot be read: no such file"):
+        load_security(tmp_path / "nope.yml")
+
+
 # --- names and passwords ----------------------------------------------------------------------------------------------
 
 
