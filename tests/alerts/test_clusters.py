@@ -56,9 +56,12 @@ def doubled(group: dict[str, Any], more: Callable[[str], dict[str, str]]) -> lis
 
 
 def of_cluster(alert: Mapping[str, Any], cluster: str) -> dict[str, Any]:
-    """An expected alert, in a cluster: its label, and the board of that cluster."""
+    """An expected alert, in a cluster: its label, the board of that cluster, and its name where no daemon is left."""
     said = dict(alert["exp_annotations"])
-    said["dashboard_url"] += f"&var-cluster={cluster}"
+    said["dashboard_url"] += f"{'&' if '?' in said['dashboard_url'] else '?'}var-cluster={cluster}"
+    said["description"] = said["description"].replace(
+        "no gpusteward daemon.", f"no gpusteward daemon of cluster {cluster}."
+    )
     return {"exp_labels": {**alert["exp_labels"], "cluster": cluster}, "exp_annotations": said}
 
 

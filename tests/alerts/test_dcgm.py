@@ -25,12 +25,12 @@ SAME = {
     "gpu", "UUID", "pci_bus_id", "device", "modelName", "GPU_I_ID", "GPU_I_PROFILE", "namespace", "pod", "container",
 }  # fmt: skip
 LABELS = {
-    OLDER: SAME | {"Hostname", "DCGM_FI_DRIVER_VERSION"},
+    OLDER: SAME | {"Hostname", "hostname", "DCGM_FI_DRIVER_VERSION"},
     NEWER: SAME | {"hostname", "DCGM_FI_SYSTEM_DRIVER_VERSION"},
 }
 """
-Those of dcgm-exporter 4.5.3-4.8.2, internal/pkg/rendermetrics/render_metrics.go; Hostname was renamed by its #655, the
-driver's version in 4.9.0 (release notes).
+Those of dcgm-exporter 4.5.3-4.8.2, internal/pkg/rendermetrics/render_metrics.go; Hostname was renamed by its #655 in
+4.8.3, the driver's version in 4.9.0 (release notes). The older file serves both names of the host.
 """
 FIELDS = {
     "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": ("DCGM_FI_DEV_ROW_REMAP_CORRECTABLE_TOTAL", 1),
@@ -121,7 +121,7 @@ def test_on_a_node_that_has_everything_the_memory_adds_up(path: Path, tmp_path: 
 
     On a node where another vendor's GPU is GPU 0 too, only NVIDIA's has these series.
     """
-    (host,) = LABELS[path] & {"Hostname", "hostname"}
+    host = "Hostname" if path is OLDER else "hostname"
     used, unit = ("DCGM_FI_DEV_FB_USED", 2**10) if path is OLDER else ("DCGM_FI_DEV_FB_USED_BYTES", 2**30)
     golden = {'gpu="0"': 60, 'gpu="1", GPU_I_ID="0"': 12, 'gpu="2"': 9, 'gpu="4"': 9}
     of_nodes = {f'{host}="gpu-node-1", {labels}': gib for labels, gib in golden.items()}
@@ -135,6 +135,7 @@ def test_on_a_node_that_has_everything_the_memory_adds_up(path: Path, tmp_path: 
             "expr": f'group without ({", ".join(sorted(LABELS[path]))}) ({{__name__=~"DCGM_.+"}})',
             "exp_samples": [{"labels": "{}", "value": 1}],
         },
+        {"expr": f'{{__name__=~"DCGM_.+", {host}=""}} or {{__name__=~"DCGM_.+", hostname=""}}', "exp_samples": []},
     ]
     on_the_golden_page(tmp_path, [path], asked)
 

@@ -117,7 +117,8 @@ def test_a_disabled_alert_is_absent_and_no_other_is(tmp_path: Path) -> None:
     assert set(rules(tmp_path)) == set(ALERTS)
     off = {name: {"enabled": False} for name in ALERTS if name != "GPULost"}
     assert set(rules(tmp_path, alerts=off)) == {"GPULost"}
-    assert {one["name"] for one in groups(tmp_path, alerts=off)} == {"gpusteward.devices", "gpusteward.limits"}
+    names = {one["name"] for one in groups(tmp_path, alerts=off)}
+    assert names == {"gpusteward.daemon", "gpusteward.devices", "gpusteward.limits"}
 
 
 def test_labels_of_one_alert_and_of_all(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ FOLDERS = ("alerts", "dashboards")
 
 def files() -> dict[str, Path]:
     """Each copy: path in the chart to the file that it copies."""
-    rules = (*ALERTS.glob("*.yaml"), *ALERTS.glob("exported/*.yaml"), *ALERTS.glob("dcgm/rules*.yaml"))
+    patterns = ("*.yaml", "dcgm/rules*.yaml")
+    rules = (one for pattern in patterns for folder in (ALERTS, ALERTS / "exported") for one in folder.glob(pattern))
     boards = BOARDS.rglob("*.json")
     return {f"alerts/{one.relative_to(ALERTS)}": one for one in rules} | {
         f"dashboards/{one.relative_to(BOARDS)}": one for one in boards

@@ -33,7 +33,7 @@ GRANTED = {
     "exporter": READS, "observe": READS, "warn": READS | TELLS, "dry-run": READS | TELLS,
     "evict": EVICTS, "kill": EVICTS, "mig": READS, "management": READS, "cdi": READS, "host-path": READS, "gke": READS,
     "simulated": READS, "monitored": READS, "mutual-tls": READS, "cgroups": READS, "drm": READS, "rocm": READS,
-    "grafana-operator": READS,
+    "grafana-operator": READS, "service-monitor": READS,
     "kill-only": READS | TELLS | {("team-a", "get", "pods")}, "fence-only": READS | TELLS | {("team-a", "get", "pods")},
     "granted": EVICTS | {(team, verb, what) for team in ("team-a", "team-b") for _, verb, what in CANARY},
 }  # fmt: skip
@@ -225,6 +225,11 @@ def alerts(**tuned: object) -> dict[str, Any]:
     return {"prometheusRule": {"enabled": True, "alerts": tuned}}
 
 
+def all_alerts(**labels: str) -> dict[str, Any]:
+    """Values with labels of each alert."""
+    return {"prometheusRule": {"enabled": True, "alertLabels": labels}}
+
+
 def groups(name: str, rule: str, *, kind: str = "alert", twice: bool = False) -> dict[str, Any]:
     """Values with a group of one's own."""
     group = {"name": name, "rules": [{kind: rule, "expr": "vector(1)"}]}
@@ -305,8 +310,36 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a condition without a chart above": ({"enabled": False}, "enabled is the condition of a chart above"),
     "two who collect": (
         {"podMonitor": {"enabled": True}, "podMonitoring": {"enabled": True}},
-        "podMonitoring is instead of podMonitor and serviceMonitor",
+        "podMonitor and podMonitoring: each would collect each series",
     ),
+    "two of the operator's who collect": (
+        {"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}},
+        "podMonitor and serviceMonitor: each would collect each series",
+    ),
+    "a timeout beyond its interval": (
+        {"podMonitor": {"interval": "1m", "scrapeTimeout": "1m1ms"}},
+        "podMonitor: the timeout 1m1ms is longer than the interval 1m",
+    ),
+    "a timeout beyond its interval at Google": (
+        {"podMonitoring": {"interval": "5s", "timeout": "10s"}},
+        "podMonitoring: the timeout 10s is longer than the interval 5s",
+    ),
+    "an interval with a fraction": ({"podMonitor": {"interval": "1.5m"}}, "/podMonitor/interval"),
+    "an interval that is empty": ({"serviceMonitor": {"interval": ""}}, "/serviceMonitor/interval"),
+    "a duration without a number": ({"config": {"policy": {"grace": "..s"}}}, "/config/policy/grace"),
+    "a label that selects pods": (
+        {"commonLabels": {"app.kubernetes.io/name": "x"}},
+        "/commonLabels/app.kubernetes.io~1name",
+    ),
+    "a label of pods that selects them": (
+        {"podLabels": {"app.kubernetes.io/component": "x"}},
+        "/podLabels/app.kubernetes.io~1component",
+    ),
+    "a quota for no class": (
+        {"priorityClass": {"name": "", "resourceQuota": {"create": True}}},
+        "set priorityClass.name, or resourceQuota.create=false",
+    ),
+    "a monitor that is null": ({"podMonitor": None}, "missing property 'podMonitor'"),
     "a monitoring of another kind": ({"podMonitoring": {"kind": "PodMonitor"}}, "/podMonitoring/kind"),
     "an argument that is no text": ({"extraArgs": [1]}, "/extraArgs"),
     "rules that are not there": ({"prometheusRule": {"enabled": True}}, "brings no alerts"),
@@ -315,6 +348,17 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "threshold of an alert that has none": (alerts(GPULost={"threshold": 1}), "this alert has no threshold"),
     "threshold that is no number": (alerts(GPUThrottled={"threshold": "much"}), "/GPUThrottled/threshold"),
     "duration that is none": (alerts(GPUThrottled={"for": "5 min"}), "/prometheusRule/alerts/GPUThrottled/for"),
+    "duration with a unit twice": (alerts(GPUThrottled={"for": "5m5m"}), "/prometheusRule/alerts/GPUThrottled/for"),
+    "duration from short to long": (alerts(GPUThrottled={"for": "5m1h"}), "/prometheusRule/alerts/GPUThrottled/for"),
+    "percent for a share": (alerts(GPUMemoryNearLimit={"threshold": 90}), "90 is above 1 (unit: share of the limit)"),
+    "percent for another share, as text": (
+        alerts(GPUIdleAllocation={"threshold": "5"}),
+        "5 is above 1 (unit: SM usage",
+    ),
+    "label that is the metric's name": (all_alerts(__name__="x"), "'__name__' not allowed"),
+    "label that our alerts have": (all_alerts(namespace="gpu"), "/prometheusRule/alertLabels/namespace"),
+    "label of clusters": (all_alerts(cluster="a"), "/prometheusRule/alertLabels/cluster"),
+    "label with a template that does not end": (all_alerts(team="{{ $labels.pod"), "/prometheusRule/alertLabels/team"),
     "key of an alert that is not there": (alerts(GPUThrottled={"window": "5m"}), "'window' not allowed"),
     "severity as a label": (alerts(GPUThrottled={"labels": {"severity": "page"}}), "/GPUThrottled/labels"),
     "group of ours": (groups("gpusteward.limits", "Mine"), "gpusteward.limits is a group of the chart"),
@@ -535,26 +579,94 @@ def test_without_the_policy_there_is_no_canary(tmp_path: Path) -> None:
     assert not made.of("RoleBinding") and not made.of("ValidatingAdmissionPolicy")
 
 
-@pytest.mark.parametrize("kind", ["PodMonitor", "ServiceMonitor"])
-def test_workloads_keep_their_names_when_scraped(kind: str) -> None:
+@pytest.mark.parametrize(("name", "kind"), [("monitored", "PodMonitor"), ("service-monitor", "ServiceMonitor")])
+def test_workloads_keep_their_names_when_scraped(name: str, kind: str) -> None:
     """honorLabels: namespace, pod and container are the workload's; instance is the node."""
-    spec = rendered("monitored").only(kind)["spec"]
+    spec = rendered(name).only(kind)["spec"]
     (endpoint,) = spec.get("podMetricsEndpoints") or spec["endpoints"]
     assert endpoint["honorLabels"] is True
     first = endpoint["relabelings"][0]
     assert (first["sourceLabels"], first["targetLabel"]) == (["__meta_kubernetes_pod_node_name"], "instance")
-    labels = rendered("monitored").only("DaemonSet")["spec"]["template"]["metadata"]["labels"]
+    labels = rendered(name).only("DaemonSet")["spec"]["template"]["metadata"]["labels"]
     assert spec["selector"]["matchLabels"].items() <= labels.items()
 
 
-def test_one_value_labels_all_that_prometheus_looks_for(tmp_path: Path) -> None:
-    """monitoring.labels is on each monitor; a label of the monitor itself goes before it."""
-    on = {"enabled": True, "labels": {"team": "own"}}
-    values = {"monitoring": {"labels": {"release": "kps", "team": "all"}}, "podMonitor": on, "serviceMonitor": on}
+@pytest.mark.parametrize("kind", ["podMonitor", "serviceMonitor"])
+def test_the_daemons_pod_is_on_no_series_where_prometheus_would_write_it(tmp_path: Path, kind: str) -> None:
+    """
+    With the exported labels a new pod of the daemon makes no new series.
+
+    Otherwise each restart would begin each `for` anew, and GPUIdleAllocationLong would seldom last a day.
+    """
+
+    def actions(names: str) -> list[tuple[str, str]]:
+        values = {"config": {"metrics": {"workload_labels": names}}, kind: {"enabled": True}}
+        spec = build(tmp_path, values).only(f"{kind[0].upper()}{kind[1:]}")["spec"]
+        (endpoint,) = spec.get("podMetricsEndpoints") or spec["endpoints"]
+        return [(one["action"], one.get("regex", "")) for one in endpoint["relabelings"]]
+
+    assert actions("plain") == [("replace", "")]
+    assert actions("exported") == [("replace", ""), ("labeldrop", "pod|container")]
+
+
+MONITORED = {
+    "podMonitor": "PodMonitor",
+    "serviceMonitor": "ServiceMonitor",
+    "podMonitoring": "ClusterPodMonitoring",
+    "prometheusRule": "PrometheusRule",
+}
+
+
+@pytest.mark.parametrize("value", MONITORED)
+def test_one_value_labels_all_that_prometheus_looks_for(tmp_path: Path, value: str) -> None:
+    """
+    monitoring has labels and annotations of each monitor and of the rules.
+
+    A label of the object itself goes before one of these, and that before one of commonLabels; no key is there twice.
+    """
+    values = {
+        "commonLabels": {"release": "none", "team": "common", "cost": "7"},
+        "monitoring": {"labels": {"release": "kps", "team": "all"}, "annotations": {"sync-wave": "5"}},
+        value: {"enabled": True, "labels": {"team": "own"}},
+    }
     made = build(tmp_path, values)
-    for kind in ("PodMonitor", "ServiceMonitor"):
-        assert made.only(kind)["metadata"]["labels"].items() >= {"release": "kps", "team": "own"}.items()
-    assert "release" not in made.only("DaemonSet")["metadata"]["labels"]
+    about = made.only(MONITORED[value])["metadata"]
+    assert about["labels"].items() >= {"release": "kps", "team": "own", "cost": "7"}.items()
+    assert about["annotations"] == {"sync-wave": "5"}
+    assert made.only("DaemonSet")["metadata"]["labels"]["release"] == "none"
+    assert "annotations" not in made.only("DaemonSet")["metadata"]
+
+
+def test_maps_of_the_values_meet_without_a_key_twice(tmp_path: Path) -> None:
+    """Labels and annotations of pods and boards: the one that is nearer to the object holds."""
+    values = {
+        "commonLabels": {"team": "common", "grafana_dashboard": "0"},
+        "podLabels": {"team": "pods"},
+        "podAnnotations": {"kubectl.kubernetes.io/default-container": "mine"},
+        "dashboards": {"enabled": True},
+    }
+    made = build(tmp_path, values)
+    template = made.only("DaemonSet")["spec"]["template"]["metadata"]
+    assert template["labels"]["team"] == "pods"
+    assert template["annotations"]["kubectl.kubernetes.io/default-container"] == "mine"
+    boards = [one for one in made.of("ConfigMap") if "config.yaml" not in one["data"]]
+    assert {one["metadata"]["labels"]["grafana_dashboard"] for one in boards} == {"1"}
+
+
+def test_a_value_that_is_left_empty_is_none(tmp_path: Path) -> None:
+    """A key with nothing behind it, as where all lines below it are comments: no template fails."""
+    nothing = ("commonLabels", "podLabels", "podAnnotations", "nodeSelector", "tolerations", "monitoring", "extraEnv")
+    empty: dict[str, Any] = dict.fromkeys((*nothing, "podMonitoring", "appArmorProfile", "seccompProfile", "affinity"))
+    rule = dict.fromkeys(("alerts", "alertLabels", "groups", "labels", "dcgm", "grafanaUrl", "runbookUrl"))
+    monitor = dict.fromkeys(("labels", "relabelings", "scrapeTimeout", "tlsConfig"))
+    on = {"enabled": True}
+    values = {
+        **empty,
+        "prometheusRule": {**on, **rule},
+        "podMonitor": {**on, **monitor},
+        "dashboards": {**on, "labels": None},
+    }
+    assert build(tmp_path, values).kinds() == build(tmp_path, {key: on for key in values if key not in empty}).kinds()
 
 
 @pytest.mark.parametrize("kind", ["podMonitor", "serviceMonitor"])
@@ -577,9 +689,7 @@ def test_googles_monitor_writes_nothing_over_the_workload(tmp_path: Path, kind: 
     """No label of the daemon's own pod is set, but the namespace, which PodMonitoring always sets."""
     made = build(tmp_path, {"podMonitoring": {"enabled": True, "kind": kind}}).only(kind)
     assert made["spec"]["targetLabels"] == {"metadata": []}
-    assert made["spec"]["endpoints"] == [
-        {"port": "metrics", "path": "/metrics", "scheme": "http", "interval": "30s", "timeout": "10s"}
-    ]
+    assert made["spec"]["endpoints"] == [{"port": "metrics", "path": "/metrics", "scheme": "http", "interval": "30s"}]
     assert ("namespace" in made["metadata"]) is (kind == "PodMonitoring")
     labels = rendered("observe").only("DaemonSet")["spec"]["template"]["metadata"]["labels"]
     assert made["spec"]["selector"]["matchLabels"].items() <= labels.items()
@@ -722,11 +832,15 @@ def test_boards_for_grafana_operator(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("value", "name"), [(True, "rules.yaml"), ("4.8", "rules.yaml"), ("4.9", "rules-4.9.yaml")])
-def test_the_names_of_dcgm_are_there_when_wanted(value: object, name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("labels", ["plain", "exported"])
+def test_the_names_of_dcgm_are_there_when_wanted(value: object, name: str, labels: str, tmp_path: Path) -> None:
     """prometheusRule.dcgm adds the group of one generation; without it nothing is recorded under others' names."""
-    file = chart.DEPLOY.parent / "alerts" / "dcgm" / name
-    wanted = build(tmp_path, {"prometheusRule": {"enabled": True, "dcgm": value}}).only("PrometheusRule")["spec"]
-    plain = build(tmp_path, {"prometheusRule": {"enabled": True}}).only("PrometheusRule")["spec"]
+    file = chart.DEPLOY.parent / "alerts" / ("" if labels == "plain" else labels) / "dcgm" / name
+    config = {"config": {"metrics": {"workload_labels": labels}}}
+    wanted = build(tmp_path, {**config, "prometheusRule": {"enabled": True, "dcgm": value}}).only("PrometheusRule")[
+        "spec"
+    ]
+    plain = build(tmp_path, {**config, "prometheusRule": {"enabled": True}}).only("PrometheusRule")["spec"]
     assert wanted["groups"] == [*plain["groups"], *yaml.safe_load(file.read_text())["groups"]]
     assert "DCGM" not in str(plain)
 

@@ -90,7 +90,7 @@ def test_a_typing_error_would_be_found() -> None:
     monitor["spec"]["podMetricsEndpoints"][0]["honourLabels"] = True
     with pytest.raises(jsonschema.ValidationError, match="honourLabels"):
         jsonschema.validate(monitor, definitions()["PodMonitor"])
-    monitor = json.loads(json.dumps(rendered("monitored").only("ServiceMonitor")))
+    monitor = json.loads(json.dumps(rendered("service-monitor").only("ServiceMonitor")))
     monitor["spec"]["endpoints"][0]["interval"] = "15 sec"
     with pytest.raises(jsonschema.ValidationError, match="15 sec"):
         jsonschema.validate(monitor, definitions()["ServiceMonitor"])

@@ -4,6 +4,7 @@ The files stay plain rules: a threshold is the number before the comment `# thre
 */ -}}
 {{- define "gpusteward.groups" -}}
 {{- $values := .Values.prometheusRule }}
+{{- $alerts := default dict $values.alerts }}
 {{- $theirs := dict "runbook_url" (printf "%s/blob/main/" .Chart.Home) "dashboard_url" "https://grafana.example.com/" }}
 {{- $ours := dict "runbook_url" $values.runbookUrl "dashboard_url" (and $values.grafanaUrl (printf "%s/" (trimSuffix "/" $values.grafanaUrl))) }}
 {{- $groups := list }}
@@ -15,18 +16,22 @@ The files stay plain rules: a threshold is the number before the comment `# thre
 {{- $rules := list }}
 {{- range $rule := $group.rules }}
 {{- $name := $rule.alert | default "" }}
-{{- $tuned := index $values.alerts $name | default dict }}
+{{- $tuned := get $alerts $name | default dict }}
 {{- if $name }}
 {{- $names = append $names $name }}
 {{- if hasKey $tuned "threshold" }}
 {{- if not (contains "# threshold:" $rule.expr) }}
 {{- fail (printf "prometheusRule.alerts.%s.threshold: this alert has no threshold. fix: remove it" $name) }}
 {{- end }}
+{{- $unit := regexFind "# threshold: .*" $rule.expr | trimPrefix "# threshold: " }}
+{{- if and (regexMatch "share of|0 to 1" $unit) (gt (float64 $tuned.threshold) 1.0) }}
+{{- fail (printf "prometheusRule.alerts.%s.threshold: %v is above 1 (unit: %s). fix: write a number from 0 to 1" $name $tuned.threshold $unit) }}
+{{- end }}
 {{- $_ := set $rule "expr" (regexReplaceAll "[0-9.]+ # threshold:" $rule.expr (printf "%v # threshold:" $tuned.threshold)) }}
 {{- end }}
 {{- with $tuned.for }}{{ $_ := set $rule "for" . }}{{ end }}
 {{- with $tuned.severity }}{{ $_ := set $rule.labels "severity" . }}{{ end }}
-{{- $_ := set $rule "labels" (mergeOverwrite (deepCopy $values.alertLabels) $rule.labels ($tuned.labels | default dict)) }}
+{{- $_ := set $rule "labels" (mergeOverwrite dict ($values.alertLabels | default dict) $rule.labels ($tuned.labels | default dict)) }}
 {{- range $key, $url := $ours }}
 {{- with $url }}
 {{- $_ := set $rule.annotations $key (index $rule.annotations $key | replace (index $theirs $key) .) }}
@@ -41,14 +46,14 @@ The files stay plain rules: a threshold is the number before the comment `# thre
 {{- if $rules }}{{ $groups = append $groups (set $group "rules" $rules) }}{{ end }}
 {{- end }}
 {{- end }}
-{{- range $name, $_ := $values.alerts }}
+{{- range $name, $_ := $alerts }}
 {{- if not (has $name $names) }}
 {{- fail (printf "prometheusRule.alerts.%s: there is no such alert. fix: name one of %s" $name (join ", " $names)) }}
 {{- end }}
 {{- end }}
 {{- if $values.dcgm }}
 {{- $file := ternary "rules-4.9.yaml" "rules.yaml" (eq (toString $values.dcgm) "4.9") }}
-{{- $groups = concat $groups (.Files.Get (printf "alerts/dcgm/%s" $file) | fromYaml).groups }}
+{{- $groups = concat $groups (.Files.Get (printf "alerts%s/dcgm/%s" (include "gpusteward.names" .) $file) | fromYaml).groups }}
 {{- end }}
 {{- $taken := list }}
 {{- range $groups }}
@@ -69,5 +74,5 @@ The files stay plain rules: a threshold is the number before the comment `# thre
 {{- end }}
 {{- end }}
 {{- end }}
-{{- concat $groups $values.groups | toJson }}
+{{- concat $groups ($values.groups | default list) | toJson }}
 {{- end -}}

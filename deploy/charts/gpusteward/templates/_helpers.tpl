@@ -21,14 +21,45 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: {{ .Values.profile }}
 {{- end -}}
 
-{{- define "gpusteward.labels" -}}
-{{ include "gpusteward.selector" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
-{{- with .Values.commonLabels }}
-{{ toYaml . }}
+{{- /* Several maps as one, of (list map …), as YAML or nothing: the last that has a key wins. A key twice is no YAML for Flux. */ -}}
+{{- define "gpusteward.merged" -}}
+{{- $merged := dict -}}
+{{- range . }}{{ $merged = mergeOverwrite $merged (. | default dict | deepCopy) }}{{ end -}}
+{{- with $merged }}{{ toYaml . }}{{ end -}}
+{{- end -}}
+
+{{- /* Labels of an object, of (list . map …): ours, whose keys the schema refuses in values; commonLabels; the maps. */ -}}
+{{- define "gpusteward.labelled" -}}
+{{- $root := first . -}}
+{{ include "gpusteward.selector" $root }}
+app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}
+{{- with include "gpusteward.merged" (prepend (rest .) $root.Values.commonLabels) }}
+{{ . }}
 {{- end }}
+{{- end -}}
+
+{{- define "gpusteward.labels" -}}
+{{ include "gpusteward.labelled" (list .) }}
+{{- end -}}
+
+{{- /* Labels and annotations of a monitor or of the rules, of (list . labels): those of `monitoring`, and labels of its own. */ -}}
+{{- define "gpusteward.monitored" -}}
+{{- $root := first . -}}
+{{- $all := default dict $root.Values.monitoring -}}
+labels: {{- include "gpusteward.labelled" (list $root $all.labels (last .)) | nindent 2 }}
+{{- with $all.annotations }}
+annotations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- /* A duration of Prometheus in milliseconds. */ -}}
+{{- define "gpusteward.milliseconds" -}}
+{{- $of := dict "ms" 1 "s" 1000 "m" 60000 "h" 3600000 "d" 86400000 "w" 604800000 "y" 31536000000 -}}
+{{- $sum := 0 -}}
+{{- range regexFindAll "[0-9]+[a-z]+" . -1 }}{{ $sum = add $sum (mul (regexFind "^[0-9]+" .) (get $of (regexFind "[a-z]+$" .))) }}{{ end -}}
+{{ $sum }}
 {{- end -}}
 
 {{- define "gpusteward.image" -}}
@@ -141,6 +172,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if hasKey $policy "strikes" }}{{ fail "config.policy.strikes was removed in 0.2: an action now needs time over the limit in total, not a number of excesses; fix: set policy.warn_after and policy.grace, and remove the key" }}{{ end -}}
 {{- if hasKey $policy "strike_half_life" }}{{ fail "config.policy.strike_half_life was removed in 0.2: time within the limit now lowers the time that counts, at half the speed; fix: remove the key" }}{{ end -}}
 {{- if hasKey (default dict $policy.budgets) "workload" }}{{ fail "config.policy.budgets.workload was removed in 0.2: a workload now has a fixed back-off of 1 to 10 minutes between actions; fix: set policy.budgets.node or policy.budgets.namespace, and remove the key" }}{{ end -}}
+{{- $monitors := list -}}
+{{- range $name := list "podMonitor" "serviceMonitor" "podMonitoring" }}
+{{- $one := index $.Values $name | default dict -}}
+{{- if $one.enabled }}{{ $monitors = append $monitors $name }}{{ end -}}
+{{- $timeout := or $one.scrapeTimeout $one.timeout -}}
+{{- if and $timeout $one.interval }}
+{{- if gt (include "gpusteward.milliseconds" $timeout | int64) (include "gpusteward.milliseconds" $one.interval | int64) }}{{ fail (printf "%s: the timeout %s is longer than the interval %s, and Prometheus would collect nothing; fix: leave the timeout out, or lower it" $name $timeout $one.interval) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- if gt (len $monitors) 1 }}{{ fail (printf "%s: each would collect each series, and sums would be too large; fix: enable one of them" (join " and " $monitors)) }}{{ end -}}
+{{- if and .Values.priorityClass.resourceQuota.create (not .Values.priorityClass.name) }}{{ fail "priorityClass.resourceQuota is for the pods of a class; fix: set priorityClass.name, or resourceQuota.create=false" }}{{ end -}}
 {{- $privileged := and (eq .Values.nvml.access "hostPath") .Values.nvml.hostPath.privileged -}}
 {{- if eq .Values.profile "exporter" -}}
 {{- if not (has $policy.mode (list "off" "observe")) }}{{ fail (printf "profile exporter only observes: config.policy.mode %s wants profile enforcer" $policy.mode) }}{{ end -}}
@@ -159,7 +201,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $path := include "gpusteward.librarypath" . -}}
 {{- if and $path (eq .Values.nvml.access "hostPath") (not (has "/usr/local/nvidia/lib64" (splitList ":" $path))) }}{{ fail "extraEnv: LD_LIBRARY_PATH has to name /usr/local/nvidia/lib64, too, where nvml.access hostPath puts the library" }}{{ end -}}
 {{- if and .Values.kernel.privileged (eq .Values.kernel.access "none") }}{{ fail "kernel.privileged is for kernel.access kfd or drm" }}{{ end -}}
-{{- $appArmor := .Values.appArmorProfile -}}
+{{- $appArmor := default dict .Values.appArmorProfile -}}
 {{- if and (or $privileged .Values.kernel.privileged) (or $appArmor .Values.seccompProfile) }}{{ fail "seccompProfile, appArmorProfile: no profile holds a privileged container" }}{{ end -}}
 {{- if and $appArmor (eq .Values.kernel.access "drm") }}{{ fail "appArmorProfile: with kernel.access drm it is Unconfined, because the daemon reads other processes" }}{{ end -}}
 {{- if and (eq (dig "type" "" $appArmor) "Localhost") (include "gpusteward.may" (list . "kill")) }}{{ fail "appArmorProfile: with the step kill only RuntimeDefault or Unconfined, because containers take no signals from other profiles" }}{{ end -}}
