@@ -5,8 +5,10 @@ What comes in: the few fields that a test is about. What goes out: frozen facts 
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from hashlib import sha256
 
+from exporter.accounts.integrals import Known, advance
 from exporter.model import (
     Allocation,
     Attribution,
@@ -15,6 +17,7 @@ from exporter.model import (
     Context,
     Device,
     DeviceAccount,
+    DeviceIntegral,
     DeviceKey,
     EnforcedBy,
     Fault,
@@ -248,10 +251,15 @@ def snapshot(
     monotonic: float = MONOTONIC,
     taken_at: float = TAKEN_AT,
     node: str = NODE,
+    steady_for: int = 0,
 ) -> Snapshot:
-    """Make a snapshot of devices. Their GPUs are those that answered, and all that the driver counts."""
+    """
+    Make a snapshot of devices. Their GPUs are those that answered, and all that the driver counts.
+
+    Its sums over time are those of figures that did not change for `steady_for` seconds; there are none without it.
+    """
     gpus = {each.gpu.uuid: each.gpu for each in devices}
-    return Snapshot(
+    made = Snapshot(
         round,
         taken_at,
         monotonic,
@@ -273,3 +281,13 @@ def snapshot(
         xid_errors=xid_errors or {},
         faults=tuple(faults),
     )
+    return replace(made, integrals=_summed(made, steady_for)) if steady_for else made
+
+
+def _summed(made: Snapshot, seconds: int) -> Mapping[DeviceKey, DeviceIntegral]:
+    tracked: Known = {}
+    for ago in (seconds, 0):
+        at = made.monotonic - ago
+        read = replace(made, monotonic=at, taken_at=made.taken_at - ago, gpus_read=frozenset(made.gpus_present))
+        tracked = advance(tracked, read, asked=None, answered=at, interval=seconds)
+    return {key: each.sums for key, each in tracked.items()}

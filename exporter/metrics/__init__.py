@@ -10,7 +10,7 @@ To add a topic: write a file with `FAMILIES` and `collect(snapshot)`, and add it
 
 from collections.abc import Callable, Mapping
 
-from exporter.metrics import claims, containers, devices, gpus, limits, pods, process, rounds
+from exporter.metrics import claims, containers, devices, gpus, integrals, limits, pods, process, rounds
 from exporter.metrics.family import Families, Family
 from exporter.model import Collector, Snapshot
 
@@ -22,10 +22,11 @@ SUBJECTS: tuple[tuple[str, tuple[Family, ...], Callable[[Snapshot], Families]], 
     ("Claims", claims.FAMILIES, claims.collect),
     ("Pods", pods.FAMILIES, pods.collect),
 )
-"""The families of a snapshot, in the order of the page. `rounds` is apart, because it is never withdrawn."""
+"""The families of a snapshot, in the order of the page. `integrals` and `rounds` are apart: they are not withdrawn."""
 
 CATALOGUE: Mapping[str, tuple[Family, ...]] = {
     **{topic: families for topic, families, _ in SUBJECTS},
+    "Use over time": integrals.FAMILIES,
     "The daemon itself": rounds.FAMILIES,
 }
 """All promised families of our own by topic, in the order of the page."""
@@ -41,6 +42,7 @@ COLLECTED: Mapping[Collector, tuple[str, ...]] = {
     ),
     Collector.PROCESS_UTILIZATION: (
         "container_sm_utilization_ratio",
+        "container_sm_seconds_total",
         "container_encoder_utilization_ratio",
         "container_decoder_utilization_ratio",
     ),

@@ -8,7 +8,7 @@ The rule:
 - A format whose next scrape is near is rendered right after the round, one slice of samples at a time. A scrape waits
   for one slice at most (about 12 microseconds per sample). Until the new page is complete, the old one is served.
 - A snapshot older than three intervals is withdrawn, because old values look like steady ones. The daemon's own series
-  stay, so that the gap is visible.
+  stay, so that the gap is visible, and so do the counters of use over time.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from prometheus_client.openmetrics.exposition import ALLOWUTF8
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPENMETRICS
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
-from exporter.metrics import SUBJECTS, rounds
+from exporter.metrics import SUBJECTS, integrals, rounds
 from exporter.metrics.family import Families
 from exporter.metrics.labels import EXPORTED
 from exporter.model import Snapshot
@@ -258,6 +258,8 @@ class _Facts:
             for _, _, collect in SUBJECTS:
                 yield from collect(self.snapshot)
             yield from self.more(self.snapshot)
+        if self.snapshot is not None:
+            yield from integrals.collect(self.snapshot)
         yield from rounds.collect(
             self.snapshot, self.tally, self.reload, node=self.node, version=self.version, revision=self.revision
         )

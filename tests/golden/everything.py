@@ -185,6 +185,7 @@ def everything() -> Snapshot:
             fault("memory_unknown", gpu_uuid(2), incomplete=False),
         ),
         duration=0.0125,
+        steady_for=600,
     )
 
 

@@ -109,6 +109,7 @@ def mixed() -> Snapshot:
         memory_declared={leaf: 30 * GIB + HOLDS[vendor] // 2 for vendor, leaf in LEAVES.items()},
         sources_up={"devices": True, "drm": True, "host": True, "names": True},
         node=NODE,
+        steady_for=600,
     )
 
 

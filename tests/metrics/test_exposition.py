@@ -25,6 +25,14 @@ from scraped import families, series
 OPENMETRICS = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1"
 
 
+OVER_TIME = [
+    "gpusteward_container_memory_byte_seconds",
+    "gpusteward_device_memory_byte_seconds",
+    "gpusteward_device_observed_seconds",
+    "gpusteward_device_unknown_seconds",
+]
+
+
 def one_gpu(round: int = 1, monotonic: float = 5000.0, queue: str = "") -> Snapshot:  # noqa: A002
     who = pod(queue=queue)
     return snapshot(
@@ -34,6 +42,7 @@ def one_gpu(round: int = 1, monotonic: float = 5000.0, queue: str = "") -> Snaps
         usages=[usage(who, leaf())],
         pods=[who],
         sources_up={"devices": True},
+        steady_for=600,
     )
 
 
@@ -189,7 +198,8 @@ async def test_an_old_snapshot_is_withdrawn() -> None:
     """
     After three intervals the series of the snapshot are gone, also from the page that was cached before.
 
-    The daemon's own stay, with the time of the old snapshot; a new one brings everything back.
+    The daemon's own stay, with the time of the old snapshot, and so do the counters of use over time: a range that
+    begins in the gap would lose what they grew by. A new snapshot brings everything back.
     """
     latest = Latest()
     await publish(latest, one_gpu(monotonic=5000))
@@ -198,7 +208,9 @@ async def test_an_old_snapshot_is_withdrawn() -> None:
     assert b"gpusteward_container_memory_used_bytes{" in fresh
     old = {m.name: m.samples for m in families(exposing.page(now=5015.1, interval=5).body)}
     withdrawn = ("gpusteward_gpu", "gpusteward_dev", "gpusteward_con")
-    assert [name for name in old if name.startswith(withdrawn)] == ["gpusteward_gpu_processes"], "of the daemon itself"
+    stay = [*OVER_TIME, "gpusteward_gpu_processes"]
+    assert [name for name in old if name.startswith(withdrawn)] == stay, "the last is of the daemon itself"
+    assert [s.value for s in old["gpusteward_device_observed_seconds"]] == [600]
     assert "gpusteward_pod_info" not in old
     assert [s.value for s in old["gpusteward_snapshot_timestamp_seconds"]] == [TAKEN_AT]
     assert {"gpusteward_build_info", "gpusteward_rounds", "gpusteward_source_up"} <= set(old)
