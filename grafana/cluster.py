@@ -64,7 +64,7 @@ BOARD = Board(
         Row("Needs attention"),
         shared.WHO_IS_OVER,
         table("Idle allocations", "node, namespace, pod, container, gpu, gpu_instance, resource, uuid", width=12)
-        .about("Containers with an allocated GPU and no process on it.")
+        .about("Containers that have a GPU, and no process on it, or processes that do not use its SMs.")
         .column("Replicas", e.IDLE, "short"),
     ),
 )

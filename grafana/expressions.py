@@ -121,17 +121,10 @@ CLAIM_SHARE = "sum by (<claim>) (gpusteward_claim_memory_used_bytes / gpusteward
 OVER = f"sum({_EXCESS} > bool 0)"
 EXCESS = f"sum by (<container>, claim) ({_EXCESS} > 0)"
 
-# The kubelet assigned a GPU, and no process uses it. It counts only where this is known: the GPU answers, and the
-# driver's process numbers are proven to be those of the host. A reservation pod of a sharing system uses no GPU.
-_IDLE = (
-    "gpusteward_container_allocated_replicas"
-    " and on (cluster, node, uuid) gpusteward_gpu_up == 1"
-    " and on (cluster, node) gpusteward_pid_domain_proven == 1"
-    " unless on (cluster, node, namespace, pod, container, uuid, gpu_instance)"
-    " gpusteward_container_processes > 0"
-    ' unless on (cluster, node, namespace, pod) gpusteward_pod_info{reservation!=""}'
-)
-IDLE = f"sum by (<container>, resource) ({_IDLE})"
+# What GPUIdleAllocation calls idle, too (alerts/limits.yaml). Unknown activity has no sample.
+_IDLE = "container:gpusteward_gpu_activity:ratio <= 0"
+_SAME_CONTAINER = "on (cluster, node, uuid, gpu_instance, namespace, pod, container)"
+IDLE = f"sum by (<container>, resource) (gpusteward_container_allocated_replicas and {_SAME_CONTAINER} {_IDLE})"
 IDLE_COUNT = f"count({_IDLE}) or 0 * count(gpusteward_container_allocated_replicas)"
 
 # The policy and the daemon

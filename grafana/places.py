@@ -22,6 +22,10 @@ DATASOURCE = common.DataSourceRef("prometheus", "${datasource}")
 NARROWED_BY = {
     r"\w+{<node>": {"cluster", "node"},  # written with an expression that is about all GPUs of a node
     "gpusteward_gpu_processes": {"cluster", "node"},  # of the whole node
+    "container:": {"cluster", "node", "uuid", "namespace", "pod"},
+    "device:": {"cluster", "node", "uuid"},
+    "workload:": {"cluster", "namespace"},
+    "cluster:": {"cluster"},
     "gpusteward_(gpu|device)_": {"cluster", "node", "uuid"},
     "gpusteward_(container_|pod_memory_|due_seconds)": {"cluster", "node", "uuid", "namespace", "pod"},
     "gpusteward_(pod_info|last_action)": {"cluster", "node", "namespace", "pod"},
@@ -97,7 +101,7 @@ def filled(expression: str, chosen: tuple[Variable, ...]) -> str:
         selector = ", ".join(filter(None, [*matchers, own.removeprefix("<node>")]))
         return f"{family}{{{selector}}}" if selector else family
 
-    return re.sub(r"(gpusteward_\w+)(?:{(.*?)})?", narrowed, expression)
+    return re.sub(r"((?:\w+:)?gpusteward_\w+(?::\w+)?)(?:{(.*?)})?", narrowed, expression)
 
 
 CLUSTER_LABEL = Variable("cluster", "Cluster", "gpusteward_build_info")

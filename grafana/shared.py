@@ -18,7 +18,7 @@ WHO_IS_OVER = (
 )
 IDLE = (
     stat("Idle allocations", steps=ALARM)
-    .about("Containers with an allocated GPU and no process on it. GPUs that do not answer are left out.")
+    .about("Containers that have a GPU, and no process on it, or processes that do not use its SMs.")
     .query(e.IDLE_COUNT)
 )
 PODS = (

@@ -18,6 +18,7 @@ from grafana.documents import Board, document
 from grafana.panels import Panel
 from grafana.places import CLUSTER
 from prometheus.expanding import texts
+from prometheus.recorded import at_once
 from prometheus.scraping import Prometheus, scraping
 
 pytestmark = pytest.mark.prometheus
@@ -44,16 +45,17 @@ class _Scraped(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module", params=["", "east"], ids=["one cluster", "the cluster east"])
 def asked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """Run a Prometheus that has seen the nodes three times; with several clusters a label is added, here `east`."""
+    """Run a Prometheus that has seen the nodes and our rules three times; with several clusters a label is added, here `east`."""
     _Scraped.body = page()
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Scraped)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     relabelled = [{"target_label": "cluster", "replacement": request.param}] if request.param else []
     folder = tmp_path_factory.mktemp("prometheus")
+    recording = {"rule_files": [str(at_once(folder))]}
     try:
-        with scraping(f"127.0.0.1:{server.server_port}", folder, {"metric_relabel_configs": relabelled}) as running:
+        with scraping(f"127.0.0.1:{server.server_port}", folder, {"metric_relabel_configs": relabelled}, recording) as running:
             deadline = time.monotonic() + 30
-            while not ask(running, "count_over_time(gpusteward_build_info[1m]) >= 3"):
+            while not ask(running, "count_over_time(workload:gpusteward_gpu_idle:rate5m[1m]) >= 3"):
                 assert time.monotonic() < deadline, running.get("/api/v1/targets")
                 time.sleep(0.1)
             yield running
@@ -151,8 +153,8 @@ def test_who_is_over_and_who_is_idle(asked: Prometheus) -> None:
     assert shown(asked, "Over limit now") == {everything: 5}
     assert shown(asked, "Over limit now", node="gpu-node-2") == {everything: 3}
     assert shown(asked, "Over limit now", node="gpu-node-1") == {everything: 0}
-    assert shown(asked, "Idle allocations") == {everything: 3}
-    assert shown(asked, "Idle allocations", node="gpu-node-2") == {everything: 1}
+    assert shown(asked, "Idle allocations") == {everything: 5}
+    assert shown(asked, "Idle allocations", node="gpu-node-2") == {everything: 2}
     assert shown(asked, "Idle allocations", node="gpu-node-1") == {everything: 0}
     assert shown(asked, "Over limit now", node="gpu-node-9") == {}
     assert shown(asked, "GPUs that do not answer") == {everything: 2}
