@@ -5,32 +5,38 @@ local variants = {
     rules: [
       importstr 'alerts/daemon.yaml',
       importstr 'alerts/devices.yaml',
+      importstr 'alerts/usage.yaml',
       importstr 'alerts/limits.yaml',
       importstr 'alerts/policy.yaml',
     ],
     dcgm: { '4.8': importstr 'alerts/dcgm/rules.yaml', '4.9': importstr 'alerts/dcgm/rules-4.9.yaml' },
     boards: {
       'gpusteward-cluster.json': import 'grafana/dashboards/gpusteward-cluster.json',
+      'gpusteward-efficiency.json': import 'grafana/dashboards/gpusteward-efficiency.json',
       'gpusteward-node.json': import 'grafana/dashboards/gpusteward-node.json',
       'gpusteward-namespace.json': import 'grafana/dashboards/gpusteward-namespace.json',
       'gpusteward-pod.json': import 'grafana/dashboards/gpusteward-pod.json',
       'gpusteward-enforcement.json': import 'grafana/dashboards/gpusteward-enforcement.json',
+      'gpusteward-health.json': import 'grafana/dashboards/gpusteward-health.json',
     },
   },
   exported: {
     rules: [
       importstr 'alerts/exported/daemon.yaml',
       importstr 'alerts/exported/devices.yaml',
+      importstr 'alerts/exported/usage.yaml',
       importstr 'alerts/exported/limits.yaml',
       importstr 'alerts/exported/policy.yaml',
     ],
     dcgm: { '4.8': importstr 'alerts/exported/dcgm/rules.yaml', '4.9': importstr 'alerts/exported/dcgm/rules-4.9.yaml' },
     boards: {
       'gpusteward-cluster.json': import 'grafana/dashboards/exported/gpusteward-cluster.json',
+      'gpusteward-efficiency.json': import 'grafana/dashboards/exported/gpusteward-efficiency.json',
       'gpusteward-node.json': import 'grafana/dashboards/exported/gpusteward-node.json',
       'gpusteward-namespace.json': import 'grafana/dashboards/exported/gpusteward-namespace.json',
       'gpusteward-pod.json': import 'grafana/dashboards/exported/gpusteward-pod.json',
       'gpusteward-enforcement.json': import 'grafana/dashboards/exported/gpusteward-enforcement.json',
+      'gpusteward-health.json': import 'grafana/dashboards/exported/gpusteward-health.json',
     },
   },
 };

@@ -55,6 +55,11 @@ class Panel:
         self.description = f"{self.description} {sentence}".lstrip()
         return self
 
+    def every(self, interval: str) -> Self:
+        """Ask for points that are at least so far apart: what is recorded each five minutes has no others."""
+        self.interval = interval
+        return self
+
     def query(self, expression: str, legend: str = "", look: Properties = PLAIN, to: Place | None = None) -> Self:
         """
         Add a query. The legend names the labels that tell its series apart; a click on one leads to the board `to`.

@@ -1,7 +1,7 @@
 """
 The boards as targets of links: their names, their variables, and the choices that a link keeps.
 
-What comes in: nothing. What goes out: the five boards, their variables as Grafana's models, addresses, selectors.
+What comes in: nothing. What goes out: the boards, their variables as Grafana's models, addresses, selectors.
 
 The rule: the values of a variable come from our own metrics, narrowed by the variables before it. A link keeps each
 choice that the other board can show.
@@ -22,10 +22,8 @@ DATASOURCE = common.DataSourceRef("prometheus", "${datasource}")
 NARROWED_BY = {
     r"\w+{<node>": {"cluster", "node"},  # written with an expression that is about all GPUs of a node
     "gpusteward_gpu_processes": {"cluster", "node"},  # of the whole node
-    "container:": {"cluster", "node", "uuid", "namespace", "pod"},
-    "device:": {"cluster", "node", "uuid"},
-    "workload:": {"cluster", "namespace"},
-    "cluster:": {"cluster"},
+    "(container|holder):": {"cluster", "node", "uuid", "namespace", "pod"},  # recorded (alerts/)
+    "node:": {"cluster", "node"},
     "gpusteward_(gpu|device)_": {"cluster", "node", "uuid"},
     "gpusteward_(container_|pod_memory_|due_seconds)": {"cluster", "node", "uuid", "namespace", "pod"},
     "gpusteward_(pod_info|last_action)": {"cluster", "node", "namespace", "pod"},
@@ -151,6 +149,8 @@ CLUSTER = Place("gpusteward-cluster", "gpusteward / Cluster", (CLUSTER_LABEL, NO
 NODE = Place("gpusteward-node", "gpusteward / Node and GPUs", (CLUSTER_LABEL, ONE_NODE, GPUS))
 NAMESPACE = Place("gpusteward-namespace", "gpusteward / Namespace", (CLUSTER_LABEL, NODES, ONE_NAMESPACE))
 POD = Place("gpusteward-pod", "gpusteward / Pod", (CLUSTER_LABEL, NODES, ONE_NAMESPACE, ONE_POD))
-ENFORCEMENT = Place("gpusteward-enforcement", "gpusteward / Enforcement and health", (CLUSTER_LABEL, NODES, NAMESPACES))
+EFFICIENCY = Place("gpusteward-efficiency", "gpusteward / Efficiency", (CLUSTER_LABEL, NODES, NAMESPACES))
+ENFORCEMENT = Place("gpusteward-enforcement", "gpusteward / Enforcement", (CLUSTER_LABEL, NODES, NAMESPACES))
+HEALTH = Place("gpusteward-health", "gpusteward / Daemon health", (CLUSTER_LABEL, NODES))
 
-PLACES = (CLUSTER, NODE, NAMESPACE, POD, ENFORCEMENT)
+PLACES = (CLUSTER, EFFICIENCY, NODE, NAMESPACE, POD, ENFORCEMENT, HEALTH)

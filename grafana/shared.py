@@ -21,6 +21,11 @@ IDLE = (
     .about("Containers that have a GPU, and no process on it, or processes that do not use its SMs.")
     .query(e.IDLE_COUNT)
 )
+WHO_IS_IDLE = (
+    table("Idle allocations", "node, namespace, pod, container, gpu, gpu_instance, resource, uuid", width=12)
+    .about("Containers that have a GPU now, and no process on it, or processes that do not use its SMs.")
+    .column("Replicas", e.IDLE, "short")
+)
 PODS = (
     stat("Pods on GPUs")
     .about("Pods that hold GPU memory or have an allocated GPU.")

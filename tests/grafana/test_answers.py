@@ -153,8 +153,8 @@ def test_who_is_over_and_who_is_idle(asked: Prometheus) -> None:
     assert shown(asked, "Over limit now") == {everything: 5}
     assert shown(asked, "Over limit now", node="gpu-node-2") == {everything: 3}
     assert shown(asked, "Over limit now", node="gpu-node-1") == {everything: 0}
-    assert shown(asked, "Idle allocations") == {everything: 5}
-    assert shown(asked, "Idle allocations", node="gpu-node-2") == {everything: 2}
+    assert shown(asked, "Idle allocations") == {everything: 3}
+    assert shown(asked, "Idle allocations", node="gpu-node-2") == {everything: 1}
     assert shown(asked, "Idle allocations", node="gpu-node-1") == {everything: 0}
     assert shown(asked, "Over limit now", node="gpu-node-9") == {}
     assert shown(asked, "GPUs that do not answer") == {everything: 2}
