@@ -287,7 +287,13 @@ def snapshot(
 def _summed(made: Snapshot, seconds: int) -> Mapping[DeviceKey, DeviceIntegral]:
     tracked: Known = {}
     for ago in (seconds, 0):
-        at = made.monotonic - ago
-        read = replace(made, monotonic=at, taken_at=made.taken_at - ago, gpus_read=frozenset(made.gpus_present))
-        tracked = advance(tracked, read, asked=None, answered=at, interval=seconds)
+        taken_at = made.taken_at - ago
+        read = replace(
+            made,
+            monotonic=made.monotonic - ago,
+            taken_at=taken_at,
+            devices=tuple(replace(each, sampled_at=taken_at) for each in made.devices),
+            gpus_read=frozenset(made.gpus_present),
+        )
+        tracked = advance(tracked, read, asked=None, interval=seconds)
     return {key: each.sums for key, each in tracked.items()}

@@ -1,7 +1,7 @@
 """
 What one reading of a device adds to its sums: its memory in parts, and what each container holds of it.
 
-What comes in: the snapshot of a round, and when its driver had answered. What goes out: a `Reading` of each device.
+What comes in: the snapshot of a round, and the interval of rounds. What goes out: a `Reading` of each device.
 
 The rule: **the parts of a device's memory are its capacity**, also where the accounts have a gap.
 
@@ -65,12 +65,8 @@ class Reading:
         return dict.fromkeys((*self.memory, *self.sm, *self.shares)).keys()
 
 
-def readings(snapshot: Snapshot, answered: float) -> Iterator[tuple[DeviceKey, Reading]]:
-    """
-    Yield the devices that were read in the snapshot's round, and whose memory is known.
-
-    `answered` is the end of the reading of all GPUs, in seconds on the monotonic clock.
-    """
+def readings(snapshot: Snapshot, interval: float) -> Iterator[tuple[DeviceKey, Reading]]:
+    """Yield the devices that were read in the snapshot's round, and whose memory is known; `interval` in seconds."""
     usages: dict[DeviceKey, list[Usage]] = defaultdict(list)
     for usage in snapshot.usages:
         usages[usage.device].append(usage)
@@ -86,7 +82,7 @@ def readings(snapshot: Snapshot, answered: float) -> Iterator[tuple[DeviceKey, R
         yield (
             key,
             Reading(
-                moment(device.sampled_at, snapshot, answered),
+                moment(device.sampled_at, snapshot, interval),
                 device.gpu.index,
                 (memory.total if memory else 0, device.mig_uuids),
                 parts,
@@ -97,14 +93,15 @@ def readings(snapshot: Snapshot, answered: float) -> Iterator[tuple[DeviceKey, R
         )
 
 
-def moment(sampled_at: float, snapshot: Snapshot, answered: float) -> int:
+def moment(sampled_at: float, snapshot: Snapshot, interval: float) -> int:
     """
     Give the time of a reading on the monotonic clock, in nanoseconds.
 
-    A reading has a Unix time. It lies within its round, so a clock that jumps moves it by the round's length at most.
+    A reading has a Unix time, mostly some milliseconds after that of its round. A clock that jumps in between moves it
+    by one interval at most, and the next reading makes up for that.
     """
-    began = snapshot.monotonic
-    return round(min(max(began + sampled_at - snapshot.taken_at, began), answered) * NANOSECONDS)
+    later = min(max(sampled_at - snapshot.taken_at, 0.0), interval)
+    return round((snapshot.monotonic + later) * NANOSECONDS)
 
 
 def divided(account: DeviceAccount, memory: Memory, held: Amounts) -> tuple[Mapping[MemoryPart, int], Amounts]:

@@ -1,8 +1,8 @@
 """
 Advances the sums over time of each device by one round.
 
-What comes in: the sums so far with the last reading of each device, the snapshot of the round, and its times on the
-monotonic clock: Unix time may jump. What goes out: the new sums.
+What comes in: the sums so far with the last reading of each device, and the snapshot of the round. What goes out: the
+new sums. Times are those of the monotonic clock, because Unix time may jump.
 
 The rule: **nothing is interpolated.** Each moment since a device was first read is either observed or unknown.
 
@@ -64,9 +64,7 @@ class Tracked:
 Known = Mapping[DeviceKey, Tracked]
 
 
-def advance(
-    before: Known, snapshot: Snapshot, *, asked: Collection[GpuUuid] | None, answered: float, interval: float
-) -> Known:
+def advance(before: Known, snapshot: Snapshot, *, asked: Collection[GpuUuid] | None, interval: float) -> Known:
     """
     Add one round.
 
@@ -74,12 +72,11 @@ def advance(
         before: the result of the last round.
         snapshot: of this round.
         asked: the GPUs that the round was to read; None for all.
-        answered: the end of their reading, in seconds on the monotonic clock.
         interval: seconds between two full rounds, on average.
 
     """
-    longest = int(MOST * interval * NANOSECONDS)
-    read = dict(readings(snapshot, answered))
+    longest, now = int(MOST * interval * NANOSECONDS), round(snapshot.monotonic * NANOSECONDS)
+    read = dict(readings(snapshot, interval))
     listed = {device.key for device in snapshot.devices if device.key.uuid in snapshot.gpus_read}
     complete = {key.uuid for key in listed} | _without_devices(snapshot)
     after = dict(before)
@@ -90,7 +87,7 @@ def advance(
         if key in read or (asked is not None and key.uuid not in asked):
             continue
         there = key in listed or (key.uuid in snapshot.gpus_present and key.uuid not in complete)
-        if (silent := _silent(known, round(answered * NANOSECONDS), there=there)) is None:
+        if (silent := _silent(known, now, there=there)) is None:
             del after[key]
         else:
             after[key] = silent

@@ -83,26 +83,13 @@ def server_at(text: str, kind: Kind) -> Server:
     return Server(f"{url.scheme}://{where}{url.path.rstrip('/')}", f"Basic {token}" if login else "")
 
 
-async def asked(
-    server: Server,
-    kind: Kind,
-    path: str,
-    query: Mapping[str, str] | None = None,
-    form: Mapping[str, str] | None = None,
-) -> tuple[int, bytes]:
-    """
-    Send one request; return status and body.
-
-    It is a POST of `form` where there is one, else a GET. Raises AskError, which names network errors in plain words.
-    """
+async def asked(server: Server, kind: Kind, path: str, query: Mapping[str, str] | None = None) -> tuple[int, bytes]:
+    """Send one GET; return status and body. Raises AskError, which names network errors in plain words."""
     headers = {"Authorization": server.login} if server.login else {}
-    method = "GET" if form is None else "POST"
     try:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=kind.deadline), trust_env=False) as session,
-            session.request(
-                method, f"{server.url}{path}", params=query, data=form, headers=headers, allow_redirects=False
-            ) as answer,
+            session.get(f"{server.url}{path}", params=query, headers=headers, allow_redirects=False) as answer,
         ):
             body = bytearray()
             async for part in answer.content.iter_any():

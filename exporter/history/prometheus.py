@@ -85,8 +85,8 @@ class History:
 
     async def at(self, query: str, time: float) -> list[Row]:
         """Ask an instant query at a Unix time. Raises HistoryError, AskError."""
-        form = {"query": query, "time": f"{time:.3f}"}
-        status, body = await asked(self._server, PROMETHEUS, "/api/v1/query", form=form)
+        asking = {"query": query, "time": f"{time:.3f}"}
+        status, body = await asked(self._server, PROMETHEUS, "/api/v1/query", asking)
         answer = self._read(status, body)
         self.warnings += [warning for warning in answer.warnings if warning not in self.warnings]
         found = answer.data.result if answer.data is not None else []

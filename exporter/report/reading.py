@@ -32,7 +32,7 @@ class _Question:
 
 async def read(history: History, window: Window) -> Ledger:
     """Ask everything about a window. Raises HistoryError, AskError."""
-    prefix = await _prefix(history, window)
+    prefix = await prefix_of(history, window)
     questions, parts = _questions(prefix), list(window.parts())
     history.expect(len(questions) * len(parts))
     ledger = Ledger()
@@ -46,7 +46,7 @@ async def read(history: History, window: Window) -> Ledger:
     return ledger
 
 
-async def _prefix(history: History, window: Window) -> str:
+async def prefix_of(history: History, window: Window) -> str:
     """Return what precedes the labels of workloads there (`metrics.workload_labels`)."""
     query = 'count(last_over_time(gpusteward_pod_info{exported_namespace!=""}[RANGE]))'
     history.expect(1)

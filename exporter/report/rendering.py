@@ -63,7 +63,7 @@ def _memory(report: Report) -> Iterable[str]:
         if size or part in ("containers", "free")
     ]
     rows.append((TOTAL, _amount(sum(report.memory.values()) / GIB_HOURS), "100.0%", "capacity x time"))
-    return _columns(rows, left=(0, 3))
+    return columns(rows, left=(0, 3))
 
 
 def _groups(report: Report) -> Iterable[str]:
@@ -88,7 +88,7 @@ def _groups(report: Report) -> Iterable[str]:
             rows += _rest(report, len(cells), by_device=by_device)
         rows.append(tuple(cells))
     yield "GPU-hours; a MIG instance counts by its share of the GPU's memory"
-    yield from _columns(rows, left=(0,))
+    yield from columns(rows, left=(0,))
     whole = report.total.allocated + report.not_allocated + report.unknown
     sums = f"allocated + {NOT_ALLOCATED} + {NO_SAMPLES} = {_amount(whole / HOURS)} GPU-hours"
     yield f"{sums}; allocated = used + idle + unknown"
@@ -122,7 +122,7 @@ def _idle(report: Report, most: int) -> Iterable[str]:
         )
         share = f"{one.idle / one.allocated:.0%}"
         rows.append((*cells, share, f"{one.cost:,.2f}") if report.priced else (*cells, share))
-    yield from _columns(rows, left=(0, 1, 2))
+    yield from columns(rows, left=(0, 1, 2))
     if (more := len(report.idle) - most) > 0:
         yield f"and {more} more: --top {len(report.idle)}"
 
@@ -223,7 +223,8 @@ def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _columns(rows: Sequence[Sequence[str]], left: Sequence[int]) -> Iterable[str]:
+def columns(rows: Sequence[Sequence[str]], left: Sequence[int]) -> Iterable[str]:
+    """Yield the rows in columns of equal width; `left` are those of names."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = (

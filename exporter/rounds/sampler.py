@@ -163,7 +163,6 @@ class Sampler:
         began, taken_at = self._clock.monotonic(), self._clock.time()
         self._rounds += 1
         answer = await self._answer(latest, only)
-        answered = self._clock.monotonic()
         kept = {uuid: reading for uuid, reading in self._readings.items() if only is not None and uuid not in only}
         gpus = (*(reading.gpu for reading in kept.values()), *(sample.gpu for sample in answer.samples))
         inventory = self._limiting.marked(self.inventory.inventory(gpus))
@@ -201,9 +200,7 @@ class Sampler:
         )
         snapshot = with_claims(snapshot, self._limiting.tolerance)
         await self._clock.sleep(PAUSE)
-        self._tracked = integrals.advance(
-            self._tracked, snapshot, asked=only, answered=answered, interval=self.beat.interval
-        )
+        self._tracked = integrals.advance(self._tracked, snapshot, asked=only, interval=self.beat.interval)
         sums = {key: tracked.sums for key, tracked in self._tracked.items()}
         return replace(snapshot, integrals=sums, duration=self._clock.monotonic() - began)  # with the time of the join
 

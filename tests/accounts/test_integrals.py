@@ -45,7 +45,6 @@ class Node:
 
     known: Known = field(default_factory=dict)
     unix: float = BEGIN
-    answered: float = 0.0
 
     def round(
         self,
@@ -74,7 +73,6 @@ class Node:
             self.known,
             replace(began, gpus_read=frozenset(fresh)),
             asked=asked,
-            answered=at + self.answered,
             interval=INTERVAL,
         )
 
@@ -200,17 +198,19 @@ def test_an_early_round_counts_for_the_gpus_that_it_read() -> None:
 
 def test_a_jump_of_the_clock_is_no_time() -> None:
     """Unix time jumps by an hour between two rounds, and within one: the sums count the seconds that passed."""
-    node = Node(answered=0.5)
+    node = Node()
     node.round(0, plain(GIB))
     node.unix += 3600
     node.round(5, plain(GIB))
     assert node.sums().observed_seconds == pytest.approx(5)
     for jump in (7200, -7200):
-        late = replace(snapshot(replace(plain(GIB), sampled_at=BEGIN + jump), monotonic=10, taken_at=BEGIN))
-        after = advance(
-            node.known, replace(late, gpus_read=frozenset({gpu_uuid(0)})), asked=None, answered=10.5, interval=INTERVAL
-        )
-        assert 5 <= after[leaf()].sums.observed_seconds - 5 <= 5.5
+        late = snapshot(replace(plain(GIB), sampled_at=BEGIN + jump), monotonic=10, taken_at=BEGIN)
+        read = replace(late, gpus_read=frozenset({gpu_uuid(0)}))
+        after = advance(node.known, read, asked=None, interval=INTERVAL)
+        assert 10 <= after[leaf()].sums.observed_seconds <= 10 + INTERVAL
+        fine = replace(late, monotonic=20, taken_at=BEGIN, devices=(plain(GIB),), gpus_read=read.gpus_read)
+        after = advance(after, fine, asked=None, interval=INTERVAL)
+        assert after[leaf()].sums.observed_seconds == pytest.approx(20)
 
 
 def test_a_container_that_restarts_goes_on() -> None:
@@ -295,7 +295,7 @@ def test_instances_that_cannot_be_listed_are_unknown_and_without_a_fault_they_ar
         for at in (5, 10):
             began = snapshot(present={gpu_uuid(0): 0}, faults=faults, monotonic=at, taken_at=BEGIN + at)
             answer = replace(began, gpus=(replace(gpu(0), mig=True),), gpus_read=frozenset({gpu_uuid(0)}))
-            node.known = advance(node.known, answer, asked=None, answered=at, interval=INTERVAL)
+            node.known = advance(node.known, answer, asked=None, interval=INTERVAL)
         assert node.sums(leaf(0, 7)).unknown_seconds == unknown
 
 
@@ -433,7 +433,7 @@ def playing(steps: Iterable[Step]) -> Iterator[tuple[Step, Known, Known]]:
             gpus_read=frozenset(one.key.uuid for one in devices),
         )
         before = known
-        known = advance(before, made, asked=step.asked, answered=now + step.took, interval=INTERVAL)
+        known = advance(before, made, asked=step.asked, interval=INTERVAL)
         yield step, before, known
         now += step.took
 
@@ -478,6 +478,6 @@ def test_time_is_counted_to_the_last_round_that_asked(steps: list[Step]) -> None
             if step.asked is not None and key.uuid not in step.asked:
                 assert tracked is before[key]
             elif tracked.gone is None:
-                expected = now + (step.took / 2 if key in read else step.took)
+                expected = now + (step.took / 2 if key in read else 0)
                 assert tracked.counted / NANOSECONDS == pytest.approx(expected, abs=1e-5)
         now += step.took

@@ -128,7 +128,7 @@ def test_on_a_node_that_has_everything_the_memory_adds_up(path: Path, tmp_path: 
     of_nodes[f'{host}="{mixed.NODE}", gpu="0"'] = 48
     closing = [{"labels": f"{{{labels}}}", "value": gib * unit} for labels, gib in of_nodes.items()]
     names = [{"labels": f'{{__name__="{name}"}}', "value": 1} for name in sorted(NAMES[path])]
-    asked = [
+    asked: list[dict[str, Any]] = [
         {"expr": f"sum by ({host}, gpu, GPU_I_ID) ({used})", "exp_samples": closing},
         {"expr": 'group by (__name__) ({__name__=~"DCGM_.+"})', "exp_samples": names},
         {

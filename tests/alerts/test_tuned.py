@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -11,8 +12,9 @@ import pytest
 import yaml
 
 from alerts import written
-from alerts.written import ROOT, RULES
+from alerts.written import ROOT, RULES, TESTS
 from deploy import chart
+from exporter.metrics.labels import EXPORTED
 from prometheus.scraping import program
 
 pytestmark = [pytest.mark.charts, pytest.mark.prometheus, pytest.mark.usefixtures("helm")]
@@ -128,6 +130,15 @@ def test_labels_of_one_alert_and_of_all(tmp_path: Path) -> None:
     )
     assert made["GPULost"]["labels"] == {"severity": "critical", "team": "hardware", "tier": "1"}
     assert {one["labels"]["team"] for name, one in made.items() if name != "GPULost"} == {"gpu"}
+
+
+def test_no_label_of_an_alert_can_be_overwritten() -> None:
+    """The chart's schema refuses each name that a promtool test expects on an alert, by either names of labels."""
+    refused = json.loads((chart.CHART / "values.schema.json").read_text())["$defs"]["alertLabels"]["properties"]
+    tests = [case for path in TESTS for case in yaml.safe_load(path.read_text())["tests"]]
+    expected = [alert for case in tests for one in case.get("alert_rule_test", ()) for alert in one["exp_alerts"]]
+    own = {label for alert in expected for label in alert["exp_labels"]}
+    assert {"alertname", *own, *EXPORTED.values()} <= {label for label, rule in refused.items() if rule is False}
 
 
 @pytest.mark.parametrize("name", MARKED)

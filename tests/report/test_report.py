@@ -258,7 +258,7 @@ def test_another_answer_is_explained(status: int, body: bytes, expected: str) ->
     """A proxy that wants a login, a page of another program, a server that does not know a function."""
 
     class Answering(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
+        def do_GET(self) -> None:
             assert self.headers["Authorization"] == "Bearer hunter2"
             self.send_response(status)
             self.end_headers()

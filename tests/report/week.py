@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import subprocess
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -132,11 +132,11 @@ def _rates(device: Device, where: Labels, *, answers: bool) -> Iterator[tuple[st
             yield "gpusteward_container_sm_seconds_total", labels, box.sm if answers else 0.0
 
 
-def blocks(folder: Path) -> Path:
-    """Write the week as Prometheus keeps it; the folder is for `--storage.tsdb.path`."""
+def blocks(folder: Path, made: Iterable[tuple[str, Labels, int, float]] | None = None) -> Path:
+    """Write samples (by default the week) as Prometheus keeps them; the folder is for `--storage.tsdb.path`."""
     source, data = folder / "week.om", folder / "data"
     found: dict[tuple[str, Labels], list[tuple[int, float]]] = {}
-    for name, labels, at, value in samples():
+    for name, labels, at, value in samples() if made is None else made:
         found.setdefault((name, labels), []).append((at, value))
     with source.open("w") as file:
         for (name, labels), points in found.items():
