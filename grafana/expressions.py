@@ -159,8 +159,7 @@ NODES_BY_TENTH = 'count_values("tenth", floor(clamp_max(node:gpusteward_device_u
 _MEAN = "avg_over_time(node:gpusteward_device_utilization:ratio[$__range] @ end())"
 BUSIEST = f"max by (node) (node:gpusteward_device_utilization:ratio) and topk(10, max by (node) ({_MEAN}))"
 LIMIT_NOT_NEEDED = (
-    "topk(50, sum by (<container>)"
-    " (gpusteward_container_memory_limit_bytes - gpusteward_container_memory_peak_bytes))"
+    "topk(50, sum by (<container>) (gpusteward_container_memory_limit_bytes - gpusteward_container_memory_peak_bytes))"
 )
 
 # The policy and the daemon

@@ -53,7 +53,9 @@ def asked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     folder = tmp_path_factory.mktemp("prometheus")
     recording = {"rule_files": [str(at_once(folder))]}
     try:
-        with scraping(f"127.0.0.1:{server.server_port}", folder, {"metric_relabel_configs": relabelled}, recording) as running:
+        with scraping(
+            f"127.0.0.1:{server.server_port}", folder, {"metric_relabel_configs": relabelled}, recording
+        ) as running:
             deadline = time.monotonic() + 30
             while not ask(running, "count_over_time(workload:gpusteward_gpu_idle:rate5m[1m]) >= 3"):
                 assert time.monotonic() < deadline, running.get("/api/v1/targets")

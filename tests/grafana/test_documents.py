@@ -116,7 +116,9 @@ def test_ratios_are_ratios_and_bytes_are_bytes(board: Board) -> None:
             first = re.findall(r"gpusteward_[\w:]+", target["expr"])[0]
             if unit in ("bytes", "percentunit"):
                 divided = " / " in target["expr"]
-                assert re.search("[_:]ratio$" if unit == "percentunit" and not divided else "[_:]bytes$", first), panel["title"]
+                assert re.search("[_:]ratio$" if unit == "percentunit" and not divided else "[_:]bytes$", first), panel[
+                    "title"
+                ]
             if unit in ("watt", "celsius", "hertz", "joule"):
                 assert unit in first, panel["title"]
 

@@ -37,7 +37,13 @@ def record(data: Path, folder: Path, start: int, end: int) -> None:
     for number in range(DEEP):
         made = folder / f"recorded-{number}"
         with serving(data, folder) as running:
-            command: list[str | Path] = [program("promtool"), "tsdb", "create-blocks-from", "--max-block-duration=162h", "rules"]
+            command: list[str | Path] = [
+                program("promtool"),
+                "tsdb",
+                "create-blocks-from",
+                "--max-block-duration=162h",
+                "rules",
+            ]
             command += [f"--start={start}", f"--end={end}", "--eval-interval=60s", f"--url={running.url}"]
             done = subprocess.run(
                 [*command, f"--output-dir={made}", *RULES], capture_output=True, text=True, check=False
