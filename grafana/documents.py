@@ -45,7 +45,7 @@ def annotation(
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """One dashboard: where it is, what it is for, what it shows, in reading order; and from when, unless one chooses."""
+    """One dashboard: where it is, what it is for, what it shows in reading order, and since when."""
 
     place: Place
     description: str

@@ -9,8 +9,8 @@ from grafana.places import EFFICIENCY, NAMESPACE
 
 BOARD = Board(
     EFFICIENCY,
-    "GPU-hours within the chosen time: allocated, used and idle, by namespace and model; who wasted most; limits "
-    "against peaks. The figures are those of `gpusteward report`.",
+    "GPU-hours within the chosen time: allocated, used and idle, by namespace and model; the most idle "
+    "containers; limits against peaks. The figures are those of `gpusteward report`.",
     (
         stat("Allocated GPU-hours")
         .about("An hour with one of four replicas is a quarter; a MIG instance counts by its share of the memory.")

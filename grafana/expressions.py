@@ -149,7 +149,7 @@ NOT_NEEDED = (
     "1 - sum(sum_over_time(holder:gpusteward_memory_declared_used:bytes[$__range]))"
     " / sum(sum_over_time(holder:gpusteward_memory_declared:bytes[$__range]))"
 )
-# The number of GPUs, and what of them nobody was allocated; a replica counts as its part.
+# The number of GPUs, and those that are allocated to no container; a replica counts as its part.
 MODEL_GPUS = "count by (model) (group by (cluster, node, uuid, model) (gpusteward_gpu_info))"
 _TAKEN = f"(sum by (model) (container:gpusteward_gpu_allocated:rate5m) or 0 * {MODEL_GPUS})"
 MODEL_FREE = f"clamp_min({MODEL_GPUS} - {_TAKEN}, 0)"
@@ -159,7 +159,7 @@ NODES_BY_TENTH = 'count_values("tenth", floor(clamp_max(node:gpusteward_device_u
 _MEAN = "avg_over_time(node:gpusteward_device_utilization:ratio[$__range] @ end())"
 BUSIEST = f"max by (node) (node:gpusteward_device_utilization:ratio) and topk(10, max by (node) ({_MEAN}))"
 LIMIT_NOT_NEEDED = (
-    "topk(50, sum by (<container>) (gpusteward_container_memory_limit_bytes - gpusteward_container_memory_peak_bytes))"
+    "topk(50, sum by (<container>) (gpusteward_container_memory_limit_bytes - gpusteward_container_memory_peak_bytes > 0))"
 )
 
 # The policy and the daemon
