@@ -29,9 +29,9 @@ BOARD = Board(
         lines("GPUs allocated, used and idle", width=24)
         .about("Averages of five minutes.")
         .every(STEP)
-        .query(e.GPUS_ALLOCATED, "allocated", CAPACITY)
-        .query(e.GPUS_USED, "used")
-        .query(e.GPUS_IDLE, "idle"),
+        .query("sum(workload:gpusteward_gpu_allocated:rate5m)", "allocated", CAPACITY)
+        .query("sum(workload:gpusteward_gpu_used:rate5m)", "used")
+        .query("sum(workload:gpusteward_gpu_idle:rate5m)", "idle"),
         table("By namespace", "namespace", width=12, height=10)
         .about("GPU-hours of each namespace. Click one to open it.")
         .column("Idle", e.by("namespace", e.IDLE_HOURS), "short")
@@ -48,7 +48,7 @@ BOARD = Board(
         lines("Idle GPUs by namespace", stacked=True, width=24)
         .about("Averages of five minutes.")
         .every(STEP)
-        .query(e.by("namespace", e.GPUS_IDLE), "{{namespace}}", to=NAMESPACE),
+        .query("sum by (namespace) (workload:gpusteward_gpu_idle:rate5m)", "{{namespace}}", to=NAMESPACE),
         Row("Waste"),
         table("Idle GPU-hours by container", "namespace, pod, container, model", height=10)
         .about("The 50 containers with the most idle GPU-hours within the chosen time. Click a pod to open it.")

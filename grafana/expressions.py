@@ -158,9 +158,8 @@ GPUS_FREE = f"clamp_min({GPUS} - ({GPUS_ALLOCATED} or 0 * {GPUS}), 0)"
 NODES_BY_TENTH = 'count_values("tenth", floor(clamp_max(node:gpusteward_device_utilization:ratio, 0.99) * 10))'
 _MEAN = "avg_over_time(node:gpusteward_device_utilization:ratio[$__range] @ end())"
 BUSIEST = f"max by (node) (node:gpusteward_device_utilization:ratio) and topk(10, max by (node) ({_MEAN}))"
-LIMIT_NOT_NEEDED = (
-    "topk(50, sum by (<container>) (gpusteward_container_memory_limit_bytes - gpusteward_container_memory_peak_bytes > 0))"
-)
+_SPARE = "gpusteward_container_memory_limit_bytes - gpusteward_container_memory_peak_bytes > 0"
+LIMIT_NOT_NEEDED = f"topk(50, sum by (<container>) ({_SPARE}))"
 
 # The policy and the daemon
 

@@ -23,7 +23,7 @@ NARROWED_BY = {
     r"\w+{<node>": {"cluster", "node"},  # written with an expression that is about all GPUs of a node
     "gpusteward_gpu_processes": {"cluster", "node"},  # of the whole node
     "(container|holder):": {"cluster", "node", "uuid", "namespace", "pod"},  # recorded (alerts/)
-    "node:": {"cluster", "node"},
+    "workload:": {"cluster", "namespace"},
     "gpusteward_(gpu|device)_": {"cluster", "node", "uuid"},
     "gpusteward_(container_|pod_memory_|due_seconds)": {"cluster", "node", "uuid", "namespace", "pod"},
     "gpusteward_(pod_info|last_action)": {"cluster", "node", "namespace", "pod"},
@@ -149,7 +149,7 @@ CLUSTER = Place("gpusteward-cluster", "gpusteward / Cluster", (CLUSTER_LABEL, NO
 NODE = Place("gpusteward-node", "gpusteward / Node and GPUs", (CLUSTER_LABEL, ONE_NODE, GPUS))
 NAMESPACE = Place("gpusteward-namespace", "gpusteward / Namespace", (CLUSTER_LABEL, NODES, ONE_NAMESPACE))
 POD = Place("gpusteward-pod", "gpusteward / Pod", (CLUSTER_LABEL, NODES, ONE_NAMESPACE, ONE_POD))
-EFFICIENCY = Place("gpusteward-efficiency", "gpusteward / Efficiency", (CLUSTER_LABEL, NODES, NAMESPACES))
+EFFICIENCY = Place("gpusteward-efficiency", "gpusteward / Efficiency", (CLUSTER_LABEL, NAMESPACES))
 ENFORCEMENT = Place("gpusteward-enforcement", "gpusteward / Enforcement", (CLUSTER_LABEL, NODES, NAMESPACES))
 HEALTH = Place("gpusteward-health", "gpusteward / Daemon health", (CLUSTER_LABEL, NODES))
 

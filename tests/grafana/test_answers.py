@@ -45,7 +45,7 @@ class _Scraped(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module", params=["", "east"], ids=["one cluster", "the cluster east"])
 def asked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """Run a Prometheus with our rules that has seen the nodes three times; several clusters have a label, here `east`."""
+    """Run a Prometheus with our rules that has seen the nodes three times; several clusters have a label: `east`."""
     _Scraped.body = page()
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Scraped)
     threading.Thread(target=server.serve_forever, daemon=True).start()

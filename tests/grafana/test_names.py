@@ -90,8 +90,7 @@ def test_each_metric_is_shown_somewhere() -> None:
         "gpusteward_claim_memory_ceiling_bytes",
         "gpusteward_device_encoder_utilization_ratio",  # by container on the pod's board
         "gpusteward_device_decoder_utilization_ratio",
-        "gpusteward_container_memory_byte_seconds_total",  # for `gpusteward report`; boards show the gauges
-        "gpusteward_device_memory_byte_seconds_total",
+        "gpusteward_device_memory_byte_seconds_total",  # for `gpusteward report`; boards show the gauges
         "gpusteward_device_observed_seconds_total",
         "gpusteward_device_unknown_seconds_total",
     }
