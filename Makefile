@@ -5,6 +5,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 WHEELS ?= 3.12
+VERSIONS ?= 1.30 1.34 1.37 1.37-gates
 BIN := $(VENV)/bin
 SHOWN := .pytest_cache/faults.json
 BESIDE := .pytest_cache/beside.txt
@@ -12,7 +13,7 @@ TYPES := .pytest_cache/types.txt
 WORKERS = $(shell expr $$(nproc) + 1)
 FAST := not daemon and not containers and not cluster and not hosts and not charts and not boards and not prometheus and not browser
 
-.PHONY: help demo lint style check test test-hosts cluster image release bench day gpu wheels golden prose docs-site manifests guards traces fuzz lock clean
+.PHONY: help demo lint style check test test-hosts test-versions cluster image release bench day gpu wheels golden prose docs-site manifests guards traces fuzz lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 12
@@ -59,6 +60,13 @@ test-hosts: $(VENV)/.dev  ## test on a node in a virtual machine: Debian 13, cgr
 	PYTHONPATH=tests $(BIN)/python -m cluster.install --guest
 	PYTHONPATH=tests $(BIN)/python -m cluster.build kube-apiserver containerd helm
 	$(BIN)/pytest -p no:cacheprovider -m hosts
+
+test-versions: $(VENV)/.dev  ## test on each version of Kubernetes that is supported: 1.30, 1.34, 1.37; VERSIONS=1.37 takes one
+	PYTHONPATH=tests $(BIN)/python -m cluster.install
+	PYTHONPATH=tests $(BIN)/python -m cluster.build $(VERSIONS:%=kubelet@%) kubectl containerd nvidia-cdi-hook helm
+	@code=0; for one in $(VERSIONS); do echo "Kubernetes $$one"; \
+	  GPUSTEWARD_KUBERNETES=$$one $(BIN)/pytest -p no:cacheprovider -m versions -n 2 --dist loadfile --durations=10 tests/cluster \
+	    || code=$$?; done; exit $$code
 
 cluster: $(VENV)/.dev  ## leave a real Kubernetes with fake GPUs running, and print its kubeconfig
 	PYTHONPATH=tests $(BIN)/python -m cluster

@@ -8,6 +8,8 @@ The rule: **nothing is interpolated.** Each moment since a device was first read
 
 - Time between two readings is observed. Each of them stands for the half of it that is nearer. So memory counts as the
   mean of both, which favours no side: rounds come at random times. The rule is linear, so sums of parts stay exact.
+- A round that a change of memory began (`by_time` is False) comes right after the change. There the earlier reading
+  stands for all of the time. With the mean, memory that is given back on a nearly full GPU would count too little.
 - The SM utilization of a driver describes the time before its reading. It counts for all of that time.
 - If the driver does not answer for a device, the time since its last reading is unknown. It grows with each round until
   the next reading.
@@ -23,6 +25,7 @@ from dataclasses import dataclass, field, replace
 
 from exporter.accounts.device_reading import Reading, readings
 from exporter.model import (
+    HALVES,
     NANOSECONDS,
     ContainerIntegral,
     DeviceIntegral,
@@ -62,6 +65,10 @@ class Tracked:
 
 
 Known = Mapping[DeviceKey, Tracked]
+Weights = tuple[int, int]
+"""How many halves of the time the earlier and the later of two readings stand for."""
+MEAN: Weights = (1, 1)
+BEFORE: Weights = (2, 0)
 
 
 def advance(before: Known, snapshot: Snapshot, *, asked: Collection[GpuUuid] | None, interval: float) -> Known:
@@ -76,13 +83,14 @@ def advance(before: Known, snapshot: Snapshot, *, asked: Collection[GpuUuid] | N
 
     """
     longest, now = int(MOST * interval * NANOSECONDS), round(snapshot.monotonic * NANOSECONDS)
+    weights = MEAN if snapshot.by_time else BEFORE
     read = dict(readings(snapshot, interval))
     listed = {device.key for device in snapshot.devices if device.key.uuid in snapshot.gpus_read}
     complete = {key.uuid for key in listed} | _without_devices(snapshot)
     after = dict(before)
     for key, reading in read.items():
         known = before.get(key)
-        after[key] = _first(reading) if known is None else _read(known, reading, longest)
+        after[key] = _first(reading) if known is None else _read(known, reading, longest, weights)
     for key, known in before.items():
         if key in read or (asked is not None and key.uuid not in asked):
             continue
@@ -101,18 +109,18 @@ def _without_devices(snapshot: Snapshot) -> set[GpuUuid]:
 
 
 def _first(reading: Reading) -> Tracked:
-    parts, containers = dict.fromkeys(reading.parts, 0), _containers({}, None, reading)
+    parts, containers = dict.fromkeys(reading.parts, 0), _containers({}, None, reading, MEAN)
     sums = DeviceIntegral(memory=parts, containers=containers, index=reading.index)
     return Tracked(sums, reading.at, reading)
 
 
-def _read(known: Tracked, reading: Reading, longest: int) -> Tracked:
+def _read(known: Tracked, reading: Reading, longest: int, weights: Weights) -> Tracked:
     reading = replace(reading, at=max(reading.at, known.counted))
     last, sums = known.last, known.sums
     passed = reading.at - known.counted if known.gone is None else 0
     if last is not None and (last.device != reading.device or passed > longest):
         last = None
-    containers = _containers(sums.containers, last, reading)
+    containers = _containers(sums.containers, last, reading, weights)
     present = reading.holders
     ended = {holder: known.ended.get(holder, reading.at) for holder in containers if holder not in present}
     for holder in _outdated(ended, reading.at):
@@ -120,7 +128,7 @@ def _read(known: Tracked, reading: Reading, longest: int) -> Tracked:
     sums = DeviceIntegral(
         sums.observed + (passed if last else 0),
         sums.unknown + (0 if last else passed),
-        _memory(sums.memory, last, reading),
+        _memory(sums.memory, last, reading, weights),
         containers,
         reading.index,
     )
@@ -136,30 +144,35 @@ def _silent(known: Tracked, now: int, *, there: bool) -> Tracked | None:
     return Tracked(sums, max(now, known.counted), None, known.ended, None if there else now)
 
 
-def _memory(before: Mapping[MemoryPart, int], last: Reading | None, reading: Reading) -> Mapping[MemoryPart, int]:
+def _memory(
+    before: Mapping[MemoryPart, int], last: Reading | None, reading: Reading, weights: Weights
+) -> Mapping[MemoryPart, int]:
     passed, earlier = (0, reading) if last is None else (reading.at - last.at, last)
-    sums = {part: before.get(part, 0) + (earlier.parts[part] + now) * passed for part, now in reading.parts.items()}
-    return {**before, **sums}
+    was, now = weights
+    sums = dict(before)
+    for part, size in reading.parts.items():
+        sums[part] = before.get(part, 0) + (was * earlier.parts[part] + now * size) * passed
+    return sums
 
 
 def _containers(
-    before: Mapping[Holder, ContainerIntegral], last: Reading | None, reading: Reading
+    before: Mapping[Holder, ContainerIntegral], last: Reading | None, reading: Reading, weights: Weights
 ) -> dict[Holder, ContainerIntegral]:
     passed, earlier = (0, reading) if last is None else (reading.at - last.at, last)
+    was, now = weights
     after = dict(before)
     for holder in dict.fromkeys((*earlier.holders, *reading.holders)):
         known = before.get(holder, _NOTHING)
         memory, sm, allocated = known.memory, known.sm, known.allocated
         if holder in earlier.memory or holder in reading.memory:
-            held = earlier.memory.get(holder, 0) + reading.memory.get(holder, 0)
+            held = was * earlier.memory.get(holder, 0) + now * reading.memory.get(holder, 0)
             memory = (memory or 0) + held * passed
         if holder in reading.sm:
             sm = (sm or 0.0) + reading.sm[holder] * passed / NANOSECONDS
-        was, now = earlier.shares.get(holder, {}), reading.shares.get(holder, {})
-        if was or now:
-            shares = {resource: (was.get(resource, 0.0) + now.get(resource, 0.0)) / 2 for resource in {**was, **now}}
-            seconds = {name: allocated.get(name, 0.0) + share * passed / NANOSECONDS for name, share in shares.items()}
-            allocated = {**allocated, **seconds}
+        old, new = earlier.shares.get(holder, {}), reading.shares.get(holder, {})
+        for resource in {**old, **new}:
+            share = was * old.get(resource, 0.0) + now * new.get(resource, 0.0)
+            allocated = {**allocated, resource: allocated.get(resource, 0.0) + share * passed / HALVES}
         after[holder] = ContainerIntegral(memory, sm, allocated)
     return after
 

@@ -136,11 +136,13 @@ class Exposition:
                 # zlib releases the interpreter's lock: a page of 45 kB takes 3 ms, but no time of the event loop.
                 pages[asked] = await asyncio.to_thread(_finished, plain[asked[0]], asked)
         finally:
-            self._considered = facts.snapshot.round if facts.snapshot else 0
-        self._rendered, self._pages = facts, pages
+            self._considered = facts.round
+        # A scrape may have got the page of a newer round meanwhile. After it an older page would let counters fall.
+        if self._rendered is None or self._rendered.round <= facts.round:
+            self._rendered, self._pages = facts, pages
 
     def _about_to_render(self, facts: "_Facts") -> bool:
-        return self._considered is not None and facts.snapshot is not None and facts.snapshot.round > self._considered
+        return self._considered is not None and facts.round > self._considered
 
     def _facts(self, now: float, interval: float) -> "_Facts":
         snapshot = self._latest.snapshot
@@ -246,6 +248,11 @@ class _Facts:
     more: Collect
     process: Callable[[], Iterator[Metric]]
     exported: bool
+
+    @property
+    def round(self) -> int:
+        """The number of the snapshot's round; 0 before the first."""
+        return self.snapshot.round if self.snapshot else 0
 
     def collect(self) -> Families:
         """Yield the families that have a sample, and None where a collector pauses."""

@@ -20,7 +20,7 @@ from exporter.top.figures import UNKNOWN, clean
 
 GIB_HOURS = 2**30 * 3600
 HOURS = 3600
-NO_SAMPLES = "(no samples)"
+UNKNOWN_TIME = "(unknown)"
 TOTAL = "total"
 
 EXPLAINED = {
@@ -90,7 +90,7 @@ def _groups(report: Report) -> Iterable[str]:
     yield "GPU-hours; a MIG instance counts by its share of the GPU's memory"
     yield from columns(rows, left=(0,))
     whole = report.total.allocated + report.not_allocated + report.unknown
-    sums = f"allocated + {NOT_ALLOCATED} + {NO_SAMPLES} = {_amount(whole / HOURS)} GPU-hours"
+    sums = f"allocated + {NOT_ALLOCATED} + {UNKNOWN_TIME} = {_amount(whole / HOURS)} GPU-hours"
     yield f"{sums}; allocated = used + idle + unknown"
 
 
@@ -98,7 +98,7 @@ def _rest(report: Report, cells: int, *, by_device: bool) -> Iterable[tuple[str,
     """Yield the rows of what no container had."""
     for name, amount, cost in (
         (NOT_ALLOCATED, report.not_allocated, report.not_allocated_cost),
-        (NO_SAMPLES, report.unknown, None),
+        (UNKNOWN_TIME, report.unknown, None),
     ):
         if amount:
             row = [name, *([""] if by_device else []), _amount(amount / HOURS)]
@@ -179,7 +179,7 @@ def _named(report: Report) -> Iterable[tuple[str, dict[str, float | None]]]:
     yield from ((group.name, _figures(group, report)) for group in report.groups)
     cost = report.not_allocated_cost if report.priced else None
     yield NOT_ALLOCATED, {"gpu_hours": report.not_allocated / HOURS, "cost": cost}
-    yield NO_SAMPLES, {"gpu_hours": report.unknown / HOURS}
+    yield UNKNOWN_TIME, {"gpu_hours": report.unknown / HOURS}
     yield TOTAL, _figures(report.total, report)
 
 
@@ -220,7 +220,7 @@ def _plural(count: int, word: str) -> str:
 
 
 def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(round(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def columns(rows: Sequence[Sequence[str]], left: Sequence[int]) -> Iterable[str]:

@@ -4,8 +4,8 @@ The report of a ledger: shares of the memory, sums by group, idle allocations.
 What comes in: a ledger, the grouping, the prices. What goes out: a `Report`.
 
 The rule: capacity x time is the sum of its parts by construction. Time without samples, and time in which the driver
-did not answer, are parts of it. Of the allocated time, the part in which SMs were in use is used, and the rest is idle.
-Time for which the use of the SMs is unknown is neither.
+did not answer, are parts of it: what was allocated then is unknown. Of the allocated time, the part in which SMs were
+in use is used, and the rest is idle. Of a container whose use of the SMs is unknown it is neither.
 """
 
 from collections import defaultdict
@@ -54,7 +54,7 @@ class Group:
         capacity: the time of the group's GPUs; 0 for groups of containers.
         allocated: handed out by the kubelet: `used` + `idle` + `unmeasured`.
         used: of the allocated time, that of SMs in use; more than was allocated counts as all of it.
-        unmeasured: allocated while the use of the SMs was unknown.
+        unmeasured: allocated to containers whose use of the SMs is unknown.
         memory, declared: bytes held, and bytes of declared limits, over time.
         within: of `memory`, what the holders of declared limits held.
         cost, idle_cost: of `allocated` and of `idle`.
@@ -128,7 +128,7 @@ def summarize(ledger: Ledger, by: By, prices: Prices | None, until: float) -> Re
         weight = ledger.weight(holder.place)
         allocated = ledger.allocated.get(holder, 0.0) * weight
         used = min(allocated, ledger.sm.get(holder, 0.0) * weight)
-        unmeasured = min(allocated - used, allocated * _unmeasured(ledger, holder))
+        unmeasured = 0.0 if holder in ledger.sm else allocated
         rest = allocated - used - unmeasured
         each = price(holder.place) if allocated else 0.0
         handed[holder.place] += allocated
@@ -151,14 +151,14 @@ def summarize(ledger: Ledger, by: By, prices: Prices | None, until: float) -> Re
             row.within += min(within, declared)
     for place in ledger.capacity:
         weight = ledger.weight(place)
-        answered = (ledger.observed.get(place, 0.0) + ledger.unanswered.get(place, 0.0)) * weight
-        absent = ledger.missing(place) * weight
+        answered = ledger.observed.get(place, 0.0) * weight
+        silent = (ledger.unanswered.get(place, 0.0) + ledger.missing(place)) * weight
         rest = max(0.0, answered - handed[place])
-        free, unknown = free + rest, unknown + absent
+        free, unknown = free + rest, unknown + silent
         free_cost += rest * (price(place) if rest else 0.0)
-        total.capacity += answered + absent
+        total.capacity += answered + silent
         if (name := named.of_place(place)) is not None:
-            group(name).capacity += answered + absent
+            group(name).capacity += answered + silent
     worst = sorted((Idle(*key, *amounts) for key, amounts in idle.items()), key=lambda one: (-one.cost, -one.idle))
     return Report(
         by=by,
@@ -186,15 +186,6 @@ def memory_of(ledger: Ledger) -> dict[str, float]:
         sums[UNANSWERED] += capacity * ledger.unanswered.get(place, 0.0)
         sums[MISSING] += capacity * ledger.missing(place)
     return sums
-
-
-def _unmeasured(ledger: Ledger, holder: Holder) -> float:
-    """Return the share of the time in which the use of the SMs is unknown: all of it, or while no driver answered."""
-    if holder not in ledger.sm:
-        return 1.0
-    silent = ledger.unanswered.get(holder.place, 0.0)
-    whole = silent + ledger.observed.get(holder.place, 0.0)
-    return silent / whole if whole else 0.0
 
 
 def _within(ledger: Ledger, holder: Holder) -> float:

@@ -56,6 +56,7 @@ class Node:
         asked: Collection[GpuUuid] | None = None,
         present: Mapping[GpuUuid, int] | None = None,
         read: Collection[GpuUuid] | None = None,
+        by_time: bool = True,
         faults: Iterable[Fault] = (),
     ) -> None:
         began = snapshot(
@@ -71,7 +72,7 @@ class Node:
         fresh = {one.key.uuid for one in devices} if read is None else read
         self.known = advance(
             self.known,
-            replace(began, gpus_read=frozenset(fresh)),
+            replace(began, gpus_read=frozenset(fresh), by_time=by_time),
             asked=asked,
             interval=INTERVAL,
         )
@@ -91,6 +92,21 @@ def test_between_two_readings_memory_counts_as_their_mean() -> None:
     node.round(4, plain(30 * GIB), usages=[usage(POD, leaf(), 30 * GIB)])
     assert node.container().memory_byte_seconds == 80 * GIB
     assert (node.sums().observed_seconds, node.sums().unknown_seconds) == (4, 0)
+
+
+def test_a_change_that_began_a_round_counts_from_then_on() -> None:
+    """
+    A container gives back 20 GiB on a nearly full GPU: the round follows at once, so it held them until then.
+
+    With the mean of both readings each such change would lose the half, and none would win it.
+    """
+    node = Node()
+    node.round(0, plain(30 * GIB), usages=[usage(POD, leaf(), 30 * GIB)])
+    node.round(4, plain(10 * GIB), usages=[usage(POD, leaf(), 10 * GIB)], asked={gpu_uuid(0)}, by_time=False)
+    assert node.container().memory_byte_seconds == 4 * 30 * GIB
+    node.round(6, plain(10 * GIB), usages=[usage(POD, leaf(), 10 * GIB)])
+    assert node.container().memory_byte_seconds == (4 * 30 + 2 * 10) * GIB
+    assert node.sums().memory_byte_seconds[MemoryPart.CONTAINERS] == node.container().memory_byte_seconds
 
 
 def test_the_parts_of_a_device_add_up_to_its_capacity() -> None:
@@ -380,6 +396,7 @@ class Step:
     passed: float
     took: float
     jump: float
+    by_time: bool
     asked: frozenset[GpuUuid] | None
     present: Mapping[GpuUuid, int]
     answers: tuple[tuple[Device, list[Usage]], ...]
@@ -406,6 +423,7 @@ def any_step(draw: st.DrawFn) -> Step:
         passed,
         draw(st.sampled_from([0.0, 0.25])),
         draw(st.sampled_from([0.0, 0.0, -3600.0, 3600.0])),
+        draw(st.booleans()),
         asked,
         present,
         tuple(answers),
@@ -431,6 +449,7 @@ def playing(steps: Iterable[Step]) -> Iterator[tuple[Step, Known, Known]]:
                 taken_at=unix,
             ),
             gpus_read=frozenset(one.key.uuid for one in devices),
+            by_time=step.by_time,
         )
         before = known
         known = advance(before, made, asked=step.asked, interval=INTERVAL)

@@ -4,7 +4,8 @@ In: the folders below `tools/`, one Go module each. Out: paths of programs.
 Law: what is built is named by what it is built from (module files, Go's version), so a stale program cannot be met.
 
 `KUBEBUILDER_ASSETS` (the convention of envtest): programs found in that folder are used, and not built.
-`python -m cluster.build [NAME …]` builds all, or those that are named, and prints where they are.
+`python -m cluster.build [NAME …]` builds all, or those that are named, and prints where they are. `kubelet@1.37` is the
+kubelet of another version than the default; `versions.py` lists them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from cluster.versions import DEFAULT, VERSIONS
 
 MODULES = {
     "kube-apiserver": "kubernetes",
@@ -57,10 +60,17 @@ class BuildError(Exception):
     """The build cannot be done, or failed; the message says what to do or what Go said."""
 
 
-def program(name: str) -> Path:
-    """Path of a program of `MODULES`, built now if that was not done before. Raises BuildError."""
+def program(name: str, version: str = DEFAULT) -> Path:
+    """
+    Path of a program of `MODULES`, built now if that was not done before. Raises BuildError.
+
+    `version`: of Kubernetes, a name of VERSIONS; without meaning for other programs. One kubectl serves all versions.
+    """
     given = assets(name)
-    return given or _module(MODULES[name]) / name
+    module = MODULES[name]
+    if module == "kubernetes" and name != "kubectl":
+        module = VERSIONS[version].module
+    return given or _module(module) / name
 
 
 def assets(name: str) -> Path | None:
@@ -88,11 +98,15 @@ def go_problem() -> str | None:
     return None
 
 
-def kubernetes_version() -> str:
-    """The pinned version, for instance "v1.34.10"."""
-    found = re.search(r"\bk8s\.io/kubernetes (v\S+)", (TOOLS / "kubernetes" / "go.mod").read_text())
+def kubernetes_version(version: str = DEFAULT) -> str:
+    """The pinned patch of a version of VERSIONS, for instance "v1.34.10"."""
+    return _pinned_kubernetes(VERSIONS[version].module)
+
+
+def _pinned_kubernetes(module: str) -> str:
+    found = re.search(r"\bk8s\.io/kubernetes (v\S+)", (TOOLS / module / "go.mod").read_text())
     if found is None:
-        raise BuildError("tools/kubernetes/go.mod requires no k8s.io/kubernetes")
+        raise BuildError(f"tools/{module}/go.mod requires no k8s.io/kubernetes")
     return found.group(1)
 
 
@@ -138,8 +152,8 @@ def _build(source: Path, folder: Path) -> None:
 
 def _linker_flags(module: str) -> list[str]:
     flags = ["-s", "-w"]
-    if module == "kubernetes":  # else they call themselves v0.0.0-master, and clients complain
-        version = kubernetes_version()
+    if module in {one.module for one in VERSIONS.values()}:
+        version = _pinned_kubernetes(module)  # else they call themselves v0.0.0-master, and clients complain
         major, minor, _ = version.removeprefix("v").split(".")
         variables = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
         for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
@@ -154,6 +168,7 @@ def _go_version() -> str:
 if __name__ == "__main__":
     try:
         for each in sys.argv[1:] or MODULES:
-            print(program(each))
+            name, _, version = each.partition("@")
+            print(program(name, version or DEFAULT))
     except BuildError as error:
         sys.exit(str(error))

@@ -33,7 +33,7 @@ from cluster.test_decide import CONSENT, bare, create, declaring, deployment, la
 from driver.node import GiB
 from scraped import series
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.versions]
 
 CAP_KILL = 1 << 5
 

@@ -32,7 +32,7 @@ from exporter.kube.watching import Patience
 from exporter.model import ContainerId, Inventory, Pod, PodUid
 from sources.kube_api import refusal, serving, until
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.versions]
 
 ACCOUNT = "reader"
 RULES = (

@@ -18,7 +18,7 @@ from pathlib import Path
 from cluster import build, device_plugin, kubelet_pb2
 from cluster.bed import INVENTORY as ALL
 from cluster.bed import WORKLOAD
-from cluster.control_plane import FEATURE_GATES, ControlPlane
+from cluster.control_plane import ControlPlane
 from cluster.node import Network
 from containers import images
 from driver.node import FakeNode
@@ -50,7 +50,7 @@ def fill(
     for name in ("bin", "etc", "etc/static", "etc/cni", "units", "python/cluster", "images", "lib"):
         (folder / name).mkdir(parents=True)
     for program in BINARIES:
-        shutil.copy2(build.program(program), folder / "bin" / program)
+        shutil.copy2(build.program(program, control_plane.version), folder / "bin" / program)
     _python(folder / "python")
     _images(folder / "images", driver, archives)
     shutil.copy2(driver.workload_binary, folder / "bin/workload")
@@ -116,14 +116,14 @@ def _kubelet(folder: Path, control_plane: ControlPlane, network: Network) -> Non
         "current-context": "bed",
     }
     (folder / "kubeconfig").write_text(json.dumps(kubeconfig))
-    (folder / "kubelet.json").write_text(json.dumps(_settings(place)))
+    (folder / "kubelet.json").write_text(json.dumps(_settings(place, control_plane.kubernetes.gates)))
     # No proxy runs: the guest itself sends what is for the API server's Service there.
     rule = f"ip daddr {network.api_service} tcp dport 443 dnat to {HOST}:{control_plane.port};"
     chains = [f"chain {hook} {{ type nat hook {hook} priority -100; {rule} }}" for hook in ("output", "prerouting")]
     (folder / "api.nft").write_text("\n".join(["table ip bed {", *chains, "}", ""]))
 
 
-def _settings(place: str) -> dict[str, object]:
+def _settings(place: str, gates: Mapping[str, bool]) -> dict[str, object]:
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -146,7 +146,7 @@ def _settings(place: str) -> dict[str, object]:
         "imageGCHighThresholdPercent": 100,
         "syncFrequency": "2s",
         "nodeStatusUpdateFrequency": "2s",
-        "featureGates": FEATURE_GATES,
+        "featureGates": dict(gates),
     }
 
 

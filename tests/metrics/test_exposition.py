@@ -356,6 +356,26 @@ async def test_while_a_page_is_being_rendered_the_one_before_is_served() -> None
     assert b'queue="new"' in exposing.page(now=5005, interval=5).body
 
 
+async def test_a_page_is_never_older_than_the_one_served_before() -> None:
+    """
+    On a starved node a rendering may take longer than a round, and a scrape gets the page of the newer one meanwhile.
+
+    The late page is dropped: a counter that falls is a restart to Prometheus, and its whole value would count again.
+    """
+    latest = Latest()
+    await publish(latest, one_gpu(monotonic=5000))
+    exposing = exposition(latest)
+    for scrape in (4990, 5000):
+        exposing.page(now=scrape, interval=5)
+    await publish(latest, one_gpu(round=2, monotonic=5005, queue="second"))
+    rendering = asyncio.ensure_future(exposing.prepare(now=5005, interval=5))
+    await asyncio.sleep(0)
+    await publish(latest, one_gpu(round=3, monotonic=5016, queue="third"))
+    assert b'queue="third"' in exposing.page(now=5016, interval=5).body, "the first page is too old by now"
+    await rendering
+    assert b'queue="third"' in exposing.page(now=5016, interval=5).body
+
+
 @pytest.mark.parametrize(
     ("scrapes", "ahead"),
     [

@@ -32,8 +32,8 @@ pytestmark = pytest.mark.prometheus
 
 SCRAPES = 200
 EVERY = "200ms"
-TOTAL, RESERVED, MANAGED, OF_HOST = 40 * GiB, 600 * MiB, 3 * GiB, 2 * GiB
-BASE, BASE_PERCENT = 6 * GiB, 30
+TOTAL, RESERVED, MANAGED, OF_HOST = 80 * GiB, 600 * MiB, 3 * GiB, 2 * GiB
+BASE, BASE_PERCENT = 11 * GiB, 35
 PODS = ("trainer", "notebook")
 MOST_WRONG = 0.01
 
@@ -46,7 +46,7 @@ class Tenant:
     """
     Two processes in a container, and all that they did: bytes, and their share of the SMs.
 
-    One keeps what it has from the beginning; the other gives its memory back again and again, and takes more or less.
+    One keeps what it has from the beginning; the other takes some memory and gives it back, in turn.
     """
 
     steady: Workload
@@ -57,12 +57,14 @@ class Tenant:
     def begin(self) -> None:
         """Take the memory that stays."""
         self.steady.alloc(0, BASE, sm=BASE_PERCENT)
-        self.change(4 * GiB, 20)
+        self._do(0, 0, self.moving.free)
 
     def change(self, size: int, percent: int) -> None:
-        """Give back what moves, then hold so much more than the base, and be so much busier."""
-        self._do(0, 0, self.moving.free)
-        self._do(size, percent, lambda: self.moving.alloc(0, size, sm=percent))
+        """Hold so much more than the base, and be so much busier; or no more than the base, if it did before."""
+        if self.memory[-1][1] > BASE:
+            self._do(0, 0, self.moving.free)
+        else:
+            self._do(size, percent, lambda: self.moving.alloc(0, size, sm=percent))
 
     def _do(self, size: int, percent: int, command: Callable[[], object]) -> None:
         began = time.time()
@@ -140,7 +142,9 @@ class Scrapes:
             columns.append({float(at): float(value) for at, value in series["values"]})
         rounds, observed, unknown = columns
         times = sorted(rounds.keys() & observed.keys() & unknown.keys())
-        ((before, after),) = [pair for pair in pairwise(times) if observed[pair[1]] < observed[pair[0]]]
+        falls = [(before, after) for before, after in pairwise(times) if observed[after] < observed[before]]
+        assert len(falls) == 1, f"a counter falls when the daemon starts anew, and never else: {falls}"
+        ((before, after),) = falls
         back = rounds[after] - observed[after] - unknown[after]
         first, last = times[0], times[-1]
         return cls(prometheus, first, last, rounds[first], rounds[last], rounds[before], back)
@@ -193,7 +197,7 @@ def test_increase_is_what_the_processes_held_less_the_outage(
                 daemon.stop(signal.SIGKILL)
                 daemon, killed = start(), True
             tenant = random.choice(list(tenants.values()))
-            tenant.change(random.randrange(1, 9) * GiB, random.randrange(5, 25))
+            tenant.change(random.randrange(1, 6) * GiB, random.randrange(5, 20))
             time.sleep(random.uniform(0.5, 2.0))  # the processes hold what they have; no condition is awaited
         scrapes = Scrapes.of(prometheus)
 

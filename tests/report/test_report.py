@@ -97,7 +97,7 @@ def test_the_gpu_hours_of_any_grouping_add_up(report: Asking, by: By) -> None:
     found = report.json("--by", by)
     rows = {row[by.value]: row for row in found["rows"]}
     total = rows.pop("total")
-    free, lost = rows.pop("(not allocated)")["gpu_hours"], rows.pop("(no samples)")["gpu_hours"]
+    free, lost = rows.pop("(not allocated)")["gpu_hours"], rows.pop("(unknown)")["gpu_hours"]
     allocated = sum(row["allocated_gpu_hours"] for row in rows.values())
     for row in (*rows.values(), total):
         parts = (row["used_gpu_hours"], row["idle_gpu_hours"], row["unmeasured_gpu_hours"])
@@ -115,12 +115,12 @@ def test_each_workload_has_what_it_used(report: Asking) -> None:
     for device in DEVICES:
         for box in device.boxes:
             row, weight = rows[f"{box.namespace}/Job/{box.workload}"], device.size / device.gpu_size
-            allocated = box.share * lived(device) * weight / HOUR
+            allocated = box.share * answered(device) * weight / HOUR
             assert row["allocated_gpu_hours"] == pytest.approx(allocated, rel=CLOSE)
             used = None if box.sm is None else box.sm * answered(device) * weight / HOUR
-            unknown = allocated if used is None else box.share * len(device.silent) * weight / HOUR
+            unknown = allocated if used is None else 0
             assert row["used_gpu_hours"] == pytest.approx(used or 0, rel=CLOSE)
-            assert row["unmeasured_gpu_hours"] == pytest.approx(unknown, rel=CLOSE, abs=2 * STEP / HOUR)
+            assert row["unmeasured_gpu_hours"] == pytest.approx(unknown, rel=CLOSE)
             assert row["memory_gib_hours"] == pytest.approx(box.held * answered(device) / GIB / HOUR, rel=CLOSE)
             if box.limit is None:
                 assert row["declared_gib_hours"] is None
@@ -144,8 +144,8 @@ def test_the_idle_allocations_have_owners_and_prices_and_the_worst_is_first(repo
     assert [one["cost"] for one in found["idle"]] == pytest.approx(expected, rel=CLOSE)
     rows = {row["namespace"]: row for row in found["rows"]}
     allocated = {
-        "team-a": 4 * lived(DEVICES[0]) + 1.5 * lived(DEVICES[3]) / 4,
-        "team-b": 4 * lived(DEVICES[1]) + 1.5 * 0.5 * lived(DEVICES[2]),
+        "team-a": 4 * answered(DEVICES[0]) + 1.5 * answered(DEVICES[3]) / 4,
+        "team-b": 4 * answered(DEVICES[1]) + 1.5 * 0.5 * answered(DEVICES[2]),
     }
     for team, seconds in allocated.items():
         assert rows[team]["cost"] == pytest.approx(seconds / HOUR, rel=CLOSE)
@@ -163,7 +163,7 @@ def test_the_table_and_the_csv_say_the_same(report: Asking) -> None:
     assert sum(round(10 * float(share)) for share in shares[:-1]) == 1000 == round(10 * float(shares[-1]))
     assert "note: nodes without samples at the end, which count until their last one: removed" in text
     rows = list(csv.DictReader(io.StringIO(report("--csv"))))
-    assert [row["namespace"] for row in rows][-3:] == ["(not allocated)", "(no samples)", "total"]
+    assert [row["namespace"] for row in rows][-3:] == ["(not allocated)", "(unknown)", "total"]
     team = next(row for row in rows if row["namespace"] == "team-a")
     assert f"team-a   {float(team['allocated_gpu_hours']):>15,.1f}".split() == next(
         line.split()[:2] for line in text.splitlines() if line.startswith("team-a  ")

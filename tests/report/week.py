@@ -127,7 +127,11 @@ def _rates(device: Device, where: Labels, *, answers: bool) -> Iterator[tuple[st
     for box in device.boxes:
         labels = (("namespace", box.namespace), ("pod", box.pod), ("container", box.container), *where)
         yield "gpusteward_container_memory_byte_seconds_total", labels, box.held if answers else 0
-        yield "gpusteward_container_allocated_seconds_total", (*labels, ("resource", "nvidia.com/gpu")), box.share
+        yield (
+            "gpusteward_container_allocated_seconds_total",
+            (*labels, ("resource", "nvidia.com/gpu")),
+            box.share if answers else 0,
+        )
         if box.sm is not None:
             yield "gpusteward_container_sm_seconds_total", labels, box.sm if answers else 0.0
 
