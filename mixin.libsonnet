@@ -5,9 +5,9 @@ local variants = {
     rules: [
       importstr 'alerts/daemon.yaml',
       importstr 'alerts/devices.yaml',
-      importstr 'alerts/usage.yaml',
       importstr 'alerts/limits.yaml',
       importstr 'alerts/policy.yaml',
+      importstr 'alerts/usage.yaml',
     ],
     dcgm: { '4.8': importstr 'alerts/dcgm/rules.yaml', '4.9': importstr 'alerts/dcgm/rules-4.9.yaml' },
     boards: {
@@ -24,9 +24,9 @@ local variants = {
     rules: [
       importstr 'alerts/exported/daemon.yaml',
       importstr 'alerts/exported/devices.yaml',
-      importstr 'alerts/exported/usage.yaml',
       importstr 'alerts/exported/limits.yaml',
       importstr 'alerts/exported/policy.yaml',
+      importstr 'alerts/exported/usage.yaml',
     ],
     dcgm: { '4.8': importstr 'alerts/exported/dcgm/rules.yaml', '4.9': importstr 'alerts/exported/dcgm/rules-4.9.yaml' },
     boards: {
