@@ -83,6 +83,7 @@ def mixed() -> Snapshot:
                 ),
                 usage(SHARER, leaf, CLAIMED[vendor] // 2, pids=[21]),
                 usage(OTHER, leaf, CLAIMED[vendor] // 2, pids=[22]),
+                usage(UNUSED, leaf, 0),
             )
         ],
         pods=(BOTH, SHARER, OTHER, UNUSED),

@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from golden.nodes import page
+from prometheus.recorded import record
 from prometheus.scraping import program
 from scraped import families
 
@@ -114,11 +115,12 @@ def openmetrics() -> Iterator[str]:
 
 
 def blocks(folder: Path) -> Path:
-    """Write the hours as Prometheus keeps them; the folder is for `--storage.tsdb.path`."""
+    """Write the hours as Prometheus keeps them, with what our rules record; for `--storage.tsdb.path`."""
     source, data = folder / "hours.om", folder / "data"
     with source.open("w", encoding="utf-8") as file:
         file.writelines(openmetrics())
     command = [program("promtool"), "tsdb", "create-blocks-from", "openmetrics", str(source), str(data)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    record(data, folder, START, END)
     return data

@@ -18,6 +18,7 @@ import subprocess
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 
 from prometheus.scraping import program
@@ -115,6 +116,8 @@ def samples() -> Iterator[tuple[str, Labels, int, float]]:
                 if box.limit is not None:
                     labels = (("namespace", box.namespace), ("pod", box.pod), ("container", box.container), *where)
                     yield "gpusteward_container_memory_limit_bytes", labels, at, box.limit
+                    if answers:
+                        yield "gpusteward_container_memory_used_bytes", labels, at, box.held
 
 
 def _rates(device: Device, where: Labels, *, answers: bool) -> Iterator[tuple[str, Labels, float]]:
@@ -139,15 +142,14 @@ def _rates(device: Device, where: Labels, *, answers: bool) -> Iterator[tuple[st
 def blocks(folder: Path, made: Iterable[tuple[str, Labels, int, float]] | None = None) -> Path:
     """Write samples (by default the week) as Prometheus keeps them; the folder is for `--storage.tsdb.path`."""
     source, data = folder / "week.om", folder / "data"
-    found: dict[tuple[str, Labels], list[tuple[int, float]]] = {}
-    for name, labels, at, value in samples() if made is None else made:
-        found.setdefault((name, labels), []).append((at, value))
     with source.open("w") as file:
-        for (name, labels), points in found.items():
+        for name, labels, at, value in sorted(samples() if made is None else made, key=itemgetter(2)):
             told = ",".join(f'{key}="{text}"' for key, text in labels if text)
-            file.writelines(f"{name}{{{told}}} {value!r} {at}\n" for at, value in points)
+            file.write(f"{name}{{{told}}} {value!r} {at}\n")
         file.write("# EOF\n")
-    command = [program("promtool"), "tsdb", "create-blocks-from", "openmetrics", str(source), str(data)]
+    # A few blocks instead of 84, for each of which promtool reads the file anew. Within one, time has to be in order.
+    longer = "--max-block-duration=162h"
+    command = [program("promtool"), "tsdb", "create-blocks-from", longer, "openmetrics", str(source), str(data)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return data
