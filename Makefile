@@ -64,7 +64,7 @@ test: lint $(VENV)/.release  ## install what the tests need (asks first on a mac
 
 test-hosts: $(VENV)/.dev  ## test on a node in a virtual machine: Debian 13, cgroup v2 alone, systemd's driver; more than `test` does there
 	PYTHONPATH=tests $(BIN)/python -m cluster.install
-	PYTHONPATH=tests $(BIN)/python -m cluster.build $(IN_GUEST)
+	PYTHONPATH=tests $(BIN)/python -m cluster.build $(IN_GUEST) runsc
 	$(BIN)/pytest -p no:cacheprovider -m hosts --durations=0
 
 test-versions: $(VENV)/.dev  ## test on each version of Kubernetes that is supported: 1.30, 1.34, 1.37; VERSIONS=1.37 takes one
