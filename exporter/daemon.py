@@ -44,7 +44,7 @@ New objects after which Python looks for cycles.
 
 Its default of 700 is reached many times per round on a large node.
 """
-KEPT = "the last valid config stays in force"
+KEPT = "the last valid config stays in force, in mode observe"
 LEFT_OUT = "the rest of the file is in force, in mode observe"
 """What a refused config means while the daemon runs, and at its start (`exporter.config.start`)."""
 

@@ -24,7 +24,8 @@ BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 NOT_RUN = {
     r"^(docker|make) ": "builds, tests or starts something large, or wants a registry; the target is looked for",
     r"^(cosign|git|sha256sum|COSIGN_PASSWORD=… make release)( |$)": "publishes or verifies; test_release.py does both",
-    r" oci://REGISTRY": "wants a published chart; test_release.py installs one from a registry",
+    r"^(eval .*release-tools|registry serve)": "builds and starts a registry; test_release.py has one",
+    r" oci://(REGISTRY|127\.0\.0\.1)": "wants a published chart; test_release.py installs one from a registry",
     r"^(nvidia-smi|ps) ?": "wants a real driver; `ps` looks for processes that hang in one",
     r"^nvidia-ctk ": "wants a node with a driver; test_mig.py runs the same with a fake one",
     r"(python -m cluster|pytest tests/cluster)": "starts a cluster",

@@ -93,8 +93,17 @@ def _joined(arguments: Arguments, data: dict[str, Any], name: str, also: Check) 
     if config.limits.rows or config.limits.systems.names is not None:
         catalogue_of(config.limits, source, arguments.origins.get("limits.systems", ""))
     for key, expected in (*problems(config), *also(config)):
-        raise refuse(source, key, expected, found_at(config, key), arguments.origins)
+        raise refuse(source, key, expected, _written(data, key, found_at(config, key)), arguments.origins)
     return config
+
+
+def _written(data: Any, key: str, otherwise: object) -> object:
+    """Return the value of a dotted key as it was written; `otherwise` where it was not."""
+    for name in key.split("."):
+        if not isinstance(data, Mapping) or name not in data:
+            return otherwise
+        data = data[name]
+    return data
 
 
 def _refuse_removed(data: Mapping[str, Any], source: str) -> None:

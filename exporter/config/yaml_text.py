@@ -31,15 +31,15 @@ Struct = TypeVar("Struct", bound=msgspec.Struct)
 class ConfigError(Problem):
     """The configuration cannot be used; the message says where and why. A daemon ends with exit code 2 at start."""
 
-    fix = "correct the configuration; docs/configuration.md lists each key with its default"
+    fix = "correct the configuration; docs/reference/config.md lists each key with its default"
 
 
-def read(path: Path) -> bytes:
-    """Read a whole config file. Raises ConfigError."""
+def read(path: Path, key: str = "") -> bytes:
+    """Read a whole config file, which `key` names. Raises ConfigError."""
     try:
         return text_files.read(path, MAX_BYTES)
     except text_files.UnreadableError as error:
-        raise ConfigError(f"{path}: {error}", fix="name a file that this user can read") from error
+        raise ConfigError(f"{key and f'{key}: '}{path}: {error}", fix=error.fix) from error
 
 
 def parse(content: bytes, source: str) -> dict[str, Any]:
@@ -73,8 +73,9 @@ def without_nulls(data: Any) -> Any:
 
 def kind(value: object) -> str:
     """Name the kind of a value, without the value."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return "text" if isinstance(value, str) else "a number" if number else show(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return "a number"
+    return "text" if isinstance(value, str) else "a list" if isinstance(value, list) else show(value)
 
 
 def check(
@@ -150,7 +151,7 @@ def refuse(
     place = origin or (f"{source}: {path}" if path else source)
     return ConfigError(
         f"{place}: expected {expected}, got {shown(value)}",
-        fix=f"correct {origin}; docs/configuration.md describes {path}" if origin else "",
+        fix=f"correct {origin}; docs/reference/config.md describes {path}" if origin else "",
     )
 
 

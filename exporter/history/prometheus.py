@@ -140,7 +140,7 @@ class History:
             fix = "ask about a shorter time, or raise --query.max-samples and --query.timeout of that Prometheus"
             if "too many samples" in answer.error or answer.error_type in ("timeout", "canceled"):
                 raise _TooMuchError(f"{url} cannot answer", cause=answer.error, fix=fix)
-        fix = "check that it is Prometheus 2.42 or later, or a program that answers its API"
+        fix = "check that it is Prometheus 2.35 or later, or a program that answers its API"
         raise HistoryError(f"{url} refuses the question", cause=answer.error or f"status {status}", fix=fix)
 
 

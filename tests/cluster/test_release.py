@@ -72,7 +72,7 @@ def test_it_says_what_it_makes(made: Released) -> None:
     """Each file has a line and a right checksum; the notes are the changelog's. Nothing is left in the clone."""
     for file in made.folder.iterdir():
         assert f"file: {file.name} (" in made.printed or file.name == "cosign.pub"
-    kinds = ("provenance.json", "manifests.tar.gz", "rules.tar.gz", "dashboards.tar.gz", "sbom-debian-arm64.cdx.json")
+    kinds = ("provenance.json", "deploy.tar.gz", "rules.tar.gz", "dashboards.tar.gz", "sbom-debian-arm64.cdx.json")
     assert {f"gpusteward-{VERSION}-{kind}" for kind in kinds} <= {file.name for file in made.folder.iterdir()}
     run("sha256sum", "--check", "--strict", "SHA256SUMS", cwd=made.folder)
     changes = section((made.clone / "CHANGELOG.md").read_text(), VERSION)

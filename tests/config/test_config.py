@@ -103,7 +103,16 @@ def test_a_full_file_is_read() -> None:
         ("sampling: {interval: 5}", 'config.yaml: sampling.interval: expected a duration such as "5s", got 5'),
         ("sampling: {interval: -5s}", 'config.yaml: sampling.interval: expected a duration such as "5s", got -5s'),
         ("sampling: {interval: true}", 'config.yaml: sampling.interval: expected a duration such as "5s", got true'),
-        ("sampling: {interval: [5s]}", 'config.yaml: sampling.interval: expected a duration such as "5s", got a list'),
+        ("sampling: {interval: [5s]}", 'config.yaml: sampling.interval: expected a duration such as "5s", got [5s]'),
+        (
+            "sampling: {interval: 5h}",
+            "expected a duration from 100ms to 60s, got 5h; fix: correct the configuration; docs/reference/config.md",
+        ),
+        (
+            "names: {source: file}",
+            "names.file: expected a file, because names.source is file, got nothing",
+        ),
+        ("log: {level: [a, {b: c}]}", "log.level: expected debug or info or warning or error, got a list"),
         (
             "sampling: {interval: 99ms}",
             "config.yaml: sampling.interval: expected a duration from 100ms to 60s, got 99ms",
@@ -184,7 +193,7 @@ def test_a_full_file_is_read() -> None:
         ("on: x", "config.yaml:1:1: a key that is not text; quote it"),
         ("? [a]\n: x", "config.yaml:1:3: a key that is not text; quote it"),
         ("log:\n\tlevel: info", "config.yaml:2:1: a tab where YAML wants spaces"),
-        ("- a\n- b", "config.yaml: expected keys with values, got a list; fix: write `sampling: {interval: 5s}`"),
+        ("- a\n- b", "config.yaml: expected keys with values, got [a, b]; fix: write `sampling: {interval: 5s}`"),
         ("just text", "config.yaml: expected keys with values"),
         ("log: {level: info", "config.yaml:1:"),
         ("a: 1\n---\nb: 2", "config.yaml:2:1: but found another document"),
@@ -293,6 +302,7 @@ def test_a_wrong_flag_is_named_instead_of_the_file() -> None:
         '--sampling.interval: expected a duration such as "5s", got 5; fix: correct --sampling.interval'
     )
     assert refusal("", "--log.level=loud").startswith("--log.level: expected debug or")
+    assert refusal("", "--mode=enforced").endswith("correct --mode; docs/reference/config.md describes policy.mode")
     assert refusal("", "--sampling.fast-interval=1ms").startswith("--sampling.fast-interval: expected a duration from")
     assert refusal("", NODE_NAME="a b").startswith("environment variable NODE_NAME: expected")
 
@@ -317,10 +327,10 @@ def test_a_file_that_cannot_be_read_is_said_so(tmp_path: Path) -> None:
     missing, large, device = tmp_path / "missing.yaml", tmp_path / "large.yaml", Path("/dev/null")
     large.write_bytes(b"#" * (2 << 20))
     for path, why in [
-        (missing, "no such file"),
-        (tmp_path, "is a directory"),
-        (device, "not a regular file"),
-        (large, "larger than 1048576 bytes"),
+        (missing, "no such file or directory; fix: name a file that this user can read"),
+        (tmp_path, "is a directory; fix: name the file in this folder"),
+        (device, "not a regular file; fix: name a regular file; a pipe or a device is not read"),
+        (large, "larger than 1048576 bytes; fix: name a file of at most 1048576 bytes"),
     ]:
         with pytest.raises(ConfigError, match=why):
             load(Arguments(config_file=path))

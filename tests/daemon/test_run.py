@@ -299,7 +299,10 @@ def ended(
     ("text", "told"),
     [
         ("{mode: enforce}", "policy.mode: expected at most dry-run, because the devices are not those of this node"),
-        ("{ladder: [evict, notify]}", "config.yaml: policy.ladder: expected steps"),
+        (
+            "{ladder: [evict, notify]}",
+            "policy.ladder: expected some of notify, fence, evict, kill, in this order, got [evict, notify]",
+        ),
     ],
 )
 def test_a_policy_that_cannot_be_meant_is_refused_at_the_start(tmp_path: Path, text: str, told: str) -> None:
@@ -310,7 +313,7 @@ def test_a_policy_that_cannot_be_meant_is_refused_at_the_start(tmp_path: Path, t
     assert (found.returncode, found.stdout) == (2, "")
     what, fix = found.stderr.removesuffix("\n").replace("\n  ", " ").split("\n")
     assert what.startswith(f"gpusteward run: {file}: ") and told in what, found.stderr
-    assert fix.startswith("fix: ") and "docs/configuration.md" in fix, found.stderr
+    assert fix.startswith("fix: ") and "docs/reference/config.md" in fix, found.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,19 @@
 """
-The chart's copies of the rules and boards. `make manifests` writes them.
+The chart's copies of the rules and boards, and of the names of sharing systems. `make manifests` writes them.
 
-In: alerts/ and grafana/dashboards/, where people edit them. Out: the same bytes in the chart. Law: real files, because
-Flux and Rancher drop symbolic links; a test compares.
+In: alerts/, grafana/dashboards/ and the catalogue, where people edit them. Out: the same bytes in the chart, names in
+its schema. Law: real files, because Flux and Rancher drop symbolic links; tests compare.
 """
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from pathlib import Path
 
 from deploy.chart import CHART, DEPLOY
+from exporter.limits.loading import builtin
 
 ROOT = DEPLOY.parent
 ALERTS, BOARDS = ROOT / "alerts", ROOT / "grafana" / "dashboards"
@@ -27,6 +30,12 @@ def files() -> dict[str, Path]:
     }
 
 
+def schema() -> str:
+    """Write the chart's schema with the systems that the daemon knows."""
+    names = json.dumps(sorted(system.name for system in builtin()))
+    return re.sub(r'("system": \{"enum": )\[.*\]', rf"\g<1>{names}", (CHART / "values.schema.json").read_text())
+
+
 def main() -> None:
     """Write them, and remove those whose original is gone."""
     for folder in FOLDERS:
@@ -34,6 +43,7 @@ def main() -> None:
     for path, original in files().items():
         (CHART / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(original, CHART / path)
+    (CHART / "values.schema.json").write_text(schema())
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ In: the variants of deploy/charts/gpusteward/ci, and values. Out: objects. Law: 
 from __future__ import annotations
 
 import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from cluster.build import program as build_program
 from deploy import chart
 from deploy.chart import OLDEST, RELEASE, Rendered, rendered, text, variant, written
 from enforcer.runtime.policy_config import impossible, rules_of
@@ -22,6 +24,7 @@ from exporter.config.arguments import CONFIG_FILE, Arguments
 from exporter.config.loading import combine
 from exporter.config.policy import REMOVED, removed
 from exporter.kube.rights import RIGHTS
+from tools.release.files import publish
 
 pytestmark = [pytest.mark.charts, pytest.mark.usefixtures("helm")]
 
@@ -208,6 +211,20 @@ def test_with_given_rights_the_mode_moves_without_a_new_pod(tmp_path: Path) -> N
     assert of("observe") == of("enforce") == of("dry-run")
 
 
+@pytest.mark.parametrize("profile", ["enforcer", "exporter"])
+def test_off_needs_no_quotes(tmp_path: Path, profile: str) -> None:
+    """`mode: off` is false in YAML 1.1, which Helm reads. It renders as the word does."""
+    found = []
+    for word in ("off", '"off"'):
+        values = tmp_path / "values.yaml"
+        values.write_text(f"profile: {profile}\nconfig: {{policy: {{mode: {word}}}}}\n")
+        found.append(Rendered(chart.objects(text(values))))
+    unquoted, quoted = found
+    assert unquoted == quoted
+    assert config(unquoted).policy.mode == ("off" if profile == "enforcer" else "observe")
+    assert "MODE OFF" in chart.notes(tmp_path, {"config": {"policy": {"mode": False}}})
+
+
 def test_no_chart_version_rolls_the_fleet() -> None:
     """What changes with each release of the chart is no label of the pod."""
     labels = rendered("observe").only("DaemonSet")["spec"]["template"]["metadata"]["labels"]
@@ -301,7 +318,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "with kernel.access drm it is Unconfined",
     ),
     "TLS without a certificate": ({"web": {"tls": True}}, "web.tls wants web.secretName"),
-    "two web configs": ({"web": {"secretName": "a"}, "config": {"web": {"config_file": "/b"}}}, "give one"),
+    "two web configs": ({"web": {"secretName": "a"}, "config": {"web": {"config_file": "/b"}}}, "say the same"),
     "a label that breaks out of its quotes": (
         {"config": {"policy": {"namespaces": {"label": 'a=b" || "" == "'}}}},
         "/config/policy/namespaces/label",
@@ -343,7 +360,39 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a monitoring of another kind": ({"podMonitoring": {"kind": "PodMonitor"}}, "/podMonitoring/kind"),
     "an argument that is no text": ({"extraArgs": [1]}, "/extraArgs"),
     "rules that are not there": ({"prometheusRule": {"enabled": True}}, "brings no alerts"),
-    "runbooks at no address": ({"prometheusRule": {"runbookUrl": "wiki"}}, "/prometheusRule/runbookUrl"),
+    "runbooks at no address": (
+        {"prometheusRule": {"runbookUrl": "wiki"}},
+        "prometheusRule.runbookUrl: expected an address that ends with /, such as https://git.example/",
+    ),
+    "Grafana at no address": ({"prometheusRule": {"grafanaUrl": "grafana"}}, "grafanaUrl: expected an address such as"),
+    "bytes with a unit that there is not": (
+        {"config": {"policy": {"tolerance": {"bytes": "256MB"}}}},
+        "config.policy.tolerance.bytes: expected bytes as a quantity such as 256Mi, got 256MB",
+    ),
+    "a ladder upside down": (
+        {"config": {"policy": {"ladder": ["evict", "notify"]}}},
+        "in this order, got evict, notify; fix: write [notify, evict]",
+    ),
+    "rounds that are hours apart": (
+        {"config": {"sampling": {"interval": "5h"}}},
+        "config.sampling.interval: expected a duration from 100ms to 60s, got 5h",
+    ),
+    "rounds without a pause": ({"config": {"sampling": {"interval": "0.05s"}}}, "from 100ms to 60s, got 0.05s"),
+    "fast readings that are slow": (
+        {"config": {"sampling": {"fast_interval": "6s"}}},
+        "config.sampling.fast_interval: expected a duration from 50ms to the interval of 5s, got 6s",
+    ),
+    "names from no file": ({"config": {"names": {"source": "file"}}}, "/config/names"),
+    "names from a file that is not mounted": (
+        {"config": {"names": {"source": "file", "file": "/x/names.yaml"}}},
+        "config.names.file: nothing is mounted at /x/names.yaml",
+    ),
+    "a web config that is not mounted": (
+        {"config": {"web": {"config_file": "/x"}}},
+        "config.web.config_file: nothing is mounted at /x in the daemon's container; fix: mount the file by",
+    ),
+    "a system that there is not": ({"config": {"limits": {"systems": ["foo"]}}}, "/config/limits/systems/0"),
+    "all nodes of the cluster": ({"vendors": []}, "the daemon would run on each node of the cluster; fix: "),
     "alert that is not there": (alerts(GPUGone={"enabled": False}), "alerts.GPUGone: there is no such alert"),
     "threshold of an alert that has none": (alerts(GPULost={"threshold": 1}), "this alert has no threshold"),
     "threshold that is no number": (alerts(GPUThrottled={"threshold": "much"}), "/GPUThrottled/threshold"),
@@ -362,7 +411,19 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "key of an alert that is not there": (alerts(GPUThrottled={"window": "5m"}), "'window' not allowed"),
     "severity as a label": (alerts(GPUThrottled={"labels": {"severity": "page"}}), "/GPUThrottled/labels"),
     "group of ours": (groups("gpusteward.limits", "Mine"), "gpusteward.limits is a group of the chart"),
-    "group twice": (groups("mine", "Mine", twice=True), "or there twice"),
+    "group twice": (groups("mine", "Mine", twice=True), "prometheusRule.groups: mine is there twice"),
+    "rule without an expression": (
+        {"prometheusRule": {"groups": [{"name": "mine", "rules": [{"alert": "Mine", "exp": "up"}]}]}},
+        "missing property 'expr'",
+    ),
+    "rule that is neither": (
+        {"prometheusRule": {"groups": [{"name": "mine", "rules": [{"expr": "up"}]}]}},
+        "/prometheusRule/groups/0/rules/0",
+    ),
+    "alert that is not there, before the rules are": (
+        {"prometheusRule": {"alerts": {"GPUGone": {"enabled": False}}}},
+        "alerts.GPUGone: there is no such alert",
+    ),
     "record of ours": (
         groups("mine", "subject:gpusteward_memory_limit:bytes", kind="record"),
         "the chart records subject:gpusteward_memory_limit:bytes itself",
@@ -375,7 +436,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_cannot_work_is_refused_before_it_is_installed(tmp_path: Path, what: str) -> None:
-    """Helm refuses, and names the place."""
+    """Helm refuses, and names the place; what a template refuses has a fix."""
     values, words = REFUSED[what]
     bare = chart.unpacked(tmp_path / "bare")
     if "brings no" in words:
@@ -384,6 +445,34 @@ def test_what_cannot_work_is_refused_before_it_is_installed(tmp_path: Path, what
     with pytest.raises(chart.RefusedError) as caught:
         text(written(tmp_path, values), chart=bare)
     assert words in str(caught.value)
+    assert "error calling fail" not in str(caught.value) or "fix: " in str(caught.value)
+
+
+def test_each_refusal_of_a_template_says_what_to_do() -> None:
+    """No `fail` without `fix:`."""
+    files = [path.read_text() for path in (chart.CHART / "templates").rglob("*") if path.is_file()]
+    lines = [line for one in files for line in one.splitlines()]
+    refusals = [part for line in lines for part in line.split("{{ fail ")[1:] + line.split("{{- fail ")[1:]]
+    assert len(refusals) > 30
+    assert [one for one in refusals if "fix: " not in one.partition("}}")[0]] == []
+
+
+def test_what_is_mounted_may_be_named(tmp_path: Path) -> None:
+    """A file of a volume of the operator's own; sampling within its bounds; all nodes by a label."""
+    values = {
+        "config": {
+            "web": {"config_file": "/web/web.yml"},
+            "names": {"source": "file", "file": "/names/names.yaml"},
+            "sampling": {"interval": "0.5m", "fast_interval": "1.5s"},
+            "limits": {"systems": ["kai", "mine"], "rows": [{"system": "mine", "title": "Mine"}]},
+            "policy": {"tolerance": {"bytes": 5000, "per_process": "0.5Gi"}},
+        },
+        "extraVolumeMounts": [{"name": "a", "mountPath": "/web/"}, {"name": "b", "mountPath": "/names/names.yaml"}],
+        "extraVolumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "emptyDir": {}}],
+        "vendors": [],
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+    }
+    assert config(build(tmp_path, values)).sampling.interval == 30.0
 
 
 def test_numbers_stay_whole(tmp_path: Path) -> None:
@@ -541,6 +630,33 @@ def test_a_registry_for_all_charts_goes_first(tmp_path: Path) -> None:
     made = Rendered(chart.objects(text(written(tmp_path, values), tests=True)))
     images = {one["spec"]["containers"][0]["image"] for one in made.of("Pod")} | {made.container["image"]}
     assert {image.partition(":")[0] for image in images} == {"mirror.example.com/gpusteward"}
+
+
+OWN = "sha256:" + "a" * 64
+MINE = "sha256:" + "b" * 64
+
+
+@pytest.mark.parametrize(
+    ("values", "image"),
+    [
+        ({}, f"ghcr.io/team/gpusteward@{OWN}"),
+        ({"global": {"imageRegistry": "mirror.my.org"}}, f"mirror.my.org/team/gpusteward@{OWN}"),
+        ({"image": {"tag": "1.2.3"}}, "ghcr.io/team/gpusteward:1.2.3"),
+        ({"image": {"digest": MINE}}, f"ghcr.io/team/gpusteward@{MINE}"),
+        ({"image": {"repository": "gpusteward"}}, "ghcr.io/gpusteward:{}"),
+        ({"image": {"registry": "", "repository": "my.org/gpusteward"}}, "my.org/gpusteward:{}"),
+        ({"image": {"registry": "my.org", "digest": MINE}}, f"my.org/team/gpusteward@{MINE}"),
+    ],
+)
+def test_a_published_chart_names_its_image_until_a_value_does(
+    tmp_path: Path, values: dict[str, Any], image: str
+) -> None:
+    """The release's digest belongs to the release's image: it is laid over no registry, repository or tag of a user."""
+    made = chart.unpacked(tmp_path / "made")
+    publish(made, "ghcr.io/team", OWN)
+    version = yaml.safe_load((made / "Chart.yaml").read_text())["appVersion"]
+    got = Rendered(chart.objects(text(written(tmp_path, values), chart=made, tests=True)))
+    assert {got.container["image"], got.only("Pod")["spec"]["containers"][0]["image"]} == {image.format(version)}
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -742,6 +858,14 @@ def test_an_open_port_is_warned_of(tmp_path: Path) -> None:
     assert "NO NETWORK POLICY" not in chart.notes(tmp_path, named)
 
 
+def test_namespaces_without_a_right_to_act_there_are_noted(tmp_path: Path) -> None:
+    """In mode observe no RoleBinding is made; with the right ahead of the mode it is."""
+    named: dict[str, Any] = {"evict": {"namespaces": ["team-a"]}}
+    assert "evict.namespaces has no effect" in chart.notes(tmp_path, named)
+    assert "has no effect" not in chart.notes(tmp_path, {**named, "rights": ["events", "evict"]})
+    assert "has no effect" not in chart.notes(tmp_path, {**named, "config": {"policy": {"mode": "enforce"}}})
+
+
 def test_boards_and_alerts_are_taken_as_they_are(tmp_path: Path) -> None:
     """What Grafana and Prometheus write in braces is theirs, and stays."""
     made = chart.unpacked(tmp_path / "made")
@@ -864,6 +988,13 @@ def test_the_notes_say_the_mode_loudly(tmp_path: Path) -> None:
 def test_lint_is_content() -> None:
     """Helm's own lint finds nothing to warn of in any variant."""
     chart.lint()
+
+
+def test_helm_renders_it_without_a_word_about_kubernetes() -> None:
+    """`helm template` as a reader types it: our Helm takes a Kubernetes for the cluster's that the chart supports."""
+    command = [str(build_program("helm")), "template", "x", str(chart.CHART)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "kind: DaemonSet" in done.stdout, done.stderr
 
 
 def test_both_ends_of_what_is_supported_render_the_same() -> None:

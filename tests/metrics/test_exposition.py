@@ -245,6 +245,7 @@ def test_before_the_first_round_there_is_a_page() -> None:
         ("text/html,application/xhtml+xml,*/*;q=0.8", "text/plain; version=0.0.4; charset=utf-8"),
         ("text/plain; version=1.0.0; escaping=allow-utf-8", "text/plain; version=0.0.4; charset=utf-8"),
         (OPENMETRICS, "application/openmetrics-text; version=1.0.0; charset=utf-8"),
+        ("application/openmetrics-text;version=2.0.0", "application/openmetrics-text; version=1.0.0; charset=utf-8"),
         (
             "application/openmetrics-text; version=nonsense",
             "application/openmetrics-text; version=1.0.0; charset=utf-8",

@@ -60,11 +60,15 @@ The files stay plain rules: a threshold is the number before the comment `# thre
 {{- $taken = append $taken .name }}
 {{- range .rules }}{{ with .record }}{{ $records = append $records . }}{{ end }}{{ end }}
 {{- end }}
+{{- $own := list }}
 {{- range $group := $values.groups }}
 {{- if has $group.name $taken }}
-{{- fail (printf "prometheusRule.groups: %s is a group of the chart, or there twice. fix: choose another name" $group.name) }}
+{{- fail (printf "prometheusRule.groups: %s is a group of the chart. fix: choose another name than %s" $group.name (join ", " $taken)) }}
 {{- end }}
-{{- $taken = append $taken $group.name }}
+{{- if has $group.name $own }}
+{{- fail (printf "prometheusRule.groups: %s is there twice. fix: put its rules together, or choose another name" $group.name) }}
+{{- end }}
+{{- $own = append $own $group.name }}
 {{- range $rule := $group.rules }}
 {{- if and $rule.alert (has $rule.alert $enabled) }}
 {{- fail (printf "prometheusRule.groups: %s is an alert of the chart. fix: choose another name, or set prometheusRule.alerts.%s.enabled=false" $rule.alert $rule.alert) }}
