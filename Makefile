@@ -35,7 +35,7 @@ style: $(VENV)/.dev
 	PYTHONPATH=tests $(BIN)/python -m prose
 
 # Without compiled files of the last run the tests take a fifth longer: some machines say that none be written.
-check test: export PYTHONDONTWRITEBYTECODE :=
+check test test-versions: export PYTHONDONTWRITEBYTECODE :=
 
 check: style  ## lint, types, import contracts, unit tests side by side: 200 s of CPU
 	@# mypy beside the tests; what it says follows at the end. One worker more than cores: tests wait some 20 s in sum.
