@@ -5,14 +5,18 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 WHEELS ?= 3.12
+VERSIONS ?= 1.30 1.34 1.37 1.37-gates
+PROMETHEUS ?= 2.35 3.16
 BIN := $(VENV)/bin
 SHOWN := .pytest_cache/faults.json
 BESIDE := .pytest_cache/beside.txt
+GUEST := .pytest_cache/guest.txt
+IN_GUEST := kubelet@1.37 kubectl containerd helm
 TYPES := .pytest_cache/types.txt
 WORKERS = $(shell expr $$(nproc) + 1)
 FAST := not daemon and not containers and not cluster and not hosts and not charts and not boards and not prometheus and not browser
 
-.PHONY: help demo lint style check test test-hosts cluster image release release-tools bench day gpu wheels golden prose docs-site manifests guards traces fuzz lock clean
+.PHONY: help demo lint style check test test-hosts test-versions test-python test-prometheus cluster image release release-tools bench day gpu wheels golden prose docs-site manifests guards traces fuzz lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 12
@@ -31,7 +35,7 @@ style: $(VENV)/.dev
 	PYTHONPATH=tests $(BIN)/python -m prose
 
 # Without compiled files of the last run the tests take a fifth longer: some machines say that none be written.
-check test: export PYTHONDONTWRITEBYTECODE :=
+check test test-versions: export PYTHONDONTWRITEBYTECODE :=
 
 check: style  ## lint, types, import contracts, unit tests side by side: 200 s of CPU
 	@# mypy beside the tests; what it says follows at the end. One worker more than cores: tests wait some 20 s in sum.
@@ -48,17 +52,35 @@ test: lint $(VENV)/.release  ## install what the tests need (asks first on a mac
 	[ "$${CI:-}" != true ] || { $(MAKE) docs-site && $(BIN)/pytest -q -p no:cacheprovider tests/day/test_verdict.py; }
 	PYTHONPATH=tests $(BIN)/python -m cluster.install
 	PYTHONPATH=tests $(BIN)/python -m cluster.build || [ "$${CI:-}" != true ]  # without Go its tests are skipped, loudly
+	PYTHONPATH=tests $(BIN)/python -m cluster.build $(IN_GUEST) || [ "$${CI:-}" != true ]
 	PYTHONPATH=tests $(BIN)/python -m cluster.npm || [ "$${CI:-}" != true ]
-	@# Side by side, on two clusters: their tests wait for graces most of the time. What the others say follows at the end.
-	$(BIN)/pytest -p no:cacheprovider -m "not ($(FAST)) and not cluster and not hosts" --durations=10 --faults=$(SHOWN) > $(BESIDE) 2>&1 & \
+	@# Side by side, on two clusters and a virtual machine: their tests wait for graces most of the time. What the others
+	@# say follows at the end.
+	$(BIN)/pytest -p no:cacheprovider -m hosts --durations=10 tests/hosts/test_attribution.py tests/hosts/test_enforcement.py > $(GUEST) 2>&1 & \
+	  guest=$$!; $(BIN)/pytest -p no:cacheprovider -m "not ($(FAST)) and not cluster and not hosts" --durations=10 --faults=$(SHOWN) > $(BESIDE) 2>&1 & \
 	  beside=$$!; code=0; $(BIN)/pytest -m cluster -n 2 --dist loadfile --durations=15 --faults=$(SHOWN) || code=$$?; \
-	  wait $$beside || code=$$?; cat $(BESIDE); exit $$code
+	  wait $$beside || code=$$?; wait $$guest || code=$$?; cat $(BESIDE) $(GUEST); exit $$code
 	PYTHONPATH=tests $(BIN)/python -m faults $(SHOWN) || [ "$${CI:-}" != true ]  # what this machine lacks is not shown
 
-test-hosts: $(VENV)/.dev  ## test on a node in a virtual machine: Debian 13, cgroup v2 alone, systemd's driver; 10 minutes
-	PYTHONPATH=tests $(BIN)/python -m cluster.install --guest
-	PYTHONPATH=tests $(BIN)/python -m cluster.build kube-apiserver containerd helm
-	$(BIN)/pytest -p no:cacheprovider -m hosts
+test-hosts: $(VENV)/.dev  ## test on a node in a virtual machine: Debian 13, cgroup v2 alone, systemd's driver; more than `test` does there
+	PYTHONPATH=tests $(BIN)/python -m cluster.install
+	PYTHONPATH=tests $(BIN)/python -m cluster.build $(IN_GUEST) runsc
+	$(BIN)/pytest -p no:cacheprovider -m hosts --durations=0
+
+test-versions: $(VENV)/.dev  ## test on each version of Kubernetes that is supported: 1.30, 1.34, 1.37; VERSIONS=1.37 takes one
+	PYTHONPATH=tests $(BIN)/python -m cluster.install
+	PYTHONPATH=tests $(BIN)/python -m cluster.build $(VERSIONS:%=kubelet@%) kubectl containerd nvidia-cdi-hook helm
+	@code=0; for one in $(VERSIONS); do echo "Kubernetes $$one"; \
+	  GPUSTEWARD_KUBERNETES=$$one $(BIN)/pytest -p no:cacheprovider -m versions -n 2 --dist loadfile --durations=10 tests/cluster \
+	    || code=$$?; done; exit $$code
+
+test-python: $(VENV)/.dev  ## run the tests of `check`, and those that start the daemon, on Debian 13's Python 3.13; as root
+	PYTHONPATH=tests $(BIN)/python -m cluster.debian trixie \
+	  pytest -q -p no:cacheprovider -n $(WORKERS) --dist worksteal --hypothesis-profile=check -m "daemon or ($(FAST))"
+
+test-prometheus: $(VENV)/.dev  ## test rules, boards and scrapes on the oldest and the newest Prometheus; PROMETHEUS=3.16 takes one
+	@code=0; for one in $(PROMETHEUS); do echo "Prometheus $$one"; \
+	  GPUSTEWARD_PROMETHEUS=$$one $(BIN)/pytest -p no:cacheprovider -m "prometheus and not cluster" || code=$$?; done; exit $$code
 
 cluster: $(VENV)/.dev  ## leave a real Kubernetes with fake GPUs running, and print its kubeconfig
 	PYTHONPATH=tests $(BIN)/python -m cluster

@@ -21,7 +21,7 @@ ALERTS = Path(__file__).parents[1] / "alerts"
 FOLDER = ALERTS / "exported"
 NAME = "|".join(EXPORTED)
 
-_IN_PROMQL = re.compile(rf'[=~]\s*"(?:[^"\\]|\\.)*"|(?<![\w$])({NAME})(?!\w)')
+_IN_PROMQL = re.compile(rf'[=~]\s*"(?:[^"\\]|\\.)*"|(?<![\w$])({NAME})(?![\w:])')
 _IN_TEMPLATES = re.compile(rf'(?<=\$labels\.)({NAME})(?!\w)|(?<=[{{,])({NAME})(?==%q)|(?<=label ")({NAME})(?=")')
 _IN_MESSAGES = re.compile(rf"(?<=Labels\.)({NAME})(?!\w)")
 _EXPRESSION = re.compile(r"^( +)(?:- )?expr:")

@@ -191,9 +191,18 @@ def _explain(
     for key in filter(None, path.split(".")):
         part = part[key]
     if free and isinstance(part, dict):
-        path, part = next(((f"{path}.{key}", value) for key, value in part.items() if not isinstance(value, str)))
-        return refuse(source, path, "text", part, origins, shown=shown)
+        inside = get_args(_plain(_annotation(struct, path)))[1]
+        path, part = next((f"{path}.{key}", value) for key, value in part.items() if not _fits(value, inside))
+        return refuse(source, path, _expected(inside), part, origins, shown=shown)
     return refuse(source, path, _expected(_annotation(struct, path)), part, origins, shown=shown)
+
+
+def _fits(value: object, annotation: Any) -> bool:
+    try:
+        msgspec.convert(value, annotation)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _annotation(struct: type[Any], path: str) -> Any:
@@ -237,4 +246,6 @@ def _expected(annotation: Any) -> str:
         return "a list of texts"
     if get_origin(plain) is dict or (isinstance(plain, type) and issubclass(plain, msgspec.Struct)):
         return "a mapping"
-    return {bool: "true or false", str: "text", Path: "a path"}.get(plain, getattr(plain, "__name__", str(plain)))
+    return {bool: "true or false", str: "text", float: "a number", Path: "a path"}.get(
+        plain, getattr(plain, "__name__", str(plain))
+    )

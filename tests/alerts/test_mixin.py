@@ -67,7 +67,7 @@ def test_the_mixin_has_each_board(mixin: list[Any], names: str) -> None:
     """By the name of its file."""
     folder = ROOT / "grafana" / "dashboards" / ("" if names == "plain" else "exported")
     boards = {path.name: json.loads(path.read_text()) for path in folder.glob("*.json")}
-    assert len(boards) == 5
+    assert len(boards) == 7
     assert mixin[2] == boards
 
 

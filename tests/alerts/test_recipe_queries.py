@@ -1,5 +1,6 @@
 """
-The queries of docs/recipes.md as they are written: they ask for what is there, and keep clusters apart.
+The queries of docs/recipes.md and docs/accounting.md as they are written: they ask for what is there, and keep clusters
+apart.
 
 In: the page; series of a cluster whose pods are HAMi's, move, wait, reserve. Out: what promtool answers. Law: with the
 exported labels, changed as the page says, each query has the same answer.
@@ -24,12 +25,13 @@ from prometheus.scraping import program
 BLOCKS = re.findall(r"```promql\n(.*?)```", (ROOT / "docs/recipes.md").read_text(), re.DOTALL)
 (WRAPPED,) = (one for one in BLOCKS if "SERIES" in one)
 QUERIES = [one for one in BLOCKS if one is not WRAPPED]
+ACCOUNTING = re.findall(r"```promql\n(.*?)```", (ROOT / "docs/accounting.md").read_text(), re.DOTALL)
 USED, DECLARED, REQUESTED, BY_WORKLOAD, OVER, SHARES, WAITING, IDLE = QUERIES
 GROUPING = re.compile(r"\b(?:on|by)\s*\(([\w\s,]*)\)")
 OURS = re.compile(r"\b\w+_over_time\(gpusteward_[^)]*\)|\bgpusteward_\w+(?:\{[^}]*\})?")
 
 
-@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("query", [*QUERIES, *ACCOUNTING])
 def test_cluster_is_part_of_each_join_and_sum(query: str) -> None:
     """`on` and `by` name `cluster`, so that two clusters with the same names are never joined."""
     found = GROUPING.findall(query)
@@ -37,7 +39,7 @@ def test_cluster_is_part_of_each_join_and_sum(query: str) -> None:
     assert all("cluster" in re.split(r"[\s,]+", labels) for labels in found)
 
 
-@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("query", [*QUERIES, *ACCOUNTING])
 def test_each_series_of_ours_is_exported(query: str) -> None:
     """A name that begins with gpusteward is on the golden page; tests/cluster/test_recipes.py asks for the others."""
     names = set(re.findall(r"\bgpusteward_\w+", query))
@@ -48,6 +50,7 @@ def test_there_are_queries() -> None:
     """All but one ask for series of ours, and none for names by a pattern, which Google's PromQL does not take."""
     assert sum("gpusteward_" in query for query in QUERIES) == len(QUERIES) - 1
     assert not any("__name__" in query for query in QUERIES)
+    assert ACCOUNTING and all("gpusteward_" in query for query in ACCOUNTING)
 
 
 def on(node: str, pod: str, **more: str) -> dict[str, str]:

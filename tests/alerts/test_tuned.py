@@ -120,7 +120,7 @@ def test_a_disabled_alert_is_absent_and_no_other_is(tmp_path: Path) -> None:
     off = {name: {"enabled": False} for name in ALERTS if name != "GPULost"}
     assert set(rules(tmp_path, alerts=off)) == {"GPULost"}
     names = {one["name"] for one in groups(tmp_path, alerts=off)}
-    assert names == {"gpusteward.daemon", "gpusteward.devices", "gpusteward.limits"}
+    assert names == {f"gpusteward.{one}" for one in ("daemon", "devices", "limits", "policy", "usage")}
 
 
 def test_labels_of_one_alert_and_of_all(tmp_path: Path) -> None:

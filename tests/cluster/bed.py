@@ -62,6 +62,7 @@ class Bed:
     by_hand: whether `python -m cluster --stop` ends it.
     gpus, inventory: what the node has, and what of it the device plugin offers.
     limited: priority classes whose pods want a quota, see ControlPlane.
+    version: of Kubernetes, see ControlPlane.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Bed:
         gpus: Sequence[driver.FakeGpu] = (*GPUS, MIG_GPU),
         inventory: Mapping[str, Sequence[str]] = INVENTORY,
         limited: Sequence[str] = (),
+        version: str | None = None,
     ) -> None:
         self.token = new_token()
         self.removed_at_start: list[str] = []
@@ -82,6 +84,7 @@ class Bed:
         self._gpus = gpus
         self._offered = inventory
         self._limited = limited
+        self._version = version
         self._record: Record | None = None
         self._node: Node | None = None
         self._driver: driver.FakeNode | None = None
@@ -186,6 +189,7 @@ class Bed:
             controllers=None if self._with_node else CONTROLLERS_WITHOUT_NODES,
             scheduler=self._with_node,
             limited=self._limited,
+            version=self._version,
         )
         self.control_plane.admin.kubeconfig(self.kubeconfig)
         self.control_plane.start()

@@ -4,7 +4,8 @@ In: the folders below `tools/`, one Go module each. Out: paths of programs.
 Law: what is built is named by what it is built from (module files, Go's version), so a stale program cannot be met.
 
 `KUBEBUILDER_ASSETS` (the convention of envtest): programs found in that folder are used, and not built.
-`python -m cluster.build [NAME …]` builds all, or those that are named, and prints where they are.
+`python -m cluster.build [NAME …]` builds what `make test` wants, or those that are named, and prints where they are.
+`kubelet@1.37` is the kubelet of another version than the default; `versions.py` lists them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from cluster.versions import DEFAULT, VERSIONS
 
 MODULES = {
     "kube-apiserver": "kubernetes",
@@ -42,11 +45,16 @@ MODULES = {
     "kube-state-metrics": "kube-state-metrics",
     "adapter": "prometheus-adapter",
     "operator": "prometheus-operator",
+    "runsc": "gvisor",
+    "shim": "gvisor",
 }
 QUICKLY = {
-    module: ["-gcflags=all=-N -l"] for module in ("dashboard-linter", "prometheus-adapter", "prometheus-operator")
-}
+    module: ["-gcflags=all=-N -l"]
+    for module in ("dashboard-linter", "prometheus-adapter", "prometheus-operator", "prometheus-2.35")
+} | {"prometheus-3.16": ["-gcflags=all=-N -l", "-tags=remove_all_sd"]}  # without clouds, of which no test asks
 """Of a program that does little here the build is what it costs: without optimizing, a quarter less."""
+SELDOM = {"gvisor"}
+"""What is built only where it is named: `make test` does without."""
 TOOLS = Path(__file__).parent / "tools"
 WITH_C = {"nvidia-toolkit"}
 """What is not built without a C compiler: it binds NVIDIA's libraries. All else needs none, nor this machine's libc."""
@@ -57,10 +65,22 @@ class BuildError(Exception):
     """The build cannot be done, or failed; the message says what to do or what Go said."""
 
 
-def program(name: str) -> Path:
-    """Path of a program of `MODULES`, built now if that was not done before. Raises BuildError."""
+def program(name: str, version: str = DEFAULT) -> Path:
+    """
+    Path of a program of `MODULES`, built now if that was not done before. Raises BuildError.
+
+    `version`: of Kubernetes, a name of VERSIONS; without meaning for other programs. One kubectl serves all versions.
+    """
     given = assets(name)
-    return given or _module(MODULES[name]) / name
+    module = MODULES[name]
+    if module == "kubernetes" and name != "kubectl":
+        module = VERSIONS[version].module
+    return given or _module(module) / name
+
+
+def of_module(module: str, name: str) -> Path:
+    """Path of a program of the module below `tools/`, built now if that was not done before. Raises BuildError."""
+    return _module(module) / name
 
 
 def assets(name: str) -> Path | None:
@@ -88,11 +108,15 @@ def go_problem() -> str | None:
     return None
 
 
-def kubernetes_version() -> str:
-    """The pinned version, for instance "v1.34.10"."""
-    found = re.search(r"\bk8s\.io/kubernetes (v\S+)", (TOOLS / "kubernetes" / "go.mod").read_text())
+def kubernetes_version(version: str = DEFAULT) -> str:
+    """The pinned patch of a version of VERSIONS, for instance "v1.34.10"."""
+    return _pinned_kubernetes(VERSIONS[version].module)
+
+
+def _pinned_kubernetes(module: str) -> str:
+    found = re.search(r"\bk8s\.io/kubernetes (v\S+)", (TOOLS / module / "go.mod").read_text())
     if found is None:
-        raise BuildError("tools/kubernetes/go.mod requires no k8s.io/kubernetes")
+        raise BuildError(f"tools/{module}/go.mod requires no k8s.io/kubernetes")
     return found.group(1)
 
 
@@ -138,8 +162,8 @@ def _build(source: Path, folder: Path) -> None:
 
 def _linker_flags(module: str) -> list[str]:
     flags = ["-s", "-w"]
-    if module == "kubernetes":  # else they call themselves v0.0.0-master, and clients complain
-        version = kubernetes_version()
+    if module in {one.module for one in VERSIONS.values()}:
+        version = _pinned_kubernetes(module)  # else they call themselves v0.0.0-master, and clients complain
         major, minor, _ = version.removeprefix("v").split(".")
         variables = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
         for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
@@ -159,7 +183,8 @@ def _go_version() -> str:
 
 if __name__ == "__main__":
     try:
-        for each in sys.argv[1:] or MODULES:
-            print(program(each))
+        for each in sys.argv[1:] or [name for name, module in MODULES.items() if module not in SELDOM]:
+            name, _, version = each.partition("@")
+            print(program(name, version or DEFAULT))
     except BuildError as error:
         sys.exit(str(error))

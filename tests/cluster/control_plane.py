@@ -16,6 +16,7 @@ from cluster import build
 from cluster.certificates import Authority
 from cluster.client import Credentials, Object
 from cluster.processes import Processes, StartError, free_port, listens, require_free
+from cluster.versions import VERSIONS, chosen
 
 # Without a kubelet nothing renews what the node controllers look at, so they would taint the simulated nodes and
 # delete their pods. These are the controllers that list, watch, admission and eviction want.
@@ -27,10 +28,6 @@ CONTROLLERS_WITHOUT_NODES = (
     "garbage-collector-controller",
     "resourcequota-controller",
 )
-
-# Alpha in 1.34, the first is on by default from 1.36 on: claims of a share of a device, and extended resources that the
-# scheduler serves by claims.
-FEATURE_GATES = {"DRAConsumableCapacity": True, "DRAExtendedResource": True}
 
 AGGREGATOR = "front-proxy-client"  # kubeadm's name
 
@@ -51,6 +48,7 @@ class ControlPlane:
     controllers: what the controller manager runs; None: all.
     scheduler:   whether pods are placed.
     limited:     priority classes whose pods are admitted beside a quota for them alone, as GKE has it.
+    version:     of Kubernetes, a name of VERSIONS; None: the one that the environment asks for.
     """
 
     def __init__(
@@ -64,7 +62,10 @@ class ControlPlane:
         controllers: Sequence[str] | None = None,
         scheduler: bool = True,
         limited: Sequence[str] = (),
+        version: str | None = None,
     ) -> None:
+        self.version = version or chosen()
+        self.kubernetes = VERSIONS[self.version]
         self.folder = folder
         self.port = require_free(port, "API server") if port else free_port()
         self.server = f"https://127.0.0.1:{self.port}"
@@ -81,6 +82,10 @@ class ControlPlane:
         """Credentials of a user of these groups; what they may do is RBAC's matter."""
         pair = self.authority.issue(f"user-{name.replace(':', '-')}", name, groups)
         return Credentials(self.server, self.authority.certificate, certificate=pair)
+
+    def program(self, name: str) -> Path:
+        """A program of Kubernetes in this cluster's version. Raises BuildError."""
+        return build.program(name, self.version)
 
     def audit(self) -> Iterator[Object]:
         """Every request so far, as audit.k8s.io/v1 Events of stage ResponseStarted, ResponseComplete or Panic."""
@@ -139,7 +144,7 @@ class ControlPlane:
         policy = self.folder / "audit-policy.json"
         policy.write_text(json.dumps(AUDIT_POLICY))
         command = [
-            build.program("kube-apiserver"),
+            self.program("kube-apiserver"),
             f"--etcd-servers={self._etcd}",
             "--bind-address=127.0.0.1",
             "--advertise-address=127.0.0.1",
@@ -159,7 +164,7 @@ class ControlPlane:
             "--requestheader-username-headers=X-Remote-User",
             "--requestheader-group-headers=X-Remote-Group",
             "--requestheader-extra-headers-prefix=X-Remote-Extra-",
-            _gates(),
+            *self._gates(),
             "--allow-privileged=true",  # as every distribution has it
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction,ValidatingAdmissionPolicy",
@@ -170,6 +175,7 @@ class ControlPlane:
             f"--service-account-signing-key-file={tokens.key}",
             f"--audit-policy-file={policy}",
             f"--audit-log-path={self._audit_log}",
+            *self._apis(),
             *self._admission(),
         ]
         self._processes.start("kube-apiserver", command, self._ready)
@@ -198,9 +204,9 @@ class ControlPlane:
     def _start_controllers(self) -> None:
         config = self._kubeconfig("kube-controller-manager", "system:kube-controller-manager")
         command = [
-            build.program("kube-controller-manager"),
+            self.program("kube-controller-manager"),
             f"--kubeconfig={config}",
-            _gates(),
+            *self._gates(),
             "--leader-elect=false",
             "--secure-port=0",
             "--kube-api-qps=200",  # its 30 controllers each make a ServiceAccount first; by default that takes 5 s
@@ -218,16 +224,24 @@ class ControlPlane:
             return
         config, port = self._kubeconfig("kube-scheduler", "system:kube-scheduler"), free_port()
         command = [
-            build.program("kube-scheduler"),
+            self.program("kube-scheduler"),
             f"--kubeconfig={config}",
             f"--authentication-kubeconfig={config}",
             f"--authorization-kubeconfig={config}",
-            _gates(),
+            *self._gates(),
             "--leader-elect=false",
             "--bind-address=127.0.0.1",
             f"--secure-port={port}",
         ]
         self._processes.start("kube-scheduler", command, lambda: listens(port))
+
+    def _apis(self) -> list[str]:
+        apis = ",".join(f"{each}=true" for each in self.kubernetes.apis)
+        return [f"--runtime-config={apis}"] if apis else []
+
+    def _gates(self) -> list[str]:
+        gates = ",".join(f"{name}={str(on).lower()}" for name, on in self.kubernetes.gates.items())
+        return [f"--feature-gates={gates}"] if gates else []
 
     def _kubeconfig(self, file: str, user: str) -> Path:
         return self.user(user).kubeconfig(self.folder / f"{file}.kubeconfig")
@@ -241,10 +255,6 @@ class ControlPlane:
         except OSError:
             return False
         return True
-
-
-def _gates() -> str:
-    return "--feature-gates=" + ",".join(f"{name}={str(on).lower()}" for name, on in FEATURE_GATES.items())
 
 
 def etcd_program() -> Path:

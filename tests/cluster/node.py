@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster import build, cni, toolkit
-from cluster.control_plane import FEATURE_GATES, ControlPlane
+from cluster.control_plane import ControlPlane
 from cluster.processes import Processes, StartError, answers, free_port, listens
 from containers.cgroupfs import Hierarchies, hierarchies
 from containers.containerd import BedError, Containerd
@@ -225,7 +225,7 @@ class Node:
     def _start_kubelet(self, inside: Sequence[str]) -> None:
         if self.containerd is None:
             raise StartError("containerd was not started")
-        authority = self._control_plane.authority
+        authority, kubernetes = self._control_plane.authority, self._control_plane.kubernetes
         serving = authority.issue(
             "kubelet", f"system:node:{self.name}", ["system:nodes"], [self.network.node, self.name]
         )
@@ -264,13 +264,14 @@ class Node:
                     "nodeStatusUpdateFrequency": "1s",
                     "nodeStatusReportFrequency": "5m",  # of a status that has not changed
                     "maxPods": 110,
-                    "featureGates": FEATURE_GATES,
+                    "featureGates": dict(kubernetes.gates),
+                    **(kubernetes.on_v1 if hierarchies().v1 else {}),
                 }
             )
         )
         command = [
             *inside,
-            build.program("kubelet"),
+            self._control_plane.program("kubelet"),
             f"--config={config}",
             f"--kubeconfig={kubeconfig}",
             f"--hostname-override={self.name}",

@@ -39,7 +39,7 @@ from cluster.theft import (
 from containers.cgroupfs import new_token
 from deploy import chart
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.versions]
 
 DENIED = f"{denied(POLICY)} "
 

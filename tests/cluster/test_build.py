@@ -12,6 +12,7 @@ import pytest
 from cluster import build, requirements
 from cluster.device_plugin import uuids
 from cluster.fixtures import require
+from cluster.versions import DEFAULT, VARIABLE, VERSIONS, chosen
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def go() -> None:
 def test_every_program_is_pinned_by_checksums() -> None:
     """Each module has a go.sum with the checksum of the version that its go.mod names."""
     for module, requirement in (
-        ("kubernetes", "k8s.io/kubernetes v1.34."),
+        *((one.module, f"k8s.io/kubernetes v{one.minor}.") for one in VERSIONS.values()),
         ("helm", "helm.sh/helm/v4 v4."),
         ("kubeconform", "github.com/yannh/kubeconform v0."),
         ("dashboard-linter", "github.com/grafana/dashboard-linter v0."),
@@ -44,11 +45,24 @@ def test_every_program_is_pinned_by_checksums() -> None:
         assert f"{named} h1:" in (build.TOOLS / module / "go.sum").read_text()
 
 
-def test_all_staging_modules_are_of_one_version() -> None:
+@pytest.mark.parametrize(("version", "count"), [("1.30", 30), ("1.34", 31), ("1.37", 33)])
+def test_all_staging_modules_are_of_one_version(version: str, count: int) -> None:
     """Kubernetes v1.34.x is built with the v0.34.x of each of its staging modules."""
-    lines = [line for line in (build.TOOLS / "kubernetes" / "go.mod").read_text().splitlines() if "=>" in line]
-    assert {line.split()[-1] for line in lines} == {build.kubernetes_version().replace("v1.", "v0.")}
-    assert len(lines) == 31
+    module = VERSIONS[version].module
+    lines = [line for line in (build.TOOLS / module / "go.mod").read_text().splitlines() if "=>" in line]
+    assert {line.split()[-1] for line in lines} == {build.kubernetes_version(version).replace("v1.", "v0.")}
+    assert len(lines) == count
+
+
+def test_a_version_that_the_bed_lacks_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """GPUSTEWARD_KUBERNETES chooses a version of the bed; the message for another one lists those that there are."""
+    monkeypatch.delenv(VARIABLE, raising=False)
+    assert chosen() == DEFAULT
+    monkeypatch.setenv(VARIABLE, "1.37")
+    assert chosen() == "1.37"
+    monkeypatch.setenv(VARIABLE, "1.29")
+    with pytest.raises(ValueError, match=r"GPUSTEWARD_KUBERNETES=1\.29: the test bed has 1\.30, 1\.34, 1\.37"):
+        chosen()
 
 
 def test_what_is_built_beside_kubernetes_shares_its_libraries() -> None:
@@ -69,10 +83,12 @@ def test_what_was_built_says_its_version() -> None:
     """The programs call themselves what go.mod pins, so that clients do not complain of a skew."""
 
     def said(name: str, *words: str) -> str:
-        return subprocess.run([build.program(name), *words], capture_output=True, text=True, check=True).stdout
+        program = build.program(name, chosen())
+        return subprocess.run([program, *words], capture_output=True, text=True, check=True).stdout
 
-    wanted = build.kubernetes_version()
+    wanted = build.kubernetes_version()  # one kubectl serves all versions
     assert json.loads(said("kubectl", "version", "--client", "-o", "json"))["clientVersion"]["gitVersion"] == wanted
+    wanted = build.kubernetes_version(chosen())
     for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet"):
         assert said(name, "--version") == f"Kubernetes {wanted}\n"
     assert said("helm", "version", "--short").startswith("v4.")

@@ -18,7 +18,7 @@ from cluster.client import Api, Object, until
 from cluster.manifests import pod, pod_spec
 from sources.kube_api import kubeconfig
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.versions]
 
 COMMAND = Path(sys.executable).with_name("gpusteward")
 MANIFEST = Path(__file__).parents[2] / "deploy" / "exporter" / "rbac.yaml"

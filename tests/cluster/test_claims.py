@@ -17,7 +17,7 @@ from daemon.running import Daemon
 from driver.node import GiB
 from scraped import series
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.versions(since="1.34")]
 
 UUID = GPUS[1].uuid
 CLAIM = ("namespace", "claim", "uuid")

@@ -11,7 +11,7 @@ from cluster.bed import Bed
 from cluster.client import Api, ApiError, Credentials, Object, until
 from cluster.manifests import disruption_budget, pod, pod_spec
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.versions]
 
 NODES = 300
 

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 import yaml
 
+from cluster import build
 from cluster.bed import Bed
-from cluster.build import kubernetes_version
 from deploy import chart
 from deploy.operators import KINDS, definition
 from exporter.base.quantities import QuantityError, parse_quantity
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.versions]
 
 NAMESPACES = ("gpusteward", "team-a", "team-b")
 COMPLETE = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
@@ -50,7 +50,8 @@ def server(api_server: Bed) -> Iterator[Bed]:
 @pytest.mark.parametrize("name", [*chart.VARIANTS, *chart.PLATFORMS])
 def test_nothing_differs_after_it_was_applied(server: Bed, name: str, tmp_path: Path) -> None:
     """`kubectl diff` ends with 0, and each field is there as it was written."""
-    rendering = chart.text(chart.variant(name), kubernetes=kubernetes_version().removeprefix("v"))
+    version = build.kubernetes_version(server.control_plane.version)
+    rendering = chart.text(chart.variant(name), kubernetes=version.removeprefix("v"))
     file = tmp_path / "rendered.yaml"
     file.write_text(rendering)
     server.kubectl("apply", "-f", str(file))

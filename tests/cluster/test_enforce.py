@@ -39,7 +39,7 @@ from driver.node import GiB
 from enforcer.journal.records import decode
 from scraped import series
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.versions]
 
 TIMES = {"warn_after": "5s", "grace": "30s", "hold_off": "0s", "spacing": "10s"}
 GREEDY = deployment("greedy", "3GiB", "1Gi")

@@ -37,7 +37,7 @@ from exporter.kube.errors import KubeError
 from exporter.model import ContainerId, DeviceKey, GpuUuid, PodUid
 from faults.marking import showing
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.versions]
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "enforcer"
 NAMESPACE, ACCOUNT, ROLE = "gpusteward", "gpusteward", "gpusteward-evict"

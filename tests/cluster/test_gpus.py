@@ -10,7 +10,7 @@ from cluster.client import Api, ApiError, Object, until
 from cluster.manifests import controller, disruption_budget, pod, pod_spec
 from cluster.pod_resources import Holding
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.versions]
 
 GPU = "nvidia.com/gpu"
 SHARED = "nvidia.com/gpu.shared"

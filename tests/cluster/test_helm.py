@@ -35,7 +35,7 @@ from deploy.chart import packed
 from driver.node import GiB
 from scraped import series
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.versions]
 
 CAP_KILL = 1 << 5
 

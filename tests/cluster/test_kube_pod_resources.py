@@ -20,7 +20,7 @@ from exporter.kube.pod_resources import PodResources, ask, socket_of
 from exporter.model import Allocation, DeviceKey, Gpu, GpuUuid, Sharing
 from stopping import stopped
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.versions]
 
 ROOT = Path(__file__).parents[2]
 GPU = "nvidia.com/gpu"
@@ -226,6 +226,7 @@ def start_kubelet(cluster: Bed) -> None:
     assert isinstance(words, list)
     assert f"--config={config}" in words
     made = cluster.node.pod_resources_socket.stat().st_ctime_ns
-    cluster.node._processes.start(
-        "kubelet", words, lambda: cluster.node.pod_resources_socket.stat().st_ctime_ns != made
-    )
+    processes = cluster.node._processes
+    as_a_node_starts = processes._again["kubelet"]
+    processes.start("kubelet", words, lambda: cluster.node.pod_resources_socket.stat().st_ctime_ns != made)
+    processes._again["kubelet"] = as_a_node_starts  # so that a later test's restart waits for the Node again

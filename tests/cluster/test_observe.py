@@ -27,7 +27,7 @@ from cluster.stage import (
 from driver.node import GiB, MiB
 from scraped import series
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.versions]
 
 
 async def test_pods_of_all_kinds_are_named_and_agree_to_the_byte(stage: Stage, namespace: str) -> None:

@@ -42,7 +42,7 @@ from enforcer.actions.kube_writer import Writer
 from exporter.base.clock import SystemClock
 from exporter.kube.client import from_kubeconfig
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.versions]
 
 Look = Callable[[Writer, OwnPod], Awaitable[Sighting]]
 DENIED = f"{denied(OWN_NODE)} "

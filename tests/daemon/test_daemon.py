@@ -86,14 +86,26 @@ def test_a_hanging_driver_delays_nothing(node: FakeNode, start_daemon: StartDaem
 
 
 def test_a_driver_that_comes_back_is_used_again(node: FakeNode, start_daemon: StartDaemon) -> None:
-    """When the call returns, the next rounds are complete, without a restart."""
+    """
+    When the call returns, the next rounds are complete, without a restart.
+
+    While it hangs, the unknown seconds of its GPUs grow from round to round, and their other counters stand still.
+    """
+
+    def seconds(name: str) -> float:
+        return series(daemon.get("/metrics")[1], f"device_{name}_seconds_total", "gpu").get(("0",), 0.0)
+
     daemon = start_daemon()
-    daemon.snapshot()
+    until(lambda: seconds("observed") > 0, "two readings", daemon)
     node.hang("nvmlDeviceGetMemoryInfo")
     daemon.until(lambda s: not s["complete"], "the hang")
+    unknown, observed = seconds("unknown"), seconds("observed")
+    until(lambda: seconds("unknown") > unknown > 4, "the unknown seconds to grow", daemon)
+    assert seconds("observed") == observed
     node.clear_switch("hang.nvmlDeviceGetMemoryInfo")
     snapshot = daemon.until(lambda s: s if s["complete"] else None, "a complete round")
     assert len(snapshot["devices"]) == 2
+    until(lambda: seconds("observed") > observed, "time between two readings again", daemon)
     assert "sampling.fault_cleared" in daemon.log
 
 

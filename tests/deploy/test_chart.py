@@ -947,7 +947,7 @@ def test_boards_for_grafana_operator(tmp_path: Path) -> None:
     made, maps = build(tmp_path, {"dashboards": values}), build(tmp_path, {"dashboards": {"enabled": True}})
     boards, others = made.of("GrafanaDashboard"), maps.of("ConfigMap")
     by_file = {key: text for one in others for key, text in one["data"].items() if key.endswith(".json")}
-    assert [one["spec"].pop("json") for one in boards] == list(by_file.values()) and len(boards) == 5
+    assert [one["spec"].pop("json") for one in boards] == list(by_file.values()) and len(boards) == 7
     for one in boards:
         assert one["apiVersion"] == "grafana.integreatly.org/v1beta1"
         selector = {"matchLabels": {"grafana": "main"}}
