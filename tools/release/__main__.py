@@ -42,6 +42,8 @@ def _release(given: argparse.Namespace) -> None:
     else:
         _say("no KEY: nothing will be signed")
     folder = checked.root / "dist" / checked.version
+    if folder.exists():
+        raise ReleaseError(f"{folder} exists.\nfix: move it away.")
     with draft(folder) as work:
         store = Store(given.store or work, checked.date)
         who = (given.source, given.builder, given.invocation)
@@ -55,8 +57,6 @@ def _check(version: str, registry: Registry, signer: Signer | None) -> source.So
     if signer:
         signer.check_file()
     checked = source.checked(Path.cwd(), version)
-    if (folder := checked.root / "dist" / version).exists():
-        raise ReleaseError(f"{folder} exists.\nfix: move it away.")
     if problems := images.missing():
         raise ReleaseError("; ".join(problems) + ".\nfix: docs/release.md lists the programs; run it as root.")
     registry.check()
