@@ -35,7 +35,7 @@ style: $(VENV)/.dev
 	PYTHONPATH=tests $(BIN)/python -m prose
 
 # Without compiled files of the last run the tests take a fifth longer: some machines say that none be written.
-check test test-versions: export PYTHONDONTWRITEBYTECODE :=
+check test test-versions test-prometheus: export PYTHONDONTWRITEBYTECODE :=
 
 check: style  ## lint, types, import contracts, unit tests side by side: 200 s of CPU
 	@# mypy beside the tests; what it says follows at the end. One worker more than cores: tests wait some 20 s in sum.
@@ -67,12 +67,13 @@ test-hosts: $(VENV)/.dev  ## test on a node in a virtual machine: Debian 13, cgr
 	PYTHONPATH=tests $(BIN)/python -m cluster.build $(IN_GUEST) runsc
 	$(BIN)/pytest -p no:cacheprovider -m hosts --durations=0
 
-test-versions: $(VENV)/.dev  ## test on each version of Kubernetes that is supported: 1.30, 1.34, 1.37; VERSIONS=1.37 takes one
+test-versions: $(VENV)/.dev  ## test on each version of Kubernetes that is supported, of Python and Prometheus; VERSIONS=1.37 takes one Kubernetes alone
 	PYTHONPATH=tests $(BIN)/python -m cluster.install
 	PYTHONPATH=tests $(BIN)/python -m cluster.build $(VERSIONS:%=kubelet@%) kubectl containerd nvidia-cdi-hook helm
 	@code=0; for one in $(VERSIONS); do echo "Kubernetes $$one"; \
 	  GPUSTEWARD_KUBERNETES=$$one $(BIN)/pytest -p no:cacheprovider -m versions -n 2 --dist loadfile --durations=10 tests/cluster \
 	    || code=$$?; done; exit $$code
+	[ "$(origin VERSIONS)" != file ] || $(MAKE) test-python test-prometheus
 
 test-python: $(VENV)/.dev  ## run the tests of `check`, and those that start the daemon, on Debian 13's Python 3.13; as root
 	PYTHONPATH=tests $(BIN)/python -m cluster.debian trixie \
