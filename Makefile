@@ -6,14 +6,17 @@ PYTHON ?= python3
 VENV := .venv
 WHEELS ?= 3.12
 VERSIONS ?= 1.30 1.34 1.37 1.37-gates
+PROMETHEUS ?= 2.35 3.16
 BIN := $(VENV)/bin
 SHOWN := .pytest_cache/faults.json
 BESIDE := .pytest_cache/beside.txt
+GUEST := .pytest_cache/guest.txt
+IN_GUEST := kubelet@1.37 kubectl containerd helm
 TYPES := .pytest_cache/types.txt
 WORKERS = $(shell expr $$(nproc) + 1)
 FAST := not daemon and not containers and not cluster and not hosts and not charts and not boards and not prometheus and not browser
 
-.PHONY: help demo lint style check test test-hosts test-versions cluster image release bench day gpu wheels golden prose docs-site manifests guards traces fuzz lock clean
+.PHONY: help demo lint style check test test-hosts test-versions test-python test-prometheus cluster image release release-tools bench day gpu wheels golden prose docs-site manifests guards traces fuzz lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 12
@@ -32,7 +35,7 @@ style: $(VENV)/.dev
 	PYTHONPATH=tests $(BIN)/python -m prose
 
 # Without compiled files of the last run the tests take a fifth longer: some machines say that none be written.
-check test test-versions: export PYTHONDONTWRITEBYTECODE :=
+check test test-versions test-prometheus: export PYTHONDONTWRITEBYTECODE :=
 
 check: style  ## lint, types, import contracts, unit tests side by side: 200 s of CPU
 	@# mypy beside the tests; what it says follows at the end. One worker more than cores: tests wait some 20 s in sum.
@@ -49,24 +52,36 @@ test: lint $(VENV)/.release  ## install what the tests need (asks first on a mac
 	[ "$${CI:-}" != true ] || { $(MAKE) docs-site && $(BIN)/pytest -q -p no:cacheprovider tests/day/test_verdict.py; }
 	PYTHONPATH=tests $(BIN)/python -m cluster.install
 	PYTHONPATH=tests $(BIN)/python -m cluster.build || [ "$${CI:-}" != true ]  # without Go its tests are skipped, loudly
+	PYTHONPATH=tests $(BIN)/python -m cluster.build $(IN_GUEST) || [ "$${CI:-}" != true ]
 	PYTHONPATH=tests $(BIN)/python -m cluster.npm || [ "$${CI:-}" != true ]
-	@# Side by side, on two clusters: their tests wait for graces most of the time. What the others say follows at the end.
-	$(BIN)/pytest -p no:cacheprovider -m "not ($(FAST)) and not cluster and not hosts" --durations=10 --faults=$(SHOWN) > $(BESIDE) 2>&1 & \
+	@# Side by side, on two clusters and a virtual machine: their tests wait for graces most of the time. What the others
+	@# say follows at the end.
+	$(BIN)/pytest -p no:cacheprovider -m hosts --durations=10 tests/hosts/test_attribution.py tests/hosts/test_enforcement.py > $(GUEST) 2>&1 & \
+	  guest=$$!; $(BIN)/pytest -p no:cacheprovider -m "not ($(FAST)) and not cluster and not hosts" --durations=10 --faults=$(SHOWN) > $(BESIDE) 2>&1 & \
 	  beside=$$!; code=0; $(BIN)/pytest -m cluster -n 2 --dist loadfile --durations=15 --faults=$(SHOWN) || code=$$?; \
-	  wait $$beside || code=$$?; cat $(BESIDE); exit $$code
+	  wait $$beside || code=$$?; wait $$guest || code=$$?; cat $(BESIDE) $(GUEST); exit $$code
 	PYTHONPATH=tests $(BIN)/python -m faults $(SHOWN) || [ "$${CI:-}" != true ]  # what this machine lacks is not shown
 
-test-hosts: $(VENV)/.dev  ## test on a node in a virtual machine: Debian 13, cgroup v2 alone, systemd's driver; 10 minutes
-	PYTHONPATH=tests $(BIN)/python -m cluster.install --guest
-	PYTHONPATH=tests $(BIN)/python -m cluster.build kube-apiserver containerd helm
-	$(BIN)/pytest -p no:cacheprovider -m hosts
+test-hosts: $(VENV)/.dev  ## test on a node in a virtual machine: Debian 13, cgroup v2 alone, systemd's driver; more than `test` does there
+	PYTHONPATH=tests $(BIN)/python -m cluster.install
+	PYTHONPATH=tests $(BIN)/python -m cluster.build $(IN_GUEST) runsc
+	$(BIN)/pytest -p no:cacheprovider -m hosts --durations=0
 
-test-versions: $(VENV)/.dev  ## test on each version of Kubernetes that is supported: 1.30, 1.34, 1.37; VERSIONS=1.37 takes one
+test-versions: $(VENV)/.dev  ## test on each version of Kubernetes that is supported, of Python and Prometheus; VERSIONS=1.37 takes one Kubernetes alone
 	PYTHONPATH=tests $(BIN)/python -m cluster.install
 	PYTHONPATH=tests $(BIN)/python -m cluster.build $(VERSIONS:%=kubelet@%) kubectl containerd nvidia-cdi-hook helm
 	@code=0; for one in $(VERSIONS); do echo "Kubernetes $$one"; \
 	  GPUSTEWARD_KUBERNETES=$$one $(BIN)/pytest -p no:cacheprovider -m versions -n 2 --dist loadfile --durations=10 tests/cluster \
 	    || code=$$?; done; exit $$code
+	[ "$(origin VERSIONS)" != file ] || $(MAKE) test-python test-prometheus
+
+test-python: $(VENV)/.dev  ## run the tests of `check`, and those that start the daemon, on Debian 13's Python 3.13; as root
+	PYTHONPATH=tests $(BIN)/python -m cluster.debian trixie \
+	  pytest -q -p no:cacheprovider -n $(WORKERS) --dist worksteal --hypothesis-profile=check -m "daemon or ($(FAST))"
+
+test-prometheus: $(VENV)/.dev  ## test rules, boards and scrapes on the oldest and the newest Prometheus; PROMETHEUS=3.16 takes one
+	@code=0; for one in $(PROMETHEUS); do echo "Prometheus $$one"; \
+	  GPUSTEWARD_PROMETHEUS=$$one $(BIN)/pytest -p no:cacheprovider -m "prometheus and not cluster" || code=$$?; done; exit $$code
 
 cluster: $(VENV)/.dev  ## leave a real Kubernetes with fake GPUs running, and print its kubeconfig
 	PYTHONPATH=tests $(BIN)/python -m cluster
@@ -74,12 +89,19 @@ cluster: $(VENV)/.dev  ## leave a real Kubernetes with fake GPUs running, and pr
 image: $(VENV)/.dev  ## build the daemon's image without Docker or a registry, and print where it is (docs/image.md)
 	PYTHONPATH=tests $(BIN)/python -m cluster.image
 
+release: RELEASE = "$(VERSION)" --registry "$(REGISTRY)" $(if $(KEY),--key "$(KEY)") $(FLAGS)
 release: $(VENV)/.release  ## build and publish VERSION=x.y.z at REGISTRY=host/path, signed with KEY=… (docs/release.md)
 	@: $(if $(VERSION),,$(error VERSION is missing: make release VERSION=x.y.z REGISTRY=host/path [KEY=…]))
 	@: $(if $(REGISTRY),,$(error REGISTRY is missing: make release VERSION=$(VERSION) REGISTRY=host/path [KEY=…]))
-	@programs=$$(PYTHONPATH=tests $(BIN)/python -m cluster.build helm cosign); \
-	  for one in $$programs; do PATH=$$(dirname $$one):$$PATH; done; \
-	  $(BIN)/python -m tools.release "$(VERSION)" --registry "$(REGISTRY)" $(if $(KEY),--key "$(KEY)") $(FLAGS)
+	@# What can be refused at once, before helm and cosign are built.
+	@$(BIN)/python -m tools.release --check $(RELEASE)
+	@programs=$$(PYTHONPATH=tests $(BIN)/python -m cluster.build helm cosign) && \
+	  for one in $$programs; do PATH=$$(dirname $$one):$$PATH; done && \
+	  $(BIN)/python -m tools.release $(RELEASE)
+
+release-tools: $(VENV)/.dev  ## build helm, cosign and a registry, and print the line that puts them on your PATH (docs/release.md)
+	@programs=$$(PYTHONPATH=tests $(BIN)/python -m cluster.build helm cosign registry) && \
+	  path=; for one in $$programs; do path=$$path$$(dirname $$one):; done && echo "export PATH=$$path\$$PATH"
 
 bench: $(VENV)/.dev  ## measure rounds, scrapes and decisions; the tables go into docs/performance.md
 	PYTHONPATH=tests $(BIN)/python -m bench

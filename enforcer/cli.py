@@ -13,12 +13,12 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
-from enforcer.commands import check, close, completion, explain, preview, record, replay, run, top
+from enforcer.commands import advise, check, close, completion, explain, preview, record, replay, report, run, top
 from exporter.config.arguments import Parser
 
 PROGRAM = "gpusteward"
 
-COMMANDS = (run, top, preview, check, explain, close, record, replay, completion)
+COMMANDS = (run, top, preview, check, explain, close, record, replay, report, advise, completion)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

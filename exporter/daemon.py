@@ -44,7 +44,9 @@ New objects after which Python looks for cycles.
 
 Its default of 700 is reached many times per round on a large node.
 """
-
+KEPT = "the last valid config stays in force, in mode observe"
+LEFT_OUT = "the rest of the file is in force, in mode observe"
+"""What a refused config means while the daemon runs, and at its start (`exporter.config.start`)."""
 
 Fresh = Callable[[Collection[GpuUuid]], Awaitable[Snapshot | None]]
 
@@ -69,14 +71,24 @@ class Enforcement:
 
 
 async def observe(
-    arguments: Arguments, config: Config, latest: Latest, *, program: str, enforcement: Enforcement | None = None
+    arguments: Arguments,
+    config: Config,
+    latest: Latest,
+    *,
+    program: str,
+    enforcement: Enforcement | None = None,
+    refused: ConfigError | None = None,
 ) -> None:
-    """Observe and export until cancelled. Raises DeviceError, WebError or ConfigError if that is impossible."""
+    """
+    Observe and export until cancelled; `refused`: what is wrong with the file of which `config` is a part.
+
+    Raises DeviceError, WebError or ConfigError if that is impossible.
+    """
     # The driver's thread builds thousands of Python objects per round. A scrape must not wait 5 ms for each turn.
     sys.setswitchinterval(0.0005)
     clock = SystemClock()
     if arguments.config_file is not None:
-        latest.reload = Reload(successful=True, at=clock.time())
+        latest.reload = Reload(successful=refused is None, at=clock.time())
     sources = await open_sources(config, clock, lambda: _limited(latest))
     try:
         limiting = limiting_of(config)
@@ -91,6 +103,8 @@ async def observe(
             limiting=limiting,
             keep=judge.hear if judge else None,
         )
+        if refused is not None:
+            sampler.standing = (_invalid(refused),)  # the watch of the file logs it
         if enforcement is not None:
             enforcement.attach(lambda only: sampler.fresh(only, latest))
         exposition = Exposition(
@@ -137,7 +151,14 @@ async def observe(
                 tasks.create_task(logs.tell(latest, limiting.invalid), name="telling")
                 tasks.create_task(
                     _reload(
-                        arguments, config, sampler, latest, limiting=limiting, clock=clock, enforcement=enforcement
+                        arguments,
+                        config,
+                        sampler,
+                        latest,
+                        limiting=limiting,
+                        clock=clock,
+                        enforcement=enforcement,
+                        refused=refused,
                     ),
                     name="config",
                 )
@@ -180,18 +201,22 @@ async def _reload(
     limiting: Limiting,
     clock: Clock,
     enforcement: Enforcement | None = None,
+    refused: ConfigError | None = None,
 ) -> None:
-    """Apply a changed config file. A wrong file changes nothing, and is a fault in each snapshot until it is fixed."""
+    """
+    Apply a changed config file. A wrong file changes nothing, and is a fault in each snapshot until it is fixed.
+
+    `refused`: what was wrong with the file at the start.
+    """
+    effect = KEPT if refused is None else LEFT_OUT
     async for change in reloads(arguments, config, also=enforcement.check if enforcement else lambda _: ()):
         if isinstance(change, ConfigError):
-            log.error(
-                "config.refused", reason=change.reason, fix=change.fix, effect="the last valid config stays in force"
-            )
-            sampler.standing = (Fault("config", "config_invalid", str(change), incomplete=False),)
+            log.error("config.refused", reason=change.reason, fix=change.fix, effect=effect)
+            sampler.standing = (_invalid(change),)
             if latest.reload is not None:
                 latest.reload = replace(latest.reload, successful=False)
             continue
-        sampler.standing = ()
+        sampler.standing, effect = (), KEPT
         latest.reload = Reload(successful=True, at=clock.time())
         sampler.beat, limiting.tolerance = beat_of(change.config), tolerance_of(change.config.policy)
         if "names.file" in change.applied and isinstance(sampler.inventory, (FileInventory, NoNames)):
@@ -200,6 +225,10 @@ async def _reload(
             enforcement.apply(change.config)
         logs.configure(change.config.log.level, change.config.log.format)
         log.info("config.reloaded", message=change.message)
+
+
+def _invalid(error: ConfigError) -> Fault:
+    return Fault("config", "config_invalid", str(error), incomplete=False)
 
 
 def _limited(latest: Latest) -> Iterable[PodUid]:

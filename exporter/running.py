@@ -11,7 +11,7 @@ import signal
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 from exporter.base.problem import lines
-from exporter.config import ConfigError, load, parse_arguments
+from exporter.config import ConfigError, parse_arguments, start
 from exporter.daemon import VERSION, observe
 from exporter.devices import DeviceError
 from exporter.rounds import logs
@@ -26,9 +26,9 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     arguments = parse_arguments(argv, environ, program=PROGRAM, version=VERSION)
 
     def work() -> None:
-        config = load(arguments)
+        config, refused = start(arguments)
         logs.configure(config.log.level, config.log.format)
-        asyncio.run(until_signalled(observe(arguments, config, Latest(), program=PROGRAM)))
+        asyncio.run(until_signalled(observe(arguments, config, Latest(), program=PROGRAM, refused=refused)))
 
     return exit_code(PROGRAM, work, DeviceError, WebError)
 

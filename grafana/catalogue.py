@@ -1,5 +1,13 @@
-"""Which boards there are, from the widest to the narrowest; the health of it all comes last."""
+"""Which boards there are, from the widest to the narrowest; the policy and the daemons come last."""
 
-from grafana import cluster, enforcement, namespace, node, pod
+from grafana import cluster, efficiency, enforcement, health, namespace, node, pod
 
-BOARDS = (cluster.BOARD, node.BOARD, namespace.BOARD, pod.BOARD, enforcement.BOARD)
+BOARDS = (
+    cluster.BOARD,
+    efficiency.BOARD,
+    node.BOARD,
+    namespace.BOARD,
+    pod.BOARD,
+    enforcement.BOARD,
+    health.BOARD,
+)

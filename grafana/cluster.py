@@ -1,20 +1,39 @@
-"""The cluster board: total, used and declared GPU memory, exceeded limits, idle allocations."""
+"""The cluster board: GPUs allocated and free, their memory, exceeded limits, idle allocations."""
 
 from grafana import expressions as e
 from grafana import shared
 from grafana.documents import Board
-from grafana.kinds import ALARM, CAPACITY, FULL, LIMIT, lines, stat, table
+from grafana.kinds import ALARM, CAPACITY, FULL, LIMIT, STEP, heat_map, lines, stat, table
 from grafana.panels import Row
 from grafana.places import CLUSTER, NAMESPACE, NODE
 
+POINTS = 300  # of 4,000 containers over 24 hours, so that a graph takes less than a second
+
 BOARD = Board(
     CLUSTER,
-    "The GPUs of all chosen nodes: memory, usage and limits; pods over their limit; allocated GPUs that are idle.",
+    "The GPUs of all chosen nodes: allocated and free; memory, usage and limits; pods over their limit; idle GPUs.",
     (
         stat("GPUs").about("Physical GPUs that the drivers list.").query(e.GPUS),
+        stat("Allocated GPUs")
+        .about("Average of five minutes. One of four replicas is a quarter; a MIG instance counts by its memory.")
+        .query(e.GPUS_ALLOCATED),
+        stat("Free GPUs").about("GPUs, and parts of GPUs, that are allocated to no container.").query(e.GPUS_FREE),
+        shared.IDLE,
+        shared.OVER,
         stat("GPUs that do not answer", steps=ALARM)
         .about("GPUs that the driver lists, and that gave no answer in the last round.")
         .query("sum(gpusteward_gpu_up == bool 0)"),
+        table("GPUs by model", "model", width=12)
+        .about("GPUs, and what of them is allocated or free: averages of five minutes.")
+        .column("Free", e.MODEL_FREE, "short")
+        .column("Allocated", e.by("model", e.GPUS_ALLOCATED), "short")
+        .column("Used", e.by("model", e.GPUS_USED), "short")
+        .column("GPUs", e.MODEL_GPUS, "short"),
+        table("GPUs by namespace", "namespace", width=12)
+        .about("GPUs allocated to each namespace, and what of them is used or idle. Click a namespace to open it.")
+        .column("Allocated", e.by("namespace", e.GPUS_ALLOCATED), "short")
+        .column("Used", e.by("namespace", e.GPUS_USED), "short")
+        .column("Idle", e.by("namespace", e.GPUS_IDLE), "short"),
         stat("Memory", "bytes").about("Memory of all GPUs that answer.").query(e.TOTAL),
         stat("Used", "bytes").about("Memory in use by any process.").query(e.USED),
         stat("Declared", "bytes").about("Sum of all declared limits. Each declaration counts once.").query(e.DECLARED),
@@ -22,8 +41,6 @@ BOARD = Board(
         .about("Devices whose limits add up to more than can be allocated. Memory that the driver reserves cannot")
         .about("be allocated.")
         .query(e.OVERCOMMITTED),
-        shared.OVER,
-        shared.IDLE,
         shared.UNATTRIBUTED,
         stat("Limits that do not hold", steps=ALARM)
         .about("Limits that the sharing system should enforce, and that are exceeded.")
@@ -34,12 +51,18 @@ BOARD = Board(
         shared.PODS,
         lines("Memory", "bytes")
         .about("Usage, declared limits and capacity of all chosen nodes.")
+        .at_most(POINTS)
         .query(e.USED, "used")
         .query(e.DECLARED, "declared", LIMIT)
         .query(e.TOTAL, "total", CAPACITY),
-        lines("Utilization by node", "percentunit", top=1)
-        .about("Average share of time in which a kernel ran on the node's devices.")
-        .query("avg by (node) (gpusteward_device_utilization_ratio)", "{{node}}", to=NODE),
+        heat_map("Nodes by utilization")
+        .about("Number of nodes in each tenth of utilization: the average share of time in which a kernel ran on the")
+        .about("node's devices.")
+        .query(e.NODES_BY_TENTH, "{{tenth}}0 %"),
+        lines("Busiest nodes", "percentunit", top=1, width=24)
+        .about("The ten nodes with the highest utilization within the chosen time.")
+        .every(STEP)
+        .query(e.BUSIEST, "{{node}}", to=NODE),
         table("Nodes", "node")
         .about("GPUs and memory of each node. Used % covers the devices whose usage is known. Click a node to")
         .about("open it.")
@@ -60,11 +83,11 @@ BOARD = Board(
         .column("Pods", "count by (namespace) (gpusteward_pod_info)", "short"),
         lines("Memory by namespace", "bytes", stacked=True)
         .about("Memory that the namespace's containers hold at least. Unknown usage is not included.")
+        .at_most(POINTS)
         .query(e.by("namespace", e.CONTAINERS_USED), "{{namespace}}", to=NAMESPACE),
         Row("Needs attention"),
         shared.WHO_IS_OVER,
-        table("Idle allocations", "node, namespace, pod, container, gpu, gpu_instance, resource, uuid", width=12)
-        .about("Containers with an allocated GPU and no process on it.")
-        .column("Replicas", e.IDLE, "short"),
+        shared.WHO_IS_IDLE,
     ),
+    since="now-24h",
 )

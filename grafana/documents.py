@@ -45,12 +45,13 @@ def annotation(
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """One dashboard: where it is, what it is for, what it shows, in reading order."""
+    """One dashboard: where it is, what it is for, what it shows in reading order, and since when."""
 
     place: Place
     description: str
     panels: tuple[Panel | Row, ...]
     annotations: tuple[dashboard.AnnotationQuery, ...] = ()
+    since: str = "now-1h"
 
 
 def written(board: Board) -> str:
@@ -79,7 +80,7 @@ def document(board: Board) -> dict[str, Any]:
         editable=False,
         graph_tooltip=dashboard.DashboardCursorSync.CROSSHAIR,
         refresh="30s",
-        time=dashboard.DashboardDashboardTime("now-1h"),
+        time=dashboard.DashboardDashboardTime(board.since),
         templating=dashboard.DashboardDashboardTemplating([datasource, *variables]),
         annotations=dashboard.AnnotationContainer(list(board.annotations)),
         links=[_link(place, to) for to in PLACES if to != place],

@@ -15,7 +15,7 @@ LABELS = {
     "<container>": "node, gpu, uuid, gpu_instance, namespace, pod, container",
     "<claim>": "node, gpu, uuid, gpu_instance, namespace, claim",
 }
-MAY_BE_EMPTY = frozenset({"container", "gpu", "gpu_instance", "profile", "sharing", "replicas"})
+MAY_BE_EMPTY = frozenset({"container", "gpu", "gpu_instance", "model", "profile", "sharing", "replicas"})
 
 
 def spelled(expression: str, row: tuple[str, ...]) -> str:
@@ -100,6 +100,7 @@ XIDS_BY_NUMBER = (
 
 CONTAINERS_USED = "sum(gpusteward_container_memory_used_bytes)"
 PEAK_BY_CONTAINER = "sum by (<container>) (gpusteward_container_memory_peak_bytes)"
+PEAK_OF_LIMIT = f"{PEAK_BY_CONTAINER} / sum by (<container>) (gpusteward_container_memory_limit_bytes)"
 CONTAINERS_SM = "sum(gpusteward_container_sm_utilization_ratio)"
 POD_INFO = "max by (node, namespace, pod, workload_kind, workload, queue, priority_class) (gpusteward_pod_info)"
 
@@ -109,39 +110,62 @@ _LIMITS = "(gpusteward_container_memory_limit_bytes or gpusteward_pod_memory_lim
 # The usage that each of these limits applies to, with the same labels as the limit, so that they can be compared.
 _POD_USED = "(sum without (container) (gpusteward_container_memory_used_bytes) and gpusteward_pod_memory_limit_bytes)"
 _USED = f"(gpusteward_container_memory_used_bytes or {_POD_USED})"
-_LIMITED_USED = f"({_USED} and {_LIMITS})"
 _CLAIM_EXCESS = "(gpusteward_claim_memory_used_bytes - gpusteward_claim_memory_limit_bytes)"
 _EXCESS = f"({_USED} - {_LIMITS} or {_CLAIM_EXCESS})"
 
 LIMIT = f"sum({_LIMITS})"
-LIMITED_SHARE = f"sum({_LIMITED_USED}) / sum({_LIMITS} and {_USED})"
+LIMITED_SHARE = (
+    "sum(holder:gpusteward_memory_used:bytes)"
+    " / sum(holder:gpusteward_memory_limit:bytes and holder:gpusteward_memory_used:bytes)"
+)
 QUOTA_USED = f"sum by (<container>) ({_USED})"
-QUOTA_SHARE = f"sum by (<container>) ({_LIMITED_USED} / {_LIMITS})"
+QUOTA_SHARE = "sum by (<container>) (holder:gpusteward_memory_used:bytes / holder:gpusteward_memory_limit:bytes)"
 CLAIM_SHARE = "sum by (<claim>) (gpusteward_claim_memory_used_bytes / gpusteward_claim_memory_limit_bytes)"
 OVER = f"sum({_EXCESS} > bool 0)"
 EXCESS = f"sum by (<container>, claim) ({_EXCESS} > 0)"
 
-# The kubelet assigned a GPU, and no process uses it. It counts only where this is known: the GPU answers, and the
-# driver's process numbers are proven to be those of the host. A reservation pod of a sharing system uses no GPU.
-_IDLE = (
-    "gpusteward_container_allocated_replicas"
-    " and on (cluster, node, uuid) gpusteward_gpu_up == 1"
-    " and on (cluster, node) gpusteward_pid_domain_proven == 1"
-    " unless on (cluster, node, namespace, pod, container, uuid, gpu_instance)"
-    " gpusteward_container_processes > 0"
-    ' unless on (cluster, node, namespace, pod) gpusteward_pod_info{reservation!=""}'
-)
-IDLE = f"sum by (<container>, resource) ({_IDLE})"
+# What GPUIdleAllocation calls idle, too (alerts/limits.yaml). Unknown activity has no sample.
+_IDLE = "container:gpusteward_gpu_activity:ratio <= 0"
+_SAME_CONTAINER = "on (cluster, node, uuid, gpu_instance, namespace, pod, container)"
+IDLE = f"sum by (<container>, resource) (gpusteward_container_allocated_replicas and {_SAME_CONTAINER} {_IDLE})"
 IDLE_COUNT = f"count({_IDLE}) or 0 * count(gpusteward_container_allocated_replicas)"
+
+# Work and waste: averages of five minutes, in GPUs (alerts/usage.yaml), so that a twelfth of their sum is in GPU-hours.
+# As in `gpusteward report`: each container by itself, used + idle = allocated, and neither where the use is unknown.
+
+GPUS_ALLOCATED = "sum(container:gpusteward_gpu_allocated:rate5m)"
+GPUS_IDLE = "sum(clamp_min(container:gpusteward_gpu_allocated:rate5m - container:gpusteward_gpu_used:rate5m, 0))"
+GPUS_USED = (
+    "sum(container:gpusteward_gpu_allocated:rate5m"
+    " - clamp_min(container:gpusteward_gpu_allocated:rate5m - container:gpusteward_gpu_used:rate5m, 0))"
+)
+_ALLOCATED = "sum_over_time(container:gpusteward_gpu_allocated:rate5m[$__range])"
+_SM = "sum_over_time(container:gpusteward_gpu_used:rate5m[$__range])"
+ALLOCATED_HOURS = f"sum({_ALLOCATED}) / 12"
+IDLE_HOURS = f"sum(clamp_min({_ALLOCATED} - {_SM}, 0)) / 12"
+USED_HOURS = f"sum({_ALLOCATED} - clamp_min({_ALLOCATED} - {_SM}, 0)) / 12"
+UNMEASURED_HOURS = f"sum({_ALLOCATED} unless {_SM}) / 12"
+NOT_NEEDED = (
+    "1 - sum(sum_over_time(holder:gpusteward_memory_declared_used:bytes[$__range]))"
+    " / sum(sum_over_time(holder:gpusteward_memory_declared:bytes[$__range]))"
+)
+# The number of GPUs, and those that are allocated to no container; a replica counts as its part.
+MODEL_GPUS = "count by (model) (group by (cluster, node, uuid, model) (gpusteward_gpu_info))"
+_TAKEN = f"(sum by (model) (container:gpusteward_gpu_allocated:rate5m) or 0 * {MODEL_GPUS})"
+MODEL_FREE = f"clamp_min({MODEL_GPUS} - {_TAKEN}, 0)"
+GPUS_FREE = f"clamp_min({GPUS} - ({GPUS_ALLOCATED} or 0 * {GPUS}), 0)"
+# Of 1,000 nodes a line each is no picture. The series are the numbers of nodes in each tenth.
+NODES_BY_TENTH = 'count_values("tenth", floor(clamp_max(node:gpusteward_device_utilization:ratio, 0.99) * 10))'
+_MEAN = "avg_over_time(node:gpusteward_device_utilization:ratio[$__range] @ end())"
+BUSIEST = f"max by (node) (node:gpusteward_device_utilization:ratio) and topk(10, max by (node) ({_MEAN}))"
+_SPARE = "gpusteward_container_memory_limit_bytes - gpusteward_container_memory_peak_bytes > 0"
+LIMIT_NOT_NEEDED = f"topk(50, sum by (<container>) ({_SPARE}))"
 
 # The policy and the daemon
 
 STATES = ("ok", "over", "grace", "due", "acting", "held", "exempt", "unjudged")
-# One number per state, so that a container is one line; it is in one state at a time.
-STATE = " or ".join(
-    f'max by (<container>) (gpusteward_container_state{{state="{state}"}}) * {number}'
-    for number, state in enumerate(STATES)
-)
+# By the number of each (alerts/policy.yaml).
+STATE = "max by (<container>) (holder:gpusteward_state:number)"
 # Both labels are empty while nothing prevents the action: then it follows with the next round.
 DUE = 'gpusteward_due_seconds_total{reason!=""}'
 AGE = "time() - gpusteward_snapshot_timestamp_seconds"

@@ -8,7 +8,7 @@ The rule: usage is solid, a declared limit is dashed red, the capacity is dashed
 
 from collections.abc import Mapping
 
-from grafana_foundation_sdk.models import common, dashboard, statetimeline, timeseries
+from grafana_foundation_sdk.models import common, dashboard, heatmap, statetimeline, timeseries
 from grafana_foundation_sdk.models import stat as big_value
 
 from grafana.panels import WIDTH, Panel, Properties, Steps
@@ -46,6 +46,7 @@ def _steps(base: str, **above: float) -> Steps:
 
 NEUTRAL = _steps("text")
 ALARM = _steps("green", red=1)  # of what should not be there at all
+PENDING = _steps("green", orange=1)  # of what a person has to finish
 FULL = _steps("green", orange=0.9, red=1)  # of a ratio
 STALE = _steps("green", orange=15, red=60)  # of an age in seconds; after 15 s, by default, series are withdrawn
 
@@ -92,6 +93,22 @@ def bars(title: str, unit: str = "short", *, width: int = 12) -> Panel:
 def _drawn(style: common.GraphDrawStyle, fill: int, stacking: common.StackingMode) -> common.GraphFieldConfig:
     stacks, points = common.StackingConfig(stacking, "A"), common.VisibilityMode.NEVER
     return common.GraphFieldConfig(style, fill_opacity=fill, show_points=points, stacking=stacks)
+
+
+def heat_map(title: str) -> Panel:
+    """Show the numbers of each series as colours over time: one row for each series, in the order of their names."""
+    color = heatmap.HeatmapColorOptions(heatmap.HeatmapColorMode.SCHEME, "Greens", "dark-green", exponent=0.5, steps=32)
+    tooltip = heatmap.HeatmapTooltip(common.TooltipDisplayMode.SINGLE, y_histogram=False, show_color_scale=True)
+    options = heatmap.Options(
+        color=color,
+        rows_frame=heatmap.RowsHeatmapOptions(layout=common.HeatmapCellLayout.AUTO),
+        y_axis=heatmap.YAxisConfig(axis_placement=common.AxisPlacement.LEFT),
+        legend=heatmap.HeatmapLegend(show=True),
+        tooltip=tooltip,
+        exemplars=heatmap.ExemplarConfig("rgba(255,0,255,0.7)"),
+    )
+    fields = dashboard.FieldConfig(unit="short", custom=heatmap.FieldConfig())
+    return Panel("heatmap", title, (8, 12), fields, options).every(STEP)
 
 
 def timeline(title: str, words: Mapping[int, tuple[str, str]]) -> Panel:

@@ -36,6 +36,7 @@ BOARD = Board(
         .column("Used % of limit", e.QUOTA_SHARE, "percentunit", FULL)
         .column("Peak", e.PEAK_BY_CONTAINER, "bytes")
         .column("SM", e.by("<container>", e.CONTAINERS_SM), "percentunit")
+        .column("Declared SM", "max by (<container>) (gpusteward_container_compute_limit_ratio)", "percentunit")
         .column("Replicas", "sum by (<container>) (gpusteward_container_allocated_replicas)", "short"),
         Row("More"),
         table("Shared claims", "claim, namespace, node, gpu, gpu_instance, uuid", width=12)

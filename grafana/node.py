@@ -3,7 +3,21 @@
 from grafana import expressions as e
 from grafana import shared
 from grafana.documents import Board
-from grafana.kinds import CAPACITY, FULL, LIMIT, STALE, UNEXPLAINED, WHOLE, bars, lines, stat, table, timeline
+from grafana.kinds import (
+    ALARM,
+    CAPACITY,
+    FULL,
+    LIMIT,
+    PENDING,
+    STALE,
+    UNEXPLAINED,
+    WHOLE,
+    bars,
+    lines,
+    stat,
+    table,
+    timeline,
+)
 from grafana.panels import Row
 from grafana.places import NODE, POD
 
@@ -56,11 +70,15 @@ BOARD = Board(
         .query("max by (<device>) (gpusteward_device_utilization_ratio)", "busy {{gpu}} {{gpu_instance}}", CAPACITY),
         Row("Health"),
         lines("Power", "watt")
-        .about("Power drawn by each GPU.")
-        .query("max by (<gpu>) (gpusteward_gpu_power_watts)", "GPU {{gpu}}"),
+        .about("Power drawn by each GPU. Dashed line: its power limit.")
+        .query("max by (<gpu>) (gpusteward_gpu_power_watts)", "GPU {{gpu}}")
+        .query("max by (<gpu>) (gpusteward_gpu_power_limit_watts)", "GPU {{gpu}} limit", LIMIT),
         lines("Temperature", "celsius")
-        .about("Temperature of each GPU's die.")
-        .query("max by (<gpu>) (gpusteward_gpu_temperature_celsius)", "GPU {{gpu}}"),
+        .about("Temperature of each GPU's die, and of its memory where the GPU reports it. Dashed line: the lowest")
+        .about("temperature at which a GPU lowers its clocks.")
+        .query("max by (<gpu>) (gpusteward_gpu_temperature_celsius)", "GPU {{gpu}}")
+        .query("max by (<gpu>) (gpusteward_gpu_memory_temperature_celsius)", "GPU {{gpu}} memory")
+        .query('min(gpusteward_gpu_temperature_threshold_celsius{threshold="slowdown"})', "slowdown", LIMIT),
         timeline("Throttled", YES)
         .about("Times at which each GPU lowered its clocks, by reason.")
         .query("max by (<gpu>, reason) (gpusteward_gpu_throttled)", "GPU {{gpu}}: {{reason}}"),
@@ -82,5 +100,27 @@ BOARD = Board(
         .about("explains each number.")
         .column("Errors", e.XIDS_BY_NUMBER, "short")
         .column("Last one, ago", "time() - max by (<gpu>, xid) (gpusteward_gpu_xid_last_timestamp_seconds)", "s"),
+        Row("Hardware health"),
+        table("Condition of each GPU", "gpu, uuid, node", height=6)
+        .about("A failed row remap is NVIDIA's criterion for a replacement. A pending one takes effect at the next")
+        .about("reset. Banks without spare rows fail at their next uncorrectable error.")
+        .column("Row remap failed", "max by (<gpu>) (gpusteward_gpu_row_remap_failure)", "short", ALARM)
+        .column("Row remap pending", "max by (<gpu>) (gpusteward_gpu_row_remap_pending)", "short", PENDING)
+        .column("Rows remapped", 'max by (<gpu>) (gpusteward_gpu_remapped_rows{cause="uncorrectable"})', "short")
+        .column(
+            "Banks without spare rows", 'max by (<gpu>) (gpusteward_gpu_row_remap_banks{availability="none"})', "short"
+        )
+        .column("Pages retired", "sum by (<gpu>) (gpusteward_gpu_retired_pages)", "short")
+        .column("Retirement pending", "max by (<gpu>) (gpusteward_gpu_page_retirement_pending)", "short", PENDING),
+        table("Recovery action", "gpu, action, uuid, node", height=8, width=6)
+        .about("What the driver says that each GPU needs. docs/runbooks/GPURecoveryActionNeeded.md explains it.")
+        .column("Info", "max by (<gpu>, action) (gpusteward_gpu_recovery_action)"),
+        table("VBIOS", "gpu, vbios_version, uuid, node", height=8, width=6)
+        .about("The version of each GPU's firmware.")
+        .column("Info", "max by (<gpu>, vbios_version) (gpusteward_gpu_vbios_info)"),
+        bars("Link errors", width=12)
+        .about("NVLink errors of all links by kind, and packets sent again over PCIe, in each step.")
+        .query(e.growth("<gpu>, error", "gpusteward_gpu_nvlink_errors_total"), "GPU {{gpu}} NVLink {{error}}")
+        .query(e.growth("<gpu>", "gpusteward_gpu_pcie_replays_total"), "GPU {{gpu}} PCIe replays"),
     ),
 )

@@ -47,12 +47,23 @@ class Panel:
     options: object = None
     row: tuple[str, ...] = ()
     interval: str | None = None
+    points: int | None = None
     description: str = ""
     queries: list[Query] = field(default_factory=list)
 
     def about(self, sentence: str) -> Self:
         """Add to the description."""
         self.description = f"{self.description} {sentence}".lstrip()
+        return self
+
+    def every(self, interval: str) -> Self:
+        """Ask for points that are at least so far apart: what is recorded each five minutes has no others."""
+        self.interval = interval
+        return self
+
+    def at_most(self, points: int) -> Self:
+        """Ask for fewer points than there are pixels, where many series are summed up."""
+        self.points = points
         return self
 
     def query(self, expression: str, legend: str = "", look: Properties = PLAIN, to: Place | None = None) -> Self:
@@ -82,6 +93,7 @@ class Panel:
             datasource=DATASOURCE,
             grid_pos=dashboard.GridPos(*self.size),
             interval=self.interval,
+            max_data_points=self.points,
             targets=[self._target(query) for query in self.queries],
             field_config=dashboard.FieldConfigSource(self.fields, list(self._overrides(place))),
             options=self.options,

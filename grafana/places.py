@@ -1,7 +1,7 @@
 """
 The boards as targets of links: their names, their variables, and the choices that a link keeps.
 
-What comes in: nothing. What goes out: the five boards, their variables as Grafana's models, addresses, selectors.
+What comes in: nothing. What goes out: the boards, their variables as Grafana's models, addresses, selectors.
 
 The rule: the values of a variable come from our own metrics, narrowed by the variables before it. A link keeps each
 choice that the other board can show.
@@ -22,6 +22,8 @@ DATASOURCE = common.DataSourceRef("prometheus", "${datasource}")
 NARROWED_BY = {
     r"\w+{<node>": {"cluster", "node"},  # written with an expression that is about all GPUs of a node
     "gpusteward_gpu_processes": {"cluster", "node"},  # of the whole node
+    "(container|holder):": {"cluster", "node", "uuid", "namespace", "pod"},  # recorded (alerts/)
+    "workload:": {"cluster", "namespace"},
     "gpusteward_(gpu|device)_": {"cluster", "node", "uuid"},
     "gpusteward_(container_|pod_memory_|due_seconds)": {"cluster", "node", "uuid", "namespace", "pod"},
     "gpusteward_(pod_info|last_action)": {"cluster", "node", "namespace", "pod"},
@@ -97,7 +99,7 @@ def filled(expression: str, chosen: tuple[Variable, ...]) -> str:
         selector = ", ".join(filter(None, [*matchers, own.removeprefix("<node>")]))
         return f"{family}{{{selector}}}" if selector else family
 
-    return re.sub(r"(gpusteward_\w+)(?:{(.*?)})?", narrowed, expression)
+    return re.sub(r"((?:\w+:)?gpusteward_\w+(?::\w+)?)(?:{(.*?)})?", narrowed, expression)
 
 
 CLUSTER_LABEL = Variable("cluster", "Cluster", "gpusteward_build_info")
@@ -147,6 +149,8 @@ CLUSTER = Place("gpusteward-cluster", "gpusteward / Cluster", (CLUSTER_LABEL, NO
 NODE = Place("gpusteward-node", "gpusteward / Node and GPUs", (CLUSTER_LABEL, ONE_NODE, GPUS))
 NAMESPACE = Place("gpusteward-namespace", "gpusteward / Namespace", (CLUSTER_LABEL, NODES, ONE_NAMESPACE))
 POD = Place("gpusteward-pod", "gpusteward / Pod", (CLUSTER_LABEL, NODES, ONE_NAMESPACE, ONE_POD))
-ENFORCEMENT = Place("gpusteward-enforcement", "gpusteward / Enforcement and health", (CLUSTER_LABEL, NODES, NAMESPACES))
+EFFICIENCY = Place("gpusteward-efficiency", "gpusteward / Efficiency", (CLUSTER_LABEL, NAMESPACES))
+ENFORCEMENT = Place("gpusteward-enforcement", "gpusteward / Enforcement", (CLUSTER_LABEL, NODES, NAMESPACES))
+HEALTH = Place("gpusteward-health", "gpusteward / Daemon health", (CLUSTER_LABEL, NODES))
 
-PLACES = (CLUSTER, NODE, NAMESPACE, POD, ENFORCEMENT)
+PLACES = (CLUSTER, EFFICIENCY, NODE, NAMESPACE, POD, ENFORCEMENT, HEALTH)

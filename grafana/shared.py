@@ -18,8 +18,13 @@ WHO_IS_OVER = (
 )
 IDLE = (
     stat("Idle allocations", steps=ALARM)
-    .about("Containers with an allocated GPU and no process on it. GPUs that do not answer are left out.")
+    .about("Containers that have a GPU, and no process on it, or processes that do not use its SMs.")
     .query(e.IDLE_COUNT)
+)
+WHO_IS_IDLE = (
+    table("Idle allocations", "node, namespace, pod, container, gpu, gpu_instance, resource, uuid", width=12)
+    .about("Containers that have a GPU now, and no process on it, or processes that do not use its SMs.")
+    .column("Replicas", e.IDLE, "short")
 )
 PODS = (
     stat("Pods on GPUs")

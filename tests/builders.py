@@ -5,8 +5,10 @@ What comes in: the few fields that a test is about. What goes out: frozen facts 
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from hashlib import sha256
 
+from exporter.accounts.integrals import Known, advance
 from exporter.model import (
     Allocation,
     Attribution,
@@ -15,12 +17,14 @@ from exporter.model import (
     Context,
     Device,
     DeviceAccount,
+    DeviceIntegral,
     DeviceKey,
     EnforcedBy,
     Fault,
     Gpu,
     GpuInstance,
     GpuUuid,
+    Hardware,
     Health,
     Limit,
     Mechanism,
@@ -65,6 +69,7 @@ def gpu(
     memory: Memory | None = None,
     utilization: Utilization = Utilization(),
     health: Health = Health(),
+    hardware: Hardware = Hardware(),
     instances: tuple[GpuInstance, ...] = (),
 ) -> Gpu:
     """Make a GPU; it has MIG on when it has instances."""
@@ -78,6 +83,7 @@ def gpu(
         memory=memory,
         utilization=utilization,
         health=health,
+        hardware=hardware,
         instances=instances,
     )
 
@@ -245,10 +251,15 @@ def snapshot(
     monotonic: float = MONOTONIC,
     taken_at: float = TAKEN_AT,
     node: str = NODE,
+    steady_for: int = 0,
 ) -> Snapshot:
-    """Make a snapshot of devices. Their GPUs are those that answered, and all that the driver counts."""
+    """
+    Make a snapshot of devices. Their GPUs are those that answered, and all that the driver counts.
+
+    Its sums over time are those of figures that did not change for `steady_for` seconds; there are none without it.
+    """
     gpus = {each.gpu.uuid: each.gpu for each in devices}
-    return Snapshot(
+    made = Snapshot(
         round,
         taken_at,
         monotonic,
@@ -270,3 +281,19 @@ def snapshot(
         xid_errors=xid_errors or {},
         faults=tuple(faults),
     )
+    return replace(made, integrals=_summed(made, steady_for)) if steady_for else made
+
+
+def _summed(made: Snapshot, seconds: int) -> Mapping[DeviceKey, DeviceIntegral]:
+    tracked: Known = {}
+    for ago in (seconds, 0):
+        taken_at = made.taken_at - ago
+        read = replace(
+            made,
+            monotonic=made.monotonic - ago,
+            taken_at=taken_at,
+            devices=tuple(replace(each, sampled_at=taken_at) for each in made.devices),
+            gpus_read=frozenset(made.gpus_present),
+        )
+        tracked = advance(tracked, read, asked=None, interval=seconds)
+    return {key: each.sums for key, each in tracked.items()}

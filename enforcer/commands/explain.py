@@ -247,7 +247,7 @@ def _standard_input() -> bytes:
 
     content = sys.stdin.buffer.read(_LONGEST + 1) if sys.stdin else b""
     if len(content) > _LONGEST:
-        raise UnreadableError(f"cannot be read: larger than {_LONGEST} bytes")
+        raise UnreadableError(f"larger than {_LONGEST} bytes")
     return content
 
 

@@ -41,7 +41,7 @@ def run(namespace: argparse.Namespace) -> int:
         signal.signal(number, _leave)  # until the event loop takes over
     from enforcer.runtime.daemon import daemon  # noqa: PLC0415  (with the daemon come driver, HTTP and more)
     from enforcer.runtime.policy_config import impossible  # noqa: PLC0415
-    from exporter.config import ConfigError, load  # noqa: PLC0415
+    from exporter.config import ConfigError, start  # noqa: PLC0415
     from exporter.devices import DeviceError  # noqa: PLC0415
     from exporter.rounds import logs  # noqa: PLC0415
     from exporter.running import refuse, until_signalled  # noqa: PLC0415
@@ -50,9 +50,9 @@ def run(namespace: argparse.Namespace) -> int:
     arguments = chosen(namespace, os.environ)
     code = 0
     try:
-        config = load(arguments, impossible)
+        config, refused = start(arguments, impossible)
         logs.configure(config.log.level, config.log.format)
-        asyncio.run(until_signalled(daemon(arguments, config, os.environ, program=PROGRAM)))
+        asyncio.run(until_signalled(daemon(arguments, config, os.environ, program=PROGRAM, refused=refused)))
     except* ConfigError as errors:
         code = refuse(PROGRAM, errors, 2)
     except* (DeviceError, WebError) as errors:

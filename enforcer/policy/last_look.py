@@ -108,6 +108,8 @@ def _justified(
 ) -> Reason | Spared | None:
     """Judge the holder anew, as if its own action had not begun."""
     alone = replace(history, dry_flight=None) if action.dry else replace(history, in_flight=None)
+    if second:  # SIGTERM began a new level, and with the old one the eviction was forgotten that had been blocked
+        alone = replace(alone, done=alone.done | {(action.key, Rung.EVICT)})
     flight = history.in_flight
     mine = flight.token if flight is not None else None
     alone = replace(alone, spent=tuple(token for token in alone.spent if token != mine))

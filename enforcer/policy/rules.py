@@ -153,7 +153,7 @@ class Rules:
     def __post_init__(self) -> None:
         """Refuse what cannot be meant. Raises RulesError."""
         if not self.ladder or list(self.ladder) != sorted(set(self.ladder), key=tuple(Rung).index):
-            raise RulesError("ladder", f"steps from {', '.join(Rung)}, each once, the gentlest first")
+            raise RulesError("ladder", f"some of {', '.join(Rung)}, in this order")
         if not 0 <= self.grace <= LONGEST_GRACE:
             raise RulesError("grace", f"a duration from 0s to {LONGEST_GRACE:.0f}s")
         if not 0 < self.interval < inf:

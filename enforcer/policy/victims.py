@@ -114,15 +114,14 @@ def refusal(judged: Judged, scene: Scene) -> Why | None:
         return Reason.IN_FLIGHT, ""
     if history.in_flight is not None and history.in_flight.action.pod_uid == case.limit.pod_uid:
         return Reason.IN_FLIGHT, ""
+    if not dry and (spent := budgets.exhausted(history.spent, case, rules, now.boot)) is not None:
+        return spent, ""
+    # The last look asks for all but this, and nothing may hide behind it: its level is of its own round.
+    if not dry and _too_soon(history, rules, now):
+        return Reason.SPACING, ""
     if judged.level.read_at < scene.snapshot.monotonic:  # what was announced was not compared with what is so now
         return Reason.QUEUED, "the next regular round decides"
-    if dry:
-        return None
-    spent = budgets.exhausted(history.spent, case, rules, now.boot)
-    if spent is not None:
-        return spent, ""
-    # Last: the last look asks for all but this, and nothing may hide behind it.
-    return (Reason.SPACING, "") if _too_soon(history, rules, now) else None
+    return None
 
 
 def _hold(judged: Judged, scene: Scene, *, dry: bool) -> Why | None:

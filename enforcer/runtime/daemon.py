@@ -30,7 +30,7 @@ from enforcer.runtime.hands import Fresh
 from enforcer.runtime.live_pod import LivePods
 from enforcer.runtime.policy_config import impossible, plays, rules_of
 from exporter.base.clock import Clock, SystemClock
-from exporter.config import Arguments, Config, source_of_names
+from exporter.config import Arguments, Config, ConfigError, source_of_names
 from exporter.daemon import Enforcement, observe
 from exporter.host.pod_cgroups import pod_cgroups
 from exporter.host.procfs import proc_root
@@ -42,7 +42,14 @@ POD_UID, POD_NAMESPACE, POD_NAME = "POD_UID", "POD_NAMESPACE", "POD_NAME"
 """Environment variables that the DaemonSet fills from its own pod's fields."""
 
 
-async def daemon(arguments: Arguments, config: Config, environ: Mapping[str, str], *, program: str) -> None:
+async def daemon(
+    arguments: Arguments,
+    config: Config,
+    environ: Mapping[str, str],
+    *,
+    program: str,
+    refused: ConfigError | None = None,
+) -> None:
     """Observe, decide and (as far as the mode allows) act, until cancelled. Raises as `observe` does."""
     own_pod, own_namespace = environ.get(POD_UID, ""), environ.get(POD_NAMESPACE, "")
 
@@ -56,7 +63,7 @@ async def daemon(arguments: Arguments, config: Config, environ: Mapping[str, str
     async with _kubernetes(config, environ) as kube:
         decider = Decider(rules(config), config.policy.stop_file, tell=kube.notifier.tell if kube else lambda _: None)
         enforcement = Enforcement(decider, impossible, apply, link.attach)
-        observing = observe(arguments, config, latest, program=program, enforcement=enforcement)
+        observing = observe(arguments, config, latest, program=program, enforcement=enforcement, refused=refused)
         if kube is None:
             decider.ceilings = (Ceiling(Mode.DRY_RUN, Reason.NOT_ARMED),)
             await observing

@@ -15,7 +15,7 @@ import msgspec
 
 from exporter.api import schema
 from exporter.devices.xids import XIDS
-from exporter.model import Device, Gpu, GpuUuid, Limit, Pod, Scope, Snapshot, Usage, XidErrors
+from exporter.model import Device, DeviceKey, Gpu, GpuUuid, Limit, Pod, PodUid, Scope, Snapshot, Usage, XidErrors
 from exporter.rounds.latest import Tally
 
 Json = dict[str, Any]
@@ -96,12 +96,15 @@ def head(snapshot: Snapshot, *, age: float, interval: float, program: str) -> sc
 
 
 def describe_containers(snapshot: Snapshot, usages: Iterable[Usage]) -> Iterator[schema.Container]:
-    """Describe each container's usage, with its own limit: not the pod's, and not one per process."""
-    own = {
-        (limit.pod_uid, limit.container, limit.device): limit.memory
-        for limit in snapshot.limits
-        if limit.container and limit.scope is not Scope.PROCESS
-    }
+    """Describe each container's usage, with its own limit (not the pod's, and not one per process) and its share."""
+    own: dict[tuple[PodUid, str, DeviceKey], int | None] = {}
+    shares: dict[tuple[PodUid, str, DeviceKey], float] = {}
+    for limit in snapshot.limits:
+        where = limit.pod_uid, limit.container, limit.device
+        if limit.container and limit.scope is not Scope.PROCESS:
+            own[where] = limit.memory
+        if limit.container and limit.compute is not None:
+            shares[where] = min(limit.compute, shares.get(where, limit.compute))
     for usage in usages:
         holder, device = usage.subject, usage.device
         pod = snapshot.pods.get(holder.pod_uid)
@@ -124,6 +127,7 @@ def describe_containers(snapshot: Snapshot, usages: Iterable[Usage]) -> Iterator
             processes=len(usage.processes) if usage.listed else None,
             pids=sorted(process.pid for process in usage.processes),
             memory_limit_bytes=own.get((holder.pod_uid, holder.container, device)),
+            compute_limit_ratio=shares.get((holder.pod_uid, holder.container, device)),
             mps=usage.mps,
         )
 
@@ -170,7 +174,7 @@ def _gpus(snapshot: Snapshot) -> Iterator[schema.Gpu]:
 def describe_gpu(gpu: Gpu, xid_errors: list[schema.Xid] | None = None) -> schema.Gpu:
     """Describe a GPU that answered."""
     total = gpu.memory.total if gpu.memory else None
-    return copied(schema.Gpu, gpu, gpu.health, up=True, memory_total_bytes=total, xid_errors=xid_errors)
+    return copied(schema.Gpu, gpu, gpu.health, gpu.hardware, up=True, memory_total_bytes=total, xid_errors=xid_errors)
 
 
 def _xids(errors: Mapping[int, XidErrors]) -> list[schema.Xid]:

@@ -79,6 +79,20 @@ class Gpu(msgspec.Struct, frozen=True):
     clocks_hertz: dict[str, Real | None] | None = None
     throttled: dict[str, bool | None] | None = None
     ecc_errors: dict[str, Whole | None] | None = None
+    memory_temperature_celsius: Real | None = None
+    vbios_version: str | None = None
+    power_limit_watts: Real | None = None
+    power_default_limit_watts: Real | None = None
+    temperature_thresholds_celsius: dict[str, Real | None] | None = None
+    remapped_rows: dict[str, Whole | None] | None = None
+    row_remap_pending: bool | None = None
+    row_remap_failure: bool | None = None
+    row_remap_banks: dict[str, Whole | None] | None = None
+    retired_pages: dict[str, Whole | None] | None = None
+    page_retirement_pending: bool | None = None
+    recovery_action: str | None = None
+    nvlink_errors: dict[str, Whole | None] | None = None
+    pcie_replays: Whole | None = None
     xid_errors: list[Xid] | None = None
 
 
@@ -146,6 +160,7 @@ class Container(Owned, frozen=True, kw_only=True):
     processes: Whole | None = None
     pids: list[Whole] = []
     memory_limit_bytes: Whole | None = None
+    compute_limit_ratio: Real | None = None
     mps: bool = False
 
 

@@ -30,7 +30,11 @@ _Data = TypeVar("_Data")
 
 
 class UnreadableError(Exception):
-    """The file cannot be read; the message says why, and does not name it."""
+    """The file cannot be read; the message says why, and does not name it. `fix` says what to do."""
+
+    def __init__(self, why: str, *, fix: str = "name a file that this user can read") -> None:
+        super().__init__(f"cannot be read: {why}")
+        self.fix = fix
 
 
 class MalformedError(Exception):
@@ -51,10 +55,12 @@ def opened(path: Path) -> BinaryIO:
     try:
         file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115  (closed by the caller)
     except (OSError, ValueError) as error:  # a path with a NUL byte is a ValueError
-        raise UnreadableError(f"cannot be read: {reason(error)}") from error
+        if isinstance(error, IsADirectoryError):
+            raise UnreadableError(reason(error), fix="name the file in this folder") from error
+        raise UnreadableError(reason(error)) from error
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise UnreadableError("cannot be read: not a regular file")
+        raise UnreadableError("not a regular file", fix="name a regular file; a pipe or a device is not read")
     return file
 
 
@@ -64,9 +70,9 @@ def read(path: Path, most: int) -> bytes:
         try:
             content = file.read(most + 1)
         except OSError as error:
-            raise UnreadableError(f"cannot be read: {reason(error)}") from error
+            raise UnreadableError(reason(error)) from error
     if len(content) > most:
-        raise UnreadableError(f"cannot be read: larger than {most} bytes")
+        raise UnreadableError(f"larger than {most} bytes", fix=f"name a file of at most {most} bytes")
     return content
 
 
@@ -112,7 +118,11 @@ def show(value: object) -> str:
     if isinstance(value, Mapping):
         return "a mapping" if value else "an empty mapping"
     if isinstance(value, list):
-        return "a list"
+        items = [show(item) for item in value if not isinstance(item, Mapping | list)]
+        written = f"[{', '.join(items)}]"
+        return written if len(items) == len(value) and len(written) <= 60 else "a list"  # noqa: PLR2004
+    if value is None:
+        return "nothing"
     if isinstance(value, bool):
         return str(value).lower()
     text = str(value)

@@ -47,7 +47,7 @@ FAULTS = {
 DRIVER = "check that nvidia-smi, or the vendor's own tool, works on the node and in the daemon's container"
 """What to do about a driver that does not work, where it does not say why."""
 KUBELET = "check that the kubelet runs on the node (journalctl -u kubelet), and set node.kubelet_root to its folder"
-CONFIG = "correct the configuration; docs/configuration.md lists each key"
+CONFIG = "correct the configuration; docs/reference/config.md lists each key"
 PROC = _MOUNTS
 PID_DOMAIN = "set hostPID: true, run as uid 0, and mount the host's /proc below node.host_root"
 _SERVER = {

@@ -7,7 +7,7 @@ The operator's settings as one frozen `Config`, or a `ConfigError`: flags over e
 
 from exporter.config.arguments import Arguments, parse_arguments
 from exporter.config.catalogue import catalogue_of, options_of
-from exporter.config.loading import Check, load
+from exporter.config.loading import Check, load, start
 from exporter.config.policy import Policy, tolerance_of
 from exporter.config.reload import Reloaded, reloads
 from exporter.config.schema import Config, Limits, Log, Names, Node, Sampling, Web, source_of_names, switched_off
@@ -32,6 +32,7 @@ __all__ = [
     "parse_arguments",
     "reloads",
     "source_of_names",
+    "start",
     "switched_off",
     "tolerance_of",
 ]

@@ -2,8 +2,10 @@
 Joins flags, environment, file and defaults into one frozen config.
 
 What comes in: `Arguments`. What goes out: `Config`, or `ConfigError`. `combine` is the pure half, `load` reads.
+A daemon uses `start`, which also accepts a file with keys that this version does not know.
 """
 
+import difflib
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -14,7 +16,7 @@ from exporter.config.catalogue import catalogue_of
 from exporter.config.policy import REMOVED, removed
 from exporter.config.schema import PATHS, Config, found_at, problems, replaced
 from exporter.config.values import RECORDED
-from exporter.config.yaml_text import check, parse, read, refuse
+from exporter.config.yaml_text import ConfigError, check, known, parse, read, refuse
 
 Check = Callable[[Config], Iterable[tuple[str, str]]]
 """Names each key whose value is impossible, with what was expected instead."""
@@ -30,6 +32,31 @@ def load(arguments: Arguments, also: Check = lambda _: ()) -> Config:
     return combine(arguments, content, hostname(), also)
 
 
+def start(arguments: Arguments, also: Check = lambda _: ()) -> tuple[Config, ConfigError | None]:
+    """
+    Read the config that a daemon starts with, as `load` does.
+
+    A file of another version may have keys that this version does not know. Then the config is the rest of the file in
+    mode `observe`, and the error is the refusal: a node that measures is better than one without a daemon.
+    An unknown key of `web` may keep strangers out, so that such a file is refused as a whole. Raises ConfigError.
+    """
+    content = read(arguments.config_file) if arguments.config_file else b""
+    try:
+        return combine(arguments, content, hostname(), also), None
+    except ConfigError as error:
+        refusal = error
+    rest, unknown = known(parse(content, _source(arguments)), Config)
+    if not unknown or any(_of_web(key) for key in unknown):
+        raise refusal
+    config = _joined(arguments, rest, hostname(), also)
+    return (config if config.policy.mode == "off" else replaced(config, "policy.mode", "observe")), refusal
+
+
+def _of_web(key: str) -> bool:
+    """Whether an unknown key is of the section `web`, or of one that was probably meant to be it."""
+    return bool(difflib.get_close_matches(key.partition(".")[0].lower(), ["web"]))
+
+
 def hostname() -> str:
     """Return this machine's host name in lower case, as the kubelet registers it."""
     return socket.gethostname().strip().lower()
@@ -41,9 +68,16 @@ def combine(arguments: Arguments, content: bytes, name: str, also: Check = lambd
 
     `name` is the node's name if no flag, variable or key sets it. Raises ConfigError.
     """
-    file = arguments.config_file
-    source = str(file) if file else "configuration"
-    data = {"node": {}} | parse(content, source)
+    return _joined(arguments, parse(content, _source(arguments)), name, also)
+
+
+def _source(arguments: Arguments) -> str:
+    return str(arguments.config_file) if arguments.config_file else "configuration"
+
+
+def _joined(arguments: Arguments, data: dict[str, Any], name: str, also: Check) -> Config:
+    file, source = arguments.config_file, _source(arguments)
+    data = {"node": {}} | data
     if isinstance(data["node"], dict):
         data["node"] = {"name": name} | data["node"]
     _refuse_removed(data, source)
@@ -59,8 +93,17 @@ def combine(arguments: Arguments, content: bytes, name: str, also: Check = lambd
     if config.limits.rows or config.limits.systems.names is not None:
         catalogue_of(config.limits, source, arguments.origins.get("limits.systems", ""))
     for key, expected in (*problems(config), *also(config)):
-        raise refuse(source, key, expected, found_at(config, key), arguments.origins)
+        raise refuse(source, key, expected, _written(data, key, found_at(config, key)), arguments.origins)
     return config
+
+
+def _written(data: Any, key: str, otherwise: object) -> object:
+    """Return the value of a dotted key as it was written; `otherwise` where it was not."""
+    for name in key.split("."):
+        if not isinstance(data, Mapping) or name not in data:
+            return otherwise
+        data = data[name]
+    return data
 
 
 def _refuse_removed(data: Mapping[str, Any], source: str) -> None:

@@ -62,6 +62,7 @@ class Collecting(Section, frozen=True):
     clocks: bool = True
     throttling: bool = True
     ecc: bool = True
+    hardware: bool = True
     xid: bool = True
 
 

@@ -31,15 +31,15 @@ Struct = TypeVar("Struct", bound=msgspec.Struct)
 class ConfigError(Problem):
     """The configuration cannot be used; the message says where and why. A daemon ends with exit code 2 at start."""
 
-    fix = "correct the configuration; docs/configuration.md lists each key with its default"
+    fix = "correct the configuration; docs/reference/config.md lists each key with its default"
 
 
-def read(path: Path) -> bytes:
-    """Read a whole config file. Raises ConfigError."""
+def read(path: Path, key: str = "") -> bytes:
+    """Read a whole config file, which `key` names. Raises ConfigError."""
     try:
         return text_files.read(path, MAX_BYTES)
     except text_files.UnreadableError as error:
-        raise ConfigError(f"{path}: {error}", fix="name a file that this user can read") from error
+        raise ConfigError(f"{key and f'{key}: '}{path}: {error}", fix=error.fix) from error
 
 
 def parse(content: bytes, source: str) -> dict[str, Any]:
@@ -73,8 +73,9 @@ def without_nulls(data: Any) -> Any:
 
 def kind(value: object) -> str:
     """Name the kind of a value, without the value."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return "text" if isinstance(value, str) else "a number" if number else show(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return "a number"
+    return "text" if isinstance(value, str) else "a list" if isinstance(value, list) else show(value)
 
 
 def check(
@@ -122,6 +123,20 @@ def spoken(data: Any, annotation: Any) -> Any:
     return data
 
 
+def known(data: Any, annotation: Any, path: str = "") -> tuple[Any, tuple[str, ...]]:
+    """Split data into what has a key of the struct, and the dotted keys of the rest. What lists hold stays as it is."""
+    plain = _plain(annotation)
+    if not (isinstance(plain, type) and issubclass(plain, msgspec.Struct) and isinstance(data, Mapping)):
+        return data, ()
+    types_of = get_type_hints(plain, include_extras=True)
+    names = {field.encode_name: types_of[field.name] for field in msgspec.structs.fields(plain)}
+    kept, strange = {}, [f"{path}{key}" for key in data if key not in names]
+    for key in names.keys() & data.keys():
+        kept[key], more = known(data[key], names[key], f"{path}{key}.")
+        strange += more
+    return kept, tuple(sorted(strange))
+
+
 def refuse(
     source: str,
     path: str,
@@ -136,7 +151,7 @@ def refuse(
     place = origin or (f"{source}: {path}" if path else source)
     return ConfigError(
         f"{place}: expected {expected}, got {shown(value)}",
-        fix=f"correct {origin}; docs/configuration.md describes {path}" if origin else "",
+        fix=f"correct {origin}; docs/reference/config.md describes {path}" if origin else "",
     )
 
 
@@ -176,9 +191,18 @@ def _explain(
     for key in filter(None, path.split(".")):
         part = part[key]
     if free and isinstance(part, dict):
-        path, part = next(((f"{path}.{key}", value) for key, value in part.items() if not isinstance(value, str)))
-        return refuse(source, path, "text", part, origins, shown=shown)
+        inside = get_args(_plain(_annotation(struct, path)))[1]
+        path, part = next((f"{path}.{key}", value) for key, value in part.items() if not _fits(value, inside))
+        return refuse(source, path, _expected(inside), part, origins, shown=shown)
     return refuse(source, path, _expected(_annotation(struct, path)), part, origins, shown=shown)
+
+
+def _fits(value: object, annotation: Any) -> bool:
+    try:
+        msgspec.convert(value, annotation)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _annotation(struct: type[Any], path: str) -> Any:
@@ -222,4 +246,6 @@ def _expected(annotation: Any) -> str:
         return "a list of texts"
     if get_origin(plain) is dict or (isinstance(plain, type) and issubclass(plain, msgspec.Struct)):
         return "a mapping"
-    return {bool: "true or false", str: "text", Path: "a path"}.get(plain, getattr(plain, "__name__", str(plain)))
+    return {bool: "true or false", str: "text", float: "a number", Path: "a path"}.get(
+        plain, getattr(plain, "__name__", str(plain))
+    )

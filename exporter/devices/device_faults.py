@@ -8,7 +8,7 @@ The rule: a figure that the device does not have is None, and no fault. Figures 
 fault together, and leave the round complete.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import ParamSpec, TypeVar
 
 from exporter.devices.errors import CallError, LibraryError, UnsupportedError
@@ -41,6 +41,10 @@ class DeviceFaults:
     def collected(self, collector: Collector, question: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
         """Ask for a figure unless its collector is off: then the question is not asked, which is no fault."""
         return None if collector in self._off else self.figure(question, *args, **kwargs)
+
+    def unread(self, errors: Iterable[LibraryError]) -> None:
+        """Add figures that were asked for elsewhere, and not given."""
+        self._unread.extend(errors)
 
     def add(self, error: LibraryError, what: str, *, incomplete: bool = True, advice: str = "") -> None:
         """Add a failed reading, with its reason."""

@@ -293,6 +293,9 @@ class Client:
     async def _read_credentials(self) -> Configuration:
         """Read all again. Raises KubeError, also if a token is missing that was there before: it is being written."""
         fresh = Configuration()
+        # From 3.13 on, Python refuses certificates without an Authority Key Identifier. Clusters that began before
+        # Kubernetes 1.17 have such ones, and Go accepts them: https://github.com/kubernetes-client/python/issues/2394
+        fresh.disable_strict_ssl_verification = True
         await self._credentials(fresh)
         # A line feed at the end of the file would make an invalid header.
         fresh.api_key = {name: value.strip() for name, value in fresh.api_key.items()}

@@ -10,7 +10,7 @@ To add a topic: write a file with `FAMILIES` and `collect(snapshot)`, and add it
 
 from collections.abc import Callable, Mapping
 
-from exporter.metrics import claims, containers, devices, gpus, limits, pods, process, rounds
+from exporter.metrics import claims, containers, devices, gpus, integrals, limits, pods, process, rounds
 from exporter.metrics.family import Families, Family
 from exporter.model import Collector, Snapshot
 
@@ -22,10 +22,11 @@ SUBJECTS: tuple[tuple[str, tuple[Family, ...], Callable[[Snapshot], Families]], 
     ("Claims", claims.FAMILIES, claims.collect),
     ("Pods", pods.FAMILIES, pods.collect),
 )
-"""The families of a snapshot, in the order of the page. `rounds` is apart, because it is never withdrawn."""
+"""The families of a snapshot, in the order of the page. `integrals` and `rounds` are apart: they are not withdrawn."""
 
 CATALOGUE: Mapping[str, tuple[Family, ...]] = {
     **{topic: families for topic, families, _ in SUBJECTS},
+    "Use over time": integrals.FAMILIES,
     "The daemon itself": rounds.FAMILIES,
 }
 """All promised families of our own by topic, in the order of the page."""
@@ -41,15 +42,37 @@ COLLECTED: Mapping[Collector, tuple[str, ...]] = {
     ),
     Collector.PROCESS_UTILIZATION: (
         "container_sm_utilization_ratio",
+        "container_sm_seconds_total",
         "container_encoder_utilization_ratio",
         "container_decoder_utilization_ratio",
     ),
     Collector.GPM: ("device_sm_utilization_ratio",),
-    Collector.POWER: ("gpu_power_watts", "gpu_energy_joules_total"),
-    Collector.TEMPERATURE: ("gpu_temperature_celsius",),
+    Collector.POWER: (
+        "gpu_power_watts",
+        "gpu_energy_joules_total",
+        "gpu_power_limit_watts",
+        "gpu_power_default_limit_watts",
+    ),
+    Collector.TEMPERATURE: (
+        "gpu_temperature_celsius",
+        "gpu_memory_temperature_celsius",
+        "gpu_temperature_threshold_celsius",
+    ),
     Collector.CLOCKS: ("gpu_clock_hertz",),
     Collector.THROTTLING: ("gpu_throttled",),
     Collector.ECC: ("gpu_ecc_errors_total",),
+    Collector.HARDWARE: (
+        "gpu_vbios_info",
+        "gpu_row_remap_pending",
+        "gpu_row_remap_failure",
+        "gpu_page_retirement_pending",
+        "gpu_pcie_replays_total",
+        "gpu_remapped_rows",
+        "gpu_row_remap_banks",
+        "gpu_retired_pages",
+        "gpu_recovery_action",
+        "gpu_nvlink_errors_total",
+    ),
     Collector.XID: ("gpu_xid_errors_total", "gpu_xid_last_timestamp_seconds"),
 }
 """The families that are missing while a collector is off."""

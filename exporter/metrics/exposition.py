@@ -8,7 +8,7 @@ The rule:
 - A format whose next scrape is near is rendered right after the round, one slice of samples at a time. A scrape waits
   for one slice at most (about 12 microseconds per sample). Until the new page is complete, the old one is served.
 - A snapshot older than three intervals is withdrawn, because old values look like steady ones. The daemon's own series
-  stay, so that the gap is visible.
+  stay, so that the gap is visible, and so do the counters of use over time.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from prometheus_client.openmetrics.exposition import ALLOWUTF8
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPENMETRICS
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
-from exporter.metrics import SUBJECTS, rounds
+from exporter.metrics import SUBJECTS, integrals, rounds
 from exporter.metrics.family import Families
 from exporter.metrics.labels import EXPORTED
 from exporter.model import Snapshot
@@ -136,11 +136,13 @@ class Exposition:
                 # zlib releases the interpreter's lock: a page of 45 kB takes 3 ms, but no time of the event loop.
                 pages[asked] = await asyncio.to_thread(_finished, plain[asked[0]], asked)
         finally:
-            self._considered = facts.snapshot.round if facts.snapshot else 0
-        self._rendered, self._pages = facts, pages
+            self._considered = facts.round
+        # A scrape may have got the page of a newer round meanwhile. After it an older page would let counters fall.
+        if self._rendered is None or self._rendered.round <= facts.round:
+            self._rendered, self._pages = facts, pages
 
     def _about_to_render(self, facts: "_Facts") -> bool:
-        return self._considered is not None and facts.snapshot is not None and facts.snapshot.round > self._considered
+        return self._considered is not None and facts.round > self._considered
 
     def _facts(self, now: float, interval: float) -> "_Facts":
         snapshot = self._latest.snapshot
@@ -247,6 +249,11 @@ class _Facts:
     process: Callable[[], Iterator[Metric]]
     exported: bool
 
+    @property
+    def round(self) -> int:
+        """The number of the snapshot's round; 0 before the first."""
+        return self.snapshot.round if self.snapshot else 0
+
     def collect(self) -> Families:
         """Yield the families that have a sample, and None where a collector pauses."""
         for metric in self._families():
@@ -258,6 +265,8 @@ class _Facts:
             for _, _, collect in SUBJECTS:
                 yield from collect(self.snapshot)
             yield from self.more(self.snapshot)
+        if self.snapshot is not None:
+            yield from integrals.collect(self.snapshot)
         yield from rounds.collect(
             self.snapshot, self.tally, self.reload, node=self.node, version=self.version, revision=self.revision
         )

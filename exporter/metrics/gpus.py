@@ -19,6 +19,11 @@ INFO = info(
     (*GPU, "vendor", "model", "pci_bus_id", "driver_version", "mig"),
     "The physical GPU as its driver describes it; mig is true or false. Always 1, to be joined on uuid.",
 )
+VBIOS = info(
+    "gpu_vbios_info",
+    (*GPU, "vbios_version"),
+    "The version of the GPU's VBIOS, its firmware (NVIDIA only: NVML VBIOS version). Always 1, to be joined on uuid.",
+)
 UP = gauge("gpu_up", GPU, "1 if the GPU answered in the last round, 0 if the driver counts it but it did not answer.")
 
 
@@ -31,6 +36,38 @@ FIGURES: tuple[Figure, ...] = (
         "energy consumption).",
     ),
     figure("gpu_temperature_celsius", "Temperature of the GPU die in degrees Celsius (NVIDIA: NVML temperature)."),
+    figure(
+        "gpu_memory_temperature_celsius",
+        "Temperature of the GPU's memory in degrees Celsius (NVIDIA only: NVML field MEMORY_TEMP).",
+    ),
+    figure(
+        "gpu_power_limit_watts",
+        "Power in watts below which the driver keeps the GPU, by the lowest of its limits; read once a minute (NVIDIA "
+        "only: NVML enforced power limit).",
+    ),
+    figure(
+        "gpu_power_default_limit_watts",
+        "Power limit in watts with which the GPU starts (NVIDIA only: NVML power management default limit).",
+    ),
+    figure(
+        "gpu_row_remap_pending",
+        "1 if rows of the GPU's memory are replaced at the next reset of the GPU, else 0 (NVIDIA only, Ampere and "
+        "later: NVML field REMAPPED_PENDING).",
+    ),
+    figure(
+        "gpu_row_remap_failure",
+        "1 if a row of the GPU's memory could not be replaced, else 0; once 1, it stays so (NVIDIA only, Ampere and "
+        "later: NVML field REMAPPED_FAILURE).",
+    ),
+    figure(
+        "gpu_page_retirement_pending",
+        "1 if pages of the GPU's memory are taken out of use when the driver is loaded again, else 0 (NVIDIA only, "
+        "before Ampere: NVML field RETIRED_PENDING).",
+    ),
+    figure(
+        "gpu_pcie_replays_total",
+        "Packets that the GPU had to send again over PCIe (NVIDIA only: NVML field PCIE_REPLAY_COUNTER).",
+    ),
 )
 
 PARTS: tuple[tuple[Family, Callable[[Gpu], Mapping[str, float]]], ...] = (
@@ -59,8 +96,62 @@ PARTS: tuple[tuple[Family, Callable[[Gpu], Mapping[str, float]]], ...] = (
         ),
         lambda gpu: gpu.health.ecc_errors,
     ),
+    (
+        gauge(
+            "gpu_temperature_threshold_celsius",
+            (*GPU, "threshold"),
+            "Temperature in degrees Celsius at which the GPU shuts down, or lowers its clocks, by its own or its "
+            "memory's heat (NVIDIA only: NVML temperature thresholds).",
+        ),
+        lambda gpu: gpu.hardware.temperature_thresholds_celsius,
+    ),
+    (
+        gauge(
+            "gpu_remapped_rows",
+            (*GPU, "cause"),
+            "Rows of the GPU's memory that were ever replaced by spare ones, by the kind of error (NVIDIA only, Ampere "
+            "and later: NVML fields REMAPPED_COR and REMAPPED_UNC).",
+        ),
+        lambda gpu: gpu.hardware.remapped_rows,
+    ),
+    (
+        gauge(
+            "gpu_row_remap_banks",
+            (*GPU, "availability"),
+            "Banks of the GPU's memory by how many of their spare rows are left: max is all, none is none (NVIDIA "
+            "only, Ampere and later: NVML row remapper histogram).",
+        ),
+        lambda gpu: gpu.hardware.row_remap_banks,
+    ),
+    (
+        gauge(
+            "gpu_retired_pages",
+            (*GPU, "cause"),
+            "Pages of the GPU's memory that were ever taken out of use, by the kind of error (NVIDIA only, before "
+            "Ampere: NVML fields RETIRED_SBE and RETIRED_DBE).",
+        ),
+        lambda gpu: gpu.hardware.retired_pages,
+    ),
+    (
+        gauge(
+            "gpu_recovery_action",
+            (*GPU, "action"),
+            "1 for what the GPU needs to work again, by its driver; none if it needs nothing. Other actions have no "
+            "sample (NVIDIA only, R570 and later: NVML field GET_GPU_RECOVERY_ACTION).",
+        ),
+        lambda gpu: {gpu.hardware.recovery_action: 1} if gpu.hardware.recovery_action else {},
+    ),
+    (
+        counter(
+            "gpu_nvlink_errors_total",
+            (*GPU, "error"),
+            "Errors on all NVLinks of the GPU by kind, as its driver counts them (NVIDIA only: NVML fields NVLINK_*; "
+            "NVLink 5 has other kinds).",
+        ),
+        lambda gpu: gpu.hardware.nvlink_errors,
+    ),
 )
-"""Families with a last label for the clock, reason or severity."""
+"""Families with a last label for the clock, reason or severity, and the like."""
 
 XIDS = counter(
     "gpu_xid_errors_total",
@@ -76,7 +167,7 @@ LAST_XID = gauge(
     "No sample before the first.",
 )
 
-FAMILIES = (INFO, UP, *(family for family, _ in (*FIGURES, *PARTS)), XIDS, LAST_XID)
+FAMILIES = (INFO, VBIOS, UP, *(family for family, _ in (*FIGURES, *PARTS)), XIDS, LAST_XID)
 
 
 def collect(snapshot: Snapshot) -> Iterator[Metric]:
@@ -87,6 +178,11 @@ def collect(snapshot: Snapshot) -> Iterator[Metric]:
     answered = {gpu.uuid for gpu in snapshot.gpus}
     silent = [labels_of(uuid) for uuid in snapshot.gpus_present if uuid not in answered]
     yield INFO.of((labels_of(gpu.uuid, **_description(gpu)), 1) for gpu in snapshot.gpus)
+    yield VBIOS.of(
+        (labels_of(gpu.uuid, vbios_version=version), 1)
+        for gpu in snapshot.gpus
+        if (version := gpu.hardware.vbios_version)
+    )
     yield UP.of([*((labels, 1) for labels, _ in rows), *((labels, 0) for labels in silent)])
     described = [(labels, describe_gpu(gpu)) for labels, gpu in rows]
     for family, read in FIGURES:

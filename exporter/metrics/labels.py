@@ -7,7 +7,7 @@ The rule: two series of one node never have the same labels. Facts with the same
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TypeVar
 
 from exporter.model import DeviceKey, GpuUuid, PodUid, Snapshot
@@ -48,7 +48,8 @@ class NodeLabels:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._common = labelled(snapshot.node)
-        self._index = {uuid: str(index) for uuid, index in known_gpus(snapshot).items()}
+        summed = {device.uuid: sums.index for device, sums in snapshot.integrals.items()}
+        self._index = {uuid: str(index) for uuid, index in (summed | known_gpus(snapshot)).items()}
         self._devices: dict[DeviceKey, Labels] = {}
 
     def of(self, **own: str) -> Labels:
@@ -71,7 +72,7 @@ class NodeLabels:
         return self.device(key, namespace=namespace, pod=pod, container=container, **more)
 
 
-def known_gpus(snapshot: Snapshot) -> Mapping[GpuUuid, int]:
+def known_gpus(snapshot: Snapshot) -> dict[GpuUuid, int]:
     """Return the index of each GPU that the driver counts, also of GPUs that did not answer."""
     return {**snapshot.gpus_present, **{gpu.uuid: gpu.index for gpu in snapshot.gpus}}
 

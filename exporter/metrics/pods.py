@@ -14,7 +14,7 @@ INFO = info(
     ("namespace", "pod", "pod_uid", "workload_kind", "workload", "queue", "priority_class", "reservation"),
     "The pod and its top controller, queue and priority class; empty if Kubernetes does not report them. reservation "
     "is the sharing system for which the pod only reserves devices, mostly empty. Among pods of one name, the newest. "
-    "Always 1, to be joined on namespace and pod.",
+    "Always 1, to be joined on node, namespace and pod.",
 )
 
 FAMILIES = (INFO,)

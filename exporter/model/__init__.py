@@ -24,6 +24,7 @@ from exporter.model.devices import (
     GpuInstance,
     GpuProcess,
     GpuSample,
+    Hardware,
     Health,
     Memory,
     ProcessKind,
@@ -34,6 +35,14 @@ from exporter.model.devices import (
     XidErrors,
 )
 from exporter.model.identity import ContainerId, DeviceKey, Fault, GpuUuid, PodUid
+from exporter.model.integrals import (
+    HALVES,
+    NANOSECONDS,
+    ContainerIntegral,
+    DeviceIntegral,
+    Holder,
+    MemoryPart,
+)
 from exporter.model.limits import Context, EnforcedBy, Limit, Mechanism, Scope
 from exporter.model.names import Allocation, Container, ContainerKind, Inventory, Pod
 from exporter.model.processes import HostProcess, HostSample, Owner, ProcessKey
@@ -43,6 +52,8 @@ from exporter.model.tolerance import Tolerance, processes_of
 __all__ = [
     "ALL_ON",
     "COLLECTORS",
+    "HALVES",
+    "NANOSECONDS",
     "Allocation",
     "Attribution",
     "CgroupMemory",
@@ -54,12 +65,14 @@ __all__ = [
     "Collector",
     "Container",
     "ContainerId",
+    "ContainerIntegral",
     "ContainerKind",
     "Context",
     "DeclaredContainer",
     "DeclaredPod",
     "Device",
     "DeviceAccount",
+    "DeviceIntegral",
     "DeviceKey",
     "EnforcedBy",
     "Fault",
@@ -68,14 +81,17 @@ __all__ = [
     "GpuProcess",
     "GpuSample",
     "GpuUuid",
+    "Hardware",
     "Health",
     "Held",
+    "Holder",
     "HostProcess",
     "HostSample",
     "Inventory",
     "Limit",
     "Mechanism",
     "Memory",
+    "MemoryPart",
     "NodeFacts",
     "Off",
     "Owner",

@@ -22,6 +22,7 @@ class Collector(StrEnum):
     CLOCKS = "clocks"
     THROTTLING = "throttling"
     ECC = "ecc"
+    HARDWARE = "hardware"
     XID = "xid"
 
 
@@ -29,11 +30,12 @@ COLLECTORS: Mapping[Collector, str] = {
     Collector.UTILIZATION: "the utilization of each GPU, its memory controller and video engines",
     Collector.PROCESS_UTILIZATION: "the utilization of each process, for that of containers",
     Collector.GPM: "the SM utilization of GPUs and MIG instances by GPM (NVIDIA: Hopper and later)",
-    Collector.POWER: "power and energy",
-    Collector.TEMPERATURE: "the temperature",
+    Collector.POWER: "power, energy and the power limit",
+    Collector.TEMPERATURE: "the temperatures of the GPU and its memory, and their thresholds",
     Collector.CLOCKS: "the clocks",
     Collector.THROTTLING: "the reasons for lowered clocks (NVIDIA)",
     Collector.ECC: "the counters of ECC errors (NVIDIA)",
+    Collector.HARDWARE: "repairs of the memory, the recovery action, errors of NVLink and PCIe, the VBIOS (NVIDIA)",
     Collector.XID: "the driver's events of XID errors (NVIDIA)",
 }
 """What each of them reads."""

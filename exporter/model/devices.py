@@ -75,6 +75,39 @@ class Health:
     clocks_hertz: Mapping[str, float] = field(default_factory=dict)
     throttled: Mapping[str, bool] | None = None
     ecc_errors: Mapping[str, int] = field(default_factory=dict)
+    memory_temperature_celsius: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """
+    The condition of the physical GPU, which changes seldom: read once a minute.
+
+    A figure that the GPU does not have is None, or missing from its mapping.
+
+    Attributes:
+        remapped_rows: rows of memory that were replaced by spare ones, for the life of the GPU, by the kind of error
+            that caused it. An uncorrectable error may take the spare row of a correctable one, so a count may fall.
+        row_remap_banks: banks of memory by how many of their spare rows are left.
+        retired_pages: pages of memory taken out of use for the life of the GPU, by cause (before Ampere).
+        recovery_action: the driver's name for what the GPU needs; `none` if it needs nothing.
+        nvlink_errors: as the driver counts them, by kind; each the sum of all links.
+
+    """
+
+    vbios_version: str | None = None
+    power_limit_watts: float | None = None
+    power_default_limit_watts: float | None = None
+    temperature_thresholds_celsius: Mapping[str, float] = field(default_factory=dict)
+    remapped_rows: Mapping[str, int] = field(default_factory=dict)
+    row_remap_pending: bool | None = None
+    row_remap_failure: bool | None = None
+    row_remap_banks: Mapping[str, int] = field(default_factory=dict)
+    retired_pages: Mapping[str, int] = field(default_factory=dict)
+    page_retirement_pending: bool | None = None
+    recovery_action: str | None = None
+    nvlink_errors: Mapping[str, int] = field(default_factory=dict)
+    pcie_replays: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +149,7 @@ class Gpu:
     memory: Memory | None = None
     utilization: Utilization = Utilization()
     health: Health = Health()
+    hardware: Hardware = Hardware()
     instances: tuple[GpuInstance, ...] = ()
     minor: int | None = None
     """

@@ -11,6 +11,7 @@ from enum import StrEnum
 from exporter.model.declared import Claim
 from exporter.model.devices import Gpu, Memory, Sharing, Utilization, XidCounts
 from exporter.model.identity import ContainerId, DeviceKey, Fault, GpuUuid, PodUid
+from exporter.model.integrals import DeviceIntegral
 from exporter.model.limits import Limit
 from exporter.model.names import Allocation, Container, Pod
 from exporter.model.processes import ProcessKey
@@ -168,6 +169,7 @@ class Snapshot:
         xid_errors: XID errors of each GPU since the daemon started, also of GPUs that do not answer any more.
         by_time: the round was due by the clock. False if a change of memory, or a caller, started it: such a round
             proves no duration, because its time depends on the values read.
+        integrals: sums over time since the daemon started, also of devices that do not answer now.
         faults: what could not be read; the round is complete if none of them is `incomplete`.
 
     """
@@ -198,6 +200,7 @@ class Snapshot:
     names_live: bool = False
     xid_errors: XidCounts = field(default_factory=dict)
     by_time: bool = True
+    integrals: Mapping[DeviceKey, DeviceIntegral] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
 
     @property

@@ -21,6 +21,7 @@ from random import Random, SystemRandom
 
 import structlog
 
+from exporter.accounts import integrals
 from exporter.accounts.snapshot import make_snapshot
 from exporter.base.clock import Clock
 from exporter.devices import DeviceError, DeviceSource, DevicesSample
@@ -112,6 +113,7 @@ class Sampler:
         self._random = random or SystemRandom()
         self._readings: Mapping[GpuUuid, GpuReading] = {}
         self._present: Mapping[GpuUuid, int] = {}
+        self._tracked: integrals.Known = {}
         self._device_faults: tuple[Fault, ...] = ()
         self._rounds = 0
         self._suspects = Suspects()
@@ -197,7 +199,10 @@ class Sampler:
             faults=(*self.standing, *self._device_faults),
         )
         snapshot = with_claims(snapshot, self._limiting.tolerance)
-        return replace(snapshot, duration=self._clock.monotonic() - began)  # includes the time of the join
+        await self._clock.sleep(PAUSE)
+        self._tracked = integrals.advance(self._tracked, snapshot, asked=only, interval=self.beat.interval)
+        sums = {key: tracked.sums for key, tracked in self._tracked.items()}
+        return replace(snapshot, integrals=sums, duration=self._clock.monotonic() - began)  # with the time of the join
 
     async def _answer(self, latest: Latest | None, only: Collection[GpuUuid] | None) -> DevicesSample:
         """Read the driver, and renew the beat meanwhile: slow calls of the driver must not cause a restart."""

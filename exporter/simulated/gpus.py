@@ -20,7 +20,7 @@ from exporter.model import (
     XidErrors,
 )
 from exporter.simulated.curves import curve
-from exporter.simulated.health import health
+from exporter.simulated.health import hardware, health
 from exporter.simulated.playing import PAGE, PAGES_PER_GIB, PlayedProcess, processes
 from exporter.simulated.scene import device_key, scene
 
@@ -55,6 +55,7 @@ def sample_of(index: int, now: float, time: float) -> GpuSample:
         memory=_memory(row.model.memory_mib, row.model.reserved_mib, listed, own),
         utilization=Utilization() if instances else _sum(busy, gpm=row.model.gpm),
         health=health(index, time),
+        hardware=hardware(index),
         instances=tuple(instances),
     )
     entries = (

@@ -1,16 +1,17 @@
 """
 Power, heat and clocks of a simulated GPU.
 
-What comes in: a GPU's index and the time. What goes out: its `Health`.
+What comes in: a GPU's index and the time. What goes out: its `Health`, and its `Hardware`, which never changes.
 
 The rule: all figures follow from the energy, which is the area below the load. Power is its slope over the last second,
 as real GPUs average it. Temperature follows the last 45 seconds. So energy never falls, and the figures agree at any
 time without state.
 """
 
+from dataclasses import replace
 from functools import cache
 
-from exporter.model import Health
+from exporter.model import Hardware, Health
 from exporter.simulated.curves import Curve, curve
 from exporter.simulated.scene import HOUR, scene
 
@@ -24,6 +25,8 @@ PER_FULL_POWER = 54.0
 POWER_CAP = 0.97
 """Share of the highest power at which the driver lowers the clocks."""
 TOO_HOT = 85.0
+HBM_ABOVE_DIE = 8
+"""Degrees Celsius by which the memory is hotter than the die."""
 
 
 def health(index: int, time: float) -> Health:
@@ -50,6 +53,30 @@ def health(index: int, time: float) -> Health:
         },
         throttled=dict.fromkeys(scene().throttles, False) | {"sw_power_cap": capped, "sw_thermal_slowdown": hot},
         ecc_errors={"corrected": row.ecc_corrected, "uncorrected": 0},
+        memory_temperature_celsius=round(degrees + HBM_ABOVE_DIE),
+    )
+
+
+def hardware(index: int) -> Hardware:
+    """Return the condition of GPU `index`: nothing is broken. With MIG the driver does not report remapped rows."""
+    row = scene().gpus[index]
+    model = row.model
+    condition = Hardware(
+        vbios_version=model.vbios,
+        power_limit_watts=model.max_watts,
+        power_default_limit_watts=model.max_watts,
+        temperature_thresholds_celsius=model.thresholds,
+        recovery_action="none",
+        pcie_replays=0,
+    )
+    if row.instances:
+        return condition
+    return replace(
+        condition,
+        remapped_rows={"correctable": 0, "uncorrectable": 0},
+        row_remap_pending=False,
+        row_remap_failure=False,
+        row_remap_banks={"max": model.banks, "high": 0, "partial": 0, "low": 0, "none": 0},
     )
 
 

@@ -7,6 +7,7 @@ The rule: memory is in GiB and load is a ratio, both as curves over seconds. The
 counts from the start of the simulation. On those of a pod with a `Life` it counts from the creation of each generation.
 """
 
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -25,7 +26,15 @@ class _Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Model(_Row, frozen=True):
-    """A GPU model. `gpm`: Hopper and later measure how many SMs are in use."""
+    """
+    A GPU model.
+
+    Attributes:
+        gpm: Hopper and later measure how many SMs are in use.
+        banks: of memory, each with spare rows.
+        thresholds: temperatures in degrees Celsius, by NVML's names.
+
+    """
 
     name: str
     memory_mib: int
@@ -36,6 +45,9 @@ class Model(_Row, frozen=True):
     boost_mhz: int
     memory_mhz: int
     gpm: bool
+    vbios: str
+    banks: int
+    thresholds: Mapping[str, float]
 
 
 class Instance(_Row, frozen=True):

@@ -110,7 +110,7 @@ class _Node:
             share="" if parted else share(whole.memory_used_bytes, gpu.memory_total_bytes),
             sm="" if parted else percent(whole.sm_utilization_ratio),
             notes=tuple(_health(gpu, whole, self.now)),
-            tone=Tone.BAD if not gpu.up else Tone.WARN if gpu.xid_errors or _lost(gpu) else Tone.PLAIN,
+            tone=Tone.BAD if not gpu.up else Tone.WARN if gpu.xid_errors or _lost(gpu) or _broken(gpu) else Tone.PLAIN,
             named=Tone.STRONG if gpu.up else Tone.BAD,
         )
         for device in sorted(devices, key=lambda device: (device[1] is not None, device[1] or 0)):
@@ -150,7 +150,7 @@ class _Node:
             used=size(used),
             limit="" if limit is None else size(limit),
             share="" if limit is None else share(used, limit),
-            sm=percent(container.sm_utilization_ratio),
+            sm=_of_share(container),
             notes=(*self.reserves(container), *self.state(standing, near), *_declared(declared, container)),
             tone=tone,
         )
@@ -183,6 +183,7 @@ def _health(gpu: Gpu, device: Device, now: float) -> Iterator[str]:
     if gpu.xid_errors:
         last = max(gpu.xid_errors, key=lambda xid: xid.last_at)
         yield f"XID {last.xid} {span(now - last.last_at)} ago"
+    yield from _broken(gpu)
     yield from (f"{count} ECC {clean(kind)}" for kind, count in _lost(gpu))
     yield f"{UNKNOWN if gpu.temperature_celsius is None else format(gpu.temperature_celsius, '.0f')}C"
     yield f"{UNKNOWN if gpu.power_watts is None else format(gpu.power_watts, '.0f')}W"
@@ -197,6 +198,13 @@ def _health(gpu: Gpu, device: Device, now: float) -> Iterator[str]:
 def _lost(gpu: Gpu) -> list[tuple[str, int]]:
     """Return the counts of ECC errors that lost data; corrected ones lose none."""
     return [(kind, count) for kind, count in (gpu.ecc_errors or {}).items() if count and kind != "corrected"]
+
+
+def _broken(gpu: Gpu) -> list[str]:
+    """Say what the hardware of a GPU needs, if it needs anything."""
+    failed = ["row remap failed"] if gpu.row_remap_failure else []
+    action = gpu.recovery_action or "none"
+    return [*failed, *([] if action == "none" else [f"needs {clean(action)}"])]
 
 
 def _instance(number: int, device: Device) -> Row:
@@ -239,6 +247,12 @@ def _declared(limits: Sequence[Limit], container: Container) -> Iterator[str]:
         known = ((limit.scope, limit.memory_bytes) for limit in limits if limit.memory_bytes is not None)
         for scope, amount in dict.fromkeys(known):
             yield f"{size(amount)} a {clean(scope)}"
+
+
+def _of_share(container: Container) -> str:
+    """Write the used share of the SMs, and the declared one. Above it is no warning: gpusteward does not enforce it."""
+    used, declared = container.sm_utilization_ratio, container.compute_limit_ratio
+    return percent(used) if declared is None else f"{percent(used)} of {percent(declared)}"
 
 
 def _about(limit: Limit, container: Container) -> bool:

@@ -82,7 +82,7 @@ def load_security(path: Path | None) -> Security:
     if path is None:
         return Security()
     source = str(path)
-    written = parse_web_config(read(path), source)
+    written = parse_web_config(read(path, "web.config_file"), source)
     tls = written.tls_server_config
     return Security(
         tls=server_context(tls, path.parent, source) if tls else None,

@@ -79,7 +79,7 @@ def server_context(tls: Tls, folder: Path, source: str) -> ssl.SSLContext:
 
 
 def _load_certificate(context: ssl.SSLContext, certificate: Path, key: Path, source: str) -> None:
-    read(certificate)  # OpenSSL does not say which of its files is missing
+    read(certificate, f"{source}: {SECTION}.cert_file")  # OpenSSL does not say which of its files is missing
     try:
         read(key)
     except ConfigError as error:  # its path is not shown: perhaps it is the key itself
@@ -96,7 +96,7 @@ def _load_certificate(context: ssl.SSLContext, certificate: Path, key: Path, sou
 
 
 def _load_authority(context: ssl.SSLContext, authority: Path, source: str) -> None:
-    read(authority)
+    read(authority, f"{source}: {SECTION}.client_ca_file")
     try:
         context.load_verify_locations(authority)
     except ssl.SSLError as error:

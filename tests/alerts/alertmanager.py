@@ -1,7 +1,8 @@
 """
 A real Alertmanager that runs the example config, and the channel that its messages go to.
 
-In: the example. Out: what people would have read. Law: the example runs as it is, but for addresses and waiting times.
+In: the example, for either names of labels. Out: what people would have read. Law: the example runs as it is, but for
+addresses and waiting times.
 """
 
 from __future__ import annotations
@@ -20,13 +21,20 @@ from uuid import uuid4
 
 from alerts.written import ROOT
 from cluster.processes import Processes, free_port
+from exporter.metrics.labels import EXPORTED
 from prometheus.scraping import program
 
 T = TypeVar("T")
 
-FOLDER = ROOT / "alerts" / "alertmanager"
-CONFIG = FOLDER / "alertmanager.yaml"
-TEMPLATES = FOLDER / "gpusteward.tmpl"
+FOLDERS = {"plain": ROOT / "alerts" / "alertmanager", "exported": ROOT / "alerts" / "exported" / "alertmanager"}
+"""The example, by the names of labels that it is for."""
+DAEMON = {"namespace": "gpusteward", "pod": "gpusteward-x7k2p", "container": "gpusteward"}
+"""What a Prometheus that overrides labels writes on each series, and so on each alert."""
+
+
+def relabelled(labels: Mapping[str, str]) -> dict[str, str]:
+    """The labels of an alert as such a Prometheus sends it."""
+    return {**{EXPORTED.get(name, name): text for name, text in labels.items()}, **DAEMON}
 
 
 @dataclass(slots=True)
@@ -35,6 +43,8 @@ class Alertmanager:
 
     url: str
     messages: list[Mapping[str, Any]] = field(default_factory=list)
+    names: str = "plain"
+    """Of labels: `plain` or `exported`."""
 
     def ready(self) -> bool:
         """Whether it takes alerts."""
@@ -46,7 +56,8 @@ class Alertmanager:
 
     def post(self, *alerts: Mapping[str, Any]) -> None:
         """Send alerts as Prometheus does."""
-        body = json.dumps(alerts).encode()
+        told = relabelled if self.names == "exported" else dict
+        body = json.dumps([{**one, "labels": told(one["labels"])} for one in alerts]).encode()
         request = urllib.request.Request(f"{self.url}/api/v2/alerts", body, {"Content-Type": "application/json"})
         urllib.request.urlopen(request, timeout=5).close()
 
@@ -75,8 +86,8 @@ def until(condition: Callable[[], T | None], what: str, within: float = 60.0) ->
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Alertmanager]:
-    """Run the example; it sends to us what it would send to Slack, without waiting."""
+def running(folder: Path, names: str = "plain") -> Iterator[Alertmanager]:
+    """Run the example for these names of labels; it sends to us what it would send to Slack, without waiting."""
     messages: list[Mapping[str, Any]] = []
 
     class Slack(BaseHTTPRequestHandler):
@@ -92,8 +103,8 @@ def running(folder: Path) -> Iterator[Alertmanager]:
     slack = ThreadingHTTPServer(("127.0.0.1", 0), Slack)
     threading.Thread(target=slack.serve_forever, daemon=True).start()
     try:
-        with running_config(folder, _here(folder, slack.server_port)) as found:
-            found.messages = messages
+        with running_config(folder, _here(folder, slack.server_port, FOLDERS[names])) as found:
+            found.messages, found.names = messages, names
             yield found
     finally:
         slack.shutdown()
@@ -123,12 +134,12 @@ def running_config(folder: Path, config: Path) -> Iterator[Alertmanager]:
         processes.stop()
 
 
-def _here(folder: Path, port: int) -> Path:
+def _here(folder: Path, port: int, example: Path) -> Path:
     """The example with our addresses in it, and without its waits."""
-    text = CONFIG.read_text()
+    text = (example / "alertmanager.yaml").read_text()
     for old, new in {
         "slack_api_url_file: /etc/alertmanager/secrets/slack-url": f"slack_api_url: http://127.0.0.1:{port}/",
-        "/etc/alertmanager/gpusteward.tmpl": str(TEMPLATES),
+        "/etc/alertmanager/gpusteward.tmpl": str(example / "gpusteward.tmpl"),
         "group_wait: 30s": "group_wait: 500ms",
         "group_interval: 5m": "group_interval: 500ms",
     }.items():

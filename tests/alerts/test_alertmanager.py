@@ -16,7 +16,7 @@ import pytest
 
 import plain_yaml
 from alerts import written
-from alerts.alertmanager import CONFIG, Alertmanager, running, until
+from alerts.alertmanager import FOLDERS, Alertmanager, relabelled, running, until
 from alerts.written import TESTS
 from prometheus.scraping import program
 
@@ -35,7 +35,7 @@ ROUTES = {
     "namespace=team-a severity=warning alertname=GPULimitNotHeld": "platform",
     "namespace=team-a severity=warning alertname=GPULimitEvaded": "platform",
     "namespace=team-a severity=warning alertname=GPUNamespaceRightsMissing": "platform",
-    "namespace=gpusteward severity=warning alertname=GPUStewardDown": "platform",
+    "node=gpu-1 severity=warning alertname=GPUStewardDown": "platform",
     "severity=critical alertname=GPUStewardAbsent": "on-call",
     "severity=critical alertname=GPUStewardBreakerOpen": "on-call",
     "severity=critical alertname=GPULost": "on-call",
@@ -72,33 +72,47 @@ def resolved(one: Mapping[str, Any]) -> dict[str, Any]:
     return {**one, "endsAt": "2026-02-03T11:30:00Z"}
 
 
+@pytest.fixture(params=FOLDERS)
+def names(request: pytest.FixtureRequest) -> str:
+    """The names of labels: the workload's own, or those beside a Prometheus that overrides them."""
+    return str(request.param)
+
+
 @pytest.fixture
-def alertmanager(tmp_path: Path) -> Iterator[Alertmanager]:
+def config(names: str) -> Path:
+    """The example for these names."""
+    return FOLDERS[names] / "alertmanager.yaml"
+
+
+@pytest.fixture
+def alertmanager(tmp_path: Path, names: str) -> Iterator[Alertmanager]:
     """The example, running, with ourselves as Slack."""
-    with running(tmp_path) as found:
+    with running(tmp_path, names) as found:
         yield found
 
 
-def test_amtool_finds_nothing_wrong() -> None:
+def test_amtool_finds_nothing_wrong(config: Path) -> None:
     """The example and its templates are valid."""
-    done = amtool("check-config", CONFIG)
+    done = amtool("check-config", config)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("labels", ROUTES)
-def test_each_goes_where_it_belongs(labels: str) -> None:
+def test_each_goes_where_it_belongs(labels: str, names: str, config: Path) -> None:
     """
     Owners get the alerts of their pods, and the platform team gets the rest.
 
     An alert that is critical to all wakes the person on call.
     """
-    done = amtool("config", "routes", "test", f"--config.file={CONFIG}", *labels.split())
+    told = dict(one.split("=") for one in labels.split())
+    words = (f"{name}={text}" for name, text in (relabelled(told) if names == "exported" else told).items())
+    done = amtool("config", "routes", "test", f"--config.file={config}", *words)
     assert done.stdout.strip() == ROUTES[labels], done.stderr
 
 
-def test_the_example_names_alerts_that_exist() -> None:
+def test_the_example_names_alerts_that_exist(config: Path) -> None:
     """Each name in routes and inhibitions is that of a rule."""
-    named = set(re.findall(r"\bGPU[A-Z][A-Za-z]+", CONFIG.read_text()))
+    named = set(re.findall(r"\bGPU[A-Z][A-Za-z]+", config.read_text()))
     assert named and named <= {rule.name for rule in written.rules()}
 
 
@@ -117,9 +131,12 @@ def test_a_message_says_all_that_is_wanted(alertmanager: Alertmanager) -> None:
     alertmanager.post(resolved(one))
     second = until(lambda: alertmanager.said("#team-a")[1:], "the end")[0]
     assert second["title"] == "[RESOLVED] GPUMemoryOverLimit in team-a on gpu-1"
+    own = {
+        "plain": "container=main gpu=0 namespace=team-a node=gpu-1 pod=train-0",
+        "exported": "exported_container=main exported_namespace=team-a exported_pod=train-0 gpu=0 node=gpu-1",
+    }
     assert second["text"] == (
-        "*resolved* GPU memory is over its limit. container=main gpu=0 namespace=team-a node=gpu-1 pod=train-0 "
-        "uuid=GPU-0\n"
+        f"*resolved* GPU memory is over its limit. {own[alertmanager.names]} uuid=GPU-0\n"
         "From 2026-02-03 10:04 to 11:30 UTC.\n"
     )
     assert {one["channel"] for one in alertmanager.messages} == {"#team-a"}
@@ -189,3 +206,32 @@ def test_a_known_cause_silences_the_general_alert_of_its_pod_alone(alertmanager:
     until(lambda: len(alertmanager.said("#gpu-platform")) == 2 and alertmanager.inhibited(), "the other pod's")
     assert "train-9" in alertmanager.said("#gpu-platform")[1]["text"]
     assert alertmanager.inhibited() == {("GPULimitNotHeld", "warning")}
+
+
+def test_a_namespace_without_rights_explains_nothing_in_another(alertmanager: Alertmanager) -> None:
+    """The missing RoleBinding of one namespace silences failures for want of rights there, and nowhere else."""
+    cause = alert("GPUNamespaceRightsMissing", "warning", "30m")
+    same = {**cause["labels"], "alertname": "GPULimitUnenforceable", "reason": "no_rights", "node": "gpu-1"}
+    other = {**same, "namespace": "team-z"}
+    alertmanager.post(cause)
+    until(lambda: alertmanager.said("#gpu-platform"), "the cause")
+    alertmanager.post({**cause, "labels": same}, {**cause, "labels": other})
+    until(lambda: len(alertmanager.said("#gpu-platform")) == 2 and alertmanager.inhibited(), "the other namespace's")
+    assert alertmanager.inhibited() == {("GPULimitUnenforceable", "warning")}
+    muted = [one["labels"] for one in alertmanager.alerts() if one["status"]["inhibitedBy"]]
+    assert [one.get("exported_namespace", one["namespace"]) for one in muted] == [cause["labels"]["namespace"]]
+
+
+def test_repeated_actions_silence_the_single_ones_on_any_node(alertmanager: Alertmanager) -> None:
+    """The owner of a workload that is evicted from node to node reads of it once, and of another action besides."""
+    graver, lesser = alert("GPUActionRepeated", "warning", "30m"), alert("GPUActionTaken", "info", "15m")
+    here = {**graver, "labels": {**graver["labels"], "namespace": "team-a"}}
+    evicted, killed = (
+        {**lesser, "labels": {**lesser["labels"], "namespace": "team-a", "node": "gpu-7", "action": action}}
+        for action in ("evict", "kill")
+    )
+    alertmanager.post(here)
+    until(lambda: alertmanager.said("#team-a"), "the graver one")
+    alertmanager.post(evicted, killed)
+    until(lambda: len(alertmanager.said("#team-a")) == 2 and alertmanager.inhibited(), "the other action")
+    assert alertmanager.inhibited() == {("GPUActionTaken", "info")}

@@ -20,18 +20,20 @@ FOLDER = ROOT / "alerts" / "dcgm"
 OLDER, NEWER = FOLDER / "rules.yaml", FOLDER / "rules-4.9.yaml"
 RULES = (OLDER, NEWER)
 PAGE = ROOT / "docs" / "dcgm.md"
+CSV = Path(__file__).parent / "fixtures" / "dcgm-exporter-4.5.3-4.8.2.txt"
 SAME = {
     "gpu", "UUID", "pci_bus_id", "device", "modelName", "GPU_I_ID", "GPU_I_PROFILE", "namespace", "pod", "container",
 }  # fmt: skip
 LABELS = {
-    OLDER: SAME | {"Hostname", "DCGM_FI_DRIVER_VERSION"},
+    OLDER: SAME | {"Hostname", "hostname", "DCGM_FI_DRIVER_VERSION"},
     NEWER: SAME | {"hostname", "DCGM_FI_SYSTEM_DRIVER_VERSION"},
 }
 """
-Those of dcgm-exporter 4.5.3-4.8.2, internal/pkg/rendermetrics/render_metrics.go; Hostname was renamed by its #655, the
-driver's version in 4.9.0 (release notes).
+Those of dcgm-exporter 4.5.3-4.8.2, internal/pkg/rendermetrics/render_metrics.go; Hostname was renamed by its #655 in
+4.8.3, the driver's version in 4.9.0 (release notes). The older file serves both names of the host.
 """
 FIELDS = {
+    "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": ("DCGM_FI_DEV_ROW_REMAP_CORRECTABLE_TOTAL", 1),
     "DCGM_FI_DEV_DEC_UTIL": ("DCGM_FI_DEV_DEC_UTIL_RATIO", 0.01),
     "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": ("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", 1),
     "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": ("DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", 1),
@@ -42,11 +44,23 @@ FIELDS = {
     "DCGM_FI_DEV_FB_USED": ("DCGM_FI_DEV_FB_USED_BYTES", 2**20),
     "DCGM_FI_DEV_GPU_TEMP": ("DCGM_FI_DEV_GPU_TEMP_CELSIUS", 1),
     "DCGM_FI_DEV_GPU_UTIL": ("DCGM_FI_DEV_GPU_UTIL_RATIO", 0.01),
+    "DCGM_FI_DEV_MEMORY_TEMP": ("DCGM_FI_DEV_MEMORY_TEMP_CELSIUS", 1),
     "DCGM_FI_DEV_MEM_CLOCK": ("DCGM_FI_DEV_MEMORY_CLOCK_HERTZ", 1e6),
     "DCGM_FI_DEV_MEM_COPY_UTIL": ("DCGM_FI_DEV_MEMORY_UTIL_RATIO", 0.01),
+    "DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL": ("DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_TOTAL", 1),
+    "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL": ("DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_TOTAL", 1),
+    "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL": ("DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_TOTAL", 1),
+    "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL": ("DCGM_FI_DEV_NVLINK_REPLAY_ERROR_TOTAL", 1),
+    "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": ("DCGM_FI_DEV_PCIE_REPLAY_TOTAL", 1),
     "DCGM_FI_DEV_POWER_USAGE": ("DCGM_FI_DEV_BOARD_POWER_WATTS", 1),
+    "DCGM_FI_DEV_RETIRED_DBE": ("DCGM_FI_DEV_PAGE_RETIRED_DBE_TOTAL", 1),
+    "DCGM_FI_DEV_RETIRED_PENDING": ("DCGM_FI_DEV_PAGE_RETIRED_PENDING", 1),
+    "DCGM_FI_DEV_RETIRED_SBE": ("DCGM_FI_DEV_PAGE_RETIRED_SBE_TOTAL", 1),
+    "DCGM_FI_DEV_ROW_REMAP_FAILURE": ("DCGM_FI_DEV_ROW_REMAP_FAILED", 1),
+    "DCGM_FI_DEV_ROW_REMAP_PENDING": ("DCGM_FI_DEV_ROW_REMAP_PENDING", 1),
     "DCGM_FI_DEV_SM_CLOCK": ("DCGM_FI_DEV_SM_CLOCK_HERTZ", 1e6),
     "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": ("DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL", 0.001),
+    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": ("DCGM_FI_DEV_ROW_REMAP_UNCORRECTABLE_TOTAL", 1),
     "DCGM_FI_DEV_XID_ERRORS": ("DCGM_FI_DEV_XID_ERROR", 1),
     "DCGM_FI_PROF_GR_ENGINE_ACTIVE": ("DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", 1),
     "DCGM_FI_PROF_SM_ACTIVE": ("DCGM_FI_PROF_SM_UTIL_RATIO", 1),
@@ -107,20 +121,21 @@ def test_on_a_node_that_has_everything_the_memory_adds_up(path: Path, tmp_path: 
 
     On a node where another vendor's GPU is GPU 0 too, only NVIDIA's has these series.
     """
-    (host,) = LABELS[path] & {"Hostname", "hostname"}
+    host = "Hostname" if path is OLDER else "hostname"
     used, unit = ("DCGM_FI_DEV_FB_USED", 2**10) if path is OLDER else ("DCGM_FI_DEV_FB_USED_BYTES", 2**30)
     golden = {'gpu="0"': 60, 'gpu="1", GPU_I_ID="0"': 12, 'gpu="2"': 9, 'gpu="4"': 9}
     of_nodes = {f'{host}="gpu-node-1", {labels}': gib for labels, gib in golden.items()}
     of_nodes[f'{host}="{mixed.NODE}", gpu="0"'] = 48
     closing = [{"labels": f"{{{labels}}}", "value": gib * unit} for labels, gib in of_nodes.items()]
     names = [{"labels": f'{{__name__="{name}"}}', "value": 1} for name in sorted(NAMES[path])]
-    asked = [
+    asked: list[dict[str, Any]] = [
         {"expr": f"sum by ({host}, gpu, GPU_I_ID) ({used})", "exp_samples": closing},
         {"expr": 'group by (__name__) ({__name__=~"DCGM_.+"})', "exp_samples": names},
         {
             "expr": f'group without ({", ".join(sorted(LABELS[path]))}) ({{__name__=~"DCGM_.+"}})',
             "exp_samples": [{"labels": "{}", "value": 1}],
         },
+        {"expr": f'{{__name__=~"DCGM_.+", {host}=""}} or {{__name__=~"DCGM_.+", hostname=""}}', "exp_samples": []},
     ]
     on_the_golden_page(tmp_path, [path], asked)
 
@@ -169,6 +184,45 @@ def test_the_page_maps_all_names_both_ways() -> None:
         for path, name in ((OLDER, older), (NEWER, newer or older)):
             rules = recorded(path)
             assert set(re.findall(r"gpusteward_\w+", ours)) == made_of(rules[name], rules) - JOINED, name
+
+
+def fields_of_csv() -> set[str]:
+    """The fields that dcgm-exporter's default CSV names, also those that it has off."""
+    lines = [line for line in CSV.read_text().splitlines() if not line.startswith("#")]
+    assert {line.split()[1] for line in lines} == {"on", "off"}
+    return {line.split()[0] for line in lines}
+
+
+def without_rule() -> dict[str, tuple[str, str]]:
+    """Each field of the page's table of fields without a rule: derived or refused, and how or why."""
+    lines = re.findall(r"^\| (`DCGM_[^|]+) \| (derived|refused) \| (.+) \|$", PAGE.read_text(), re.MULTILINE)
+    return {name: (kind, why) for names, kind, why in lines for name in re.findall(r"`(DCGM_\w+)`", names)}
+
+
+def test_each_field_of_the_default_csv_is_mapped_derived_or_refused() -> None:
+    """No field of dcgm-exporter's default set is passed over, and each has one answer on the page."""
+    labels = {"DCGM_FI_DRIVER_VERSION", "DCGM_FI_DEV_VBIOS_VERSION"}
+    answers = [*FIELDS, *labels, *without_rule()]
+    assert fields_of_csv() - set(answers) == set()
+    assert len(answers) == len(set(answers))
+    assert without_rule().keys() <= fields_of_csv()
+    assert str(len(fields_of_csv())) in PAGE.read_text()
+
+
+@pytest.mark.prometheus
+def test_what_is_derived_can_be_asked(tmp_path: Path) -> None:
+    """Each query of the page is valid, and asks for a metric of the golden page; what is refused names no query."""
+    known = metrics()
+    queries = []
+    for name, (kind, why) in without_rule().items():
+        found = [one.replace("\\|", "|") for one in re.findall(r"`(\w+\(gpusteward_[^`]+)`", why)]
+        assert len(found) == (1 if kind == "derived" else 0), name
+        queries += found
+    assert queries and {one.name for query in queries for one in selectors(query)} <= known.keys()
+    rules = [{"record": f"asked:{number}", "expr": query} for number, query in enumerate(queries)]
+    path = tmp_path / "derived.yaml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "derived", "rules": rules}]}))
+    promtool("check", "rules", path)
 
 
 def test_each_label_has_its_line() -> None:

@@ -1,4 +1,4 @@
-"""The rules for the other names of labels: written of the plain ones, and each passes the tests of its original."""
+"""What is written for the other names of labels: of the plain ones, and rules pass the tests of their originals."""
 
 from __future__ import annotations
 
@@ -10,16 +10,20 @@ import pytest
 import yaml
 
 import plain_yaml
-from alerts.written import ROOT, RULES, TESTS
+from alerts.alertmanager import DAEMON
+from alerts.written import RULES, TESTS
 from exporter.metrics.labels import EXPORTED
 from prometheus.scraping import program
-from tools.exported import FOLDER, files, promql
+from tools.exported import ALERTS, FOLDER, files, promql
+
+DCGM = tuple(sorted((ALERTS / "dcgm").glob("rules*.yaml")))
 
 
 def test_the_files_are_written_of_the_originals() -> None:
     """`make golden` would change nothing; each file has its counterpart, and none is left over."""
-    assert {path: path.read_text() for path in FOLDER.glob("*")} == files()
-    assert [path.name for path in sorted(files())] == [path.name for path in RULES]
+    assert {path: path.read_text() for path in FOLDER.rglob("*") if path.is_file()} == files()
+    originals = {path.relative_to(ALERTS) for path in (*RULES, *DCGM, *(ALERTS / "alertmanager").iterdir())}
+    assert {path.relative_to(FOLDER) for path in files()} == originals
 
 
 def test_nothing_but_names_of_labels_changes() -> None:
@@ -72,9 +76,27 @@ def renamed(one: Any) -> Any:
 def test_promtool_runs_the_tests_of_the_originals(path: Path, tmp_path: Path) -> None:
     """Each alert fires, is silent, resolves and says what its original does: the same words and addresses."""
     loaded = renamed(yaml.load(path.read_text(), Loader=yaml.BaseLoader))  # noqa: S506 - it makes nothing but text
-    loaded["rule_files"] = [str(ROOT / "alerts" / "exported" / path.name)]
-    made = tmp_path / path.name
-    made.write_text(yaml.safe_dump(loaded))
-    done = subprocess.run([program("promtool"), "test", "rules", made], capture_output=True, text=True, check=False)
+    loaded["rule_files"] = [str(FOLDER / path.name)]
+    promtool(tmp_path / path.name, loaded)
+    assert "exported_" in (tmp_path / path.name).read_text() or path.stem in {"daemon", "devices"}
+
+
+@pytest.mark.prometheus
+@pytest.mark.parametrize("rules", DCGM, ids=lambda path: path.stem)
+def test_under_the_names_of_dcgm_no_series_has_the_daemons_pod(rules: Path, tmp_path: Path) -> None:
+    """Where each series carries the daemon's pod, the sums are those of the originals, and the labels, too."""
+    path = rules.with_name(rules.name.replace("rules", "tests"))
+    loaded = renamed(yaml.load(path.read_text(), Loader=yaml.BaseLoader))  # noqa: S506 - it makes nothing but text
+    loaded["rule_files"] = [str(FOLDER / "dcgm" / rules.name)]
+    written = ", ".join(f'{name}="{value}"' for name, value in DAEMON.items())
+    for group in loaded["tests"]:
+        for one in group["input_series"]:
+            one["series"] = f"{one['series'].removesuffix('}')}, {written}}}"
+    promtool(tmp_path / path.name, loaded)
+    assert 'exported_pod="train-0"' in (tmp_path / path.name).read_text()
+
+
+def promtool(path: Path, tests: dict[str, Any]) -> None:
+    path.write_text(yaml.safe_dump(tests))
+    done = subprocess.run([program("promtool"), "test", "rules", path], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "exported_" in made.read_text() or path.stem in {"daemon", "devices"}

@@ -240,7 +240,7 @@ def test_a_rule_names_what_is_on_the_golden_page(rule: Rule) -> None:
     assert written.grouped(rule.expression) <= labels
     said = " ".join(rule.annotations.values())
     assert set(re.findall(r"\$labels\.(\w+)", said)) <= labels
-    in_queries = [Selector(name, ()) for name in re.findall(r"\b(?:gpusteward|subject:gpusteward)_\w+(?::\w+)?", said)]
+    in_queries = [Selector(name, ()) for name in re.findall(r"\b(?:\w+:)?gpusteward_\w+(?::\w+)?", said)]
     _are_known(in_queries, known)
 
 
@@ -276,7 +276,7 @@ def test_the_series_of_the_tests_are_on_the_golden_page() -> None:
 def test_a_runbook_names_what_is_on_the_golden_page(name: str) -> None:
     """Each metric of a page is exported or recorded, in its queries with labels that it has."""
     page, known = (RUNBOOKS / f"{name}.md").read_text(), written.metrics()
-    for metric in re.findall(r"\b(?:subject:)?gpusteward_\w+(?::\w+)?", page):
+    for metric in re.findall(r"\b(?:\w+:)?gpusteward_\w+(?::\w+)?", page):
         assert metric in known, metric
     for query in written.queries(page):
         asked = [

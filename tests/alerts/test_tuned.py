@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -11,8 +12,9 @@ import pytest
 import yaml
 
 from alerts import written
-from alerts.written import ROOT, RULES
+from alerts.written import ROOT, RULES, TESTS
 from deploy import chart
+from exporter.metrics.labels import EXPORTED
 from prometheus.scraping import program
 
 pytestmark = [pytest.mark.charts, pytest.mark.prometheus, pytest.mark.usefixtures("helm")]
@@ -117,7 +119,8 @@ def test_a_disabled_alert_is_absent_and_no_other_is(tmp_path: Path) -> None:
     assert set(rules(tmp_path)) == set(ALERTS)
     off = {name: {"enabled": False} for name in ALERTS if name != "GPULost"}
     assert set(rules(tmp_path, alerts=off)) == {"GPULost"}
-    assert {one["name"] for one in groups(tmp_path, alerts=off)} == {"gpusteward.devices", "gpusteward.limits"}
+    names = {one["name"] for one in groups(tmp_path, alerts=off)}
+    assert names == {f"gpusteward.{one}" for one in ("daemon", "devices", "limits", "policy", "usage")}
 
 
 def test_labels_of_one_alert_and_of_all(tmp_path: Path) -> None:
@@ -127,6 +130,15 @@ def test_labels_of_one_alert_and_of_all(tmp_path: Path) -> None:
     )
     assert made["GPULost"]["labels"] == {"severity": "critical", "team": "hardware", "tier": "1"}
     assert {one["labels"]["team"] for name, one in made.items() if name != "GPULost"} == {"gpu"}
+
+
+def test_no_label_of_an_alert_can_be_overwritten() -> None:
+    """The chart's schema refuses each name that a promtool test expects on an alert, by either names of labels."""
+    refused = json.loads((chart.CHART / "values.schema.json").read_text())["$defs"]["alertLabels"]["properties"]
+    tests = [case for path in TESTS for case in yaml.safe_load(path.read_text())["tests"]]
+    expected = [alert for case in tests for one in case.get("alert_rule_test", ()) for alert in one["exp_alerts"]]
+    own = {label for alert in expected for label in alert["exp_labels"]}
+    assert {"alertname", *own, *EXPORTED.values()} <= {label for label, rule in refused.items() if rule is False}
 
 
 @pytest.mark.parametrize("name", MARKED)

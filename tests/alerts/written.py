@@ -28,10 +28,10 @@ TESTS = tuple(sorted((ROOT / "alerts" / "tests").glob("*.yaml")))
 RUNBOOKS = ROOT / "docs" / "runbooks"
 
 FOREIGN = {
-    "up": {"cluster", "job", "instance"},
+    "up": {"cluster", "job", "instance", *WORKLOAD},
     "kube_node_status_capacity": {"cluster", "node", "resource", "unit", "job", "instance"},
 }
-"""What is not ours: Prometheus's own, and kube-state-metrics's (docs/metrics/cluster/node-metrics.md there)."""
+"""Not ours: Prometheus's, with the daemon's pod; kube-state-metrics's (docs/metrics/cluster/node-metrics.md there)."""
 
 TARGET = {"job", "instance", "cluster"}
 

@@ -56,7 +56,7 @@ def main() -> int:
     parser.add_argument(
         "--stop",
         action="store_true",
-        help="stop all clusters that this command started on this machine, not those of tests",
+        help="stop the cluster that KUBECONFIG names, or else all that this command started here, not those of tests",
     )
     parser.add_argument("--no-node", action="store_true", help="the API server alone: starts in seconds, wants no root")
     parser.add_argument("--port", type=int, help="of the API server; default: a free one")
@@ -105,6 +105,8 @@ def _run(*, node: bool, port: int | None) -> int:
 
 def _stop() -> int:
     running = [record for record in leftovers.records() if record.by_hand and owner_lives(record.token)]
+    named = Path(os.environ.get("KUBECONFIG", "")).resolve()
+    running = [record for record in running if Path(record.folder).resolve() in named.parents] or running
     for record in running:
         os.kill(int(record.token.partition("-")[0]), signal.SIGTERM)
     deadline = time.monotonic() + 60

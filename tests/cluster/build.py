@@ -4,8 +4,8 @@ In: the folders below `tools/`, one Go module each. Out: paths of programs.
 Law: what is built is named by what it is built from (module files, Go's version), so a stale program cannot be met.
 
 `KUBEBUILDER_ASSETS` (the convention of envtest): programs found in that folder are used, and not built.
-`python -m cluster.build [NAME …]` builds all, or those that are named, and prints where they are. `kubelet@1.37` is the
-kubelet of another version than the default; `versions.py` lists them.
+`python -m cluster.build [NAME …]` builds what `make test` wants, or those that are named, and prints where they are.
+`kubelet@1.37` is the kubelet of another version than the default; `versions.py` lists them.
 """
 
 from __future__ import annotations
@@ -45,11 +45,16 @@ MODULES = {
     "kube-state-metrics": "kube-state-metrics",
     "adapter": "prometheus-adapter",
     "operator": "prometheus-operator",
+    "runsc": "gvisor",
+    "shim": "gvisor",
 }
 QUICKLY = {
-    module: ["-gcflags=all=-N -l"] for module in ("dashboard-linter", "prometheus-adapter", "prometheus-operator")
-}
+    module: ["-gcflags=all=-N -l"]
+    for module in ("dashboard-linter", "prometheus-adapter", "prometheus-operator", "prometheus-2.35")
+} | {"prometheus-3.16": ["-gcflags=all=-N -l", "-tags=remove_all_sd"]}  # without clouds, of which no test asks
 """Of a program that does little here the build is what it costs: without optimizing, a quarter less."""
+SELDOM = {"gvisor"}
+"""What is built only where it is named: `make test` does without."""
 TOOLS = Path(__file__).parent / "tools"
 WITH_C = {"nvidia-toolkit"}
 """What is not built without a C compiler: it binds NVIDIA's libraries. All else needs none, nor this machine's libc."""
@@ -71,6 +76,11 @@ def program(name: str, version: str = DEFAULT) -> Path:
     if module == "kubernetes" and name != "kubectl":
         module = VERSIONS[version].module
     return given or _module(module) / name
+
+
+def of_module(module: str, name: str) -> Path:
+    """Path of a program of the module below `tools/`, built now if that was not done before. Raises BuildError."""
+    return _module(module) / name
 
 
 def assets(name: str) -> Path | None:
@@ -158,6 +168,12 @@ def _linker_flags(module: str) -> list[str]:
         variables = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
         for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
             flags += [f"-X {package}.{name}={value}" for name, value in variables.items()]
+    if module == "helm":  # as helm's own Makefile; else `helm template` and `helm lint` take Kubernetes for 1.20
+        wanted = (TOOLS / module / "go.mod").read_text()
+        major, minor = re.findall(r"\bk8s\.io/client-go v(\d+)\.(\d+)", wanted)[0]
+        kubernetes = {"k8sVersionMajor": int(major) + 1, "k8sVersionMinor": minor}
+        for package in ("pkg/chart/common", "pkg/chart/v2/lint/rules", "internal/chart/v3/lint/rules"):
+            flags += [f"-X helm.sh/helm/v4/{package}.{name}={value}" for name, value in kubernetes.items()]
     return flags
 
 
@@ -167,7 +183,7 @@ def _go_version() -> str:
 
 if __name__ == "__main__":
     try:
-        for each in sys.argv[1:] or MODULES:
+        for each in sys.argv[1:] or [name for name, module in MODULES.items() if module not in SELDOM]:
             name, _, version = each.partition("@")
             print(program(name, version or DEFAULT))
     except BuildError as error:

@@ -1,12 +1,14 @@
 """Certificates made on the spot: one authority for each bed, and what it signs.
 
 In: a folder, names. Out: PEM files, valid for a day.
-Law: no key leaves the bed's folder, and the folder goes with the bed.
+Law: no key leaves the bed's folder, and the folder goes with the bed. As those of clusters from before Kubernetes 1.17,
+the certificates have no Authority Key Identifier.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -64,6 +66,13 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         return Pair(_write(self.folder / f"{file}.pub", public), _write(self.folder / f"{file}.key", _pem(key)))
+
+
+def trusting(authority: Path) -> ssl.SSLContext:
+    """Return the context of a client that trusts this authority, as Go's programs do: without the rules of RFC 5280."""
+    context = ssl.create_default_context(cafile=str(authority))
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # the default from Python 3.13 on
+    return context
 
 
 def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:

@@ -18,7 +18,7 @@ from typing import Any, Final, Self, TypeVar
 
 import aiohttp
 
-from cluster.certificates import Pair
+from cluster.certificates import Pair, trusting
 
 T = TypeVar("T")
 Object = dict[str, Any]
@@ -44,7 +44,7 @@ class Credentials:
         return replace(self, certificate=None, token=token)
 
     def ssl_context(self) -> ssl.SSLContext:
-        context = ssl.create_default_context(cafile=str(self.authority))
+        context = trusting(self.authority)
         if self.certificate:
             context.load_cert_chain(self.certificate.certificate, self.certificate.key)
         return context

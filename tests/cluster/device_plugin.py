@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,7 +27,8 @@ from cluster import kubelet_pb2 as api
 
 VERSION = "v1beta1"
 STATE_IN_CONTAINER = "/run/fake-nvml"  # where the fake driver looks unless a variable says otherwise
-LOOK_EVERY_S = 0.1
+LOOK_EVERY_S = float(os.environ.get("LOOK_EVERY_S", "0.1"))
+"""An emulated processor looks less often."""
 
 Inventory = Mapping[str, Sequence[str]]
 

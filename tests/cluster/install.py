@@ -1,4 +1,4 @@
-"""Install Debian's packages that the tests need: `python -m cluster.install`; with `--guest` those of `hosts`, too.
+"""Install Debian's packages that the tests need: `python -m cluster.install`.
 
 It does not ask where no person can answer (CI=true, or inside a container); elsewhere it waits for a yes. It does
 nothing when all is there. No service is started: the tests start their own programs.
@@ -20,8 +20,7 @@ CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
 
 def packages() -> list[str]:
     """Debian's packages whose programs are missing here."""
-    guest = GUEST if "--guest" in sys.argv[1:] else ()
-    wanted = lacking(*NEEDS, *PROMETHEUS, *BROWSER, *APPARMOR, *READER, *RELEASE, *guest)
+    wanted = lacking(*NEEDS, *PROMETHEUS, *BROWSER, *APPARMOR, *READER, *RELEASE, *GUEST)
     return sorted({need.package for need in wanted})
 
 

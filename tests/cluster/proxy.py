@@ -17,7 +17,7 @@ from typing import TypeAlias
 import aiohttp
 from aiohttp import web
 
-from cluster.certificates import Authority
+from cluster.certificates import Authority, trusting
 from cluster.client import Credentials
 
 HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "host"})
@@ -202,7 +202,7 @@ async def proxied(to: Credentials, authority: Authority, address: str = "127.0.0
     pair = authority.issue("proxy", "kube-apiserver", hosts=[address])
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(pair.certificate, pair.key)
-    connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=str(to.authority)), limit=0)
+    connector = aiohttp.TCPConnector(ssl=trusting(to.authority), limit=0)
     async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as session:
         proxy = Proxy(to.server, session, tls, address)
         await proxy.start()

@@ -26,18 +26,19 @@ pytestmark = [pytest.mark.cluster, pytest.mark.versions]
 NAMESPACES = ("gpusteward", "team-a", "team-b")
 COMPLETE = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 """Kinds of which the chart writes all that the server would add: tools that compare lists take defaults for a drift."""
-GOOGLES = (
-    ("podmonitorings", "PodMonitoring", "Namespaced"),
-    ("clusterpodmonitorings", "ClusterPodMonitoring", "Cluster"),
+OTHERS = (
+    ("monitoring.googleapis.com", "v1", "PodMonitoring", "Namespaced"),
+    ("monitoring.googleapis.com", "v1", "ClusterPodMonitoring", "Cluster"),
+    ("grafana.integreatly.org", "v1beta1", "GrafanaDashboard", "Namespaced"),
 )
-"""Plural, kind and scope. Google's definitions are in no Go module that can be had; any content is taken."""
+"""Group, version, kind and scope. Their definitions are in no Go module that can be had; any content is taken."""
 
 
 @pytest.fixture(scope="module")
 def server(api_server: Bed) -> Iterator[Bed]:
     """The API server with the namespaces of the variants, and the kinds that operators bring."""
     things = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": one}} for one in NAMESPACES]
-    kinds = [yaml.safe_load(definition(kind).read_text()) for kind in KINDS] + [_google(*one) for one in GOOGLES]
+    kinds = [yaml.safe_load(definition(kind).read_text()) for kind in KINDS] + [_open(*one) for one in OTHERS]
     names = [one["metadata"]["name"] for one in kinds]
     api_server.kubectl("create", "-f", "-", stdin=yaml.safe_dump_all([*things, *kinds]))
     api_server.kubectl("wait", "--for=condition=Established", "crd", *names)
@@ -106,15 +107,13 @@ def same_quantity(written: Any, there: Any) -> bool:
         return False
 
 
-def _google(plural: str, kind: str, scope: str) -> dict[str, Any]:
+def _open(group: str, version: str, kind: str, scope: str) -> dict[str, Any]:
+    plural = f"{kind.lower()}s"
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    served = {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.monitoring.googleapis.com"},
-        "spec": {
-            "group": "monitoring.googleapis.com", "names": {"plural": plural, "kind": kind},
-            "scope": scope, "versions": [version],
-        },
-    }  # fmt: skip
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {"group": group, "names": {"plural": plural, "kind": kind}, "scope": scope, "versions": [served]},
+    }

@@ -23,10 +23,11 @@ from cluster.reader import FIRST, Reader
 from cluster.terminal import Terminal
 from documented import commands
 from profiles.test_seccomp import PROFILES
+from tools.release.source import version
 
 pytestmark = pytest.mark.cluster
 
-ALSO_NAMED = ("gpusteward.test/gpusteward:0.1.0", "docker.io/library/gpusteward:0.1.0")
+ALSO_NAMED = tuple(f"{where}/gpusteward:{version()}" for where in ("gpusteward.test", "docker.io/library"))
 """Names of the image in docs/first-hour.md, with a registry, and in the plain manifests."""
 PRINTED = {
     r"gpusteward check": r"^ok +driver +NVIDIA",

@@ -8,6 +8,7 @@ pod exports and does with its own token and rights, and what is left in the clus
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from cluster.overlays import overlay
 from cluster.stage import NAMESPACE, Stage, ready_pods, truth
 from cluster.stories import emptied, evictable, slow
 from cluster.test_decide import CONSENT, bare, create, declaring, deployment, label, lives, pods_of
+from deploy.chart import packed
 from driver.node import GiB
 from scraped import series
 
@@ -123,6 +125,53 @@ async def test_install_upgrade_rollback_uninstall(release: Release, stage: Stage
     release.helm("uninstall")
     await same_objects(stage.api, before)
     assert lives(await pods_of(stage, namespace)) == lives(pods)
+
+
+async def test_helm_test_says_why_no_daemon_runs(release: Release, stage: Stage, image: str) -> None:
+    """
+    `helm test` fails, and the log of its pod names the cause: no node fits, or Pod Security refuses the pods.
+
+    The pod that failed stays for its log; nothing else of the test does.
+    """
+
+    def tested() -> str:
+        with pytest.raises(subprocess.CalledProcessError):
+            release.helm("test", "--timeout=2m", wait=False)
+        return release.bed.kubectl("-n", release.namespace, "logs", f"{release.account}-test")
+
+    given = values(stage.bed, image, {})
+    release.helm("install", values={**given, "nodeSelector": {"nope": "x"}}, wait=False)
+    assert f"DaemonSet {release.account}: no node fits: by node selector {{" in tested()
+
+    enforce = {"pod-security.kubernetes.io/enforce": "baseline"}
+    await stage.api.patch(f"/api/v1/namespaces/{release.namespace}", {"metadata": {"labels": enforce}})
+    release.helm("upgrade", values=given, wait=False)
+    said = tested()
+    assert "0 of 1 pods exist: " in said and 'violates PodSecurity "baseline:latest": ' in said
+    assert f"fix: kubectl label --overwrite namespace {release.namespace} pod-security" in said
+    names = release.bed.kubectl("-n", release.namespace, "get", "pods,roles,rolebindings,serviceaccounts", "-o=name")
+    assert [one for one in names.split() if one.endswith("-test")] == [f"pod/{release.account}-test"]
+
+
+async def test_what_the_cluster_lacks_or_has_already_is_said(release: Release, stage: Stage, image: str) -> None:
+    """Helm asks the cluster before it installs: for the operator's kinds, namespaces, classes, policies of another."""
+
+    def refused(name: str, **more: object) -> str:
+        file = release.folder / "refused.json"
+        file.write_text(json.dumps(values(stage.bed, image, {"mode": "enforce"}, **more)))
+        with pytest.raises(subprocess.CalledProcessError) as caught:
+            stage.bed.helm("install", name, str(packed()), f"--namespace={release.namespace}", f"--values={file}")
+        return str(caught.value.stderr)
+
+    told = refused("fleet", podMonitor={"enabled": True})
+    assert "podMonitor.enabled: this cluster has no kind PodMonitor" in told and "fix: install the operator" in told
+    assert "this cluster has no namespace nope; fix: " in refused("fleet", evict={"namespaces": ["nope"]})
+    told = refused("fleet", nvml={"access": "runtimeClass", "runtimeClass": "nvidai"})
+    assert "no RuntimeClass nvidai" in told and "fix: correct nvml.runtimeClass" in told
+
+    release.helm("install", values=values(stage.bed, image, {"mode": "enforce"}), wait=False)
+    told = refused("other")
+    assert f"belong to the release fleet in the namespace {release.namespace}; fix: set admission.create=false" in told
 
 
 async def test_it_evicts_from_its_own_pod_and_hands_over(

@@ -17,6 +17,7 @@ from aiohttp import web
 
 from cluster import requirements, simulated_nodes
 from cluster.bed import Bed
+from cluster.certificates import trusting
 from cluster.client import Api, Object
 from cluster.client import until as becomes
 from cluster.fixtures import fresh_namespace, require
@@ -466,7 +467,7 @@ class Between:
         self.refusals: list[web.Response] = []
         self.watches: list[web.Request] = []
         self._server = bed.control_plane.server
-        trust = ssl.create_default_context(cafile=str(bed.control_plane.authority.certificate))
+        trust = trusting(bed.control_plane.authority.certificate)
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust, force_close=True))
         self._asked: list[asyncio.Task[aiohttp.ClientResponse]] = []
 

@@ -29,6 +29,7 @@ from cluster.requirements import missing_for_image, missing_for_release
 from cluster.stage import Stage
 from scraped import series
 from tools.release.images import TO_BUILD, Store, native
+from tools.release.notes import RELATIVE
 from tools.release.source import section
 
 pytestmark = pytest.mark.cluster
@@ -72,11 +73,12 @@ def test_it_says_what_it_makes(made: Released) -> None:
     """Each file has a line and a right checksum; the notes are the changelog's. Nothing is left in the clone."""
     for file in made.folder.iterdir():
         assert f"file: {file.name} (" in made.printed or file.name == "cosign.pub"
-    kinds = ("provenance.json", "manifests.tar.gz", "rules.tar.gz", "dashboards.tar.gz", "sbom-debian-arm64.cdx.json")
+    kinds = ("provenance.json", "deploy.tar.gz", "rules.tar.gz", "dashboards.tar.gz", "sbom-debian-arm64.cdx.json")
     assert {f"gpusteward-{VERSION}-{kind}" for kind in kinds} <= {file.name for file in made.folder.iterdir()}
     run("sha256sum", "--check", "--strict", "SHA256SUMS", cwd=made.folder)
     changes = section((made.clone / "CHANGELOG.md").read_text(), VERSION)
-    assert changes and changes in (made.folder / "NOTES.md").read_text()
+    notes, home = (made.folder / "NOTES.md").read_text(), f"https://git.example/gpusteward/blob/v{VERSION}"
+    assert changes and RELATIVE.sub(f"]({home}/", changes) in notes and f"]({home}/docs/" in notes
     assert made.registry.tags(f"{OWNER}/charts/gpusteward") >= {VERSION}
     assert {one.name for one in (made.clone / "dist").iterdir()} == {VERSION}
 

@@ -134,6 +134,7 @@ def test_nothing_is_installed_where_nothing_is_missing(
     monkeypatch.setattr(install, "APPARMOR", ())
     monkeypatch.setattr(install, "RELEASE", ())
     monkeypatch.setattr(install, "READER", ())
+    monkeypatch.setattr(install, "GUEST", ())
     assert install.main() == 0
     assert "all packages" in capsys.readouterr().out
     assert not notes.exists()

@@ -41,7 +41,7 @@ class Kubernetes:
 # Claims of a share of a device, and extended resources that the scheduler serves by claims: alpha in 1.34, and on by
 # default from 1.36 on.
 CLAIMS = {"DRAConsumableCapacity": True, "DRAExtendedResource": True}
-# From 1.35 on the kubelet refuses cgroup v1 unless it is told otherwise (KEP-5573).
+# From 1.35 on the kubelet refuses cgroup v1 unless its config allows that (KEP-5573).
 V1_ALLOWED = {"failCgroupV1": False}
 
 # Of 1.37, off by default, and of what gpusteward reads or does: evictions, claims, pod-resources, resources of pods.

@@ -34,6 +34,7 @@ from enforcer.policy.vocabulary import Breaker, State
 from exporter.config import Arguments, ConfigError, load
 from exporter.config.arguments import exporter_parser
 from exporter.config.policy import REMOVED, removed
+from exporter.model import Hardware
 
 FIXTURES = Path(__file__).parent / "fixtures" / "0.1"
 COMMAND = Path(sys.executable).with_name("gpusteward")
@@ -229,7 +230,11 @@ def test_a_torn_recording_is_read_to_the_same_line(tmp_path: Path) -> None:
 
 @pytest.mark.daemon
 def test_a_recording_is_written_as_it_was(tmp_path: Path) -> None:
-    """What `record` makes of a recording has its lines, keys and values; `reservation` and `deleted` are new."""
+    """
+    What `record` makes of a recording has its lines, keys and values.
+
+    `reservation` and `deleted` of a pod are new, and `hardware` and the memory's temperature of a GPU.
+    """
     made = tmp_path / "again.jsonl"
     ended = gpusteward("record", "-o", made, "--devices=recorded:moment.jsonl", "--rounds=1")
     assert ended.returncode == 0, ended.stderr
@@ -238,6 +243,9 @@ def test_a_recording_is_written_as_it_was(tmp_path: Path) -> None:
     for inventory in (line["inventory"] for line in now if isinstance(line.get("inventory"), dict)):
         assert {pod.pop("reservation") for pod in inventory["pods"].values()} == {""}
         assert {pod.pop("deleted") for pod in inventory["pods"].values()} == {False}
+    for gpu in (sample["gpu"] for line in now for sample in line.get("gpus", ())):
+        assert msgspec.convert(gpu.pop("hardware"), Hardware) == Hardware()
+        assert gpu["health"].pop("memory_temperature_celsius") is None
     assert now == expected
 
 

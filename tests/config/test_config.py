@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.config import Arguments, Config, ConfigError, Policy, catalogue_of, load, parse_arguments
+from exporter.config import Arguments, Config, ConfigError, Policy, catalogue_of, load, parse_arguments, start
 from exporter.config.loading import combine
 from exporter.config.schema import LIVE, settings, switched_off
 from exporter.config.values import Duration, ListenAddress
@@ -103,7 +103,16 @@ def test_a_full_file_is_read() -> None:
         ("sampling: {interval: 5}", 'config.yaml: sampling.interval: expected a duration such as "5s", got 5'),
         ("sampling: {interval: -5s}", 'config.yaml: sampling.interval: expected a duration such as "5s", got -5s'),
         ("sampling: {interval: true}", 'config.yaml: sampling.interval: expected a duration such as "5s", got true'),
-        ("sampling: {interval: [5s]}", 'config.yaml: sampling.interval: expected a duration such as "5s", got a list'),
+        ("sampling: {interval: [5s]}", 'config.yaml: sampling.interval: expected a duration such as "5s", got [5s]'),
+        (
+            "sampling: {interval: 5h}",
+            "expected a duration from 100ms to 60s, got 5h; fix: correct the configuration; docs/reference/config.md",
+        ),
+        (
+            "names: {source: file}",
+            "names.file: expected a file, because names.source is file, got nothing",
+        ),
+        ("log: {level: [a, {b: c}]}", "log.level: expected debug or info or warning or error, got a list"),
         (
             "sampling: {interval: 99ms}",
             "config.yaml: sampling.interval: expected a duration from 100ms to 60s, got 99ms",
@@ -184,7 +193,7 @@ def test_a_full_file_is_read() -> None:
         ("on: x", "config.yaml:1:1: a key that is not text; quote it"),
         ("? [a]\n: x", "config.yaml:1:3: a key that is not text; quote it"),
         ("log:\n\tlevel: info", "config.yaml:2:1: a tab where YAML wants spaces"),
-        ("- a\n- b", "config.yaml: expected keys with values, got a list; fix: write `sampling: {interval: 5s}`"),
+        ("- a\n- b", "config.yaml: expected keys with values, got [a, b]; fix: write `sampling: {interval: 5s}`"),
         ("just text", "config.yaml: expected keys with values"),
         ("log: {level: info", "config.yaml:1:"),
         ("a: 1\n---\nb: 2", "config.yaml:2:1: but found another document"),
@@ -293,6 +302,7 @@ def test_a_wrong_flag_is_named_instead_of_the_file() -> None:
         '--sampling.interval: expected a duration such as "5s", got 5; fix: correct --sampling.interval'
     )
     assert refusal("", "--log.level=loud").startswith("--log.level: expected debug or")
+    assert refusal("", "--mode=enforced").endswith("correct --mode; docs/reference/config.md describes policy.mode")
     assert refusal("", "--sampling.fast-interval=1ms").startswith("--sampling.fast-interval: expected a duration from")
     assert refusal("", NODE_NAME="a b").startswith("environment variable NODE_NAME: expected")
 
@@ -317,10 +327,10 @@ def test_a_file_that_cannot_be_read_is_said_so(tmp_path: Path) -> None:
     missing, large, device = tmp_path / "missing.yaml", tmp_path / "large.yaml", Path("/dev/null")
     large.write_bytes(b"#" * (2 << 20))
     for path, why in [
-        (missing, "no such file"),
-        (tmp_path, "is a directory"),
-        (device, "not a regular file"),
-        (large, "larger than 1048576 bytes"),
+        (missing, "no such file or directory; fix: name a file that this user can read"),
+        (tmp_path, "is a directory; fix: name the file in this folder"),
+        (device, "not a regular file; fix: name a regular file; a pipe or a device is not read"),
+        (large, "larger than 1048576 bytes; fix: name a file of at most 1048576 bytes"),
     ]:
         with pytest.raises(ConfigError, match=why):
             load(Arguments(config_file=path))
@@ -421,3 +431,59 @@ def test_off_without_quotes_is_the_word() -> None:
     assert of_file("policy: {mode: off}").policy.mode == "off"
     assert "expected off or observe" in refusal("policy: {mode: on}")
     assert "expected true or false, got perhaps" in refusal("limits: {fair_share: perhaps}")
+
+
+NEWER = """
+sampling: {interval: 7s, jitter: 1s}
+tracing: {endpoint: x}
+policy: {mode: enforce, grace: 3m, protect: {images: [a], namespaces: [b]}}
+"""
+
+
+def started(folder: Path, text: str, *argv: str) -> tuple[Config, ConfigError | None]:
+    file = folder / "config.yaml"
+    file.write_text(text)
+    return start(parse_arguments([f"--config={file}", *argv], {}))
+
+
+@pytest.mark.parametrize("flags", [(), ("--log.level=debug",)])
+def test_a_daemon_starts_with_what_it_knows_of_a_newer_file(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    """All known keys are in force, whatever stands beside them; of the policy the mode is `observe`."""
+    config, refused = started(tmp_path, NEWER, *flags)
+    assert refused is not None and "unknown key" in str(refused) and str(tmp_path / "config.yaml") in str(refused)
+    assert (config.sampling.interval, config.policy.grace) == (7.0, 180.0)
+    assert config.policy.protect.namespaces == ["b"]
+    assert (config.policy.mode, config.log.level) == ("observe", "debug" if flags else "info")
+    assert started(tmp_path, NEWER.replace("enforce", "off"))[0].policy.mode == "off"
+
+
+def test_a_key_of_an_older_version_is_refused_with_what_replaces_it(tmp_path: Path) -> None:
+    """The daemon starts and observes; the refusal is that of `load`."""
+    config, refused = started(tmp_path, "policy: {mode: enforce, strikes: 3, grace: 3m}")
+    assert "policy.strikes was removed in 0.2" in str(refused) and "policy.warn_after" in str(refused)
+    assert (config.policy.mode, config.policy.grace) == ("observe", 180.0)
+
+
+def test_a_file_that_is_known_as_a_whole_starts_as_it_is(tmp_path: Path) -> None:
+    """Nothing is lowered without a refusal."""
+    config, refused = started(tmp_path, "policy: {mode: enforce}")
+    assert (config.policy.mode, refused) == ("enforce", None)
+    assert config == load(parse_arguments([f"--config={tmp_path / 'config.yaml'}"], {}))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("web: {config_fil: users.yml}", "web.config_fil: unknown key"),
+        ("wbe: {config_file: users.yml}", "wbe: unknown key"),
+        ("Web: {config_file: users.yml}", "Web: unknown key"),
+        ("tracing: {}\nlog: {level: loud}", "log.level: expected"),
+        ("log: {level: loud, colour: red}", "log.level: expected"),
+        ("tracing: {}\nlimits: {rows: [{title: x}]}", "limits.rows: Object missing"),
+        ("tracing: {", "config.yaml:1:"),
+    ],
+)
+def test_no_daemon_starts_with_another_mistake(tmp_path: Path, text: str, told: str) -> None:
+    """A wrong value, and what may be meant to keep strangers out, refuse the file as a whole."""
+    with pytest.raises(ConfigError, match=told):
+        started(tmp_path, text)

@@ -86,14 +86,26 @@ def test_a_hanging_driver_delays_nothing(node: FakeNode, start_daemon: StartDaem
 
 
 def test_a_driver_that_comes_back_is_used_again(node: FakeNode, start_daemon: StartDaemon) -> None:
-    """When the call returns, the next rounds are complete, without a restart."""
+    """
+    When the call returns, the next rounds are complete, without a restart.
+
+    While it hangs, the unknown seconds of its GPUs grow from round to round, and their other counters stand still.
+    """
+
+    def seconds(name: str) -> float:
+        return series(daemon.get("/metrics")[1], f"device_{name}_seconds_total", "gpu").get(("0",), 0.0)
+
     daemon = start_daemon()
-    daemon.snapshot()
+    until(lambda: seconds("observed") > 0, "two readings", daemon)
     node.hang("nvmlDeviceGetMemoryInfo")
     daemon.until(lambda s: not s["complete"], "the hang")
+    unknown, observed = seconds("unknown"), seconds("observed")
+    until(lambda: seconds("unknown") > unknown > 4, "the unknown seconds to grow", daemon)
+    assert seconds("observed") == observed
     node.clear_switch("hang.nvmlDeviceGetMemoryInfo")
     snapshot = daemon.until(lambda s: s if s["complete"] else None, "a complete round")
     assert len(snapshot["devices"]) == 2
+    until(lambda: seconds("observed") > observed, "time between two readings again", daemon)
     assert "sampling.fault_cleared" in daemon.log
 
 
@@ -192,8 +204,8 @@ def test_a_driver_replaced_under_it_ends_it(node: FakeNode, start_daemon: StartD
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("samplng: {interval: 5s}", "samplng"),
-        ("sampling: {interval: 5 apples}", "sampling.interval"),
+        ("web: {address: ':1'}", "web.address: unknown key"),
+        ("samplng: {interval: 5s}\nsampling: {interval: 5 apples}", "sampling.interval"),
         ("sampling: {interval: 1ms}", "a duration from"),
         ("web: {listen_address: nowhere}", "web.listen_address"),
         ("devices: gpu", "devices"),
@@ -210,6 +222,30 @@ def test_a_bad_config_is_refused_with_its_place(tmp_path: Path, text: str, expec
     assert ended.returncode == 2
     assert str(file) in ended.stderr and expected in ended.stderr, ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_an_older_image_with_a_newer_config_observes(tmp_path: Path) -> None:
+    """Keys that this version does not know are refused by log, snapshot and metrics; what it knows is in force."""
+    file = tmp_path / "config.yaml"
+    known = "devices: simulated\nsampling: {interval: 200ms, fast_interval: 100ms%s}\nlog: {format: json}\n"
+    file.write_text(known % ", jitter: 5s" + "tracing: {endpoint: 'localhost:4317'}\n")
+    with Daemon(f"--config={file}") as daemon:
+        snapshot = daemon.snapshot()
+        assert snapshot["interval_seconds"] == 0.2 and snapshot["complete"] and snapshot["devices"]
+        assert [fault["reason"] for fault in snapshot["faults"]] == ["config_invalid"]
+        assert "unknown key" in snapshot["faults"][0]["message"]
+        taken_at(daemon, successful=False)
+        assert daemon.get("/readyz")[0] == 200
+
+        def lines() -> list[dict[str, Any]]:
+            return [json.loads(line) for line in list(daemon.lines) if '"config.refused"' in line]
+
+        (line,) = until(lines, "the line", daemon)
+        assert "unknown key" in line["reason"] and line["effect"] == "the rest of the file is in force, in mode observe"
+        file.write_text(known % "")
+        daemon.until(lambda s: not s["faults"], "the mended file")
+        taken_at(daemon, successful=True)
+        assert len(lines()) == 1
 
 
 def test_an_unreadable_config_is_refused(tmp_path: Path) -> None:

@@ -58,7 +58,6 @@ def text(
     tests: bool = False,
 ) -> str:
     """What Helm prints; `tests`: with what `helm test` makes. Raises RefusedError, and BuildError without a Helm."""
-    # Without `--kube-version`, this Helm assumes a default Kubernetes: it was built without the linker flags for it.
     command: list[str | Path] = [
         build.program("helm"),
         "template",

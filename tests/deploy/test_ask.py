@@ -1,5 +1,5 @@
 """
-What `helm test` makes: a pod without rights on the node, and the right to list pods in its namespace.
+What `helm test` makes: a pod without rights on the node, and the rights to read pods, Events and the DaemonSet.
 
 In: variants, rendered with their tests. Out: nothing. Law: what tests is never part of the release itself.
 """
@@ -40,7 +40,7 @@ def test_the_release_is_the_same_with_its_tests(name: str) -> None:
 
 @pytest.mark.parametrize("name", chart.VARIANTS)
 def test_the_pod_that_asks_has_no_rights(name: str) -> None:
-    """Not root, nothing of the host, the daemon's image, and no right but to list the pods of its namespace."""
+    """Not root, nothing of the host, the daemon's image; it reads the DaemonSet, pods and Events of its namespace."""
     made = Rendered(tuple(hooks(rendered(name, tests=True))))
     spec, daemon = made.only("Pod")["spec"], rendered(name)
     assert not {"hostPID", "hostNetwork", "hostIPC", "volumes"} & set(spec)
@@ -48,7 +48,12 @@ def test_the_pod_that_asks_has_no_rights(name: str) -> None:
     (container,) = spec["containers"]
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert container["image"] == daemon.container["image"]
-    assert made.only("Role")["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
+    name = daemon.only("DaemonSet")["metadata"]["name"]
+    assert made.only("Role")["rules"] == [
+        {"apiGroups": [""], "resources": ["pods", "events"], "verbs": ["list"]},
+        {"apiGroups": ["apps"], "resources": ["daemonsets"], "resourceNames": [name], "verbs": ["get"]},
+    ]
+    assert environment(made.only("Pod"))["DAEMONSET"] == name
     assert (
         made.only("RoleBinding")["subjects"][0]["name"]
         == spec["serviceAccountName"]

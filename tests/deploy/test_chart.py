@@ -7,6 +7,7 @@ In: the variants of deploy/charts/gpusteward/ci, and values. Out: objects. Law: 
 from __future__ import annotations
 
 import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from cluster.build import program as build_program
 from deploy import chart
 from deploy.chart import OLDEST, RELEASE, Rendered, rendered, text, variant, written
 from enforcer.runtime.policy_config import impossible, rules_of
@@ -22,6 +24,7 @@ from exporter.config.arguments import CONFIG_FILE, Arguments
 from exporter.config.loading import combine
 from exporter.config.policy import REMOVED, removed
 from exporter.kube.rights import RIGHTS
+from tools.release.files import publish
 
 pytestmark = [pytest.mark.charts, pytest.mark.usefixtures("helm")]
 
@@ -33,6 +36,7 @@ GRANTED = {
     "exporter": READS, "observe": READS, "warn": READS | TELLS, "dry-run": READS | TELLS,
     "evict": EVICTS, "kill": EVICTS, "mig": READS, "management": READS, "cdi": READS, "host-path": READS, "gke": READS,
     "simulated": READS, "monitored": READS, "mutual-tls": READS, "cgroups": READS, "drm": READS, "rocm": READS,
+    "grafana-operator": READS, "service-monitor": READS,
     "kill-only": READS | TELLS | {("team-a", "get", "pods")}, "fence-only": READS | TELLS | {("team-a", "get", "pods")},
     "granted": EVICTS | {(team, verb, what) for team in ("team-a", "team-b") for _, verb, what in CANARY},
 }  # fmt: skip
@@ -215,6 +219,20 @@ def test_with_given_rights_the_mode_moves_without_a_new_pod(tmp_path: Path) -> N
     assert of("observe") == of("enforce") == of("dry-run")
 
 
+@pytest.mark.parametrize("profile", ["enforcer", "exporter"])
+def test_off_needs_no_quotes(tmp_path: Path, profile: str) -> None:
+    """`mode: off` is false in YAML 1.1, which Helm reads. It renders as the word does."""
+    found = []
+    for word in ("off", '"off"'):
+        values = tmp_path / "values.yaml"
+        values.write_text(f"profile: {profile}\nconfig: {{policy: {{mode: {word}}}}}\n")
+        found.append(Rendered(chart.objects(text(values))))
+    unquoted, quoted = found
+    assert unquoted == quoted
+    assert config(unquoted).policy.mode == ("off" if profile == "enforcer" else "observe")
+    assert "MODE OFF" in chart.notes(tmp_path, {"config": {"policy": {"mode": False}}})
+
+
 def test_no_chart_version_rolls_the_fleet() -> None:
     """What changes with each release of the chart is no label of the pod."""
     labels = rendered("observe").only("DaemonSet")["spec"]["template"]["metadata"]["labels"]
@@ -232,9 +250,14 @@ def alerts(**tuned: object) -> dict[str, Any]:
     return {"prometheusRule": {"enabled": True, "alerts": tuned}}
 
 
-def groups(name: str, alert: str, *, twice: bool = False) -> dict[str, Any]:
+def all_alerts(**labels: str) -> dict[str, Any]:
+    """Values with labels of each alert."""
+    return {"prometheusRule": {"enabled": True, "alertLabels": labels}}
+
+
+def groups(name: str, rule: str, *, kind: str = "alert", twice: bool = False) -> dict[str, Any]:
     """Values with a group of one's own."""
-    group = {"name": name, "rules": [{"alert": alert, "expr": "vector(1)"}]}
+    group = {"name": name, "rules": [{kind: rule, "expr": "vector(1)"}]}
     return {"prometheusRule": {"enabled": True, "groups": [group, group] if twice else [group]}}
 
 
@@ -303,28 +326,116 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "with kernel.access drm it is Unconfined",
     ),
     "TLS without a certificate": ({"web": {"tls": True}}, "web.tls wants web.secretName"),
-    "two web configs": ({"web": {"secretName": "a"}, "config": {"web": {"config_file": "/b"}}}, "give one"),
+    "two web configs": ({"web": {"secretName": "a"}, "config": {"web": {"config_file": "/b"}}}, "say the same"),
     "a label that breaks out of its quotes": (
         {"config": {"policy": {"namespaces": {"label": 'a=b" || "" == "'}}}},
         "/config/policy/namespaces/label",
     ),
     **{f"{key}, which is gone": (of_key(f"config.{key}", 3), f"config.{removed(key)}") for key in REMOVED},
+    "a condition without a chart above": ({"enabled": False}, "enabled is the condition of a chart above"),
     "two who collect": (
         {"podMonitor": {"enabled": True}, "podMonitoring": {"enabled": True}},
-        "podMonitoring is instead of podMonitor and serviceMonitor",
+        "podMonitor and podMonitoring: each would collect each series",
     ),
+    "two of the operator's who collect": (
+        {"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}},
+        "podMonitor and serviceMonitor: each would collect each series",
+    ),
+    "a timeout beyond its interval": (
+        {"podMonitor": {"interval": "1m", "scrapeTimeout": "1m1ms"}},
+        "podMonitor: the timeout 1m1ms is longer than the interval 1m",
+    ),
+    "a timeout beyond its interval at Google": (
+        {"podMonitoring": {"interval": "5s", "timeout": "10s"}},
+        "podMonitoring: the timeout 10s is longer than the interval 5s",
+    ),
+    "an interval with a fraction": ({"podMonitor": {"interval": "1.5m"}}, "/podMonitor/interval"),
+    "an interval that is empty": ({"serviceMonitor": {"interval": ""}}, "/serviceMonitor/interval"),
+    "a duration without a number": ({"config": {"policy": {"grace": "..s"}}}, "/config/policy/grace"),
+    "a label that selects pods": (
+        {"commonLabels": {"app.kubernetes.io/name": "x"}},
+        "/commonLabels/app.kubernetes.io~1name",
+    ),
+    "a label of pods that selects them": (
+        {"podLabels": {"app.kubernetes.io/component": "x"}},
+        "/podLabels/app.kubernetes.io~1component",
+    ),
+    "a quota for no class": (
+        {"priorityClass": {"name": "", "resourceQuota": {"create": True}}},
+        "set priorityClass.name, or resourceQuota.create=false",
+    ),
+    "a monitor that is null": ({"podMonitor": None}, "missing property 'podMonitor'"),
     "a monitoring of another kind": ({"podMonitoring": {"kind": "PodMonitor"}}, "/podMonitoring/kind"),
     "an argument that is no text": ({"extraArgs": [1]}, "/extraArgs"),
     "rules that are not there": ({"prometheusRule": {"enabled": True}}, "brings no alerts"),
-    "runbooks at no address": ({"prometheusRule": {"runbookUrl": "wiki"}}, "/prometheusRule/runbookUrl"),
+    "runbooks at no address": (
+        {"prometheusRule": {"runbookUrl": "wiki"}},
+        "prometheusRule.runbookUrl: expected an address that ends with /, such as https://git.example/",
+    ),
+    "Grafana at no address": ({"prometheusRule": {"grafanaUrl": "grafana"}}, "grafanaUrl: expected an address such as"),
+    "bytes with a unit that there is not": (
+        {"config": {"policy": {"tolerance": {"bytes": "256MB"}}}},
+        "config.policy.tolerance.bytes: expected bytes as a quantity such as 256Mi, got 256MB",
+    ),
+    "a ladder upside down": (
+        {"config": {"policy": {"ladder": ["evict", "notify"]}}},
+        "in this order, got evict, notify; fix: write [notify, evict]",
+    ),
+    "rounds that are hours apart": (
+        {"config": {"sampling": {"interval": "5h"}}},
+        "config.sampling.interval: expected a duration from 100ms to 60s, got 5h",
+    ),
+    "rounds without a pause": ({"config": {"sampling": {"interval": "0.05s"}}}, "from 100ms to 60s, got 0.05s"),
+    "fast readings that are slow": (
+        {"config": {"sampling": {"fast_interval": "6s"}}},
+        "config.sampling.fast_interval: expected a duration from 50ms to the interval of 5s, got 6s",
+    ),
+    "names from no file": ({"config": {"names": {"source": "file"}}}, "/config/names"),
+    "names from a file that is not mounted": (
+        {"config": {"names": {"source": "file", "file": "/x/names.yaml"}}},
+        "config.names.file: nothing is mounted at /x/names.yaml",
+    ),
+    "a web config that is not mounted": (
+        {"config": {"web": {"config_file": "/x"}}},
+        "config.web.config_file: nothing is mounted at /x in the daemon's container; fix: mount the file by",
+    ),
+    "a system that there is not": ({"config": {"limits": {"systems": ["foo"]}}}, "/config/limits/systems/0"),
+    "all nodes of the cluster": ({"vendors": []}, "the daemon would run on each node of the cluster; fix: "),
     "alert that is not there": (alerts(GPUGone={"enabled": False}), "alerts.GPUGone: there is no such alert"),
     "threshold of an alert that has none": (alerts(GPULost={"threshold": 1}), "this alert has no threshold"),
     "threshold that is no number": (alerts(GPUThrottled={"threshold": "much"}), "/GPUThrottled/threshold"),
     "duration that is none": (alerts(GPUThrottled={"for": "5 min"}), "/prometheusRule/alerts/GPUThrottled/for"),
+    "duration with a unit twice": (alerts(GPUThrottled={"for": "5m5m"}), "/prometheusRule/alerts/GPUThrottled/for"),
+    "duration from short to long": (alerts(GPUThrottled={"for": "5m1h"}), "/prometheusRule/alerts/GPUThrottled/for"),
+    "percent for a share": (alerts(GPUMemoryNearLimit={"threshold": 90}), "90 is above 1 (unit: share of the limit)"),
+    "percent for another share, as text": (
+        alerts(GPUIdleAllocation={"threshold": "5"}),
+        "5 is above 1 (unit: SM usage",
+    ),
+    "label that is the metric's name": (all_alerts(__name__="x"), "'__name__' not allowed"),
+    "label that our alerts have": (all_alerts(namespace="gpu"), "/prometheusRule/alertLabels/namespace"),
+    "label of clusters": (all_alerts(cluster="a"), "/prometheusRule/alertLabels/cluster"),
+    "label with a template that does not end": (all_alerts(team="{{ $labels.pod"), "/prometheusRule/alertLabels/team"),
     "key of an alert that is not there": (alerts(GPUThrottled={"window": "5m"}), "'window' not allowed"),
     "severity as a label": (alerts(GPUThrottled={"labels": {"severity": "page"}}), "/GPUThrottled/labels"),
     "group of ours": (groups("gpusteward.limits", "Mine"), "gpusteward.limits is a group of the chart"),
-    "group twice": (groups("mine", "Mine", twice=True), "or there twice"),
+    "group twice": (groups("mine", "Mine", twice=True), "prometheusRule.groups: mine is there twice"),
+    "rule without an expression": (
+        {"prometheusRule": {"groups": [{"name": "mine", "rules": [{"alert": "Mine", "exp": "up"}]}]}},
+        "missing property 'expr'",
+    ),
+    "rule that is neither": (
+        {"prometheusRule": {"groups": [{"name": "mine", "rules": [{"expr": "up"}]}]}},
+        "/prometheusRule/groups/0/rules/0",
+    ),
+    "alert that is not there, before the rules are": (
+        {"prometheusRule": {"alerts": {"GPUGone": {"enabled": False}}}},
+        "alerts.GPUGone: there is no such alert",
+    ),
+    "record of ours": (
+        groups("mine", "subject:gpusteward_memory_limit:bytes", kind="record"),
+        "the chart records subject:gpusteward_memory_limit:bytes itself",
+    ),
     "alert of ours": (groups("mine", "GPULost"), "prometheusRule.alerts.GPULost.enabled=false"),
     "board of a kind that is not there": ({"dashboards": {"kind": "Secret"}}, "/dashboards/kind"),
     "dashboards that are not there": ({"dashboards": {"enabled": True}}, "brings no dashboards"),
@@ -333,7 +444,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_cannot_work_is_refused_before_it_is_installed(tmp_path: Path, what: str) -> None:
-    """Helm refuses, and names the place."""
+    """Helm refuses, and names the place; what a template refuses has a fix."""
     values, words = REFUSED[what]
     bare = chart.unpacked(tmp_path / "bare")
     if "brings no" in words:
@@ -342,6 +453,34 @@ def test_what_cannot_work_is_refused_before_it_is_installed(tmp_path: Path, what
     with pytest.raises(chart.RefusedError) as caught:
         text(written(tmp_path, values), chart=bare)
     assert words in str(caught.value)
+    assert "error calling fail" not in str(caught.value) or "fix: " in str(caught.value)
+
+
+def test_each_refusal_of_a_template_says_what_to_do() -> None:
+    """No `fail` without `fix:`."""
+    files = [path.read_text() for path in (chart.CHART / "templates").rglob("*") if path.is_file()]
+    lines = [line for one in files for line in one.splitlines()]
+    refusals = [part for line in lines for part in line.split("{{ fail ")[1:] + line.split("{{- fail ")[1:]]
+    assert len(refusals) > 30
+    assert [one for one in refusals if "fix: " not in one.partition("}}")[0]] == []
+
+
+def test_what_is_mounted_may_be_named(tmp_path: Path) -> None:
+    """A file of a volume of the operator's own; sampling within its bounds; all nodes by a label."""
+    values = {
+        "config": {
+            "web": {"config_file": "/web/web.yml"},
+            "names": {"source": "file", "file": "/names/names.yaml"},
+            "sampling": {"interval": "0.5m", "fast_interval": "1.5s"},
+            "limits": {"systems": ["kai", "mine"], "rows": [{"system": "mine", "title": "Mine"}]},
+            "policy": {"tolerance": {"bytes": 5000, "per_process": "0.5Gi"}},
+        },
+        "extraVolumeMounts": [{"name": "a", "mountPath": "/web/"}, {"name": "b", "mountPath": "/names/names.yaml"}],
+        "extraVolumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "emptyDir": {}}],
+        "vendors": [],
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+    }
+    assert config(build(tmp_path, values)).sampling.interval == 30.0
 
 
 def test_numbers_stay_whole(tmp_path: Path) -> None:
@@ -501,6 +640,47 @@ def test_a_registry_for_all_charts_goes_first(tmp_path: Path) -> None:
     assert {image.partition(":")[0] for image in images} == {"mirror.example.com/gpusteward"}
 
 
+OWN = "sha256:" + "a" * 64
+MINE = "sha256:" + "b" * 64
+
+
+@pytest.mark.parametrize(
+    ("values", "image"),
+    [
+        ({}, f"ghcr.io/team/gpusteward@{OWN}"),
+        ({"global": {"imageRegistry": "mirror.my.org"}}, f"mirror.my.org/team/gpusteward@{OWN}"),
+        ({"image": {"tag": "1.2.3"}}, "ghcr.io/team/gpusteward:1.2.3"),
+        ({"image": {"digest": MINE}}, f"ghcr.io/team/gpusteward@{MINE}"),
+        ({"image": {"repository": "gpusteward"}}, "ghcr.io/gpusteward:{}"),
+        ({"image": {"registry": "", "repository": "my.org/gpusteward"}}, "my.org/gpusteward:{}"),
+        ({"image": {"registry": "my.org", "digest": MINE}}, f"my.org/team/gpusteward@{MINE}"),
+    ],
+)
+def test_a_published_chart_names_its_image_until_a_value_does(
+    tmp_path: Path, values: dict[str, Any], image: str
+) -> None:
+    """The release's digest belongs to the release's image: it is laid over no registry, repository or tag of a user."""
+    made = chart.unpacked(tmp_path / "made")
+    publish(made, "ghcr.io/team", OWN)
+    version = yaml.safe_load((made / "Chart.yaml").read_text())["appVersion"]
+    got = Rendered(chart.objects(text(written(tmp_path, values), chart=made, tests=True)))
+    assert {got.container["image"], got.only("Pod")["spec"]["containers"][0]["image"]} == {image.format(version)}
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_chart_above_has_it_as_a_dependency(tmp_path: Path, enabled: bool) -> None:
+    """By the usual condition, `gpusteward.enabled`, and with what it shares below `global`."""
+    chart.unpacked(tmp_path / "above" / "charts")
+    dependency = {"name": "gpusteward", "version": ">=0.0.0", "repository": "", "condition": "gpusteward.enabled"}
+    about = {"apiVersion": "v2", "name": "above", "version": "1.0.0", "dependencies": [dependency]}
+    (tmp_path / "above" / "Chart.yaml").write_text(yaml.safe_dump(about))
+    shared = {"imageRegistry": "mirror.example.com", "storageClass": "fast"}
+    values = {"global": shared, "gpusteward": {"enabled": enabled, "podMonitor": {"enabled": True}}}
+    made = Rendered(chart.objects(text(written(tmp_path, values), chart=tmp_path / "above")))
+    assert [one["metadata"]["name"] for one in made.of("PodMonitor")] == ["gpusteward"] * enabled
+    assert not enabled or made.container["image"].startswith("mirror.example.com/gpusteward:")
+
+
 def test_arguments_and_dns_are_the_operators(tmp_path: Path) -> None:
     """extraArgs stand behind ours, as they are written; without a DNS policy the cluster's holds."""
     made = build(tmp_path, {"extraArgs": ["--log.level=debug", "--x=a, b: c"], "dnsPolicy": "Default"})
@@ -523,26 +703,94 @@ def test_without_the_policy_there_is_no_canary(tmp_path: Path) -> None:
     assert not made.of("RoleBinding") and not made.of("ValidatingAdmissionPolicy")
 
 
-@pytest.mark.parametrize("kind", ["PodMonitor", "ServiceMonitor"])
-def test_workloads_keep_their_names_when_scraped(kind: str) -> None:
+@pytest.mark.parametrize(("name", "kind"), [("monitored", "PodMonitor"), ("service-monitor", "ServiceMonitor")])
+def test_workloads_keep_their_names_when_scraped(name: str, kind: str) -> None:
     """honorLabels: namespace, pod and container are the workload's; instance is the node."""
-    spec = rendered("monitored").only(kind)["spec"]
+    spec = rendered(name).only(kind)["spec"]
     (endpoint,) = spec.get("podMetricsEndpoints") or spec["endpoints"]
     assert endpoint["honorLabels"] is True
     first = endpoint["relabelings"][0]
     assert (first["sourceLabels"], first["targetLabel"]) == (["__meta_kubernetes_pod_node_name"], "instance")
-    labels = rendered("monitored").only("DaemonSet")["spec"]["template"]["metadata"]["labels"]
+    labels = rendered(name).only("DaemonSet")["spec"]["template"]["metadata"]["labels"]
     assert spec["selector"]["matchLabels"].items() <= labels.items()
 
 
-def test_one_value_labels_all_that_prometheus_looks_for(tmp_path: Path) -> None:
-    """monitoring.labels is on each monitor; a label of the monitor itself goes before it."""
-    on = {"enabled": True, "labels": {"team": "own"}}
-    values = {"monitoring": {"labels": {"release": "kps", "team": "all"}}, "podMonitor": on, "serviceMonitor": on}
+@pytest.mark.parametrize("kind", ["podMonitor", "serviceMonitor"])
+def test_the_daemons_pod_is_on_no_series_where_prometheus_would_write_it(tmp_path: Path, kind: str) -> None:
+    """
+    With the exported labels a new pod of the daemon makes no new series.
+
+    Otherwise each restart would begin each `for` anew, and GPUIdleAllocationLong would seldom last a day.
+    """
+
+    def actions(names: str) -> list[tuple[str, str]]:
+        values = {"config": {"metrics": {"workload_labels": names}}, kind: {"enabled": True}}
+        spec = build(tmp_path, values).only(f"{kind[0].upper()}{kind[1:]}")["spec"]
+        (endpoint,) = spec.get("podMetricsEndpoints") or spec["endpoints"]
+        return [(one["action"], one.get("regex", "")) for one in endpoint["relabelings"]]
+
+    assert actions("plain") == [("replace", "")]
+    assert actions("exported") == [("replace", ""), ("labeldrop", "pod|container")]
+
+
+MONITORED = {
+    "podMonitor": "PodMonitor",
+    "serviceMonitor": "ServiceMonitor",
+    "podMonitoring": "ClusterPodMonitoring",
+    "prometheusRule": "PrometheusRule",
+}
+
+
+@pytest.mark.parametrize("value", MONITORED)
+def test_one_value_labels_all_that_prometheus_looks_for(tmp_path: Path, value: str) -> None:
+    """
+    monitoring has labels and annotations of each monitor and of the rules.
+
+    A label of the object itself goes before one of these, and that before one of commonLabels; no key is there twice.
+    """
+    values = {
+        "commonLabels": {"release": "none", "team": "common", "cost": "7"},
+        "monitoring": {"labels": {"release": "kps", "team": "all"}, "annotations": {"sync-wave": "5"}},
+        value: {"enabled": True, "labels": {"team": "own"}},
+    }
     made = build(tmp_path, values)
-    for kind in ("PodMonitor", "ServiceMonitor"):
-        assert made.only(kind)["metadata"]["labels"].items() >= {"release": "kps", "team": "own"}.items()
-    assert "release" not in made.only("DaemonSet")["metadata"]["labels"]
+    about = made.only(MONITORED[value])["metadata"]
+    assert about["labels"].items() >= {"release": "kps", "team": "own", "cost": "7"}.items()
+    assert about["annotations"] == {"sync-wave": "5"}
+    assert made.only("DaemonSet")["metadata"]["labels"]["release"] == "none"
+    assert "annotations" not in made.only("DaemonSet")["metadata"]
+
+
+def test_maps_of_the_values_meet_without_a_key_twice(tmp_path: Path) -> None:
+    """Labels and annotations of pods and boards: the one that is nearer to the object holds."""
+    values = {
+        "commonLabels": {"team": "common", "grafana_dashboard": "0"},
+        "podLabels": {"team": "pods"},
+        "podAnnotations": {"kubectl.kubernetes.io/default-container": "mine"},
+        "dashboards": {"enabled": True},
+    }
+    made = build(tmp_path, values)
+    template = made.only("DaemonSet")["spec"]["template"]["metadata"]
+    assert template["labels"]["team"] == "pods"
+    assert template["annotations"]["kubectl.kubernetes.io/default-container"] == "mine"
+    boards = [one for one in made.of("ConfigMap") if "config.yaml" not in one["data"]]
+    assert {one["metadata"]["labels"]["grafana_dashboard"] for one in boards} == {"1"}
+
+
+def test_a_value_that_is_left_empty_is_none(tmp_path: Path) -> None:
+    """A key with nothing behind it, as where all lines below it are comments: no template fails."""
+    nothing = ("commonLabels", "podLabels", "podAnnotations", "nodeSelector", "tolerations", "monitoring", "extraEnv")
+    empty: dict[str, Any] = dict.fromkeys((*nothing, "podMonitoring", "appArmorProfile", "seccompProfile", "affinity"))
+    rule = dict.fromkeys(("alerts", "alertLabels", "groups", "labels", "dcgm", "grafanaUrl", "runbookUrl"))
+    monitor = dict.fromkeys(("labels", "relabelings", "scrapeTimeout", "tlsConfig"))
+    on = {"enabled": True}
+    values = {
+        **empty,
+        "prometheusRule": {**on, **rule},
+        "podMonitor": {**on, **monitor},
+        "dashboards": {**on, "labels": None},
+    }
+    assert build(tmp_path, values).kinds() == build(tmp_path, {key: on for key in values if key not in empty}).kinds()
 
 
 @pytest.mark.parametrize("kind", ["podMonitor", "serviceMonitor"])
@@ -565,9 +813,7 @@ def test_googles_monitor_writes_nothing_over_the_workload(tmp_path: Path, kind: 
     """No label of the daemon's own pod is set, but the namespace, which PodMonitoring always sets."""
     made = build(tmp_path, {"podMonitoring": {"enabled": True, "kind": kind}}).only(kind)
     assert made["spec"]["targetLabels"] == {"metadata": []}
-    assert made["spec"]["endpoints"] == [
-        {"port": "metrics", "path": "/metrics", "scheme": "http", "interval": "30s", "timeout": "10s"}
-    ]
+    assert made["spec"]["endpoints"] == [{"port": "metrics", "path": "/metrics", "scheme": "http", "interval": "30s"}]
     assert ("namespace" in made["metadata"]) is (kind == "PodMonitoring")
     labels = rendered("observe").only("DaemonSet")["spec"]["template"]["metadata"]["labels"]
     assert made["spec"]["selector"]["matchLabels"].items() <= labels.items()
@@ -618,6 +864,14 @@ def test_an_open_port_is_warned_of(tmp_path: Path) -> None:
     assert "NO NETWORK POLICY" in chart.notes(tmp_path, {})
     named: dict[str, Any] = {"networkPolicy": {"from": [{"podSelector": {}}]}}
     assert "NO NETWORK POLICY" not in chart.notes(tmp_path, named)
+
+
+def test_namespaces_without_a_right_to_act_there_are_noted(tmp_path: Path) -> None:
+    """In mode observe no RoleBinding is made; with the right ahead of the mode it is."""
+    named: dict[str, Any] = {"evict": {"namespaces": ["team-a"]}}
+    assert "evict.namespaces has no effect" in chart.notes(tmp_path, named)
+    assert "has no effect" not in chart.notes(tmp_path, {**named, "rights": ["events", "evict"]})
+    assert "has no effect" not in chart.notes(tmp_path, {**named, "config": {"policy": {"mode": "enforce"}}})
 
 
 def test_boards_and_alerts_are_taken_as_they_are(tmp_path: Path) -> None:
@@ -680,7 +934,8 @@ def test_a_disabled_alert_may_be_replaced_by_ones_own(tmp_path: Path) -> None:
     values = {**mine, "alerts": {"GPULost": {"enabled": False}}}
     got = build(tmp_path, {"prometheusRule": values}).only("PrometheusRule")["spec"]["groups"]
     named = [rule for group in got for rule in group["rules"] if rule.get("alert") == "GPULost"]
-    assert [one["expr"] for one in named] == ["vector(1)"] and len(got) == 5
+    ours = len(list((chart.DEPLOY.parent / "alerts").glob("*.yaml")))
+    assert [one["expr"] for one in named] == ["vector(1)"] and len(got) == ours + 1
 
 
 def test_rules_have_the_labels_of_all_monitoring(tmp_path: Path) -> None:
@@ -701,7 +956,7 @@ def test_boards_for_grafana_operator(tmp_path: Path) -> None:
     made, maps = build(tmp_path, {"dashboards": values}), build(tmp_path, {"dashboards": {"enabled": True}})
     boards, others = made.of("GrafanaDashboard"), maps.of("ConfigMap")
     by_file = {key: text for one in others for key, text in one["data"].items() if key.endswith(".json")}
-    assert [one["spec"].pop("json") for one in boards] == list(by_file.values()) and len(boards) == 5
+    assert [one["spec"].pop("json") for one in boards] == list(by_file.values()) and len(boards) == 7
     for one in boards:
         assert one["apiVersion"] == "grafana.integreatly.org/v1beta1"
         selector = {"matchLabels": {"grafana": "main"}}
@@ -710,11 +965,15 @@ def test_boards_for_grafana_operator(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("value", "name"), [(True, "rules.yaml"), ("4.8", "rules.yaml"), ("4.9", "rules-4.9.yaml")])
-def test_the_names_of_dcgm_are_there_when_wanted(value: object, name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("labels", ["plain", "exported"])
+def test_the_names_of_dcgm_are_there_when_wanted(value: object, name: str, labels: str, tmp_path: Path) -> None:
     """prometheusRule.dcgm adds the group of one generation; without it nothing is recorded under others' names."""
-    file = chart.DEPLOY.parent / "alerts" / "dcgm" / name
-    wanted = build(tmp_path, {"prometheusRule": {"enabled": True, "dcgm": value}}).only("PrometheusRule")["spec"]
-    plain = build(tmp_path, {"prometheusRule": {"enabled": True}}).only("PrometheusRule")["spec"]
+    file = chart.DEPLOY.parent / "alerts" / ("" if labels == "plain" else labels) / "dcgm" / name
+    config = {"config": {"metrics": {"workload_labels": labels}}}
+    wanted = build(tmp_path, {**config, "prometheusRule": {"enabled": True, "dcgm": value}}).only("PrometheusRule")[
+        "spec"
+    ]
+    plain = build(tmp_path, {**config, "prometheusRule": {"enabled": True}}).only("PrometheusRule")["spec"]
     assert wanted["groups"] == [*plain["groups"], *yaml.safe_load(file.read_text())["groups"]]
     assert "DCGM" not in str(plain)
 
@@ -738,6 +997,13 @@ def test_the_notes_say_the_mode_loudly(tmp_path: Path) -> None:
 def test_lint_is_content() -> None:
     """Helm's own lint finds nothing to warn of in any variant."""
     chart.lint()
+
+
+def test_helm_renders_it_without_a_word_about_kubernetes() -> None:
+    """`helm template` as a reader types it: our Helm takes a Kubernetes for the cluster's that the chart supports."""
+    command = [str(build_program("helm")), "template", "x", str(chart.CHART)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "kind: DaemonSet" in done.stdout, done.stderr
 
 
 def test_both_ends_of_what_is_supported_render_the_same() -> None:

@@ -26,6 +26,11 @@ def test_the_copies_are_the_same_as_their_originals() -> None:
     assert len(wanted) > 9 and there == wanted, "run `make manifests`"
 
 
+def test_the_schema_knows_the_systems_of_the_daemon() -> None:
+    """`limits.systems` of a chart names what the catalogue has."""
+    assert (CHART / "values.schema.json").read_text() == copies.schema(), "run `make manifests`"
+
+
 def test_no_file_of_the_chart_is_a_link() -> None:
     """Flux and Rancher drop symbolic links without a word, and with them what they lead to."""
     assert [one for one in (CHART, *CHART.parents[:2], *CHART.rglob("*")) if one.is_symlink()] == []

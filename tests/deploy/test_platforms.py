@@ -60,6 +60,7 @@ def test_a_platform_gives_no_more_than_it_says(name: str) -> None:
         assert made.pod.get("runtimeClassName") == runtime
         assert made.container["securityContext"]["privileged"] is privileged
         assert "mode: observe" in made.config
+        assert ("workload_labels: exported" in made.config) is (name == "platforms/openshift")
         assert not made.of("ValidatingAdmissionPolicy")
         bound = [one["roleRef"]["name"] for one in made.of("RoleBinding")]
         assert bound == (["system:openshift:scc:privileged"] if name == "platforms/openshift" else [])

@@ -3,8 +3,9 @@
 import pytest
 
 from driver.node import FakeNode, gpus, until
+from exporter.devices.nvml.hardware import FIELDS, MEMORY_TEMPERATURE
 from exporter.metrics import CATALOGUE, COLLECTED
-from exporter.model import COLLECTORS, Collector, GpuSample
+from exporter.model import COLLECTORS, Collector, GpuSample, Hardware
 from sources.nvml import Open
 
 FUNCTIONS: dict[Collector, set[str]] = {
@@ -15,11 +16,25 @@ FUNCTIONS: dict[Collector, set[str]] = {
     },
     Collector.PROCESS_UTILIZATION: {"nvmlDeviceGetProcessUtilization"},
     Collector.GPM: {"nvmlGpmQueryDeviceSupport", "nvmlGpmSampleAlloc", "nvmlGpmSampleGet"},
-    Collector.POWER: {"nvmlDeviceGetPowerUsage", "nvmlDeviceGetTotalEnergyConsumption"},
-    Collector.TEMPERATURE: {"nvmlDeviceGetTemperature"},
+    Collector.POWER: {
+        "nvmlDeviceGetPowerUsage",
+        "nvmlDeviceGetTotalEnergyConsumption",
+        "nvmlDeviceGetEnforcedPowerLimit",
+        "nvmlDeviceGetPowerManagementDefaultLimit",
+    },
+    Collector.TEMPERATURE: {
+        "nvmlDeviceGetTemperature",
+        "nvmlDeviceGetTemperatureThreshold",
+        f"nvmlDeviceGetFieldValues({MEMORY_TEMPERATURE.id})",
+    },
     Collector.CLOCKS: {"nvmlDeviceGetClockInfo"},
     Collector.THROTTLING: {"nvmlDeviceGetCurrentClocksEventReasons"},
     Collector.ECC: {"nvmlDeviceGetTotalEccErrors"},
+    Collector.HARDWARE: {
+        "nvmlDeviceGetVbiosVersion",
+        "nvmlDeviceGetRowRemapperHistogram",
+        *(f"nvmlDeviceGetFieldValues({field.id})" for field in FIELDS),
+    },
     Collector.XID: {"nvmlEventSetCreate", "nvmlDeviceRegisterEvents", "nvmlEventSetWait_v2"},
 }
 """What NVML is asked for a collector, and for nothing else."""
@@ -46,7 +61,8 @@ async def test_memory_and_processes_are_read_with_all_collectors_off(fake_node: 
     sample = await (await nvml(events=True, off=frozenset(Collector))).sample()
     (gpu,) = sample.samples
     assert gpu.gpu.memory is not None and gpu.processes == ()
-    assert figures(gpu) == {"known": 0, "unknown": 10}
+    assert gpu.gpu.hardware == Hardware()
+    assert figures(gpu) == {"known": 0, "unknown": 11}
     assert (sample.faults, gpu.faults, sample.xid_errors) == ((), (), {})
     assert figures((await (await nvml()).sample()).samples[0])["unknown"] <= 2  # GPM and processes need two rounds
 
@@ -56,7 +72,7 @@ def figures(gpu: GpuSample) -> dict[str, int]:
     asked = (
         *(use.busy, use.memory_controller, use.encoder, use.decoder),
         *(health.power_watts, health.energy_joules, health.temperature_celsius, health.throttled),
-        *(health.clocks_hertz or None, health.ecc_errors or None),
+        *(health.clocks_hertz or None, health.ecc_errors or None, health.memory_temperature_celsius),
     )
     unknown = sum(figure is None for figure in asked)
     return {"known": len(asked) - unknown, "unknown": unknown}

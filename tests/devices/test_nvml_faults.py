@@ -72,7 +72,7 @@ async def test_losses_of_a_gpu_leave_no_memory_behind(fake_node: FakeNode, nvml:
 
     tracemalloc.start()
     try:
-        before = await lost(20)
+        before = await lost(60)  # what is known of processes fills in the first ones
         assert await lost(40) - before < 16 << 10
     finally:
         tracemalloc.stop()

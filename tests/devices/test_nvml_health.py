@@ -43,7 +43,7 @@ async def test_what_a_gpu_does_not_have_is_absent(fake_node: FakeNode, read_one:
             *("clock_graphics", "clock_sm", "clock_memory", "clock_video"),
         )
     )
-    fake_node.write(gpus(1, **lacking))
+    fake_node.write(gpus(1, **lacking, fields=()))
 
     gpu = await read_one()
 

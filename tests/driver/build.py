@@ -19,8 +19,8 @@ _STRICT: Final = ("-std=gnu17", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pt
 _SHARED: Final = ("-shared", "-fPIC", "-fvisibility=hidden", f"-Wl,-soname,{SONAME}")
 _COMMON: Final = ("text.c", "node.c", "allocations.c", "limits.c")
 _LIBRARY: Final = (
-    *("faults.c", "system.c", "devices.c", "health.c", "mig.c", "instances.c", "processes.c", "utilization.c"),
-    *("events.c", "gpm.c", "memory_limits.c"),
+    *("faults.c", "system.c", "devices.c", "health.c", "hardware.c", "mig.c", "instances.c", "processes.c"),
+    *("utilization.c", "events.c", "gpm.c", "memory_limits.c"),
 )
 _WORKLOAD: Final = ("workload.c", "holdings.c")
 

@@ -5,7 +5,7 @@ Law: None means "this GPU does not have it", and the library answers NOT_SUPPORT
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Final, Literal
@@ -79,6 +79,44 @@ class FakeSample:
     age_us: int | None = None
 
 
+ALL_LINKS: Final = 2**32 - 1
+"""The scope of a field that counts for all links of NVLink 5."""
+NVML_SUCCESS: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FakeField:
+    """One field of `nvmlDeviceGetFieldValues`, by its number in nvml.h. A field that is not listed is NOT_SUPPORTED.
+
+    `type`: NVML's number of the value's type; `result`: the field's own return code; `silent`: the driver leaves the
+    entry as it was.
+    """
+
+    id: int
+    value: int = 0
+    scope: int = 0
+    type: int = 1
+    result: int = NVML_SUCCESS
+    silent: bool = False
+
+
+def fields_of(values: Mapping[int, int]) -> tuple[FakeField, ...]:
+    """Fields with plain values."""
+    return tuple(FakeField(number, value) for number, value in values.items())
+
+
+A100_FIELDS: Final = fields_of(
+    {
+        82: 38,  # memory temperature
+        94: 0,  # PCIe replays
+        **dict.fromkeys((142, 143, 144, 145), 0),  # remapped rows: correctable, uncorrectable; pending, failed
+        **dict.fromkeys((38, 45, 52, 59, 160), 0),  # NVLink, all links: CRC of flits, of data; replays, recoveries, ECC
+        230: 0,  # recovery action: none
+    }
+)
+"""What a GPU of Ampere has. It has no retired pages: rows are remapped instead."""
+
+
 @dataclass(frozen=True, slots=True)
 class FakeGpu:
     """One GPU. `other`: memory no process owns (managed memory); "auto": the sum of its processes."""
@@ -112,6 +150,16 @@ class FakeGpu:
     gpm: Literal[0, 1] | None = None
     """None: NOT_SUPPORTED; 0: supported is 0, another way of the driver to say so."""
     events: Literal[0, 1] = 1
+    vbios: str | None = "92.00.19.00.13"
+    power_limit_mw: int | None = 400_000
+    power_default_mw: int | None = 400_000
+    limit_shutdown: int | None = 92
+    limit_slowdown: int | None = 89
+    limit_memory_max: int | None = 95
+    limit_gpu_max: int | None = 85
+    banks: tuple[int, int, int, int, int] | None = (640, 0, 0, 0, 0)
+    """Banks of memory with all, most, some, few and none of their spare rows left."""
+    fields: tuple[FakeField, ...] = A100_FIELDS
     instances: tuple[FakeGpuInstance, ...] = ()
     processes: tuple[FakeProcess, ...] = ()
     samples: tuple[FakeSample, ...] = ()
@@ -136,8 +184,16 @@ def _card(card: FakeGpu) -> Iterator[str]:
     yield "[gpu]"
     for field in fields(card):
         value = getattr(card, field.name)
-        if field.name not in ("instances", "processes", "samples") and value is not None:
+        if field.name not in ("instances", "processes", "samples", "fields", "banks") and value is not None:
             yield f"{field.name} = {value}"
+    if card.banks is not None:
+        names = ("max", "high", "partial", "low", "none")
+        yield "banks = " + " ".join(f"{name}={count}" for name, count in zip(names, card.banks, strict=True))
+    for one in card.fields:
+        yield (
+            f"field = id={one.id} value={one.value} scope={one.scope} type={one.type} result={one.result} "
+            f"silent={int(one.silent)}"
+        )
     for gi in card.instances:
         yield (
             f"gi = id={gi.id} profile={gi.profile} memory={gi.memory} reserved={gi.reserved} "

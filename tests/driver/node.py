@@ -18,6 +18,7 @@ from typing import Final, Self
 from driver.build import SONAME, Variant, build
 from driver.gpus import (
     FakeComputeInstance,
+    FakeField,
     FakeGpu,
     FakeGpuInstance,
     FakeProcess,
@@ -32,6 +33,7 @@ from driver.workload import Says, Workload, WorkloadError, until
 
 __all__ = [
     "FakeComputeInstance",
+    "FakeField",
     "FakeGpu",
     "FakeGpuInstance",
     "FakeNode",

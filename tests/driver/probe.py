@@ -136,12 +136,12 @@ def _handle(pynvml: Any, handle: Handle) -> Any:
 
 
 def _plain(pynvml: Any, value: Any) -> Any:
-    if isinstance(value, list):
+    if isinstance(value, list | ctypes.Array):
         return [_plain(pynvml, item) for item in value]
     for kind in ("c_nvmlDevice_t", "c_nvmlEventSet_t", "c_nvmlGpuInstance_t", "c_nvmlComputeInstance_t"):
         if isinstance(value, getattr(pynvml, kind)):
             return Handle(ctypes.cast(value, ctypes.c_void_p).value or 0, kind)
-    if isinstance(value, ctypes.Structure):
+    if isinstance(value, ctypes.Structure | ctypes.Union):
         return {field[0]: _plain(pynvml, getattr(value, field[0])) for field in value._fields_}
     if isinstance(value, pynvml.nvmlFriendlyObject):
         return dict(vars(value))

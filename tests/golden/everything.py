@@ -24,7 +24,17 @@ from builders import (
 )
 from enforcer.runtime.metrics import FAMILIES
 from exporter.metrics.exposition import Exposition
-from exporter.model import Attribution, ClaimUsage, GpuInstance, Health, Sharing, Snapshot, Utilization, XidErrors
+from exporter.model import (
+    Attribution,
+    ClaimUsage,
+    GpuInstance,
+    Hardware,
+    Health,
+    Sharing,
+    Snapshot,
+    Utilization,
+    XidErrors,
+)
 from exporter.rounds.latest import Latest, Reload, Tally
 from golden.judged import families
 from tools.metrics_reference import page
@@ -61,6 +71,20 @@ GPU_0 = gpu(
         clocks_hertz={"sm": 1_980_000_000.0, "memory": 2_619_000_000.0},
         throttled={"sw_power_cap": True, "hw_thermal_slowdown": False},
         ecc_errors={"corrected": 3, "uncorrected": 0},
+        memory_temperature_celsius=82.0,
+    ),
+    hardware=Hardware(
+        vbios_version="96.00.74.00.1A",
+        power_limit_watts=650.0,
+        power_default_limit_watts=700.0,
+        temperature_thresholds_celsius={"shutdown": 92.0, "slowdown": 89.0, "memory_max": 95.0, "gpu_max": 87.0},
+        remapped_rows={"correctable": 0, "uncorrectable": 2},
+        row_remap_pending=True,
+        row_remap_failure=False,
+        row_remap_banks={"max": 2557, "high": 2, "partial": 0, "low": 0, "none": 1},
+        recovery_action="gpu_reset",
+        nvlink_errors={"crc_flit": 0, "crc_data": 0, "replay": 12, "recovery": 1},
+        pcie_replays=7,
     ),
 )
 GPU_1 = gpu(
@@ -73,7 +97,12 @@ GPU_1 = gpu(
     ),
 )
 GPU_4 = gpu(4, memory=memory(80 * GIB, used=9 * GIB))
-GPU_2 = gpu(2, memory=memory(24 * GIB, used=9 * GIB), utilization=Utilization(busy=0.5, sm=0.3))
+GPU_2 = gpu(
+    2,
+    memory=memory(24 * GIB, used=9 * GIB),
+    utilization=Utilization(busy=0.5, sm=0.3),
+    hardware=Hardware(retired_pages={"single_bit": 4, "double_bit": 1}, page_retirement_pending=False),
+)
 
 
 def everything() -> Snapshot:
@@ -156,6 +185,7 @@ def everything() -> Snapshot:
             fault("memory_unknown", gpu_uuid(2), incomplete=False),
         ),
         duration=0.0125,
+        steady_for=600,
     )
 
 

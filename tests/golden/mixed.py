@@ -83,6 +83,7 @@ def mixed() -> Snapshot:
                 ),
                 usage(SHARER, leaf, CLAIMED[vendor] // 2, pids=[21]),
                 usage(OTHER, leaf, CLAIMED[vendor] // 2, pids=[22]),
+                usage(UNUSED, leaf, 0),
             )
         ],
         pods=(BOTH, SHARER, OTHER, UNUSED),
@@ -109,6 +110,7 @@ def mixed() -> Snapshot:
         memory_declared={leaf: 30 * GIB + HOLDS[vendor] // 2 for vendor, leaf in LEAVES.items()},
         sources_up={"devices": True, "drm": True, "host": True, "names": True},
         node=NODE,
+        steady_for=600,
     )
 
 

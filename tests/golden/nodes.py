@@ -16,7 +16,7 @@ EXCEEDS = (r'(container_memory_limit_bytes\{.*pod="notebook-7c9".*\}) .*', r"\1 
 """It holds 20 GiB."""
 POD_EXCEEDS = (r"(pod_memory_limit_bytes\{.*\}) .*", r"\1 1e+09")
 CLAIM_EXCEEDS = (r"(claim_memory_limit_bytes\{.*\}) .*", r"\1 1e+09")
-IDLES = (r'gpusteward_container_processes\{.*pod="infer-a".*\n', "")
+IDLES = (r'(container_processes\{.*pod="infer-a".*\}) .*', r"\1 0")
 ACTED_ON = (r'(last_action_timestamp_seconds\{.*)pod="notebook-1"', r'\1pod="notebook-7c9"')
 
 

@@ -3,8 +3,9 @@ What each call of the driver costs, by the number of processes on the GPU.
 
 What comes in: a lab. What goes out: a table of median microseconds.
 
-The law: the calls are those of a round, made by the exporter's own library, one after the other, of the same handle.
-Under MIG, memory and lists are the instance's, the rest is the GPU's. What this GPU does not have is a dash.
+The law: the calls are those of a round, or of each minute (from "all fields" on). They are made by the exporter's own
+library, one after the other, of the same handle. Under MIG, memory and lists are the instance's, the rest is the GPU's.
+What this GPU does not have is a dash.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from exporter.devices.errors import CallError, NotFoundError, UnsupportedError
+from exporter.devices.nvml.hardware import FIELDS, MEMORY_TEMPERATURE
 from exporter.devices.nvml.inventory import find_devices, find_gpus
 from exporter.devices.nvml.library import Handle, Library
 from exporter.devices.nvml.processes import LISTS, versions
@@ -71,6 +73,10 @@ CALLS: dict[str, Call] = {
     "power": lambda library, asked: library.power(asked.gpu),
     "clocks": lambda library, asked: library.clock(asked.gpu, "sm"),
     "ECC": lambda library, asked: library.ecc_errors(asked.gpu, "corrected"),
+    "memory temperature": lambda library, asked: library.fields(asked.gpu, [MEMORY_TEMPERATURE]),
+    "all fields": lambda library, asked: library.fields(asked.gpu, FIELDS),
+    "spare rows": lambda library, asked: library.row_remap_banks(asked.gpu),
+    "power limit": lambda library, asked: library.power_limit(asked.gpu),
 }
 
 

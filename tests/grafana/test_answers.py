@@ -18,6 +18,7 @@ from grafana.documents import Board, document
 from grafana.panels import Panel
 from grafana.places import CLUSTER
 from prometheus.expanding import texts
+from prometheus.recorded import at_once
 from prometheus.scraping import Prometheus, scraping
 
 pytestmark = pytest.mark.prometheus
@@ -44,16 +45,19 @@ class _Scraped(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module", params=["", "east"], ids=["one cluster", "the cluster east"])
 def asked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """Run a Prometheus that has seen the nodes three times; with several clusters a label is added, here `east`."""
+    """Run a Prometheus with our rules that has seen the nodes three times; several clusters have a label: `east`."""
     _Scraped.body = page()
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Scraped)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     relabelled = [{"target_label": "cluster", "replacement": request.param}] if request.param else []
     folder = tmp_path_factory.mktemp("prometheus")
+    recording = {"rule_files": [str(at_once(folder))]}
     try:
-        with scraping(f"127.0.0.1:{server.server_port}", folder, {"metric_relabel_configs": relabelled}) as running:
+        with scraping(
+            f"127.0.0.1:{server.server_port}", folder, {"metric_relabel_configs": relabelled}, recording
+        ) as running:
             deadline = time.monotonic() + 30
-            while not ask(running, "count_over_time(gpusteward_build_info[1m]) >= 3"):
+            while not ask(running, "count_over_time(workload:gpusteward_gpu_idle:rate5m[1m]) >= 3"):
                 assert time.monotonic() < deadline, running.get("/api/v1/targets")
                 time.sleep(0.1)
             yield running

@@ -40,7 +40,8 @@ def expressions(board: Board) -> list[str]:
 
 def grouped(expression: str) -> set[str]:
     """Labels that an expression keeps."""
-    return {label for group in re.findall(r"by \(([^)]*)\)", expression) for label in group.split(", ")}
+    made = re.findall(r'count_values\("(\w+)"', expression)
+    return {label for group in (*re.findall(r"by \(([^)]*)\)", expression), *made) for label in group.split(", ")}
 
 
 @each_board
@@ -52,7 +53,8 @@ def test_the_committed_json_is_what_the_modules_say(board: Board) -> None:
 
 def test_there_are_these_boards_and_no_others() -> None:
     """A board's address is a promise: bookmarks and alerts keep it."""
-    uids = ["gpusteward-cluster", "gpusteward-node", "gpusteward-namespace", "gpusteward-pod", "gpusteward-enforcement"]
+    names = ("cluster", "efficiency", "node", "namespace", "pod", "enforcement", "health")
+    uids = [f"gpusteward-{name}" for name in names]
     assert [board.place.uid for board in BOARDS] == uids == [place.uid for place in PLACES]
     for folder in (COMMITTED, COMMITTED / "exported"):
         assert {path.name for path in folder.glob("*.json")} == {f"{uid}.json" for uid in uids}
@@ -111,10 +113,12 @@ def test_ratios_are_ratios_and_bytes_are_bytes(board: Board) -> None:
         }
         for target in panel["targets"]:
             unit = units.get(names.get(target["refId"], ""), panel["fieldConfig"]["defaults"]["unit"])
-            first = re.findall(r"gpusteward_\w+", target["expr"])[0]
+            first = re.findall(r"gpusteward_[\w:]+", target["expr"])[0]
             if unit in ("bytes", "percentunit"):
                 divided = " / " in target["expr"]
-                assert first.endswith("_ratio" if unit == "percentunit" and not divided else "_bytes"), panel["title"]
+                assert re.search("[_:]ratio$" if unit == "percentunit" and not divided else "[_:]bytes$", first), panel[
+                    "title"
+                ]
             if unit in ("watt", "celsius", "hertz", "joule"):
                 assert unit in first, panel["title"]
 
@@ -160,8 +164,9 @@ def test_every_selector_is_of_the_chosen_cluster_and_node(board: Board) -> None:
     for expression in expressions(board):
         assert set(re.findall(r"\$(\w+)", expression)) <= chosen, expression
         assert "<" not in re.sub(r"\s<=?\s", "", expression)
-        for family, selector in re.findall(r"(gpusteward_\w+)(\{[^}]*\})?", expression):
-            assert 'cluster="$cluster", node=' in selector, family
+        for family, selector in re.findall(r"((?:\w+:)?gpusteward_[\w:]+)(\{[^}]*\})?", expression):
+            wanted = 'cluster="$cluster", node=' if "node" in chosen else 'cluster="$cluster"'
+            assert wanted in selector, family
 
 
 @each_board
@@ -175,12 +180,23 @@ def test_counters_are_only_looked_at_as_growth(board: Board) -> None:
             assert function == "[$__rate_interval]"
 
 
+IN_FIVE_MINUTES = re.compile(r"(workload|node):gpusteward_\w+:(rate5m|ratio)")
+"""What alerts/usage.yaml records, in its interval."""
+
+
+@each_board
+def test_no_query_is_so_long_that_nobody_reads_it(board: Board) -> None:
+    """What is longer than 1,000 characters is recorded by a rule, which has a comment and a test."""
+    assert max(map(len, expressions(board))) <= 1000
+
+
 @each_board
 def test_bars_do_not_count_twice(board: Board) -> None:
     """Growth is drawn in steps so wide that neighbours hardly overlap, and is never summed up from what is drawn."""
     for panel in panels(board):
-        grows = any("increase(" in target["expr"] and target["range"] for target in panel["targets"])
-        assert grows == (panel.get("interval") == "5m"), panel["title"]
+        asked = [target["expr"] for target in panel["targets"] if target["range"]]
+        grows, recorded = any("increase(" in one for one in asked), all(IN_FIVE_MINUTES.search(one) for one in asked)
+        assert (panel.get("interval") == "5m") == (grows or bool(asked and recorded)), panel["title"]
         assert "sum" not in panel["options"].get("legend", {}).get("calcs", ())
 
 

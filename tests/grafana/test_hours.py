@@ -33,7 +33,7 @@ IN_A_MIG_INSTANCE_ONLY = {"gpu_instance"}
 """Elsewhere that label is empty, which is as good as not there."""
 
 JOULES = 987_654_321.5
-"""What GPU 0 of the golden page uses in ten minutes of these hours."""
+"""What GPU 0 of the golden page uses between two steps of these hours (backfilled.STEP)."""
 
 MEMORY = "Memory by pod, GPU ${uuid:text}"
 """The panel that is there once for each GPU."""
@@ -184,7 +184,7 @@ def test_a_restart_costs_no_counter_its_line(hours: Prometheus) -> None:
     """Energy falls to 0 when the daemon starts anew; what was used in each step is neither negative nor a leap."""
     lines = {one["metric"]["gpu"]: minutes(one) for one in series(hours, "gpusteward-node", "Energy", node=RESTART[0])}
     used = lines["0"]
-    assert all(0 <= value < 2 * JOULES for value in used.values())
+    assert all(0 <= value < 3 * JOULES for value in used.values()), max(used.values()) / JOULES
     for times in (range(RESTART[1]), range(RESTART[1] + 10, 240)):
         assert max(value for minute, value in used.items() if minute in times) > 0.5 * JOULES
 

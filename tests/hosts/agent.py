@@ -23,7 +23,8 @@ from typing import Any
 PART = 48_000
 """Bytes of a file in one message: as Base64 it stays below the agent's limit."""
 ANSWERS_WITHIN_S = 60.0
-LOOK_EVERY_S = 0.1
+LOOKS_S = (0.05, 1.0)
+"""Between two looks for the end of a command, at first and at most: each costs the guest some of its time."""
 
 
 class GuestError(Exception):
@@ -57,12 +58,13 @@ class Agent:
         """Run a program of the guest to its end. Raises GuestError where that takes too long."""
         words = [str(word) for word in command]
         pid = self._ask("guest-exec", {"path": words[0], "arg": words[1:], "capture-output": True})["pid"]
-        deadline = time.monotonic() + within
+        deadline, pause = time.monotonic() + within, LOOKS_S[0]
         while time.monotonic() < deadline:
             state = self._ask("guest-exec-status", {"pid": pid})
             if state["exited"]:
                 return Done(state.get("exitcode", -1), _text(state, "out-data"), _text(state, "err-data"))
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(pause)
+            pause = min(2 * pause, LOOKS_S[1])
         raise GuestError(f"{shlex.join(words)} has not ended after {within:.0f} s")
 
     def run(self, *command: object, within: float = 300.0) -> str:

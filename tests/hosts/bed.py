@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import random
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,14 +23,15 @@ from cluster.client import Api
 from cluster.control_plane import ControlPlane
 from cluster.leftovers import Record
 from cluster.node import Network
-from cluster.processes import Processes, StartError
+from cluster.processes import Processes, StartError, listens
 from containers.cgroupfs import new_token
 from driver import node as driver
 from hosts import contents
 from hosts.agent import Agent, GuestError
-from hosts.contents import KUBELET_PORT, NODE, OFFERED, STATE, UNITS
-from hosts.guest import PROGRAMS, guest, image
+from hosts.contents import KUBELET_PORT, NODE, OFFERED, VERSION
+from hosts.joining import join
 from hosts.machine import Machine
+from hosts.suspended import suspended
 
 NETWORKS = range(128, 256)
 READY_WITHIN_S = 300.0
@@ -104,36 +106,42 @@ class GuestBed:
         leftovers.write(self._record)
         folder.mkdir(mode=0o755)
         self._processes = Processes(folder / "logs", self.token)
+        node = driver.FakeNode(folder / "driver", driver.build(build.cache()))
+        node.write(GPUS)
+        contents.fill(folder / "programs", node, self._archives)
+        drives = suspended(folder / "programs", contents.prepare, self.token)
         self.control_plane = ControlPlane(
-            folder, self._processes, port=None, services=network.services, service_address=network.api_service
+            folder,
+            self._processes,
+            port=None,
+            services=network.services,
+            service_address=network.api_service,
+            version=VERSION,
         )
         self.control_plane.admin.kubeconfig(self.kubeconfig)
         self.control_plane.start()
-        node = driver.FakeNode(folder / "driver", driver.build(build.cache()))
-        node.write(GPUS)
-        contents.fill(folder / "programs", self.control_plane, network, node, self._archives)
-        image(folder / "programs", folder / "programs.raw", "1G")
-        # The kubelet's address is one of this machine's, so that the API server reaches it through QEMU's port.
-        _ip("link", "add", interface, "type", "veth", "peer", "name", f"{interface}p")
-        _ip("address", "add", f"{network.node}/32", "dev", interface)
-        self._machine = Machine(folder / "machine", guest(), folder / "programs.raw", self.token)
-        self._machine.forward(KUBELET_PORT, network.node, KUBELET_PORT)
+        self._machine = Machine(folder / "machine", drives, self.token)
+        port = self._machine.forward(KUBELET_PORT)
         self._machine.start()
-        self._provision(network)
+        self._reach_kubelet(interface, network.node, port)
+        join(self.guest, self.control_plane, network)
+        self._wait_until_ready()
 
-    def _provision(self, network: Network) -> None:
-        """Make the guest a node, with its images and devices; return when it is Ready."""
-        shell = self.guest.shell
-        shell(
-            f"mkdir -p /etc/static-pods; cp -a {PROGRAMS}/driver {STATE}; "
-            f"cp {PROGRAMS}/etc/inventory.json {contents.INVENTORY}; "
-            f"ip address add {network.node}/32 dev lo; nft -f {PROGRAMS}/etc/api.nft; "
-            f"systemctl link --quiet {' '.join(f'{PROGRAMS}/units/{unit}.service' for unit in UNITS)}; "
-            "systemctl start containerd"
-        )
-        for tar in sorted(Path(self.folder, "programs/images").glob("*.tar")):
-            shell(f"{PROGRAMS}/bin/ctr -n k8s.io images import --local {PROGRAMS}/images/{tar.name}")
-        shell("systemctl start kubelet device-plugin")
+    def _reach_kubelet(self, interface: str, address: str, port: int) -> None:
+        """
+        Let the API server reach the kubelet at the node's address, which is one of this machine's.
+
+        Not by QEMU alone: it would pass on the address of the caller, which is the node's own. The guest drops that.
+        """
+        _ip("link", "add", interface, "type", "veth", "peer", "name", f"{interface}p")
+        for end in (interface, f"{interface}p"):
+            _ip("link", "set", end, "up")
+        _ip("address", "add", f"{address}/32", "dev", interface)
+        command = [sys.executable, "-m", "cluster.forward", address, KUBELET_PORT, "127.0.0.1", port]
+        path = {"PYTHONPATH": str(Path(__file__).parents[1])}
+        self._processes.start("kubelet-port", command, lambda: listens(KUBELET_PORT, address), environment=path)
+
+    def _wait_until_ready(self) -> None:
         try:
             self.kubectl("wait", "--for=create", f"node/{NODE}", f"--timeout={READY_WITHIN_S:.0f}s")
             self.kubectl("wait", "--for=condition=Ready", f"node/{NODE}", f"--timeout={READY_WITHIN_S:.0f}s")

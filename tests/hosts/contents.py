@@ -1,8 +1,8 @@
 """
-The second disk of a guest: what makes it a node of one bed.
+The second disk of a guest: all of a node that is the same for each cluster.
 
-In: a bed's folder and control plane, the fake driver, images. Out: a folder that becomes the disk: containerd and the
-kubelet as units of systemd, their settings and certificates, the device plugin and its Python packages, the images.
+In: the fake driver, images. Out: a folder that becomes the disk: containerd and the kubelet as units of systemd, their
+settings, the device plugin and its Python packages, the images. And how a guest that has booted is made ready to join.
 
 The rule: settings are those of a production node: systemd's cgroup driver, cgroup v2, crun, AppArmor as Debian has it.
 """
@@ -16,19 +16,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cluster import build, device_plugin, kubelet_pb2
-from cluster.bed import INVENTORY as ALL
-from cluster.bed import WORKLOAD
-from cluster.control_plane import ControlPlane
-from cluster.node import Network
+from cluster.bed import GPUS, WORKLOAD
+from cluster.versions import VERSIONS
 from containers import images
 from driver.node import FakeNode
-from hosts.guest import HOST, PROGRAMS
+from hosts.agent import Agent
+from hosts.guest import PROGRAMS
 
+VERSION = "1.37"
+"""Of Kubernetes: its kubelet refuses cgroup v1."""
 NODE = "gpu-vm"
 KUBELET_PORT = 10250
 STATE = device_plugin.STATE_IN_CONTAINER
 """Of the fake driver, in the guest as in its containers."""
-OFFERED = {name: ids for name, ids in ALL.items() if "mig" not in name}
+OFFERED = {
+    "nvidia.com/gpu": [f"{GPUS[0].uuid}::{replica}" for replica in range(2)],
+    "nvidia.com/gpu.shared": [f"{GPUS[1].uuid}::{replica}" for replica in range(20)],
+}
 """Of the fake GPUs, by the device plugin."""
 INVENTORY = "/run/bed-inventory.json"
 LIBRARY = f"{PROGRAMS}/lib/libnvidia-ml.so.1"
@@ -36,31 +40,45 @@ UNITS = ("containerd", "kubelet", "device-plugin")
 BINARIES = ("containerd", "containerd-shim-runc-v2", "ctr", "kubelet")
 PACKAGES = ("grpclib", "h2", "hpack", "hyperframe", "multidict", "google")
 """Of the device plugin. Each is plain Python, or has an extension for all versions of it."""
+RUNSC = "/etc/runsc.toml"
+"""Settings of gVisor's shim."""
 PATH = f"{PROGRAMS}/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+PODS = "10.88.0.0/24"
+"""Addresses of pods: inside of the guest alone, which masquerades them."""
+JOINED = "/etc/bed"
+"""Folder of what differs from cluster to cluster, see `hosts.joining`."""
 
 
-def fill(
-    folder: Path,
-    control_plane: ControlPlane,
-    network: Network,
-    driver: FakeNode,
-    archives: Sequence[Path],
-) -> None:
+def fill(folder: Path, driver: FakeNode, archives: Sequence[Path]) -> None:
     """Write everything into an empty folder."""
-    for name in ("bin", "etc", "etc/static", "etc/cni", "units", "python/cluster", "images", "lib"):
+    for name in ("bin", "etc/cni", "units", "python/cluster", "images", "lib"):
         (folder / name).mkdir(parents=True)
     for program in BINARIES:
-        shutil.copy2(build.program(program, control_plane.version), folder / "bin" / program)
+        shutil.copy2(build.program(program, VERSION), folder / "bin" / program)
     _python(folder / "python")
     _images(folder / "images", driver, archives)
     shutil.copy2(driver.workload_binary, folder / "bin/workload")
     shutil.copy2(driver.library(), folder / "lib" / Path(LIBRARY).name)
     shutil.copytree(driver.folder, folder / "driver")
     (folder / "etc/inventory.json").write_text(json.dumps(OFFERED))
-    _containerd(folder / "etc", network)
-    _kubelet(folder / "etc", control_plane, network)
-    for name, text in _units(network).items():
+    _containerd(folder / "etc")
+    (folder / "etc/kubelet.json").write_text(json.dumps(_settings()))
+    for name, text in _units().items():
         (folder / "units" / f"{name}.service").write_text(text)
+
+
+def prepare(agent: Agent) -> None:
+    """Do in a guest what needs no cluster: containerd runs and has the images, the fake driver is there."""
+    agent.shell(
+        f"mkdir -p /etc/static-pods {JOINED}; cp -a {PROGRAMS}/driver {STATE}; "
+        f"cp {PROGRAMS}/etc/inventory.json {INVENTORY}; "
+        f"systemctl link --quiet {' '.join(f'{PROGRAMS}/units/{unit}.service' for unit in UNITS)}; "
+        "systemctl start containerd"
+    )
+    for tar in agent.shell(f"ls {PROGRAMS}/images/*.tar").split():
+        agent.shell(f"{PROGRAMS}/bin/ctr -n k8s.io images import --local {tar}")
+    # Read once from the disk, so that its pages are in memory when it starts.
+    agent.shell(f"{PROGRAMS}/bin/kubelet --version; sync")
 
 
 def _python(folder: Path) -> None:
@@ -79,7 +97,7 @@ def _images(folder: Path, driver: FakeNode, archives: Sequence[Path]) -> None:
         shutil.copy2(archive, folder)
 
 
-def _containerd(folder: Path, network: Network) -> None:
+def _containerd(folder: Path) -> None:
     cri = 'plugins."io.containerd.grpc.v1.cri"'
     lines = ["version = 2", f"[{cri}]", f'sandbox_image = "{images.SANDBOX}"']
     lines += [f"[{cri}.containerd]", 'default_runtime_name = "crun"']
@@ -87,53 +105,28 @@ def _containerd(folder: Path, network: Network) -> None:
         place = f"{cri}.containerd.runtimes.{runtime}"
         lines += [f"[{place}]", 'runtime_type = "io.containerd.runc.v2"']
         lines += [f"[{place}.options]", f'BinaryName = "/usr/bin/{runtime}"', "SystemdCgroup = true"]
+    # gVisor's, of which a test brings the programs.
+    place = f"{cri}.containerd.runtimes.runsc"
+    lines += [f"[{place}]", 'runtime_type = "io.containerd.runsc.v1"', f"[{place}.options]"]
+    lines += ['TypeUrl = "io.containerd.runsc.v1.options"', f'ConfigPath = "{RUNSC}"']
     lines += [f"[{cri}.cni]", 'bin_dir = "/usr/lib/cni"', f'conf_dir = "{PROGRAMS}/etc/cni"', ""]
     (folder / "containerd.toml").write_text("\n".join(lines))
-    ipam = {"type": "host-local", "subnet": network.pods, "routes": [{"dst": "0.0.0.0/0"}]}
+    ipam = {"type": "host-local", "subnet": PODS, "routes": [{"dst": "0.0.0.0/0"}]}
     plugins = [{"type": "ptp", "ipMasq": True, "ipam": ipam}]
     (folder / "cni/10-bed.conflist").write_text(json.dumps({"cniVersion": "0.4.0", "name": "bed", "plugins": plugins}))
 
 
-def _kubelet(folder: Path, control_plane: ControlPlane, network: Network) -> None:
-    authority = control_plane.authority
-    pairs = {
-        "serving": authority.issue("kubelet", f"system:node:{NODE}", ["system:nodes"], [network.node, NODE]),
-        "client": authority.issue("kubelet-client", f"system:node:{NODE}", ["system:nodes"]),
-    }
-    place = f"{PROGRAMS}/etc"
-    shutil.copy2(authority.certificate, folder / "ca.crt")
-    for name, pair in pairs.items():
-        shutil.copy2(pair.certificate, folder / f"{name}.crt")
-        shutil.copy2(pair.key, folder / f"{name}.key")
-    cluster = {"server": f"https://{network.api_service}:443", "certificate-authority": f"{place}/ca.crt"}
-    user = {"client-certificate": f"{place}/client.crt", "client-key": f"{place}/client.key"}
-    kubeconfig = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "bed", "cluster": cluster}],
-        "users": [{"name": "kubelet", "user": user}],
-        "contexts": [{"name": "bed", "context": {"cluster": "bed", "user": "kubelet"}}],
-        "current-context": "bed",
-    }
-    (folder / "kubeconfig").write_text(json.dumps(kubeconfig))
-    (folder / "kubelet.json").write_text(json.dumps(_settings(place, control_plane.kubernetes.gates)))
-    # No proxy runs: the guest itself sends what is for the API server's Service there.
-    rule = f"ip daddr {network.api_service} tcp dport 443 dnat to {HOST}:{control_plane.port};"
-    chains = [f"chain {hook} {{ type nat hook {hook} priority -100; {rule} }}" for hook in ("output", "prerouting")]
-    (folder / "api.nft").write_text("\n".join(["table ip bed {", *chains, "}", ""]))
-
-
-def _settings(place: str, gates: Mapping[str, bool]) -> dict[str, object]:
+def _settings() -> dict[str, object]:
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         "port": KUBELET_PORT,
-        "tlsCertFile": f"{place}/serving.crt",
-        "tlsPrivateKeyFile": f"{place}/serving.key",
+        "tlsCertFile": f"{JOINED}/serving.crt",
+        "tlsPrivateKeyFile": f"{JOINED}/serving.key",
         "authentication": {
             "anonymous": {"enabled": False},
             "webhook": {"enabled": True},
-            "x509": {"clientCAFile": f"{place}/ca.crt"},
+            "x509": {"clientCAFile": f"{JOINED}/ca.crt"},
         },
         "authorization": {"mode": "Webhook"},
         "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
@@ -141,29 +134,31 @@ def _settings(place: str, gates: Mapping[str, bool]) -> dict[str, object]:
         "failSwapOn": False,
         "makeIPTablesUtilChains": False,
         "staticPodPath": "/etc/static-pods",
-        "fileCheckFrequency": "1s",
+        "fileCheckFrequency": "5s",
         "evictionHard": {"memory.available": "1Mi", "nodefs.available": "1Mi", "imagefs.available": "1Mi"},
+        "evictionPressureTransitionPeriod": "1s",
         "imageGCHighThresholdPercent": 100,
-        "syncFrequency": "2s",
-        "nodeStatusUpdateFrequency": "2s",
-        "featureGates": dict(gates),
+        "syncFrequency": "10s",
+        "nodeStatusUpdateFrequency": "5s",
+        "featureGates": dict(VERSIONS[VERSION].gates),
     }
 
 
-def _units(network: Network) -> Mapping[str, str]:
+def _units() -> Mapping[str, str]:
     place = f"{PROGRAMS}/etc"
-    kubelet = f"--config={place}/kubelet.json --kubeconfig={place}/kubeconfig"
+    kubelet = f"--config={place}/kubelet.json --kubeconfig={JOINED}/kubeconfig --hostname-override={NODE}"
     return {
         "containerd": _unit(
             f"{PROGRAMS}/bin/containerd --config={place}/containerd.toml",
             "Type=notify", "Delegate=yes", "KillMode=process", "OOMScoreAdjust=-999", f"Environment=PATH={PATH}",
         ),
         "kubelet": _unit(
-            f"{PROGRAMS}/bin/kubelet {kubelet} --hostname-override={NODE} --node-ip={network.node}", "KillMode=process"
+            f"{PROGRAMS}/bin/kubelet {kubelet} --node-ip=${{NODE_IP}} $MORE",
+            "KillMode=process", f"EnvironmentFile={JOINED}/kubelet.env",
         ),
         "device-plugin": _unit(
             f"/usr/bin/python3 -m cluster.device_plugin {INVENTORY} {STATE}",
-            f"Environment=PYTHONPATH={PROGRAMS}/python MULTIDICT_NO_EXTENSIONS=1",
+            f"Environment=PYTHONPATH={PROGRAMS}/python MULTIDICT_NO_EXTENSIONS=1 LOOK_EVERY_S=2",
         ),
     }  # fmt: skip
 
@@ -172,4 +167,16 @@ def _unit(command: str, *more: str) -> str:
     return "\n".join(["[Service]", f"ExecStart={command}", "Restart=always", "RestartSec=1", *more, ""])
 
 
-__all__ = ["INVENTORY", "KUBELET_PORT", "LIBRARY", "NODE", "OFFERED", "STATE", "UNITS", "fill"]
+__all__ = [
+    "INVENTORY",
+    "JOINED",
+    "KUBELET_PORT",
+    "LIBRARY",
+    "NODE",
+    "OFFERED",
+    "STATE",
+    "UNITS",
+    "VERSION",
+    "fill",
+    "prepare",
+]

@@ -25,7 +25,7 @@ SUITE = "trixie"
 PACKAGES = (
     "systemd", "systemd-sysv", "dbus", "udev", "kmod", "linux-image-cloud-amd64", "qemu-guest-agent",
     "apparmor", "crun", "runc", "containernetworking-plugins", "iproute2", "iptables", "nftables", "conntrack",
-    "python3", "ca-certificates", "procps", "util-linux",
+    "python3", "ca-certificates", "procps", "util-linux", "libpam-systemd",
 )  # fmt: skip
 SIZE = "4G"
 """Of the disk: sparse, so that it costs what is on it."""

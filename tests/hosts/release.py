@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,8 @@ from hosts.workloads import PATIENT
 from scraped import series
 
 T = TypeVar("T")
+Steps = tuple[str, ...]
+"""An action, and what became of it."""
 ASK = "import urllib.request as u, sys; sys.stdout.write(u.urlopen(sys.argv[1], timeout=60).read().decode())"
 JOURNAL = "/var/lib/gpusteward/journal"
 
@@ -106,6 +108,18 @@ class GuestRelease:
         """Wait until this is the node's mode."""
         await self.shows(lambda page: series(page, "enforcement_mode", "mode") == {(wanted,): 1} or None, wanted)
 
+    def check(self) -> str:
+        """Return what `gpusteward check` says in its container."""
+        return self.bed.kubectl("-n", self.namespace, "exec", f"ds/{ACCOUNT}", "--", "gpusteward", "check")
+
+    async def close(self, breaker: str) -> None:
+        """Close a breaker, as a person does, once it is open."""
+        await self.shows(
+            lambda page: series(page, "breaker_open", "breaker").get((breaker,)) or None, f"{breaker} to open"
+        )
+        close = ("exec", f"ds/{ACCOUNT}", "--", "gpusteward", "close", breaker, "--by=ann@example.com")
+        self.bed.kubectl("-n", self.namespace, *close)
+
     def log(self) -> str:
         """Return what its pod wrote."""
         return self.bed.kubectl(
@@ -116,6 +130,49 @@ class GuestRelease:
         """Return the records of its journal."""
         text = self.bed.guest.shell(f"cat {JOURNAL} 2>/dev/null || true")
         return [json.loads(line) for line in text.splitlines()]
+
+    def told(self, uid: str) -> list[Steps]:
+        """Return what its journal says of a pod: the action of each decision, and how that went."""
+        decisions: dict[str, list[dict[str, Any]]] = {}
+        for one in self.journal():
+            if "decision" in one:
+                decisions.setdefault(one["decision"], []).append(one)
+        ours = [steps for steps in decisions.values() if steps[0].get("action", {}).get("pod_uid") == uid]
+        return [(steps[0]["action"]["rung"], *map(_word, steps[1:])) for steps in ours]
+
+    async def tells(self, uid: str, *wanted: Steps) -> None:
+        """Wait until the journal says this of a pod."""
+
+        async def written() -> bool:
+            return self.told(uid)[: len(wanted)] == [*wanted]
+
+        try:
+            await until(written, f"{wanted} in the journal", 2 * PATIENT)
+        except TimeoutError as error:
+            error.add_note(f"{self.told(uid)}\n{self.log()}")
+            raise
+
+    def asked_to_evict(self, namespace: str) -> dict[str, list[int]]:
+        """Return the answers to evictions there that were asked for with its token, by pod, from the audit log."""
+        found: dict[str, list[int]] = {}
+        for one in self._requests():
+            where = one["objectRef"]
+            if where.get("subresource") == "eviction" and where["namespace"] == namespace:
+                found.setdefault(where["name"], []).append(int(one["responseStatus"]["code"]))
+        return found
+
+    def refused(self) -> list[Object]:
+        """Return all that its token was refused, but for the canary that has to be."""
+        answers = [one for one in self._requests() if one.get("responseStatus", {}).get("code") == 403]
+        return [one for one in answers if one["objectRef"].get("namespace") != self.namespace]
+
+    def _requests(self) -> Iterator[Object]:
+        user = f"system:serviceaccount:{self.namespace}:{ACCOUNT}"
+        return (one for one in self.bed.control_plane.audit() if one["user"].get("username") == user)
+
+
+def _word(record: Mapping[str, Any]) -> str:
+    return str((record.get("answer") or {}).get("heard") or record.get("result") or record["record"])
 
 
 @asynccontextmanager

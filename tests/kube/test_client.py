@@ -5,6 +5,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -205,6 +206,30 @@ async def test_a_replaced_authority_is_trusted_after_one_failure(tmp_path: Path,
         assert await client.get("/api") == b"{}"
         await client.close()
     assert caught.value.reason == "Untrusted"
+
+
+async def test_an_authority_from_before_kubernetes_1_17_is_trusted(
+    tmp_path: Path, authority: Authority, strict_tls: None
+) -> None:
+    """Its certificates have no Authority Key Identifier, which Python's ssl demands by default from 3.13 on."""
+    async with serving(ok, context=serving_tls(authority)) as server:
+        folder = service_account(tmp_path / "sa", authority, "first")
+        client = Client(in_cluster(folder, environment(server)), clock=SystemClock())
+        assert await client.get("/api") == b"{}"
+        await client.close()
+
+
+@pytest.fixture
+def strict_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each new context have the default of Python 3.13, in an older one too."""
+    make = ssl.create_default_context
+
+    def strict(*words: Any, **more: Any) -> ssl.SSLContext:
+        context = make(*words, **more)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+    monkeypatch.setattr(ssl, "create_default_context", strict)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "apiVersion: v1\n", "clusters: 7\ncontexts: []\n"])

@@ -25,6 +25,14 @@ from scraped import families, series
 OPENMETRICS = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1"
 
 
+OVER_TIME = [
+    "gpusteward_container_memory_byte_seconds",
+    "gpusteward_device_memory_byte_seconds",
+    "gpusteward_device_observed_seconds",
+    "gpusteward_device_unknown_seconds",
+]
+
+
 def one_gpu(round: int = 1, monotonic: float = 5000.0, queue: str = "") -> Snapshot:  # noqa: A002
     who = pod(queue=queue)
     return snapshot(
@@ -34,6 +42,7 @@ def one_gpu(round: int = 1, monotonic: float = 5000.0, queue: str = "") -> Snaps
         usages=[usage(who, leaf())],
         pods=[who],
         sources_up={"devices": True},
+        steady_for=600,
     )
 
 
@@ -189,7 +198,8 @@ async def test_an_old_snapshot_is_withdrawn() -> None:
     """
     After three intervals the series of the snapshot are gone, also from the page that was cached before.
 
-    The daemon's own stay, with the time of the old snapshot; a new one brings everything back.
+    The daemon's own stay, with the time of the old snapshot, and so do the counters of use over time: a range that
+    begins in the gap would lose what they grew by. A new snapshot brings everything back.
     """
     latest = Latest()
     await publish(latest, one_gpu(monotonic=5000))
@@ -198,7 +208,9 @@ async def test_an_old_snapshot_is_withdrawn() -> None:
     assert b"gpusteward_container_memory_used_bytes{" in fresh
     old = {m.name: m.samples for m in families(exposing.page(now=5015.1, interval=5).body)}
     withdrawn = ("gpusteward_gpu", "gpusteward_dev", "gpusteward_con")
-    assert [name for name in old if name.startswith(withdrawn)] == ["gpusteward_gpu_processes"], "of the daemon itself"
+    stay = [*OVER_TIME, "gpusteward_gpu_processes"]
+    assert [name for name in old if name.startswith(withdrawn)] == stay, "the last is of the daemon itself"
+    assert [s.value for s in old["gpusteward_device_observed_seconds"]] == [600]
     assert "gpusteward_pod_info" not in old
     assert [s.value for s in old["gpusteward_snapshot_timestamp_seconds"]] == [TAKEN_AT]
     assert {"gpusteward_build_info", "gpusteward_rounds", "gpusteward_source_up"} <= set(old)
@@ -233,6 +245,7 @@ def test_before_the_first_round_there_is_a_page() -> None:
         ("text/html,application/xhtml+xml,*/*;q=0.8", "text/plain; version=0.0.4; charset=utf-8"),
         ("text/plain; version=1.0.0; escaping=allow-utf-8", "text/plain; version=0.0.4; charset=utf-8"),
         (OPENMETRICS, "application/openmetrics-text; version=1.0.0; charset=utf-8"),
+        ("application/openmetrics-text;version=2.0.0", "application/openmetrics-text; version=1.0.0; charset=utf-8"),
         (
             "application/openmetrics-text; version=nonsense",
             "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -342,6 +355,26 @@ async def test_while_a_page_is_being_rendered_the_one_before_is_served() -> None
     assert exposing.page(now=5005, interval=5) is before
     await rendering
     assert b'queue="new"' in exposing.page(now=5005, interval=5).body
+
+
+async def test_a_page_is_never_older_than_the_one_served_before() -> None:
+    """
+    On a starved node a rendering may take longer than a round, and a scrape gets the page of the newer one meanwhile.
+
+    The late page is dropped: a counter that falls is a restart to Prometheus, and its whole value would count again.
+    """
+    latest = Latest()
+    await publish(latest, one_gpu(monotonic=5000))
+    exposing = exposition(latest)
+    for scrape in (4990, 5000):
+        exposing.page(now=scrape, interval=5)
+    await publish(latest, one_gpu(round=2, monotonic=5005, queue="second"))
+    rendering = asyncio.ensure_future(exposing.prepare(now=5005, interval=5))
+    await asyncio.sleep(0)
+    await publish(latest, one_gpu(round=3, monotonic=5016, queue="third"))
+    assert b'queue="third"' in exposing.page(now=5016, interval=5).body, "the first page is too old by now"
+    await rendering
+    assert b'queue="third"' in exposing.page(now=5016, interval=5).body
 
 
 @pytest.mark.parametrize(

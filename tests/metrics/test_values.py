@@ -1,5 +1,7 @@
 """What the samples say, and what is left unsaid."""
 
+from dataclasses import replace
+
 import pytest
 
 from builders import (
@@ -18,7 +20,17 @@ from builders import (
     usage,
 )
 from exporter.metrics.exposition import Exposition
-from exporter.model import Attribution, ClaimUsage, GpuInstance, Health, Sharing, Snapshot, Utilization, XidErrors
+from exporter.model import (
+    Attribution,
+    ClaimUsage,
+    GpuInstance,
+    Hardware,
+    Health,
+    Sharing,
+    Snapshot,
+    Utilization,
+    XidErrors,
+)
 from exporter.rounds.latest import DURATION_BUCKETS, Latest, Reload, Tally
 from scraped import series
 
@@ -51,6 +63,16 @@ def test_a_measured_zero_is_written() -> None:
         assert series(text, name) == {(): 0}
     assert series(text, "gpu_power_watts") == series(text, "device_containers") == {(): 0}
     assert series(text, "container_memory_used_bytes") == series(text, "container_processes") == {(): 0}
+
+
+def test_what_a_gpu_needs_is_one_series() -> None:
+    """The present recovery action has 1, and no other has a sample; flags are 0 or 1, and unknown ones absent."""
+    needy = gpu(hardware=Hardware(recovery_action="gpu_reset", row_remap_failure=True, row_remap_pending=False))
+    text = page(snapshot(device(needy, attributed=None)))
+    assert series(text, "gpu_recovery_action", "action") == {("gpu_reset",): 1}
+    assert series(text, "gpu_row_remap_failure") == {(): 1}
+    assert series(text, "gpu_row_remap_pending") == {(): 0}
+    assert "page_retirement_pending" not in text and "gpu_vbios_info" not in text
 
 
 def test_a_gpu_that_does_not_answer_is_down() -> None:
@@ -324,4 +346,34 @@ def test_a_bypassed_limit_is_one_and_an_unknown_one_is_absent() -> None:
         ("well", "main"): 0,
         ("whole", ""): 0,
         ("a", "main"): 1,
+    }
+
+
+def test_a_sum_over_time_that_is_unknown_has_no_sample() -> None:
+    """A container whose memory and utilization were never known has its allocated time, and no other sum."""
+    shared = device(gpu(memory=memory(used=GIB)), attributed=None, replicas=4)
+    text = page(
+        snapshot(
+            shared,
+            usages=[usage(pod(), leaf(), None)],
+            pods=[pod()],
+            allocations=[allocation(pod(), leaf())],
+            steady_for=600,
+        )
+    )
+    assert series(text, "container_allocated_seconds_total", "pod", "resource") == {
+        ("trainer-0", "nvidia.com/gpu"): 150
+    }
+    assert "gpusteward_container_memory_byte_seconds" not in text and "gpusteward_container_sm_seconds" not in text
+    assert series(text, "device_memory_byte_seconds_total", "part")["unknown",] == 600 * GIB
+    assert series(text, "device_observed_seconds_total") == {(): 600}
+
+
+def test_the_sums_of_a_device_that_is_gone_keep_their_labels() -> None:
+    """Its index is remembered: other labels would be another series, and begin with a jump."""
+    fact = snapshot(ONE_GPU, device(gpu(1, memory=memory(used=GIB)), attributed=GIB), steady_for=600)
+    gone = replace(fact, devices=fact.devices[:1], gpus=fact.gpus[:1], gpus_present={gpu_uuid(0): 0})
+    assert series(page(gone), "device_observed_seconds_total", "gpu", "uuid") == {
+        ("0", gpu_uuid(0)): 600,
+        ("1", gpu_uuid(1)): 600,
     }

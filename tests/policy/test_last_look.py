@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from enforcer.policy.decide import decide
 from enforcer.policy.history import Action, Hold, InFlight, Opened, Result, Spent
 from enforcer.policy.last_look import FRESH, Live, Spared, holds, last_look, oldest
 from enforcer.policy.vocabulary import Breaker, Mode, Place, Reason, Rung, Trigger
@@ -311,6 +312,26 @@ def killed(readings: int) -> Play:
 def test_sigkill_needs_three_readings_since_sigterm(readings: int, why: Reason | None) -> None:
     """The level began anew with SIGTERM; a process that frees its memory while it ends is not killed."""
     assert looked(killed(readings), second=True) == why
+
+
+def test_sigkill_follows_a_blocked_eviction() -> None:
+    """
+    The kill of `when_blocked: kill` goes on to SIGKILL, although SIGTERM began a new level.
+
+    Otherwise an init that does not handle SIGTERM would never end, as most shells do not in a container.
+    """
+    play = intended(replace(UNHURRIED, ladder=(Rung.NOTIFY, Rung.EVICT, Rung.KILL), kill_when_blocked=True))
+    play.conclude(Result.BLOCKED)
+    assert play.until_action(HOG, POOR).rung is Rung.KILL
+    play.conclude(Result.ACCEPTED)
+    play.monotonic += 0.5
+    between = replace(snapshot((HOG, POOR), play.monotonic), by_time=False)  # as each second above the limit
+    play.history, _ = decide(between, play.rules, play.history, play.now)
+    play.steps(6, HOG, POOR)
+    assert not play.history.done, "that round raises no level, so a new excess begins at the eviction"
+    assert looked(play, second=True) is None
+    play.rules = replace(UNHURRIED, ladder=(Rung.NOTIFY, Rung.EVICT))
+    assert looked(play, second=True) == Spared.NOT_DUE, "the operator took `kill` out of the ladder"
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,19 @@ def test_each_guard_alone_holds_an_action_back(judged: dict[str, Any], scene: di
 
 
 @pytest.mark.parametrize(
+    ("scene", "reason"),
+    [
+        (with_history(spent=spent(59.9)), Reason.SPACING),
+        ({"rules": replace(AT_ONCE, budgets=replace(AT_ONCE.budgets, node=Budget(0, 1.0)))}, Reason.BUDGET_NODE),
+    ],
+)
+def test_between_two_regular_rounds_the_reason_stays(scene: dict[str, Any], reason: Reason) -> None:
+    """Such rounds come each second above a limit, and each change of the reason is a line of the log."""
+    between = replace(JUDGED, level=replace(LEVEL, read_at=NOW.monotonic - 1.0))
+    assert refusal(between, replace(SCENE, **scene)) == (reason, "")
+
+
+@pytest.mark.parametrize(
     ("judged", "scene"),
     [
         ({"level": replace(LEVEL, terms=replace(LEVEL.terms, rung=Rung.KILL))}, {}),

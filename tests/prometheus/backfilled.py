@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from golden.nodes import page
+from prometheus.recorded import record
 from prometheus.scraping import program
 from scraped import families
 
@@ -31,6 +32,8 @@ GAP = ("gpu-node-2", range(110, 130))
 EVICTED = ("gpu-node-2", "notebook-7c9", 150)
 SUCCESSOR = ("notebook-8d1", 153)
 """What its controller creates instead, some minutes later."""
+STEP = 5
+"""A counter grows once in so many minutes: in each 10, with the sample at their start (Prometheus 2) or without (3)."""
 ACTED = (range(31, 46), range(151, 166))
 """An action is shown for 15 minutes."""
 CALM = range(60)
@@ -56,7 +59,7 @@ def value(name: str, kind: str, labels: Labels, base: float, minute: int) -> flo
     node = labels["node"]
     if kind in ("counter", "histogram"):
         began = RESTART[1] if node == RESTART[0] and minute >= RESTART[1] else None
-        return base * ((minute - began) // 10 if began is not None else 1 + minute // 10)
+        return base * ((minute - began) // STEP if began is not None else 1 + minute // STEP)
     if name == "gpusteward_snapshot_timestamp_seconds":
         return START + 60 * minute - 2
     if name == "gpusteward_last_action_timestamp_seconds":
@@ -112,11 +115,12 @@ def openmetrics() -> Iterator[str]:
 
 
 def blocks(folder: Path) -> Path:
-    """Write the hours as Prometheus keeps them; the folder is for `--storage.tsdb.path`."""
+    """Write the hours as Prometheus keeps them, with what our rules record; for `--storage.tsdb.path`."""
     source, data = folder / "hours.om", folder / "data"
     with source.open("w", encoding="utf-8") as file:
         file.writelines(openmetrics())
     command = [program("promtool"), "tsdb", "create-blocks-from", "openmetrics", str(source), str(data)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    record(data, folder, START, END)
     return data

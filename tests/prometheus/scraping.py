@@ -2,24 +2,30 @@
 A real Prometheus that scrapes as an operator's monitor does, and the tools of its package.
 
 In: the address to scrape. Out: its answers. Law: without Debian's package, skip on a laptop and fail in CI.
+
+GPUSTEWARD_PROMETHEUS=2.35 takes another version than Debian's, built from its Go module: `cluster/tools/prometheus-…`.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import subprocess
 import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from cluster import build
 from cluster.processes import Processes, free_port
 
 CONFIG = """
@@ -34,14 +40,35 @@ scrape_configs:
 """What an operator makes of a PodMonitor with honorLabels: the daemon's own pod as target labels."""
 
 
+VERSION = os.environ.get("GPUSTEWARD_PROMETHEUS", "")
+"""Of `prometheus` and `promtool`; empty for Debian's."""
+
+
 def program(name: str) -> str:
-    """Find a program of Debian's package `prometheus`; without it, skip on a laptop and fail in CI."""
-    if (path := shutil.which(name)) is None:
+    """Find a program of Debian's package, or of `VERSION`; without it, skip on a laptop and fail in CI."""
+    if VERSION and name in ("prometheus", "promtool"):
+        try:
+            return str(build.of_module(f"prometheus-{VERSION}", name))
+        except build.BuildError as error:
+            why = str(error)
+    elif path := shutil.which(name):
+        return path
+    else:
         why = f"{name} is missing (apt-get install prometheus)"
-        if os.environ.get("CI") == "true":
-            pytest.fail(why, pytrace=False)
-        pytest.skip(why)
-    return path
+    if os.environ.get("CI") == "true":
+        pytest.fail(why, pytrace=False)
+    pytest.skip(why)
+
+
+@cache
+def version() -> tuple[int, int]:
+    """Return the version of `prometheus`: `VERSION`, else what Debian's says of itself; without either (2, 0)."""
+    said = VERSION or "2.0"
+    if not VERSION and (path := shutil.which("prometheus")):
+        said = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"(\d+)\.(\d+)", said)
+    assert found, said
+    return int(found[1]), int(found[2])
 
 
 class Prometheus:
@@ -51,7 +78,7 @@ class Prometheus:
         self.url = url
 
     def get(self, path: str, **query: str) -> Any:
-        with urllib.request.urlopen(f"{self.url}{path}?{urllib.parse.urlencode(query)}", timeout=5) as answer:
+        with urllib.request.urlopen(f"{self.url}{path}?{urllib.parse.urlencode(query)}", timeout=60) as answer:
             return json.load(answer)["data"]
 
     def ready(self) -> bool:
@@ -96,14 +123,14 @@ def scraping(
 
 
 @contextmanager
-def serving(data: Path, folder: Path) -> Iterator[Prometheus]:
+def serving(data: Path, folder: Path, *flags: str) -> Iterator[Prometheus]:
     """Run a Prometheus on what is in `data`; it scrapes no target."""
-    with running("{}", folder, data) as one:
+    with running("{}", folder, data, *flags) as one:
         yield one
 
 
 @contextmanager
-def running(config: str, folder: Path, data: Path) -> Iterator[Prometheus]:
+def running(config: str, folder: Path, data: Path, *flags: str) -> Iterator[Prometheus]:
     """Run a Prometheus of this config, with its series in `data`."""
     command = program("prometheus")
     file = folder / "prometheus.yml"
@@ -118,6 +145,7 @@ def running(config: str, folder: Path, data: Path) -> Iterator[Prometheus]:
                 f"--config.file={file}",
                 f"--storage.tsdb.path={data}",
                 f"--web.listen-address=127.0.0.1:{port}",
+                *flags,
             ],
             one.ready,
         )

@@ -97,7 +97,11 @@ def test_a_pods_info_joins_its_containers(prometheus: Prometheus) -> None:
 
 
 def test_the_real_daemon_is_scraped_without_loss(tmp_path: Path) -> None:
-    """Prometheus takes over each sample of the running daemon, in its own format, with the names of the workloads."""
+    """
+    Prometheus takes over each sample of the running daemon, in its own format, with the names of the workloads.
+
+    The accounts close, now and over time.
+    """
     with (
         Daemon("--devices=simulated", "--log.format=json", "--sampling.interval=200ms") as daemon,
         scraping(daemon.url.removeprefix("http://"), tmp_path) as running,
@@ -115,6 +119,13 @@ def test_the_real_daemon_is_scraped_without_loss(tmp_path: Path) -> None:
             " - gpusteward_device_memory_unattributed_bytes"
         )
         assert set(closing.values()) == {"0"} and len(closing) == len(daemon.snapshot()["devices"])
+        summed = running.query(
+            "sum without (part) (gpusteward_device_memory_byte_seconds_total)"
+            " / (gpusteward_device_memory_total_bytes * (gpusteward_device_observed_seconds_total > 0))"
+        )
+        assert len(summed) == len(closing) and {round(float(ratio), 9) for ratio in summed.values()} == {1}
+        handed = running.query("gpusteward_container_allocated_seconds_total")
+        assert len(handed) == len(running.query("gpusteward_container_allocated_replicas"))
         page = tmp_path / "page.txt"
         page.write_text(daemon.get("/metrics")[1])
         with page.open("rb") as text:

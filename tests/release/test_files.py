@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tarfile
 import threading
 from collections.abc import Iterator
@@ -10,10 +11,13 @@ from pathlib import Path
 
 import pytest
 
+import plain_yaml
 from cluster.processes import free_port
 from tools.release import files, provenance
+from tools.release.draft import draft
 from tools.release.programs import ReleaseError
 from tools.release.registry import Registry
+from tools.release.signing import Signer
 from tools.release.source import CHART, ROOT
 
 DATE = 1_700_000_000
@@ -28,14 +32,31 @@ def test_packed_files_are_the_same_each_time(tmp_path: Path) -> None:
         assert [(member.name, member.mtime) for member in archive] == [("a/b", DATE), ("a/c", DATE)]
 
 
-def test_the_chart_gets_its_image() -> None:
-    """values.yaml of the chart has the two lines that a release fills in; where they are missing, none is made."""
-    values = (ROOT / CHART / "values.yaml").read_text()
-    filled = files.with_image(values, "registry.example/team", "sha256:1")
-    changed = [line for line in filled.splitlines() if line not in values.splitlines()]
-    assert [line.split("#")[0].strip() for line in changed] == ["registry: registry.example/team", "digest: sha256:1"]
-    with pytest.raises(ReleaseError, match="0 lines"):
-        files.with_image("image: {}\n", "registry.example", "sha256:1")
+@pytest.mark.parametrize(
+    ("registry", "repository"),
+    [
+        ("ghcr.io/team", "team/gpusteward"),
+        ("127.0.0.1:5000/a/b", "a/b/gpusteward"),
+        ("localhost:5000", "gpusteward"),
+    ],
+)
+def test_the_chart_gets_its_image(tmp_path: Path, registry: str, repository: str) -> None:
+    """
+    The chart has the lines that a release fills in; where they are missing, none is made.
+
+    The registry is a host alone, in whose place global.imageRegistry puts a mirror.
+    """
+    values, about = (plain_yaml.load((ROOT / CHART / name).read_text()) for name in ("values.yaml", "Chart.yaml"))
+    for name in ("values.yaml", "Chart.yaml"):
+        shutil.copy(ROOT / CHART / name, tmp_path)
+    files.publish(tmp_path, registry, "sha256:1")
+    host = registry.partition("/")[0]
+    image = {**values["image"], "registry": host, "repository": repository}
+    assert plain_yaml.load((tmp_path / "values.yaml").read_text()) == {**values, "image": image}
+    annotations = {**about["annotations"], "gpusteward.io/image": f"{host}/{repository}@sha256:1"}
+    assert plain_yaml.load((tmp_path / "Chart.yaml").read_text()) == {**about, "annotations": annotations}
+    with pytest.raises(ReleaseError, match="has 0 lines"):
+        files.publish(tmp_path, registry, "sha256:1")
 
 
 @pytest.mark.parametrize(
@@ -84,6 +105,55 @@ def test_an_unreachable_registry_is_named(path: str) -> None:
     """Before anything is built."""
     with pytest.raises(ReleaseError, match=r"No registry answers at http://127\.0\.0\.1:\d+/v2/: .*(\n|.)*fix: "):
         Registry(f"127.0.0.1:{free_port()}{path}").check()
+
+
+@pytest.mark.parametrize(
+    "name", ["http://127.0.0.1:5000/a", "ghcr.io/Acme", "ghcr.io//a", "ghcr.io/a b", "", "a/", "127.0.0.1:port/a"]
+)
+def test_what_is_no_name_is_refused_as_such(name: str) -> None:
+    """Before anything is asked for; the fix says how a name is written."""
+    with pytest.raises(ReleaseError, match="is no name of a registry\\.\nfix: REGISTRY=HOST/PATH without a scheme"):
+        Registry(name).check_name()
+    for right in ("ghcr.io/acme", "127.0.0.1:5000/a/b_c/d-e", "[::1]:5000/a", "localhost:5000"):
+        Registry(right).check_name()
+
+
+def test_a_key_that_is_not_there_is_named() -> None:
+    """A file is looked for before anything is built; what has a scheme is cosign's business."""
+    with pytest.raises(ReleaseError, match=r"KEY=nope\.key: there is no such file\.\nfix: "):
+        Signer("nope.key", plain=True).check_file()
+    Signer("env://KEY", plain=True).check_file()
+
+
+def test_a_key_that_cosign_cannot_read_has_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cosign's last line says it: a wrong password, or a variable that is not there."""
+    program = tmp_path / "cosign"
+    program.write_text("#!/bin/sh\necho 'Error: decrypt: encrypted: decryption failed' >&2; exit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(ReleaseError) as refused:
+        Signer("cosign.key", plain=True).check()
+    assert str(refused.value).splitlines()[:2] == [
+        "KEY=cosign.key cannot be read:",
+        "Error: decrypt: encrypted: decryption failed",
+    ]
+    assert "fix: COSIGN_PASSWORD" in str(refused.value)
+
+
+def test_a_release_is_there_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    """It appears at the end, and all can read it. A failure leaves nothing, and the next run removes a killed one's."""
+    folder = tmp_path / "dist" / "1.2.3"
+    (folder.parent / "unfinished-killed" / "files").mkdir(parents=True)
+    with pytest.raises(FileNotFoundError), draft(folder) as work:
+        (work / "files" / "nothing" / "a").touch()
+    assert list(folder.parent.iterdir()) == []
+    with draft(folder) as work:
+        (work / "files" / "cosign.pub").touch(0o600)
+        with pytest.raises(ReleaseError, match=r"Another release is being made in .*\nfix: "), draft(folder):
+            pass
+        assert (work / "files").exists() and not folder.exists()
+    assert [(one.name, one.stat().st_mode & 0o777) for one in folder.iterdir()] == [("cosign.pub", 0o644)]
+    assert list(folder.parent.iterdir()) == [folder]
 
 
 def test_provenance_names_commit_builder_and_dependencies() -> None:

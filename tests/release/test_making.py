@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import stat
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,8 @@ from tools.release.signing import Signer
 from tools.release.source import Source
 
 DIGEST = "sha256:" + "a" * 64
+HOME = "https://git.example/gpusteward"
+CHANGES = "- New ([page](docs/a.md#b), [other](https://x.example/a), [here](#c))."
 PROGRAM = """#!/bin/sh
 echo "$(basename $0) $*" >> {log}
 for word; do case $word in --digestfile=*|--output-signature=*|--outfile=*) printf {digest} > ${{word#*=}};; esac; done
@@ -34,11 +37,19 @@ echo "Digest: {digest}" >&2
 def source(tmp_path: Path) -> Source:
     """A checkout with the least that is needed."""
     root = tmp_path / "checkout"
-    for name in ("requirements.lock", "alerts/a.yaml", "grafana/dashboards/a.json", "deploy/manifests/observe/a.yaml"):
+    texts = {
+        **dict.fromkeys(("requirements.lock", "alerts/a.yaml", "grafana/dashboards/a.json"), "a\n"),
+        "pyproject.toml": f'[project.urls]\nRepository = "{HOME}"\n',
+        "deploy/manifests/observe/a.yaml": "image: gpusteward:1.2.3\n",
+        "deploy/profiles/a.json": "{}\n",
+        "deploy/charts/gpusteward/Chart.yaml": "annotations:\n",
+        "deploy/charts/gpusteward/values.yaml": 'image:\n  registry: ""\n  repository: gpusteward\n',
+    }
+    for name, text in texts.items():
         file = root / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("image: gpusteward:1.2.3\n")
-    return Source(root, "1.2.3", "f" * 40, 1_700_000_000, "- New.")
+        file.write_text(text)
+    return Source(root, "1.2.3", "f" * 40, 1_700_000_000, CHANGES)
 
 
 def made(tmp_path: Path, source: Source, monkeypatch: pytest.MonkeyPatch, *, fails: str, signed: bool) -> list[str]:
@@ -107,3 +118,29 @@ def test_without_a_key_nothing_is_signed_and_the_notes_say_so(
     calls = made(tmp_path, source, monkeypatch, fails="", signed=False)
     assert not [line for line in calls if line.startswith("cosign")]
     assert "This release has no signatures." in (tmp_path / "work/files/NOTES.md").read_text()
+
+
+def test_the_notes_lead_to_the_pages_of_the_commit(
+    tmp_path: Path, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are read on a release's page, where no link of the changelog leads to a file beside it."""
+    made(tmp_path, source, monkeypatch, fails="", signed=True)
+    notes = (tmp_path / "work/files/NOTES.md").read_text()
+    assert f"- New ([page]({HOME}/blob/v1.2.3/docs/a.md#b), [other](https://x.example/a), [here](#c))." in notes
+    verified = [line.split() for line in notes.splitlines() if line.startswith("cosign verify-attestation")]
+    kinds = [(line[-2], line[-1].rpartition("/")[2].partition("@")[0]) for line in verified]
+    assert kinds == [("slsaprovenance1", "gpusteward")] * 2 + [("cyclonedx", "gpusteward")]
+    assert f"- linux/amd64: `{DIGEST}`" in notes
+
+
+def test_the_folder_of_the_pages_commands_names_the_image(
+    tmp_path: Path, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """deploy/ is there as in a checkout: chart and manifests run what was published."""
+    made(tmp_path, source, monkeypatch, fails="", signed=False)
+    with tarfile.open(tmp_path / "work/files/gpusteward-1.2.3-deploy.tar.gz") as archive:
+        texts = {one.name: file.read().decode() for one in archive if (file := archive.extractfile(one))}
+    image = "127.0.0.1:1/team/gpusteward"
+    assert texts["deploy/manifests/observe/a.yaml"] == f"image: {image}:1.2.3@{DIGEST}\n"
+    assert f"gpusteward.io/image: {image}@{DIGEST}" in texts["deploy/charts/gpusteward/Chart.yaml"]
+    assert {name.split("/")[1] for name in texts} == {"manifests", "profiles", "charts"}

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from documented import PAGES
 from tools.release.programs import ReleaseError
-from tools.release.source import CHART, ROOT, charted, checked, section, version
+from tools.release.source import CHART, IMAGE, ROOT, charted, checked, paged, pages, section, version
 
 CHANGES = "# Changelog\n\n## 1.2.3, 1 May 2026\n\n- New.\n\n### More\n\n- Other.\n\n## 1.2.2\n\n- Old.\n"
-IMAGE = re.compile(r"gpusteward:(\d+\.\d+\.\d+)")
 FILES = {
     "pyproject.toml": '[project]\nversion = "1.2.3"\n',
     "CHANGELOG.md": CHANGES,
@@ -79,6 +78,19 @@ def test_a_refusal_says_the_reason_and_the_fix(
     assert said in text and "fix: " in text
 
 
+def test_what_needs_no_program_is_refused_before_one_is_built(checkout: Path) -> None:
+    """`make release` first asks with --check, which wants neither helm nor cosign: these take minutes to build."""
+    git_alone = checkout.parent / "bin"
+    git_alone.mkdir()
+    (git_alone / "git").symlink_to(shutil.which("git") or "")
+    command = [sys.executable, "-m", "tools.release", "--check", "1.3.0", "--registry=ghcr.io/owner"]
+    variables = {"PATH": str(git_alone), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=checkout, env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "pyproject.toml has the version 1.2.3" in done.stderr
+    recipe = (ROOT / "Makefile").read_text().partition("\nrelease: $(VENV)")[2].partition("\n\n")[0]
+    assert 0 < recipe.index("tools.release --check") < recipe.index("cluster.build helm cosign")
+
+
 @pytest.mark.parametrize(
     ("wanted", "notes"), [("1.2.2", "- Old."), ("1.2", None), ("1.2.33", None), ("2.3", None), ("More", None)]
 )
@@ -90,6 +102,23 @@ def test_a_section_is_found_by_its_whole_version(wanted: str, notes: str | None)
 def test_the_version_has_one_source() -> None:
     """The chart and each page of the documentation have the version of pyproject.toml."""
     chart = (ROOT / CHART / "Chart.yaml").read_text()
-    assert chart == charted(chart, version()), "run `make manifests`"
-    named = {(page.name, found) for page in PAGES for found in IMAGE.findall(page.read_text())}
-    assert {found for _, found in named} == {version()}, named
+    assert chart == charted(chart, version()), "fix: make manifests"
+    naming = {page.name: page.read_text() for page in pages() if IMAGE.search(page.read_text())}
+    assert {"README.md", "first-hour.md", "image.md"} <= set(naming)
+    others = [name for name, text in naming.items() if text != paged(text, version())]
+    assert not others, f"{others} name an image that is not {version()}; fix: make manifests"
+
+
+def test_the_pages_get_the_next_version(tmp_path: Path) -> None:
+    """After a change of pyproject.toml `make manifests` writes all places: no page is edited by hand."""
+    copy = tmp_path / "checkout"
+    for name in ("tools", "docs", str(CHART)):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("*.png", "dashboards"))
+    shutil.copy(ROOT / "README.md", copy)
+    write(copy, "pyproject.toml", '[project]\nversion = "77.8.9"\n')
+    subprocess.run([sys.executable, "-m", "tools.release.source"], cwd=copy, check=True)
+    assert version(copy) == "77.8.9" and "appVersion: 77.8.9\n" in (copy / CHART / "Chart.yaml").read_text()
+    for page in pages(copy):
+        old = ROOT / page.relative_to(copy)
+        assert page.read_text() == paged(old.read_text(), "77.8.9")
+    assert "--build-arg VERSION=77.8.9 -t REGISTRY/gpusteward:77.8.9" in (copy / "docs/first-hour.md").read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -48,3 +49,10 @@ def test_each_command_of_a_workflow_is_one_of_ours() -> None:
     targets = {line.split(":")[0] for line in (ROOT / "Makefile").read_text().splitlines() if ": " in line}
     for wanted in ("check", "test", "release"):
         assert f"make {wanted}" in text and wanted in targets
+
+
+def test_each_action_of_others_is_named_by_its_commit() -> None:
+    """A tag can be moved to other code, a commit cannot; the version stands beside it for people."""
+    lines = [line for path in WORKFLOWS for line in path.read_text().splitlines() if "uses: " in line]
+    others = [line for line in lines if "uses: ./" not in line]
+    assert others and all(re.search(r"uses: [\w/-]+@[0-9a-f]{40} +# v\d+\.\d+\.\d+$", line) for line in others)

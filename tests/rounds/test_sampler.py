@@ -619,3 +619,42 @@ async def test_limits_are_in_each_snapshot() -> None:
             ("main", TWO, 2 * GIB),
         }
         assert snapshot.memory_declared == {DeviceKey(ONE): 2 * GIB, DeviceKey(TWO): 2 * GIB}
+
+
+async def test_each_snapshot_has_the_sums_over_time() -> None:
+    """A container of 1 GiB has 1 GiB-second each second; the time of a lost GPU is unknown from its last reading on."""
+    world, seen = node(31.0, held=GIB), list[Snapshot]()
+    asked = world.sample
+
+    async def losing(only: Collection[GpuUuid] | None = None) -> DevicesSample:
+        world.lost = {TWO} if 12.0 < world.clock.now < 22.0 else set()
+        return await asked(only)
+
+    world.sample = losing  # type: ignore[method-assign]
+    await run(world, keep=seen.append)
+    sums = seen[-1].integrals[DeviceKey(ONE)]
+    assert sums.observed_seconds == pytest.approx(30, abs=0.1) and sums.unknown == 0
+    held = sums.containers["team", "train", "main"].memory_byte_seconds
+    assert held == pytest.approx(30 * GIB, rel=0.01)
+    lost = seen[-1].integrals[DeviceKey(TWO)]
+    assert [lost.observed_seconds, lost.unknown_seconds] == pytest.approx([15, 15], abs=0.1)
+    grown = [round(snapshot.integrals[DeviceKey(TWO)].unknown_seconds) for snapshot in seen]
+    assert grown == [0, 0, 0, 5, 10, 15, 15]
+
+
+async def test_a_failed_round_is_no_time_that_was_lost() -> None:
+    """Its reading is dropped: the next one goes on from the reading before."""
+    world, seen, failed = node(16.0, held=GIB), list[Snapshot](), []
+    names = world.inventory
+
+    def failing(gpus: Sequence[Gpu]) -> Inventory:
+        if 4.0 < world.clock.now < 6.0:
+            failed.append(world.clock.now)
+            raise ZeroDivisionError("a bug")
+        return names(gpus)
+
+    world.inventory = failing  # type: ignore[method-assign]
+    await run(world, keep=seen.append)
+    sums = seen[-1].integrals[DeviceKey(ONE)]
+    assert failed and len(seen) == 3
+    assert sums.observed_seconds == pytest.approx(15, abs=0.1) and sums.unknown == 0

@@ -29,7 +29,7 @@ from exporter.base.clock import SystemClock
 from exporter.config.values import ListenAddress
 from exporter.limits import Resolution
 from exporter.metrics.exposition import Exposition
-from exporter.model import Fault, GpuInstance, Health, PodUid, Sharing, Snapshot, Utilization, XidErrors
+from exporter.model import Fault, GpuInstance, Hardware, Health, PodUid, Sharing, Snapshot, Utilization, XidErrors
 from exporter.rounds.judge import Judge
 from exporter.rounds.latest import Latest, Tally
 from exporter.web.app import Answers
@@ -53,7 +53,11 @@ def busy() -> Snapshot:
     served, mig, unclear = (
         gpu(1, memory=memory(used=79 * GIB)),
         gpu(2, memory=memory(used=31 * GIB), instances=instances),
-        gpu(3, memory=memory(used=20 * GIB)),
+        gpu(
+            3,
+            memory=memory(used=20 * GIB),
+            hardware=Hardware(row_remap_failure=True, recovery_action="drain_and_reset"),
+        ),
     )
     train, notebook, odd, triton, idle = (
         pod("llama-0", "research"),

@@ -95,6 +95,7 @@ def test_a_gpu_says_how_it_is() -> None:
     )
     assert notes["GPU 1"] == (f"{UNKNOWN}C", f"{UNKNOWN}W", f"busy {UNKNOWN}", "mps x10")
     assert notes["GPU 2"] == ("XID 31 10m ago", f"{UNKNOWN}C", f"{UNKNOWN}W", "mig")
+    assert notes["GPU 3"][:2] == ("row remap failed", "needs drain_and_reset")
     assert notes["GPU 4"] == ("did not answer",)
     assert found[0].sm == "71%" and found[0].share == "78%" and found[0].limit == "80.0Gi"
     tones = {row.name[:5]: row.tone for row in found if not row.inset}
@@ -102,7 +103,7 @@ def test_a_gpu_says_how_it_is() -> None:
         "GPU 0": Tone.WARN,
         "GPU 1": Tone.PLAIN,
         "GPU 2": Tone.WARN,
-        "GPU 3": Tone.PLAIN,
+        "GPU 3": Tone.WARN,
         "GPU 4": Tone.BAD,
     }
     assert found[-1].named is found[-1].tone is Tone.BAD
@@ -114,6 +115,20 @@ def test_unknown_is_a_dash_and_nothing_is_nothing() -> None:
     assert (unknown.used, unknown.limit, unknown.share, unknown.sm) == (UNKNOWN, "8.0Gi", UNKNOWN, UNKNOWN)
     assert (none.used, none.limit, none.share) == ("0", "", "")
     assert unknown.notes == none.notes == ()
+
+
+def test_the_declared_share_of_the_compute_is_beside_the_used_one() -> None:
+    """The smaller of a process's and its container's share counts; no share is shown where none is declared."""
+    who, other = pod(), pod("other")
+    facts = snapshot(
+        device(gpu(memory=memory(used=70 * GIB)), attributed=70 * GIB),
+        usages=[usage(who, leaf(), GIB, sm=0.62), usage(other, leaf(), GIB, sm=0.2)],
+        pods=[who, other],
+        limits=[limit(who, leaf(), compute=0.5), limit(who, leaf(), compute=0.75, scope="process")],
+    )
+    found = shown(facts)
+    assert named(found, "team-a/trainer-0/main").sm == "62% of 50%"
+    assert named(found, "team-a/other/main").sm == "20%"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import shutil
 import ssl
 import sys
 import threading
@@ -17,6 +16,7 @@ from structlog.testing import capture_logs
 from exporter.config import ConfigError
 from exporter.web.basic_auth import BasicAuth, BusyError, parse
 from exporter.web.config import load_security, parse_web_config
+from prometheus.scraping import program
 from serving.certificates import Authority
 from serving.node import busy, serving
 
@@ -203,8 +203,6 @@ def test_a_full_file_is_understood(authority: Authority) -> None:
 @pytest.mark.prometheus
 async def test_promtool_agrees(authority: Authority) -> None:
     """What we take, Prometheus' own tool takes; what it refuses as unknown, we refuse, too."""
-    promtool = shutil.which("promtool")
-    assert promtool is not None, "install Debian's package prometheus"
     for text, good in (
         (FULL, True),
         ("basic_auth_user: {}", False),
@@ -212,7 +210,9 @@ async def test_promtool_agrees(authority: Authority) -> None:
     ):
         path = write(authority.folder, text)
         process = await asyncio.create_subprocess_exec(
-            promtool, "check", "web-config", path, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+            *(program("promtool"), "check", "web-config", path),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
         )
         output, _ = await process.communicate()
         assert (process.returncode == 0) is good, output.decode()
@@ -221,6 +221,12 @@ async def test_promtool_agrees(authority: Authority) -> None:
         else:
             with pytest.raises(ConfigError):
                 load_security(path)
+
+
+def test_a_file_that_is_not_there_has_its_key(tmp_path: Path) -> None:
+    """The path alone does not say which setting named it."""
+    with pytest.raises(ConfigError, match=r"^web\.config_file: /.*/nope\.yml: cannot be read: no such file"):
+        load_security(tmp_path / "nope.yml")
 
 
 # --- names and passwords ----------------------------------------------------------------------------------------------

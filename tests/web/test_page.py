@@ -27,7 +27,7 @@ from exporter.web.page import node_page
 from golden.mixed import mixed
 from serving.node import MARKUP, busy, serving
 
-LARGEST = 26 * 1024
+LARGEST = 28 * 1024
 JSON = {"format": "json"}
 
 
@@ -109,6 +109,7 @@ async def test_the_node_is_drawn(tmp_path: Path) -> None:
         "names names are remembered ones",
         "GPU 0 NVIDIA H100 80GB HBM3 62.0 GiB of 80.0 GiB · 78 %",
         "time-slicing × 4 busy 93 % SM 71 % 412 W 61 °C throttled: sw_power_cap ECC uncorrected: 2",  # noqa: RUF001
+        "row remap failed needs drain_and_reset",
         "MPS × 10",  # noqa: RUF001
         "3g.40gb · instance 2 31.0 GiB of 40.0 GiB · 78 %",
         "ghosts 6.0 GiB",
@@ -191,14 +192,19 @@ async def test_an_idle_node_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.browser
 async def test_a_limit_is_shown_where_one_is_known(tmp_path: Path) -> None:
-    """The column is there as soon as one container has a limit. A container above its limit is marked in words."""
+    """
+    The column is there as soon as one container has a limit. A container above its limit is marked in words.
+
+    The declared share of the compute stands beside the used one.
+    """
     facts = described(interval=5.0)
+    facts["containers"][0]["compute_limit_ratio"] = 0.5
     facts["containers"][0]["memory_limit_bytes"] = 20 * GIB
     facts["containers"][1]["memory_limit_bytes"] = 20 * GIB
 
     text, _ = await drawn_from(tmp_path, facts)
     assert '<table class="limited">' in text
-    assert "research/llama-0 / main GPU 0 30.0 GiB 34.0 GiB 20.0 GiB exceeded 55 % 2" in words(text)
+    assert "research/llama-0 / main GPU 0 30.0 GiB 34.0 GiB 20.0 GiB exceeded 55 % of 50 % 2" in words(text)
     assert "notebooks/anna / main GPU 0 18.0 GiB unknown 20.0 GiB unknown 1" in words(text)
 
 

@@ -32,7 +32,7 @@ kubectl -n gpusteward logs ds/gpusteward | grep enforcer.held
 ```
 """
 MEANINGS = {
-    "config.refused": "The changed config file cannot be used. The last good one stays in force.",
+    "config.refused": "The config file cannot be used. `effect` says what is in force; the mode is `observe` at most.",
     "config.reloaded": "The changed config is in force. `message` names the keys that changed or need a restart.",
     "daemon.started": "The daemon serves its pages at `url`.",
     "daemon.stopped": "The daemon ended. Where an error was the cause, it follows on standard error.",

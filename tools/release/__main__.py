@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 from pathlib import Path
 
 from tools.release import images, source
+from tools.release.draft import draft
 from tools.release.images import Store
 from tools.release.making import Making
 from tools.release.programs import ReleaseError, run
@@ -32,11 +32,11 @@ def main() -> int:
 
 def _release(given: argparse.Namespace) -> None:
     registry = Registry(given.registry.rstrip("/"))
-    checked = source.checked(Path.cwd(), given.version)
-    if problems := images.missing():
-        raise ReleaseError("; ".join(problems) + ".\nfix: docs/release.md lists the programs; run it as root.")
-    _check_names(registry, checked.version)
     signer = Signer(given.key, registry.plain) if given.key else None
+    checked = _check(given.version, registry, signer)
+    if given.check:
+        return
+    _check_names(registry, checked.version)
     if signer:
         signer.check()
     else:
@@ -44,20 +44,26 @@ def _release(given: argparse.Namespace) -> None:
     folder = checked.root / "dist" / checked.version
     if folder.exists():
         raise ReleaseError(f"{folder} exists.\nfix: move it away.")
-    folder.parent.mkdir(exist_ok=True)
-    # On the same file system as the result, and gone if anything fails.
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="unfinished-") as work:
-        draft = Path(work, "files")
-        draft.mkdir()
-        store = Store(given.store or Path(work), checked.date)
+    with draft(folder) as work:
+        store = Store(given.store or work, checked.date)
         who = (given.source, given.builder, given.invocation)
-        Making(checked, registry, signer, draft, Path(work), store, _say, *who).make()
-        draft.rename(folder)
+        Making(checked, registry, signer, work / "files", work, store, _say, *who).make()
     _say(f"released: {checked.version}; its files are in {folder.relative_to(checked.root)}")
 
 
-def _check_names(registry: Registry, version: str) -> None:
+def _check(version: str, registry: Registry, signer: Signer | None) -> source.Source:
+    """Check what needs neither helm nor cosign, which take minutes to build."""
+    registry.check_name()
+    if signer:
+        signer.check_file()
+    checked = source.checked(Path.cwd(), version)
+    if problems := images.missing():
+        raise ReleaseError("; ".join(problems) + ".\nfix: docs/release.md lists the programs; run it as root.")
     registry.check()
+    return checked
+
+
+def _check_names(registry: Registry, version: str) -> None:
     plain = ["--allow-http-registry"] if registry.plain else []
     name = f"{registry.image}:{version}"
     try:
@@ -75,6 +81,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--registry", required=True, help="where to publish, as ghcr.io/OWNER")
     parser.add_argument(
         "--key", default="", help="cosign's private key: a file, env://NAME or a KMS; without it nothing is signed"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="only look whether it can be made, without helm and cosign"
     )
     parser.add_argument("--store", type=Path, help="buildah's storage; without it an empty one: packages of the day")
     parser.add_argument("--source", default="", help="address of the repository, for labels and provenance")

@@ -1,5 +1,5 @@
 """
-The files of a release: wheel, chart, manifests, rules, dashboards, checksums.
+The files of a release: wheel, chart, the folder deploy/, rules, dashboards, checksums.
 
 In: a checkout, names and digests of what is in the registry. Out: files in a folder.
 Law: the same commit gives the same files, byte by byte; each is dated as the commit.
@@ -35,8 +35,7 @@ def chart(source: Source, registry: str, digest: str, to: Path) -> Path:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder, "gpusteward")
         shutil.copytree(source.root / CHART, copy)
-        values = copy / "values.yaml"
-        values.write_text(with_image(values.read_text(), registry, digest))
+        publish(copy, registry, digest)
         for path in copy.rglob("*"):
             os.utime(path, (source.date, source.date))
         run(
@@ -52,21 +51,37 @@ def chart(source: Source, registry: str, digest: str, to: Path) -> Path:
     return packed
 
 
-def with_image(values: str, registry: str, digest: str) -> str:
-    """Make the image in this registry the default of values.yaml. Raises ReleaseError."""
-    for key, value in (("registry", registry), ("digest", digest)):
-        values, found = re.subn(rf'^  {key}: ""', f"  {key}: {value}", values, flags=re.MULTILINE)
-        if found != 1:
-            raise ReleaseError(f'values.yaml of the chart has {found} lines `  {key}: ""` instead of one.')
-    return values
+def publish(folder: Path, registry: str, digest: str) -> None:
+    """
+    Make the image of this digest in this registry the default of the chart in `folder`. Raises ReleaseError.
+
+    Its path goes into the repository: a mirror that global.imageRegistry names has the image at the same path. Its
+    digest is an annotation, which holds for this name alone: a value would hold for each image that a user names.
+    """
+    host, _, path = registry.partition("/")
+    repository = f"{path}/gpusteward" if path else "gpusteward"
+    values, about = folder / "values.yaml", folder / "Chart.yaml"
+    _replace(values, '  registry: ""', f"  registry: {host}")
+    _replace(values, "  repository: gpusteward", f"  repository: {repository}")
+    _replace(about, "annotations:", f"annotations:\n  gpusteward.io/image: {host}/{repository}@{digest}")
 
 
-def manifests(source: Source, image: str) -> dict[str, bytes]:
-    """Read the plain manifests, and let them name `image`."""
-    folder = source.root / "deploy/manifests"
-    found = _below(folder, "*.yaml", "manifests")
+def _replace(file: Path, line: str, filled: str) -> None:
+    text, found = re.subn(rf"^{re.escape(line)}(?!\S)", filled, file.read_text(), flags=re.MULTILINE)
+    if found != 1:
+        raise ReleaseError(f"{file.name} of the chart has {found} lines `{line}` instead of one.")
+    file.write_text(text)
+
+
+def deploy(source: Source, registry: str, digest: str) -> dict[str, bytes]:
+    """Read what the commands of the pages name: deploy/ as in a checkout, where chart and manifests name the image."""
     local = f"image: gpusteward:{source.version}\n".encode()
-    return {path: content.replace(local, f"image: {image}\n".encode()) for path, content in found.items()}
+    image = f"image: {registry}/gpusteward:{source.version}@{digest}\n".encode()
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, "deploy")
+        shutil.copytree(source.root / "deploy", copy, ignore=shutil.ignore_patterns("__pycache__"))
+        publish(copy / CHART.relative_to("deploy"), registry, digest)
+        return {path: content.replace(local, image) for path, content in _below(copy, "*", "deploy").items()}
 
 
 def rules(source: Source) -> dict[str, bytes]:
@@ -109,7 +124,8 @@ def digest(file: Path) -> str:
 
 
 def _below(folder: Path, pattern: str, name: str) -> dict[str, bytes]:
-    found = {f"{name}/{path.relative_to(folder)}": path.read_bytes() for path in folder.rglob(pattern)}
+    paths = (path for path in folder.rglob(pattern) if path.is_file())
+    found = {f"{name}/{path.relative_to(folder)}": path.read_bytes() for path in paths}
     if not found:
         raise ReleaseError(f"{folder} has no {pattern}.")
     return found

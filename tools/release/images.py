@@ -18,13 +18,13 @@ from pathlib import Path
 
 from tools.release.programs import run
 
-SUITE = "bookworm"
+SUITE = "trixie"
 PLATFORMS = {"amd64": "x86_64", "arm64": "aarch64"}
 """What OCI and Debian call a platform -> what the kernel calls it."""
 TO_BUILD = ("--variant=minbase", "--include=python3,python3-venv,ca-certificates")
 TO_RUN = (
     "--variant=extract",  # packages as they are, nothing is configured: no shell, no package manager is wanted
-    "--include=base-files,libc6,libgcc-s1,libstdc++6,libexpat1,libssl3,zlib1g,libpython3.11-stdlib,python3-minimal",
+    "--include=base-files,libc6,libgcc-s1,libstdc++6,libexpat1,libssl3t64,zlib1g,libpython3.13-stdlib,python3-minimal",
     "--dpkgopt=path-exclude=/usr/share/doc/*",
     "--dpkgopt=path-include=/usr/share/doc/*/copyright",
     f"--extract-hook={Path(__file__).with_name('slim.sh').read_text()}",

@@ -21,7 +21,7 @@ from tools.release.layout import Layout
 from tools.release.programs import ReleaseError, said
 from tools.release.registry import Registry
 from tools.release.signing import Signer
-from tools.release.source import Source
+from tools.release.source import Source, repository
 
 LOCKS = ("requirements.lock",)
 
@@ -55,10 +55,10 @@ class Making:
     def _make(self) -> None:
         layout = self._images()
         image = f"{self.registry.image}@{layout.digest}"
-        chart = self._files(layout, image)
+        chart = self._files(layout)
         self._push_image(layout)
         published = self._push_chart(chart)
-        self._write_notes(image, published)
+        self._write_notes(layout, image, published)
         self._tag(layout)
 
     def _images(self) -> Layout:
@@ -74,11 +74,11 @@ class Making:
             self.say(f"image {target}: {digest}")
         return layout
 
-    def _files(self, layout: Layout, image: str) -> Path:
+    def _files(self, layout: Layout) -> Path:
         version, date = self.source.version, self.source.date
         self._say_file(files.wheel(self.source, self.folder))
         parts = {
-            "manifests": files.manifests(self.source, image.replace("@", f":{version}@")),
+            "deploy": files.deploy(self.source, self.registry.name, layout.digest),
             "rules": files.rules(self.source),
             "dashboards": files.dashboards(self.source),
         }
@@ -129,11 +129,18 @@ class Making:
             self.say("signed: chart and its provenance")
         return name
 
-    def _write_notes(self, image: str, chart: str) -> None:
-        version, changes = self.source.version, self.source.notes
-        signed = self.signer is not None
+    def _write_notes(self, layout: Layout, image: str, chart: str) -> None:
+        text = notes.text(
+            version=self.source.version,
+            changes=self.source.notes,
+            image=image,
+            platforms=layout.platforms,
+            chart=chart,
+            url=self.url or repository(self.source.root),
+            signed=self.signer is not None,
+        )
         written = self.folder / "NOTES.md"
-        written.write_text(notes.text(version=version, changes=changes, image=image, chart=chart, signed=signed))
+        written.write_text(text)
         self._say_file(written)
         if self.signer:
             self.signer.public_key(self.folder / "cosign.pub")

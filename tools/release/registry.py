@@ -7,6 +7,7 @@ In: its name, as `ghcr.io/owner`. Out: names of what is in it. Law: plain HTTP o
 from __future__ import annotations
 
 import ipaddress
+import re
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
@@ -14,6 +15,10 @@ from http import HTTPStatus
 from urllib.parse import urlsplit
 
 from tools.release.programs import ReleaseError
+
+_PART = "[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+NAME = re.compile(rf"(?:[A-Za-z0-9.-]+|\[[0-9a-fA-F:]+\])(?::[0-9]+)?(?:/{_PART})*")
+"""A host, and a path as in https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pulling-manifests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,14 @@ class Registry:
         except ValueError:
             return host == "localhost"
 
+    def check_name(self) -> None:
+        """Check that it is a name, as clients of registries take one. Raises ReleaseError."""
+        if not NAME.fullmatch(self.name):
+            raise ReleaseError(
+                f"REGISTRY={self.name} is no name of a registry.\n"
+                "fix: REGISTRY=HOST/PATH without a scheme, the path in lower case, such as ghcr.io/owner."
+            )
+
     def check(self) -> None:
         """Ask whether a registry answers there. Raises ReleaseError."""
         host = self.name.partition("/")[0]
@@ -59,6 +72,4 @@ class Registry:
             answer = f"HTTP status {error.code}"
         except (OSError, ValueError) as error:
             answer = str(error)
-        raise ReleaseError(
-            f"No registry answers at {url}: {answer}.\nfix: REGISTRY=HOST/PATH without a scheme, such as ghcr.io/OWNER."
-        )
+        raise ReleaseError(f"No registry answers at {url}: {answer}.\nfix: correct REGISTRY, or start the registry.")

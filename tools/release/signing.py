@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.release.programs import run
+from tools.release.programs import ReleaseError, run
 
 QUIET = ("--tlog-upload=false", "--yes")
 
@@ -40,9 +40,25 @@ class Signer:
         run("cosign", "sign-blob", f"--key={self.key}", *QUIET, f"--output-signature={signature}", file)
         return signature
 
+    def check_file(self) -> None:
+        """Check that a key in a file is there. Raises ReleaseError."""
+        if "://" not in self.key and not Path(self.key).is_file():
+            raise ReleaseError(
+                f"KEY={self.key}: there is no such file.\n"
+                "fix: name the private key; docs/release.md says how to make one."
+            )
+
     def check(self) -> None:
         """Ask whether the key can be read, with its password. Raises ReleaseError."""
-        run("cosign", "public-key", f"--key={self.key}")
+        try:
+            run("cosign", "public-key", f"--key={self.key}")
+        except ReleaseError as error:
+            if "fix: " in str(error):  # there is no cosign
+                raise
+            raise ReleaseError(
+                f"KEY={self.key} cannot be read:\n{str(error).splitlines()[-1]}\n"
+                "fix: COSIGN_PASSWORD is the password of this key; env://NAME wants the variable NAME with the key."
+            ) from error
 
     def public_key(self, file: Path) -> None:
         """Write the key by which others verify. Raises ReleaseError."""

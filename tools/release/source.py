@@ -3,7 +3,7 @@ What is released: one commit of a git checkout, and the version that pyproject.t
 
 In: the checkout. Out: version, revision, date, section of CHANGELOG.md.
 Law: the version has one source, pyproject.toml; `python -m tools.release.source` copies it
-into the chart, and tests compare all other places.
+into the chart and the pages, and tests compare all other places.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from tools.release.programs import ReleaseError, run
 ROOT = Path(__file__).parents[2]
 CHART = Path("deploy/charts/gpusteward")
 VERSION = re.compile(r"\d+\.\d+\.\d+")
+IMAGE = re.compile(r"(gpusteward:|--build-arg VERSION=)\d+\.\d+\.\d+")
+"""The image as the commands of pages name and build it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,11 @@ def version(root: Path = ROOT) -> str:
     return str(tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"])
 
 
+def repository(root: Path = ROOT) -> str:
+    """Read the address of the repository that the checkout is of."""
+    return str(tomllib.loads((root / "pyproject.toml").read_text())["project"]["urls"]["Repository"])
+
+
 def section(changelog: str, wanted: str) -> str | None:
     """Read what the changelog says below the heading `## x.y.z`; None without that heading."""
     heading = re.escape(wanted)
@@ -46,6 +53,16 @@ def section(changelog: str, wanted: str) -> str | None:
 def charted(text: str, wanted: str) -> str:
     """Chart.yaml with this version of chart and daemon."""
     return re.sub(r"^(version|appVersion): .*$", rf"\g<1>: {wanted}", text, flags=re.MULTILINE)
+
+
+def paged(text: str, wanted: str) -> str:
+    """Write a page whose commands build and name the image of this version."""
+    return IMAGE.sub(rf"\g<1>{wanted}", text)
+
+
+def pages(root: Path = ROOT) -> list[Path]:
+    """List the pages that may name an image."""
+    return [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
 
 
 def checked(root: Path, wanted: str) -> Source:
@@ -66,7 +83,7 @@ def checked(root: Path, wanted: str) -> Source:
     if not (notes := section((root / "CHANGELOG.md").read_text(), wanted)):
         raise ReleaseError(
             f"CHANGELOG.md says nothing about {wanted}.\n"
-            f"fix: rename its section Unreleased to `## {wanted}`, and commit."
+            f"fix: rename its top section, Unreleased, to `## {wanted}` and the date, and commit."
         )
     if changed := run("git", "status", "--porcelain", cwd=root):
         raise ReleaseError(f"The checkout has changes that are not committed:\n{changed}\nfix: commit or remove them.")
@@ -77,3 +94,6 @@ def checked(root: Path, wanted: str) -> Source:
 if __name__ == "__main__":
     chart = ROOT / CHART / "Chart.yaml"
     chart.write_text(charted(chart.read_text(), version()))
+    for page in pages():
+        if (wanted := paged(page.read_text(), version())) != page.read_text():
+            page.write_text(wanted)

@@ -13,6 +13,7 @@ from exporter.devices import DeviceError, DevicesSample
 from exporter.devices.errors import REFUSED, CallError, DeviceLostError, LibraryError
 from exporter.devices.nvml.errors import GpuNotFoundError
 from exporter.devices.nvml.gpm import Gpm
+from exporter.devices.nvml.hardware import HardwareReader
 from exporter.devices.nvml.inventory import FoundGpu, Identity, find_devices, find_gpus, identify, mig_enabled
 from exporter.devices.nvml.library import Library
 from exporter.devices.nvml.processes import versions
@@ -25,8 +26,8 @@ class NvmlGpus:
     """
     `Devices` of NVML.
 
-    `clock` is Unix time; `monotonic` measures the time between two samples of GPM; collectors that are `off` are not
-    read.
+    `clock` is Unix time. `monotonic` measures the time between two samples of GPM, and two readings of the hardware.
+    Collectors that are `off` are not read.
     """
 
     driver = "the NVIDIA driver"
@@ -38,6 +39,7 @@ class NvmlGpus:
         self._clock = clock
         self._off = off
         self._gpm = Gpm(library, monotonic)
+        self._hardware = HardwareReader(library, monotonic, off)
         self._driver = Driver("", ())
         self._identities: dict[GpuUuid, Identity] = {}
 
@@ -53,6 +55,7 @@ class NvmlGpus:
     def stop(self) -> None:
         """Release the library and forget all that was read through it."""
         self._identities.clear()
+        self._hardware.close()
         self._gpm.close()
         self._library.stop()
 
@@ -76,6 +79,8 @@ class NvmlGpus:
             again = {gpu.uuid: self._gpu(gpu, before) for gpu in listing.gpus if gpu.uuid in vanished}
             results = {uuid: result for uuid, result in results.items() if uuid not in vanished} | again
 
+        lost = {uuid for uuid, (_, error) in results.items() if isinstance(error, DeviceLostError)}
+        self._hardware.keep({gpu.uuid for gpu in listing.gpus} - lost)
         samples, faults, cursors = [], list(listing.faults), dict(before.cursors)
         for uuid, (answer, error) in results.items():
             if answer is not None:
@@ -99,7 +104,15 @@ class NvmlGpus:
                 )
             cursor, now = before.cursors.get(gpu.uuid, 0), self._clock()
             sample = read_gpu(
-                self._library, self._driver, self._gpm, gpu, identity, cursor=cursor, now=now, off=self._off
+                self._library,
+                self._driver,
+                self._gpm,
+                gpu,
+                identity,
+                hardware=self._hardware,
+                cursor=cursor,
+                now=now,
+                off=self._off,
             )
         except REFUSED as error:
             return None, error

@@ -4,13 +4,13 @@ The typed border to pynvml: one method for each question to the driver.
 What comes in: handles. What goes out: our units and our exceptions (`errors`); `Any` does not leave this file. Arrays
 (process lists, utilization samples) are read with calls of our own on the same library (`arrays`). pynvml calls twice,
 for the size and for the data, and fails when samples arrive between its two calls. It also lacks the 16-byte entries of
-drivers before R450.
+drivers before R450. This file is long because each question to NVML is here and nowhere else.
 """
 
 import contextlib
 import ctypes
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NewType
 
 import pynvml
@@ -19,6 +19,7 @@ from exporter.devices import DeviceError
 from exporter.devices.errors import LibraryError, OtherVersionError, UnsupportedError
 from exporter.devices.nvml.arrays import Arrays, Entry, believed
 from exporter.devices.nvml.errors import TimedOutError, meaning, refusal
+from exporter.devices.nvml.fields import Field, read_fields
 from exporter.model import Memory
 
 Handle = NewType("Handle", object)
@@ -51,6 +52,13 @@ _ECC = {
     "uncorrected": pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
 }
 ECC = tuple(_ECC)
+_THRESHOLDS = {
+    "shutdown": pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN,
+    "slowdown": pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN,
+    "memory_max": pynvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX,
+    "gpu_max": pynvml.NVML_TEMPERATURE_THRESHOLD_GPU_MAX,
+}
+THRESHOLDS = tuple(_THRESHOLDS)
 
 
 class Library:
@@ -189,6 +197,33 @@ class Library:
         """Return the bit mask of the reasons that this GPU can report in `clock_limits`."""
         newer, older = "nvmlDeviceGetSupportedClocksEventReasons", "nvmlDeviceGetSupportedClocksThrottleReasons"
         return self._mask(newer, older, handle)
+
+    # --- the condition of the hardware ---
+
+    def fields(self, handle: Handle, asked: Sequence[Field]) -> list[int | LibraryError]:
+        """Read fields with one call; each has its own answer."""
+        return read_fields(self._beat, self._own, handle, asked)
+
+    def row_remap_banks(self, handle: Handle) -> dict[str, int]:
+        """Count the banks of memory by how many of their spare rows are left, in NVML's words."""
+        banks = self._call("nvmlDeviceGetRowRemapperHistogram", handle)
+        return {name: int(getattr(banks, name)) for name, _ in banks._fields_}
+
+    def power_limit(self, handle: Handle) -> float:
+        """Return the power in watts that the driver keeps the GPU below, by the lowest of all limits that are set."""
+        return float(self._call("nvmlDeviceGetEnforcedPowerLimit", handle) / 1000)
+
+    def power_default_limit(self, handle: Handle) -> float:
+        """Return the power limit in watts with which the GPU starts."""
+        return float(self._call("nvmlDeviceGetPowerManagementDefaultLimit", handle) / 1000)
+
+    def temperature_threshold(self, handle: Handle, threshold: str) -> float:
+        """Return one of `THRESHOLDS` in degrees Celsius. NVML may drop this call for GPUs from Ada on."""
+        return float(self._call("nvmlDeviceGetTemperatureThreshold", handle, _THRESHOLDS[threshold]))
+
+    def vbios_version(self, handle: Handle) -> str:
+        """Return the version of the GPU's firmware, such as `96.00.74.00.1A`."""
+        return str(self._call("nvmlDeviceGetVbiosVersion", handle))
 
     # --- GPM: figures between two samples (Hopper and later, R525) ---
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from exporter.devices.device_faults import DeviceFaults
 from exporter.devices.errors import CallError, NoPermissionError, UnsupportedError
 from exporter.devices.nvml.gpm import Gpm
+from exporter.devices.nvml.hardware import HardwareReader
 from exporter.devices.nvml.health import read_health
 from exporter.devices.nvml.inventory import FoundDevice, FoundGpu, Identity, find_devices, mig_enabled
 from exporter.devices.nvml.library import Library
@@ -100,6 +101,7 @@ def read_gpu(
     gpu: FoundGpu,
     identity: Identity,
     *,
+    hardware: HardwareReader,
     cursor: int,
     now: float,
     off: Off = ALL_ON,
@@ -129,7 +131,11 @@ def read_gpu(
             )
             or by_process
         )
-    health = read_health(library, gpu.handle, identity.known_throttles, faults)
+    divided = mig and bool(devices)
+    health = replace(
+        read_health(library, gpu.handle, identity.known_throttles, faults),
+        memory_temperature_celsius=hardware.memory_temperature(gpu, faults, divided=divided),
+    )
     sample = GpuSample(
         gpu=Gpu(
             uuid=gpu.uuid,
@@ -142,6 +148,7 @@ def read_gpu(
             memory=memory,
             utilization=utilization,
             health=health,
+            hardware=hardware.read(gpu, faults, divided=divided),
             instances=tuple(
                 GpuInstance(number, device.profile, device.mig_uuids, held, Utilization(sm=sm))
                 for device, held, sm in zip(devices, memories, sms, strict=True)

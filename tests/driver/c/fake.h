@@ -15,6 +15,8 @@
  *                                                   nvtop#91, nvtop#110, go-nvml#51
  *   MemoryInfo v1 counts reserved inside used, v2 apart                  gpustat#141
  *   error codes and what brings them                                     nvml.h; nvidia-docker#1730; DCGM
+ *   fields: each with an answer of its own, a scope for NVLink 5, memory temperature typed as a double by R545
+ *                                                   nvml.h; DcgmCacheManager.cpp, DcgmCMUtils.cpp of DCGM 4.6.0; DCGM#311
  *   costs of calls                                                       MangoHud#2104
  *
  * The kernel plays the driver's bookkeeping: an allocation is a file with a flock held. /proc/locks names the owner in the
@@ -58,7 +60,8 @@ struct load {
 #define NUMBERS(X)                                                                                                      \
     X(minor) X(total) X(reserved) X(other) X(mig_slots) X(power_mw) X(energy_mj) X(temperature) X(clock_graphics)      \
     X(clock_sm) X(clock_memory) X(clock_video) X(throttle) X(ecc_corrected) X(ecc_uncorrected) X(util_gpu)             \
-    X(util_memory) X(util_encoder) X(util_decoder) X(compute_mode) X(persistence) X(gpm) X(events)
+    X(util_memory) X(util_encoder) X(util_decoder) X(compute_mode) X(persistence) X(gpm) X(events) X(power_limit_mw)  \
+    X(power_default_mw) X(limit_shutdown) X(limit_slowdown) X(limit_memory_max) X(limit_gpu_max)
 
 struct number {
     bool known, automatic;
@@ -91,10 +94,25 @@ struct injected_sample {
     struct load load;
 };
 
+/* One field of GetFieldValues. `result` is its own answer; `silent`: the driver leaves the entry as it was. */
+struct field {
+    unsigned id, scope, type;
+    int result;
+    bool silent;
+    uint64_t value;
+};
+
+/* Banks of memory by how many spare rows they have left: all, most, some, few, none. */
+struct banks {
+    bool known;
+    unsigned max, high, partial, low, none;
+};
+
 enum mig_mode { MIG_UNSUPPORTED, MIG_OFF, MIG_ON };
 
 struct gpu {
-    char uuid[NAME_SIZE], name[NAME_SIZE], pci[32];
+    char uuid[NAME_SIZE], name[NAME_SIZE], pci[32], vbios[32];
+    struct banks banks;
     enum mig_mode mig, mig_pending;
 #define X(key) struct number key;
     NUMBERS(X)
@@ -103,7 +121,8 @@ struct gpu {
     struct compute_instance *computes;
     struct injected_process *processes;
     struct injected_sample *samples;
-    size_t instance_count, compute_count, process_count, sample_count;
+    struct field *fields;
+    size_t instance_count, compute_count, process_count, sample_count, field_count;
 };
 
 struct node {

@@ -82,6 +82,18 @@ static void parse_sample(struct gpu *gpu, const char *value) {
     };
 }
 
+static void parse_field(struct gpu *gpu, const char *value) {
+    struct field *field = PUSH(gpu->fields, gpu->field_count);
+    *field = (struct field){
+        .id = (unsigned)text_number(value, "id", 0),
+        .scope = (unsigned)text_number(value, "scope", 0),
+        .type = (unsigned)text_number(value, "type", 1),
+        .result = (int)text_number(value, "result", 0),
+        .silent = text_number(value, "silent", 0) != 0,
+        .value = text_number(value, "value", 0),
+    };
+}
+
 static void parse_gpu_key(struct gpu *gpu, const char *key, const char *value) {
 #define X(name)                                                                                                        \
     if (strcmp(key, #name) == 0)                                                                                       \
@@ -108,6 +120,19 @@ static void parse_gpu_key(struct gpu *gpu, const char *key, const char *value) {
         parse_process(gpu, value);
     else if (strcmp(key, "sample") == 0)
         parse_sample(gpu, value);
+    else if (strcmp(key, "field") == 0)
+        parse_field(gpu, value);
+    else if (strcmp(key, "vbios") == 0)
+        text_copy(gpu->vbios, sizeof gpu->vbios, value);
+    else if (strcmp(key, "banks") == 0)
+        gpu->banks = (struct banks){
+            .known = true,
+            .max = (unsigned)text_number(value, "max", 0),
+            .high = (unsigned)text_number(value, "high", 0),
+            .partial = (unsigned)text_number(value, "partial", 0),
+            .low = (unsigned)text_number(value, "low", 0),
+            .none = (unsigned)text_number(value, "none", 0),
+        };
 }
 
 static struct node *parse(char *text) {
@@ -162,6 +187,7 @@ static void release(struct node *node) {
         free(node->gpus[i].computes);
         free(node->gpus[i].processes);
         free(node->gpus[i].samples);
+        free(node->gpus[i].fields);
     }
     free(node->gpus);
     free(node);

@@ -21,19 +21,55 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: {{ .Values.profile }}
 {{- end -}}
 
-{{- define "gpusteward.labels" -}}
-{{ include "gpusteward.selector" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
-{{- with .Values.commonLabels }}
-{{ toYaml . }}
+{{- /* Several maps as one, of (list map …), as YAML or nothing: the last that has a key wins. A key twice is no YAML for Flux. */ -}}
+{{- define "gpusteward.merged" -}}
+{{- $merged := dict -}}
+{{- range . }}{{ $merged = mergeOverwrite $merged (. | default dict | deepCopy) }}{{ end -}}
+{{- with $merged }}{{ toYaml . }}{{ end -}}
+{{- end -}}
+
+{{- /* Labels of an object, of (list . map …): ours, whose keys the schema refuses in values; commonLabels; the maps. */ -}}
+{{- define "gpusteward.labelled" -}}
+{{- $root := first . -}}
+{{ include "gpusteward.selector" $root }}
+app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}
+{{- with include "gpusteward.merged" (prepend (rest .) $root.Values.commonLabels) }}
+{{ . }}
 {{- end }}
 {{- end -}}
 
+{{- define "gpusteward.labels" -}}
+{{ include "gpusteward.labelled" (list .) }}
+{{- end -}}
+
+{{- /* Labels and annotations of a monitor or of the rules, of (list . labels): those of `monitoring`, and labels of its own. */ -}}
+{{- define "gpusteward.monitored" -}}
+{{- $root := first . -}}
+{{- $all := default dict $root.Values.monitoring -}}
+labels: {{- include "gpusteward.labelled" (list $root $all.labels (last .)) | nindent 2 }}
+{{- with $all.annotations }}
+annotations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- /* A duration of Prometheus in milliseconds. */ -}}
+{{- define "gpusteward.milliseconds" -}}
+{{- $of := dict "ms" 1 "s" 1000 "m" 60000 "h" 3600000 "d" 86400000 "w" 604800000 "y" 31536000000 -}}
+{{- $sum := 0.0 -}}
+{{- range regexFindAll "[0-9.]+[a-z]+" . -1 }}{{ $sum = addf $sum (mulf (regexFind "^[0-9.]+" . | float64) (get $of (regexFind "[a-z]+$" .))) }}{{ end -}}
+{{ round $sum 0 | int64 }}
+{{- end -}}
+
+{{- /* A published chart has its image, by digest, in an annotation. It is taken as long as the values name that image, and no tag or digest. */ -}}
 {{- define "gpusteward.image" -}}
-{{- with dig "imageRegistry" "" (default dict .Values.global | toYaml | fromYaml) | default .Values.image.registry }}{{ . }}/{{ end }}{{ .Values.image.repository }}
-{{- if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
+{{- $image := .Values.image -}}
+{{- $published := index (default dict .Chart.Annotations) "gpusteward.io/image" | default "@" | splitList "@" -}}
+{{- $digest := $image.digest -}}
+{{- if and (not $image.tag) (eq (first $published) (printf "%s/%s" $image.registry $image.repository)) }}{{ $digest = $digest | default (last $published) }}{{ end -}}
+{{- with dig "imageRegistry" "" (default dict .Values.global | toYaml | fromYaml) | default $image.registry }}{{ . }}/{{ end }}{{ $image.repository }}
+{{- if $digest }}@{{ $digest }}{{ else }}:{{ $image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end -}}
 
 {{- /* Of a cluster before 1.30: "true", or nothing. */ -}}
@@ -58,6 +94,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
+{{- /* The RuntimeClasses of the cluster, by name. */ -}}
+{{- define "gpusteward.classes" -}}
+{{- $names := list -}}
+{{- range (lookup "node.k8s.io/v1" "RuntimeClass" "" "").items }}{{ $names = append $names .metadata.name }}{{ end -}}
+{{ join ", " $names | default "none" }}
+{{- end -}}
+
 {{- define "gpusteward.port" -}}
 {{ regexFind "[0-9]+$" .Values.config.web.listen_address }}
 {{- end -}}
@@ -66,12 +109,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{ if .Values.web.tls }}HTTPS{{ else }}HTTP{{ end }}
 {{- end -}}
 
+{{- /* config.policy.mode. Without quotes `off` is false in YAML. */ -}}
+{{- define "gpusteward.mode" -}}
+{{ eq (toString .Values.config.policy.mode) "false" | ternary "off" .Values.config.policy.mode }}
+{{- end -}}
+
 {{- /* What config.policy asks for, as a list in words: events, journal, and the rungs. */ -}}
 {{- define "gpusteward.wanted" -}}
 {{- $policy := .Values.config.policy -}}
+{{- $mode := include "gpusteward.mode" . -}}
 {{- if eq .Values.profile "enforcer" -}}
-{{- if has $policy.mode (list "warn" "dry-run" "enforce") }} events{{ end -}}
-{{- if eq $policy.mode "enforce" }} journal
+{{- if has $mode (list "warn" "dry-run" "enforce") }} events{{ end -}}
+{{- if eq $mode "enforce" }} journal
 {{- range list "fence" "evict" "kill" }}{{ if has . $policy.ladder }} {{ . }}{{ end }}{{ end -}}
 {{- end -}}
 {{- end -}}
@@ -84,7 +133,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- else -}}
 {{- $given := .Values.rights -}}
 {{- range without $wanted "journal" -}}
-{{- if not (has . $given) }}{{ fail (printf "rights: %s is missing; config.policy (mode %s, ladder %s) asks for it" . $.Values.config.policy.mode (join ", " $.Values.config.policy.ladder)) }}{{ end -}}
+{{- if not (has . $given) }}{{ fail (printf "rights: %s is missing; config.policy (mode %s, ladder %s) asks for it; fix: add %s to rights, or set rights=auto" . (include "gpusteward.mode" $) (join ", " $.Values.config.policy.ladder) .) }}{{ end -}}
 {{- end -}}
 {{- if or (has "fence" $given) (has "evict" $given) (has "kill" $given) (has "journal" $wanted) }}{{ $given = append $given "journal" }}{{ end -}}
 {{- join " " $given -}}
@@ -133,38 +182,98 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if or (and (eq (toString .Values.networkPolicy.enabled) "auto") .Values.networkPolicy.from) (eq (toString .Values.networkPolicy.enabled) "true") }}true{{ end -}}
 {{- end -}}
 
+{{- /* Whether a cluster is asked, which lacks this kind, of (list . "group/version/Kind"): "true", or nothing. `helm template` and Argo CD ask none. */ -}}
+{{- define "gpusteward.missingkind" -}}
+{{- $root := first . -}}
+{{- if and (lookup "v1" "ServiceAccount" $root.Release.Namespace "default") (not ($root.Capabilities.APIVersions.Has (last .))) }}true{{ end -}}
+{{- end -}}
+
+{{- /* Texts of the values that a pattern alone would refuse without a word about what is expected. */ -}}
+{{- define "gpusteward.forms" -}}
+- {key: prometheusRule.runbookUrl, form: '^(https?://[^\s"]+/)?$', expected: 'an address that ends with /, such as https://git.example/gpusteward/blob/main/'}
+- {key: prometheusRule.grafanaUrl, form: '^(https?://[^\s"]+)?$', expected: an address such as https://grafana.my.org}
+{{- range list "bytes" "per_process" }}
+- {key: config.policy.tolerance.{{ . }}, form: '^([0-9]+[.]?[0-9]*|[.][0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?$', expected: bytes as a quantity such as 256Mi}
+{{- end }}
+{{- end -}}
+
 {{- /* What would be refused by the daemon, or work less than it looks, is refused here. */ -}}
 {{- define "gpusteward.check" -}}
+{{- if eq (toString .Values.enabled) "false" }}{{ fail "enabled is the condition of a chart above this one, and installs or removes nothing here; fix: remove it" }}{{ end -}}
 {{- $policy := .Values.config.policy -}}
 {{- /* The same words as the daemon's: exporter/config/policy.py. */ -}}
 {{- if hasKey $policy "strikes" }}{{ fail "config.policy.strikes was removed in 0.2: an action now needs time over the limit in total, not a number of excesses; fix: set policy.warn_after and policy.grace, and remove the key" }}{{ end -}}
 {{- if hasKey $policy "strike_half_life" }}{{ fail "config.policy.strike_half_life was removed in 0.2: time within the limit now lowers the time that counts, at half the speed; fix: remove the key" }}{{ end -}}
 {{- if hasKey (default dict $policy.budgets) "workload" }}{{ fail "config.policy.budgets.workload was removed in 0.2: a workload now has a fixed back-off of 1 to 10 minutes between actions; fix: set policy.budgets.node or policy.budgets.namespace, and remove the key" }}{{ end -}}
+{{- range $one := include "gpusteward.forms" . | fromYamlArray }}
+{{- $at := $.Values -}}
+{{- range splitList "." $one.key }}{{ if $at }}{{ $at = index $at . }}{{ end }}{{ end -}}
+{{- if and (kindIs "string" $at) (not (regexMatch $one.form $at)) }}{{ fail (printf "%s: expected %s, got %s; fix: correct the value" $one.key $one.expected $at) }}{{ end -}}
+{{- end -}}
+{{- $steps := list -}}
+{{- range list "notify" "fence" "evict" "kill" }}{{ if has . $policy.ladder }}{{ $steps = append $steps . }}{{ end }}{{ end -}}
+{{- if ne (toJson $steps) (toJson $policy.ladder) }}{{ fail (printf "config.policy.ladder: expected some of notify, fence, evict, kill, in this order, got %s; fix: write [%s]" (join ", " $policy.ladder) (join ", " $steps)) }}{{ end -}}
+{{- $sampling := default dict .Values.config.sampling -}}
+{{- with $sampling.interval }}
+{{- $ms := include "gpusteward.milliseconds" . | int64 -}}
+{{- if or (lt $ms 100) (gt $ms 60000) }}{{ fail (printf "config.sampling.interval: expected a duration from 100ms to 60s, got %s; fix: correct the value" .) }}{{ end -}}
+{{- end -}}
+{{- with $sampling.fast_interval }}
+{{- $ms := include "gpusteward.milliseconds" . | int64 -}}
+{{- $most := $sampling.interval | default "5s" -}}
+{{- if or (lt $ms 50) (gt $ms (include "gpusteward.milliseconds" $most | int64)) }}{{ fail (printf "config.sampling.fast_interval: expected a duration from 50ms to the interval of %s, got %s; fix: correct the value" $most .) }}{{ end -}}
+{{- end -}}
+{{- range $key := list "web.config_file" "names.file" "names.kubeconfig" }}
+{{- $path := dig (splitList "." $key | first) (splitList "." $key | last) "" $.Values.config -}}
+{{- if and $path (not (and (eq $key "web.config_file") $.Values.web.secretName)) }}
+{{- $mounted := false -}}
+{{- range $.Values.extraVolumeMounts }}{{ if hasPrefix (trimSuffix "/" .mountPath | printf "%s/") (printf "%s/" $path) }}{{ $mounted = true }}{{ end }}{{ end -}}
+{{- if not $mounted }}{{ fail (printf "config.%s: nothing is mounted at %s in the daemon's container; fix: mount the file by extraVolumes and extraVolumeMounts%s" $key $path (eq $key "web.config_file" | ternary ", or name a Secret in web.secretName" "")) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- if and (not .Values.vendors) (not .Values.affinity) (not .Values.nodeSelector) (ne .Values.nvml.access "none") }}{{ fail "vendors is empty: no label chooses the nodes, and the daemon would run on each node of the cluster; fix: name vendors, or set affinity or nodeSelector" }}{{ end -}}
+{{- range $value, $kind := dict "podMonitor" "PodMonitor" "serviceMonitor" "ServiceMonitor" "prometheusRule" "PrometheusRule" }}
+{{- if and (index $.Values $value).enabled (include "gpusteward.missingkind" (list $ (printf "monitoring.coreos.com/v1/%s" $kind))) }}{{ fail (printf "%s.enabled: this cluster has no kind %s of the Prometheus operator; fix: install the operator or its CRDs, or set %s.enabled=false (docs/deploy.md has a job without the operator)" $value $kind $value) }}{{ end -}}
+{{- end -}}
+{{- range .Values.evict.namespaces }}
+{{- if and (lookup "v1" "Namespace" "" $.Release.Namespace) (not (lookup "v1" "Namespace" "" .)) }}{{ fail (printf "evict.namespaces: this cluster has no namespace %s; fix: make it, or remove it from the list" .) }}{{ end -}}
+{{- end -}}
+{{- $monitors := list -}}
+{{- range $name := list "podMonitor" "serviceMonitor" "podMonitoring" }}
+{{- $one := index $.Values $name | default dict -}}
+{{- if $one.enabled }}{{ $monitors = append $monitors $name }}{{ end -}}
+{{- $timeout := or $one.scrapeTimeout $one.timeout -}}
+{{- if and $timeout $one.interval }}
+{{- if gt (include "gpusteward.milliseconds" $timeout | int64) (include "gpusteward.milliseconds" $one.interval | int64) }}{{ fail (printf "%s: the timeout %s is longer than the interval %s, and Prometheus would collect nothing; fix: leave the timeout out, or lower it" $name $timeout $one.interval) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- if gt (len $monitors) 1 }}{{ fail (printf "%s: each would collect each series, and sums would be too large; fix: enable one of them" (join " and " $monitors)) }}{{ end -}}
+{{- if and .Values.priorityClass.resourceQuota.create (not .Values.priorityClass.name) }}{{ fail "priorityClass.resourceQuota is for the pods of a class; fix: set priorityClass.name, or resourceQuota.create=false" }}{{ end -}}
 {{- $privileged := and (eq .Values.nvml.access "hostPath") .Values.nvml.hostPath.privileged -}}
 {{- if eq .Values.profile "exporter" -}}
-{{- if not (has $policy.mode (list "off" "observe")) }}{{ fail (printf "profile exporter only observes: config.policy.mode %s wants profile enforcer" $policy.mode) }}{{ end -}}
-{{- if ne (toString .Values.rights) "auto" }}{{ fail "profile exporter has no rights to give" }}{{ end -}}
+{{- if not (has (include "gpusteward.mode" .) (list "off" "observe")) }}{{ fail (printf "profile exporter only observes: config.policy.mode %s wants profile enforcer; fix: set profile=enforcer, or config.policy.mode=observe" (include "gpusteward.mode" .)) }}{{ end -}}
+{{- if ne (toString .Values.rights) "auto" }}{{ fail "profile exporter has no rights to give; fix: leave rights out, or set profile=enforcer" }}{{ end -}}
 {{- end -}}
-{{- if ne (and (has "evict" $policy.ladder) (has "kill" $policy.ladder)) (eq (dig "when_blocked" "hold" $policy) "kill") }}{{ fail "config.policy.when_blocked: kill where the ladder has both evict and kill, and hold elsewhere" }}{{ end -}}
-{{- if and (include "gpusteward.may" (list . "fence")) (not $privileged) }}{{ fail "the step fence needs the host's cgroups: nvml.access hostPath, privileged" }}{{ end -}}
+{{- if ne (and (has "evict" $policy.ladder) (has "kill" $policy.ladder)) (eq (dig "when_blocked" "hold" $policy) "kill") }}{{ fail "config.policy.when_blocked is kill where the ladder has both evict and kill, and hold elsewhere; fix: set when_blocked so, or change config.policy.ladder" }}{{ end -}}
+{{- if and (include "gpusteward.may" (list . "fence")) (not $privileged) }}{{ fail "the step fence needs the host's cgroups, which only a privileged container has; fix: set nvml.access=hostPath and nvml.hostPath.privileged=true, or leave fence out of config.policy.ladder and rights" }}{{ end -}}
 {{- $via := include "gpusteward.via" . -}}
-{{- if and .Release.IsInstall (eq .Values.nvml.access "runtimeClass") (include "gpusteward.missingclass" .) }}{{ fail (printf "nvml.access runtimeClass: this cluster has no RuntimeClass %s, so no pod of the daemon would start; fix: install NVIDIA's container toolkit or GPU operator, or choose another nvml.access (docs/platforms.md), or, if the class is made later, set nvml.checkRuntimeClass=false" .Values.nvml.runtimeClass) }}{{ end -}}
+{{- if and .Release.IsInstall (eq .Values.nvml.access "runtimeClass") (include "gpusteward.missingclass" .) }}{{ fail (printf "nvml.access runtimeClass: this cluster has no RuntimeClass %s, so no pod of the daemon would start (it has: %s); fix: correct nvml.runtimeClass, install NVIDIA's container toolkit or GPU operator, or choose another nvml.access (docs/platforms.md), or, if the class is made later, set nvml.checkRuntimeClass=false" .Values.nvml.runtimeClass (include "gpusteward.classes" .)) }}{{ end -}}
 {{- if and (include "gpusteward.old" .) (or .Values.appArmorProfile (eq .Values.kernel.access "drm")) }}{{ fail (printf "kernel.access drm and appArmorProfile want Kubernetes 1.30 or later, and this is %s: older ones do not know the field appArmorProfile of a container; fix: upgrade the cluster, or leave them out" .Capabilities.KubeVersion.Version) }}{{ end -}}
-{{- if and .Values.nvml.mig (ne $via "runtimeClass") }}{{ fail "nvml.mig is for nvml.access runtimeClass; a privileged container has the capability devices, with cdi the device of nvml.cdi.device has to bring them" }}{{ end -}}
-{{- if and (ne .Values.nvml.visibleDevices "all") (ne $via "runtimeClass") }}{{ fail "nvml.visibleDevices is for nvml.access runtimeClass; with cdi it is nvml.cdi.device that names the devices" }}{{ end -}}
-{{- if and .Values.nvml.mig (ne .Values.nvml.visibleDevices "all") }}{{ fail "nvml.mig is for nvml.visibleDevices all: the runtime does not heed it beside a CDI device, which has to bring the capability devices itself" }}{{ end -}}
+{{- if and .Values.nvml.mig (ne $via "runtimeClass") }}{{ fail "nvml.mig is for nvml.access runtimeClass: a privileged container has the capability devices, and with cdi nvml.cdi.device has to bring them; fix: set nvml.mig=false" }}{{ end -}}
+{{- if and (ne .Values.nvml.visibleDevices "all") (ne $via "runtimeClass") }}{{ fail "nvml.visibleDevices is for nvml.access runtimeClass; fix: leave it out; with cdi, set nvml.cdi.device" }}{{ end -}}
+{{- if and .Values.nvml.mig (ne .Values.nvml.visibleDevices "all") }}{{ fail "nvml.mig is for nvml.visibleDevices all: beside a CDI device the runtime ignores it, and the device has to bring the capability devices itself; fix: set nvml.mig=false" }}{{ end -}}
 {{- $others := without .Values.vendors "nvidia" -}}
-{{- if and $others (ne .Values.nvml.access "none") }}{{ fail (printf "vendors %s: their nodes have nothing of NVIDIA's to bring in; nvml.access has to be none, and NVIDIA's nodes want a release of their own" (join ", " $others)) }}{{ end -}}
+{{- if and $others (ne .Values.nvml.access "none") }}{{ fail (printf "vendors %s: their nodes have nothing of NVIDIA's to bring in; fix: set nvml.access=none, and install a release of its own for NVIDIA's nodes" (join ", " $others)) }}{{ end -}}
 {{- $path := include "gpusteward.librarypath" . -}}
-{{- if and $path (eq .Values.nvml.access "hostPath") (not (has "/usr/local/nvidia/lib64" (splitList ":" $path))) }}{{ fail "extraEnv: LD_LIBRARY_PATH has to name /usr/local/nvidia/lib64, too, where nvml.access hostPath puts the library" }}{{ end -}}
-{{- if and .Values.kernel.privileged (eq .Values.kernel.access "none") }}{{ fail "kernel.privileged is for kernel.access kfd or drm" }}{{ end -}}
-{{- $appArmor := .Values.appArmorProfile -}}
-{{- if and (or $privileged .Values.kernel.privileged) (or $appArmor .Values.seccompProfile) }}{{ fail "seccompProfile, appArmorProfile: no profile holds a privileged container" }}{{ end -}}
-{{- if and $appArmor (eq .Values.kernel.access "drm") }}{{ fail "appArmorProfile: with kernel.access drm it is Unconfined, because the daemon reads other processes" }}{{ end -}}
-{{- if and (eq (dig "type" "" $appArmor) "Localhost") (include "gpusteward.may" (list . "kill")) }}{{ fail "appArmorProfile: with the step kill only RuntimeDefault or Unconfined, because containers take no signals from other profiles" }}{{ end -}}
-{{- if and .Values.web.tls (not .Values.web.secretName) }}{{ fail "web.tls wants web.secretName" }}{{ end -}}
-{{- if and .Values.web.clientCertificates (not .Values.web.tls) }}{{ fail "web.clientCertificates wants web.tls" }}{{ end -}}
-{{- if and .Values.web.secretName (hasKey .Values.config.web "config_file") }}{{ fail "web.secretName and config.web.config_file say the same; give one" }}{{ end -}}
+{{- if and $path (eq .Values.nvml.access "hostPath") (not (has "/usr/local/nvidia/lib64" (splitList ":" $path))) }}{{ fail "extraEnv: LD_LIBRARY_PATH has to name /usr/local/nvidia/lib64, too, where nvml.access hostPath puts the library; fix: add it, with a colon between" }}{{ end -}}
+{{- if and .Values.kernel.privileged (eq .Values.kernel.access "none") }}{{ fail "kernel.privileged is for kernel.access kfd or drm; fix: set kernel.access, or kernel.privileged=false" }}{{ end -}}
+{{- $appArmor := default dict .Values.appArmorProfile -}}
+{{- if and (or $privileged .Values.kernel.privileged) (or $appArmor .Values.seccompProfile) }}{{ fail "seccompProfile, appArmorProfile: no profile holds a privileged container; fix: leave them out, or choose another nvml.access and kernel.privileged=false" }}{{ end -}}
+{{- if and $appArmor (eq .Values.kernel.access "drm") }}{{ fail "appArmorProfile: with kernel.access drm it is Unconfined, because the daemon reads other processes; fix: leave it out" }}{{ end -}}
+{{- if and (eq (dig "type" "" $appArmor) "Localhost") (include "gpusteward.may" (list . "kill")) }}{{ fail "appArmorProfile: with the step kill only RuntimeDefault or Unconfined, because containers take no signals from other profiles; fix: leave it out" }}{{ end -}}
+{{- if and .Values.web.tls (not .Values.web.secretName) }}{{ fail "web.tls wants web.secretName; fix: put web-config.yml and the files that it names into a Secret of this namespace, and name it" }}{{ end -}}
+{{- if and .Values.web.clientCertificates (not .Values.web.tls) }}{{ fail "web.clientCertificates wants web.tls; fix: set web.tls=true" }}{{ end -}}
+{{- if and .Values.web.secretName (hasKey .Values.config.web "config_file") }}{{ fail "web.secretName and config.web.config_file say the same; fix: remove one of them" }}{{ end -}}
 {{- end -}}
 
 {{- /* The folder of the rules and boards whose label names are those of config.metrics.workload_labels. */ -}}

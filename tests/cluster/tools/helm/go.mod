@@ -1,4 +1,5 @@
-// helm, as the tests call it. 4.0 is the newest line that builds with Go 1.24.
+// helm, as the tests call it. 4.0 is the newest line that builds with Go 1.24. The Kubernetes that `helm template` takes for the
+// cluster's is that of client-go below, by linker flags (tests/cluster/build.py).
 module cluster.test/helm
 
 go 1.24.0

@@ -1,0 +1,110 @@
+"""
+`gpusteward advise`: how much GPU memory each workload needs, and the limit to declare.
+
+What comes in: the address of a Prometheus, perhaps a namespace and a workload. What goes out: a table, reasons, and
+patches in the form of the sharing system; and the exit code. It is 0 when advised, 1 when Prometheus gives no answer, 2
+on wrong usage.
+
+The rule: it only asks. No object is changed, and no patch is applied.
+"""
+
+import argparse
+import asyncio
+import re
+import time
+
+from enforcer.commands import Commands, put, unwritten, wrong
+from enforcer.commands.report import add_prometheus, chosen_history
+
+PROGRAM = "gpusteward advise"
+NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+"""Of objects in Kubernetes."""
+
+
+def add(commands: Commands) -> None:
+    """Add the sub-command to the program's."""
+    parser = commands.add_parser(
+        "advise",
+        help="show the GPU memory that each workload needed, and the limit to declare",
+        description="Ask a Prometheus for the peak of each workload's containers, and advise a limit: the peak and a "
+        "headroom. Patches in the form of the node's sharing system are printed, and not applied. Exit code: 0, 1 when "
+        "Prometheus gives no answer, 2 for wrong usage.",
+        epilog="example: gpusteward advise --prometheus http://localhost:9090 team-a/llm",
+        allow_abbrev=False,
+    )
+    parser.add_argument("scope", nargs="?", metavar="NAMESPACE[/WORKLOAD]", help="only these (default: all)")
+    add_prometheus(parser)
+    parser.add_argument(
+        "--since", default="14d", metavar="DURATION", help='length of the time: "7d", "4w" (default: 14d)'
+    )
+    parser.add_argument(
+        "--until", metavar="TIME", help='end of the time, such as "2026-11-01T00:00:00Z" (default: now)'
+    )
+    parser.add_argument(
+        "--headroom",
+        type=_share,
+        default=0.1,
+        metavar="PERCENT",
+        help="added to the peak, such as 20%% (default: 10%%)",
+    )
+    parser.add_argument(
+        "--min-days", type=int, default=3, metavar="N", help='fewer days of readings give "unknown" (default: 3)'
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+
+
+def run(namespace: argparse.Namespace) -> int:
+    """Advise, print, and return the exit code."""
+    from exporter.base.http_client import AskError, UrlError  # noqa: PLC0415  (HTTP)
+    from exporter.base.problem import Problem  # noqa: PLC0415
+    from exporter.base.quantities import QuantityError  # noqa: PLC0415
+    from exporter.history.prometheus import HistoryError  # noqa: PLC0415
+
+    where, _, workload = (namespace.scope or "").partition("/")
+    if namespace.scope is not None and not (NAME.fullmatch(where) and (not workload or NAME.fullmatch(workload))):
+        what = f"{namespace.scope!a} is not NAMESPACE or NAMESPACE/WORKLOAD"
+        return wrong(PROGRAM, Problem(what, fix="write a name such as team-a or team-a/llm"))
+    try:
+        text = _advice(namespace, where or None, workload or None)
+    except (UrlError, QuantityError) as error:
+        return wrong(PROGRAM, error)
+    except (AskError, HistoryError) as error:
+        return wrong(PROGRAM, error, 1)
+    except KeyboardInterrupt:
+        return 130
+    try:
+        put(text)
+    except OSError as error:
+        return unwritten(PROGRAM, error)
+    return 0
+
+
+def _advice(namespace: argparse.Namespace, where: str | None, workload: str | None) -> str:
+    from exporter.advise.advice import advise  # noqa: PLC0415  (with the catalogue)
+    from exporter.advise.patches import declared  # noqa: PLC0415
+    from exporter.advise.reading import read  # noqa: PLC0415
+    from exporter.advise.rendering import Line, as_json, as_text  # noqa: PLC0415
+    from exporter.history.windows import window_of  # noqa: PLC0415
+    from exporter.limits.loading import builtin  # noqa: PLC0415
+
+    window = window_of(namespace.since, namespace.until, time.time())
+    found = asyncio.run(read(chosen_history(namespace), window, where, workload))
+    lines = []
+    for seen in found:
+        advice, use = advise(seen.use, namespace.headroom, max(1, namespace.min_days)), seen.use
+        text = None
+        if advice.limit is not None:
+            text = declared(
+                builtin(), use.system, use.source, seen.target.container, advice.limit,
+                device=use.device_bytes, devices=seen.devices,
+            )  # fmt: skip
+        lines.append(Line(seen, advice, text))
+    return as_json(lines) if namespace.json else as_text(lines)
+
+
+def _share(text: str) -> float:
+    match = re.fullmatch(r"([0-9]{1,4}(?:\.[0-9]+)?)%?", text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!a} is not a percentage: expected one such as 10%")
+    return float(match[1]) / 100

@@ -1,0 +1,37 @@
+"""
+The file of prices.
+
+What comes in: a path. What goes out: `Prices`, or `ConfigError` with the key, what was expected and what was found.
+
+The rule: a price is of an hour of a whole GPU, per model as `gpusteward_gpu_info` names it.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from exporter.config.yaml_text import ConfigError, check, parse, read
+from exporter.report.summary import Prices
+
+FIX = "write `currency: EUR` and `gpu_hour: {default: 2.5, NVIDIA H100 80GB HBM3: 4}`; docs/report.md explains the keys"
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The keys of the file."""
+
+    gpu_hour: dict[str, float]
+    currency: str = ""
+
+
+def load(path: Path) -> Prices:
+    """Read a file of prices. Raises ConfigError."""
+    data = parse(read(path), str(path))
+    file = check(data, _File, str(path))
+    for model, price in file.gpu_hour.items():
+        if not 0 <= price < float("inf"):
+            raise ConfigError(f"{path}: gpu_hour.{model}: expected a price of 0 or more, got {price}", fix=FIX)
+    return Prices(
+        file.currency,
+        {model: price for model, price in file.gpu_hour.items() if model != "default"},
+        file.gpu_hour.get("default"),
+    )

@@ -1,0 +1,242 @@
+"""
+The report of a ledger: shares of the memory, sums by group, idle allocations.
+
+What comes in: a ledger, the grouping, the prices. What goes out: a `Report`.
+
+The rule: capacity x time is the sum of its parts by construction. Time without samples, and time in which the driver
+did not answer, are parts of it: what was allocated then is unknown. Of the allocated time, the part in which SMs were
+in use is used, and the rest is idle. Of a container whose use of the SMs is unknown it is neither.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from exporter.report.ledger import PARTS, Holder, Ledger, Place, Workload
+
+UNANSWERED, MISSING = "driver did not answer", "no samples"
+NOT_ALLOCATED = "(not allocated)"
+GONE_AFTER = 900.0
+"""Seconds without a sample at the end of the window after which a node is named in a note."""
+
+
+class By(StrEnum):
+    """What the rows of a report are."""
+
+    NAMESPACE = "namespace"
+    WORKLOAD = "workload"
+    NODE = "node"
+    MODEL = "model"
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Price of an hour of a whole GPU by model; `default` is for the others. Empty without prices."""
+
+    currency: str = ""
+    of_model: Mapping[str, float] = field(default_factory=dict)
+    default: float | None = None
+
+    def of(self, model: str) -> float:
+        """Return the price of an hour. Raises KeyError for a model without one."""
+        if (price := self.of_model.get(model, self.default)) is None:
+            raise KeyError(model)
+        return price
+
+
+@dataclass(slots=True)
+class Group:
+    """
+    One row; GPU time in seconds of a whole GPU, memory in byte-seconds.
+
+    Attributes:
+        capacity: the time of the group's GPUs; 0 for groups of containers.
+        allocated: handed out by the kubelet: `used` + `idle` + `unmeasured`.
+        used: of the allocated time, that of SMs in use; more than was allocated counts as all of it.
+        unmeasured: allocated to containers whose use of the SMs is unknown.
+        memory, declared: bytes held, and bytes of declared limits, over time.
+        within: of `memory`, what the holders of declared limits held.
+        cost, idle_cost: of `allocated` and of `idle`.
+    """
+
+    name: str
+    capacity: float = 0.0
+    allocated: float = 0.0
+    used: float = 0.0
+    idle: float = 0.0
+    unmeasured: float = 0.0
+    memory: float = 0.0
+    declared: float = 0.0
+    within: float = 0.0
+    cost: float = 0.0
+    idle_cost: float = 0.0
+
+    @property
+    def unused_share(self) -> float | None:
+        """The share of the declared memory that was not used; None without declarations."""
+        return max(0.0, 1 - self.within / self.declared) if self.declared else None
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """The idle time of one container name of a workload on one model, in seconds of a whole GPU."""
+
+    namespace: str
+    workload: Workload
+    container: str
+    model: str
+    allocated: float
+    idle: float
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A whole report; `memory` has the byte-seconds of each part, and its sum is capacity x time."""
+
+    by: By
+    currency: str
+    priced: bool
+    gpus: int
+    nodes: int
+    memory: Mapping[str, float]
+    groups: tuple[Group, ...]
+    total: Group
+    not_allocated: float
+    not_allocated_cost: float
+    unknown: float
+    idle: tuple[Idle, ...]
+    notes: tuple[str, ...]
+
+
+def summarize(ledger: Ledger, by: By, prices: Prices | None, until: float) -> Report:
+    """Make the report; `until` is the end of the window in Unix seconds. Raises KeyError for a model without price."""
+    named = _Names(ledger, by)
+    groups: dict[str, Group] = {}
+
+    def group(name: str) -> Group:
+        return groups.setdefault(name, Group(name))
+
+    def price(place: Place) -> float:
+        return prices.of(named.model(place)) / 3600 if prices else 0.0
+
+    total, free, unknown, free_cost = Group("total"), 0.0, 0.0, 0.0
+    handed: dict[Place, float] = defaultdict(float)
+    idle: dict[tuple[str, Workload, str, str], list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+    for holder in ledger.allocated.keys() | ledger.memory.keys():
+        weight = ledger.weight(holder.place)
+        allocated = ledger.allocated.get(holder, 0.0) * weight
+        used = min(allocated, ledger.sm.get(holder, 0.0) * weight)
+        unmeasured = 0.0 if holder in ledger.sm else allocated
+        rest = allocated - used - unmeasured
+        each = price(holder.place) if allocated else 0.0
+        handed[holder.place] += allocated
+        for row in (group(named.of(holder)), total):
+            row.allocated += allocated
+            row.used += used
+            row.idle += rest
+            row.unmeasured += unmeasured
+            row.memory += ledger.memory.get(holder, 0.0)
+            row.cost += allocated * each
+            row.idle_cost += rest * each
+        if rest:
+            key = (holder.namespace, named.workload(holder), holder.container, named.model(holder.place))
+            for index, amount in enumerate((allocated, rest, rest * each)):
+                idle[key][index] += amount
+    for holder, declared in ledger.declared.items():
+        within = _within(ledger, holder)
+        for row in (group(named.of(holder)), total):
+            row.declared += declared
+            row.within += min(within, declared)
+    for place in ledger.capacity:
+        weight = ledger.weight(place)
+        answered = ledger.observed.get(place, 0.0) * weight
+        silent = (ledger.unanswered.get(place, 0.0) + ledger.missing(place)) * weight
+        rest = max(0.0, answered - handed[place])
+        free, unknown = free + rest, unknown + silent
+        free_cost += rest * (price(place) if rest else 0.0)
+        total.capacity += answered + silent
+        if (name := named.of_place(place)) is not None:
+            group(name).capacity += answered + silent
+    worst = sorted((Idle(*key, *amounts) for key, amounts in idle.items()), key=lambda one: (-one.cost, -one.idle))
+    return Report(
+        by=by,
+        currency=prices.currency if prices else "",
+        priced=prices is not None,
+        gpus=len({place.whole for place in ledger.capacity}),
+        nodes=len(ledger.spans),
+        memory=memory_of(ledger),
+        groups=tuple(sorted(groups.values(), key=lambda row: (-row.allocated, -row.memory, row.name))),
+        total=total,
+        not_allocated=free,
+        not_allocated_cost=free_cost,
+        unknown=unknown,
+        idle=tuple(worst),
+        notes=tuple(_notes(ledger, until)),
+    )
+
+
+def memory_of(ledger: Ledger) -> dict[str, float]:
+    """Return the byte-seconds of each part; their sum is capacity x time."""
+    sums = dict.fromkeys((*PARTS, UNANSWERED, MISSING), 0.0)
+    for place, capacity in ledger.capacity.items():
+        for part, amount in ledger.parts.get(place, {}).items():
+            sums[part if part in PARTS else "unknown"] += amount
+        sums[UNANSWERED] += capacity * ledger.unanswered.get(place, 0.0)
+        sums[MISSING] += capacity * ledger.missing(place)
+    return sums
+
+
+def _within(ledger: Ledger, holder: Holder) -> float:
+    """Return what the holder of a limit held: a container, or all containers of a pod on the device."""
+    if holder.container:
+        return ledger.memory.get(holder, 0.0)
+    return sum(amount for one, amount in ledger.memory.items() if one[:3] == holder[:3])
+
+
+class _Names:
+    """The name of the row to which a container or a device belongs."""
+
+    def __init__(self, ledger: Ledger, by: By) -> None:
+        self._ledger, self._by = ledger, by
+        self._many = len({node.cluster for node in ledger.spans}) > 1
+
+    def of(self, holder: Holder) -> str:
+        workload = self.workload(holder)
+        match self._by:
+            case By.NAMESPACE:
+                return self._in(holder.place, holder.namespace)
+            case By.WORKLOAD:
+                return self._in(holder.place, f"{holder.namespace}/{workload.kind}/{workload.name}")
+            case _:
+                return self.of_place(holder.place) or ""
+
+    def of_place(self, place: Place) -> str | None:
+        """Name the row of a device; None where the rows are of containers."""
+        match self._by:
+            case By.NODE:
+                return self._in(place, place.node.name)
+            case By.MODEL:
+                return self._in(place, self.model(place))
+            case _:
+                return None
+
+    def model(self, place: Place) -> str:
+        return self._ledger.models.get(place.whole, "unknown model")
+
+    def workload(self, holder: Holder) -> Workload:
+        found = self._ledger.workloads.get(holder.its_pod)
+        return found if found is not None and found.name else Workload("Pod", holder.pod)
+
+    def _in(self, place: Place, name: str) -> str:
+        return f"{place.node.cluster}/{name}" if self._many else name
+
+
+def _notes(ledger: Ledger, until: float) -> Iterable[str]:
+    gone = sorted(node.name for node, span in ledger.spans.items() if until - span.last > GONE_AFTER)
+    if gone:
+        named = ", ".join(gone[:5]) + (f" and {len(gone) - 5} more" if len(gone) > 5 else "")  # noqa: PLR2004
+        yield f"nodes without samples at the end, which count until their last one: {named}"
+    if any(place not in ledger.capacity for place in ledger.parts):
+        yield "the size of a device is unknown; the device is left out"

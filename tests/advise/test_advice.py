@@ -1,0 +1,213 @@
+"""Advised limits: the policy would not have acted with them, and what they are written as is read back as them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from math import ceil
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from enforcer.policy.vocabulary import State, Trigger
+from exporter.advise.advice import STEP, Kind, advise
+from exporter.advise.observed import Day, Observed, Series, observed
+from exporter.advise.patches import OWN, Declared, declared, patch
+from exporter.limits.loading import builtin
+from exporter.limits.offline import explain
+from exporter.limits.rows import System, What
+from exporter.model import Context
+from policy.scenes import GIB, UNHURRIED, Actor, Play
+
+MIB = 2**20
+HURRIED = replace(UNHURRIED, trigger=Trigger.LIMIT, warn_after=0.0, grace=0.0)
+"""The strictest rules that an operator may write: no time over the limit is allowed."""
+
+
+def quantile(readings: list[int], share: float) -> float:
+    """Pick a reading as PromQL's quantile does, without the interpolation."""
+    ordered = sorted(readings)
+    return float(ordered[min(len(ordered) - 1, int(share * len(ordered)))])
+
+
+def day(readings: list[int]) -> Day:
+    """Sum up the readings of a day."""
+    return Day(max(readings), quantile(readings, 0.99), quantile(readings, 0.95), quantile(readings, 0.25))
+
+
+def use(*days: list[int], device: int = 80 * GIB, **facts: Any) -> Observed:
+    """Sum up one container on one device."""
+    return observed([Series({number: day(one) for number, one in enumerate(days)}, device, **facts)])
+
+
+readings = st.lists(st.integers(0, 70 * GIB), min_size=3, max_size=30)
+
+
+@settings(deadline=None)
+@given(st.lists(readings, min_size=3, max_size=4), st.sampled_from(Context), st.integers(1, 4), st.booleans())
+def test_with_the_advised_limit_the_policy_would_not_have_acted(
+    days: list[list[int]], context: Context, processes: int, restarts: bool
+) -> None:
+    """
+    Replay of a history through the real policy, under the strictest rules: neither an action nor a state over.
+
+    Bursts, growth, several processes with contexts, restarts; limits that include contexts and limits that do not.
+    """
+    advice = advise(use(*days), 0.0, 3)
+    if advice.limit is None:
+        return
+    play = Play(HURRIED)
+    for number, one in enumerate(days):
+        for used in one:
+            each = (used // processes,) * processes
+            actor = Actor(
+                "train-1", sum(each), limit=advice.limit, context=context, processes=each,
+                generation=number if restarts else 0,
+            )  # fmt: skip
+            play.step(actor)
+            assert play.standing(actor) is State.OK
+    assert not play.actions
+
+
+def test_the_replay_would_notice_a_limit_that_is_too_low() -> None:
+    """The same play with half of the peak as its limit ends in an action."""
+    play = Play(HURRIED)
+    play.until(State.ACTING, Actor("train-1", 40 * GIB, limit=20 * GIB))
+    assert play.actions
+
+
+@given(st.lists(readings, min_size=3, max_size=4), st.floats(0, 2))
+def test_a_limit_is_the_peak_and_the_headroom(days: list[list[int]], headroom: float) -> None:
+    """At least that, less than a step more, and below the device's memory."""
+    advice, peak = advise(use(*days), headroom, 3), max(max(one) for one in days)
+    if advice.limit is not None:
+        assert peak * (1 + headroom) <= advice.limit < peak * (1 + headroom) + STEP + 1
+        assert advice.limit < 80 * GIB and advice.limit % STEP == 0
+
+
+def test_few_days_are_unknown() -> None:
+    """Two days say nothing about the third."""
+    advice = advise(use([GIB] * 9, [GIB] * 9), 0.1, 3)
+    assert advice.kind is Kind.UNKNOWN and advice.limit is None
+    assert advice.why == "readings of 2 days, and 3 are needed (--min-days)"
+
+
+def test_memory_that_is_taken_in_advance_gets_a_fraction() -> None:
+    """vLLM takes nine tenths of the device at its start: its peak says nothing about its need."""
+    starts = [0, 30 * GIB, *[72 * GIB] * 30]
+    assert advise(use(starts, starts, starts), 0.1, 3).kind is Kind.FRACTION
+    small = [20 * GIB] * 30  # flat, but no large part of the device: a model that is served
+    assert advise(use(small, small, small), 0.1, 3).kind is Kind.LIMIT
+    grows = [number * 2 * GIB for number in range(36)]
+    assert advise(use(grows, grows, grows), 0.1, 3).kind is Kind.LIMIT
+
+
+def test_a_need_that_a_device_cannot_hold_with_headroom_is_a_whole_device() -> None:
+    """No limit above what the device has is advised."""
+    bursts = [GIB] * 20 + [78 * GIB]
+    assert advise(use(bursts, bursts, bursts), 0.1, 3).kind is Kind.WHOLE
+
+
+@pytest.mark.parametrize(
+    ("facts", "remark"),
+    [
+        ({"limit": 8 * GIB, "enforced_by": "hook"}, "its peak is its limit, which hook enforces"),
+        ({"limit": 8 * GIB, "enforced_by": "none"}, None),
+        ({"limit": 4 * GIB, "over_seconds": 600.0}, "it was over its limit for 10 min"),
+        ({"acted": True, "over_seconds": 600.0}, "an action ended a pod of it"),
+    ],
+)
+def test_a_peak_that_was_cut_off_is_said(facts: dict[str, Any], remark: str | None) -> None:
+    """Behind a hook, or ended by us, a container may need more than it ever had."""
+    one = [GIB, 8 * GIB]
+    (*said,) = advise(use(one, one, one, **facts), 0.1, 3).remarks
+    assert said == [] if remark is None else said[0].startswith(remark)
+
+
+WRITABLE = [
+    system
+    for system in builtin()
+    if isinstance(declared(builtin(), system.name, "", "main", 12 * GIB, device=80 * GIB, devices=1), Declared)
+]
+
+
+def manifest(written: Declared, system: System) -> dict[str, Any]:
+    """A pod that declares this and nothing else."""
+    made = patch(written, "Pod", "team-a", "one", "main")
+    spec = made.get("spec", {"containers": [{"name": "main"}]})
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "one", "namespace": "team-a", **made.get("metadata", {})},
+        "spec": {**spec, **({"schedulerName": system.detect.schedulers[0]} if system.detect.schedulers else {})},
+    }
+
+
+@pytest.mark.parametrize("system", WRITABLE, ids=lambda one: one.name)
+@pytest.mark.parametrize("limit", [12 * GIB, 3 * GIB + 256 * MIB])
+def test_a_written_limit_is_read_back(system: System, limit: int) -> None:
+    """What `advise` prints is read by `explain` as at least the limit, and less than one unit more."""
+    written = declared(builtin(), system.name, "", "main", limit, device=80 * GIB, devices=1)
+    assert isinstance(written, Declared)
+    unit = float(written.row.units[0]) * (80 * GIB if written.row.what is What.MEMORY_RATIO else 1)
+    assert limit <= written.bytes < limit + max(unit, MIB)
+    if len(written.row.units) > 1 or written.row.what is What.MEMORY_RATIO:
+        return  # the node decides on the unit: the note says so
+    found = json.loads(explain(yaml.safe_dump(manifest(written, system)), None, builtin(), as_json=True).text)
+    read = [one["bytes"] for entry in found for one in entry["candidates"] if one["bytes"] is not None]
+    assert written.bytes in read, found
+
+
+def test_most_systems_can_be_written() -> None:
+    """Each system with an amount that a user writes has a patch of its own; the others get words or our annotation."""
+    own = {
+        system.name
+        for system in WRITABLE
+        if isinstance(one := declared(builtin(), system.name, "", "main", GIB, device=80 * GIB, devices=1), Declared)
+        and any(row is one.row for row in system.rows)
+    }
+    assert {"hami-nvidia", "volcano-vgpu", "gpu-manager", "vgpu-manager", "gpu-fractioning", "koordinator"} <= own
+    assert len(own) >= 20
+    sliced = declared(builtin(), "nvidia-timeslicing", "resource", "main", GIB, device=80 * GIB, devices=1)
+    assert isinstance(sliced, Declared) and sliced.key == "nvidia.com/container.main.gpu-memory.limit"
+    assert sliced.text == "1024Mi" and any(
+        row is sliced.row for one in builtin() if one.name == OWN for row in one.rows
+    )
+    for name, word in (("nvidia-mig", "MIG profile"), ("nvidia-dra", "ResourceClaim"), ("nvidia-mps", "MPS")):
+        said = declared(builtin(), name, "resource", "main", GIB, device=80 * GIB, devices=1)
+        assert isinstance(said, str) and word in said
+
+
+def test_an_amount_for_several_devices_is_their_sum() -> None:
+    """gpushare divides the amount of a pod by its devices."""
+    two = declared(builtin(), "gpushare-count", "resource", "main", 12 * GIB, device=80 * GIB, devices=2)
+    rows = {system.name: system for system in builtin()}
+    total = next(name for name, system in rows.items() if any(row.per == "total" for row in system.rows))
+    two = declared(builtin(), total, "resource", "main", 12 * GIB, device=80 * GIB, devices=2)
+    assert isinstance(two, Declared)
+    assert two.bytes >= 12 * GIB and "for 2 devices together" in two.note
+    assert int(two.text) == 2 * ceil(12 * GIB / two.row.units[0])
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        ("Deployment", ("spec", "template", "spec", "containers")),
+        ("Job", ("spec", "template", "spec", "containers")),
+        ("CronJob", ("spec", "jobTemplate", "spec", "template", "spec", "containers")),
+        ("PyTorchJob", ("spec", "containers")),
+    ],
+)
+def test_a_patch_is_for_the_pod_template_of_its_workload(kind: str, path: tuple[str, ...]) -> None:
+    """Kubernetes' own kinds by name; of another kind the template alone, for its place is not known."""
+    written = declared(builtin(), "hami-nvidia", "resource", "main", 12 * GIB, device=80 * GIB, devices=1)
+    assert isinstance(written, Declared)
+    made = patch(written, kind, "team-a", "llm", "main")
+    found: Any = made
+    for key in path:
+        found = found[key]
+    assert found == [{"name": "main", "resources": {"limits": {"nvidia.com/gpumem": "12288"}}}]
+    assert made.get("metadata") == (None if kind == "PyTorchJob" else {"namespace": "team-a", "name": "llm"})
