@@ -99,7 +99,7 @@ def test_what_was_built_says_its_version() -> None:
 @pytest.mark.usefixtures("go")
 def test_a_build_that_failed_leaves_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A module that does not build raises Go's own words, and the next run tries again."""
-    source = tmp_path / "tools" / "helm"
+    source = tmp_path / "tools" / "kubeconform"
     source.mkdir(parents=True)
     (source / "go.mod").write_text("module broken\n\ngo 1.24\n\ntool example.invalid/nothing\n")
     (source / "go.sum").write_text("")
@@ -108,8 +108,8 @@ def test_a_build_that_failed_leaves_no_program(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("GOCACHE", str(tmp_path / "go"))
     for _ in range(2):
         with pytest.raises(build.BuildError, match=r"(?s)go build in .* failed.*example\.invalid/nothing"):
-            build.program("helm")
-    assert [path.name for path in (tmp_path / "cache" / "gpusteward" / "tools").iterdir()] == ["helm.lock"]
+            build.program("kubeconform")
+    assert [path.name for path in (tmp_path / "cache" / "gpusteward" / "tools").iterdir()] == ["kubeconform.lock"]
 
 
 def test_replicas_of_one_gpu_are_one_device() -> None:
