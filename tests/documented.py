@@ -34,6 +34,7 @@ NOT_RUN = {
     r"^gpusteward explain .*--url": "wants TLS and a password before the daemon; test_explain_running.py has both",
     r"^(gpusteward run --config|gpusteward-exporter) ": "runs until it is stopped; tests/daemon starts both",
     r"^gpusteward (report|advise) ": "wants a Prometheus with days of data; tests/report and tests/advise have one",
+    r"^kubectl patch deployment train ": "wants what `gpusteward advise` printed; tests/advise reads it as YAML",
     r"port-forward svc/prometheus": "wants a Prometheus in the cluster",
     r"gpusteward completion ": "changes the reader's shell; test_completion.py asks a bash",
     r"^kubectl exec -it ": "wants a terminal; docs/top.md has the same without one",

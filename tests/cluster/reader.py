@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -181,9 +182,11 @@ class Reader:
         self.bed.kubectl("-n", "gpusteward", "wait", anew, "pods", "--all", "--timeout=60s")
 
     def _daemons(self) -> str:
-        return self.bed.kubectl("-n", "gpusteward", "describe", "pods") + self.bed.kubectl(
-            "-n", "gpusteward", "logs", "--selector=app.kubernetes.io/name=gpusteward", "--tail=40"
-        )
+        shown = self.bed.kubectl("-n", "gpusteward", "describe", "pods")
+        with suppress(subprocess.CalledProcessError):  # a container that has not started has no log
+            selector = "--selector=app.kubernetes.io/name=gpusteward"
+            shown += self.bed.kubectl("-n", "gpusteward", "logs", selector, "--tail=40")
+        return shown
 
     def _prepare(self) -> str:
         """Have what the pages take for granted."""
