@@ -44,7 +44,7 @@ PRINTED = {
     r"^kubectl events -n": "GPUMemoryLimitEvicted",
     r"^kubectl events --for": "GPUMemoryLimitExceeded",
     r"api/v1/decisions": r'"action": "evict"',
-    r"metrics \| grep -vc": r"^7[34]\d$",
+    r"metrics \| grep -vc": r"^10[234]\d$",
     r"gpusteward preview": "greedy",
     r"breaker_opened$": "blast_radius",
     r"gpusteward close": "the daemon took the request",

@@ -34,6 +34,14 @@ SUCCESSOR = ("notebook-8d1", 153)
 """What its controller creates instead, some minutes later."""
 STEP = 5
 """A counter grows once in so many minutes: in each 10, with the sample at their start (Prometheus 2) or without (3)."""
+USE = (
+    "_byte_seconds_total",
+    "_sm_seconds_total",
+    "_allocated_seconds_total",
+    "_observed_seconds_total",
+    "_unknown_seconds_total",
+)
+"""Counters of use over time; the page has those of ten minutes."""
 ACTED = (range(31, 46), range(151, 166))
 """An action is shown for 15 minutes."""
 CALM = range(60)
@@ -58,6 +66,7 @@ def value(name: str, kind: str, labels: Labels, base: float, minute: int) -> flo
     """What a sample of the page is at a minute."""
     node = labels["node"]
     if kind in ("counter", "histogram"):
+        base *= STEP / 10 if name.endswith(USE) else 1
         began = RESTART[1] if node == RESTART[0] and minute >= RESTART[1] else None
         return base * ((minute - began) // STEP if began is not None else 1 + minute // STEP)
     if name == "gpusteward_snapshot_timestamp_seconds":
