@@ -60,6 +60,10 @@ def program(name: str) -> str:
     pytest.skip(why)
 
 
+OVERLAPS = (2, 39)
+"""Since this version Prometheus allows overlapping blocks by itself. Version 3 no longer has the flag."""
+
+
 @cache
 def version() -> tuple[int, int]:
     """Return the version of `prometheus`: `VERSION`, else what Debian's says of itself; without either (2, 0)."""
@@ -145,6 +149,7 @@ def running(config: str, folder: Path, data: Path, *flags: str) -> Iterator[Prom
                 f"--config.file={file}",
                 f"--storage.tsdb.path={data}",
                 f"--web.listen-address=127.0.0.1:{port}",
+                *(["--storage.tsdb.allow-overlapping-blocks"] if version() < OVERLAPS else []),  # backfilled ones do
                 *flags,
             ],
             one.ready,
