@@ -13,8 +13,8 @@ import asyncio
 import re
 import time
 
-from enforcer.commands import Commands, put, unwritten, wrong
-from enforcer.commands.report import add_prometheus, chosen_history
+from enforcer.commands import Commands, wrong
+from enforcer.commands.prometheus import add_prometheus, add_window, answered, chosen_history, warn
 
 PROGRAM = "gpusteward advise"
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -34,12 +34,7 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument("scope", nargs="?", metavar="NAMESPACE[/WORKLOAD]", help="only these (default: all)")
     add_prometheus(parser)
-    parser.add_argument(
-        "--since", default="14d", metavar="DURATION", help='length of the time: "7d", "4w" (default: 14d)'
-    )
-    parser.add_argument(
-        "--until", metavar="TIME", help='end of the time, such as "2026-11-01T00:00:00Z" (default: now)'
-    )
+    add_window(parser, "14d")
     parser.add_argument(
         "--headroom",
         type=_share,
@@ -56,28 +51,13 @@ def add(commands: Commands) -> None:
 
 def run(namespace: argparse.Namespace) -> int:
     """Advise, print, and return the exit code."""
-    from exporter.base.http_client import AskError, UrlError  # noqa: PLC0415  (HTTP)
     from exporter.base.problem import Problem  # noqa: PLC0415
-    from exporter.base.quantities import QuantityError  # noqa: PLC0415
-    from exporter.history.prometheus import HistoryError  # noqa: PLC0415
 
     where, _, workload = (namespace.scope or "").partition("/")
     if namespace.scope is not None and not (NAME.fullmatch(where) and (not workload or NAME.fullmatch(workload))):
         what = f"{namespace.scope!a} is not NAMESPACE or NAMESPACE/WORKLOAD"
         return wrong(PROGRAM, Problem(what, fix="write a name such as team-a or team-a/llm"))
-    try:
-        text = _advice(namespace, where or None, workload or None)
-    except (UrlError, QuantityError) as error:
-        return wrong(PROGRAM, error)
-    except (AskError, HistoryError) as error:
-        return wrong(PROGRAM, error, 1)
-    except KeyboardInterrupt:
-        return 130
-    try:
-        put(text)
-    except OSError as error:
-        return unwritten(PROGRAM, error)
-    return 0
+    return answered(PROGRAM, lambda: _advice(namespace, where or None, workload or None))
 
 
 def _advice(namespace: argparse.Namespace, where: str | None, workload: str | None) -> str:
@@ -89,7 +69,9 @@ def _advice(namespace: argparse.Namespace, where: str | None, workload: str | No
     from exporter.limits.loading import builtin  # noqa: PLC0415
 
     window = window_of(namespace.since, namespace.until, time.time())
-    found = asyncio.run(read(chosen_history(namespace), window, where, workload))
+    history = chosen_history(namespace)
+    found = asyncio.run(read(history, window, where, workload))
+    warn(PROGRAM, history)
     lines = []
     for seen in found:
         advice, use = advise(seen.use, namespace.headroom, max(1, namespace.min_days)), seen.use

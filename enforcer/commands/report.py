@@ -10,20 +10,13 @@ The rule: it only asks. The time is cut into days, because Prometheus bounds the
 
 import argparse
 import asyncio
-import os
-import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from enforcer.commands import Commands, put, unwritten, wrong
-
-if TYPE_CHECKING:
-    from exporter.history.prometheus import History
+from enforcer.commands import Commands
+from enforcer.commands.prometheus import add_prometheus, add_window, answered, chosen_history, warn
 
 PROGRAM = "gpusteward report"
-WIDE = 30
-"""Columns of the progress bar."""
 
 
 def add(commands: Commands) -> None:
@@ -39,12 +32,7 @@ def add(commands: Commands) -> None:
         allow_abbrev=False,
     )
     add_prometheus(parser)
-    parser.add_argument(
-        "--since", default="7d", metavar="DURATION", help='length of the time: "12h", "7d", "4w" (default: 7d)'
-    )
-    parser.add_argument(
-        "--until", metavar="TIME", help='end of the time, such as "2026-11-01T00:00:00Z" (default: now)'
-    )
+    add_window(parser, "7d")
     parser.add_argument(
         "--by",
         default="namespace",
@@ -61,36 +49,9 @@ def add(commands: Commands) -> None:
     parser.set_defaults(run=run)
 
 
-def add_prometheus(parser: argparse.ArgumentParser) -> None:
-    """Add the flag `--prometheus`."""
-    parser.add_argument(
-        "--prometheus",
-        metavar="URL",
-        help="address of the Prometheus, http://NAME:PASSWORD@HOST:PORT if it wants a login (default: the variable "
-        "GPUSTEWARD_PROMETHEUS). A bearer token is read from the variable GPUSTEWARD_PROMETHEUS_TOKEN",
-    )
-
-
 def run(namespace: argparse.Namespace) -> int:
     """Report, print, and return the exit code."""
-    from exporter.base.http_client import AskError, UrlError  # noqa: PLC0415  (HTTP)
-    from exporter.base.quantities import QuantityError  # noqa: PLC0415
-    from exporter.config.yaml_text import ConfigError  # noqa: PLC0415  (YAML)
-    from exporter.history.prometheus import HistoryError  # noqa: PLC0415
-
-    try:
-        text = _report(namespace)
-    except (UrlError, QuantityError, ConfigError) as error:
-        return wrong(PROGRAM, error)
-    except (AskError, HistoryError) as error:
-        return wrong(PROGRAM, error, 1)
-    except KeyboardInterrupt:
-        return 130
-    try:
-        put(text)
-    except OSError as error:
-        return unwritten(PROGRAM, error)
-    return 0
+    return answered(PROGRAM, lambda: _report(namespace))
 
 
 def _report(namespace: argparse.Namespace) -> str:
@@ -104,8 +65,7 @@ def _report(namespace: argparse.Namespace) -> str:
     window = window_of(namespace.since, namespace.until, time.time())
     history = chosen_history(namespace)
     ledger = asyncio.run(reading.read(history, window))
-    for warning in history.warnings:
-        wrong(PROGRAM, f"Prometheus warns: {warning}")
+    warn(PROGRAM, history)
     try:
         report = summarize(ledger, By(namespace.by), priced, window.end)
     except KeyError as error:
@@ -114,29 +74,3 @@ def _report(namespace: argparse.Namespace) -> str:
     if namespace.csv:
         return as_csv(report)
     return as_json(report, window) if namespace.json else as_text(report, window, max(0, namespace.top))
-
-
-def chosen_history(namespace: argparse.Namespace) -> "History":
-    """Make the client of the chosen Prometheus; its progress is shown on a terminal. Raises UrlError."""
-    from exporter.base.http_client import UrlError  # noqa: PLC0415  (HTTP)
-    from exporter.history.prometheus import PROMETHEUS, TOKEN_VARIABLE, URL_VARIABLE, history_at  # noqa: PLC0415
-
-    given = "--prometheus" if namespace.prometheus is not None else URL_VARIABLE
-    url = namespace.prometheus if namespace.prometheus is not None else os.environ.get(URL_VARIABLE, "")
-    if not url:
-        raise UrlError("no Prometheus is named", fix=PROMETHEUS.address)
-    try:
-        history = history_at(url, os.environ.get(TOKEN_VARIABLE, ""))
-    except UrlError as error:
-        raise UrlError(f"{given}: {error.what}", fix=error.fix) from error
-    if sys.stderr is not None and sys.stderr.isatty():
-        history.progress = _draw
-    return history
-
-
-def _draw(done: int, of: int) -> None:
-    """Draw the progress in one line of standard error, and clear it at the end."""
-    filled = WIDE * done // of if of else 0
-    line = "" if done == of else f"[{'#' * filled}{'.' * (WIDE - filled)}] {done} of {of} answers"
-    sys.stderr.write(f"\r\x1b[K{line}")
-    sys.stderr.flush()

@@ -5,7 +5,7 @@ What comes in: nothing. What goes out: frozen structs in the document's own word
 
 The rule: within version 1 fields are only added. A client ignores fields that it does not know. A field that an older
 daemon does not write has a default here. Unknown is None. A number outside the range of `Whole` or `Real` makes the
-document unreadable.
+document unreadable. Above 300 lines, because one document has one definition.
 """
 
 from collections.abc import Sequence

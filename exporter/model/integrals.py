@@ -20,7 +20,7 @@ Holder = tuple[str, str, str]
 
 
 class MemoryPart(StrEnum):
-    """The parts of a device's memory. `unknown`: used, but it is not known by whom."""
+    """The parts of a device's memory. `unknown`: used, by which container or process is unknown."""
 
     CONTAINERS = "containers"
     GHOST = "ghost"
