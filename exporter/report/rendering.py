@@ -16,7 +16,7 @@ from typing import Any
 
 from exporter.history.windows import Window
 from exporter.report.summary import NOT_ALLOCATED, UNANSWERED, Group, Report
-from exporter.top.figures import UNKNOWN, clean
+from exporter.top.figures import UNKNOWN, clean, span
 
 GIB_HOURS = 2**30 * 3600
 HOURS = 3600
@@ -39,8 +39,7 @@ EXPLAINED = {
 
 def as_text(report: Report, window: Window, most: int) -> str:
     """Write the report for a terminal, with the `most` worst idle allocations."""
-    days = window.seconds / 86_400
-    time = f"from {_time(window.start)} to {_time(window.end)} ({days:.4g} days)"
+    time = f"from {_time(window.start)} to {_time(window.end)} ({span(window.seconds)})"
     lines = [
         f"GPU use {time}: {_plural(report.gpus, 'GPU')} on {_plural(report.nodes, 'node')}",
         "",
