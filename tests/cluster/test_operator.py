@@ -9,6 +9,7 @@ the pods (`discovered`), and the two variables that the operator's reloader fill
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,10 +66,10 @@ def given(bed: Bed, image: str, **monitors: object) -> Object:
 
 @contextmanager
 def running(folder: Path, config: Object, rules: dict[str, str], pods: list[Object]) -> Iterator[Prometheus]:
-    """Run the operator's config with its rule files."""
+    """Run the operator's config with its rule files; a group that is evaluated each five minutes, each second."""
     folder.mkdir()
     for name, text in rules.items():
-        (folder / name).write_text(text)
+        (folder / name).write_text(re.sub(r"(?m)^(\s*interval:) \S+$", r"\1 1s", text))
     (folder / "targets.json").write_text(json.dumps(list(discovered(pods))))
     (job,) = config["scrape_configs"]
     assert job.pop("kubernetes_sd_configs")[0]["role"] == "pod"
@@ -79,7 +80,7 @@ def running(folder: Path, config: Object, rules: dict[str, str], pods: list[Obje
 
 
 async def says(condition: Callable[[], Any], what: str, prometheus: Prometheus) -> Any:
-    """Wait until Prometheus says so; if it does not, show its targets."""
+    """Wait until Prometheus says so; if it does not, show its targets, and the rules that are not healthy."""
 
     async def there() -> Any:
         return condition()
@@ -87,7 +88,13 @@ async def says(condition: Callable[[], Any], what: str, prometheus: Prometheus) 
     try:
         return await until(there, what)
     except TimeoutError as error:
-        error.add_note(str(prometheus.get("/api/v1/targets")))
+        ill = [
+            one
+            for group in prometheus.get("/api/v1/rules")["groups"]
+            for one in group["rules"]
+            if one["health"] != "ok"
+        ]
+        error.add_note(f"{prometheus.get('/api/v1/targets')}\n{ill}")
         raise
 
 
