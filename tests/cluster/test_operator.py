@@ -69,7 +69,7 @@ def running(folder: Path, config: Object, rules: dict[str, str], pods: list[Obje
     """Run the operator's config with its rule files; a group that is evaluated each five minutes, each second."""
     folder.mkdir()
     for name, text in rules.items():
-        (folder / name).write_text(re.sub(r"(?m)^(\s*interval:) \S+$", r"\1 1s", text))
+        (folder / name).write_text(re.sub(r"\binterval: \S+", "interval: 1s", text))
     (folder / "targets.json").write_text(json.dumps(list(discovered(pods))))
     (job,) = config["scrape_configs"]
     assert job.pop("kubernetes_sd_configs")[0]["role"] == "pod"
