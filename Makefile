@@ -16,7 +16,7 @@ TYPES := .pytest_cache/types.txt
 WORKERS = $(shell expr $$(nproc) + 1)
 FAST := not daemon and not containers and not cluster and not hosts and not charts and not boards and not prometheus and not browser
 
-.PHONY: help demo lint style check test test-hosts test-versions test-python test-prometheus cluster image release release-tools bench day gpu wheels golden prose docs-site manifests guards traces fuzz lock clean
+.PHONY: help demo lint style check test test-hosts test-versions test-python test-prometheus cluster image release release-tools bench bench-peers day gpu wheels golden prose docs-site manifests guards traces fuzz lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 12
@@ -106,6 +106,9 @@ release-tools: $(VENV)/.dev  ## build helm, cosign and a registry, and print the
 bench: $(VENV)/.dev  ## measure rounds, scrapes and decisions; the tables go into docs/performance.md
 	PYTHONPATH=tests $(BIN)/python -m bench
 	PYTHONPATH=tests $(BIN)/python -m bench.policy
+
+bench-peers: $(VENV)/.dev  ## measure beside nvitop-exporter and a bare loop, as root, in half an hour; the table goes into docs/performance.md
+	PYTHONPATH=tests $(BIN)/python -m bench.peers
 
 day: $(VENV)/.docs  ## play a day of the daemon in 30 minutes, as root: does it stay flat? docs/day.svg, a table for docs/performance.md
 	PYTHONPATH=tests $(BIN)/python -m day --svg docs/day.svg

@@ -20,6 +20,7 @@ from exporter.devices.kernel import Roots
 from exporter.host import HostSource
 from exporter.host.pod_cgroups import log_choice, pod_cgroups
 from exporter.host.procfs import ProcFs, proc_root
+from exporter.host.remembered import Remembered
 from exporter.kube import InventorySource, NoNames
 from exporter.kube.file import FileInventory
 from exporter.model import PodUid
@@ -69,7 +70,7 @@ async def open_sources(config: Config, clock: Clock, limited: Callable[[], Itera
     log_choice(pods, in_a_pod=IN_A_POD in os.environ)  # not before: where there is no driver, only that is said
     if config.devices.names is None:
         log.info("devices.opened", sources=devices.name, note="a driver installed later is read after a restart")
-    host = ProcFs(proc, pods=pods, trusted=config.node.trust_pid_namespace)
+    host = ProcFs(proc, pods=pods, trusted=config.node.trust_pid_namespace, remember=Remembered(proc))
     return Sources(devices, host, _names(config, clock, limited), config.node.name)
 
 

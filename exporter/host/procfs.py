@@ -6,7 +6,7 @@ What comes in: raw PIDs as the driver printed them. What goes out: a `HostSample
 The rule: each answer is about one process, and fresh. A PID is read through its opened folder, which the kernel ties to
 the process. Once the process is gone, the folder gives ENOENT or ESRCH, even if another process has the PID by then. So
 state, start time and cgroup cannot come from two processes. "Gone" is an answer; "hidden" is not, it is `unreadable`.
-Nothing is kept from round to round: a process costs some 25 microseconds, of which that would save four.
+With `remember`, a process that was read before is confirmed by its start time alone (`exporter.host.remembered`).
 """
 
 import os
@@ -18,6 +18,7 @@ from pathlib import Path
 
 from exporter.base.cgroup_owner import USUAL, PodCgroups
 from exporter.host.pid_domain import proc_root, unproven
+from exporter.host.remembered import Remembered
 from exporter.host.stat import Stat, parse_stat, parse_tgid
 from exporter.model import Fault, HostProcess, HostSample, Owner, ProcessKey
 
@@ -63,17 +64,25 @@ class ProcFs:
     """A `HostSource` over a mounted procfs. Needs no privilege: `stat`, `status` and `cgroup` are readable by all."""
 
     def __init__(
-        self, root: Path, *, pods: PodCgroups = USUAL, trusted: bool = False, own: Path = Path("/proc")
+        self,
+        root: Path,
+        *,
+        pods: PodCgroups = USUAL,
+        trusted: bool = False,
+        own: Path = Path("/proc"),
+        remember: Remembered | None = None,
     ) -> None:
         """
         Read `root`. `pods` says which cgroups are the kubelet's.
 
-        `trusted` replaces the proof of the PID domain, which compares `root` with `own`.
+        `trusted` replaces the proof of the PID domain, which compares `root` with `own`. Without `remember` each
+        process is read anew, as is right before an action.
         """
         self._root = root
         self._pods = pods
         self._trusted = trusted
         self._own = own
+        self._remembered = remember
 
     def sample(self, pids: Collection[int], *, want_living: bool = False) -> HostSample:
         """
@@ -87,13 +96,22 @@ class ProcFs:
         parse = cache(self._pods.owner)  # for this sample: the processes of a container share one text
         processes: dict[int, HostProcess] = {}
         odd = _Odd(self._pods)
+        remembered = self._remembered
         for pid in pids:
+            if remembered is not None and (known := remembered.again(pid)) is not None:
+                processes[pid] = known
+                continue
             try:
                 processes[pid] = self._process(pid, parse, odd)
             except _GONE:
                 continue
             except (OSError, ValueError) as error:
                 odd.hidden[pid] = error
+                continue
+            if remembered is not None and pid not in odd.hidden and pid not in odd.elsewhere:
+                remembered.learn(pid, processes[pid])
+        if remembered is not None:
+            remembered.forget(len(pids))
         unreadable = frozenset(odd.hidden.keys() - processes.keys())
         living = self._living(parse, odd) if want_living else None
         faults = tuple(odd.faults(self._root, incomplete=bool(unreadable)))

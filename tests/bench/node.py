@@ -34,8 +34,12 @@ class Size:
 
 
 @contextmanager
-def running(size: Size, folder: Path, build: Path) -> Iterator[tuple[FakeNode, Path]]:
-    """Start the processes, each group of four in a container's cgroup, and describe them to driver and names file."""
+def running(size: Size, folder: Path, build: Path, *, limit: str = "") -> Iterator[tuple[FakeNode, Path]]:
+    """
+    Start the processes, each group of four in a container's cgroup, and describe them to driver and names file.
+
+    With `limit` each container declares it; its four processes hold 256 MiB.
+    """
     ledger = Ledger(new_token())
     ledger.open()
     total = size.gpus * size.processes
@@ -61,6 +65,7 @@ def running(size: Size, folder: Path, build: Path) -> Iterator[tuple[FakeNode, P
                     "pod_uid": pod,
                     "container": "main",
                     "container_id": container,
+                    "annotations": {"nvidia.com/container.main.gpu-memory.limit": limit} if limit else {},
                 }
             )
         (folder / "names.json").write_text(json.dumps(names))

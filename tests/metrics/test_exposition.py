@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client.core import Metric
-from prometheus_client.registry import Collector
+from prometheus_client.core import Metric, Sample
 
 from builders import GIB, TAKEN_AT, device, gpu, leaf, memory, pod, snapshot, usage
 from exporter.metrics.exposition import Exposition
 from exporter.metrics.family import Family, Row
 from exporter.metrics.labels import LONGEST, written
+from exporter.metrics.text import PageText
 from exporter.model import Snapshot
 from exporter.rounds.latest import Latest
 from scraped import families, series
@@ -103,7 +103,7 @@ async def test_a_page_that_was_rendered_in_slices_is_the_page_that_prometheus_cl
 
 
 async def test_between_two_turns_of_the_loop_one_slice_is_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A scrape that comes meanwhile waits for `SLICE` samples at most; a family with more is collected beforehand."""
+    """A scrape that comes meanwhile waits for `SLICE` samples at most; a family with more begins a slice of its own."""
     pods = [pod(uid=f"p{number}", name=f"p{number}") for number in range(30)]
     many = snapshot(
         device(gpu(memory=memory(used=30 * GIB)), attributed=30 * GIB),
@@ -126,18 +126,18 @@ async def test_between_two_turns_of_the_loop_one_slice_is_rendered(monkeypatch: 
         turns[-1]["collected"] = max(len(metric.samples), turns[-1].get("collected", 0))
         return metric
 
-    def rendered(registry: Collector) -> bytes:
-        turns[-1]["rendered"] = sum(len(family.samples) for family in registry.collect())
-        return b""
+    def rendered(_: PageText, samples: list[Sample]) -> str:
+        turns[-1]["rendered"] = turns[-1].get("rendered", 0) + len(samples)
+        return ""
 
     collect = Family.of
     monkeypatch.setattr(Family, "of", collected)
     monkeypatch.setattr("exporter.metrics.exposition.SLICE", 7)
-    monkeypatch.setattr("exporter.metrics.exposition.generate_text", rendered)
+    monkeypatch.setattr(PageText, "lines", rendered)
     monkeypatch.setattr("exporter.metrics.exposition.asyncio.sleep", turn)
     await exposing.prepare(now=5005, interval=5)
     assert max(work.get("rendered", 0) for work in turns) == 7
-    assert {work.get("rendered", 0) for work in turns if work.get("collected", 0) > 7} == {0}
+    assert 7 not in {work.get("rendered", 0) for work in turns if work.get("collected", 0) > 7}
 
 
 async def test_between_two_turns_of_the_loop_some_containers_and_pods_are_described(

@@ -78,7 +78,7 @@ static bool describe(struct allocation *allocation, int file, const char *name) 
 
 struct allocations allocations_read(bool sweep) {
     struct allocations found = {0};
-    DIR *folder = opendir(state_path("alloc"));
+    DIR *folder = still() ? NULL : opendir(state_path("alloc"));
     if (!folder)
         return found;
     char device[32];

@@ -36,6 +36,8 @@
 /* text.c: files and words ------------------------------------------------------------------------------------------- */
 
 /* The path of a file in the state folder, in a buffer of the calling thread that the next call overwrites. */
+/* Is $FAKE_NVML_STILL set? Then the node never changes: no switches, no allocations, the node file is read once. */
+bool still(void);
 const char *state_path(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* A whole file as a string to be freed, or NULL. */
 char *text_read(const char *path);

@@ -96,8 +96,8 @@ static bool read_switch(const char *name, const char *uuid, char *value, size_t 
 }
 
 bool switched(const char *name, const char *gpu, const char *mig, char *value, size_t size) {
-    return (mig && read_switch(name, mig, value, size)) || (gpu && read_switch(name, gpu, value, size)) ||
-           read_switch(name, NULL, value, size);
+    return !still() && ((mig && read_switch(name, mig, value, size)) || (gpu && read_switch(name, gpu, value, size)) ||
+                        read_switch(name, NULL, value, size));
 }
 
 bool device_switched(const char *name, const struct device *device, char *value, size_t size) {
@@ -141,7 +141,7 @@ static double cost_ms(const char *function) {
 }
 
 static bool any_switch(void) {
-    DIR *folder = opendir(state_path("switches"));
+    DIR *folder = still() ? NULL : opendir(state_path("switches"));
     bool any = false;
     for (struct dirent *entry; folder && !any && (entry = readdir(folder));)
         any = *entry->d_name != '.';

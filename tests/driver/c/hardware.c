@@ -58,6 +58,11 @@ API nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t handle, unsigned *
     return number(&device, &device.gpu->power_limit_mw, milliwatts);
 }
 
+API nvmlReturn_t nvmlDeviceGetPowerManagementLimit(nvmlDevice_t handle, unsigned *milliwatts) {
+    BEGIN(handle);
+    return number(&device, &device.gpu->power_limit_mw, milliwatts);
+}
+
 API nvmlReturn_t nvmlDeviceGetPowerManagementDefaultLimit(nvmlDevice_t handle, unsigned *milliwatts) {
     BEGIN(handle);
     return number(&device, &device.gpu->power_default_mw, milliwatts);

@@ -88,6 +88,19 @@ API nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t handle, unsigned e
     return result;
 }
 
+/* The boards have no fans of their own, and no counters of PCIe traffic. */
+API nvmlReturn_t nvmlDeviceGetFanSpeed(nvmlDevice_t handle, unsigned *percent) {
+    BEGIN(handle);
+    (void)percent;
+    return NVML_ERROR_NOT_SUPPORTED;
+}
+
+API nvmlReturn_t nvmlDeviceGetPcieThroughput(nvmlDevice_t handle, unsigned counter, unsigned *kib) {
+    BEGIN(handle);
+    (void)counter, (void)kib;
+    return NVML_ERROR_NOT_SUPPORTED;
+}
+
 API nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t handle, unsigned *mode) {
     BEGIN(handle);
     return give_unsigned(&device, &device.gpu->compute_mode, mode);

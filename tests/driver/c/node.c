@@ -197,7 +197,7 @@ const struct node *node_open(void) {
     const char *path = state_path("node");
     struct stat now;
     pthread_mutex_lock(&guard);
-    if (!newest || stat(path, &now) != 0 || !same(&now, &newest_stat)) {
+    if (!newest || (!still() && (stat(path, &now) != 0 || !same(&now, &newest_stat)))) {
         release(newest);
         newest = NULL;
         if (newest_file >= 0)

@@ -1,0 +1,93 @@
+"""
+The text of metric families: what prometheus_client writes, several times as fast.
+
+What comes in: families of a page. What goes out: lines of OpenMetrics 1.0.0, or of the text format 0.0.4.
+
+The rule: **the bytes are those of `prometheus_client.generate_latest`**, as a test shows for any labels and values. A
+sample costs half a microsecond here, and 12 there. The names of our metrics and labels need no check in each sample;
+label values are escaped once for all samples that share their labels.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from operator import itemgetter
+
+from prometheus_client import generate_latest as generate_text
+from prometheus_client.core import Metric, Sample
+from prometheus_client.openmetrics.exposition import ALLOWUTF8
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
+from prometheus_client.utils import floatToGoString
+
+EOF = "# EOF\n"
+"""The end of an OpenMetrics page."""
+
+Template = tuple[str, Callable[[Mapping[str, str]], tuple[str, ...]]]
+"""A pattern for the values of some labels, and the function that puts them into its order."""
+
+number = lru_cache(maxsize=2**14)(floatToGoString)
+"""Writes a value; most values of a page are those of the page before. A negative zero is written as zero."""
+
+
+class PageText:
+    """Writes one page. `renamed`: other names of some labels."""
+
+    def __init__(self, *, openmetrics: bool, renamed: Mapping[str, str]) -> None:
+        self._openmetrics = openmetrics
+        self._renamed = tuple(renamed.items())
+        self._labels: dict[int, tuple[dict[str, str], str]] = {}
+        """By the identity of a dict of labels, which is kept: another one cannot get its address meanwhile."""
+
+    def head(self, metric: Metric) -> str:
+        """Write what stands above the samples of a family: help and type."""
+        return _head(metric.name, metric.documentation, metric.type, openmetrics=self._openmetrics)
+
+    def lines(self, samples: Iterable[Sample]) -> str:
+        """Write samples, a line each."""
+        known = self._labels
+        lines = []
+        for name, labels, value, *_ in samples:
+            entry = known.get(id(labels))
+            if entry is None:
+                entry = known[id(labels)] = labels, self._written(labels)
+            lines.append(f"{name}{entry[1]} {number(value)}\n")
+        return "".join(lines)
+
+    def _written(self, labels: dict[str, str]) -> str:
+        if not labels:
+            return ""
+        pattern, ordered = _template(tuple(labels), self._renamed)
+        values = ordered(labels)
+        text = "".join(values)
+        if "\\" in text or '"' in text or "\n" in text:
+            values = tuple(value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"") for value in values)
+        return pattern % values
+
+
+@lru_cache(maxsize=1024)
+def _template(names: tuple[str, ...], renamed: tuple[tuple[str, str], ...]) -> Template:
+    """Make the pattern of labels with these names, in alphabetical order as prometheus_client writes them."""
+    other = dict(renamed)
+    ordered = sorted((other.get(name, name), name) for name in names)
+    pattern = ",".join(f'{written}="%s"' for written, _ in ordered)
+    first, *more = (name for _, name in ordered)
+    if not more:
+        return f"{{{pattern}}}", lambda labels: (labels[first],)
+    return f"{{{pattern}}}", itemgetter(first, *more)
+
+
+@lru_cache(maxsize=1024)
+def _head(name: str, documentation: str, kind: str, *, openmetrics: bool) -> str:
+    metric = _One(Metric(name, documentation, kind))
+    if openmetrics:
+        return str(generate_openmetrics(metric, escaping=ALLOWUTF8).decode()).removesuffix(EOF)  # type: ignore[no-untyped-call]
+    return generate_text(metric).decode()
+
+
+class _One:
+    """One family in the shape of a registry, which prometheus_client renders."""
+
+    def __init__(self, metric: Metric) -> None:
+        self._metric = metric
+
+    def collect(self) -> Iterator[Metric]:
+        yield self._metric

@@ -1,0 +1,232 @@
+"""
+`make bench-peers`: gpusteward beside nvitop-exporter and beside the floor, on one fake driver. Figures, no verdict.
+
+In: sizes such as `8x32`, `--seconds` of each measurement. Out: a table in Markdown on standard output.
+Law: one program at a time, all of them on one node, one round and one compressed scrape a second. CPU time is the
+process's own, from /proc; the fake driver's share is in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import http.client
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from bench.node import Size, running
+from bench.usage import cpu_seconds, memory
+from daemon.running import Daemon
+from driver.build import build
+from driver.node import FakeNode
+
+PEER = "nvitop-exporter==1.7.2"
+SIZES = (Size(8, 8), Size(8, 32), Size(8, 128))
+WARM = 5.0
+"""Seconds from the first complete page to the first figure."""
+ACCEPT = {"Accept": "application/openmetrics-text;version=1.0.0", "Accept-Encoding": "gzip"}
+INSTALLED = Path(sys.executable).parent
+HERE = Path(__file__).parent
+FLAGS = ("--devices=nvml", "--sampling.interval=1s", "--node.host-root=/", "--log.format=json")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """CPU in per cent of a core; scrapes in milliseconds, sorted; the page uncompressed in kB."""
+
+    cpu: float
+    scrapes: Sequence[float]
+    rss_mb: float
+    page_kb: float
+
+    @property
+    def p50(self) -> float:
+        """The median scrape."""
+        return statistics.median(self.scrapes) if self.scrapes else 0.0
+
+    @property
+    def p99(self) -> float:
+        """The scrape that one in a hundred exceeds."""
+        return self.scrapes[int(len(self.scrapes) * 0.99)] if self.scrapes else 0.0
+
+
+def environment(node: FakeNode) -> dict[str, str]:
+    """Return the variables that load the fake driver; its calls cost next to nothing, so the programs are measured."""
+    return {**node.environment(), "FAKE_NVML_STILL": "1"}
+
+
+class Scraper:
+    """Scrapes on one connection if the program keeps it open, as Prometheus does."""
+
+    def __init__(self, host: str) -> None:
+        self._connection = http.client.HTTPConnection(host, timeout=30)
+
+    def __call__(self) -> bytes:
+        """Return the page, still compressed if it came so."""
+        try:
+            self._connection.request("GET", "/metrics", headers=ACCEPT)
+            return self._connection.getresponse().read()
+        except (OSError, http.client.HTTPException):
+            self._connection.close()
+            raise
+
+    def text(self) -> bytes:
+        """Return the page as text."""
+        body = self()
+        return gzip.decompress(body) if body.startswith(b"\x1f\x8b") else body
+
+
+def until(made: Callable[[], T], what: str) -> T:
+    """Wait for something true; errors of a server that does not listen yet count as false."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            if found := made():
+                return found
+        except (OSError, http.client.HTTPException):
+            pass
+        time.sleep(0.05)
+    raise TimeoutError(what)
+
+
+def measured(pid: int, scraper: Scraper | None, seconds: float) -> Figures:
+    """Scrape once a second for so long."""
+    time.sleep(WARM)
+    took, began, due = [], cpu_seconds(pid), time.monotonic()
+    for _ in range(int(seconds)):
+        if scraper is not None:
+            first = time.perf_counter()
+            scraper()
+            took.append(1000 * (time.perf_counter() - first))
+        due += 1
+        time.sleep(max(0.0, due - time.monotonic()))
+    cpu = (cpu_seconds(pid) - began) / seconds
+    page = len(scraper.text()) if scraper else 0
+    return Figures(100 * cpu, sorted(took), memory(pid).rss, page / 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What all programs of a comparison are given: the node, its names and processes, and the time."""
+
+    node: FakeNode
+    names: Path
+    processes: int
+    seconds: float
+
+
+def ours(setting: Setting, *command: str | Path, mode: str = "observe") -> Figures:
+    """Measure a daemon of ours."""
+    flags = (*FLAGS, f"--names.file={setting.names}", *([f"--mode={mode}"] if mode else []))
+    variables = environment(setting.node) | {"PYTHONPATH": str(HERE.parent)}
+    with Daemon(*flags, env=variables, command=command) as daemon:
+        daemon.until(lambda s: s["processes"]["container"] == setting.processes or None, "a complete round")
+        return measured(daemon.process.pid, Scraper(daemon.url.removeprefix("http://")), setting.seconds)
+
+
+def counterless(setting: Setting) -> Figures:
+    """Measure the exporter without its counters of use over time."""
+    return ours(setting, sys.executable, "-m", "bench.without_counters", mode="")
+
+
+def observing(setting: Setting) -> Figures:
+    """Measure the program with its defaults."""
+    return ours(setting, INSTALLED / "gpusteward", "run")
+
+
+def judging(setting: Setting) -> Figures:
+    """Measure the policy, which judges every container of the node."""
+    return ours(setting, INSTALLED / "gpusteward", "run", mode="dry-run")
+
+
+def nvitop(setting: Setting) -> Figures:
+    """Measure nvitop-exporter."""
+    command = (peer(), "--bind-address=127.0.0.1", "--port=18000", "--interval=1")
+    with ended(subprocess.Popen(command, env=os.environ | environment(setting.node), stdout=subprocess.DEVNULL)) as one:
+        scraper = Scraper("127.0.0.1:18000")
+        until(lambda: scraper.text().count(b"process_gpu_memory_MiB{") >= setting.processes, "all processes")
+        return measured(one.pid, scraper, setting.seconds)
+
+
+def floor(setting: Setting) -> Figures:
+    """Measure the bare loop."""
+    command = (sys.executable, HERE / "floor.py", "1")
+    with ended(subprocess.Popen(command, env=os.environ | environment(setting.node), stdout=subprocess.PIPE)) as one:
+        assert one.stdout is not None and one.stdout.readline()
+        return measured(one.pid, None, setting.seconds)
+
+
+@contextmanager
+def ended(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """End it at the end."""
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def cache() -> Path:
+    """Where built and installed programs stay."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpusteward"
+
+
+def peer() -> Path:
+    """Install nvitop-exporter into an environment of its own, once."""
+    made = cache() / f"peers-{PEER}"
+    if not (program := made / "bin/nvitop-exporter").exists():
+        subprocess.run((sys.executable, "-m", "venv", made), check=True)
+        subprocess.run((made / "bin/pip", "install", "-q", "--disable-pip-version-check", PEER), check=True)
+    return program
+
+
+PROGRAMS: dict[str, tuple[str, Callable[[Setting], Figures]]] = {
+    "floor": ("the floor", floor),
+    "nvitop": (PEER.replace("==", " "), nvitop),
+    "ours": ("observing, without counters", counterless),
+    "counters": ("observing", observing),
+    "policy": ("mode dry-run", judging),
+}
+COLUMNS = ("GPUs x processes", "program", "CPU", "of nvitop's", "of the floor", "scrape p50", "p99", "RSS", "page")
+
+
+def main() -> int:
+    """Measure each size and print the table."""
+    parser = argparse.ArgumentParser(prog="python -m bench.peers", description=__doc__)
+    parser.add_argument("sizes", nargs="*", help="GPUs x processes on each, such as 8x32")
+    parser.add_argument("--seconds", type=float, default=100, help="of each measurement")
+    parser.add_argument("--only", default=",".join(PROGRAMS), help="programs to measure, with commas between them")
+    chosen = parser.parse_args()
+    library, programs = build(cache()), [key for key in PROGRAMS if key in chosen.only.split(",")]
+    print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}", flush=True)
+    for size in [Size(*map(int, size.split("x"))) for size in chosen.sizes] or SIZES:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            running(size, Path(folder), library, limit="1Gi") as (node, names),
+        ):
+            setting, found = Setting(node, names, size.gpus * size.processes, chosen.seconds), dict[str, Figures]()
+            for key in programs:
+                name, measure = PROGRAMS[key]
+                f = found[key] = measure(setting)
+                ratios = (f"{f.cpu / found[one].cpu:.2f}" if one in found else "" for one in ("nvitop", "floor"))
+                print(
+                    f"| {size} | {name} | {f.cpu:.2f} % | {' | '.join(ratios)} | {f.p50:.1f} ms | {f.p99:.1f} ms | "
+                    f"{f.rss_mb:.0f} MB | {f.page_kb:.0f} kB |",
+                    flush=True,
+                )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
