@@ -4,10 +4,10 @@ Processes that were read before: an unchanged one costs one file, not three.
 What comes in: PIDs, and what `/proc` said of their processes. What goes out: the same answer again, once `stat` has
 confirmed that the process is still the same one.
 
-The rule: a process is the same if its PID and start time are. Its cgroup is then taken from memory, but for a minute at
-most, and not in the first seconds of a process, because runtimes move it right after its start. `stat` costs 8
-microseconds, a whole look 45 (v6.18, 1,000 processes). A zombie, a process that exits, and the PID of a thread are not
-remembered.
+The rule: a process is the same if its PID and start time are. Its cgroup is then taken from memory, for a minute at
+most. In the first seconds of a process it is read each time, because runtimes move it right after its start. `stat`
+costs 8 microseconds, a whole look 45 (v6.18, 1,000 processes). A zombie, a process that exits, and the PID of a thread
+are not remembered.
 """
 
 import os

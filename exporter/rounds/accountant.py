@@ -20,11 +20,9 @@ from exporter.host import HostSource
 from exporter.model import DeviceKey, Gpu, GpuSample, GpuUuid, HostSample, Inventory, Subject
 
 PAUSE = 0.001
-"""
-Seconds between two parts of a round, because a scrape needs several turns of the event loop.
-
-A GPU with 128 processes takes about 3 ms.
-"""
+"""Seconds between two parts of a round, because a scrape needs several turns of the event loop."""
+MANY = 64
+"""Processes that are accounted between two pauses, in about 1 ms. A pause costs 0.1 ms of CPU itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +77,7 @@ class Accountant:
         # In a thread: 1,000 processes take 8 ms and more, and the kernel may block a reader.
         pids = {process.pid for sample in samples for process in sample.processes or ()}
         host = await asyncio.to_thread(self._host.sample, pids)
+        handled = 0
         for sample in samples:
             before = self._remembered.get(sample.gpu.uuid, _Remembered()).of(sample.gpu)
             proven = believed(sample, host, names, handed_out)
@@ -92,5 +91,8 @@ class Accountant:
             peaks = new_peaks(before.peaks, accounts.usages, exist)
             self._remembered[sample.gpu.uuid] = replace(before, sightings=sightings, peaks=peaks, evictions=evictions)
             readings[sample.gpu.uuid] = GpuReading(accounts, host)
-            await self._clock.sleep(PAUSE)
+            handled += len(sample.processes or ())
+            if handled >= MANY:
+                await self._clock.sleep(PAUSE)
+                handled = 0
         return readings
