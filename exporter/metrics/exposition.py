@@ -25,7 +25,6 @@ from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPEN
 
 from exporter.metrics import SUBJECTS, integrals, rounds
 from exporter.metrics.family import Families
-from exporter.metrics.labels import EXPORTED
 from exporter.metrics.text import EOF, PageText
 from exporter.model import Snapshot
 from exporter.rounds.latest import Latest, Reload, Tally
@@ -180,7 +179,7 @@ def _slices(facts: "_Facts", content_type: str) -> Iterator[bytes]:
     A slice is empty where a collector pauses, and before a family with more than `SLICE` samples.
     """
     openmetrics = content_type == OPENMETRICS
-    text = PageText(openmetrics=openmetrics, renamed=EXPORTED if facts.exported else {})
+    text = PageText(openmetrics=openmetrics, exported=facts.exported)
     parts, filled = [], 0
     for metric in facts.collect():
         if metric is None or len(metric.samples) > SLICE:  # to collect 2,000 samples takes 1 ms by itself

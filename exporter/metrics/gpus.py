@@ -189,7 +189,9 @@ def collect(snapshot: Snapshot) -> Iterator[Metric]:
         yield family.of((labels, read(gpu)) for labels, gpu in described)
     for family, read_all in PARTS:
         label = family.labels[-1]
-        yield family.of((labels | {label: key}, value) for labels, gpu in rows for key, value in read_all(gpu).items())
+        yield family.of(
+            (labels_of(gpu.uuid, **{label: key}), value) for _, gpu in rows for key, value in read_all(gpu).items()
+        )
     # Also for GPUs that do not answer: then their XID errors matter most.
     xids = [
         (labels_of(uuid, xid=str(code)), errors)
