@@ -80,6 +80,10 @@ class NodeLabels:
         """Make the labels of a physical GPU."""
         return self.of(gpu=self._index.get(uuid, ""), uuid=uuid, **more)
 
+    def gpu_each(self, uuid: GpuUuid, label: str, values: Iterable[str]) -> tuple[Labels, ...]:
+        """Make the labels of a physical GPU, once with each of these values of one more label."""
+        return _each(self._node, self._index.get(uuid, ""), uuid, label, tuple(values))
+
     def device(self, key: DeviceKey, **more: str) -> Labels:
         """Make a device's labels. `gpu_instance` is empty for a GPU with MIG off, because 0 can be an instance's id."""
         instance = "" if key.gpu_instance is None else str(key.gpu_instance)
@@ -126,6 +130,11 @@ def labelled(node: str, **own: str) -> Labels:
 @lru_cache(maxsize=KEPT)
 def _made(node: str, own: tuple[tuple[str, str], ...]) -> Labels:
     return Labels({"node": written(node), "namespace": "", "pod": "", "container": "", **_all_written(dict(own))})
+
+
+@lru_cache(maxsize=KEPT)
+def _each(node: str, index: str, uuid: GpuUuid, label: str, values: tuple[str, ...]) -> tuple[Labels, ...]:
+    return tuple(_made(node, (("gpu", index), ("uuid", uuid), (label, value))) for value in values)
 
 
 def _all_written(labels: dict[str, str]) -> dict[str, str]:
