@@ -32,6 +32,10 @@ from exporter.model import (
 )
 
 
+MOST_OWNERS = 2**13
+"""Owners whose answer is kept; a node has a few for each container."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sighting:
     """
@@ -89,6 +93,9 @@ class Names:
 
     pods: Mapping[PodUid, Pod] = field(default_factory=dict)
     containers: Mapping[ContainerId, Container] = field(default_factory=dict)
+    _known: dict[int, tuple[Owner, Subject | Attribution]] = field(default_factory=dict, compare=False)
+    """Answers by the identity of the owner, which is kept: the processes of a container share one, and to hash it
+    takes as long as to find the answer."""
 
     @classmethod
     def of(cls, inventory: Inventory) -> "Names":
@@ -103,6 +110,14 @@ class Names:
         A known pod whose container is not known (gVisor, Kata, or a status that lags behind the start) is named
         without a container.
         """
+        known = self._known.get(id(owner))
+        if known is None:
+            if len(self._known) >= MOST_OWNERS:
+                self._known.clear()
+            known = self._known[id(owner)] = owner, self._find(owner)
+        return known[1]
+
+    def _find(self, owner: Owner) -> Subject | Attribution:
         if owner.contradictory:
             return Attribution.CONTRADICTORY
         pod_uid, container_id = owner.outermost
@@ -162,6 +177,30 @@ def attribute(
         unseen=frozenset(subject for subject in unseen if isinstance(subject, Subject)),
         anybodys=Attribution.CONTRADICTORY in unseen,
     ), sightings
+
+
+def unchanged(last: Attributed, of: HostSample, sample: GpuSample, host: HostSample) -> Attributed | None:
+    """
+    Return the last attribution with the new sample, if nothing has changed that it depends on, else None.
+
+    That is so if the lists are the same ones, and each process was alive and confirmed to be the same (`of`: what the
+    host said then). The names must be the same, too. Devices whose memory the kernel counts by cgroup are left out.
+    """
+    if (
+        last.placed is None
+        or sample.processes is not last.sample.processes
+        or not (sample.pids_proven and host.pid_domain_proven and of.pid_domain_proven)
+        or sample.cgroups
+        or last.sample.cgroups
+        or sample.unseen != last.sample.unseen
+    ):
+        return None
+    now, then = host.processes, of.processes
+    for entry in last.placed:
+        pid = entry.process.pid
+        if entry.key is None or pid in host.unreadable or now.get(pid) is not then.get(pid):
+            return None
+    return replace(last, sample=sample)
 
 
 def _beyond_doubt(sample: GpuSample, before: Sightings) -> Sightings:

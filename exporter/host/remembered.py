@@ -68,8 +68,11 @@ class Remembered:
         same = stat.start_ticks == known.process.key.start_ticks and stat.alive and not stat.exiting
         return known.process if same else None
 
-    def learn(self, pid: int, process: HostProcess) -> None:
-        """Remember a process that was read."""
+    def learn(self, pid: int, process: HostProcess) -> HostProcess:
+        """Remember a process that was read; return the object that stands for it, the former one if it is equal."""
+        known = self._known.get(pid)
+        if known is not None and known.process == process:
+            process = known.process
         now = self._clock()
         aged = now - process.key.start_ticks / _TICKS >= YOUNG
         if aged and process.alive and process.owner is not None and process.key.pid == pid:
@@ -77,6 +80,7 @@ class Remembered:
             self._known[pid] = _Known(f"{self._root}/{pid}/stat", process, until)
         else:
             self._known.pop(pid, None)
+        return process
 
     def forget(self, asked: int) -> None:
         """Drop what is out of date, once there is far more than the `asked` processes."""
