@@ -79,7 +79,7 @@ def test_a_young_process_is_read_each_time(proc: Proc) -> None:
 
 @pytest.mark.parametrize("change", [{"state": "Z"}, {"flags": 0x4}], ids=["zombie", "exits"])
 def test_a_process_that_ends_is_looked_at_as_a_whole(proc: Proc, change: dict[str, Any]) -> None:
-    """A zombie is not alive, and who exits is asked for its other threads."""
+    """A zombie is not alive; of a process that exits, the other threads are looked at."""
     proc.put("10", OLD)
     assert proc.container(10) == "a"
     proc.put("10", OLD, "0::/\n", **change)
@@ -99,7 +99,7 @@ def test_a_process_that_is_gone_is_gone(proc: Proc) -> None:
 
 
 def test_what_is_remembered_has_a_bound(proc: Proc, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes that nobody asks for any more are dropped."""
+    """Processes that are not asked for any more are dropped."""
     memory = proc.source._remembered
     assert memory is not None
     monkeypatch.setattr("exporter.host.remembered.SPARE", 4)

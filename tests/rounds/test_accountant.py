@@ -100,7 +100,8 @@ async def played(script: list[tuple[str, int, int]]) -> list[object]:
     listed: tuple[GpuProcess, ...] | None = tuple(
         GpuProcess(DeviceKey(GPU), pid, frozenset({ProcessKind.COMPUTE}), 1000) for pid in PIDS
     )
-    every, names, used = listed, inventory(second=True), 4000
+    every: tuple[GpuProcess, ...] = listed or ()
+    names, used = inventory(second=True), 4000
     found: list[object] = []
     for kind, pid, number in script:
         process = host.processes.get(pid)
