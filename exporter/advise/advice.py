@@ -62,7 +62,8 @@ def advise(seen: Observed, headroom: float, least_days: int, asked_days: int | N
         return Advice(Kind.UNKNOWN, None, why, tuple(_remarks(seen)))
     if seen.peak <= 0:
         return Advice(Kind.UNKNOWN, None, "it held no GPU memory", tuple(_remarks(seen)))
-    limit: int | None = ceil(seen.peak * (1 + headroom) / STEP) * STEP
+    needed = round(seen.peak * (1 + headroom), 3)  # 50 GiB * 1.1 is more than 55 GiB in floats
+    limit: int | None = ceil(needed / STEP) * STEP
     if seen.device_bytes is not None and limit is not None and limit >= seen.device_bytes:
         limit = None
     if seen.filled is not Filled.NOTHING:
