@@ -64,7 +64,9 @@ def run(namespace: argparse.Namespace) -> int:
     scope = _scope(namespace.scope)
     if scope is None:
         what = f"{namespace.scope!a} is not {FORMS}"
-        return wrong(PROGRAM, Problem(what, fix="write a name such as team-a, team-a/llm or team-a/Deployment/llm/main"))
+        return wrong(
+            PROGRAM, Problem(what, fix="write a name such as team-a, team-a/llm or team-a/Deployment/llm/main")
+        )
     return answered(PROGRAM, lambda: _advice(namespace, scope))
 
 

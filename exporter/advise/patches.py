@@ -79,7 +79,7 @@ def declared(
     chosen = systems.get(system)
     row = None if chosen is None else _writable(chosen, source, scope)
     whole = None if present is None or device is None else present >= device
-    if chosen is not None and (words := _fixed(chosen, row, scope, limit, whole)):
+    if chosen is not None and (words := _fixed(chosen, row, scope, limit, whole=whole)):
         return words
     if row is None:
         row = _writable(systems[OWN], "annotation", "")
@@ -89,7 +89,7 @@ def declared(
     return _written(row, container, limit, device or 0.0, devices)
 
 
-def _fixed(system: System, row: Row | None, scope: str, limit: int, whole: bool | None) -> str:
+def _fixed(system: System, row: Row | None, scope: str, limit: int, *, whole: bool | None) -> str:
     """
     Say in words what to do where an amount cannot be written.
 
@@ -142,7 +142,7 @@ def _written(row: Row, container: str, limit: int, device: float, devices: int) 
         text, each = str(count), int(count * unit / times)
     notes = []
     if len(row.units) > 1:
-        notes.append(f"one is {_quantity(int(unit))} here; another installation counts in another unit")
+        notes.append(f"one is {_quantity(int(unit))} here, and another installation may count in another unit")
     if row.scaled:
         notes.append("divide it by the memory factor of the installation, if it has one")
     if row.scope is Scope.POD:
@@ -177,7 +177,9 @@ def place(kind: str, name: str) -> str:
     """Say where a patch belongs that is no patch of its workload, or when it counts; empty for an ordinary one."""
     match kind:
         case "Job":
-            return f"the template of a Job cannot change: write this into that of {name}, delete the Job, create it anew"
+            return (
+                f"the template of a Job cannot change: write this into that of {name}, delete the Job, create it anew"
+            )
         case "CronJob":
             return "it counts from the next run on"
         case "ReplicaSet":

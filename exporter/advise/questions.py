@@ -38,7 +38,9 @@ async def overridden(history: History, parts: Iterable[Window]) -> frozenset[str
 
 def plain(labels: Mapping[str, str], renamed: frozenset[str]) -> Mapping[str, str]:
     """Give the labels of workloads the names that they have without an override."""
-    return {name.removeprefix(PREFIX) if name.removeprefix(PREFIX) in renamed else name: labels[name] for name in labels}
+    return {
+        name.removeprefix(PREFIX) if name.removeprefix(PREFIX) in renamed else name: labels[name] for name in labels
+    }
 
 
 def questions(renamed: frozenset[str], namespace: str | None) -> list[tuple[str, Enter]]:

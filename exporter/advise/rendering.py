@@ -93,8 +93,8 @@ def _patch(lines: Sequence[Line], cluster: str) -> Iterable[str]:
     for line, declaration in written:
         yield f"# {f'{cluster}: ' if cluster else ''}{line.name}: {declaration.key}"
         if line.advice.kind is Kind.FRACTION:
-            yield "# it holds for the present use; see \"fraction\" above"
-    for note in dict.fromkeys(declaration.note for _, declaration in written if declaration.note):
+            yield '# it holds for the present use; see "fraction" above'
+    for note in dict.fromkeys(note for _, declaration in written for note in declaration.note.split("; ") if note):
         yield f"# {note}"
     target = lines[0].seen.target
     if where := place(target.kind, target.workload):

@@ -18,7 +18,7 @@ UNTIL = "2023-11-19T00:00:00Z"
 
 @dataclass(frozen=True)
 class Box:
-    """A container on a GPU of 80 GiB; `pod_limit` counts for its pod, and `declaration` is that of the limit's holder."""
+    """A container on a GPU of 80 GiB; `pod_limit` is its pod's, and `declaration` the holder's."""
 
     workload: str
     container: str = "main"
@@ -38,9 +38,9 @@ class Box:
         return (("namespace", "team-a"), ("pod", self.pod or f"{self.workload}-a"))
 
 
-def samples(boxes: Iterable[Box], renamed: Callable[[Labels], Labels] = lambda labels: labels) -> Iterator[
-    tuple[str, Labels, int, float]
-]:
+def samples(
+    boxes: Iterable[Box], renamed: Callable[[Labels], Labels] = lambda labels: labels
+) -> Iterator[tuple[str, Labels, int, float]]:
     """Yield four days of them; `renamed` does to labels of workloads what a scrape does that overrides them."""
     found = list(boxes)
     places = {box.workload + box.cluster: f"GPU-{number}" for number, box in enumerate(found)}

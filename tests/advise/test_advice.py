@@ -85,7 +85,8 @@ def test_a_limit_is_the_peak_and_the_headroom(days: list[list[int]], headroom: f
     """At least that, less than a step more, and below the device's memory."""
     advice, peak = advise(use(*days), headroom, 3), max(max(one) for one in days)
     if advice.limit is not None:
-        assert peak <= advice.limit and peak * (1 + headroom) <= advice.limit + 0.001 and advice.limit < peak * (1 + headroom) + STEP + 1
+        assert peak <= advice.limit and peak * (1 + headroom) <= advice.limit + 0.001
+        assert advice.limit < peak * (1 + headroom) + STEP + 1
         assert advice.limit < 80 * GIB and advice.limit % STEP == 0
 
 
@@ -147,7 +148,7 @@ def test_use_that_fills_its_limit_may_be_taken_in_advance() -> None:
 def test_a_filled_instance_may_need_a_larger_profile_or_a_smaller_fraction() -> None:
     """Both answers in one sentence, and none that contradicts it."""
     flat = [9 * GIB] * 30
-    instance = {"device": 10 * GIB, "instance": True, "limit": 10 * GIB, "enforced_by": "hardware"}
+    instance: dict[str, Any] = {"device": 10 * GIB, "instance": True, "limit": 10 * GIB, "enforced_by": "hardware"}
     advice = advise(use(flat, flat, flat, **instance), 0.1, 3)
     assert (advice.kind, advice.limit, advice.remarks) == (Kind.FRACTION, None, ())
     assert "fills the instance: a larger profile may be needed; if it is vLLM or JAX, lower" in advice.why
@@ -166,7 +167,8 @@ def test_time_over_the_limit_of_several_pods_is_a_sum() -> None:
 def test_more_days_than_were_asked_about_need_a_longer_time() -> None:
     """--min-days alone cannot be met then."""
     why = advise(use(*[[GIB] * 9] * 14), 0.1, 100, 14).why
-    assert why == "readings of 14 days, and 100 are needed (--min-days); the time asked about has 14 days: set --since 100d"
+    assert why.startswith("readings of 14 days, and 100 are needed (--min-days)")
+    assert why.endswith("; the time asked about has 14 days: set --since 100d")
 
 
 def test_a_need_that_a_device_cannot_hold_with_headroom_is_a_whole_device() -> None:

@@ -103,7 +103,7 @@ def test_a_limit_of_the_pod_is_advised_for_its_containers_together(advise: Ask) 
     (patch,) = patches(done)
     containers = patch["spec"]["template"]["spec"]["containers"]
     assert containers == [{"name": "main", "resources": {"limits": {"aliyun.com/gpu-mem": "19"}}}]
-    assert "# one is 1Gi here; another installation counts in another unit; it is for all containers" in done.stdout
+    assert "# one is 1Gi here, and another installation may count in another unit\n# it is for all containers" in done.stdout
 
 
 @pytest.mark.prometheus
