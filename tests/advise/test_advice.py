@@ -20,7 +20,7 @@ from exporter.advise.patches import OWN, Declared, declared, patch, place
 from exporter.limits.loading import builtin
 from exporter.limits.offline import explain
 from exporter.limits.rows import System, What
-from exporter.model import Context
+from exporter.model import Context, Scope
 from policy.scenes import GIB, UNHURRIED, Actor, Play
 
 MIB = 2**20
@@ -105,6 +105,8 @@ def test_memory_that_is_taken_in_advance_gets_perhaps_a_fraction() -> None:
     assert "most of the device: perhaps it takes a fraction" in vllm.why
     jax = [60 * GIB] * 30
     assert advise(use(jax, jax, jax), 0.1, 3).kind is Kind.FRACTION
+    reserved = [int(0.75 * (23034 - 471)) * MIB] * 30  # JAX on a GPU of 23034 MiB
+    assert advise(use(reserved, reserved, reserved, device=23034 * MIB), 0.1, 3).kind is Kind.FRACTION
     whole = [79 * GIB] * 30
     tensorflow = advise(use(whole, whole, whole), 0.1, 3)
     assert tensorflow.kind is Kind.FRACTION and tensorflow.limit is None and "a whole device" in tensorflow.why
@@ -276,6 +278,28 @@ def test_a_share_of_a_device_is_written_where_its_system_has_amounts() -> None:
         builtin(), "cambricon", "resource", "main", GIB, device=80 * GIB, devices=1, scope="container", present=4 * GIB
     )
     assert isinstance(said, Declared) and (said.key, said.text) == ("cambricon.com/mlu.smlu.vmemory", "4")
+
+
+OF_PODS = [
+    system.name
+    for system in builtin()
+    if any(row.scope is Scope.POD and row.what is What.MEMORY and row.written_by is None for row in system.rows)
+]
+
+
+@pytest.mark.parametrize("system", OF_PODS)
+def test_a_limit_of_the_pod_is_written_as_one(system: str) -> None:
+    """The amount stays that of the pod, in the place where the present one is."""
+    (entry,) = [one for one in builtin() if one.name == system]
+    for source in {row.mechanism for row in entry.rows if row.scope is Scope.POD and row.what is What.MEMORY}:
+        written = declared(builtin(), system, source, "main", GIB, device=80 * GIB, devices=1, scope="pod")
+        assert isinstance(written, Declared) and written.row.scope is Scope.POD
+        assert written.row in entry.rows and "for all containers of the pod together" in written.note
+
+
+def test_systems_with_limits_of_pods_are_known() -> None:
+    """These were asked for."""
+    assert {"gpushare", "ack", "kubeshare", "koordinator", "tensor-fusion", "open-simulator"} <= set(OF_PODS)
 
 
 def test_an_amount_for_several_devices_is_their_sum() -> None:

@@ -103,7 +103,8 @@ def test_a_limit_of_the_pod_is_advised_for_its_containers_together(advise: Ask) 
     (patch,) = patches(done)
     containers = patch["spec"]["template"]["spec"]["containers"]
     assert containers == [{"name": "main", "resources": {"limits": {"aliyun.com/gpu-mem": "19"}}}]
-    assert "# one is 1Gi here, and another installation may count in another unit\n# it is for all containers" in done.stdout
+    unit = "# one is 1Gi here, and another installation may count in another unit"
+    assert f"{unit}\n# it is for all containers" in done.stdout
 
 
 @pytest.mark.prometheus
