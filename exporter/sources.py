@@ -81,7 +81,7 @@ def _names(config: Config, clock: Clock, limited: Callable[[], Iterable[PodUid]]
         return FileInventory(names.file)
     if source == "kubernetes":
         # Imported here, because the Kubernetes client takes 20 MB, which a daemon without it should not pay.
-        from exporter.kube.client import credentials  # noqa: PLC0415
+        from exporter.kube.credentials import credentials  # noqa: PLC0415
         from exporter.kube.pod_resources import socket_of  # noqa: PLC0415
         from exporter.kube.remembered import links_below  # noqa: PLC0415
         from exporter.kube.source import KubernetesSource  # noqa: PLC0415

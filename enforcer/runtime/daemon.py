@@ -34,7 +34,8 @@ from exporter.config import Arguments, Config, ConfigError, source_of_names
 from exporter.daemon import Enforcement, observe
 from exporter.host.pod_cgroups import pod_cgroups
 from exporter.host.procfs import proc_root
-from exporter.kube.client import Client, credentials
+from exporter.kube.client import Client
+from exporter.kube.credentials import credentials
 from exporter.model import GpuUuid, Snapshot
 from exporter.rounds.latest import Latest
 

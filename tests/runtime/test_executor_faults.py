@@ -19,7 +19,7 @@ from enforcer.messages.action_texts import EventReason
 from enforcer.messages.events import Notice
 from enforcer.policy.history import Result
 from enforcer.policy.vocabulary import Reason, State
-from exporter.kube.client import from_kubeconfig
+from exporter.kube.credentials import from_kubeconfig
 from exporter.model import GpuUuid, Snapshot
 from policy.scenes import GIB, UNHURRIED, Actor
 from policy.stage import Stage
