@@ -144,7 +144,7 @@ async def test_events_that_cannot_be_written_hold_up_no_action(tmp_path: Path, c
             stage.notices.extend(kept := list(told))
             notifier.tell(kept)
 
-        stage.decider._tell = tell
+        stage.decider.tell = tell
         writing = asyncio.create_task(notifier.run())
         try:
             await stage.play(200)
